@@ -1,0 +1,155 @@
+//! Ways to execute iterations: one file each.
+//!
+//! A backend does one thing: it takes the iteration that a slot has to run now ([`Slots`] tells which), lets the system
+//! run it without blocking the caller more than it must, and reports the raw result. Exactness, retries, deadlines,
+//! order, error state and statistics live in the engine, once; that is what makes every backend give the same answers.
+//!
+//! | file | runs an iteration by | cannot |
+//! |---|---|---|
+//! | `sync.rs` | blocking system calls, in `start` | cancel, poll, timers, give a ready fd |
+//! | `uring.rs` | io_uring | (nothing of the present operations) |
+//! | `sim/` | its own disk in memory, recorded write by write | poll, give a ready fd |
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::EventfdFlags;
+
+use crate::error::{Errno, Error, SetupError};
+use crate::file::File;
+use crate::memory::Arena;
+use crate::request::{RequestId, Time, Wait};
+use crate::slot::Slots;
+
+pub mod sim;
+pub(crate) mod sync;
+pub(crate) mod uring;
+
+/// What a backend reported in one turn.
+#[derive(Debug, Default)]
+pub struct Done {
+    /// Requests whose iteration has ended, with the raw result: a count, or a negated error number.
+    pub raw: Vec<(RequestId, i32)>,
+    /// Did the doorbell end the turn?
+    pub rang: bool,
+}
+
+/// Something a backend may register with the kernel for speed.
+#[derive(Debug)]
+pub enum Attach<'a> {
+    /// The descriptions of a file.
+    File(&'a File),
+    /// The memory of an arena.
+    Arena(&'a Arc<Arena>),
+}
+
+/// Something that a backend must forget.
+#[derive(Debug)]
+pub enum Detached<'a> {
+    /// A file that is about to be closed: a registered file keeps a lock alive (SKETCH fact 4).
+    File(&'a File),
+}
+
+/// What a backend says about itself.
+#[derive(Clone, Debug, Default)]
+pub struct Explain {
+    /// The backend's name.
+    pub backend: &'static str,
+    /// Properties and whether they could be had: ("defer_taskrun", Ok) or the reason why not.
+    pub features: Vec<(&'static str, Result<(), String>)>,
+}
+
+/// Executes ONE iteration of a request at a time. See the module for who does what.
+///
+/// Every method is called from the one thread that owns the engine. None may panic on what the system says.
+pub trait Backend {
+    /// Takes iterations in order, as many as it can now; returns how many. Those are `Running` and will be reported by
+    /// `turn` exactly once each, whatever happens. May not wait, except in a backend that can do nothing else (`sync`).
+    fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize;
+
+    /// Submits what `start` took, sleeps as long as `wait` allows and no longer than until `wait.count` iterations have
+    /// ended or the doorbell rang, and reports what has ended. One call into the kernel when it can.
+    ///
+    /// # Errors
+    /// The backend itself is broken (never the failure of a request); what was started may still be reported later.
+    fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno>;
+
+    /// Asks that a running iteration end early. Best effort: the target still reports once, cancelled or not.
+    fn cancel(&mut self, slots: &Slots, id: RequestId);
+
+    /// Registers a file or an arena.
+    ///
+    /// # Errors
+    /// A refusal is normal (RLIMIT_MEMLOCK, an old kernel): everything works unregistered.
+    fn attach(&mut self, what: Attach<'_>) -> Result<(), Errno>;
+
+    /// Forgets it. Must be called before the descriptor is closed.
+    fn detach(&mut self, what: Detached<'_>);
+
+    /// A descriptor that polls readable when a turn would find something, for outside loops. `arm` asks for wake-ups:
+    /// arm, turn once more without waiting, then sleep elsewhere. `None`: this backend has none.
+    fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>>;
+
+    /// What another thread rings to end a sleeping turn.
+    fn doorbell(&self) -> Doorbell;
+
+    /// Engine time: monotonic, or virtual in a simulation.
+    fn now(&mut self) -> Time;
+
+    /// Random bytes for identities: from the system, or from a simulation's seed.
+    fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno>;
+
+    /// What was chosen, and what could not be had.
+    fn explain(&self) -> Explain;
+
+    /// Why this backend cannot run `op` at all, if so.
+    fn refuses(&self, op: crate::request::Op) -> Option<Error>;
+
+    /// System calls made so far.
+    fn system_calls(&self) -> u64;
+
+    /// The mark with which this backend registers files.
+    fn mark(&self) -> u64 {
+        0
+    }
+}
+
+/// Ends a turn from any thread: an event fd (eventfd(2)).
+#[derive(Clone, Debug)]
+pub struct Doorbell(Arc<OwnedFd>);
+
+impl Doorbell {
+    pub(crate) fn new() -> Result<Doorbell, SetupError> {
+        rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map(|fd| Doorbell(Arc::new(fd)))
+            .map_err(|errno| {
+                SetupError::new("make a doorbell", "an event fd".into(), errno.into())
+                    .cure("raise RLIMIT_NOFILE (`ulimit -n`)")
+            })
+    }
+
+    /// Rings it. Rings between two turns merge into one.
+    pub fn ring(&self) {
+        // A full counter means that it is ringing already.
+        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+    }
+
+    /// Stops the ringing; says whether it rang.
+    pub(crate) fn silence(&self) -> bool {
+        let mut count = [0; 8];
+        rustix::io::read(&*self.0, &mut count).is_ok()
+    }
+
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.0
+    }
+}
+
+/// Fills `bytes` from the system's random source.
+pub(crate) fn system_random(mut bytes: &mut [u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        let got = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())?;
+        bytes = &mut bytes[got..];
+    }
+    Ok(())
+}

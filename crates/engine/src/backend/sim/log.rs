@@ -1,0 +1,21 @@
+//! What a simulated disk records.
+
+use std::rc::Rc;
+
+/// One thing that happened to a disk, or that its owner was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// Bytes were written.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// The bytes.
+        bytes: Rc<[u8]>,
+        /// Durable by itself when it completed (a data-durable write, FUA).
+        durable: bool,
+    },
+    /// Every write before this is durable.
+    Sync,
+    /// The workload's own note: what it has acknowledged up to here.
+    Mark(u64),
+}

@@ -1,0 +1,517 @@
+//! io_uring: one ring, owned by one thread.
+//!
+//! Flags by default: SINGLE_ISSUER and DEFER_TASKRUN (completions are posted only when the owner enters, so they never
+//! interrupt it), TASKRUN_FLAG (tells that an enter would find something: without it a peek never sees a completion),
+//! NO_SQARRAY, SUBMIT_ALL. Each is dropped alone on a kernel that refuses it, newest first, and `explain` says so.
+//!
+//! For outside loops an event fd is registered, because polling the ring's own fd misses completions under DEFER_TASKRUN
+//! (SKETCH fact 1). It is disarmed while the owner is awake.
+
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use io_uring::types::{self, FsyncFlags, SubmitArgs, TimeoutFlags, Timespec};
+use io_uring::{Builder, IoUring, cqueue, opcode, squeue};
+use rustix::event::EventfdFlags;
+
+use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain, system_random};
+use crate::error::{Errno, Error, SetupError};
+use crate::file::File;
+use crate::memory::{Arena, Window};
+use crate::request::{Caching, Op, RequestId, Time, Wait};
+use crate::slot::{Slots, State};
+use crate::sys::{self, Action, Fd, Iteration, TRANSFER_MAX};
+
+pub(crate) const NAME: &str = "uring";
+
+/// Completions of our own housekeeping; no request has this generation and slot.
+const DOORBELL: u64 = u64::MAX;
+const IGNORED: u64 = u64::MAX - 1;
+
+/// Files that can be registered at a time, two descriptions each.
+const FILES: u32 = 64;
+
+/// Kernel worker threads, for what cannot be done without: buffered writes on ext4, syncs.
+const WORKERS_MAX: u32 = 16;
+
+pub(crate) struct Uring {
+    ring: IoUring,
+    /// Where timer requests keep the moment that the kernel reads at submission; one a slot.
+    moments: Box<[Timespec]>,
+    doorbell: Doorbell,
+    doorbell_watched: bool,
+    ready: Option<OwnedFd>,
+    registered_files: Option<Box<[bool]>>,
+    registered_arena: Option<Arc<Arena>>,
+    mark: u64,
+    features: Vec<(&'static str, Result<(), String>)>,
+    system_calls: u64,
+}
+
+/// A set-up flag, the first kernel that has it, and how to ask for it.
+type Flag = (&'static str, &'static str, fn(&mut Builder));
+
+/// Newest first: a kernel that lacks one has all that come after it or also lacks them.
+const FLAGS: [Flag; 4] = [
+    ("no_sqarray", "6.6", |b| {
+        b.setup_no_sqarray();
+    }),
+    ("defer_taskrun", "6.1", |b| {
+        b.setup_defer_taskrun().setup_taskrun_flag();
+    }),
+    ("single_issuer", "6.0", |b| {
+        b.setup_single_issuer();
+    }),
+    ("submit_all", "5.18", |b| {
+        b.setup_submit_all();
+    }),
+];
+
+impl Uring {
+    pub(crate) fn new(slots: u32) -> Result<Uring, SetupError> {
+        let (ring, features) = build(slots)?;
+        static MARKS: AtomicU64 = AtomicU64::new(1);
+        let mut uring = Uring {
+            ring,
+            moments: vec![Timespec::new(); slots as usize].into(),
+            doorbell: Doorbell::new()?,
+            doorbell_watched: false,
+            ready: None,
+            registered_files: None,
+            registered_arena: None,
+            mark: MARKS.fetch_add(1, Ordering::Relaxed),
+            features,
+            system_calls: 0,
+        };
+        uring.prove()?;
+        uring.prepare();
+        Ok(uring)
+    }
+
+    /// A ring that can be set up may still be blocked at its first enter (seccomp), so one no-op goes round.
+    fn prove(&mut self) -> Result<(), SetupError> {
+        let nop = opcode::Nop::new().build().user_data(IGNORED);
+        // SAFETY: a no-op refers to no memory.
+        let pushed = unsafe { self.ring.submission().push(&nop) };
+        let entered = pushed
+            .map_err(|_| Errno::EBUSY)
+            .and_then(|()| self.ring.submit_and_wait(1).map_err(|e| Errno::of(&e)));
+        self.system_calls += 1;
+        self.ring.completion().for_each(drop);
+        entered.map(drop).map_err(explain_refusal)
+    }
+
+    /// Asks for what is good to have; a refusal costs speed only.
+    fn prepare(&mut self) {
+        let submitter = self.ring.submitter();
+        let files = submitter.register_files_sparse(FILES * 2);
+        if files.is_ok() {
+            self.registered_files = Some(vec![false; FILES as usize].into());
+        }
+        let workers = submitter.register_iowq_max_workers(&mut [WORKERS_MAX, WORKERS_MAX]);
+        self.system_calls += 2;
+        let told = |result: std::io::Result<()>| result.map_err(|error| error.to_string());
+        self.features.push(("registered_files", told(files)));
+        self.features.push(("bounded_workers", told(workers)));
+    }
+
+    fn entry(&mut self, id: RequestId, iteration: &Iteration) -> Option<squeue::Entry> {
+        let (fd, fixed) = match iteration.fd {
+            Fd::Raw(fd) => (types::Fd(fd), false),
+            Fd::Registered(index) => (types::Fd(index as i32), true),
+            Fd::None if matches!(iteration.action, Action::Timer { .. }) => (types::Fd(-1), false),
+            Fd::None => return None,
+        };
+        let entry = match iteration.action {
+            Action::Read { window, offset } => self.read(fd, window, offset, iteration.flags),
+            Action::Write { window, offset } => self.write(fd, window, offset, iteration.flags),
+            Action::Sync { data_only } => {
+                let flags = if data_only {
+                    FsyncFlags::DATASYNC
+                } else {
+                    FsyncFlags::empty()
+                };
+                opcode::Fsync::new(fd).flags(flags).build()
+            }
+            Action::SyncRange { offset, len } => {
+                // The length is 32 bits wide here; 0 means to the end of the file, which covers more, never less.
+                let len = u32::try_from(len).unwrap_or(0);
+                let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+                    | libc::SYNC_FILE_RANGE_WRITE
+                    | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+                opcode::SyncFileRange::new(fd, len)
+                    .offset(offset)
+                    .flags(flags)
+                    .build()
+            }
+            Action::Allocate { offset, len, mode } => opcode::Fallocate::new(fd, len)
+                .offset(offset)
+                .mode(mode)
+                .build(),
+            Action::Poll { events } => opcode::PollAdd::new(fd, events).build(),
+            Action::Timer { at } => {
+                let (seconds, nanoseconds) = at.split();
+                let moment = &mut self.moments[id.slot as usize];
+                *moment = Timespec::new().sec(seconds as u64).nsec(nanoseconds as u32);
+                opcode::Timeout::new(moment)
+                    .flags(TimeoutFlags::ABS)
+                    .build()
+            }
+        };
+        let flags = if fixed {
+            squeue::Flags::FIXED_FILE
+        } else {
+            squeue::Flags::empty()
+        };
+        Some(entry.flags(flags).user_data(id.to_bits()))
+    }
+
+    fn read(&self, fd: types::Fd, window: Window, offset: i64, flags: i32) -> squeue::Entry {
+        match window {
+            Window::Flat { pointer, len } if self.is_registered(pointer, len) => {
+                opcode::ReadFixed::new(fd, pointer, clamp(len), 0)
+                    .offset(offset as u64)
+                    .rw_flags(flags)
+                    .build()
+            }
+            Window::Flat { pointer, len } => opcode::Read::new(fd, pointer, clamp(len))
+                .offset(offset as u64)
+                .rw_flags(flags)
+                .build(),
+            Window::List { list, count } => opcode::Readv::new(fd, list, count)
+                .offset(offset as u64)
+                .rw_flags(flags)
+                .build(),
+        }
+    }
+
+    fn write(&self, fd: types::Fd, window: Window, offset: i64, flags: i32) -> squeue::Entry {
+        match window {
+            Window::Flat { pointer, len } if self.is_registered(pointer, len) => {
+                opcode::WriteFixed::new(fd, pointer, clamp(len), 0)
+                    .offset(offset as u64)
+                    .rw_flags(flags)
+                    .build()
+            }
+            Window::Flat { pointer, len } => opcode::Write::new(fd, pointer, clamp(len))
+                .offset(offset as u64)
+                .rw_flags(flags)
+                .build(),
+            Window::List { list, count } => opcode::Writev::new(fd, list, count)
+                .offset(offset as u64)
+                .rw_flags(flags)
+                .build(),
+        }
+    }
+
+    fn is_registered(&self, pointer: *mut u8, len: usize) -> bool {
+        self.registered_arena.as_ref().is_some_and(|arena| {
+            let (base, size) = arena.range();
+            let at = (pointer as usize).wrapping_sub(base as usize);
+            at < size && len <= size - at
+        })
+    }
+
+    /// Queues an entry, making room when the queue is full.
+    fn push(&mut self, entry: &squeue::Entry) -> Result<(), Errno> {
+        // SAFETY: the entry's memory belongs to a slot, which is not emptied before its completion has been reaped; the
+        // doorbell's and the cancellations' entries refer to none.
+        if unsafe { self.ring.submission().push(entry) }.is_ok() {
+            return Ok(());
+        }
+        self.enter(0, None)?;
+        // SAFETY: as above.
+        unsafe { self.ring.submission().push(entry) }.map_err(|_| Errno::EBUSY)
+    }
+
+    /// Enters the kernel. Sleeping that was cut short (a signal, the time limit, a full completion queue) is no error:
+    /// the caller looks at what has completed and decides again.
+    fn enter(&mut self, want: usize, limit: Option<&Timespec>) -> Result<(), Errno> {
+        self.system_calls += 1;
+        let result = match limit {
+            Some(limit) => {
+                let args = SubmitArgs::new().timespec(limit);
+                self.ring.submitter().submit_with_args(want, &args)
+            }
+            None => self.ring.submit_and_wait(want),
+        };
+        match result.map_err(|error| Errno::of(&error)) {
+            Ok(_) | Err(Errno::EINTR | Errno::ETIME | Errno::EBUSY | Errno::EAGAIN) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn watch_doorbell(&mut self) -> Result<(), Errno> {
+        if !self.doorbell_watched {
+            let fd = types::Fd(self.doorbell.fd().as_raw_fd());
+            let entry = opcode::PollAdd::new(fd, libc::POLLIN as u32)
+                .build()
+                .user_data(DOORBELL);
+            self.push(&entry)?;
+            self.doorbell_watched = true;
+        }
+        Ok(())
+    }
+
+    fn reap(&mut self, done: &mut Done) {
+        let mut rang = false;
+        for entry in self.ring.completion() {
+            match cqueue::Entry::user_data(&entry) {
+                DOORBELL => rang = true,
+                IGNORED => {}
+                bits => done.raw.push((RequestId::from_bits(bits), entry.result())),
+            }
+        }
+        if rang {
+            self.doorbell_watched = false;
+            done.rang |= self.doorbell.silence();
+        }
+    }
+
+    fn must_enter(&mut self) -> bool {
+        let queue = self.ring.submission();
+        !queue.is_empty() || queue.taskrun() || queue.cq_overflow()
+    }
+
+    fn attach_file(&mut self, file: &File) -> Result<(), Errno> {
+        let table = self.registered_files.as_mut().ok_or(Errno::EOPNOTSUPP)?;
+        let index = table.iter().position(|used| !used).ok_or(Errno::ENFILE)?;
+        let fds = [Caching::Kernel, Caching::Direct].map(|mode| file.raw_fd(mode).unwrap_or(-1));
+        let first = index as u32 * 2;
+        self.ring
+            .submitter()
+            .register_files_update(first, &fds)
+            .map_err(|error| Errno::of(&error))?;
+        self.system_calls += 1;
+        table[index] = true;
+        file.set_attached(Some((self.mark, first)));
+        Ok(())
+    }
+
+    fn attach_arena(&mut self, arena: &Arc<Arena>) -> Result<(), Errno> {
+        let (base, len) = arena.range();
+        let whole = libc::iovec {
+            iov_base: base.cast(),
+            iov_len: len,
+        };
+        // SAFETY: the arena is kept alive by this backend until the buffers are unregistered or the ring is closed; its
+        // bytes are only touched by requests, which the slots account for.
+        unsafe { self.ring.submitter().register_buffers(&[whole]) }.map_err(|e| Errno::of(&e))?;
+        self.system_calls += 1;
+        self.registered_arena = Some(Arc::clone(arena));
+        Ok(())
+    }
+}
+
+impl Backend for Uring {
+    fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
+        for (index, &id) in queue.iter().enumerate() {
+            let Some(iteration) = slots.iteration(id, self.mark) else {
+                return index;
+            };
+            let entry = self.entry(id, &iteration).unwrap_or_else(|| {
+                // Without a descriptor the kernel itself shall say EBADF.
+                opcode::Fsync::new(types::Fd(-1))
+                    .build()
+                    .user_data(id.to_bits())
+            });
+            if self.push(&entry).is_err() {
+                return index;
+            }
+            slots.transition(id, State::Running);
+        }
+        queue.len()
+    }
+
+    fn turn(&mut self, _: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
+        let Wait::Until {
+            count, deadline, ..
+        } = wait
+        else {
+            if self.must_enter() {
+                self.enter(0, None)?;
+            }
+            self.reap(done);
+            return Ok(());
+        };
+        self.reap(done);
+        let want = (count.max(1) as usize).saturating_sub(done.raw.len());
+        if want == 0 || done.rang {
+            if self.must_enter() {
+                self.enter(0, None)?;
+                self.reap(done);
+            }
+            return Ok(());
+        }
+        self.watch_doorbell()?;
+        let limit = deadline.map(|at| {
+            let left = at.since(sys::monotonic());
+            Timespec::new()
+                .sec(left.as_secs())
+                .nsec(left.subsec_nanos())
+        });
+        self.enter(want, limit.as_ref())?;
+        self.reap(done);
+        Ok(())
+    }
+
+    fn cancel(&mut self, _: &Slots, id: RequestId) {
+        let entry = opcode::AsyncCancel::new(id.to_bits())
+            .build()
+            .user_data(IGNORED);
+        // A full queue on a broken ring: the request ends by itself, later.
+        let _ = self.push(&entry);
+    }
+
+    fn attach(&mut self, what: Attach<'_>) -> Result<(), Errno> {
+        match what {
+            Attach::File(file) => self.attach_file(file),
+            Attach::Arena(arena) => self.attach_arena(arena),
+        }
+    }
+
+    fn detach(&mut self, what: Detached<'_>) {
+        let Detached::File(file) = what;
+        let Some((mark, first)) = file.attached().filter(|(mark, _)| *mark == self.mark) else {
+            return;
+        };
+        debug_assert_eq!(mark, self.mark);
+        let _ = self
+            .ring
+            .submitter()
+            .register_files_update(first, &[-1, -1]);
+        self.system_calls += 1;
+        file.set_attached(None);
+        if let Some(table) = &mut self.registered_files {
+            table[first as usize / 2] = false;
+        }
+    }
+
+    fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
+        if self.ready.is_none() {
+            let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+            let fd = rustix::event::eventfd(0, flags).ok()?;
+            self.ring
+                .submitter()
+                .register_eventfd(fd.as_raw_fd())
+                .ok()?;
+            self.system_calls += 2;
+            self.ready = Some(fd);
+        }
+        if arm {
+            self.watch_doorbell().ok()?;
+            self.ring.completion().enable_eventfd();
+        } else {
+            self.ring.completion().disable_eventfd();
+            if let Some(fd) = &self.ready {
+                let _ = rustix::io::read(fd, &mut [0; 8]);
+            }
+        }
+        self.ready.as_ref().map(AsFd::as_fd)
+    }
+
+    fn doorbell(&self) -> Doorbell {
+        self.doorbell.clone()
+    }
+
+    fn now(&mut self) -> Time {
+        sys::monotonic()
+    }
+
+    fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
+        system_random(bytes)
+    }
+
+    fn explain(&self) -> Explain {
+        let mut features = self.features.clone();
+        let arena = match &self.registered_arena {
+            Some(_) => Ok(()),
+            None => Err("not asked for, or refused (RLIMIT_MEMLOCK)".into()),
+        };
+        features.push(("registered_arena", arena));
+        Explain {
+            backend: NAME,
+            features,
+        }
+    }
+
+    fn refuses(&self, _: Op) -> Option<Error> {
+        None
+    }
+
+    fn system_calls(&self) -> u64 {
+        self.system_calls
+    }
+
+    fn mark(&self) -> u64 {
+        self.mark
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        // A registered file would keep its lock alive until the kernel gets round to closing the ring (SKETCH fact 4).
+        if self.registered_files.is_some() {
+            let _ = self.ring.submitter().unregister_files();
+        }
+    }
+}
+
+fn clamp(len: usize) -> u32 {
+    len.min(TRANSFER_MAX) as u32
+}
+
+type Features = Vec<(&'static str, Result<(), String>)>;
+
+/// Sets up a ring with every flag that this kernel takes.
+fn build(slots: u32) -> Result<(IoUring, Features), SetupError> {
+    let entries = slots.clamp(8, 256).next_power_of_two();
+    // Requests in flight, cancellations and the doorbell always fit, so the queue cannot overflow.
+    let completions = (slots * 2 + 8).next_power_of_two();
+    let mut dropped = 0;
+    loop {
+        let mut builder = IoUring::builder();
+        builder.setup_clamp().setup_cqsize(completions);
+        for (_, _, ask) in &FLAGS[dropped..] {
+            ask(&mut builder);
+        }
+        match builder.build(entries).map_err(|error| Errno::of(&error)) {
+            Ok(ring) => return Ok((ring, told(dropped))),
+            Err(Errno::EINVAL) if dropped < FLAGS.len() => dropped += 1,
+            Err(errno) => return Err(explain_refusal(errno)),
+        }
+    }
+}
+
+fn told(dropped: usize) -> Features {
+    let tell = |(index, (name, since, _)): (usize, &Flag)| {
+        let had = if index < dropped {
+            Err(format!(
+                "this kernel refuses it; it came with Linux {since}"
+            ))
+        } else {
+            Ok(())
+        };
+        (*name, had)
+    };
+    FLAGS.iter().enumerate().map(tell).collect()
+}
+
+fn explain_refusal(errno: Errno) -> SetupError {
+    let error = SetupError::new("start the uring backend", "an io_uring".into(), errno);
+    match errno {
+        // io_uring_disabled=2 and seccomp filters both say EPERM; some filters say ENOSYS.
+        Errno::EPERM | Errno::EACCES => error.cure(
+            "try `sysctl -w kernel.io_uring_disabled=0`; in a container, a seccomp profile that allows io_uring_*",
+        ),
+        Errno::ENOSYS => error.cure(
+            "a kernel with io_uring (5.19 or newer), or a seccomp profile that allows io_uring_*",
+        ),
+        Errno::ENOMEM => error.cure("raise RLIMIT_MEMLOCK (`ulimit -l`), or use fewer slots"),
+        Errno::EMFILE | Errno::ENFILE => error.cure("raise RLIMIT_NOFILE (`ulimit -n`)"),
+        _ => error,
+    }
+}

@@ -1,0 +1,811 @@
+//! The engine: what is common to all backends, so that all give the same answers.
+//!
+//! A request runs as iterations (seed 000: "we complete as much IO as we can in a non-blocking fashion, and then continue
+//! the remaining part"). The backend runs one and reports a raw result; [`Engine`] decides what it means: done, continue
+//! where it stopped, try again, or fail. Order (fences, writes behind an abandoned one), deadlines and the memory of
+//! failed syncs live here too.
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::sim::Sim;
+use crate::backend::sync::Sync;
+use crate::backend::uring::Uring;
+use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
+use crate::completion::{Completion, Notice};
+use crate::error::{Errno, Error, SetupError};
+use crate::file::File;
+use crate::memory::{Arena, Buffer, Memory};
+use crate::request::{Op, Request, RequestId, Time, Wait};
+use crate::slot::{Slot, Slots, State};
+use crate::stats::Stats;
+
+/// Which backend to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// The best that works here, found by trying.
+    #[default]
+    Auto,
+    /// Blocking system calls.
+    Sync,
+    /// io_uring.
+    Uring,
+}
+
+/// How large an engine is.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Which backend.
+    pub backend: Choice,
+    /// Requests in flight at most.
+    pub slots: u32,
+    /// Slots that [`Engine::submit`] leaves to [`Engine::submit_reserved`]: for write-back, log and metadata.
+    pub reserved_slots: u32,
+    /// Buffer memory in bytes, mapped lazily.
+    pub arena_bytes: usize,
+    /// Register the arena with the kernel: pins it at once, saves some work per request.
+    pub register_arena: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            backend: Choice::Auto,
+            slots: 1024,
+            reserved_slots: 64,
+            arena_bytes: 64 << 20,
+            register_arena: false,
+        }
+    }
+}
+
+/// A backend that was tried and not taken.
+#[derive(Clone, Debug)]
+pub struct Rejected {
+    /// Its name.
+    pub backend: &'static str,
+    /// What the system said.
+    pub reason: String,
+    /// What to do about it.
+    pub cure: Option<String>,
+}
+
+/// Runs requests. Owned by one thread: neither `Send` nor `Sync`, as the ring inside is not.
+pub struct Engine {
+    // Declared before the backend and leaked by `drop` when a device is stuck: see `shutdown`.
+    slots: ManuallyDrop<Slots>,
+    backend: Box<dyn Backend>,
+    arena: Arc<Arena>,
+    reserved_slots: usize,
+    /// Requests that a backend has yet to take, in order.
+    queue: Vec<RequestId>,
+    /// Requests that wait for others to end.
+    held: Vec<RequestId>,
+    /// Completions that the caller has yet to take.
+    ready: VecDeque<Completion>,
+    done: Done,
+    now: Time,
+    sequence: u64,
+    /// Requests in the table that have a deadline: without any, no turn looks for them.
+    deadlines: usize,
+    rejected: Vec<Rejected>,
+    stats: Stats,
+    _one_thread: PhantomData<*const ()>,
+}
+
+impl Engine {
+    /// Starts an engine on the backend that the configuration names, or on the best that works.
+    ///
+    /// # Errors
+    /// What refused to start, and the cure.
+    pub fn new(config: &Config) -> Result<Engine, SetupError> {
+        let mut rejected = Vec::new();
+        let backend: Box<dyn Backend> = match config.backend {
+            Choice::Sync => Box::new(Sync::new(config.slots)?),
+            Choice::Uring => Box::new(Uring::new(config.slots)?),
+            Choice::Auto => match Uring::new(config.slots) {
+                Ok(uring) => Box::new(uring),
+                Err(error) => {
+                    rejected.push(Rejected {
+                        backend: crate::backend::uring::NAME,
+                        reason: error.errno.to_string(),
+                        cure: error.cure,
+                    });
+                    Box::new(Sync::new(config.slots)?)
+                }
+            },
+        };
+        let mut engine = Engine::with_backend(backend, config)?;
+        engine.rejected = rejected;
+        Ok(engine)
+    }
+
+    /// Starts an engine on a simulation.
+    ///
+    /// # Errors
+    /// When memory for the arena cannot be mapped.
+    pub fn simulated(sim: Sim, config: &Config) -> Result<Engine, SetupError> {
+        Engine::with_backend(Box::new(sim), config)
+    }
+
+    /// Starts an engine on any backend.
+    ///
+    /// # Errors
+    /// When memory for the arena cannot be mapped.
+    pub fn with_backend(
+        mut backend: Box<dyn Backend>,
+        config: &Config,
+    ) -> Result<Engine, SetupError> {
+        let arena = Arena::new(config.arena_bytes)?;
+        if config.register_arena {
+            // A refusal (RLIMIT_MEMLOCK) costs speed only, and `explain` tells it.
+            let _ = backend.attach(Attach::Arena(&arena));
+        }
+        let slots = config.slots.max(1);
+        Ok(Engine {
+            slots: ManuallyDrop::new(Slots::new(slots)),
+            now: backend.now(),
+            backend,
+            arena,
+            reserved_slots: config.reserved_slots.min(slots / 2) as usize,
+            queue: Vec::with_capacity(slots as usize),
+            held: Vec::new(),
+            ready: VecDeque::with_capacity(slots as usize),
+            done: Done {
+                raw: Vec::with_capacity(slots as usize),
+                rang: false,
+            },
+            sequence: 0,
+            deadlines: 0,
+            rejected: Vec::new(),
+            stats: Stats::default(),
+            _one_thread: PhantomData,
+        })
+    }
+
+    /// The arena that buffers come from.
+    #[must_use]
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    /// A buffer of `len` bytes; `None` when the arena is used up.
+    #[must_use]
+    pub fn buffer(&self, len: usize) -> Option<Buffer> {
+        self.arena.buffer(len)
+    }
+
+    /// Queues a request. Nothing reaches the kernel before the next [`Engine::turn`].
+    ///
+    /// Whatever is wrong with the request is told by its completion.
+    ///
+    /// # Errors
+    /// The request itself, when every slot is taken: take completions, turn, and try again.
+    pub fn submit(&mut self, request: Request) -> Result<RequestId, Request> {
+        self.submit_leaving(self.reserved_slots, request)
+    }
+
+    /// The same for requests that others wait for (write-back, log, metadata): may use the reserved slots.
+    ///
+    /// # Errors
+    /// As [`Engine::submit`].
+    pub fn submit_reserved(&mut self, request: Request) -> Result<RequestId, Request> {
+        self.submit_leaving(0, request)
+    }
+
+    fn submit_leaving(&mut self, left: usize, mut request: Request) -> Result<RequestId, Request> {
+        // Completions not yet taken count too: else a caller who never takes any would pile them up without bound.
+        if self.slots.in_use() + self.ready.len() + left >= self.slots.capacity() {
+            return Err(request);
+        }
+        let fault = self.fault_of(&mut request);
+        self.sequence += 1;
+        let id = self.slots.insert(request, self.sequence)?;
+        self.stats.requests += 1;
+        self.stats.in_flight_max = self.stats.in_flight_max.max(self.slots.in_use() as u64);
+        match fault {
+            Some(Err(error)) => self.finish(id, Err(error)),
+            Some(Ok(())) => self.finish(id, Ok(0)),
+            None => self.enqueue(id),
+        }
+        Ok(id)
+    }
+
+    /// What can be said without trying: an error, or that there is nothing to do.
+    fn fault_of(&self, request: &mut Request) -> Option<Result<(), Error>> {
+        if let Some(error) = self.backend.refuses(request.op) {
+            return Some(Err(error));
+        }
+        if let Err(error) = Slot::validate(request) {
+            return Some(Err(error));
+        }
+        if matches!(request.op, Op::Sync | Op::Fence)
+            && let Some(errno) = request.file.as_ref().and_then(File::poisoned)
+        {
+            return Some(Err(Error::Poisoned(errno)));
+        }
+        let moves_bytes = matches!(request.op, Op::Read { .. } | Op::Write { .. });
+        (moves_bytes && request.memory.is_empty()).then_some(Ok(()))
+    }
+
+    fn enqueue(&mut self, id: RequestId) {
+        if let Some(slot) = self.slots.get(id)
+            && slot.policy.deadline.is_some()
+        {
+            self.deadlines += 1;
+        }
+        if self.must_wait_for_others(id) {
+            self.slots.transition(id, State::Held);
+            self.held.push(id);
+        } else {
+            self.queue.push(id);
+        }
+    }
+
+    /// Orders that a request must keep: a fence comes after the writes before it; a write comes after an abandoned write
+    /// to the same bytes, which may still land.
+    fn must_wait_for_others(&mut self, id: RequestId) -> bool {
+        let Some(slot) = self.slots.get(id) else {
+            return false;
+        };
+        let Some(file) = &slot.file else { return false };
+        let same_file = |other: &Slot| {
+            other
+                .file
+                .as_ref()
+                .is_some_and(|f| f.identity() == file.identity())
+        };
+        match slot.op {
+            Op::Fence => {
+                let earlier = |other: &Slot| {
+                    other.op.is_write() && other.sequence < slot.sequence && same_file(other)
+                };
+                let count = self.slots.iter().filter(|(_, s)| earlier(s)).count() as u32;
+                if let Some(slot) = self.slots.get_mut(id) {
+                    slot.waits_for = count;
+                }
+                count > 0
+            }
+            _ if slot.op.is_write() && self.stats.abandoned > 0 => {
+                let range = slot.write_range();
+                let blocks = |other: &Slot| {
+                    other.state == State::Abandoned
+                        && same_file(other)
+                        && overlap(range, other.write_range())
+                };
+                self.slots.iter().any(|(_, other)| blocks(other))
+            }
+            _ => false,
+        }
+    }
+
+    /// Submits what is queued, sleeps as long as `wait` allows, and makes completions ready to be taken. Returns how many
+    /// are.
+    ///
+    /// With nothing in flight it does not sleep, unless `wait` asks for a count of 0: then only the doorbell or the
+    /// deadline ends the sleep.
+    ///
+    /// # Errors
+    /// The backend itself is broken.
+    pub fn turn(&mut self, wait: Wait) -> Result<usize, Error> {
+        loop {
+            self.start_queued();
+            let sleep = self.sleep_for(wait);
+            let turned = self.backend.turn(&mut self.slots, sleep, &mut self.done);
+            self.now = self.backend.now();
+            let rang = std::mem::take(&mut self.done.rang);
+            self.settle();
+            self.expire();
+            turned?;
+            if !self.queue.is_empty() {
+                continue; // Iterations that go on are part of what this turn submits.
+            }
+            if rang || sleep == Wait::No || self.is_satisfied(wait) {
+                self.stats.system_calls = self.backend.system_calls();
+                return Ok(self.ready.len());
+            }
+        }
+    }
+
+    /// Takes the next completion, in the order in which they arrived.
+    pub fn next_completion(&mut self) -> Option<Completion> {
+        self.ready.pop_front()
+    }
+
+    /// Runs one request to its end, for straight-line code. Other completions stay ready to be taken.
+    pub fn run(&mut self, request: Request) -> Completion {
+        let mut request = request;
+        let id = loop {
+            match self.submit_reserved(request) {
+                Ok(id) => break id,
+                Err(back) => {
+                    if self.slots.in_use() == 0 || self.turn(Wait::one()).is_err() {
+                        return refused(back);
+                    }
+                    request = back;
+                }
+            }
+        };
+        loop {
+            let mine = |c: &Completion| c.id == id && c.notice == Notice::Completed;
+            if let Some(at) = self.ready.iter().position(mine)
+                && let Some(completion) = self.ready.remove(at)
+            {
+                return completion;
+            }
+            if let Err(error) = self.wait_for_more() {
+                return self.give_up(id, error);
+            }
+        }
+    }
+
+    fn wait_for_more(&mut self) -> Result<usize, Error> {
+        let count = self.ready.len() as u32 + 1;
+        self.turn(Wait::for_count(count))
+    }
+
+    fn give_up(&mut self, id: RequestId, error: Error) -> Completion {
+        self.abandon(id);
+        Completion {
+            id,
+            tag: 0,
+            notice: Notice::Completed,
+            result: Err(error),
+            bytes_done: 0,
+            memory: Memory::None,
+            took: crate::request::Caching::Kernel,
+            iterations: 0,
+        }
+    }
+
+    /// Asks that a request end early. It still completes exactly once, cancelled or not: disk I/O that the device has
+    /// begun cannot be called back.
+    pub fn cancel(&mut self, id: RequestId) {
+        match self.slots.get(id).map(|slot| slot.state) {
+            Some(State::Queued | State::Held) => self.drop_before_start(id, Err(Error::Cancelled)),
+            Some(State::Running) => self.backend.cancel(&self.slots, id),
+            Some(State::Abandoned | State::Free) | None => {}
+        }
+    }
+
+    /// Gives up on a request: it will not complete. Its memory comes back by a `Released` notice when the kernel has let
+    /// go of it.
+    pub fn abandon(&mut self, id: RequestId) {
+        match self.slots.get(id).map(|slot| slot.state) {
+            Some(State::Queued | State::Held) => {
+                self.unqueue(id);
+                self.release(id);
+            }
+            Some(State::Running) => {
+                self.leave_to_kernel(id);
+                self.backend.cancel(&self.slots, id);
+            }
+            Some(State::Abandoned | State::Free) | None => {}
+        }
+    }
+
+    fn leave_to_kernel(&mut self, id: RequestId) {
+        self.forget_deadline(id);
+        self.slots.transition(id, State::Abandoned);
+        self.stats.abandoned += 1;
+    }
+
+    fn forget_deadline(&mut self, id: RequestId) {
+        if let Some(slot) = self.slots.get_mut(id)
+            && slot.policy.deadline.take().is_some()
+        {
+            self.deadlines = self.deadlines.saturating_sub(1);
+        }
+    }
+
+    /// Registers a file with the backend; a refusal costs speed only.
+    pub fn attach(&mut self, file: &File) -> bool {
+        self.backend.attach(Attach::File(file)).is_ok()
+    }
+
+    /// Undoes [`Engine::attach`]; must come before a locked file is closed.
+    pub fn detach(&mut self, file: &File) {
+        self.backend.detach(Detached::File(file));
+    }
+
+    /// A descriptor that polls readable when a turn would find something, for outside loops: arm, turn without waiting,
+    /// sleep on it, disarm.
+    pub fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
+        self.backend.ready_fd(arm)
+    }
+
+    /// What another thread rings to end a sleeping turn.
+    #[must_use]
+    pub fn doorbell(&self) -> Doorbell {
+        self.backend.doorbell()
+    }
+
+    /// Engine time at the last turn.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Random bytes for identities.
+    ///
+    /// # Errors
+    /// What `getrandom` said.
+    pub fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
+        self.backend.random(bytes)
+    }
+
+    /// Requests in flight: queued, running, or abandoned and not yet released.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.slots.in_use()
+    }
+
+    /// Requests that the next turn will submit.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// What was chosen, and what could not be had.
+    #[must_use]
+    pub fn explain(&self) -> Explain {
+        self.backend.explain()
+    }
+
+    /// Better backends that were tried first and refused, with the cure.
+    #[must_use]
+    pub fn rejected(&self) -> &[Rejected] {
+        &self.rejected
+    }
+
+    /// Counters so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Cancels everything and waits until the kernel has let go of all memory, at most `patience`. Returns how many
+    /// requests a stuck device still holds; their memory is leaked, not freed, because it may still be written.
+    pub fn shutdown(&mut self, patience: Duration) -> usize {
+        let ids: Vec<RequestId> = self.slots.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            self.cancel(id);
+        }
+        let deadline = self.backend.now().after(patience);
+        while self.slots.in_use() > 0 && self.now < deadline {
+            let before = self.ready.len() as u32;
+            let wait = Wait::Until {
+                count: before + 1,
+                min_wait: Duration::ZERO,
+                deadline: Some(deadline),
+            };
+            if self.turn(wait).is_err() {
+                break;
+            }
+        }
+        self.slots.in_use()
+    }
+
+    fn start_queued(&mut self) {
+        if self.queue.is_empty() {
+            return;
+        }
+        self.stats.batches += 1;
+        let taken = self.backend.start(&mut self.slots, &self.queue);
+        self.stats.iterations += taken as u64;
+        self.queue.drain(..taken);
+    }
+
+    fn sleep_for(&self, wait: Wait) -> Wait {
+        let Wait::Until {
+            count,
+            min_wait,
+            deadline,
+        } = wait
+        else {
+            return Wait::No;
+        };
+        let missing = (count as usize).saturating_sub(self.ready.len());
+        if !self.queue.is_empty() || (count > 0 && (missing == 0 || self.slots.in_use() == 0)) {
+            return Wait::No;
+        }
+        Wait::Until {
+            count: missing.min(self.slots.in_use()) as u32,
+            min_wait,
+            deadline: earliest(deadline, self.next_deadline()),
+        }
+    }
+
+    fn is_satisfied(&self, wait: Wait) -> bool {
+        match wait {
+            Wait::No => true,
+            Wait::Until {
+                count, deadline, ..
+            } => {
+                let enough = self.ready.len() >= count as usize || self.slots.in_use() == 0;
+                (count > 0 && enough) || deadline.is_some_and(|at| self.now >= at)
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        if self.deadlines == 0 {
+            return None;
+        }
+        self.slots
+            .iter()
+            .filter_map(|(_, slot)| slot.policy.deadline)
+            .min()
+    }
+
+    /// Reads the raw results of a turn.
+    fn settle(&mut self) {
+        let mut raw = std::mem::take(&mut self.done.raw);
+        for (id, result) in raw.drain(..) {
+            self.settle_one(id, result);
+        }
+        self.done.raw = raw;
+    }
+
+    fn settle_one(&mut self, id: RequestId, raw: i32) {
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        slot.iterations = slot.iterations.saturating_add(1);
+        if slot.state == State::Abandoned {
+            self.release(id);
+            return;
+        }
+        match judge(slot, raw) {
+            Next::Again => {
+                self.slots.transition(id, State::Queued);
+                self.queue.push(id);
+            }
+            Next::End(result) => self.finish(id, result),
+        }
+    }
+
+    /// Completes what is overdue. The kernel keeps the memory of a running request, so that comes back later.
+    fn expire(&mut self) {
+        if self.deadlines == 0 {
+            return;
+        }
+        let now = self.now;
+        let overdue = |slot: &Slot| slot.policy.deadline.is_some_and(|at| at <= now);
+        let ids: Vec<(RequestId, State)> = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| overdue(slot))
+            .map(|(id, slot)| (id, slot.state))
+            .collect();
+        for (id, state) in ids {
+            match state {
+                State::Running => {
+                    self.complete_early(id);
+                    self.leave_to_kernel(id);
+                    self.backend.cancel(&self.slots, id);
+                }
+                State::Queued | State::Held => {
+                    let begun = self.slots.get(id).is_some_and(|slot| slot.iterations > 0);
+                    let error = if begun {
+                        Error::Indeterminate
+                    } else {
+                        Error::Cancelled
+                    };
+                    self.drop_before_start(id, Err(error));
+                }
+                State::Free | State::Abandoned => {}
+            }
+        }
+    }
+
+    fn drop_before_start(&mut self, id: RequestId, result: Result<u32, Error>) {
+        self.unqueue(id);
+        self.finish(id, result);
+    }
+
+    fn unqueue(&mut self, id: RequestId) {
+        self.queue.retain(|&queued| queued != id);
+        self.held.retain(|&held| held != id);
+    }
+
+    /// Tells the caller that a running request is given up; its slot and memory stay.
+    fn complete_early(&mut self, id: RequestId) {
+        let Some(slot) = self.slots.get(id) else {
+            return;
+        };
+        let completion = Completion {
+            id,
+            tag: slot.tag,
+            notice: Notice::Completed,
+            result: Err(Error::Indeterminate),
+            bytes_done: slot.done as u32,
+            memory: Memory::None,
+            took: slot.policy.caching,
+            iterations: slot.iterations,
+        };
+        self.count(&completion, slot.op);
+        self.ready.push_back(completion);
+    }
+
+    /// The one completion of a request, and the end of its slot.
+    fn finish(&mut self, id: RequestId, result: Result<u32, Error>) {
+        self.end(id, Notice::Completed, result);
+    }
+
+    /// The end of a slot whose caller has already been answered, or does not want an answer.
+    fn release(&mut self, id: RequestId) {
+        self.end(id, Notice::Released, Err(Error::Indeterminate));
+    }
+
+    fn end(&mut self, id: RequestId, notice: Notice, result: Result<u32, Error>) {
+        self.forget_deadline(id);
+        let Some(slot) = self.slots.get(id) else {
+            return;
+        };
+        let (op, sequence) = (slot.op, slot.sequence);
+        let mut completion = Completion {
+            id,
+            tag: slot.tag,
+            notice,
+            result,
+            bytes_done: slot.done as u32,
+            memory: Memory::None,
+            took: slot.policy.caching,
+            iterations: slot.iterations,
+        };
+        let file = op.is_write().then(|| slot.file.clone()).flatten();
+        completion.memory = self.slots.remove(id);
+        if notice == Notice::Completed {
+            self.count(&completion, op);
+        }
+        self.ready.push_back(completion);
+        if let Some(file) = file
+            && !self.held.is_empty()
+        {
+            self.wake_held(&file, sequence);
+        }
+    }
+
+    /// A write has ended: fences count down, and whoever waited for it may go.
+    fn wake_held(&mut self, file: &File, sequence: u64) {
+        for index in (0..self.held.len()).rev() {
+            let id = self.held[index];
+            let Some(slot) = self.slots.get_mut(id) else {
+                continue;
+            };
+            let same = slot
+                .file
+                .as_ref()
+                .is_some_and(|f| f.identity() == file.identity());
+            if !same {
+                continue;
+            }
+            let free = if slot.op == Op::Fence {
+                if slot.sequence > sequence {
+                    slot.waits_for = slot.waits_for.saturating_sub(1);
+                }
+                slot.waits_for == 0
+            } else {
+                !self.must_wait_for_others(id)
+            };
+            if free {
+                self.held.remove(index);
+                self.slots.transition(id, State::Queued);
+                self.queue.push(id);
+            }
+        }
+    }
+
+    fn count(&mut self, completion: &Completion, op: Op) {
+        self.stats.completions += 1;
+        self.stats.errors += u64::from(completion.result.is_err());
+        let bytes = u64::from(completion.bytes_done);
+        match op {
+            Op::Read { .. } => self.stats.bytes_read += bytes,
+            Op::Write { .. } => self.stats.bytes_written += bytes,
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        /// A healthy device ends its requests within milliseconds; after this long it is taken for stuck.
+        const PATIENCE: Duration = Duration::from_secs(30);
+        self.shutdown(PATIENCE);
+        if self.slots.kernel_holds_any() {
+            // Leaked: the kernel may still write this memory and these files.
+            return;
+        }
+        // Dropping the table frees memory that nobody else refers to; it is not used again.
+        let slots = std::mem::replace(&mut self.slots, ManuallyDrop::new(Slots::new(0)));
+        drop(ManuallyDrop::into_inner(slots));
+    }
+}
+
+enum Next {
+    Again,
+    End(Result<u32, Error>),
+}
+
+/// What a raw result means for its request.
+fn judge(slot: &mut Slot, raw: i32) -> Next {
+    if raw >= 0 {
+        return match slot.op {
+            Op::Read { .. } | Op::Write { .. } => judge_transfer(slot, raw as usize),
+            // Another sync failed while this one ran; which of the two covered what is unknown.
+            Op::Sync | Op::Fence => Next::End(poison_of(slot).map_or(Ok(0), Err)),
+            _ => Next::End(Ok(raw as u32)),
+        };
+    }
+    match Errno::from_raw(-raw) {
+        Errno::EINTR | Errno::EAGAIN if slot.policy.patience.may_wait() => Next::Again,
+        Errno::ECANCELED => Next::End(Err(Error::Cancelled)),
+        // A timer that fires says so by this.
+        Errno::ETIME if matches!(slot.op, Op::Timer { .. }) => Next::End(Ok(0)),
+        errno => {
+            if matches!(slot.op, Op::Sync | Op::Fence)
+                && let Some(file) = &slot.file
+            {
+                // The kernel reports it once and may mark the pages clean: no later sync proves anything (PostgreSQL's
+                // fsyncgate; research/reliability.md finding 2).
+                file.poison(errno);
+            }
+            Next::End(Err(Error::System(errno)))
+        }
+    }
+}
+
+fn poison_of(slot: &Slot) -> Option<Error> {
+    let errno = slot.file.as_ref()?.poisoned()?;
+    Some(Error::Poisoned(errno))
+}
+
+/// File requests are exact: a short transfer continues where it stopped, from an aligned byte when it is direct.
+fn judge_transfer(slot: &mut Slot, moved: usize) -> Next {
+    let reached = slot.resumed_at + moved;
+    let progress = reached > slot.done;
+    slot.done = slot.done.max(reached);
+    let stream_read = matches!(slot.op, Op::Read { offset: None });
+    if slot.done >= slot.memory.len() || moved == 0 || !progress || stream_read {
+        return Next::End(Ok(slot.done as u32));
+    }
+    let granularity = slot.granularity();
+    slot.resumed_at = slot.done / granularity * granularity;
+    Next::Again
+}
+
+fn refused(request: Request) -> Completion {
+    Completion {
+        id: RequestId {
+            slot: u32::MAX,
+            generation: u32::MAX,
+        },
+        tag: request.tag,
+        notice: Notice::Completed,
+        result: Err(Error::Full),
+        bytes_done: 0,
+        memory: request.memory,
+        took: request.policy.caching,
+        iterations: 0,
+    }
+}
+
+fn overlap(one: Option<(u64, u64)>, two: Option<(u64, u64)>) -> bool {
+    match (one, two) {
+        (Some((a, b)), Some((c, d))) => a < d && c < b,
+        _ => false,
+    }
+}
+
+fn earliest(one: Option<Time>, two: Option<Time>) -> Option<Time> {
+    match (one, two) {
+        (Some(one), Some(two)) => Some(one.min(two)),
+        (one, two) => one.or(two),
+    }
+}

@@ -1,0 +1,401 @@
+//! The fixed table of requests in flight.
+//!
+//! A slot owns everything that its request needs until the kernel has let go of it: the memory, and a reference to the
+//! file. That is the whole of the engine's soundness: a buffer cannot be freed early, because the only thing that could
+//! free it is the table.
+//!
+//! ```text
+//!            insert          start           finished iteration, more to do
+//!   Free ───────────► Queued ──────► Running ─────────────┐
+//!    ▲                  │ ▲             │ │                │
+//!    │   cancelled      │ └─────────────┼─┘ ◄──────────────┘
+//!    ├──────────────────┘               │ deadline passed, or the caller dropped it
+//!    │        last iteration            ▼
+//!    ├───────────────────────────── Abandoned   (its memory comes back by a Released notice)
+//!    └──────────────────────────────────┘
+//! ```
+//!
+//! [`Slots::transition`] is the one place where a state changes.
+
+use crate::error::Error;
+use crate::file::File;
+use crate::memory::Memory;
+use crate::request::{Caching, Durability, Op, Patience, Policy, Request, RequestId, Space, Time};
+use crate::sys::{self, Action, Fd, Iteration};
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nobody uses the slot. Left by `insert`.
+    Free,
+    /// Waiting for an order (a fence, an overlapping abandoned write). Left by the engine when that has ended.
+    Held,
+    /// Waiting to be given to a backend. Left when the backend accepts it.
+    Queued,
+    /// One iteration is active. Left when the backend reports its raw result.
+    Running,
+    /// Completed towards the caller, but the kernel still holds its memory. Left when the backend reports.
+    Abandoned,
+}
+
+#[derive(Debug)]
+pub(crate) struct Slot {
+    generation: u32,
+    pub(crate) state: State,
+    pub(crate) op: Op,
+    pub(crate) file: Option<File>,
+    pub(crate) memory: Memory,
+    pub(crate) policy: Policy,
+    pub(crate) tag: u64,
+    /// Bytes known to be transferred.
+    pub(crate) done: usize,
+    /// Where the running iteration began: behind `done` when direct I/O had to step back to an aligned byte.
+    pub(crate) resumed_at: usize,
+    pub(crate) iterations: u16,
+    /// Order of submission.
+    pub(crate) sequence: u64,
+    /// Writes to the file that a fence still waits for.
+    pub(crate) waits_for: u32,
+}
+
+/// The table. Backends see it to learn what an iteration is; only the engine changes it.
+#[derive(Debug)]
+pub struct Slots {
+    slots: Box<[Slot]>,
+    free: Vec<u32>,
+}
+
+impl Slots {
+    pub(crate) fn new(count: u32) -> Slots {
+        let slot = || Slot {
+            generation: 0,
+            state: State::Free,
+            op: Op::Sync,
+            file: None,
+            memory: Memory::None,
+            policy: Policy::default(),
+            tag: 0,
+            done: 0,
+            resumed_at: 0,
+            iterations: 0,
+            sequence: 0,
+            waits_for: 0,
+        };
+        Slots {
+            slots: (0..count).map(|_| slot()).collect(),
+            free: (0..count).rev().collect(),
+        }
+    }
+
+    /// How many requests the table holds at most.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// How many requests are in it.
+    #[must_use]
+    pub fn in_use(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(crate) fn insert(&mut self, request: Request, sequence: u64) -> Result<RequestId, Request> {
+        let Some(index) = self.free.pop() else {
+            return Err(request);
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.op = request.op;
+        slot.file = request.file;
+        slot.memory = request.memory;
+        slot.policy = request.policy;
+        slot.tag = request.tag;
+        slot.done = 0;
+        slot.resumed_at = 0;
+        slot.iterations = 0;
+        slot.sequence = sequence;
+        slot.waits_for = 0;
+        let id = RequestId {
+            slot: index,
+            generation: slot.generation,
+        };
+        self.transition(id, State::Queued);
+        Ok(id)
+    }
+
+    /// Empties a slot and makes its id stale. Returns the memory.
+    pub(crate) fn remove(&mut self, id: RequestId) -> Memory {
+        let Some(slot) = self.get_mut(id) else {
+            return Memory::None;
+        };
+        let memory = std::mem::take(&mut slot.memory);
+        slot.file = None;
+        self.transition(id, State::Free);
+        let slot = &mut self.slots[id.slot as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(id.slot);
+        memory
+    }
+
+    /// Moves a slot to another state. An illegal move is a bug of the engine, so it is asserted.
+    pub(crate) fn transition(&mut self, id: RequestId, to: State) {
+        let slot = &mut self.slots[id.slot as usize];
+        let legal = match (slot.state, to) {
+            (State::Free, State::Queued)
+            | (State::Queued, State::Held | State::Running | State::Free)
+            | (State::Held, State::Queued | State::Free)
+            | (State::Running, State::Queued | State::Abandoned | State::Free)
+            | (State::Abandoned, State::Free) => true,
+            (State::Free | State::Held | State::Queued | State::Running | State::Abandoned, _) => {
+                false
+            }
+        };
+        assert!(
+            legal,
+            "request {id:?} cannot go from {:?} to {to:?}",
+            slot.state
+        );
+        slot.state = to;
+    }
+
+    pub(crate) fn get(&self, id: RequestId) -> Option<&Slot> {
+        self.slots
+            .get(id.slot as usize)
+            .filter(|slot| slot.generation == id.generation && slot.state != State::Free)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: RequestId) -> Option<&mut Slot> {
+        self.slots
+            .get_mut(id.slot as usize)
+            .filter(|slot| slot.generation == id.generation && slot.state != State::Free)
+    }
+
+    /// Every request in the table.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (RequestId, &Slot)> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.state != State::Free)
+            .map(|(index, slot)| {
+                let id = RequestId {
+                    slot: index as u32,
+                    generation: slot.generation,
+                };
+                (id, slot)
+            })
+    }
+
+    /// Is the kernel possibly still using memory of this table?
+    pub(crate) fn kernel_holds_any(&self) -> bool {
+        self.slots
+            .iter()
+            .any(|slot| matches!(slot.state, State::Running | State::Abandoned))
+    }
+
+    /// The iteration that `id` has to run now: what is left of it.
+    pub(crate) fn iteration(&mut self, id: RequestId, mark: u64) -> Option<Iteration> {
+        let slot = self.get_mut(id)?;
+        Some(slot.iteration(mark))
+    }
+}
+
+impl Slot {
+    /// The file range that a write may change.
+    pub(crate) fn write_range(&self) -> Option<(u64, u64)> {
+        match self.op {
+            Op::Write { offset: Some(at) } => {
+                Some((at, at.saturating_add(self.memory.len() as u64)))
+            }
+            Op::Allocate { offset, len, .. } => Some((offset, offset.saturating_add(len))),
+            _ => None,
+        }
+    }
+
+    /// Bytes at which direct I/O may continue; 1 elsewhere.
+    pub(crate) fn granularity(&self) -> usize {
+        match (&self.file, self.policy.caching) {
+            (Some(file), Caching::Direct) => file.direct_limits().offset as usize,
+            _ => 1,
+        }
+    }
+
+    fn iteration(&mut self, mark: u64) -> Iteration {
+        let fd = self.fd(mark);
+        let skip = self.resumed_at;
+        let at = |offset: Option<u64>| offset.map_or(-1, |offset| (offset + skip as u64) as i64);
+        let action = match self.op {
+            Op::Read { offset } => Action::Read {
+                window: self.memory.window(skip),
+                offset: at(offset),
+            },
+            Op::Write { offset } => Action::Write {
+                window: self.memory.window(skip),
+                offset: at(offset),
+            },
+            Op::Sync | Op::Fence => Action::Sync {
+                data_only: self.policy.durability != Durability::Full,
+            },
+            Op::SyncRange { offset, len } => Action::SyncRange { offset, len },
+            Op::Allocate { offset, len, space } => Action::Allocate {
+                offset,
+                len,
+                mode: sys::allocate_mode(space),
+            },
+            Op::Poll { events } => Action::Poll { events },
+            Op::Timer { at } => Action::Timer { at },
+        };
+        let flags = sys::rw_flags(&self.policy, self.op.is_write());
+        Iteration { action, fd, flags }
+    }
+
+    fn fd(&self, mark: u64) -> Fd {
+        let Some(file) = &self.file else {
+            return Fd::None;
+        };
+        let caching = match self.op {
+            Op::Read { .. } | Op::Write { .. } => self.policy.caching,
+            _ => file.any_caching(),
+        };
+        let direct = u32::from(caching == Caching::Direct);
+        match file.attached() {
+            Some((owner, first)) if owner == mark => Fd::Registered(first + direct),
+            _ => file.raw_fd(caching).map_or(Fd::None, Fd::Raw),
+        }
+    }
+
+    /// Refuses what can be known to fail before anything is tried.
+    pub(crate) fn validate(request: &mut Request) -> Result<(), Error> {
+        let (offset, reads) = match request.op {
+            Op::Read { offset } => (offset, true),
+            Op::Write { offset } => (offset, false),
+            Op::Timer { .. } => return Ok(()),
+            _ => return request.file.as_ref().map(|_| ()).ok_or(NO_FILE),
+        };
+        let file = request.file.as_ref().ok_or(NO_FILE)?;
+        let caching = request.policy.caching;
+        if !file.gives(caching) {
+            return Err(Error::NoDescription {
+                mode: caching.name(),
+            });
+        }
+        if reads && !request.memory.is_writable() {
+            return Err(Error::ReadOnlyMemory);
+        }
+        let last = offset.unwrap_or(0).checked_add(request.memory.len() as u64);
+        if last.is_none_or(|last| last > i64::MAX as u64) {
+            return Err(Error::System(crate::error::Errno::EFBIG));
+        }
+        if caching == Caching::Direct {
+            check_alignment(file, offset.unwrap_or(0), &request.memory)?;
+        }
+        Ok(())
+    }
+}
+
+const NO_FILE: Error = Error::System(crate::error::Errno::EBADF);
+
+fn check_alignment(file: &File, offset: u64, memory: &Memory) -> Result<(), Error> {
+    use crate::error::Argument;
+    let limits = file.direct_limits();
+    let check = |argument, value: u64, need: u32| {
+        if value.is_multiple_of(u64::from(need)) {
+            Ok(())
+        } else {
+            Err(Error::Misaligned {
+                argument,
+                value,
+                need,
+            })
+        }
+    };
+    check(Argument::Offset, offset, limits.offset)?;
+    check(Argument::Length, memory.len() as u64, limits.offset)?;
+    match memory.misaligned(limits.memory) {
+        Some(value) => check(Argument::Memory, value, limits.memory),
+        None => Ok(()),
+    }
+}
+
+impl Space {
+    pub(crate) fn keeps_size(self) -> bool {
+        self == Space::Discard
+    }
+}
+
+impl Patience {
+    pub(crate) fn may_wait(self) -> bool {
+        self == Patience::Wait
+    }
+}
+
+impl Slots {
+    /// Moves bytes into a request's memory for a backend that has none of the kernel's help.
+    pub(crate) fn fill(&mut self, id: RequestId, bytes: &[u8]) {
+        if let Some(slot) = self.get_mut(id) {
+            let skip = slot.resumed_at;
+            slot.memory.fill(skip, bytes);
+        }
+    }
+
+    /// Copies the bytes that a write has left into `bytes`.
+    pub(crate) fn take(&self, id: RequestId, bytes: &mut [u8]) {
+        if let Some(slot) = self.get(id) {
+            slot.memory.take(slot.resumed_at, bytes);
+        }
+    }
+}
+
+/// Engine time is a number of nanoseconds; the kernel wants seconds and nanoseconds.
+impl Time {
+    pub(crate) fn split(self) -> (i64, i64) {
+        (
+            (self.0 / 1_000_000_000) as i64,
+            (self.0 % 1_000_000_000) as i64,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> Request {
+        Request::bare(Op::Timer { at: Time(0) }, None, Policy::direct())
+    }
+
+    #[test]
+    fn a_stale_id_finds_nothing() {
+        let mut slots = Slots::new(1);
+        let old = slots.insert(request(), 0).unwrap();
+        slots.remove(old);
+        let new = slots.insert(request(), 1).unwrap();
+        assert_eq!(old.slot, new.slot);
+        assert!(slots.get(old).is_none());
+        assert!(slots.get(new).is_some());
+    }
+
+    #[test]
+    fn a_full_table_hands_the_request_back() {
+        let mut slots = Slots::new(2);
+        slots.insert(request(), 0).unwrap();
+        slots.insert(request(), 1).unwrap();
+        let back = slots.insert(request().tagged(7), 2).unwrap_err();
+        assert_eq!(back.tag, 7);
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot go from Queued to Abandoned")]
+    fn an_illegal_move_is_caught() {
+        let mut slots = Slots::new(1);
+        let id = slots.insert(request(), 0).unwrap();
+        slots.transition(id, State::Abandoned);
+    }
+
+    #[test]
+    fn ids_survive_the_trip_through_the_kernel() {
+        let id = RequestId {
+            slot: 1023,
+            generation: u32::MAX,
+        };
+        assert_eq!(RequestId::from_bits(id.to_bits()), id);
+    }
+}

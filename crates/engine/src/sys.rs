@@ -1,0 +1,202 @@
+//! The system calls that take raw memory, and the translation of our words into the kernel's flags.
+//!
+//! [`execute`] runs one [`Iteration`] by blocking system calls: the whole of the `sync` backend, and the reference for
+//! every other one.
+
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+use crate::error::Errno;
+use crate::memory::Window;
+use crate::request::{Caching, Durability, Policy, Space, Time};
+
+/// The descriptor of an iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fd {
+    None,
+    Raw(RawFd),
+    /// An index in the table of the backend that registered the file.
+    Registered(u32),
+}
+
+/// One non-blocking try at what is left of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Iteration {
+    pub(crate) action: Action,
+    pub(crate) fd: Fd,
+    /// `RWF_*`.
+    pub(crate) flags: i32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
+    Read { window: Window, offset: i64 },
+    Write { window: Window, offset: i64 },
+    Sync { data_only: bool },
+    SyncRange { offset: u64, len: u64 },
+    Allocate { offset: u64, len: u64, mode: i32 },
+    Poll { events: u32 },
+    Timer { at: Time },
+}
+
+/// Most bytes that one read or write moves (`MAX_RW_COUNT`, include/linux/fs.h).
+pub(crate) const TRANSFER_MAX: usize = 0x7fff_f000;
+
+pub(crate) fn rw_flags(policy: &Policy, write: bool) -> i32 {
+    let mut flags = 0;
+    if write {
+        flags |= match policy.durability {
+            Durability::None => 0,
+            Durability::Data => libc::RWF_DSYNC,
+            Durability::Full => libc::RWF_SYNC,
+        };
+    }
+    if policy.caching == Caching::Uncached {
+        flags |= libc::RWF_DONTCACHE;
+    }
+    if !policy.patience.may_wait() {
+        flags |= libc::RWF_NOWAIT;
+    }
+    flags
+}
+
+pub(crate) fn allocate_mode(space: Space) -> i32 {
+    let mode = match space {
+        Space::Reserve => 0,
+        Space::Zero => libc::FALLOC_FL_ZERO_RANGE,
+        Space::Discard => libc::FALLOC_FL_PUNCH_HOLE,
+    };
+    if space.keeps_size() {
+        mode | libc::FALLOC_FL_KEEP_SIZE
+    } else {
+        mode
+    }
+}
+
+/// What the kernel is told to fall back from: nothing. A raw result is a count, or a negated error number.
+fn raw(result: libc::ssize_t) -> i32 {
+    if result < 0 {
+        -Errno::last().raw()
+    } else {
+        // No transfer exceeds TRANSFER_MAX.
+        result as i32
+    }
+}
+
+/// Runs one iteration in the calling thread, waiting as long as the kernel does.
+///
+/// # Safety
+/// The memory of the iteration must be valid, and used by nobody else, until the call returns.
+pub(crate) unsafe fn execute(iteration: &Iteration) -> i32 {
+    let Fd::Raw(fd) = iteration.fd else {
+        return -libc::EBADF;
+    };
+    match iteration.action {
+        // SAFETY: the caller's promise.
+        Action::Read { window, offset } => unsafe { read(fd, window, offset, iteration.flags) },
+        // SAFETY: the caller's promise.
+        Action::Write { window, offset } => unsafe { write(fd, window, offset, iteration.flags) },
+        Action::Sync { data_only } => sync(fd, data_only),
+        Action::SyncRange { offset, len } => sync_range(fd, offset, len),
+        Action::Allocate { offset, len, mode } => allocate(fd, offset, len, mode),
+        Action::Poll { .. } | Action::Timer { .. } => -libc::EOPNOTSUPP,
+    }
+}
+
+unsafe fn read(fd: RawFd, window: Window, offset: i64, flags: i32) -> i32 {
+    let (list, count) = as_list(&window);
+    // SAFETY: `list` points at the window itself or at the request's own list; both outlive the call, and the caller
+    // promises the bytes.
+    raw(unsafe { libc::preadv2(fd, list.as_ptr(&window), count, offset, flags) })
+}
+
+unsafe fn write(fd: RawFd, window: Window, offset: i64, flags: i32) -> i32 {
+    let (list, count) = as_list(&window);
+    // SAFETY: as in `read`.
+    raw(unsafe { libc::pwritev2(fd, list.as_ptr(&window), count, offset, flags) })
+}
+
+/// One element on the stack, or the request's own list.
+enum List {
+    One(libc::iovec),
+    Own,
+}
+
+impl List {
+    fn as_ptr(&self, window: &Window) -> *const libc::iovec {
+        match (self, window) {
+            (List::One(one), _) => one,
+            (List::Own, Window::List { list, .. }) => *list,
+            (List::Own, Window::Flat { .. }) => std::ptr::null(),
+        }
+    }
+}
+
+fn as_list(window: &Window) -> (List, i32) {
+    match window {
+        Window::Flat { pointer, len } => {
+            let one = libc::iovec {
+                iov_base: pointer.cast(),
+                iov_len: (*len).min(TRANSFER_MAX),
+            };
+            (List::One(one), 1)
+        }
+        Window::List { count, .. } => (List::Own, *count as i32),
+    }
+}
+
+fn sync(fd: RawFd, data_only: bool) -> i32 {
+    // SAFETY: no memory is involved.
+    raw(unsafe {
+        if data_only {
+            libc::fdatasync(fd)
+        } else {
+            libc::fsync(fd)
+        }
+    } as libc::ssize_t)
+}
+
+fn sync_range(fd: RawFd, offset: u64, len: u64) -> i32 {
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: no memory is involved.
+    raw(unsafe { libc::sync_file_range(fd, offset as i64, len as i64, flags) } as libc::ssize_t)
+}
+
+fn allocate(fd: RawFd, offset: u64, len: u64, mode: i32) -> i32 {
+    // SAFETY: no memory is involved.
+    raw(unsafe { libc::fallocate(fd, mode, offset as i64, len as i64) } as libc::ssize_t)
+}
+
+/// Capacity of a block device in bytes (`BLKGETSIZE64`, include/uapi/linux/fs.h).
+pub(crate) fn device_size(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
+    const BLKGETSIZE64: libc::Ioctl = 0x8008_1272;
+    let mut bytes = 0_u64;
+    // SAFETY: the kernel writes one u64 through the pointer.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), BLKGETSIZE64, &raw mut bytes) };
+    if result < 0 {
+        Err(Errno::last())
+    } else {
+        Ok(bytes)
+    }
+}
+
+/// Logical sector size of a block device in bytes (`BLKSSZGET`).
+pub(crate) fn device_sector_size(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
+    const BLKSSZGET: libc::Ioctl = 0x1268;
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one int through the pointer.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), BLKSSZGET, &raw mut bytes) };
+    if result < 0 {
+        return Err(Errno::last());
+    }
+    u32::try_from(bytes).map_err(|_| Errno::EINVAL)
+}
+
+/// The monotonic clock in nanoseconds.
+pub(crate) fn monotonic() -> Time {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
