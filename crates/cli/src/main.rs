@@ -1,1 +1,54 @@
-fn main(){}
+//! The `baio` program: volumes, segments, dd, report, doctor.
+//!
+//! This file is the table of contents. The command line becomes an [`args::Invocation`], its command runs in a module
+//! of its own under `command/`, and what comes back, an answer or a failure, is printed once by [`output::Output`].
+
+use std::process::ExitCode;
+
+use args::{Command, Invocation, Stop};
+use exit_status::ExitStatus;
+
+mod args;
+mod command;
+#[allow(dead_code, reason = "no command takes a duration before `stress`")]
+mod duration;
+mod errno;
+mod exit_status;
+mod failure;
+mod operands;
+mod output;
+mod size;
+mod target;
+mod usage;
+
+fn main() -> ExitCode {
+    let status = match args::parse(std::env::args_os()) {
+        Ok(invocation) => run(invocation),
+        Err(stop) => explain(stop),
+    };
+    status.into()
+}
+
+fn run(Invocation { output, command }: Invocation) -> ExitStatus {
+    match command {
+        Command::Format(args) => output.tell(command::format::run(args)),
+        Command::Create(args) => output.tell(command::create::run(args)),
+        Command::List(args) => output.tell(command::list::run(args)),
+        Command::Stat(args) => output.tell(command::stat::run(args)),
+        Command::Delete(args) => output.tell(command::delete::run(args)),
+        Command::Dd(operands) => output.tell(command::dd::run(operands)),
+        Command::Report(args) => output.tell(command::report::run(args)),
+        Command::Doctor(args) => output.tell(command::doctor::run(args)),
+    }
+}
+
+fn explain(stop: Stop) -> ExitStatus {
+    match stop {
+        Stop::Help(text) => {
+            // A reader that closes the pipe early has read enough of a help text.
+            let _ = text.print();
+            ExitStatus::Success
+        }
+        Stop::Refused { output, failure } => output.tell_failure(&failure),
+    }
+}

@@ -136,10 +136,7 @@ impl Engine {
     ///
     /// # Errors
     /// When memory for the arena cannot be mapped.
-    pub fn with_backend(
-        mut backend: Box<dyn Backend>,
-        config: &Config,
-    ) -> Result<Engine, SetupError> {
+    pub fn with_backend(mut backend: Box<dyn Backend>, config: &Config) -> Result<Engine, SetupError> {
         let arena = Arena::new(config.arena_bytes)?;
         if config.register_arena {
             // A refusal (RLIMIT_MEMLOCK) costs speed only, and `explain` tells it.
@@ -253,17 +250,10 @@ impl Engine {
             return false;
         };
         let Some(file) = &slot.file else { return false };
-        let same_file = |other: &Slot| {
-            other
-                .file
-                .as_ref()
-                .is_some_and(|f| f.identity() == file.identity())
-        };
+        let same_file = |other: &Slot| other.file.as_ref().is_some_and(|f| f.identity() == file.identity());
         match slot.op {
             Op::Fence => {
-                let earlier = |other: &Slot| {
-                    other.op.is_write() && other.sequence < slot.sequence && same_file(other)
-                };
+                let earlier = |other: &Slot| other.op.is_write() && other.sequence < slot.sequence && same_file(other);
                 let count = self.slots.iter().filter(|(_, s)| earlier(s)).count() as u32;
                 if let Some(slot) = self.slots.get_mut(id) {
                     slot.waits_for = count;
@@ -273,9 +263,7 @@ impl Engine {
             _ if slot.op.is_write() && self.stats.abandoned > 0 => {
                 let range = slot.write_range();
                 let blocks = |other: &Slot| {
-                    other.state == State::Abandoned
-                        && same_file(other)
-                        && overlap(range, other.write_range())
+                    other.state == State::Abandoned && same_file(other) && overlap(range, other.write_range())
                 };
                 self.slots.iter().any(|(_, other)| blocks(other))
             }
@@ -523,9 +511,7 @@ impl Engine {
     fn is_satisfied(&self, wait: Wait) -> bool {
         match wait {
             Wait::No => true,
-            Wait::Until {
-                count, deadline, ..
-            } => {
+            Wait::Until { count, deadline, .. } => {
                 let enough = self.ready.len() >= count as usize || self.slots.in_use() == 0;
                 (count > 0 && enough) || deadline.is_some_and(|at| self.now >= at)
             }
@@ -536,10 +522,7 @@ impl Engine {
         if self.deadlines == 0 {
             return None;
         }
-        self.slots
-            .iter()
-            .filter_map(|(_, slot)| slot.policy.deadline)
-            .min()
+        self.slots.iter().filter_map(|(_, slot)| slot.policy.deadline).min()
     }
 
     /// Reads the raw results of a turn.
@@ -591,11 +574,7 @@ impl Engine {
                 }
                 State::Queued | State::Held => {
                     let begun = self.slots.get(id).is_some_and(|slot| slot.iterations > 0);
-                    let error = if begun {
-                        Error::Indeterminate
-                    } else {
-                        Error::Cancelled
-                    };
+                    let error = if begun { Error::Indeterminate } else { Error::Cancelled };
                     self.drop_before_start(id, Err(error));
                 }
                 State::Free | State::Abandoned => {}
@@ -678,10 +657,7 @@ impl Engine {
             let Some(slot) = self.slots.get_mut(id) else {
                 continue;
             };
-            let same = slot
-                .file
-                .as_ref()
-                .is_some_and(|f| f.identity() == file.identity());
+            let same = slot.file.as_ref().is_some_and(|f| f.identity() == file.identity());
             if !same {
                 continue;
             }

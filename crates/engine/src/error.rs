@@ -156,9 +156,7 @@ impl Error {
     #[must_use]
     pub fn cure(self) -> Option<&'static str> {
         Some(match self {
-            Error::Misaligned { .. } => {
-                "align it, or ask for a cached mode, which takes any offset and length"
-            }
+            Error::Misaligned { .. } => "align it, or ask for a cached mode, which takes any offset and length",
             Error::Poisoned(_) => {
                 "check or rewrite the data, then acknowledge the failure; a repeated sync would prove nothing"
             }
@@ -177,11 +175,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::System(errno) => write!(f, "{errno}"),
-            Error::Misaligned {
-                argument,
-                value,
-                need,
-            } => write!(
+            Error::Misaligned { argument, value, need } => write!(
                 f,
                 "the {argument} {value} is not a multiple of {need}, which direct I/O needs here"
             ),
@@ -191,13 +185,9 @@ impl fmt::Display for Error {
             Error::NoDescription { mode } => {
                 write!(f, "the file has no description for mode `{mode}`")
             }
-            Error::ReadOnlyMemory => {
-                f.write_str("the memory is shared and read-only: a read cannot fill it")
-            }
+            Error::ReadOnlyMemory => f.write_str("the memory is shared and read-only: a read cannot fill it"),
             Error::Poisoned(errno) => write!(f, "an earlier sync failed with {errno}"),
-            Error::Indeterminate => {
-                f.write_str("given up while it ran: it may or may not take effect")
-            }
+            Error::Indeterminate => f.write_str("given up while it ran: it may or may not take effect"),
             Error::Cancelled => f.write_str("cancelled"),
             Error::Full => f.write_str("every slot is taken"),
         }

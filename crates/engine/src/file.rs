@@ -88,11 +88,7 @@ impl Open {
 
     fn flags(&self, caching: Caching, kind: Option<Kind>) -> OFlags {
         let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY;
-        flags |= if self.write {
-            OFlags::RDWR
-        } else {
-            OFlags::RDONLY
-        };
+        flags |= if self.write { OFlags::RDWR } else { OFlags::RDONLY };
         if caching == Caching::Direct {
             flags |= OFlags::DIRECT;
         }
@@ -163,11 +159,8 @@ impl File {
             Descriptions::Both => Caching::Kernel,
             Descriptions::Only(caching) => caching,
         };
-        let known = rustix::fs::stat(path)
-            .ok()
-            .map(|stat| kind_of(stat.st_mode));
-        let fd = open_path(path, options.flags(first, known))
-            .map_err(|errno| explain_open(&name, errno, first))?;
+        let known = rustix::fs::stat(path).ok().map(|stat| kind_of(stat.st_mode));
+        let fd = open_path(path, options.flags(first, known)).map_err(|errno| explain_open(&name, errno, first))?;
         let mut file = Inner::new(name, fd, first)?;
         if options.descriptions == Descriptions::Both && file.kind != Kind::Stream {
             file.add_direct(options)?;
@@ -182,8 +175,8 @@ impl File {
     /// # Errors
     /// What `fcntl` or `fstat` said.
     pub fn from_fd(fd: OwnedFd, name: &str) -> Result<File, SetupError> {
-        let flags = rustix::fs::fcntl_getfl(&fd)
-            .map_err(|errno| SetupError::new("inspect", name.to_owned(), errno.into()))?;
+        let flags =
+            rustix::fs::fcntl_getfl(&fd).map_err(|errno| SetupError::new("inspect", name.to_owned(), errno.into()))?;
         let caching = if flags.contains(OFlags::DIRECT) {
             Caching::Direct
         } else {
@@ -307,9 +300,7 @@ impl File {
             let words: Vec<&str> = line.split_whitespace().collect();
             // "1: FLOCK  ADVISORY  WRITE 123 08:01:42 0 EOF"; a waiting line has "->" in second place.
             match words[..] {
-                [_, "FLOCK", _, _, pid, inode, ..] if inode == wanted => {
-                    pid.parse().ok().filter(|&pid| pid > 0)
-                }
+                [_, "FLOCK", _, _, pid, inode, ..] if inode == wanted => pid.parse().ok().filter(|&pid| pid > 0),
                 _ => None,
             }
         })
@@ -371,8 +362,7 @@ impl File {
 
 impl Inner {
     fn new(name: String, fd: OwnedFd, caching: Caching) -> Result<Inner, SetupError> {
-        let stat = rustix::fs::fstat(&fd)
-            .map_err(|errno| SetupError::new("stat", name.clone(), errno.into()))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| SetupError::new("stat", name.clone(), errno.into()))?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             return Err(SetupError::new("open", name, Errno::EISDIR).need("a file or a device"));
         }
@@ -404,14 +394,10 @@ impl Inner {
             ..*options
         };
         let path = format!("/proc/self/fd/{}", kernel.as_raw_fd());
-        let Ok(fd) = open_path(
-            Path::new(&path),
-            again.flags(Caching::Direct, Some(self.kind)),
-        ) else {
+        let Ok(fd) = open_path(Path::new(&path), again.flags(Caching::Direct, Some(self.kind))) else {
             return Ok(());
         };
-        let stat = rustix::fs::fstat(&fd)
-            .map_err(|errno| SetupError::new("stat", self.name.clone(), errno.into()))?;
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| SetupError::new("stat", self.name.clone(), errno.into()))?;
         if (stat.st_dev, stat.st_ino) != self.identity {
             return Err(SetupError::new("open", self.name.clone(), Errno::ESTALE)
                 .need("two descriptions of one inode; the path was replaced meanwhile"));

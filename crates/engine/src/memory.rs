@@ -180,12 +180,7 @@ impl Arena {
             while let Some(bit) = free_run(seen, chunks) {
                 let mask = run_mask(chunks) << bit;
                 // Acquire: what the last owner of these chunks wrote happened before our use of them.
-                match word.compare_exchange_weak(
-                    seen,
-                    seen | mask,
-                    Ordering::Acquire,
-                    Ordering::Relaxed,
-                ) {
+                match word.compare_exchange_weak(seen, seen | mask, Ordering::Acquire, Ordering::Relaxed) {
                     Ok(_) => {
                         self.hint.store(index as u32, Ordering::Relaxed);
                         return Some(index * WORD + bit);
@@ -215,8 +210,7 @@ impl Arena {
 
     fn claim_words_at(&self, start: usize, whole: usize, tail: usize) -> Result<(), usize> {
         for index in start..start + whole {
-            let claim =
-                self.claimed[index].compare_exchange(0, !0, Ordering::Acquire, Ordering::Relaxed);
+            let claim = self.claimed[index].compare_exchange(0, !0, Ordering::Acquire, Ordering::Relaxed);
             if claim.is_err() {
                 self.give_back_words(start, index - start, 0);
                 return Err(index);
@@ -268,11 +262,7 @@ impl Arena {
 }
 
 fn run_mask(chunks: usize) -> u64 {
-    if chunks == WORD {
-        !0
-    } else {
-        (1 << chunks) - 1
-    }
+    if chunks == WORD { !0 } else { (1 << chunks) - 1 }
 }
 
 /// The lowest bit at which `chunks` zero bits of `word` follow one another.
@@ -424,9 +414,7 @@ impl fmt::Debug for Region {
 }
 
 /// Without these a peer could shrink the file and turn our next access into SIGBUS.
-const SEALS: SealFlags = SealFlags::SHRINK
-    .union(SealFlags::GROW)
-    .union(SealFlags::SEAL);
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 impl Region {
     /// Makes, sizes and seals a memfd of `len` bytes and maps it.
@@ -435,10 +423,7 @@ impl Region {
     /// What `memfd_create`, `ftruncate`, `fcntl(F_ADD_SEALS)` or `mmap` said.
     pub fn create(len: usize) -> Result<Arc<Region>, SetupError> {
         let make = || -> Result<Region, Errno> {
-            let fd = rustix::fs::memfd_create(
-                "baio-region",
-                MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
-            )?;
+            let fd = rustix::fs::memfd_create("baio-region", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
             rustix::fs::ftruncate(&fd, len as u64)?;
             rustix::fs::fcntl_add_seals(&fd, SEALS)?;
             let mapping = Mapping::shared(fd.as_fd(), len)?;
@@ -546,12 +531,7 @@ impl Span {
         // SAFETY: the range lies in the mapping (checked when the span was made), and atomics are the one way to share
         // bytes with somebody who may write them meanwhile.
         unsafe {
-            let base = self
-                .region
-                .mapping
-                .base
-                .as_ptr()
-                .add(self.at as usize + skip);
+            let base = self.region.mapping.base.as_ptr().add(self.at as usize + skip);
             std::slice::from_raw_parts(base.cast::<AtomicU8>(), len)
         }
     }
@@ -672,14 +652,8 @@ pub enum Memory {
 /// Where the kernel finds the bytes of one iteration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Window {
-    Flat {
-        pointer: *mut u8,
-        len: usize,
-    },
-    List {
-        list: *const libc::iovec,
-        count: u32,
-    },
+    Flat { pointer: *mut u8, len: usize },
+    List { list: *const libc::iovec, count: u32 },
 }
 
 impl Memory {
@@ -873,9 +847,7 @@ mod tests {
         let mut held = Vec::new();
         let mut seed = 1_u64;
         for round in 0..2000_u64 {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(round);
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
             let len = 1 + (seed >> 40) as usize % (600 << 10);
             if let Some(mut buffer) = arena.buffer(len) {
                 let stamp = (round % 251) as u8;

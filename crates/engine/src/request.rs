@@ -174,15 +174,11 @@ impl Op {
             Op::Fence => "fence",
             Op::SyncRange { .. } => "sync range",
             Op::Allocate {
-                space: Space::Reserve,
-                ..
+                space: Space::Reserve, ..
             } => "allocate",
+            Op::Allocate { space: Space::Zero, .. } => "zero",
             Op::Allocate {
-                space: Space::Zero, ..
-            } => "zero",
-            Op::Allocate {
-                space: Space::Discard,
-                ..
+                space: Space::Discard, ..
             } => "discard",
             Op::Poll { .. } => "poll",
             Op::Timer { .. } => "timer",
@@ -263,7 +259,7 @@ impl Request {
 }
 
 /// Names a request in flight. A stale one is an error, never another's result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RequestId {
     pub(crate) slot: u32,
     pub(crate) generation: u32,

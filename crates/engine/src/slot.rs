@@ -145,15 +145,9 @@ impl Slots {
             | (State::Held, State::Queued | State::Free)
             | (State::Running, State::Queued | State::Abandoned | State::Free)
             | (State::Abandoned, State::Free) => true,
-            (State::Free | State::Held | State::Queued | State::Running | State::Abandoned, _) => {
-                false
-            }
+            (State::Free | State::Held | State::Queued | State::Running | State::Abandoned, _) => false,
         };
-        assert!(
-            legal,
-            "request {id:?} cannot go from {:?} to {to:?}",
-            slot.state
-        );
+        assert!(legal, "request {id:?} cannot go from {:?} to {to:?}", slot.state);
         slot.state = to;
     }
 
@@ -202,9 +196,7 @@ impl Slot {
     /// The file range that a write may change.
     pub(crate) fn write_range(&self) -> Option<(u64, u64)> {
         match self.op {
-            Op::Write { offset: Some(at) } => {
-                Some((at, at.saturating_add(self.memory.len() as u64)))
-            }
+            Op::Write { offset: Some(at) } => Some((at, at.saturating_add(self.memory.len() as u64))),
             Op::Allocate { offset, len, .. } => Some((offset, offset.saturating_add(len))),
             _ => None,
         }
@@ -273,9 +265,7 @@ impl Slot {
         let file = request.file.as_ref().ok_or(NO_FILE)?;
         let caching = request.policy.caching;
         if !file.gives(caching) {
-            return Err(Error::NoDescription {
-                mode: caching.name(),
-            });
+            return Err(Error::NoDescription { mode: caching.name() });
         }
         if reads && !request.memory.is_writable() {
             return Err(Error::ReadOnlyMemory);
@@ -300,11 +290,7 @@ fn check_alignment(file: &File, offset: u64, memory: &Memory) -> Result<(), Erro
         if value.is_multiple_of(u64::from(need)) {
             Ok(())
         } else {
-            Err(Error::Misaligned {
-                argument,
-                value,
-                need,
-            })
+            Err(Error::Misaligned { argument, value, need })
         }
     };
     check(Argument::Offset, offset, limits.offset)?;
@@ -347,10 +333,7 @@ impl Slots {
 /// Engine time is a number of nanoseconds; the kernel wants seconds and nanoseconds.
 impl Time {
     pub(crate) fn split(self) -> (i64, i64) {
-        (
-            (self.0 / 1_000_000_000) as i64,
-            (self.0 % 1_000_000_000) as i64,
-        )
+        ((self.0 / 1_000_000_000) as i64, (self.0 % 1_000_000_000) as i64)
     }
 }
 

@@ -158,9 +158,7 @@ fn sync(fd: RawFd, data_only: bool) -> i32 {
 }
 
 fn sync_range(fd: RawFd, offset: u64, len: u64) -> i32 {
-    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
-        | libc::SYNC_FILE_RANGE_WRITE
-        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
     // SAFETY: no memory is involved.
     raw(unsafe { libc::sync_file_range(fd, offset as i64, len as i64, flags) } as libc::ssize_t)
 }
@@ -176,11 +174,7 @@ pub(crate) fn device_size(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     let mut bytes = 0_u64;
     // SAFETY: the kernel writes one u64 through the pointer.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), BLKGETSIZE64, &raw mut bytes) };
-    if result < 0 {
-        Err(Errno::last())
-    } else {
-        Ok(bytes)
-    }
+    if result < 0 { Err(Errno::last()) } else { Ok(bytes) }
 }
 
 /// Logical sector size of a block device in bytes (`BLKSSZGET`).

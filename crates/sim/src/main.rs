@@ -1,2 +1,2 @@
 //! sim
-fn main(){}
+fn main() {}

@@ -86,10 +86,7 @@ impl Backend for Sync {
     fn explain(&self) -> Explain {
         Explain {
             backend: NAME,
-            features: vec![(
-                "asynchronous",
-                Err("each request blocks until it has ended".into()),
-            )],
+            features: vec![("asynchronous", Err("each request blocks until it has ended".into()))],
         }
     }
 
@@ -105,19 +102,13 @@ impl Backend for Sync {
     }
 }
 
-fn wait_for_doorbell(
-    doorbell: &Doorbell,
-    timeout: Option<std::time::Duration>,
-) -> Result<bool, Errno> {
+fn wait_for_doorbell(doorbell: &Doorbell, timeout: Option<std::time::Duration>) -> Result<bool, Errno> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let timeout = timeout.map(|limit| Timespec {
         tv_sec: limit.as_secs() as i64,
         tv_nsec: i64::from(limit.subsec_nanos()),
     });
-    match poll(
-        &mut [PollFd::new(doorbell.fd(), PollFlags::IN)],
-        timeout.as_ref(),
-    ) {
+    match poll(&mut [PollFd::new(doorbell.fd(), PollFlags::IN)], timeout.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(doorbell.silence()),
         Err(errno) => Err(errno.into()),
     }

@@ -139,26 +139,17 @@ impl Uring {
             Action::SyncRange { offset, len } => {
                 // The length is 32 bits wide here; 0 means to the end of the file, which covers more, never less.
                 let len = u32::try_from(len).unwrap_or(0);
-                let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
-                    | libc::SYNC_FILE_RANGE_WRITE
-                    | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-                opcode::SyncFileRange::new(fd, len)
-                    .offset(offset)
-                    .flags(flags)
-                    .build()
+                let flags =
+                    libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+                opcode::SyncFileRange::new(fd, len).offset(offset).flags(flags).build()
             }
-            Action::Allocate { offset, len, mode } => opcode::Fallocate::new(fd, len)
-                .offset(offset)
-                .mode(mode)
-                .build(),
+            Action::Allocate { offset, len, mode } => opcode::Fallocate::new(fd, len).offset(offset).mode(mode).build(),
             Action::Poll { events } => opcode::PollAdd::new(fd, events).build(),
             Action::Timer { at } => {
                 let (seconds, nanoseconds) = at.split();
                 let moment = &mut self.moments[id.slot as usize];
                 *moment = Timespec::new().sec(seconds as u64).nsec(nanoseconds as u32);
-                opcode::Timeout::new(moment)
-                    .flags(TimeoutFlags::ABS)
-                    .build()
+                opcode::Timeout::new(moment).flags(TimeoutFlags::ABS).build()
             }
         };
         let flags = if fixed {
@@ -314,9 +305,7 @@ impl Backend for Uring {
             };
             let entry = self.entry(id, &iteration).unwrap_or_else(|| {
                 // Without a descriptor the kernel itself shall say EBADF.
-                opcode::Fsync::new(types::Fd(-1))
-                    .build()
-                    .user_data(id.to_bits())
+                opcode::Fsync::new(types::Fd(-1)).build().user_data(id.to_bits())
             });
             if self.push(&entry).is_err() {
                 return index;
@@ -327,10 +316,7 @@ impl Backend for Uring {
     }
 
     fn turn(&mut self, _: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
-        let Wait::Until {
-            count, deadline, ..
-        } = wait
-        else {
+        let Wait::Until { count, deadline, .. } = wait else {
             if self.must_enter() {
                 self.enter(0, None)?;
             }
@@ -349,9 +335,7 @@ impl Backend for Uring {
         self.watch_doorbell()?;
         let limit = deadline.map(|at| {
             let left = at.since(sys::monotonic());
-            Timespec::new()
-                .sec(left.as_secs())
-                .nsec(left.subsec_nanos())
+            Timespec::new().sec(left.as_secs()).nsec(left.subsec_nanos())
         });
         self.enter(want, limit.as_ref())?;
         self.reap(done);
@@ -359,9 +343,7 @@ impl Backend for Uring {
     }
 
     fn cancel(&mut self, _: &Slots, id: RequestId) {
-        let entry = opcode::AsyncCancel::new(id.to_bits())
-            .build()
-            .user_data(IGNORED);
+        let entry = opcode::AsyncCancel::new(id.to_bits()).build().user_data(IGNORED);
         // A full queue on a broken ring: the request ends by itself, later.
         let _ = self.push(&entry);
     }
@@ -379,10 +361,7 @@ impl Backend for Uring {
             return;
         };
         debug_assert_eq!(mark, self.mark);
-        let _ = self
-            .ring
-            .submitter()
-            .register_files_update(first, &[-1, -1]);
+        let _ = self.ring.submitter().register_files_update(first, &[-1, -1]);
         self.system_calls += 1;
         file.set_attached(None);
         if let Some(table) = &mut self.registered_files {
@@ -394,10 +373,7 @@ impl Backend for Uring {
         if self.ready.is_none() {
             let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
             let fd = rustix::event::eventfd(0, flags).ok()?;
-            self.ring
-                .submitter()
-                .register_eventfd(fd.as_raw_fd())
-                .ok()?;
+            self.ring.submitter().register_eventfd(fd.as_raw_fd()).ok()?;
             self.system_calls += 2;
             self.ready = Some(fd);
         }
@@ -489,9 +465,7 @@ fn build(slots: u32) -> Result<(IoUring, Features), SetupError> {
 fn told(dropped: usize) -> Features {
     let tell = |(index, (name, since, _)): (usize, &Flag)| {
         let had = if index < dropped {
-            Err(format!(
-                "this kernel refuses it; it came with Linux {since}"
-            ))
+            Err(format!("this kernel refuses it; it came with Linux {since}"))
         } else {
             Ok(())
         };
@@ -507,9 +481,9 @@ fn explain_refusal(errno: Errno) -> SetupError {
         Errno::EPERM | Errno::EACCES => error.cure(
             "try `sysctl -w kernel.io_uring_disabled=0`; in a container, a seccomp profile that allows io_uring_*",
         ),
-        Errno::ENOSYS => error.cure(
-            "a kernel with io_uring (5.19 or newer), or a seccomp profile that allows io_uring_*",
-        ),
+        Errno::ENOSYS => {
+            error.cure("a kernel with io_uring (5.19 or newer), or a seccomp profile that allows io_uring_*")
+        }
         Errno::ENOMEM => error.cure("raise RLIMIT_MEMLOCK (`ulimit -l`), or use fewer slots"),
         Errno::EMFILE | Errno::ENFILE => error.cure("raise RLIMIT_NOFILE (`ulimit -n`)"),
         _ => error,

@@ -72,13 +72,8 @@ fn losses(record: &Record) -> impl Iterator<Item = Loss> + use<> {
     let mut cuts = vec![1, sectors / 2, sectors.saturating_sub(1)];
     cuts.retain(|&cut| cut > 0 && cut < sectors);
     cuts.dedup();
-    let torn = cuts
-        .into_iter()
-        .flat_map(|cut| [Loss::Head(cut), Loss::Tail(cut)]);
-    (sectors > 0)
-        .then_some(Loss::Absent)
-        .into_iter()
-        .chain(torn)
+    let torn = cuts.into_iter().flat_map(|cut| [Loss::Head(cut), Loss::Tail(cut)]);
+    (sectors > 0).then_some(Loss::Absent).into_iter().chain(torn)
 }
 
 /// Replays records on a disk. What no crash can undo any more is applied once, so a state costs its tail and not its
@@ -107,21 +102,14 @@ impl<'a> Replay<'a> {
     /// When crashes do not come in the order of their prefixes, or lie behind the record.
     #[must_use]
     pub fn disk(&mut self, crash: Crash) -> Disk {
-        let certain = uncovered(self.record, crash.prefix)
-            .next()
-            .unwrap_or(crash.prefix);
+        let certain = uncovered(self.record, crash.prefix).next().unwrap_or(crash.prefix);
         assert!(certain >= self.applied, "crashes come in order");
         for record in &self.record[self.applied..certain] {
             apply(&self.settled, record, None);
         }
         self.applied = certain;
         let disk = self.settled.copy();
-        let loss_at = |at| {
-            crash
-                .loss
-                .filter(|(lost, _)| *lost == at)
-                .map(|(_, loss)| loss)
-        };
+        let loss_at = |at| crash.loss.filter(|(lost, _)| *lost == at).map(|(_, loss)| loss);
         for at in certain..crash.prefix {
             apply(&disk, &self.record[at], loss_at(at));
         }
@@ -195,14 +183,8 @@ mod tests {
             })
             .collect();
         assert!(seen.contains(&[0, 0, 2, 2]), "the first absent");
-        assert!(
-            seen.contains(&[1, 0, 2, 2]),
-            "the first torn behind its head"
-        );
-        assert!(
-            seen.contains(&[0, 1, 2, 2]),
-            "the first torn before its tail"
-        );
+        assert!(seen.contains(&[1, 0, 2, 2]), "the first torn behind its head");
+        assert!(seen.contains(&[0, 1, 2, 2]), "the first torn before its tail");
         assert!(seen.contains(&[1, 1, 0, 2]), "the second torn");
     }
 }

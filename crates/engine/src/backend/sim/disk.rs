@@ -106,10 +106,7 @@ impl Disk {
         let mut at = 0;
         while at < len {
             let (page, within, take) = piece(offset + at as u64, len - at);
-            let page = inner
-                .pages
-                .entry(page)
-                .or_insert_with(|| Rc::new([0; PAGE]));
+            let page = inner.pages.entry(page).or_insert_with(|| Rc::new([0; PAGE]));
             Rc::make_mut(page)[within..within + take].copy_from_slice(&bytes[at..at + take]);
             at += take;
         }
@@ -145,11 +142,7 @@ impl Disk {
             .collect();
         pages.sort_unstable_by_key(|(number, _)| **number);
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-        let mut eat = |word: u64| {
-            hash = (hash ^ word)
-                .wrapping_mul(0x0000_0100_0000_01b3)
-                .rotate_left(23)
-        };
+        let mut eat = |word: u64| hash = (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
         for (number, page) in pages {
             eat(*number);
             for word in page.chunks_exact(8) {

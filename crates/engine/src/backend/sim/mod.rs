@@ -77,9 +77,7 @@ impl Sim {
             Op::SyncRange { .. } => 0,
             Op::Allocate { offset, len, space } => match space {
                 Space::Reserve => 0,
-                Space::Zero | Space::Discard => {
-                    disk.write(offset, vec![0; len as usize], false).min(0)
-                }
+                Space::Zero | Space::Discard => disk.write(offset, vec![0; len as usize], false).min(0),
             },
             Op::Poll { .. } | Op::Timer { .. } => -libc::EOPNOTSUPP,
         }
@@ -92,9 +90,7 @@ impl Sim {
             (Some(next), Some(until)) => Some(next.min(until)),
             (next, until) => next.or(until),
         };
-        self.now = self
-            .now
-            .max(target.unwrap_or(Time(self.now.0.saturating_add(TICK_NS))));
+        self.now = self.now.max(target.unwrap_or(Time(self.now.0.saturating_add(TICK_NS))));
     }
 
     fn fire_timers(&mut self) {

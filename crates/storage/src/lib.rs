@@ -1,0 +1,33 @@
+//! # baio-storage: what one process needs
+//!
+//! A volume holds segments: named, contiguous runs of blocks with an owner. [`Core`] opens one, makes, opens and deletes its
+//! segments, and carries requests on them, all on one engine and in one thread.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`core`](Core) | engine and volume together, driven by turns |
+//! | `request` | requests on handles, their outcomes, the status word |
+//! | `object` | opened segments and files |
+//! | `operation/` | create, open, delete as state machines |
+//! | `volume/` | opening, healing, closing, formatting, inspecting |
+//! | [`segment`] | the format on disk, without any I/O |
+//! | `identity` | who asks, and what they may |
+//!
+//! Sources: seed 004 (BAIO) §4 for segments, capabilities and batches, §5 for the structure on disk.
+
+mod core;
+mod error;
+mod identity;
+mod object;
+mod operation;
+mod request;
+pub mod segment;
+mod volume;
+
+pub use crate::core::Core;
+pub use error::{Error, Fault, Result};
+pub use identity::{Access, Identity};
+pub use operation::create::CreateOptions;
+pub use request::{Handle, Mode, Outcome, SegmentOp, SegmentRequest, Status, StatusWord, Ticket};
+pub use volume::format::{Format, format_simulated};
+pub use volume::inspect::{SegmentInfo, VolumeInfo};

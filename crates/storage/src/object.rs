@@ -1,0 +1,171 @@
+//! Opened segments and files: what a handle stands for.
+
+use baio_engine::{Caching, File};
+
+use crate::error::Fault;
+use crate::identity::Access;
+use crate::request::{Handle, Mode};
+use crate::segment::probe::SlotAddress;
+
+/// What is behind a handle.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// A run of blocks of the volume.
+    Segment {
+        /// Where its inode lives.
+        address: SlotAddress,
+        /// First byte on the device.
+        start: u64,
+        /// Bytes.
+        size: u64,
+    },
+    /// A file of its own.
+    Plain(File),
+}
+
+/// Where an object stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nobody uses it.
+    Free,
+    /// Serves requests.
+    Open,
+    /// Its segment is being deleted: no new request, those under way end.
+    Draining,
+    /// Its segment is gone, or the handle was closed; freed when the last request has ended.
+    Gone,
+}
+
+/// One opened thing.
+#[derive(Debug)]
+pub(crate) struct Object {
+    generation: u32,
+    pub(crate) state: State,
+    pub(crate) name: String,
+    pub(crate) access: Access,
+    pub(crate) in_flight: u32,
+    pub(crate) target: Option<Target>,
+}
+
+/// The table of opened things.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    objects: Vec<Object>,
+}
+
+impl Objects {
+    pub(crate) fn add(&mut self, name: String, access: Access, target: Target) -> Handle {
+        let free = self.objects.iter().position(|object| object.state == State::Free);
+        let index = free.unwrap_or_else(|| {
+            self.objects.push(Object {
+                generation: 0,
+                state: State::Free,
+                name: String::new(),
+                access: Access::Read,
+                in_flight: 0,
+                target: None,
+            });
+            self.objects.len() - 1
+        });
+        let object = &mut self.objects[index];
+        object.state = State::Open;
+        object.name = name;
+        object.access = access;
+        object.target = Some(target);
+        Handle {
+            index: index as u32,
+            generation: object.generation,
+        }
+    }
+
+    pub(crate) fn get(&self, handle: Handle) -> Option<&Object> {
+        self.objects
+            .get(handle.index as usize)
+            .filter(|object| object.generation == handle.generation && object.state != State::Free)
+    }
+
+    fn get_mut(&mut self, handle: Handle) -> Option<&mut Object> {
+        self.objects
+            .get_mut(handle.index as usize)
+            .filter(|object| object.generation == handle.generation && object.state != State::Free)
+    }
+
+    pub(crate) fn begin(&mut self, handle: Handle) {
+        if let Some(object) = self.get_mut(handle) {
+            object.in_flight += 1;
+        }
+    }
+
+    pub(crate) fn end(&mut self, handle: Handle) {
+        if let Some(object) = self.get_mut(handle) {
+            object.in_flight = object.in_flight.saturating_sub(1);
+        }
+        self.collect(handle);
+    }
+
+    /// Closes a handle. What is under way ends; returns the file to be unregistered, if it was the handle's own.
+    pub(crate) fn close(&mut self, handle: Handle) -> Option<File> {
+        let object = self.get_mut(handle)?;
+        let file = match object.target.take() {
+            Some(Target::Plain(file)) => Some(file),
+            _ => None,
+        };
+        object.state = State::Gone;
+        self.collect(handle);
+        file
+    }
+
+    fn collect(&mut self, handle: Handle) {
+        if let Some(object) = self.get_mut(handle)
+            && object.state == State::Gone
+            && object.in_flight == 0
+        {
+            object.state = State::Free;
+            object.target = None;
+            object.generation = object.generation.wrapping_add(1);
+        }
+    }
+
+    /// Moves every handle of a segment from one state to another; returns how many requests are under way on them.
+    pub(crate) fn move_segment(&mut self, address: SlotAddress, to: State) -> u32 {
+        let mut in_flight = 0;
+        for index in 0..self.objects.len() {
+            let object = &mut self.objects[index];
+            let same = matches!(&object.target, Some(Target::Segment { address: at, .. }) if *at == address);
+            if same && matches!(object.state, State::Open | State::Draining) {
+                in_flight += object.in_flight;
+                object.state = to;
+                let handle = Handle {
+                    index: index as u32,
+                    generation: object.generation,
+                };
+                self.collect(handle);
+            }
+        }
+        in_flight
+    }
+
+    /// Requests under way on the handles of a segment.
+    pub(crate) fn in_flight_on(&self, address: SlotAddress) -> u32 {
+        let same =
+            |object: &&Object| matches!(&object.target, Some(Target::Segment { address: at, .. }) if *at == address);
+        self.objects.iter().filter(same).map(|object| object.in_flight).sum()
+    }
+}
+
+impl Object {
+    /// The one place that decides which cache carries a request.
+    pub(crate) fn route(&self, mode: Mode, volume: Caching) -> Result<Caching, Fault> {
+        match (&self.target, mode) {
+            (_, Mode::Cached) => Err(Fault::NotYet("mode `cached`")),
+            (Some(Target::Plain(_)), Mode::Direct) => Ok(Caching::Direct),
+            (Some(Target::Plain(_)), Mode::Kernel) => Ok(Caching::Kernel),
+            (Some(Target::Plain(_)), Mode::Uncached) => Ok(Caching::Uncached),
+            (Some(Target::Segment { .. }), Mode::Direct) => Ok(volume),
+            (Some(Target::Segment { .. }), Mode::Kernel | Mode::Uncached) => {
+                Err(Fault::NotYet("the kernel's page cache on a segment"))
+            }
+            (None, _) => Err(Fault::Stale),
+        }
+    }
+}

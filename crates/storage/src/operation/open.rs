@@ -1,0 +1,103 @@
+//! Opening a segment: finds it, checks who asks, and gives a handle (the paper's capability, seed 004 §4).
+
+use baio_engine::Completion;
+
+use crate::error::Fault;
+use crate::identity::Access;
+use crate::object::Target;
+use crate::operation::lookup::{Looked, Lookup};
+use crate::operation::{Answer, Context, Event, Step, Subject};
+use crate::segment::inode::{Inode, InodeState};
+use crate::segment::probe::SlotAddress;
+use crate::volume::inspect::SegmentInfo;
+
+/// An open under way.
+pub(crate) struct OpenSegment {
+    subject: Subject,
+    access: Access,
+    lookup: Option<Lookup>,
+}
+
+impl OpenSegment {
+    pub(crate) fn new(subject: Subject, access: Access) -> OpenSegment {
+        OpenSegment {
+            subject,
+            access,
+            lookup: None,
+        }
+    }
+
+    pub(crate) fn step(&mut self, cx: &mut Context<'_>, event: Event) -> Step {
+        match self.advance(cx, event) {
+            Ok(step) => step,
+            Err(fault) => {
+                cx.release_token();
+                self.subject.fail(fault)
+            }
+        }
+    }
+
+    fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
+        match (event, self.lookup.take()) {
+            (Event::Begin, _) => Ok(Step::Token),
+            (Event::Token, _) => {
+                self.lookup = Some(Lookup::begin(cx, self.subject.key.clone())?);
+                Ok(Step::Requests)
+            }
+            (Event::Completed(completion), Some(lookup)) => self.looked(cx, lookup, completion),
+            (_, lookup) => {
+                self.lookup = lookup;
+                Ok(Step::Requests)
+            }
+        }
+    }
+
+    fn looked(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Result<Step, Fault> {
+        match lookup.completed(cx, completion)? {
+            Looked::Reading => {
+                self.lookup = Some(lookup);
+                Ok(Step::Requests)
+            }
+            Looked::Absent(_) => Err(self.absent()),
+            Looked::Found { address, inode, .. } => {
+                cx.release_token();
+                self.found(cx, address, &inode)
+            }
+        }
+    }
+
+    /// Whoever may not see a segment is not told whether it exists.
+    fn absent(&self) -> Fault {
+        let who = self.subject.who;
+        if who.acts_for(self.subject.key.owner_uid) {
+            Fault::NotFound
+        } else {
+            Fault::Access { uid: who.uid }
+        }
+    }
+
+    fn found(&self, cx: &mut Context<'_>, address: SlotAddress, inode: &Inode) -> Result<Step, Fault> {
+        if !self.subject.who.may_open(inode, self.access) {
+            return Err(Fault::Access {
+                uid: self.subject.who.uid,
+            });
+        }
+        let quarantined = cx.volume.quarantined.contains(&address);
+        if inode.state != InodeState::Live || quarantined {
+            return Err(Fault::Corrupt(
+                "its blocks belong to a segment allocated later; it is quarantined, and readable by `check` only"
+                    .into(),
+            ));
+        }
+        let (start, size) = cx
+            .volume
+            .layout()
+            .run_at(inode.start_block, inode.blocks)
+            .ok_or_else(|| Fault::Corrupt("its blocks lie outside of the volume".into()))?;
+        let name = inode.name.clone().ok_or(Fault::NotFound)?;
+        let info = SegmentInfo::of(inode, &name, cx.volume.block_size(), false);
+        let target = Target::Segment { address, start, size };
+        let handle = cx.objects.add(self.subject.object.clone(), self.access, target);
+        Ok(Step::Done(Ok(Answer::Opened(handle, info))))
+    }
+}

@@ -1,0 +1,472 @@
+//! Requests on segments and files, and the table in which the core keeps them until somebody takes their outcome.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::{Poll, Waker};
+
+use baio_engine::{Caching, Completion, Durability, Errno, Memory, RequestId, Time};
+
+use crate::error::Result;
+
+/// Names an opened segment or file. Valid on the core that gave it, until it is closed or its segment is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handle {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// Through which cache a request goes; the choice is per request (seed 004 §5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Past every cache.
+    #[default]
+    Direct,
+    /// Through our own cache. Not available yet.
+    Cached,
+    /// Through the kernel's page cache; on plain files only.
+    Kernel,
+    /// The same, dropped behind the request; on plain files only.
+    Uncached,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentOp {
+    /// Fill the request's memory from `offset`. At the end there is less, and at last nothing, to read.
+    Read {
+        /// First byte.
+        offset: u64,
+    },
+    /// Write the request's memory at `offset`.
+    Write {
+        /// First byte.
+        offset: u64,
+    },
+    /// Make every write completed before this durable; the request's durability says how far.
+    Sync,
+}
+
+/// One operation on a handle.
+#[derive(Debug)]
+pub struct SegmentRequest {
+    /// On what.
+    pub handle: Handle,
+    /// What.
+    pub op: SegmentOp,
+    /// From or into which memory; comes back with the outcome.
+    pub memory: Memory,
+    /// Through which cache.
+    pub mode: Mode,
+    /// How safe it must be when it completes.
+    pub durability: Durability,
+    /// When to give up on it.
+    pub deadline: Option<Time>,
+    /// A word to be moved when it completes (seed 004 §6).
+    pub status: Option<StatusWord>,
+    /// The caller's name for it, handed back untouched.
+    pub tag: u64,
+}
+
+impl SegmentRequest {
+    /// A direct request without durability, deadline or status word.
+    #[must_use]
+    pub fn new(handle: Handle, op: SegmentOp, memory: impl Into<Memory>) -> SegmentRequest {
+        SegmentRequest {
+            handle,
+            op,
+            memory: memory.into(),
+            mode: Mode::Direct,
+            durability: Durability::None,
+            deadline: None,
+            status: None,
+            tag: 0,
+        }
+    }
+}
+
+/// Names a request in flight, until its outcome has been taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// The end of one request.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Which.
+    pub ticket: Ticket,
+    /// The caller's name for it.
+    pub tag: u64,
+    /// Bytes transferred, or why not.
+    pub result: Result<u32>,
+    /// Bytes that were transferred, also when an error ended it half-way.
+    pub bytes_done: u32,
+    /// The request's memory; `None` while the kernel may still write it (after a deadline): it then goes back to the arena.
+    pub memory: Memory,
+    /// The caching mode that really carried it.
+    pub took: Caching,
+    /// Iterations that it ran.
+    pub iterations: u16,
+}
+
+/// Where a request with a status word stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Not completed, or nobody has reaped the completion.
+    InFlight,
+    /// Completed with so many bytes.
+    Done(u32),
+    /// Failed.
+    Failed(Errno),
+}
+
+/// A word in the application's memory that tells how a request stands: the paper's way to be notified (seed 004 §6).
+/// It moves only when somebody reaps: turns the core, waits, or drives it.
+#[derive(Clone, Debug, Default)]
+pub struct StatusWord(Arc<AtomicI64>);
+
+impl StatusWord {
+    const IN_FLIGHT: i64 = i64::MIN;
+
+    /// A word for one request at a time.
+    #[must_use]
+    pub fn new() -> StatusWord {
+        StatusWord(Arc::new(AtomicI64::new(StatusWord::IN_FLIGHT)))
+    }
+
+    /// How the request stands.
+    #[must_use]
+    pub fn get(&self) -> Status {
+        // Acquire: whoever sees the request done also sees the bytes that were read.
+        match self.0.load(Ordering::Acquire) {
+            StatusWord::IN_FLIGHT => Status::InFlight,
+            errno if errno < 0 => Status::Failed(Errno::from_raw(-errno as i32)),
+            bytes => Status::Done(bytes as u32),
+        }
+    }
+
+    pub(crate) fn begin(&self) {
+        self.0.store(StatusWord::IN_FLIGHT, Ordering::Release);
+    }
+
+    pub(crate) fn end(&self, result: std::result::Result<u32, Errno>) {
+        let word = match result {
+            Ok(bytes) => i64::from(bytes),
+            Err(errno) => -i64::from(errno.raw()),
+        };
+        self.0.store(word, Ordering::Release);
+    }
+}
+
+/// Where an entry of the table stands.
+#[derive(Debug)]
+enum State {
+    /// Nobody uses it.
+    Free,
+    /// The engine has the request.
+    InFlight(Option<RequestId>),
+    /// Ended; the outcome waits to be taken.
+    Done(Outcome),
+    /// Nobody will take the outcome; freed when the engine lets go.
+    Abandoned,
+}
+
+#[derive(Debug)]
+struct Entry {
+    generation: u32,
+    state: State,
+    handle: Handle,
+    op: SegmentOp,
+    waker: Option<Waker>,
+    status: Option<StatusWord>,
+    tag: u64,
+    /// Answered at its deadline; the kernel still has its memory.
+    held_by_kernel: bool,
+}
+
+/// The table of requests in flight or not yet taken. Its size is fixed; a full one hands requests back.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    /// Ended and not yet taken, in order; entries taken by ticket are skipped.
+    finished: VecDeque<Ticket>,
+}
+
+/// What the core must know when a request ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) handle: Handle,
+    pub(crate) op: SegmentOp,
+}
+
+impl Requests {
+    pub(crate) fn new(count: u32) -> Requests {
+        let entry = || Entry {
+            generation: 0,
+            state: State::Free,
+            handle: Handle {
+                index: u32::MAX,
+                generation: 0,
+            },
+            op: SegmentOp::Sync,
+            waker: None,
+            status: None,
+            tag: 0,
+            held_by_kernel: false,
+        };
+        Requests {
+            entries: (0..count).map(|_| entry()).collect(),
+            free: (0..count).rev().collect(),
+            finished: VecDeque::with_capacity(count as usize),
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// Takes an entry for a request; the caller has checked that there is one.
+    pub(crate) fn insert(&mut self, request: &SegmentRequest) -> Option<Ticket> {
+        let index = self.free.pop()?;
+        let entry = &mut self.entries[index as usize];
+        entry.state = State::InFlight(None);
+        entry.handle = request.handle;
+        entry.op = request.op;
+        entry.tag = request.tag;
+        entry.waker = None;
+        entry.held_by_kernel = false;
+        entry.status.clone_from(&request.status);
+        if let Some(status) = &entry.status {
+            status.begin();
+        }
+        Some(Ticket {
+            index,
+            generation: entry.generation,
+        })
+    }
+
+    pub(crate) fn set_engine_id(&mut self, ticket: Ticket, id: RequestId) {
+        if let Some(entry) = self.entry(ticket) {
+            entry.state = State::InFlight(Some(id));
+        }
+    }
+
+    pub(crate) fn engine_id(&mut self, ticket: Ticket) -> Option<RequestId> {
+        match self.entry(ticket)?.state {
+            State::InFlight(id) => id,
+            _ => None,
+        }
+    }
+
+    /// Frees an entry whose request never got as far as the engine.
+    pub(crate) fn take_back(&mut self, ticket: Ticket) {
+        self.release(ticket);
+    }
+
+    pub(crate) fn ended(&mut self, ticket: Ticket) -> Option<Ended> {
+        self.entry(ticket).map(|entry| Ended {
+            handle: entry.handle,
+            op: entry.op,
+        })
+    }
+
+    /// A request has ended: its outcome waits to be taken, and whoever waits for it is named.
+    pub(crate) fn finish(&mut self, ticket: Ticket, completion: Completion, result: Result<u32>) -> Option<Waker> {
+        let entry = self.entry(ticket)?;
+        if let Some(status) = entry.status.take() {
+            let errno = |error: &crate::error::Error| error.errno().unwrap_or(Errno::EIO);
+            status.end(result.as_ref().copied().map_err(errno));
+        }
+        if matches!(entry.state, State::Abandoned) {
+            self.release(ticket);
+            return None;
+        }
+        let outcome = Outcome {
+            ticket,
+            tag: entry.tag,
+            result,
+            bytes_done: completion.bytes_done,
+            memory: completion.memory,
+            took: completion.took,
+            iterations: completion.iterations,
+        };
+        let waker = entry.waker.take();
+        entry.state = State::Done(outcome);
+        self.finished.push_back(ticket);
+        waker
+    }
+
+    /// Takes the outcome if there is one, else remembers whom to wake.
+    pub(crate) fn poll(&mut self, ticket: Ticket, waker: Option<&Waker>) -> Poll<Option<Outcome>> {
+        let Some(entry) = self.entry(ticket) else {
+            return Poll::Ready(None);
+        };
+        if matches!(entry.state, State::Abandoned) {
+            return Poll::Ready(None);
+        }
+        if matches!(entry.state, State::InFlight(_)) {
+            if let Some(waker) = waker {
+                match &mut entry.waker {
+                    Some(old) => old.clone_from(waker),
+                    none => *none = Some(waker.clone()),
+                }
+            }
+            return Poll::Pending;
+        }
+        Poll::Ready(self.take(ticket))
+    }
+
+    /// The next outcome in the order of completion: the queue way to be notified.
+    pub(crate) fn next_finished(&mut self) -> Option<Outcome> {
+        while let Some(ticket) = self.finished.pop_front() {
+            if let Some(outcome) = self.take(ticket) {
+                return Some(outcome);
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, ticket: Ticket) -> Option<Outcome> {
+        let entry = self.entry(ticket)?;
+        if !matches!(entry.state, State::Done(_)) {
+            return None;
+        }
+        let State::Done(outcome) = std::mem::replace(&mut entry.state, State::Abandoned) else {
+            return None;
+        };
+        if !entry.held_by_kernel {
+            self.release(ticket);
+        }
+        if self.finished.front() == Some(&ticket) {
+            self.finished.pop_front();
+        }
+        // Tickets taken out of turn leave stale names in the queue; they must not outgrow the table.
+        if self.finished.len() > self.entries.len() {
+            let entries = &self.entries;
+            self.finished
+                .retain(|ticket| entries[ticket.index as usize].generation == ticket.generation);
+        }
+        Some(outcome)
+    }
+
+    /// Nobody will take the outcome. Returns the engine's request, if it is still under way.
+    pub(crate) fn abandon(&mut self, ticket: Ticket) -> Option<RequestId> {
+        let entry = self.entry(ticket)?;
+        entry.waker = None;
+        match entry.state {
+            State::InFlight(id) => {
+                entry.state = State::Abandoned;
+                id
+            }
+            State::Done(_) => {
+                drop(self.take(ticket));
+                None
+            }
+            State::Free | State::Abandoned => None,
+        }
+    }
+
+    /// The engine has let go of a request that was abandoned, or answered at its deadline.
+    pub(crate) fn released(&mut self, ticket: Ticket) {
+        if let Some(entry) = self.entry(ticket) {
+            entry.held_by_kernel = false;
+            if matches!(entry.state, State::Abandoned) {
+                self.release(ticket);
+            }
+        }
+    }
+
+    /// The request is answered, but its end will be told by a `Released` notice.
+    pub(crate) fn hold_for_kernel(&mut self, ticket: Ticket) {
+        if let Some(entry) = self.entry(ticket) {
+            entry.held_by_kernel = true;
+        }
+    }
+
+    fn release(&mut self, ticket: Ticket) {
+        if let Some(entry) = self.entry(ticket) {
+            entry.state = State::Free;
+            entry.waker = None;
+            entry.status = None;
+            entry.generation = entry.generation.wrapping_add(1) & Ticket::GENERATION_MASK;
+            self.free.push(ticket.index);
+        }
+    }
+
+    fn entry(&mut self, ticket: Ticket) -> Option<&mut Entry> {
+        self.entries
+            .get_mut(ticket.index as usize)
+            .filter(|entry| entry.generation == ticket.generation && !matches!(entry.state, State::Free))
+    }
+}
+
+impl Ticket {
+    /// Generations fit beside the index and the owner's mark in an engine tag.
+    const GENERATION_MASK: u32 = (1 << 30) - 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(tag: u64) -> SegmentRequest {
+        let handle = Handle {
+            index: 0,
+            generation: 0,
+        };
+        SegmentRequest {
+            tag,
+            ..SegmentRequest::new(handle, SegmentOp::Sync, Memory::None)
+        }
+    }
+
+    fn completion() -> Completion {
+        Completion {
+            id: baio_engine::RequestId::default(),
+            tag: 0,
+            notice: baio_engine::Notice::Completed,
+            result: Ok(0),
+            bytes_done: 0,
+            memory: Memory::None,
+            took: Caching::Direct,
+            iterations: 1,
+        }
+    }
+
+    #[test]
+    fn an_outcome_is_taken_once_by_ticket_or_in_order() {
+        let mut requests = Requests::new(2);
+        let one = requests.insert(&request(1)).unwrap();
+        let two = requests.insert(&request(2)).unwrap();
+        assert!(requests.insert(&request(3)).is_none());
+        assert!(requests.poll(one, None).is_pending());
+        requests.finish(two, completion(), Ok(7));
+        requests.finish(one, completion(), Ok(8));
+        let Poll::Ready(Some(outcome)) = requests.poll(one, None) else {
+            panic!("finished")
+        };
+        assert_eq!((outcome.tag, outcome.result.unwrap()), (1, 8));
+        assert!(matches!(requests.poll(one, None), Poll::Ready(None)));
+        assert_eq!(requests.next_finished().map(|o| o.tag), Some(2));
+        assert!(requests.next_finished().is_none());
+        assert!(!requests.is_full());
+    }
+
+    #[test]
+    fn a_status_word_tells_the_end() {
+        let mut requests = Requests::new(1);
+        let word = StatusWord::new();
+        let ticket = requests
+            .insert(&SegmentRequest {
+                status: Some(word.clone()),
+                ..request(0)
+            })
+            .unwrap();
+        assert_eq!(word.get(), Status::InFlight);
+        requests.finish(ticket, completion(), Ok(4096));
+        assert_eq!(word.get(), Status::Done(4096));
+    }
+}

@@ -1,0 +1,568 @@
+//! The bucket: four inodes, updated together, of which a crash never loses an acknowledged state.
+//!
+//! A bucket lies on the device as four images, an even and an odd one in the table and the same in the mirror. An image:
+//!
+//! | offset | bytes | field |
+//! |---:|---:|---|
+//! | 0 | 4 | magic `BKT0` |
+//! | 4 | 4 | CRC-32C of the page, this field taken as zero |
+//! | 8 | 16 | uuid of the volume |
+//! | 24 | 8 | number of the bucket: a page that was written elsewhere is not believed |
+//! | 32 | 8 | epoch in which it was written |
+//! | 40 | 8 | generation of the bucket |
+//! | 48 | 16 | reserved |
+//! | 64 | 4 x 1008 | inodes 0 to 3 ([`super::inode`]) |
+//!
+//! # Writing
+//!
+//! Generation `g` goes to image `g mod 2`, so that the image of `g-1`, the acknowledged one, is never touched:
+//!
+//! 1. to the table, durably;
+//! 2. then the same bytes to the mirror, durably (so the mirror is never ahead of the table);
+//! 3. then it is acknowledged.
+//!
+//! One update of a bucket is in flight at a time; one that failed is repeated with the same image, never with another one.
+//!
+//! # Reading
+//!
+//! The newer valid image of the table is the bucket, by (epoch, generation). Only if an image of the table is invalid is the
+//! mirror read as well: then the newest of all four. So a look-up costs one read of 8 KiB ([`view`]).
+//!
+//! # Opening after a crash
+//!
+//! A crash may have left generation `g` in the table and `g-1` in the mirror. Nobody was told about `g`, so either may be
+//! served; but once `g` was served, it must stay: if it is served and then its only image rots, the reader falls back to the
+//! mirror and serves `g-1`. So before anything is served, an open makes whole
+//!
+//! > every bucket whose newest table image is of the last healed epoch or later, or that has an invalid table image,
+//!
+//! by taking the newest valid of all four and writing it to its home in the table, then in the mirror, where these differ
+//! ([`heal`]). Older buckets need nothing: an update of theirs was either acknowledged, hence whole, or healed by
+//! the open of a later epoch. The *healed epoch* in the superblock is the last epoch in which that healing was completed:
+//! an open that crashes while it heals has raised the epoch but not the healed epoch, so the next one heals the same again.
+//!
+//! Shorter rules fail (`tools/bucket_rule.py`, and this file's tests, enumerate them):
+//!
+//! - *Heal only buckets with an invalid image.* The table was written, the mirror not, all images are valid. The reader
+//!   serves `g`; its table image rots; the mirror takes the reader back to `g-1`.
+//! - *Heal only buckets of the very last epoch.* An open crashes while it heals. The next open finds the unhealed
+//!   buckets one epoch older than the last, believes them whole, serves `g`, and rot takes it back as above.
+//!
+//! # Never written
+//!
+//! An image of zeroes was never written, so that a volume of terabytes need not be. In the even place it is generation 0 of
+//! epoch 0, four free inodes; in the odd place it is *never*, older than everything. It is believed only as long as it can
+//! be true: beside a valid image of generation 2 or later the other place must have been written too, and zeroes there are
+//! damage. What this cannot see: zeroes that replace generation 1 while nothing else was written, or generation 2
+//! beside generation 1, look like a write that never happened. The mirror knows better, and `check`, which reads all
+//! four, finds it; a look-up does not.
+
+use std::fmt;
+
+use zerocopy::little_endian::U64;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::inode::{INODE_BYTES, Inode, InodeError};
+use super::layout::{Geometry, Parity, Place, SLOTS_PER_BUCKET};
+use super::page::{self, PAGE_BYTES, Page};
+
+/// The first four bytes of every image that was written.
+pub const MAGIC: [u8; 4] = *b"BKT0";
+
+/// An image as its bytes lie on the device.
+#[derive(Clone, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawImage {
+    magic: [u8; 4],
+    checksum: [u8; 4],
+    uuid: [u8; 16],
+    bucket: U64,
+    epoch: U64,
+    generation: U64,
+    reserved: [u8; 16],
+    inodes: [[u8; INODE_BYTES]; SLOTS_PER_BUCKET],
+}
+
+const CHECKSUM_AT: usize = std::mem::offset_of!(RawImage, checksum);
+
+const _: () = assert!(size_of::<RawImage>() == PAGE_BYTES);
+const _: () = assert!(CHECKSUM_AT == 4);
+const _: () = assert!(std::mem::offset_of!(RawImage, uuid) == 8);
+const _: () = assert!(std::mem::offset_of!(RawImage, bucket) == 24);
+const _: () = assert!(std::mem::offset_of!(RawImage, epoch) == 32);
+const _: () = assert!(std::mem::offset_of!(RawImage, generation) == 40);
+const _: () = assert!(std::mem::offset_of!(RawImage, inodes) == 64);
+
+/// Four inodes, each by itself: one that cannot be decoded spoils only its slot.
+pub type Slots = [Result<Inode, InodeError>; SLOTS_PER_BUCKET];
+
+/// Which bucket of which volume: what every image of it must bear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketId {
+    /// The volume's uuid.
+    pub uuid: [u8; 16],
+    /// The bucket's number.
+    pub bucket: u64,
+}
+
+/// A valid image: its checksum, address and parity are right. It borrows the page that was read.
+#[derive(Clone, Copy)]
+pub struct Image<'a> {
+    raw: &'a RawImage,
+    bytes: &'a [u8; PAGE_BYTES],
+    id: BucketId,
+}
+
+impl<'a> Image<'a> {
+    /// Generation 0 of a bucket: four free inodes, never written.
+    pub fn initial(id: BucketId) -> Image<'static> {
+        let bytes = page::zero_page();
+        Image {
+            raw: zerocopy::transmute_ref!(bytes),
+            bytes,
+            id,
+        }
+    }
+
+    /// Checks an image that was read from its place; all-zero pages are judged by [`Pair::read`], not here.
+    fn check(bytes: &'a [u8; PAGE_BYTES], id: BucketId, parity: Parity) -> Result<Self, ImageError> {
+        let raw: &RawImage = zerocopy::transmute_ref!(bytes);
+        if raw.magic != MAGIC {
+            return Err(ImageError::Magic);
+        }
+        let (found, computed) = (u32::from_le_bytes(raw.checksum), page::checksum(bytes, CHECKSUM_AT));
+        if found != computed {
+            return Err(ImageError::Checksum { found, computed });
+        }
+        if raw.uuid != id.uuid {
+            return Err(ImageError::ForeignVolume);
+        }
+        if raw.bucket.get() != id.bucket {
+            return Err(ImageError::Misplaced {
+                found: raw.bucket.get(),
+            });
+        }
+        let generation = raw.generation.get();
+        if generation == 0 || Parity::of(generation) != parity {
+            return Err(ImageError::Generation { found: generation });
+        }
+        Ok(Self { raw, bytes, id })
+    }
+
+    /// The bytes of the image, the same in table and mirror.
+    pub fn bytes(&self) -> &'a [u8; PAGE_BYTES] {
+        self.bytes
+    }
+
+    /// The bucket that it belongs to.
+    pub fn id(&self) -> BucketId {
+        self.id
+    }
+
+    /// The epoch in which it was written; 0 if it never was.
+    pub fn epoch(&self) -> u64 {
+        self.raw.epoch.get()
+    }
+
+    /// The generation of the bucket; 0 if it was never written.
+    pub fn generation(&self) -> u64 {
+        self.raw.generation.get()
+    }
+
+    /// The home of the image.
+    pub fn parity(&self) -> Parity {
+        Parity::of(self.generation())
+    }
+
+    /// What decides which of two images is newer.
+    fn age(&self) -> (u64, u64) {
+        (self.epoch(), self.generation())
+    }
+
+    /// All four inodes.
+    pub fn slots(&self, geometry: &Geometry) -> Slots {
+        std::array::from_fn(|slot| Inode::decode(&self.raw.inodes[slot], geometry))
+    }
+
+    /// One inode; `None` if there is no such slot.
+    pub fn slot(&self, slot: usize, geometry: &Geometry) -> Option<Result<Inode, InodeError>> {
+        self.raw.inodes.get(slot).map(|bytes| Inode::decode(bytes, geometry))
+    }
+
+    /// The next generation of the bucket, with one slot replaced; the other three keep their bytes, even damaged ones.
+    pub fn next(&self, slot: usize, inode: &Inode, epoch: u64) -> Result<NextImage, BucketError> {
+        let bucket = self.id.bucket;
+        let generation = self
+            .generation()
+            .checked_add(1)
+            .ok_or(BucketError::Exhausted { bucket })?;
+        let mut raw = self.raw.clone();
+        let target = raw
+            .inodes
+            .get_mut(slot)
+            .ok_or(BucketError::NoSuchSlot { bucket, slot })?;
+        *target = inode.encode();
+        raw.magic = MAGIC;
+        raw.uuid = self.id.uuid;
+        raw.bucket = bucket.into();
+        raw.epoch = epoch.into();
+        raw.generation = generation.into();
+        raw.reserved.zero();
+        Ok(NextImage {
+            id: self.id,
+            generation,
+            page: seal(&raw),
+        })
+    }
+}
+
+impl PartialEq for Image<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id && self.bytes == other.bytes
+    }
+}
+
+impl Eq for Image<'_> {}
+
+impl fmt::Debug for Image<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bucket, epoch, generation) = (self.id.bucket, self.epoch(), self.generation());
+        write!(f, "Image(bucket {bucket}, epoch {epoch}, generation {generation})")
+    }
+}
+
+/// The page of an image, with its checksum.
+fn seal(raw: &RawImage) -> Page {
+    let mut page = Page::zeroed();
+    page.bytes_mut().copy_from_slice(raw.as_bytes());
+    let checksum = page::checksum(page.bytes(), CHECKSUM_AT).to_le_bytes();
+    page.bytes_mut()[CHECKSUM_AT..CHECKSUM_AT + checksum.len()].copy_from_slice(&checksum);
+    page
+}
+
+/// An image to be written: to its home in the table, then in the mirror.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextImage {
+    id: BucketId,
+    generation: u64,
+    page: Page,
+}
+
+impl NextImage {
+    /// The generation of the bucket that it is.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Its home.
+    pub fn parity(&self) -> Parity {
+        Parity::of(self.generation)
+    }
+
+    /// The bytes to write.
+    pub fn page(&self) -> &Page {
+        &self.page
+    }
+
+    /// The same as an image: what the bucket is, once it is acknowledged.
+    pub fn image(&self) -> Image<'_> {
+        let bytes = self.page.bytes();
+        Image {
+            raw: zerocopy::transmute_ref!(bytes),
+            bytes,
+            id: self.id,
+        }
+    }
+}
+
+/// What one of the four places holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading<'a> {
+    /// A valid image; a page of zeroes in the even place is one, of generation 0.
+    Valid(Image<'a>),
+    /// The odd place, never written.
+    Never,
+    /// Torn, rotten, foreign, or zeroes where something must have been written.
+    Invalid(ImageError),
+}
+
+impl<'a> Reading<'a> {
+    /// The image, if it is valid.
+    pub fn image(&self) -> Option<Image<'a>> {
+        match self {
+            Self::Valid(image) => Some(*image),
+            Self::Never | Self::Invalid(_) => None,
+        }
+    }
+
+    /// Whether there should be an image but is none.
+    pub fn is_invalid(&self) -> bool {
+        matches!(self, Self::Invalid(_))
+    }
+}
+
+/// The even and the odd image of a bucket, of the table or of the mirror.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair<'a> {
+    /// The first page.
+    pub even: Reading<'a>,
+    /// The second page.
+    pub odd: Reading<'a>,
+}
+
+/// From this generation on the image in the other place must have been written as well.
+const BOTH_WRITTEN_FROM: u64 = 2;
+
+impl<'a> Pair<'a> {
+    /// Judges two pages. One that could not be read, or not whole, is given as an empty slice.
+    pub fn read(even: &'a [u8], odd: &'a [u8], id: BucketId) -> Self {
+        let mut pair = Self {
+            even: read_one(even, id, Parity::Even),
+            odd: read_one(odd, id, Parity::Odd),
+        };
+        let both_written = [pair.even, pair.odd]
+            .iter()
+            .filter_map(Reading::image)
+            .any(|image| image.generation() >= BOTH_WRITTEN_FROM);
+        if both_written {
+            [&mut pair.even, &mut pair.odd].into_iter().for_each(doubt_zeroes);
+        }
+        pair
+    }
+
+    /// The image in this place.
+    pub fn at(&self, parity: Parity) -> &Reading<'a> {
+        match parity {
+            Parity::Even => &self.even,
+            Parity::Odd => &self.odd,
+        }
+    }
+
+    /// Whether one of the two is invalid, so that a reader needs the mirror.
+    pub fn is_damaged(&self) -> bool {
+        self.even.is_invalid() || self.odd.is_invalid()
+    }
+
+    /// The newer valid image.
+    pub fn newest(&self) -> Option<Image<'a>> {
+        newer(self.even.image(), self.odd.image())
+    }
+}
+
+/// One page by itself: zeroes are taken for never written.
+fn read_one(bytes: &[u8], id: BucketId, parity: Parity) -> Reading<'_> {
+    let Ok(bytes) = <&[u8; PAGE_BYTES]>::try_from(bytes) else {
+        return Reading::Invalid(ImageError::Unreadable { bytes: bytes.len() });
+    };
+    match (page::is_zero(bytes), parity) {
+        (true, Parity::Even) => Reading::Valid(Image::initial(id)),
+        (true, Parity::Odd) => Reading::Never,
+        (false, parity) => Image::check(bytes, id, parity).map_or_else(Reading::Invalid, Reading::Valid),
+    }
+}
+
+/// Zeroes beside an image that cannot be the first of its bucket are damage.
+fn doubt_zeroes(reading: &mut Reading<'_>) {
+    let zero = match reading {
+        Reading::Valid(image) => image.generation() == 0,
+        Reading::Never => true,
+        Reading::Invalid(_) => false,
+    };
+    if zero {
+        *reading = Reading::Invalid(ImageError::Erased);
+    }
+}
+
+/// The newer of two; of equally old ones the first, which is the table's.
+fn newer<'a>(first: Option<Image<'a>>, second: Option<Image<'a>>) -> Option<Image<'a>> {
+    match (first, second) {
+        (Some(first), Some(second)) if second.age() > first.age() => Some(second),
+        (None, second) => second,
+        (first, _) => first,
+    }
+}
+
+/// What the table alone says about a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View<'a> {
+    /// This is the bucket.
+    Settled(Image<'a>),
+    /// An image of the table is invalid: read the mirror and ask [`view_with_mirror`].
+    NeedsMirror,
+}
+
+/// What a reader sees of a bucket, from the table alone where that is enough.
+pub fn view<'a>(table: &Pair<'a>) -> View<'a> {
+    match table.newest() {
+        Some(newest) if !table.is_damaged() => View::Settled(newest),
+        _ => View::NeedsMirror,
+    }
+}
+
+/// What a reader sees of a bucket when an image of the table is invalid: the newest of all four.
+pub fn view_with_mirror<'a>(table: &Pair<'a>, mirror: &Pair<'a>, id: BucketId) -> Result<Image<'a>, BucketError> {
+    match view(table) {
+        View::Settled(image) => Ok(image),
+        View::NeedsMirror => newest_of_four(table, mirror, id),
+    }
+}
+
+fn newest_of_four<'a>(table: &Pair<'a>, mirror: &Pair<'a>, id: BucketId) -> Result<Image<'a>, BucketError> {
+    newer(table.newest(), mirror.newest()).ok_or(BucketError::Lost { bucket: id.bucket })
+}
+
+/// Whether an open after a crash must read the mirror of this bucket and [`heal`] it.
+pub fn needs_healing(table: &Pair<'_>, healed_epoch: u64) -> bool {
+    match view(table) {
+        View::Settled(newest) => newest.epoch() >= healed_epoch,
+        View::NeedsMirror => true,
+    }
+}
+
+/// What an open after a crash does with a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Healing<'a> {
+    /// What the bucket is from now on.
+    pub winner: Image<'a>,
+    /// Where the winner's bytes must be written, at the home of its parity: in this order, each durably before the next.
+    pub rewrite: &'static [Place],
+}
+
+/// The rule for an open after a crash. A `healed_epoch` of 0 heals every bucket: that is what `check --repair` asks.
+///
+/// An invalid image in the winner's *other* home is left alone, the next update overwrites it; [`restore_older`] repairs it
+/// sooner.
+pub fn heal<'a>(
+    table: &Pair<'a>,
+    mirror: &Pair<'a>,
+    healed_epoch: u64,
+    id: BucketId,
+) -> Result<Healing<'a>, BucketError> {
+    if let View::Settled(winner) = view(table)
+        && !needs_healing(table, healed_epoch)
+    {
+        return Ok(Healing { winner, rewrite: &[] });
+    }
+    let winner = newest_of_four(table, mirror, id)?;
+    let differs = |pair: &Pair<'_>| pair.at(winner.parity()).image() != Some(winner);
+    let rewrite: &[Place] = match (differs(table), differs(mirror)) {
+        (false, false) => &[],
+        (true, false) => &[Place::Table],
+        (false, true) => &[Place::Mirror],
+        (true, true) => &[Place::Table, Place::Mirror],
+    };
+    Ok(Healing { winner, rewrite })
+}
+
+/// The repair of the image before the winner: `check` copies it from the place where it is valid to the one where it is not.
+///
+/// The bucket must be healed already (nothing left in [`Healing::rewrite`]), and the winner is what serves it. Nothing is
+/// lost while this is undone, as the winner has two homes of its own; afterwards all four images are valid again.
+pub fn restore_older<'a>(table: &Pair<'a>, mirror: &Pair<'a>, winner: &Image<'a>) -> Option<(Place, Image<'a>)> {
+    let parity = match winner.parity() {
+        Parity::Even => Parity::Odd,
+        Parity::Odd => Parity::Even,
+    };
+    let before = |image: &Image<'_>| image.generation().checked_add(1) == Some(winner.generation());
+    match (table.at(parity), mirror.at(parity)) {
+        (Reading::Valid(image), Reading::Invalid(_)) if before(image) => Some((Place::Mirror, *image)),
+        (Reading::Invalid(_), Reading::Valid(image)) if before(image) => Some((Place::Table, *image)),
+        _ => None,
+    }
+}
+
+/// Why a page is no image of its bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageError {
+    /// The page could not be read, or not whole.
+    Unreadable {
+        /// Bytes that there are.
+        bytes: usize,
+    },
+    /// No magic.
+    Magic,
+    /// Torn or rotten.
+    Checksum {
+        /// What the page says.
+        found: u32,
+        /// What its bytes give.
+        computed: u32,
+    },
+    /// An image of another volume, left from before this one was formatted.
+    ForeignVolume,
+    /// The image of another bucket: a write went astray.
+    Misplaced {
+        /// The bucket that it belongs to.
+        found: u64,
+    },
+    /// A generation that does not live in this place.
+    Generation {
+        /// The generation.
+        found: u64,
+    },
+    /// Zeroes where an image must have been written.
+    Erased,
+}
+
+impl fmt::Display for ImageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { bytes } => write!(f, "{bytes} of {PAGE_BYTES} bytes could be read"),
+            Self::Magic => write!(f, "no inode image is stored here"),
+            Self::Checksum { found, computed } => write!(f, "checksum {found:08x}, the bytes give {computed:08x}"),
+            Self::ForeignVolume => write!(f, "the image of another volume"),
+            Self::Misplaced { found } => write!(f, "the image of bucket {found}"),
+            Self::Generation { found } => write!(f, "generation {found} does not belong here"),
+            Self::Erased => write!(f, "zeroes where an image must have been written"),
+        }
+    }
+}
+
+impl std::error::Error for ImageError {}
+
+/// Why a bucket cannot be read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BucketError {
+    /// None of the images that could serve it is valid, in table and mirror.
+    Lost {
+        /// The bucket.
+        bucket: u64,
+    },
+    /// There are four slots.
+    NoSuchSlot {
+        /// The bucket.
+        bucket: u64,
+        /// The slot asked for.
+        slot: usize,
+    },
+    /// The generation cannot be raised further.
+    Exhausted {
+        /// The bucket.
+        bucket: u64,
+    },
+}
+
+impl fmt::Display for BucketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost { bucket } => {
+                write!(
+                    f,
+                    "bucket {bucket} has no valid image, neither in the inode table nor in its mirror"
+                )
+            }
+            Self::NoSuchSlot { bucket, slot } => {
+                write!(
+                    f,
+                    "bucket {bucket} has {SLOTS_PER_BUCKET} slots, there is no slot {slot}"
+                )
+            }
+            Self::Exhausted { bucket } => write!(f, "the generation of bucket {bucket} cannot be raised further"),
+        }
+    }
+}
+
+impl std::error::Error for BucketError {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! The volume's file as its owner sees it: one description, used for everything and locked; and straight-line reads and
+//! writes for what happens before and after the volume serves (format, open, close).
+//!
+//! The lock is on the description that carries the I/O, because only that lock outlives a killed process until its last
+//! write has landed (SKETCH fact 5): whoever gets it knows that nothing of the old owner is still under way.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use baio_engine::{
+    Buffer, Caching, Completion, Create, Descriptions, Durability, Engine, Errno, File, Op, Open, Policy, Request,
+    Space, Wait,
+};
+
+use crate::error::{Error, Fault, Result};
+
+/// How long the writes of a dead process are waited for.
+const DEAD_HOLDER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How the volume's file is to be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// For reading and writing, alone.
+    Exclusive,
+    /// For reading, with other readers.
+    Shared,
+}
+
+/// A locked file, and the caching mode that all I/O on it uses.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) file: File,
+    pub(crate) caching: Caching,
+}
+
+impl Device {
+    /// Opens and locks a volume's file. Direct, unless the file system has no direct I/O.
+    pub(crate) fn open(path: &Path, hold: Hold, create: Create) -> Result<Device> {
+        let name = path.display().to_string();
+        let options = |caching| Open {
+            write: hold == Hold::Exclusive,
+            descriptions: Descriptions::Only(caching),
+            create,
+            claim_device: hold == Hold::Exclusive,
+        };
+        let (file, caching) = match File::open(path, &options(Caching::Direct)) {
+            Ok(file) => (file, Caching::Direct),
+            Err(error) if error.errno == Errno::EINVAL => {
+                let file = File::open(path, &options(Caching::Kernel));
+                (file.map_err(|error| Error::new("open", &name, error))?, Caching::Kernel)
+            }
+            Err(error) => return Err(Error::new("open", &name, error)),
+        };
+        lock(&file, hold)?;
+        Ok(Device { file, caching })
+    }
+
+    /// A disk of the simulation; nobody else can have it open.
+    pub(crate) fn simulated(file: File) -> Device {
+        Device {
+            file,
+            caching: Caching::Direct,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.file.name()
+    }
+
+    pub(crate) fn size(&self) -> Result<u64> {
+        self.file
+            .size()
+            .map_err(|errno| Error::new("measure", self.name(), errno))
+    }
+
+    pub(crate) fn policy(&self, durability: Durability) -> Policy {
+        Policy {
+            caching: self.caching,
+            durability,
+            ..Policy::default()
+        }
+    }
+
+    /// Reads `len` bytes at `offset`; fewer only where the device ends.
+    pub(crate) fn read(&self, engine: &mut Engine, offset: u64, len: usize) -> Result<Buffer> {
+        let buffer = self.buffer(engine, len)?;
+        let request = Request::read(&self.file, offset, buffer, self.policy(Durability::None));
+        let completion = engine.run(request);
+        let got = self.outcome("read", offset, &completion)? as usize;
+        let mut buffer = completion
+            .memory
+            .into_buffer()
+            .ok_or_else(|| Error::new("read", self.name(), baio_engine::Error::Indeterminate))?;
+        buffer.set_len(got);
+        Ok(buffer)
+    }
+
+    /// Writes each page at its offset, all at once, and waits for all.
+    pub(crate) fn write_pages(
+        &self,
+        engine: &mut Engine,
+        pages: &[(u64, &[u8])],
+        durability: Durability,
+    ) -> Result<()> {
+        const TAG: u64 = 0xba10;
+        let mut failed = None;
+        for &(offset, bytes) in pages {
+            let mut buffer = self.buffer(engine, bytes.len())?;
+            buffer.copy_from_slice(bytes);
+            let request = Request::write(&self.file, offset, buffer, self.policy(durability)).tagged(TAG);
+            if engine.submit_reserved(request).is_err() {
+                failed = Some(Error::new("write", self.name(), baio_engine::Error::Full).at(offset));
+                break;
+            }
+        }
+        while engine.in_flight() > 0 {
+            engine
+                .turn(Wait::one())
+                .map_err(|error| Error::new("write", self.name(), error))?;
+            while let Some(completion) = engine.next_completion() {
+                let wrong = self.outcome("write", 0, &completion).err();
+                failed = failed.or(wrong);
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Flushes everything written so far, by whomever.
+    pub(crate) fn sync(&self, engine: &mut Engine, durability: Durability) -> Result<()> {
+        let completion = engine.run(Request::sync(&self.file, durability));
+        self.outcome("sync", 0, &completion).map(drop)
+    }
+
+    /// Makes a range read as zero: by giving it back where the file can, else by writing.
+    pub(crate) fn clear(&self, engine: &mut Engine, offset: u64, len: u64) -> Result<()> {
+        for space in [Space::Discard, Space::Zero] {
+            let op = Op::Allocate { offset, len, space };
+            let completion = engine.run(Request::bare(op, Some(&self.file), Policy::direct()));
+            match completion.result {
+                Ok(_) => return Ok(()),
+                Err(baio_engine::Error::System(Errno::EOPNOTSUPP | Errno::EINVAL)) => {}
+                Err(_) => return self.outcome("clear", offset, &completion).map(drop),
+            }
+        }
+        self.write_zeros(engine, offset, len)
+    }
+
+    fn write_zeros(&self, engine: &mut Engine, offset: u64, len: u64) -> Result<()> {
+        const CHUNK: u64 = 1 << 20;
+        let mut zeros = self.buffer(engine, CHUNK.min(len) as usize)?;
+        zeros.fill(0);
+        let zeros = zeros.freeze();
+        let mut at = 0;
+        while at < len {
+            let mut chunk = self.buffer(engine, CHUNK.min(len - at) as usize)?;
+            let size = chunk.len();
+            chunk.copy_from_slice(&zeros[..size]);
+            let request = Request::write(&self.file, offset + at, chunk, self.policy(Durability::None));
+            let completion = engine.run(request);
+            self.outcome("clear", offset + at, &completion)?;
+            at += size as u64;
+        }
+        Ok(())
+    }
+
+    fn buffer(&self, engine: &Engine, len: usize) -> Result<Buffer> {
+        engine
+            .buffer(len)
+            .ok_or_else(|| Error::new("take a buffer for", self.name(), Fault::NoMemory { asked: len as u64 }))
+    }
+
+    fn outcome(&self, operation: &'static str, offset: u64, completion: &Completion) -> Result<u32> {
+        completion
+            .result
+            .map_err(|error| Error::new(operation, self.name(), error).at(offset))
+    }
+
+    /// Gives the file back: unregistered first, else the ring would keep the lock alive (SKETCH fact 4).
+    pub(crate) fn close(&self, engine: &mut Engine) {
+        engine.detach(&self.file);
+        self.file.unlock();
+    }
+}
+
+/// Takes the lock, waiting for what a dead process still has under way; a living holder is an error at once.
+fn lock(file: &File, hold: Hold) -> Result<()> {
+    let deadline = Instant::now() + DEAD_HOLDER_PATIENCE;
+    loop {
+        let errno = match file.try_lock(hold == Hold::Exclusive) {
+            Ok(()) => return Ok(()),
+            Err(errno) => errno,
+        };
+        if errno != Errno::EAGAIN {
+            return Err(Error::new("lock", file.name(), errno));
+        }
+        let holder = file.lock_holder();
+        let alive = holder.is_some_and(is_alive);
+        if alive || Instant::now() >= deadline {
+            return Err(Error::new("lock", file.name(), Fault::Busy { holder }));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A killed process whose parent has not yet asked for its status (state Z) is dead: it can hold nothing but late writes.
+fn is_alive(pid: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    // The name, in parentheses, may itself contain anything; the state follows the last parenthesis.
+    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    !matches!(state, Some('Z' | 'X') | None)
+}

@@ -1,0 +1,183 @@
+//! Looking at a volume without writing a byte: `list` and `stat`.
+//!
+//! The volume is locked for reading, so nobody writes meanwhile. After a crash the same decisions are made as an open to
+//! write would make, but in memory only.
+
+use std::path::Path;
+
+use baio_engine::{Create, Engine};
+
+use crate::error::{Error, Fault, Result};
+use crate::identity::Identity;
+use crate::segment::inode::{Inode, InodeState};
+use crate::segment::name::SegmentName;
+use crate::segment::probe::SlotAddress;
+use crate::segment::superblock::Superblock;
+use crate::volume::device::{Device, Hold};
+use crate::volume::table::{self, Doubt, Healing};
+use crate::volume::{Contents, superblocks};
+
+/// A segment, as `list` and `stat` show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// Its name.
+    pub name: String,
+    /// Its owner.
+    pub owner_uid: u32,
+    /// Its owner's group.
+    pub owner_gid: u32,
+    /// Permission bits.
+    pub mode: u32,
+    /// Size in bytes, whole blocks.
+    pub size_bytes: u64,
+    /// Length of its run of blocks in bytes: it grows in place up to this.
+    pub reserve_bytes: u64,
+    /// First block of the run.
+    pub start_block: u64,
+    /// "live", "moving", "deleting", "quarantined".
+    pub state: &'static str,
+}
+
+/// A volume, as `stat` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeInfo {
+    /// Its identity.
+    pub uuid: [u8; 16],
+    /// Version of the format.
+    pub format_version: u32,
+    /// Unit of allocation in bytes.
+    pub block_size: u32,
+    /// Bytes of data that it can hold.
+    pub size_bytes: u64,
+    /// Bytes that no segment holds.
+    pub free_bytes: u64,
+    /// Bytes of the longest run that no segment holds: the largest segment that can be made.
+    pub largest_free_bytes: u64,
+    /// Segments that exist.
+    pub segments: u64,
+    /// Segments that can exist.
+    pub segments_max: u64,
+    /// Was it closed properly?
+    pub clean: bool,
+}
+
+impl SegmentInfo {
+    pub(crate) fn of(inode: &Inode, name: &SegmentName, block_size: u32, quarantined: bool) -> SegmentInfo {
+        let bytes = |blocks: u64| blocks.saturating_mul(u64::from(block_size));
+        SegmentInfo {
+            name: name.as_str().to_owned(),
+            owner_uid: inode.owner_uid,
+            owner_gid: inode.owner_gid,
+            mode: inode.mode,
+            size_bytes: bytes(inode.blocks),
+            reserve_bytes: bytes(inode.reserve_blocks),
+            start_block: inode.start_block,
+            state: if quarantined {
+                "quarantined"
+            } else {
+                state_name(inode.state)
+            },
+        }
+    }
+}
+
+fn state_name(state: InodeState) -> &'static str {
+    match state {
+        InodeState::Live => "live",
+        InodeState::Moving => "moving",
+        InodeState::Deleting => "deleting",
+        InodeState::Quarantined => "quarantined",
+        InodeState::Free | InodeState::Tombstone | InodeState::Quota => "none",
+    }
+}
+
+/// Everything about a volume that the caller may see.
+///
+/// # Errors
+/// When it cannot be opened, is in use by a writer, or is no volume.
+pub(crate) fn inspect(engine: &mut Engine, path: &Path, who: Identity) -> Result<(VolumeInfo, Vec<SegmentInfo>)> {
+    let device = Device::open(path, Hold::Shared, Create::Never)?;
+    let seen = look(engine, &device, who);
+    device.close(engine);
+    seen
+}
+
+fn look(engine: &mut Engine, device: &Device, who: Identity) -> Result<(VolumeInfo, Vec<SegmentInfo>)> {
+    let superblock = superblocks::read(engine, device)?.current;
+    let doubt = Doubt::after(&superblock, Healing::InMemory);
+    let contents = Contents::read(engine, device, &superblock, doubt)?;
+    let quarantined = |at| contents.quarantined.contains(&at);
+    let segments = list(engine, device, &superblock, doubt, who, quarantined)?;
+    Ok((volume_info(&superblock, &contents.free, contents.segments), segments))
+}
+
+/// The segments that `who` may see: its own, or all for uid 0. Sorted by owner and name.
+pub(crate) fn list(
+    engine: &mut Engine,
+    device: &Device,
+    superblock: &Superblock,
+    doubt: Doubt,
+    who: Identity,
+    quarantined: impl Fn(SlotAddress) -> bool,
+) -> Result<Vec<SegmentInfo>> {
+    let mut segments = Vec::new();
+    let block_size = superblock.layout().block_size();
+    table::scan(engine, device, superblock, doubt, &mut |bucket, slots| {
+        for (slot, inode) in slots.iter().enumerate() {
+            if let Ok(inode) = inode
+                && let Some(name) = &inode.name
+                && inode.state.is_segment()
+                && who.acts_for(inode.owner_uid)
+            {
+                let lost = quarantined(SlotAddress { bucket, slot });
+                segments.push(SegmentInfo::of(inode, name, block_size, lost));
+            }
+        }
+        Ok(())
+    })?;
+    segments.sort_by(|a, b| (a.owner_uid, &a.name).cmp(&(b.owner_uid, &b.name)));
+    Ok(segments)
+}
+
+pub(crate) fn volume_info(
+    superblock: &Superblock,
+    free: &crate::segment::free_set::FreeSet,
+    segments: u64,
+) -> VolumeInfo {
+    let geometry = superblock.geometry();
+    let bytes = |blocks: u64| blocks.saturating_mul(u64::from(geometry.block_size));
+    VolumeInfo {
+        uuid: superblock.uuid,
+        format_version: crate::segment::superblock::VERSION,
+        block_size: geometry.block_size,
+        size_bytes: bytes(geometry.data_blocks),
+        free_bytes: bytes(free.free_blocks()),
+        largest_free_bytes: bytes(free.largest_free_run().1),
+        segments,
+        segments_max: geometry.segments_max,
+        clean: superblock.is_clean(),
+    }
+}
+
+/// One segment that the caller may see.
+///
+/// # Errors
+/// As [`inspect`]; `NotFound` when there is none, `Access` when it is another's.
+pub(crate) fn inspect_segment(
+    engine: &mut Engine,
+    path: &Path,
+    who: Identity,
+    owner_uid: u32,
+    name: &str,
+) -> Result<SegmentInfo> {
+    let object = format!("{}#{owner_uid}/{name}", path.display());
+    let name = SegmentName::new(name).map_err(|error| Error::new("stat", &object, error))?;
+    if !who.acts_for(owner_uid) {
+        return Err(Error::new("stat", object, Fault::Access { uid: who.uid }));
+    }
+    let (_, segments) = inspect(engine, path, who)?;
+    segments
+        .into_iter()
+        .find(|segment| segment.owner_uid == owner_uid && segment.name == name.as_str())
+        .ok_or_else(|| Error::new("stat", object, Fault::NotFound))
+}
