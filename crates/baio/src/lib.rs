@@ -1,1 +1,59 @@
-//! baio
+//! # baio: user-level asynchronous block I/O
+//!
+//! A *volume* is a file or device that many applications share; a *segment* is a named, contiguous run of its blocks with an
+//! owner, who decides on its layout, its caching and its prefetching. Every request is asynchronous, and chooses its own
+//! durability.
+//!
+//! ```
+//! use baio::{Access, CreateOptions, Durability, Local};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = std::env::temp_dir().join(format!("baio-doc-{}", std::process::id()));
+//! # std::fs::create_dir_all(&dir)?;
+//! # let path = dir.join("volume.img");
+//! baio::format(&path, &baio::Format { size_bytes: Some(16 << 20), force: true, ..baio::Format::default() })?;
+//! let volume = Local::open(&path)?;
+//! volume.create_segment("journal", &CreateOptions::of_size(1 << 20))?;
+//! let segment = volume.open_segment("journal", Access::Write)?;
+//! let mut page = segment.buffer(4096)?;
+//! page.fill(7);
+//! let outcome = volume.block_on(segment.write_durable_at(8192, page, Durability::Data))?;
+//! assert_eq!(outcome.result?, 4096);
+//! # volume.close()?;
+//! # std::fs::remove_dir_all(dir)?;
+//! # Ok(()) }
+//! ```
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `link` | how a caller reaches a core |
+//! | `local` | the core in the caller's own thread; `block_on`, `drive` |
+//! | `segment` | an opened segment and its requests |
+//! | `future` | a request as a future |
+//! | `tokio` | a driver for tokio's reactor (feature `tokio`) |
+
+mod future;
+mod link;
+mod local;
+mod segment;
+#[cfg(feature = "tokio")]
+mod tokio;
+
+use std::path::Path;
+
+pub use baio_engine::{Buffer, Choice, Config, Durability, Errno, Frozen, Memory, Stats, Vectored, Wait};
+pub use baio_storage::{
+    Access, Core, CreateOptions, Error, Fault, Format, Handle, Identity, Mode, Outcome, Result, SegmentInfo, SegmentOp,
+    SegmentRequest, Status, StatusWord, Ticket, VolumeInfo,
+};
+pub use future::InFlight;
+pub use link::Link;
+pub use local::{Drive, Local, Options};
+pub use segment::Segment;
+
+/// Makes a volume in a file or device.
+///
+/// # Errors
+/// It holds something already and force was not asked for, its size cannot be; or what the system said.
+pub fn format(path: impl AsRef<Path>, options: &Format) -> Result<VolumeInfo> {
+    Core::format(path.as_ref(), options)
+}

@@ -1,0 +1,55 @@
+//! A store of pages that does its own caching and prefetching: it knows which pages belong together, so it fetches them
+//! together and keeps them (seed 004 §3: "semantic contiguity"). `cargo run --release --example page_store -- VOLUME SEGMENT`
+
+use std::collections::HashMap;
+
+use baio::{Access, Buffer, Local, Segment, SegmentOp, Ticket};
+
+struct PageStore {
+    segment: Segment<Local>,
+    cache: HashMap<u64, Buffer>,
+    coming: HashMap<u64, Ticket>,
+}
+
+impl PageStore {
+    /// Asks for pages that will be needed. The next wait sends all of them to the device together.
+    fn prefetch(&mut self, pages: &[u64]) -> baio::Result<()> {
+        for &page in pages {
+            if !self.cache.contains_key(&page) && !self.coming.contains_key(&page) {
+                let read = SegmentOp::Read { offset: page * 4096 };
+                let request = self.segment.request(read, self.segment.buffer(4096)?);
+                // With every slot taken the page is read when it is needed.
+                self.coming
+                    .extend(self.segment.submit(request).map(|ticket| (page, ticket)));
+            }
+        }
+        Ok(())
+    }
+
+    fn page(&mut self, page: u64) -> Result<&[u8], Box<dyn std::error::Error>> {
+        self.prefetch(&[page])?;
+        if let Some(ticket) = self.coming.remove(&page) {
+            let outcome = self.segment.wait(ticket)?.ok_or("the ticket is stale")?;
+            outcome.result?;
+            self.cache
+                .extend(outcome.memory.into_buffer().map(|buffer| (page, buffer)));
+        }
+        Ok(self.cache.get(&page).ok_or("every slot is taken")?)
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let [volume, name] = &std::env::args().skip(1).collect::<Vec<_>>()[..] else {
+        return Err("usage: page_store VOLUME SEGMENT".into());
+    };
+    let volume = Local::open(volume)?;
+    let segment = volume.open_segment(name, Access::Read)?;
+    let mut store = PageStore {
+        segment,
+        cache: HashMap::new(),
+        coming: HashMap::new(),
+    };
+    store.prefetch(&[0, 7, 3])?; // an index page and the leaves it points to, wherever they lie
+    println!("{} bytes, {} in flight", store.page(0)?.len() * 3, store.coming.len());
+    Ok(volume.close()?)
+}

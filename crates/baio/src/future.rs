@@ -1,0 +1,108 @@
+//! A request as a future, without an allocation.
+//!
+//! The first poll queues the request; nothing is submitted by polling, so futures that are joined go to the kernel
+//! together. Dropping one abandons its request: the slot keeps the buffer until the kernel has let go of it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use baio_engine::{Caching, Memory};
+use baio_storage::{Error, Fault, Outcome, SegmentRequest, Ticket};
+
+use crate::link::Link;
+use crate::segment::Segment;
+
+/// A request under way on a segment, which it keeps open.
+#[derive(Debug)]
+#[must_use = "a request that is never polled never starts"]
+pub struct InFlight<L: Link> {
+    segment: Segment<L>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Not started; boxed nowhere: the request lives in the future.
+    Fresh(SegmentRequest),
+    /// The core has it.
+    Started(Ticket),
+    /// The outcome has been given.
+    Ended,
+}
+
+impl<L: Link> InFlight<L> {
+    pub(crate) fn new(segment: Segment<L>, request: SegmentRequest) -> InFlight<L> {
+        InFlight {
+            segment,
+            stage: Stage::Fresh(request),
+        }
+    }
+
+    fn start(&mut self, request: SegmentRequest, context: &mut Context<'_>) -> Poll<Outcome> {
+        if !self.segment.link().is_driven() {
+            return Poll::Ready(undriven(request.memory));
+        }
+        match self.segment.link().start(request) {
+            Ok(ticket) => self.look(ticket, context),
+            Err(request) => {
+                self.stage = Stage::Fresh(request);
+                self.segment.link().wake_when_room(context.waker());
+                Poll::Pending
+            }
+        }
+    }
+
+    fn look(&mut self, ticket: Ticket, context: &mut Context<'_>) -> Poll<Outcome> {
+        match self.segment.link().poll(ticket, context.waker()) {
+            Poll::Ready(Some(outcome)) => Poll::Ready(outcome),
+            // The link was closed under the future.
+            Poll::Ready(None) => Poll::Ready(failed(Fault::Stale, Memory::None)),
+            Poll::Pending if self.segment.link().is_driven() => {
+                self.stage = Stage::Started(ticket);
+                Poll::Pending
+            }
+            Poll::Pending => {
+                self.segment.link().abandon(ticket);
+                Poll::Ready(undriven(Memory::None))
+            }
+        }
+    }
+}
+
+impl<L: Link> Future for InFlight<L> {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        match std::mem::replace(&mut self.stage, Stage::Ended) {
+            Stage::Fresh(request) => self.start(request, context),
+            Stage::Started(ticket) => self.look(ticket, context),
+            Stage::Ended => Poll::Ready(failed(Fault::Stale, Memory::None)),
+        }
+    }
+}
+
+impl<L: Link> Drop for InFlight<L> {
+    fn drop(&mut self) {
+        if let Stage::Started(ticket) = self.stage {
+            self.segment.link().abandon(ticket);
+        }
+    }
+}
+
+/// With nobody to reap, waiting would last for ever.
+fn undriven(memory: Memory) -> Outcome {
+    failed(Fault::NobodyDrives, memory)
+}
+
+fn failed(fault: Fault, memory: Memory) -> Outcome {
+    Outcome {
+        ticket: Ticket::default(),
+        tag: 0,
+        result: Err(Error::new("await", "a request", fault)),
+        bytes_done: 0,
+        memory,
+        took: Caching::Direct,
+        iterations: 0,
+    }
+}

@@ -1,0 +1,462 @@
+//! The core in the caller's own thread: no hop at all.
+//!
+//! Nothing runs in the background, so somebody has to reap completions. That is a role: [`Local::block_on`],
+//! [`Local::wait`](crate::Link::wait), [`Local::drive`] and the tokio adapter take it while they run. A future that is
+//! polled with nobody in the role gives an error instead of waiting for ever.
+//!
+//! The core is borrowed only inside the functions of this file, and never while anybody else's code runs: wakers are woken,
+//! and wakers that are not needed any more are dropped, after the borrow has ended. So a waker may do anything, even drop
+//! other requests of the same link.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::Future;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use baio_engine::{Buffer, Config, Doorbell, Stats, Wait};
+use baio_storage::{
+    Access, Core, CreateOptions, Error, Fault, Handle, Identity, Outcome, Result, SegmentInfo, SegmentRequest, Ticket,
+    VolumeInfo,
+};
+
+use crate::link::Link;
+use crate::segment::Segment;
+
+/// How a volume is opened in this process.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Who asks. Embedded, this guards against mistakes only: whoever may open the volume's file can do anything to it.
+    pub identity: Identity,
+    /// Size and backend of the engine.
+    pub config: Config,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            identity: Identity::effective(),
+            config: Config::default(),
+        }
+    }
+}
+
+/// A volume opened in this thread. Clones are the same volume; neither `Send` nor `Sync`, as the ring is not.
+///
+/// ```compile_fail
+/// fn needs_send<T: Send>() {}
+/// needs_send::<baio::Segment<baio::Local>>();
+/// ```
+#[derive(Clone)]
+pub struct Local(Rc<Inner>);
+
+struct Inner {
+    /// `None` once closed.
+    core: RefCell<Option<Core>>,
+    doorbell: Doorbell,
+    identity: Identity,
+    /// How many have the role of reaping.
+    reapers: Cell<u32>,
+    /// Whoever drives the link from an outside loop, to be woken when there is something new to submit.
+    driver: Cell<Option<Waker>>,
+    /// Futures that found every slot taken.
+    wait_for_room: RefCell<Vec<Waker>>,
+    /// Kept for the next turn, so that turns allocate nothing.
+    fired: Cell<Vec<Waker>>,
+}
+
+impl fmt::Debug for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Local")
+    }
+}
+
+/// The role of reaping, given back when dropped.
+pub(crate) struct Role(Local);
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        self.0.0.reapers.set(self.0.0.reapers.get().saturating_sub(1));
+    }
+}
+
+impl Local {
+    /// Opens the volume at `path`, which this process then owns.
+    ///
+    /// # Errors
+    /// In use by another process (named), not a volume, damaged; or what the system said.
+    pub fn open(path: impl AsRef<Path>) -> Result<Local> {
+        Local::open_with(path, &Options::default())
+    }
+
+    /// The same with options.
+    ///
+    /// # Errors
+    /// As [`Local::open`].
+    pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Local> {
+        Core::open(path.as_ref(), &options.config).map(|core| Local::around(core, options.identity))
+    }
+
+    /// A link around a core made elsewhere: a simulated one, for instance.
+    #[must_use]
+    pub fn around(core: Core, identity: Identity) -> Local {
+        let doorbell = core.engine().doorbell();
+        Local(Rc::new(Inner {
+            core: RefCell::new(Some(core)),
+            doorbell,
+            identity,
+            reapers: Cell::new(0),
+            driver: Cell::new(None),
+            wait_for_room: RefCell::new(Vec::new()),
+            fired: Cell::new(Vec::new()),
+        }))
+    }
+
+    /// Makes a segment of the caller's own; returns when it is durable.
+    ///
+    /// # Errors
+    /// The name is taken or bad, there is no space; or what the system said.
+    pub fn create_segment(&self, name: &str, options: &CreateOptions) -> Result<SegmentInfo> {
+        self.create_segment_of(self.0.identity.uid, name, options)
+    }
+
+    /// Makes a segment for another owner; only uid 0 may.
+    ///
+    /// # Errors
+    /// As [`Local::create_segment`], and `Access`.
+    pub fn create_segment_of(&self, owner_uid: u32, name: &str, options: &CreateOptions) -> Result<SegmentInfo> {
+        self.with(|core| core.create(self.0.identity, owner_uid, name, options))
+    }
+
+    /// Opens a segment of the caller's own.
+    ///
+    /// # Errors
+    /// There is none; or what the system said.
+    pub fn open_segment(&self, name: &str, access: Access) -> Result<Segment<Local>> {
+        self.open_segment_of(self.0.identity.uid, name, access)
+    }
+
+    /// Opens somebody's segment, if its mode allows it.
+    ///
+    /// # Errors
+    /// As [`Local::open_segment`], and `Access`.
+    pub fn open_segment_of(&self, owner_uid: u32, name: &str, access: Access) -> Result<Segment<Local>> {
+        let (handle, info) = self.with(|core| core.open_segment(self.0.identity, owner_uid, name, access))?;
+        Ok(Segment::new(self.clone(), handle, info))
+    }
+
+    /// Deletes a segment of the caller's own, when the requests under way on it have ended.
+    ///
+    /// # Errors
+    /// There is none; or what the system said.
+    pub fn delete_segment(&self, name: &str) -> Result<()> {
+        self.with(|core| core.delete(self.0.identity, self.0.identity.uid, name))
+            .map(drop)
+    }
+
+    /// The segments that the caller may see.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn list(&self) -> Result<Vec<SegmentInfo>> {
+        self.with(|core| core.list(self.0.identity))
+    }
+
+    /// The volume as it is now.
+    ///
+    /// # Errors
+    /// The link is closed.
+    pub fn info(&self) -> Result<VolumeInfo> {
+        self.with(|core| core.volume_info())
+    }
+
+    /// Counters of the engine.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.with(|core| Ok(core.stats())).unwrap_or_default()
+    }
+
+    /// The backend that was chosen.
+    #[must_use]
+    pub fn backend(&self) -> &'static str {
+        self.with(|core| Ok(core.engine().explain().backend)).unwrap_or("none")
+    }
+
+    /// Submits what is queued, sleeps as long as `wait` allows, and reaps. Returns how many requests of the engine ended.
+    ///
+    /// # Errors
+    /// The backend itself is broken, or the link is closed.
+    pub fn turn(&self, wait: Wait) -> Result<usize> {
+        let ended = self.with(|core| core.turn(wait));
+        self.wake();
+        ended
+    }
+
+    /// Takes the next outcome of requests started by ticket, in the order of completion. Reaps nothing by itself.
+    pub fn next_outcome(&self) -> Option<Outcome> {
+        let outcome = self.with(|core| Ok(core.next_outcome())).ok().flatten();
+        if outcome.is_some() {
+            self.wake_for_room();
+        }
+        outcome
+    }
+
+    /// Runs a future to its end in this thread, driving the link meanwhile. Other threads may wake it.
+    ///
+    /// # Errors
+    /// The backend itself is broken, or the link is closed.
+    pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
+        let _role = self.take_role();
+        let mut future = std::pin::pin!(future);
+        let alarm = Arc::new(Alarm {
+            rang: AtomicBool::new(true),
+            asleep: AtomicBool::new(false),
+            doorbell: self.0.doorbell.clone(),
+        });
+        let waker = Waker::from(Arc::clone(&alarm));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if alarm.rang.swap(false, Ordering::SeqCst)
+                && let Poll::Ready(output) = future.as_mut().poll(&mut context)
+            {
+                return Ok(output);
+            }
+            self.sleep(&alarm)?;
+        }
+    }
+
+    /// Submits, and sleeps until something ends or another thread wakes the future.
+    fn sleep(&self, alarm: &Alarm) -> Result<()> {
+        alarm.asleep.store(true, Ordering::SeqCst);
+        // SeqCst on both sides: either we see that it rang, or whoever rings sees us asleep and rings the doorbell.
+        let wait = if alarm.rang.load(Ordering::SeqCst) {
+            Wait::No
+        } else if self.in_flight() > 0 {
+            Wait::one()
+        } else {
+            Wait::for_count(0)
+        };
+        let turned = self.with(|core| core.turn(wait));
+        alarm.asleep.store(false, Ordering::SeqCst);
+        self.wake();
+        turned.map(drop)
+    }
+
+    /// Drives the link from inside any executor: the returned future never ends; run it beside the work (`select`, or a
+    /// task of its own). It has the role of reaping from now on until it is dropped.
+    ///
+    /// It is the place where the executor's thread sleeps: each poll submits what is queued and waits for one completion.
+    /// Where other tasks of the thread must not be kept waiting so long, use an adapter for the executor's own reactor.
+    #[must_use = "the link is driven only while this is polled"]
+    pub fn drive(&self) -> Drive {
+        Drive {
+            link: self.clone(),
+            _role: self.take_role(),
+        }
+    }
+
+    /// Ends everything under way, marks the volume as closed properly, and gives it back. Segments and futures of the
+    /// link give `Stale` from now on.
+    ///
+    /// # Errors
+    /// What the system said; the next open then heals the volume.
+    pub fn close(self) -> Result<()> {
+        let core = self.0.core.borrow_mut().take();
+        core.map_or(Ok(()), Core::close)
+    }
+
+    pub(crate) fn take_role(&self) -> Role {
+        self.0.reapers.set(self.0.reapers.get() + 1);
+        Role(self.clone())
+    }
+
+    /// Buffer memory that nobody holds, in bytes.
+    #[must_use]
+    pub fn arena_free_bytes(&self) -> usize {
+        self.with(|core| Ok(core.engine().arena().free_bytes())).unwrap_or(0)
+    }
+
+    /// Requests that the next turn submits, or that have not ended.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.with(|core| Ok(core.in_flight())).unwrap_or(0)
+    }
+
+    /// Requests that the next turn will submit.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn queued(&self) -> usize {
+        self.with(|core| Ok(core.engine().queued())).unwrap_or(0)
+    }
+
+    pub(crate) fn set_driver(&self, waker: &Waker) {
+        self.0.driver.set(Some(waker.clone()));
+    }
+
+    /// Borrows the core for the length of one call. No foreign code runs inside, so the borrow cannot be taken already.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
+        match self.0.core.borrow_mut().as_mut() {
+            Some(core) => act(core),
+            None => Err(Error::new("use", "a closed link", Fault::Stale)),
+        }
+    }
+
+    /// Wakes whoever waits for what the last turn has ended. The core is not borrowed here.
+    pub(crate) fn wake(&self) {
+        let mut fired = self.0.fired.take();
+        let _ = self.with(|core| {
+            core.take_fired(&mut fired);
+            Ok(())
+        });
+        let room = !fired.is_empty();
+        fired.drain(..).for_each(Waker::wake);
+        self.drop_displaced(&mut fired);
+        self.0.fired.set(fired);
+        if room {
+            self.wake_for_room();
+        }
+    }
+
+    fn wake_for_room(&self) {
+        if self.0.wait_for_room.borrow().is_empty() {
+            return;
+        }
+        let waiting = std::mem::take(&mut *self.0.wait_for_room.borrow_mut());
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    fn drop_displaced(&self, into: &mut Vec<Waker>) {
+        let _ = self.with(|core| {
+            core.take_displaced(into);
+            Ok(())
+        });
+        into.clear();
+    }
+
+    fn take_displaced(&self) -> Vec<Waker> {
+        let mut displaced = Vec::new();
+        let _ = self.with(|core| {
+            core.take_displaced(&mut displaced);
+            Ok(())
+        });
+        displaced
+    }
+}
+
+impl Link for Local {
+    fn buffer(&self, len: usize) -> Result<Buffer> {
+        self.with(|core| core.buffer(len))
+    }
+
+    fn start(&self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
+        let started = match self.0.core.borrow_mut().as_mut() {
+            Some(core) => core.start(request),
+            None => Err(request),
+        };
+        if let Some(driver) = self.0.driver.take() {
+            driver.wake();
+        }
+        started
+    }
+
+    fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
+        let polled = self.with(|core| Ok(core.poll(ticket, Some(waker))));
+        drop(self.take_displaced());
+        match polled {
+            Ok(polled) => {
+                if polled.is_ready() {
+                    self.wake_for_room();
+                }
+                polled
+            }
+            Err(_) => Poll::Ready(None),
+        }
+    }
+
+    fn wake_when_room(&self, waker: &Waker) {
+        self.0.wait_for_room.borrow_mut().push(waker.clone());
+    }
+
+    fn is_driven(&self) -> bool {
+        self.0.reapers.get() > 0
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<Option<Outcome>> {
+        let _role = self.take_role();
+        let waited = self.with(|core| core.wait(ticket));
+        self.wake();
+        waited
+    }
+
+    fn abandon(&self, ticket: Ticket) {
+        let _ = self.with(|core| {
+            core.abandon(ticket);
+            Ok(())
+        });
+        drop(self.take_displaced());
+    }
+
+    fn size(&self, handle: Handle) -> Result<u64> {
+        self.with(|core| core.size(handle))
+    }
+
+    fn close_handle(&self, handle: Handle) {
+        let _ = self.with(|core| {
+            core.close_handle(handle);
+            Ok(())
+        });
+    }
+}
+
+/// Wakes `block_on`: from the same thread by a flag, from another one by the doorbell too.
+struct Alarm {
+    rang: AtomicBool,
+    asleep: AtomicBool,
+    doorbell: Doorbell,
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.rang.store(true, Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst) {
+            self.doorbell.ring();
+        }
+    }
+}
+
+/// See [`Local::drive`].
+pub struct Drive {
+    link: Local,
+    _role: Role,
+}
+
+impl fmt::Debug for Drive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Drive")
+    }
+}
+
+impl Future for Drive {
+    /// Only ever an error: the backend is broken, or the link was closed.
+    type Output = Error;
+
+    fn poll(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Error> {
+        self.link.set_driver(context.waker());
+        if self.link.in_flight() == 0 {
+            return Poll::Pending; // Woken by the next request.
+        }
+        match self.link.turn(Wait::one()) {
+            Ok(_) => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(error),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! A small volume in a temporary directory.
+
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use baio::{Access, Choice, Config, CreateOptions, Format, Local, Options, Segment};
+
+pub fn volume(backend: Choice) -> (tempfile::TempDir, Local) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("volume.img");
+    let format = Format {
+        size_bytes: Some(16 << 20),
+        ..Format::default()
+    };
+    baio::format(&path, &format).unwrap();
+    let options = Options {
+        config: Config {
+            backend,
+            slots: 128,
+            arena_bytes: 8 << 20,
+            ..Config::default()
+        },
+        ..Options::default()
+    };
+    let volume = Local::open_with(&path, &options).unwrap();
+    (dir, volume)
+}
+
+pub fn segment(volume: &Local, name: &str, size: u64) -> Segment<Local> {
+    volume.create_segment(name, &CreateOptions::of_size(size)).unwrap();
+    volume.open_segment(name, Access::Write).unwrap()
+}
+
+pub fn free_bytes(volume: &Local) -> usize {
+    volume.arena_free_bytes()
+}
+
+pub fn in_flight(volume: &Local) -> usize {
+    volume.in_flight()
+}
+
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// An executor that knows nothing of us: it polls the work and the driver when they were woken.
+pub fn run_elsewhere<F: Future>(volume: &Local, work: F) -> F::Output {
+    let mut work = std::pin::pin!(work);
+    let mut driver = std::pin::pin!(volume.drive());
+    let flag = Arc::new(Flag(AtomicBool::new(true)));
+    let waker = Waker::from(Arc::clone(&flag));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        assert!(flag.0.swap(false, Ordering::AcqRel), "nobody woke the executor");
+        if let Poll::Ready(output) = work.as_mut().poll(&mut context) {
+            return output;
+        }
+        assert!(driver.as_mut().poll(&mut context).is_pending(), "the driver failed");
+    }
+}

@@ -1,0 +1,127 @@
+//! A waker may do anything, even drop other futures of the same link, and so may the drop of a waker: both happen when the
+//! core is not borrowed.
+
+mod common;
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+
+use baio::{Choice, InFlight, Local, Wait};
+
+type Futures = Rc<RefCell<Vec<Pin<Box<InFlight<Local>>>>>>;
+
+thread_local! {
+    /// What the waker drops when it is woken; thread-local, because wakers are `Send` and these futures are not.
+    static VICTIMS: RefCell<Option<Futures>> = const { RefCell::new(None) };
+}
+
+struct Assassin;
+
+impl Wake for Assassin {
+    fn wake(self: Arc<Self>) {
+        kill();
+    }
+}
+
+fn kill() {
+    if let Some(victims) = VICTIMS.with_borrow_mut(Option::take) {
+        victims.borrow_mut().clear();
+    }
+}
+
+fn reads(volume: &Local, count: u64) -> Futures {
+    let segment = common::segment(volume, "victims", 1 << 20);
+    let read = |block| Box::pin(segment.read_at(block * 4096, segment.buffer(4096).unwrap()));
+    Rc::new(RefCell::new((0..count).map(read).collect()))
+}
+
+#[test]
+fn a_waker_may_drop_other_futures_from_inside_a_turn() {
+    let (_dir, volume) = common::volume(Choice::Auto);
+    let free = volume
+        .block_on(async { 0 })
+        .map(|_| common::free_bytes(&volume))
+        .unwrap();
+    let driver = volume.drive();
+    let all = reads(&volume, 16);
+    let mut first = all.borrow_mut().remove(0);
+    let waker = Waker::from(Arc::new(Assassin));
+    assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    for read in all.borrow_mut().iter_mut() {
+        assert!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    VICTIMS.set(Some(Rc::clone(&all)));
+    while !all.borrow().is_empty() {
+        volume.turn(Wait::one()).unwrap();
+    }
+    // What was dropped ends by itself, and every buffer is back in the arena.
+    while common::in_flight(&volume) > 0 {
+        volume.turn(Wait::one()).unwrap();
+    }
+    let Poll::Ready(outcome) = first.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+        panic!("the first read has ended");
+    };
+    assert_eq!(outcome.result.unwrap(), 4096);
+    drop((outcome.memory, first, driver));
+    assert_eq!(common::free_bytes(&volume), free);
+}
+
+/// A waker whose last drop runs code: what a task that owns its own futures does.
+fn dropping_waker() -> Waker {
+    const TABLE: RawWakerVTable = RawWakerVTable::new(|_| raw(), |_| kill(), |_| kill(), |_| kill());
+    const fn raw() -> RawWaker {
+        RawWaker::new(std::ptr::null(), &TABLE)
+    }
+    #[allow(unsafe_code)]
+    // SAFETY: the table ignores its data pointer.
+    unsafe {
+        Waker::from_raw(raw())
+    }
+}
+
+#[test]
+fn the_drop_of_a_waker_may_drop_other_futures() {
+    let (_dir, volume) = common::volume(Choice::Auto);
+    let driver = volume.drive();
+    let all = reads(&volume, 8);
+    let mut first = all.borrow_mut().remove(0);
+    let waker = dropping_waker();
+    assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    for read in all.borrow_mut().iter_mut() {
+        assert!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    VICTIMS.set(Some(Rc::clone(&all)));
+    // Dropping the future drops its waker, which drops the others.
+    drop(first);
+    assert!(all.borrow().is_empty());
+    while common::in_flight(&volume) > 0 {
+        volume.turn(Wait::one()).unwrap();
+    }
+    drop(driver);
+}
+
+#[test]
+fn replacing_a_waker_may_drop_other_futures() {
+    let (_dir, volume) = common::volume(Choice::Auto);
+    let driver = volume.drive();
+    let all = reads(&volume, 8);
+    let mut first = all.borrow_mut().remove(0);
+    let waker = dropping_waker();
+    assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    for read in all.borrow_mut().iter_mut() {
+        assert!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    VICTIMS.set(Some(Rc::clone(&all)));
+    assert!(
+        first
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
+    );
+    assert!(all.borrow().is_empty());
+    drop((first, driver));
+}
