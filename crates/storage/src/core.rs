@@ -579,6 +579,12 @@ impl Core {
         into.append(&mut self.fired);
     }
 
+    /// Wakers that nobody needs any more; to be dropped when the core is not borrowed any more, because that may run
+    /// anybody's code.
+    pub fn take_displaced(&mut self, into: &mut Vec<Waker>) {
+        self.requests.take_displaced(into);
+    }
+
     /// Requests that the engine has, or that the next turn gives it.
     #[must_use]
     pub fn in_flight(&self) -> usize {

@@ -86,7 +86,7 @@ impl SegmentRequest {
 }
 
 /// Names a request in flight, until its outcome has been taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ticket {
     pub(crate) index: u32,
     pub(crate) generation: u32,
@@ -193,6 +193,9 @@ pub(crate) struct Requests {
     free: Vec<u32>,
     /// Ended and not yet taken, in order; entries taken by ticket are skipped.
     finished: VecDeque<Ticket>,
+    /// Wakers replaced or not needed any more. Dropping one may run anybody's code, so that is left to whoever has given
+    /// the core's borrow back.
+    displaced: Vec<Waker>,
 }
 
 /// What the core must know when a request ends.
@@ -221,6 +224,7 @@ impl Requests {
             entries: (0..count).map(|_| entry()).collect(),
             free: (0..count).rev().collect(),
             finished: VecDeque::with_capacity(count as usize),
+            displaced: Vec::new(),
         }
     }
 
@@ -236,7 +240,6 @@ impl Requests {
         entry.handle = request.handle;
         entry.op = request.op;
         entry.tag = request.tag;
-        entry.waker = None;
         entry.held_by_kernel = false;
         entry.status.clone_from(&request.status);
         if let Some(status) = &entry.status {
@@ -308,11 +311,11 @@ impl Requests {
             return Poll::Ready(None);
         }
         if matches!(entry.state, State::InFlight(_)) {
-            if let Some(waker) = waker {
-                match &mut entry.waker {
-                    Some(old) => old.clone_from(waker),
-                    none => *none = Some(waker.clone()),
-                }
+            if let Some(waker) = waker
+                && entry.waker.as_ref().is_none_or(|old| !old.will_wake(waker))
+            {
+                let old = entry.waker.replace(waker.clone());
+                self.displaced.extend(old);
             }
             return Poll::Pending;
         }
@@ -355,7 +358,9 @@ impl Requests {
     /// Nobody will take the outcome. Returns the engine's request, if it is still under way.
     pub(crate) fn abandon(&mut self, ticket: Ticket) -> Option<RequestId> {
         let entry = self.entry(ticket)?;
-        entry.waker = None;
+        let waker = entry.waker.take();
+        self.displaced.extend(waker);
+        let entry = self.entry(ticket)?;
         match entry.state {
             State::InFlight(id) => {
                 entry.state = State::Abandoned;
@@ -389,11 +394,17 @@ impl Requests {
     fn release(&mut self, ticket: Ticket) {
         if let Some(entry) = self.entry(ticket) {
             entry.state = State::Free;
-            entry.waker = None;
+            let waker = entry.waker.take();
             entry.status = None;
             entry.generation = entry.generation.wrapping_add(1) & Ticket::GENERATION_MASK;
             self.free.push(ticket.index);
+            self.displaced.extend(waker);
         }
+    }
+
+    /// Hands over the wakers that are to be dropped.
+    pub(crate) fn take_displaced(&mut self, into: &mut Vec<Waker>) {
+        into.append(&mut self.displaced);
     }
 
     fn entry(&mut self, ticket: Ticket) -> Option<&mut Entry> {
