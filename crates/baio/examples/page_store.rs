@@ -1,5 +1,4 @@
-//! A store of pages that does its own caching and prefetching: it knows which pages belong together, so it fetches them
-//! together and keeps them (seed 004 §3: "semantic contiguity"). `cargo run --release --example page_store -- VOLUME SEGMENT`
+//! A store of pages with its own caching and prefetching (seed 004 §3): `page_store VOLUME SEGMENT`.
 
 use std::collections::HashMap;
 
@@ -18,9 +17,8 @@ impl PageStore {
             if !self.cache.contains_key(&page) && !self.coming.contains_key(&page) {
                 let read = SegmentOp::Read { offset: page * 4096 };
                 let request = self.segment.request(read, self.segment.buffer(4096)?);
-                // With every slot taken the page is read when it is needed.
-                self.coming
-                    .extend(self.segment.submit(request).map(|ticket| (page, ticket)));
+                let ticket = self.segment.submit(request); // with every slot taken it is read when it is needed
+                self.coming.extend(ticket.map(|ticket| (page, ticket)));
             }
         }
         Ok(())
@@ -31,8 +29,7 @@ impl PageStore {
         if let Some(ticket) = self.coming.remove(&page) {
             let outcome = self.segment.wait(ticket)?.ok_or("the ticket is stale")?;
             outcome.result?;
-            self.cache
-                .extend(outcome.memory.into_buffer().map(|buffer| (page, buffer)));
+            self.cache.extend(outcome.memory.into_buffer().map(|b| (page, b)));
         }
         Ok(self.cache.get(&page).ok_or("every slot is taken")?)
     }
@@ -44,11 +41,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let volume = Local::open(volume)?;
     let segment = volume.open_segment(name, Access::Read)?;
-    let mut store = PageStore {
-        segment,
-        cache: HashMap::new(),
-        coming: HashMap::new(),
-    };
+    let (cache, coming) = Default::default();
+    let mut store = PageStore { segment, cache, coming };
     store.prefetch(&[0, 7, 3])?; // an index page and the leaves it points to, wherever they lie
     println!("{} bytes, {} in flight", store.page(0)?.len() * 3, store.coming.len());
     Ok(volume.close()?)

@@ -1,1 +1,29 @@
-//! sim
+//! # baio-sim: what survives a power cut
+//!
+//! A workload runs on a simulated disk that records every write, every flush and every acknowledgement. From that record
+//! the crash states are cut: moments at which the power fails, with a write lost or torn where the device promised nothing.
+//! Each is opened as a user would open it, and an oracle that knows what was acknowledged says whether a promise is broken.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`random`] | choices that follow from a seed |
+//! | [`stamp`] | what a sector bears, so that its writer is known wherever it turns up |
+//! | [`world`] | a small volume on a disk full of stale bytes; opening it |
+//! | [`workload`] | sessions: an opening and the operations after it, on the record |
+//! | [`oracle`] | what must be there, what may be there, and what is wrong |
+//! | [`observe`] | what is there, asked through the public interface |
+//! | [`rot`] | one damaged image of a bucket, or one damaged superblock copy |
+//! | [`mutate`] | a device or a volume that keeps one promise less: the explorer must notice |
+//! | [`explore`] | takes all that apart into numbered trials and runs them |
+//!
+//! What each flush and each durable write in the volume is for, and which test shows it, stands in this crate's README.
+
+pub mod explore;
+pub mod mutate;
+pub mod observe;
+pub mod oracle;
+pub mod random;
+pub mod rot;
+pub mod stamp;
+pub mod workload;
+pub mod world;
