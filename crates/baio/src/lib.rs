@@ -40,7 +40,7 @@ mod tokio;
 
 use std::path::Path;
 
-pub use baio_engine::{Buffer, Choice, Config, Durability, Errno, Frozen, Memory, Stats, Vectored, Wait};
+pub use baio_engine::{Buffer, Choice, Config, Durability, Errno, Frozen, Memory, Stats, Time, Vectored, Wait};
 pub use baio_storage::{
     Access, Core, CreateOptions, Error, Fault, Format, Handle, Identity, Mode, Outcome, Result, SegmentInfo, SegmentOp,
     SegmentRequest, Status, StatusWord, Ticket, VolumeInfo,

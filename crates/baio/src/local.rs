@@ -16,8 +16,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
-use baio_engine::{Buffer, Config, Doorbell, Stats, Wait};
+use baio_engine::{Buffer, Config, Doorbell, Stats, Time, Wait};
 use baio_storage::{
     Access, Core, CreateOptions, Error, Fault, Handle, Identity, Outcome, Result, SegmentInfo, SegmentRequest, Ticket,
     VolumeInfo,
@@ -271,6 +272,13 @@ impl Local {
     pub(crate) fn take_role(&self) -> Role {
         self.0.reapers.set(self.0.reapers.get() + 1);
         Role(self.clone())
+    }
+
+    /// The moment `duration` after the last turn, for a request's deadline. A request that is not done by then completes as
+    /// indeterminate: it may or may not take effect.
+    #[must_use]
+    pub fn deadline(&self, duration: Duration) -> Time {
+        self.with(|core| Ok(core.engine().now())).unwrap_or_default().after(duration)
     }
 
     /// Buffer memory that nobody holds, in bytes.

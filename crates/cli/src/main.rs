@@ -15,13 +15,19 @@ mod duration;
 mod errno;
 mod exit_status;
 mod failure;
+mod measure;
 mod operands;
 mod output;
+mod report;
 mod size;
 mod target;
 mod usage;
 
 fn main() -> ExitCode {
+    // The report runs each measured side in a process of its own, which is this program again.
+    if let Some(job) = measure::worker::job_of_self() {
+        return measure::worker::main(job);
+    }
     let status = match args::parse(std::env::args_os()) {
         Ok(invocation) => run(invocation),
         Err(stop) => explain(stop),

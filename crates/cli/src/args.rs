@@ -1,0 +1,482 @@
+//! The command line as typed: one definition feeds the parser, `--help` and the tests.
+//!
+//! Nothing here looks at the disk. Targets stay as typed until the command resolves them; the operands of `dd`, which
+//! follow a grammar of their own, arrive parsed as [`DdOperands`].
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::failure::Failure;
+use crate::operands::DdOperands;
+use crate::output::Output;
+use crate::size::Size;
+use crate::target::TypedTarget;
+use crate::usage;
+
+/// A command line that makes sense.
+#[derive(Debug)]
+pub(crate) struct Invocation {
+    /// How to tell what became of it.
+    pub(crate) output: Output,
+    /// What to do.
+    pub(crate) command: Command,
+}
+
+/// Why there is nothing to do.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// `--help` or `--version`: a text to print, and success.
+    Help(clap::Error),
+    /// A command line that makes no sense.
+    Refused {
+        /// How to tell it.
+        output: Output,
+        /// What is wrong with it.
+        failure: Box<Failure>,
+    },
+}
+
+/// Parses all arguments of the process, the program's name first.
+pub(crate) fn parse(typed: impl IntoIterator<Item = OsString>) -> Result<Invocation, Stop> {
+    let typed: Vec<OsString> = typed.into_iter().collect();
+    let refused = |failure| Stop::Refused {
+        output: Output::new(usage::asks_for_json(&typed)),
+        failure: Box::new(failure),
+    };
+    let line = match CommandLine::parse_typed(&typed) {
+        Ok(line) => line,
+        Err(error) if is_help(&error) => return Err(Stop::Help(error)),
+        Err(error) => return Err(refused(usage::failure(&typed, &error))),
+    };
+    line.check().map_err(refused)?;
+    Ok(Invocation {
+        output: Output::new(line.json),
+        command: line.command,
+    })
+}
+
+/// True if `name` is one of the commands.
+pub(crate) fn is_command(name: &str) -> bool {
+    CommandLine::command().find_subcommand(name).is_some()
+}
+
+fn is_help(error: &clap::Error) -> bool {
+    matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion)
+}
+
+/// Asynchronous block I/O: volumes, their segments, and copies to and from them
+#[derive(Debug, Parser)]
+#[command(name = "baio", version, after_help = MAIN_HELP)]
+struct CommandLine {
+    /// Print exactly one JSON object on standard output, also for a failure
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const MAIN_HELP: &str = "\
+Targets:
+  PATH              a file, a device or a whole volume
+  PATH#NAME         my segment of the volume at PATH
+  PATH#UID/NAME     the segment of the user UID
+Sizes are IEC: 4K = 4KiB = 4096. Only the operands of dd follow GNU dd.
+
+Exit status: 0 done, 1 failed, 2 wrong usage (dd: 1), 3 data did not verify, 4 a threshold was missed
+
+Examples:
+  baio format /tmp/vol --size 1G
+  baio create /tmp/vol#log --size 64M
+  baio dd if=/dev/zero of=/tmp/vol#log bs=1M count=64
+  baio list /tmp/vol --json";
+
+impl CommandLine {
+    /// As `try_parse_from`, but an error about the operands of dd keeps its own words.
+    fn parse_typed(typed: &[OsString]) -> Result<CommandLine, clap::Error> {
+        let matches = CommandLine::command().try_get_matches_from(typed)?;
+        CommandLine::from_arg_matches(&matches)
+    }
+
+    /// What only the whole command line can tell.
+    fn check(&self) -> Result<(), Failure> {
+        match &self.command {
+            Command::Dd(operands) if self.json && operands.output.is_none() => {
+                Err(Failure::usage("dd", "--json and the copy would share standard output")
+                    .cured_by("name the output with of="))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a volume of a file or a device
+    Format(FormatArgs),
+    /// Create a segment
+    Create(CreateArgs),
+    /// List the segments of a volume
+    List(ListArgs),
+    /// Show one segment, or the volume itself
+    Stat(StatArgs),
+    /// Delete a segment
+    Delete(DeleteArgs),
+    /// Copy like GNU dd, with many requests in flight
+    Dd(DdOperands),
+    /// Measure every promised system against its peer
+    Report(ReportArgs),
+    /// Tell which backend works here, why not a better one, and the cure
+    Doctor(DoctorArgs),
+}
+
+/// `baio format`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A file that exists is used at its own size unless --size is given; a missing one needs --size.
+A path that holds a volume, a file system or a mounted device is refused without --force.
+
+Examples:
+  baio format /tmp/vol --size 1G
+  baio format /tmp/vol --size 1G --max-size 1T --segments 500
+  baio format /dev/vdb --force")]
+pub(crate) struct FormatArgs {
+    /// The file or device
+    #[arg(value_name = "PATH")]
+    pub(crate) path: TypedTarget,
+    /// Size of the volume
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) size: Option<Size>,
+    /// Size to which the volume may grow one day; its tables are laid out for it
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_size: Option<Size>,
+    /// Unit of allocation
+    #[arg(long, value_name = "SIZE", default_value = "4K")]
+    pub(crate) block_size: Size,
+    /// How many segments the volume can hold [default: one for every 1000 blocks]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) segments: Option<u64>,
+    /// Overwrite whatever is there
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// `baio create`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The segment is zeroed and durable when the command returns. Its size is rounded up to whole blocks.
+
+Examples:
+  baio create /tmp/vol#log --size 64M
+  baio create /tmp/vol#1000/mail --size 1G --group 1000 --mode 0640")]
+pub(crate) struct CreateArgs {
+    /// The volume and the new segment's name
+    #[arg(value_name = "PATH#[UID/]NAME")]
+    pub(crate) target: TypedTarget,
+    /// Size of the segment
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) size: Size,
+    /// Owner, where the target names none [default: the caller]
+    #[arg(long, value_name = "UID")]
+    pub(crate) owner: Option<u32>,
+    /// Group [default: the caller's]
+    #[arg(long, value_name = "GID")]
+    pub(crate) group: Option<u32>,
+    /// Permissions, in octal
+    #[arg(long, value_name = "MODE", default_value = "0600", value_parser = parse_mode)]
+    pub(crate) mode: u32,
+}
+
+/// `baio list`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Opens the volume for reading only. Root sees all segments, everybody else their own.
+
+Examples:
+  baio list /tmp/vol
+  baio list /tmp/vol --json")]
+pub(crate) struct ListArgs {
+    /// The volume
+    #[arg(value_name = "PATH")]
+    pub(crate) path: TypedTarget,
+}
+
+/// `baio stat`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Opens the volume for reading only.
+
+Examples:
+  baio stat /tmp/vol
+  baio stat /tmp/vol#log --json")]
+pub(crate) struct StatArgs {
+    /// The volume or the segment
+    #[arg(value_name = "PATH[#[UID/]NAME]")]
+    pub(crate) target: TypedTarget,
+}
+
+/// `baio delete`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  baio delete /tmp/vol#log")]
+pub(crate) struct DeleteArgs {
+    /// The segment
+    #[arg(value_name = "PATH#[UID/]NAME")]
+    pub(crate) target: TypedTarget,
+}
+
+/// `baio report`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each figure is a ratio against a peer run in turn with it; the peer's exact command is printed.
+
+Examples:
+  baio report --quick
+  baio report --dir /mnt/disk --only random-read")]
+pub(crate) struct ReportArgs {
+    /// Where to make the working files [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// An existing file to read, instead of one made for the purpose
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Shorter runs: good for a look, not for a verdict
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Run this part alone; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub(crate) only: Vec<String>,
+}
+
+/// `baio doctor`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baio doctor
+  baio doctor /mnt/disk --json")]
+pub(crate) struct DoctorArgs {
+    /// A file, a directory or a device on which to try what works
+    #[arg(value_name = "PATH")]
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// `baio dd` as clap sees it: words of which it knows nothing.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Operands (numbers as in GNU dd: 2x512, b=512, K=1024, kB=1000; a B makes count, skip, seek bytes):
+  if=TARGET of=TARGET        a file, a device or a segment [default: standard input and output]
+  bs=N                       bytes of one request [default: 512]; ibs= and obs= must agree with it
+  count=N                    copy N blocks
+  skip=N  iseek=N            pass over N blocks of the input
+  seek=N  oseek=N            pass over N blocks of the output
+  iflag=LIST                 direct, count_bytes, skip_bytes, fullblock
+  oflag=LIST                 direct, seek_bytes
+  conv=LIST                  notrunc, fsync, fdatasync, excl, nocreat
+  iodepth=N                  requests in flight, 1 to 1024 [default: 16]
+  status=LEVEL               none, noxfer, progress
+A segment never changes its size: what does not fit fails with ENOSPC, as on a full device.
+Usage errors exit with 1, as those of GNU dd do.
+
+Examples:
+  baio dd if=image.raw of=/tmp/vol#root bs=1M conv=fsync
+  baio dd if=/tmp/vol#root of=copy.raw bs=64K iodepth=32 iflag=direct
+  baio dd if=/tmp/vol#log bs=4K skip=2 count=1 status=none | xxd")]
+struct DdArgs {
+    /// Operands of the form NAME=VALUE
+    #[arg(value_name = "OPERAND")]
+    operands: Vec<OsString>,
+}
+
+impl FromArgMatches for DdOperands {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<DdOperands, clap::Error> {
+        let typed = DdArgs::from_arg_matches(matches)?;
+        DdOperands::parse(&typed.operands).map_err(|error| clap::Error::raw(ErrorKind::ValueValidation, error))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = DdOperands::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for DdOperands {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        DdArgs::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        DdArgs::augment_args_for_update(command)
+    }
+}
+
+/// Reads permission bits in octal, with or without a leading zero.
+fn parse_mode(text: &str) -> Result<u32, String> {
+    let octal = text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if octal && mode <= 0o777 => Ok(mode),
+        _ => Err("permissions are octal, 0 to 0777".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit_status::ExitStatus;
+    use crate::operands::Amount;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(OsString::from).collect()
+    }
+
+    fn parsed(line: &str) -> Invocation {
+        parse(words(line)).unwrap()
+    }
+
+    fn refused(line: &str) -> (Output, Failure) {
+        match parse(words(line)) {
+            Err(Stop::Refused { output, failure }) => (output, *failure),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn format_with_everything_and_with_nothing() {
+        let line = "baio format vol --size 1G --max-size 1T --block-size 8K --segments 9 --force";
+        let Command::Format(args) = parsed(line).command else {
+            panic!("not format");
+        };
+        assert_eq!(args.path.to_string(), "vol");
+        assert_eq!(args.size.map(Size::bytes), Some(1 << 30));
+        assert_eq!(args.max_size.map(Size::bytes), Some(1 << 40));
+        assert_eq!(args.block_size.bytes(), 8192);
+        assert_eq!(args.segments, Some(9));
+        assert!(args.force);
+
+        let Command::Format(args) = parsed("baio format vol").command else {
+            panic!("not format");
+        };
+        assert_eq!(args.block_size.bytes(), 4096);
+        assert_eq!((args.size, args.segments, args.force), (None, None, false));
+    }
+
+    #[test]
+    fn create_reads_modes_in_octal() {
+        let Command::Create(args) = parsed("baio create v#a --size 4K --mode 640").command else {
+            panic!("not create");
+        };
+        assert_eq!(args.mode, 0o640);
+        let Command::Create(args) = parsed("baio create v#a --size 4K --owner 7").command else {
+            panic!("not create");
+        };
+        assert_eq!((args.mode, args.owner, args.group), (0o600, Some(7), None));
+        for mode in ["0888", "01777", "+600", "rw", ""] {
+            assert!(parse_mode(mode).is_err(), "{mode}");
+        }
+    }
+
+    #[test]
+    fn the_other_commands_parse() {
+        assert!(matches!(parsed("baio list v").command, Command::List(_)));
+        assert!(matches!(parsed("baio stat v#a").command, Command::Stat(_)));
+        assert!(matches!(parsed("baio delete v#a").command, Command::Delete(_)));
+        assert!(matches!(parsed("baio doctor").command, Command::Doctor(_)));
+        let line = "baio report --dir d --input f --quick --only a --only b";
+        let Command::Report(args) = parsed(line).command else {
+            panic!("not report");
+        };
+        assert_eq!(args.only, ["a", "b"]);
+    }
+
+    #[test]
+    fn json_stands_anywhere() {
+        for line in ["baio --json list v", "baio list --json v", "baio list v --json"] {
+            assert_eq!(parsed(line).output, Output::Json, "{line}");
+        }
+        assert_eq!(parsed("baio list v").output, Output::Text);
+    }
+
+    #[test]
+    fn json_stands_before_and_behind_the_operands_of_dd() {
+        for line in [
+            "baio --json dd of=x count=2",
+            "baio dd --json of=x count=2",
+            "baio dd of=x --json count=2",
+            "baio dd of=x count=2 --json",
+        ] {
+            let invocation = parsed(line);
+            assert_eq!(invocation.output, Output::Json, "{line}");
+            let Command::Dd(operands) = invocation.command else {
+                panic!("not dd");
+            };
+            assert_eq!(operands.count, Some(Amount::Blocks(2)));
+        }
+    }
+
+    #[test]
+    fn help_and_version_are_no_failures() {
+        for line in ["baio --help", "baio --version", "baio dd --help", "baio help list"] {
+            assert!(matches!(parse(words(line)), Err(Stop::Help(_))), "{line}");
+        }
+    }
+
+    #[test]
+    fn usage_errors_exit_with_2_and_name_the_command() {
+        let (output, failure) = refused("baio create v#a");
+        assert_eq!(output, Output::Text);
+        assert_eq!(failure.exit_status(), ExitStatus::Usage);
+        let said = failure.to_string();
+        assert!(said.starts_with("baio: create: the following required"), "{said}");
+        assert!(said.contains("needed: baio create --size <SIZE>"), "{said}");
+        assert!(said.ends_with("see 'baio create --help'"), "{said}");
+    }
+
+    #[test]
+    fn a_slip_of_the_pen_gets_a_hint() {
+        let (_, failure) = refused("baio format v --sise 4K");
+        assert!(failure.to_string().contains("'--size'"), "{failure}");
+        let (_, failure) = refused("baio fromat v");
+        assert!(failure.to_string().contains("'format'"), "{failure}");
+        let (_, failure) = refused("baio format v --size 4kB");
+        assert!(failure.to_string().contains("write 4K or 4KiB"), "{failure}");
+    }
+
+    #[test]
+    fn usage_errors_under_json_are_one_object() {
+        let (output, failure) = refused("baio stat --json");
+        assert_eq!(output, Output::Json);
+        assert_eq!(failure.to_json()["error"]["code"], "EUSAGE");
+    }
+
+    #[test]
+    fn a_missing_command_is_a_usage_error() {
+        for line in ["baio", "baio --json"] {
+            let (_, failure) = refused(line);
+            assert_eq!(failure.exit_status(), ExitStatus::Usage);
+            assert_eq!(
+                failure.to_string(),
+                "baio: a command is missing; cure: see 'baio --help'"
+            );
+        }
+    }
+
+    #[test]
+    fn usage_errors_of_dd_exit_with_1() {
+        let (_, failure) = refused("baio dd foo=bar");
+        assert_eq!(
+            failure.to_string(),
+            "baio: dd: unrecognized operand 'foo=bar'; cure: see 'baio dd --help'"
+        );
+        for line in ["baio dd foo=bar", "baio dd --bogus", "baio --json dd if=x"] {
+            assert_eq!(refused(line).1.exit_status(), ExitStatus::Failed, "{line}");
+        }
+    }
+}

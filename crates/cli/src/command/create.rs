@@ -1,0 +1,69 @@
+//! `baio create`: makes a segment.
+//!
+//! What can be refused is refused by looking only: opening a volume to write raises its epoch, and a create that
+//! cannot be shall not change a byte. Whoever gets in between is caught by the volume itself.
+
+use baio_storage::{Core, CreateOptions, Error, Fault, Identity};
+
+use crate::args::CreateArgs;
+use crate::command::named::NamedSegment;
+use crate::command::shown::Segment;
+use crate::failure::Failure;
+
+/// Creates, and shows the new segment.
+pub(crate) fn run(args: CreateArgs) -> Result<Segment, Failure> {
+    let named = NamedSegment::resolve("create", &args.target)?;
+    let who = Identity::effective();
+    let owner_uid = owner_uid(&named, args.owner, who)?;
+    named.told("create", look_first(&named, owner_uid, who, args.size.bytes()))?;
+    let options = CreateOptions {
+        mode: args.mode,
+        group: args.group,
+        ..CreateOptions::of_size(args.size.bytes())
+    };
+    let created = named.with_volume("create", |core| core.create(who, owner_uid, &named.name, &options))?;
+    Ok(created.into())
+}
+
+/// The owner may be named in the target or by `--owner`, but not as two.
+fn owner_uid(named: &NamedSegment, option: Option<u32>, who: Identity) -> Result<u32, Failure> {
+    match (named.owner, option) {
+        (Some(typed), Some(option)) if typed != option => Err(Failure::usage(
+            "create",
+            format!("the target names the owner {typed}, and --owner names {option}"),
+        )
+        .on(named.typed.clone())
+        .needing("one owner")
+        .cured_by("leave out one of them")),
+        (typed, option) => Ok(typed.or(option).unwrap_or(who.uid)),
+    }
+}
+
+fn look_first(named: &NamedSegment, owner_uid: u32, who: Identity, asked: u64) -> baio_storage::Result<()> {
+    let refused = |fault| Err(Error::new("create", named.typed.clone(), fault));
+    if !who.acts_for(owner_uid) {
+        return refused(Fault::Access { uid: who.uid });
+    }
+    if asked == 0 {
+        return refused(Fault::BadSize("a segment has at least one byte".into()));
+    }
+    let (volume, segments) = Core::inspect(&named.volume, who)?;
+    let taken = |segment: &baio_storage::SegmentInfo| segment.owner_uid == owner_uid && segment.name == named.name;
+    if segments.iter().any(taken) {
+        return refused(Fault::Exists);
+    }
+    if volume.segments >= volume.segments_max {
+        let segments_max = volume.segments_max;
+        return refused(Fault::TableFull { segments_max });
+    }
+    let blocks = asked.div_ceil(volume.block_size.into());
+    let asked = blocks.saturating_mul(volume.block_size.into());
+    if asked > volume.largest_free_bytes {
+        return refused(Fault::NoSpace {
+            asked,
+            free: volume.free_bytes,
+            largest: volume.largest_free_bytes,
+        });
+    }
+    Ok(())
+}

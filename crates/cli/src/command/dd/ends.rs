@@ -1,0 +1,343 @@
+//! The two ends of a copy: what is typed becomes something that requests can be made on.
+//!
+//! The order of opening keeps mistakes cheap: plain files first, because a volume that is opened is written (its epoch),
+//! then volumes, then segments; and only when all of that is done is an output file cut.
+
+use std::io::{Seek, SeekFrom};
+use std::path::PathBuf;
+
+use baio_engine::{Config, Kind};
+use baio_storage::{Access, Handle, Identity, Mode};
+
+use super::cores::{Cores, Inode, inode_of};
+use super::plain::{self, Flow, Plain};
+use crate::command::named::NamedSegment;
+use crate::failure::Failure;
+use crate::operands::{DdOperands, Truncate};
+use crate::target::{Target, TypedTarget, exists_on_disk};
+
+/// Segments are read and written in multiples of this: volumes have no smaller block.
+pub(super) const BLOCK: u64 = 4096;
+
+/// An end as it was typed.
+enum Named {
+    Standard(&'static str),
+    File(PathBuf),
+    Segment(NamedSegment),
+}
+
+/// What an end is, to tell whether two are one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Object {
+    File(Inode),
+    Segment {
+        volume: Option<Inode>,
+        owner: u32,
+        name: String,
+    },
+}
+
+/// One end of a copy.
+pub(super) struct End {
+    /// As it was typed, for messages.
+    pub(super) typed: String,
+    pub(super) core: usize,
+    pub(super) handle: Handle,
+    pub(super) mode: Mode,
+    pub(super) flow: Flow,
+    /// The offset of the first byte of the copy.
+    pub(super) origin: u64,
+    /// What requests must be multiples of; 1 where any byte will do.
+    pub(super) align: u64,
+    /// A stream of which a short read means nothing: there is always more.
+    pub(super) never_short: bool,
+    /// Its size when it was opened; 0 for streams.
+    pub(super) size: u64,
+    kind: EndKind,
+    object: Object,
+    /// The same description once more, to move its position: of standard input and output, and of streams.
+    positioned: Option<std::fs::File>,
+}
+
+/// What decides how an end is treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EndKind {
+    Segment,
+    Device,
+    /// A file that was named, and so may be cut.
+    File,
+    /// A file that somebody else opened.
+    StandardFile,
+    Stream,
+}
+
+/// Both ends.
+pub(super) struct Ends {
+    pub(super) input: End,
+    pub(super) output: End,
+}
+
+impl Ends {
+    /// Opens both. `config` sizes the cores.
+    pub(super) fn open(operands: &DdOperands, config: Config) -> Result<(Cores, Ends), Failure> {
+        let input = resolve(operands.input.as_ref(), "standard input")?;
+        let output = resolve(operands.output.as_ref(), "standard output")?;
+        let source = open_input(&input, operands)?;
+        let target = open_output(&output, operands)?;
+        let made = target.as_ref().is_some_and(|plain| plain.made);
+        let mut cores = Cores::new(config);
+        let ends = (|| {
+            // Volumes first: the first core has the arena, and plain files are no reason for another core.
+            let found = [
+                open_segment(&mut cores, &input, Access::Read)?,
+                open_segment(&mut cores, &output, Access::Write)?,
+            ];
+            let [from, to] = found;
+            Ok(Ends {
+                input: finish(
+                    &mut cores,
+                    &input,
+                    from,
+                    source,
+                    operands.skip.bytes(operands.block_size),
+                )?,
+                output: finish(
+                    &mut cores,
+                    &output,
+                    to,
+                    target,
+                    operands.seek.bytes(operands.block_size),
+                )?,
+            })
+        })();
+        match ends {
+            Ok(ends) => Ok((cores, ends)),
+            Err(failure) => {
+                let _ = cores.close(); // The first failure is the one to tell.
+                if let (true, Named::File(path)) = (made, &output) {
+                    let _ = std::fs::remove_file(path);
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Would the copy read what it writes? Then it goes one record after the other, as GNU dd does.
+    pub(super) fn overlap(&self, count: u64) -> bool {
+        let (input, output) = (&self.input, &self.output);
+        if input.object != output.object || input.flow == Flow::InOrder || output.flow == Flow::InOrder {
+            return false;
+        }
+        let len = count.min(input.size.saturating_sub(input.origin));
+        let grows = input.kind == EndKind::File && count > len;
+        let apart =
+            input.origin.saturating_add(len) <= output.origin || output.origin.saturating_add(len) <= input.origin;
+        grows || !apart
+    }
+}
+
+impl End {
+    /// The offset of a position of the copy.
+    pub(super) fn offset(&self, position: u64) -> u64 {
+        self.origin.saturating_add(position)
+    }
+
+    pub(super) fn kind(&self) -> EndKind {
+        self.kind
+    }
+
+    /// Bytes that can be written from the first one on.
+    pub(super) fn room(&self) -> u64 {
+        match self.kind {
+            EndKind::Segment | EndKind::Device => self.size.saturating_sub(self.origin),
+            EndKind::File | EndKind::StandardFile | EndKind::Stream => u64::MAX,
+        }
+    }
+
+    /// Moves standard input and output behind what was copied, for whoever goes on with them.
+    pub(super) fn leave_position(&self, bytes: u64) {
+        if let (Some(mut file), Flow::Anywhere) = (self.positioned.as_ref(), self.flow) {
+            let _ = file.seek(SeekFrom::Start(self.offset(bytes)));
+        }
+    }
+
+    /// Passes over bytes of a stream by moving its position; says whether it has one.
+    pub(super) fn move_position(&self, bytes: u64) -> bool {
+        let distance = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let moved = self
+            .positioned
+            .as_ref()
+            .map(|mut file| file.seek(SeekFrom::Current(distance)));
+        matches!(moved, Some(Ok(_)))
+    }
+
+    /// Cuts an output file where the copy begins to write.
+    pub(super) fn truncate(&self, cores: &mut Cores, truncate: Truncate) -> Result<(), Failure> {
+        if self.kind != EndKind::File || truncate == Truncate::Never {
+            return Ok(());
+        }
+        self.cut(cores, self.origin)
+    }
+
+    /// Gives an output file a size.
+    pub(super) fn cut(&self, cores: &mut Cores, size: u64) -> Result<(), Failure> {
+        let cut = cores.with(self.core, |core| core.file(self.handle).map(|file| file.set_size(size)))?;
+        match cut {
+            Some(Err(errno)) => {
+                let error = baio_storage::Error::new("truncate", self.typed.clone(), errno).at(size);
+                Err(self.failed(&error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A storage error as the failure of this end.
+    pub(super) fn failed(&self, error: &baio_storage::Error) -> Failure {
+        Failure::from_storage("dd", self.typed.clone(), error)
+    }
+
+    /// Is this an output that takes whole blocks only, so that a partial one must be read before it is written?
+    pub(super) fn keeps_blocks(&self) -> bool {
+        self.kind == EndKind::Segment
+    }
+}
+
+fn resolve(typed: Option<&TypedTarget>, standard: &'static str) -> Result<Named, Failure> {
+    let Some(typed) = typed else {
+        return Ok(Named::Standard(standard));
+    };
+    let target = typed.resolve(exists_on_disk);
+    match target.map_err(|error| error.into_failure("dd"))? {
+        Target::File(path) => Ok(Named::File(path)),
+        Target::Segment { volume, owner, name } => {
+            NamedSegment::checked("dd", typed, volume, owner, name).map(Named::Segment)
+        }
+    }
+}
+
+fn open_input(named: &Named, operands: &DdOperands) -> Result<Option<Plain>, Failure> {
+    let begin = plain::Begin {
+        typed: &named.typed(),
+        offset: operands.skip.bytes(operands.block_size),
+        direct: operands.input_direct,
+    };
+    match named {
+        Named::Standard(_) => plain::standard_input(begin).map(Some),
+        Named::File(path) => plain::open_input(path, begin).map(Some),
+        Named::Segment(_) => Ok(None),
+    }
+}
+
+fn open_output(named: &Named, operands: &DdOperands) -> Result<Option<Plain>, Failure> {
+    let begin = plain::Begin {
+        typed: &named.typed(),
+        offset: operands.seek.bytes(operands.block_size),
+        direct: operands.output_direct,
+    };
+    match named {
+        Named::Standard(_) => plain::standard_output(begin).map(Some),
+        Named::File(path) => plain::open_output(path, begin, operands.creation).map(Some),
+        Named::Segment(_) => Ok(None),
+    }
+}
+
+/// A segment that is open, on its core.
+struct OpenSegment {
+    core: usize,
+    handle: Handle,
+    size: u64,
+    owner: u32,
+}
+
+fn open_segment(cores: &mut Cores, named: &Named, access: Access) -> Result<Option<OpenSegment>, Failure> {
+    let Named::Segment(segment) = named else {
+        return Ok(None);
+    };
+    let who = Identity::effective();
+    let owner = segment.owner_uid(who);
+    let core = cores.of_volume(segment)?;
+    let opened = cores.with(core, |core| core.open_segment(who, owner, &segment.name, access))?;
+    let (handle, info) = segment.told("dd", opened)?;
+    Ok(Some(OpenSegment {
+        core,
+        handle,
+        size: info.size_bytes,
+        owner,
+    }))
+}
+
+fn finish(
+    cores: &mut Cores,
+    named: &Named,
+    segment: Option<OpenSegment>,
+    plain: Option<Plain>,
+    begin: u64,
+) -> Result<End, Failure> {
+    match (named, segment, plain) {
+        (Named::Segment(named), Some(segment), _) => Ok(segment_end(named, segment, begin)),
+        (named, _, Some(plain)) => plain_end(cores, named, plain, begin),
+        (named, ..) => Err(Failure::new("dd", "EBADF", "it was not opened").on(named.typed())),
+    }
+}
+
+fn segment_end(named: &NamedSegment, segment: OpenSegment, begin: u64) -> End {
+    End {
+        typed: named.typed.clone(),
+        core: segment.core,
+        handle: segment.handle,
+        mode: Mode::Direct,
+        flow: Flow::Anywhere,
+        origin: begin,
+        align: BLOCK,
+        never_short: false,
+        size: segment.size,
+        kind: EndKind::Segment,
+        object: Object::Segment {
+            volume: inode_of(&named.volume),
+            owner: segment.owner,
+            name: named.name.clone(),
+        },
+        positioned: None,
+    }
+}
+
+fn plain_end(cores: &mut Cores, named: &Named, plain: Plain, begin: u64) -> Result<End, Failure> {
+    let typed = named.typed();
+    let size = plain.file.size().map_err(|errno| {
+        let error = baio_storage::Error::new("measure", typed.clone(), errno);
+        Failure::from_storage("dd", typed.clone(), &error)
+    })?;
+    let kind = match (plain.file.kind(), named) {
+        (Kind::Stream, _) => EndKind::Stream,
+        (Kind::Block, _) => EndKind::Device,
+        (_, Named::File(_)) => EndKind::File,
+        _ => EndKind::StandardFile,
+    };
+    let (align, object) = (plain.align(), Object::File(plain.file.identity()));
+    let core = cores.any()?;
+    let handle = cores.with(core, |core| core.add_file(plain.file, Access::Write))?;
+    Ok(End {
+        typed,
+        core,
+        handle,
+        mode: plain.mode,
+        flow: plain.flow,
+        origin: plain.position.saturating_add(begin),
+        align,
+        never_short: plain.never_short,
+        size,
+        kind,
+        object,
+        positioned: plain.positioned.map(std::fs::File::from),
+    })
+}
+
+impl Named {
+    fn typed(&self) -> String {
+        match self {
+            Named::Standard(name) => (*name).to_owned(),
+            Named::File(path) => path.to_string_lossy().into_owned(),
+            Named::Segment(segment) => segment.typed.clone(),
+        }
+    }
+}

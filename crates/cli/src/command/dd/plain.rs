@@ -1,0 +1,298 @@
+//! Files, devices and streams as ends of a copy: opened as GNU dd opens them.
+//!
+//! | what | how |
+//! |---|---|
+//! | a file | through the kernel's cache; with `iflag=direct`, `oflag=direct` past it |
+//! | a block device | the same; to write, it must not be mounted or held |
+//! | a pipe, a terminal, a character device | in order, one request at a time |
+//! | standard input and output | whichever of these it is, from where its position stands |
+//!
+//! Nothing is truncated here: that comes when everything else of the copy is known to work.
+
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::Path;
+
+use baio_engine::{Caching, Create, Descriptions, Errno, File, Kind, Open, SetupError};
+use baio_storage::segment::superblock::MAGIC;
+use baio_storage::{Error, Mode};
+use rustix::fs::{FileType, OFlags, SeekFrom};
+
+use crate::failure::Failure;
+use crate::operands::{Creation, Direct};
+
+/// Bytes that a whole superblock copy lies behind the first.
+const SECOND_SUPERBLOCK_AT: u64 = 64 << 10;
+
+/// How the bytes of an end can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// At any offset, in any order.
+    Anywhere,
+    /// One after the other.
+    InOrder,
+}
+
+/// A file that is open and belongs to no core yet.
+pub(super) struct Plain {
+    pub(super) file: File,
+    pub(super) mode: Mode,
+    pub(super) flow: Flow,
+    /// Where standard input or output stood; 0 for what was opened here.
+    pub(super) position: u64,
+    /// The same description once more, to move its position: of standard input and output, and of streams.
+    pub(super) positioned: Option<OwnedFd>,
+    /// Was it made here, so that it may be removed again?
+    pub(super) made: bool,
+    /// A read that is short only happened to be interrupted: there is always more.
+    pub(super) never_short: bool,
+}
+
+impl Plain {
+    fn of(file: File, direct: Direct) -> Plain {
+        let flow = match file.kind() {
+            Kind::Stream => Flow::InOrder,
+            _ => Flow::Anywhere,
+        };
+        let kernel = direct == Direct::No && file.gives(Caching::Kernel);
+        Plain {
+            file,
+            mode: if kernel { Mode::Kernel } else { Mode::Direct },
+            flow,
+            position: 0,
+            positioned: None,
+            made: false,
+            never_short: false,
+        }
+    }
+
+    /// What requests must be multiples of; 1 where any byte will do.
+    pub(super) fn align(&self) -> u64 {
+        match self.mode {
+            Mode::Direct => self.file.direct_limits().offset.into(),
+            _ => 1,
+        }
+    }
+}
+
+/// Where and how a copy begins on a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begin<'a> {
+    /// The target as it was typed.
+    pub(super) typed: &'a str,
+    /// The first byte.
+    pub(super) offset: u64,
+    /// Past the kernel's cache?
+    pub(super) direct: Direct,
+}
+
+/// Opens the file of `if=`.
+pub(super) fn open_input(path: &Path, begin: Begin<'_>) -> Result<Plain, Failure> {
+    let mut positioned = None;
+    let opened = if is_stream(path) && begin.direct == Direct::No {
+        adopt(OpenOptions::new().read(true).open(path), begin.typed, &mut positioned)
+    } else {
+        let options = Open {
+            descriptions: Descriptions::Only(caching(begin.direct)),
+            ..Open::read()
+        };
+        File::open(path, &options)
+    };
+    let mut plain = Plain::of(opened.map_err(|error| refused(begin.typed, error))?, begin.direct);
+    plain.never_short = positioned.as_ref().is_some_and(is_memory_device);
+    plain.positioned = positioned;
+    check_direct(&plain, begin, ["skip=", "iflag=direct"])?;
+    Ok(plain)
+}
+
+/// Opens, and if it may be makes, the file of `of=`.
+pub(super) fn open_output(path: &Path, begin: Begin<'_>, creation: Creation) -> Result<Plain, Failure> {
+    refuse_volume(path, begin.typed)?;
+    let made = path.symlink_metadata().is_err();
+    let mut positioned = None;
+    let opened = if is_stream(path) && begin.direct == Direct::No {
+        let exclusive = creation == Creation::Exclusive;
+        let only = OpenOptions::new().write(true).create_new(exclusive).open(path);
+        adopt(only, begin.typed, &mut positioned)
+    } else {
+        open_to_write(path, begin, creation)
+    };
+    let mut plain = Plain::of(opened.map_err(|error| refused(begin.typed, error))?, begin.direct);
+    plain.positioned = positioned;
+    plain.made = made;
+    let checked = check_direct(&plain, begin, ["seek=", "oflag=direct"]);
+    if checked.is_err() && made {
+        let _ = std::fs::remove_file(path);
+    }
+    checked.map(|()| plain)
+}
+
+fn open_to_write(path: &Path, begin: Begin<'_>, creation: Creation) -> Result<File, SetupError> {
+    let is_device = path
+        .metadata()
+        .is_ok_and(|metadata| metadata.file_type().is_block_device());
+    let create = match creation {
+        Creation::Exclusive => Create::New,
+        // O_CREAT would give the O_EXCL that claims a device its other meaning.
+        Creation::IfMissing if !is_device => Create::IfMissing,
+        Creation::IfMissing | Creation::Never => Create::Never,
+    };
+    let options = Open {
+        write: true,
+        // A direct copy needs the kernel-cached description for its unaligned end.
+        descriptions: match begin.direct {
+            Direct::Yes => Descriptions::Both,
+            Direct::No => Descriptions::Only(Caching::Kernel),
+        },
+        create,
+        claim_device: true,
+    };
+    match File::open(path, &options) {
+        // A file that may be written but not read is good enough, unless a block device had to be claimed.
+        Err(error) if error.errno == Errno::EACCES && begin.direct == Direct::No && path.is_file() => {
+            adopt(OpenOptions::new().write(true).open(path), begin.typed, &mut None).map_err(|_| error)
+        }
+        opened => opened,
+    }
+}
+
+/// Takes standard input.
+pub(super) fn standard_input(begin: Begin<'_>) -> Result<Plain, Failure> {
+    standard(std::io::stdin().as_fd().try_clone_to_owned(), begin, "iflag=direct")
+}
+
+/// Takes standard output.
+pub(super) fn standard_output(begin: Begin<'_>) -> Result<Plain, Failure> {
+    let plain = standard(std::io::stdout().as_fd().try_clone_to_owned(), begin, "oflag=direct")?;
+    if plain.file.kind() != Kind::Stream {
+        refuse_volume(Path::new("/proc/self/fd/1"), begin.typed)?;
+    }
+    Ok(plain)
+}
+
+fn standard(fd: std::io::Result<OwnedFd>, begin: Begin<'_>, flag: &str) -> Result<Plain, Failure> {
+    let told = |error: std::io::Error| Failure::from_io("dd", &error).on(begin.typed);
+    let fd = fd.map_err(told)?;
+    if begin.direct == Direct::Yes {
+        return Err(
+            Failure::new("dd", "EINVAL", "an opened descriptor cannot be made direct")
+                .on(begin.typed)
+                .needing("a file or device, named by if= or of=")
+                .cured_by(format!("name it, or leave out {flag}")),
+        );
+    }
+    let appends = rustix::fs::fcntl_getfl(&fd).is_ok_and(|flags| flags.contains(OFlags::APPEND));
+    let position = rustix::fs::seek(&fd, SeekFrom::Current(0));
+    let kept = fd.try_clone().map_err(told)?;
+    let file = File::from_fd(fd, begin.typed).map_err(|error| refused(begin.typed, error))?;
+    let mut plain = Plain::of(file, Direct::No);
+    plain.never_short = is_memory_device(&kept);
+    plain.positioned = Some(kept);
+    if plain.flow == Flow::Anywhere {
+        plain.position = position.unwrap_or(0);
+    }
+    if appends {
+        // The kernel appends whatever the offset says: only the order is left to us.
+        plain.flow = Flow::InOrder;
+    }
+    Ok(plain)
+}
+
+/// Takes a descriptor, and keeps a second one of its description.
+fn adopt(
+    opened: std::io::Result<std::fs::File>,
+    typed: &str,
+    positioned: &mut Option<OwnedFd>,
+) -> Result<File, SetupError> {
+    match opened {
+        Ok(file) => {
+            *positioned = file.try_clone().ok().map(OwnedFd::from);
+            File::from_fd(file.into(), typed)
+        }
+        Err(error) => {
+            let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+            let refused = SetupError::new("open", typed.to_owned(), errno);
+            Err(match error.kind() {
+                ErrorKind::PermissionDenied => refused.cure("check the permissions"),
+                ErrorKind::NotFound => refused.cure("check the path"),
+                _ => refused,
+            })
+        }
+    }
+}
+
+/// Is it known, before it is opened, to be neither a file nor a block device?
+fn is_stream(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| {
+        let kind = metadata.file_type();
+        !(kind.is_file() || kind.is_block_device() || kind.is_dir())
+    })
+}
+
+/// `/dev/zero`, `/dev/urandom` and their like. The kernel ends a read of them early when something else is to be done,
+/// which is no end of a record. (`/dev/kmsg` is one of them, and has records.)
+fn is_memory_device(fd: &OwnedFd) -> bool {
+    const MEMORY: u32 = 1;
+    const MESSAGES: u32 = 11;
+    rustix::fs::fstat(fd).is_ok_and(|stat| {
+        let device = stat.st_rdev;
+        let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice;
+        is_device && rustix::fs::major(device) == MEMORY && rustix::fs::minor(device) != MESSAGES
+    })
+}
+
+fn caching(direct: Direct) -> Caching {
+    match direct {
+        Direct::Yes => Caching::Direct,
+        Direct::No => Caching::Kernel,
+    }
+}
+
+/// Direct I/O begins where the device can; what `bs=` says does not matter, as pieces are cut to fit.
+fn check_direct(plain: &Plain, begin: Begin<'_>, [operand, flag]: [&str; 2]) -> Result<(), Failure> {
+    if begin.direct == Direct::No {
+        return Ok(());
+    }
+    if !plain.file.gives(Caching::Direct) || plain.flow == Flow::InOrder {
+        return Err(Failure::new("dd", "EINVAL", "there is no direct I/O on it")
+            .on(begin.typed)
+            .needing("a device, or a file on a file system that supports O_DIRECT")
+            .cured_by(format!("leave out {flag}")));
+    }
+    let need = plain.align();
+    if begin.offset.is_multiple_of(need) {
+        return Ok(());
+    }
+    Err(Failure::new("dd", "EINVAL", "direct I/O cannot begin at this offset")
+        .on(begin.typed)
+        .at(begin.offset)
+        .needing(format!("an offset that is a multiple of {need} bytes"))
+        .cured_by(format!("change {operand}, or leave out {flag}")))
+}
+
+/// A file that is written over would be a volume no more.
+fn refuse_volume(path: &Path, typed: &str) -> Result<(), Failure> {
+    let readable = !is_stream(path) && path.exists();
+    let Some(file) = readable.then(|| std::fs::File::open(path).ok()).flatten() else {
+        return Ok(());
+    };
+    let found = |at| {
+        let mut head = [0; MAGIC.len()];
+        file.read_exact_at(&mut head, at).is_ok() && head == MAGIC
+    };
+    if !found(0) && !found(SECOND_SUPERBLOCK_AT) {
+        return Ok(());
+    }
+    Err(
+        Failure::new("dd", "EEXIST", "it holds a baio volume, which the copy would destroy")
+            .on(typed)
+            .needing("a segment, written as PATH#NAME, or a file that holds no volume")
+            .cured_by("copy into a segment of it, or to another file"),
+    )
+}
+
+fn refused(typed: &str, error: SetupError) -> Failure {
+    Failure::from_storage("dd", typed, &Error::new("open", typed, error))
+}

@@ -1,0 +1,109 @@
+//! What a copy came to: three lines on standard error, as GNU dd prints them, and one object under `--json`.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::human;
+use crate::operands::Status;
+use crate::output::Answer;
+
+/// What `dd` shows.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Summary {
+    pub(super) bytes: u64,
+    pub(super) records_in_full: u64,
+    pub(super) records_in_partial: u64,
+    pub(super) records_out_full: u64,
+    pub(super) records_out_partial: u64,
+    pub(super) seconds: f64,
+    pub(super) bytes_per_second: f64,
+    pub(super) in_flight_max: u64,
+    pub(super) depth: u32,
+    pub(super) backend: &'static str,
+    pub(super) input: String,
+    pub(super) output: String,
+    pub(super) system_calls: u64,
+}
+
+/// Standard output may be the copy itself: the lines for people go to standard error.
+impl Answer for Summary {
+    fn write_text(&self, _: &mut dyn Write) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Summary {
+    /// Prints the lines that `status=` leaves.
+    pub(super) fn print(&self, status: Status) {
+        if status == Status::Silent {
+            return;
+        }
+        let mut lines = format!(
+            "{}+{} records in\n{}+{} records out\n",
+            self.records_in_full, self.records_in_partial, self.records_out_full, self.records_out_partial
+        );
+        if status != Status::NoTransfer {
+            lines.push_str(&format!(
+                "{} copied, {} s, {}\n",
+                human::amount(self.bytes),
+                human::six_digits(self.seconds),
+                human::rate(self.bytes, self.seconds)
+            ));
+        }
+        // There is nobody to tell that nobody listens.
+        let _ = io::stderr().write_all(lines.as_bytes());
+    }
+}
+
+/// The clock of a copy, and its line of progress once a second.
+pub(super) struct Meter {
+    begun: Instant,
+    shown: Option<Instant>,
+    shows: bool,
+}
+
+impl Meter {
+    pub(super) fn start(status: Status) -> Meter {
+        Meter {
+            begun: Instant::now(),
+            shown: None,
+            shows: status == Status::Progress,
+        }
+    }
+
+    /// Time since the copy began.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Shows the line if it is time.
+    pub(super) fn tick(&mut self, bytes: u64) {
+        if !self.shows {
+            return;
+        }
+        let now = Instant::now();
+        if now.duration_since(self.shown.unwrap_or(self.begun)) >= Duration::from_secs(1) {
+            self.shown = Some(now);
+            self.show(bytes);
+        }
+    }
+
+    fn show(&self, bytes: u64) {
+        let seconds = self.elapsed().as_secs_f64();
+        let amount = human::amount(bytes);
+        let _ = write!(
+            io::stderr(),
+            "\r{amount} copied, {seconds:.0} s, {}   ",
+            human::rate(bytes, seconds)
+        );
+    }
+
+    /// Ends the line of progress.
+    pub(super) fn finish(&self) {
+        if self.shown.is_some() {
+            let _ = writeln!(io::stderr());
+        }
+    }
+}

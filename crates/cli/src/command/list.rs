@@ -1,0 +1,35 @@
+//! `baio list`: the segments of a volume that the caller may see. Writes nothing.
+
+use std::io::{self, Write};
+
+use baio_storage::{Core, Identity};
+use serde::Serialize;
+
+use crate::args::ListArgs;
+use crate::command::shown::{Segment, segment_table};
+use crate::failure::Failure;
+use crate::output::Answer;
+use crate::target::exists_on_disk;
+
+/// What `list` shows.
+#[derive(Serialize)]
+pub(crate) struct Listed {
+    segments: Vec<Segment>,
+}
+
+/// Lists.
+pub(crate) fn run(args: ListArgs) -> Result<Listed, Failure> {
+    let path = args.path.resolve_path(exists_on_disk);
+    let path = path.map_err(|error| error.into_failure("list"))?;
+    let seen = Core::inspect(&path, Identity::effective());
+    let (_, segments) = seen.map_err(|error| Failure::from_storage("list", args.path.to_string(), &error))?;
+    Ok(Listed {
+        segments: segments.into_iter().map(Segment::from).collect(),
+    })
+}
+
+impl Answer for Listed {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        segment_table(&self.segments).write(out)
+    }
+}

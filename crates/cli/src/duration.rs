@@ -1,0 +1,104 @@
+//! Durations as people type them: `500ms`, `3s`, `2m`.
+//!
+//! The unit is never optional: a bare `5` would be seconds to one tool's user and milliseconds to another's.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::size::split_digits;
+
+/// Parses a whole number with one of the units `ms`, `s` and `m`.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, DurationError> {
+    let refused = |reason| DurationError {
+        text: text.to_owned(),
+        reason,
+    };
+    let (digits, unit) = split_digits(text);
+    let milliseconds_each = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "" => return Err(refused(Reason::NoUnit)),
+        _ => return Err(refused(Reason::Malformed)),
+    };
+    if digits.is_empty() {
+        return Err(refused(Reason::Malformed));
+    }
+    let number = digits.parse::<u64>().ok();
+    let milliseconds = number.and_then(|number| number.checked_mul(milliseconds_each));
+    milliseconds.map(Duration::from_millis).ok_or(refused(Reason::TooLong))
+}
+
+/// Why a text is not a duration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DurationError {
+    text: String,
+    reason: Reason,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    Malformed,
+    NoUnit,
+    TooLong,
+}
+
+impl fmt::Display for DurationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = &self.text;
+        let said = match self.reason {
+            Reason::Malformed => "is not a duration",
+            Reason::NoUnit => "has no unit of time",
+            Reason::TooLong => "is too long a duration",
+        };
+        write!(
+            f,
+            "'{text}' {said}; write a whole number with ms, s or m, as in 500ms, 3s or 2m"
+        )
+    }
+}
+
+impl std::error::Error for DurationError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_units() {
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("3s"), Ok(Duration::from_secs(3)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(parse_duration("0s"), Ok(Duration::ZERO));
+    }
+
+    #[test]
+    fn everything_else_is_named_and_refused() {
+        for text in [
+            "",
+            "s",
+            "3",
+            "-3s",
+            "1.5s",
+            "3 s",
+            "3S",
+            "3min",
+            "99999999999999999999s",
+        ] {
+            let said = parse_duration(text).unwrap_err().to_string();
+            assert!(said.starts_with(&format!("'{text}' ")), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_missing_unit_says_so() {
+        let said = parse_duration("3").unwrap_err().to_string();
+        assert!(said.contains("has no unit"), "{said}");
+    }
+
+    #[test]
+    fn overflow_is_an_error() {
+        let said = parse_duration("18446744073709551615m").unwrap_err();
+        assert!(said.to_string().contains("too long"));
+    }
+}

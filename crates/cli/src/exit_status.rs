@@ -1,0 +1,68 @@
+//! The exit statuses of `baio`, in one place (DESIGN section 9).
+//!
+//! A script may rely on them: they are part of the interface and never change their meaning.
+
+use std::process::ExitCode;
+
+/// What the program tells its parent process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum ExitStatus {
+    /// Everything asked for was done.
+    Success = 0,
+    /// The system, the volume or the data stood in the way.
+    Failed = 1,
+    /// What was typed makes no sense; nothing was touched.
+    Usage = 2,
+    /// The work was done, but the data read back is not what was written.
+    NotVerified = 3,
+    /// The work was done, but a threshold that was asked for was missed.
+    #[allow(dead_code, reason = "the first command that takes a threshold constructs it")]
+    ThresholdMissed = 4,
+}
+
+impl ExitStatus {
+    /// The status of a failure with the error code `code` in the command `operation`.
+    ///
+    /// Usage errors of `dd` exit with 1, because GNU dd's do and scripts know it so.
+    pub(crate) fn of_failure(operation: &str, code: &str) -> ExitStatus {
+        match code {
+            "EUSAGE" if operation == "dd" => ExitStatus::Failed,
+            "EUSAGE" => ExitStatus::Usage,
+            "EVERIFY" => ExitStatus::NotVerified,
+            _ => ExitStatus::Failed,
+        }
+    }
+}
+
+impl From<ExitStatus> for ExitCode {
+    fn from(status: ExitStatus) -> ExitCode {
+        ExitCode::from(status as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_the_documented_ones() {
+        assert_eq!(ExitStatus::Success as u8, 0);
+        assert_eq!(ExitStatus::Failed as u8, 1);
+        assert_eq!(ExitStatus::Usage as u8, 2);
+        assert_eq!(ExitStatus::NotVerified as u8, 3);
+        assert_eq!(ExitStatus::ThresholdMissed as u8, 4);
+    }
+
+    #[test]
+    fn usage_errors_of_dd_exit_as_those_of_gnu_dd() {
+        assert_eq!(ExitStatus::of_failure("dd", "EUSAGE"), ExitStatus::Failed);
+        assert_eq!(ExitStatus::of_failure("create", "EUSAGE"), ExitStatus::Usage);
+    }
+
+    #[test]
+    fn only_a_mismatch_of_data_is_not_verified() {
+        assert_eq!(ExitStatus::of_failure("dd", "EVERIFY"), ExitStatus::NotVerified);
+        assert_eq!(ExitStatus::of_failure("list", "ECORRUPT"), ExitStatus::Failed);
+    }
+}

@@ -1,0 +1,291 @@
+//! A failure as the user meets it: what was asked, of which object, where, what was said, what to do.
+//!
+//! Libraries return typed errors; a command turns one into a [`Failure`] and gives it back. It is printed once, by
+//! [`Output`](crate::output::Output): one sentence on standard error for people, one object on standard output under
+//! `--json`. The codes are the errno names and `EUSAGE`, `ENOTVOLUME`, `EVERSION`, `ECORRUPT`, `EBUSY`, `EVERIFY`,
+//! `EPOISONED`, `EINDETERMINATE`.
+
+use std::fmt;
+use std::io;
+
+use baio_engine::Errno;
+use baio_storage::Fault;
+use serde_json::{Value, json};
+
+use crate::errno;
+use crate::exit_status::ExitStatus;
+use crate::output::{Printable, SCHEMA_VERSION};
+
+/// Why a command did not do what it was asked.
+///
+/// The strings are boxed slices, so that a `Result` carrying a failure stays small.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// The command at work, such as `create`; empty while no command is known.
+    operation: Box<str>,
+    /// The errno name, or one of the program's own codes.
+    code: Box<str>,
+    /// What the library or the system said.
+    said: Box<str>,
+    /// The target or the argument concerned, as it was typed.
+    object: Option<Box<str>>,
+    /// The byte of the object at which it happened.
+    offset: Option<u64>,
+    /// What would have been needed: an alignment, a size, a syntax.
+    need: Option<Box<str>>,
+    /// What to do about it.
+    cure: Option<Box<str>>,
+}
+
+impl Failure {
+    /// The command `operation` failed with `code`, for the reason `said`.
+    pub(crate) fn new(operation: impl Into<Box<str>>, code: impl Into<Box<str>>, said: impl Into<Box<str>>) -> Failure {
+        Failure {
+            operation: operation.into(),
+            code: code.into(),
+            said: said.into(),
+            object: None,
+            offset: None,
+            need: None,
+            cure: None,
+        }
+    }
+
+    /// What was typed for the command `operation` makes no sense.
+    pub(crate) fn usage(operation: impl Into<Box<str>>, said: impl Into<Box<str>>) -> Failure {
+        Failure::new(operation, "EUSAGE", said)
+    }
+
+    /// The system refused something to the command `operation`.
+    ///
+    /// An error that carries no errno came from the standard library itself and is told as `EIO`.
+    pub(crate) fn from_io(operation: impl Into<Box<str>>, error: &io::Error) -> Failure {
+        let code = match error.raw_os_error() {
+            Some(number) => errno::name(number).map_or_else(|| format!("E{number}"), str::to_owned),
+            None => "EIO".to_owned(),
+        };
+        Failure::new(operation, code, sentence_of(error))
+    }
+
+    /// The volume refused something to the command `operation`, which was given the target `typed`.
+    ///
+    /// The one place where a storage error becomes a failure: code, offset, need and cure are the library's own words.
+    pub(crate) fn from_storage(
+        operation: impl Into<Box<str>>,
+        typed: impl Into<Box<str>>,
+        error: &baio_storage::Error,
+    ) -> Failure {
+        let said = match &error.fault {
+            // The system's word for it tells nothing without the step that it answers.
+            Fault::Io(_) => format!("cannot {}: {}", error.operation, error.fault),
+            fault => fault.to_string(),
+        };
+        let mut failure = Failure::new(operation, error.code(), said).on(typed);
+        failure.offset = error.offset.or(offset_of(&error.fault));
+        failure.need = error.need().or_else(|| need_of(&error.fault)).map(Into::into);
+        failure.cure = error.cure().or_else(|| cure_of(&error.fault)).map(Into::into);
+        failure
+    }
+
+    /// Names the target or argument concerned, as it was typed.
+    pub(crate) fn on(mut self, object: impl Into<Box<str>>) -> Failure {
+        self.object = Some(object.into());
+        self
+    }
+
+    /// Names the byte of the object at which it happened.
+    pub(crate) fn at(mut self, offset: u64) -> Failure {
+        self.offset = Some(offset);
+        self
+    }
+
+    /// Tells what would have been needed.
+    pub(crate) fn needing(mut self, need: impl Into<Box<str>>) -> Failure {
+        self.need = Some(need.into());
+        self
+    }
+
+    /// Tells what to do about it.
+    pub(crate) fn cured_by(mut self, cure: impl Into<Box<str>>) -> Failure {
+        self.cure = Some(cure.into());
+        self
+    }
+
+    /// The status with which the program ends.
+    pub(crate) fn exit_status(&self) -> ExitStatus {
+        ExitStatus::of_failure(&self.operation, &self.code)
+    }
+
+    /// The one object that `--json` prints. All keys are always there; an unknown one is null.
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "schema_version": SCHEMA_VERSION,
+            "error": {
+                "code": self.code,
+                "object": self.object,
+                "offset": self.offset,
+                "need": self.need,
+                "cure": self.cure,
+                "message": self.message(),
+            },
+        })
+    }
+
+    /// What happened, without need and cure: `create vol#a at offset 4096: No space left on device`.
+    fn message(&self) -> String {
+        let mut message = self.operation.to_string();
+        if let Some(object) = &self.object {
+            if !message.is_empty() {
+                message.push(' ');
+            }
+            message.push_str(object);
+        }
+        if let Some(offset) = self.offset {
+            message.push_str(&format!(" at offset {offset}"));
+        }
+        if !message.is_empty() {
+            message.push_str(": ");
+        }
+        message + &self.said
+    }
+}
+
+/// One line for standard error.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "baio: {}", Printable(&self.message()))?;
+        if let Some(need) = &self.need {
+            write!(f, "; needed: {}", Printable(need))?;
+        }
+        if let Some(cure) = &self.cure {
+            write!(f, "; cure: {}", Printable(cure))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Where a fault that concerns the whole volume was found: in its first superblock.
+fn offset_of(fault: &Fault) -> Option<u64> {
+    matches!(fault, Fault::NotVolume(_) | Fault::Version(_)).then_some(0)
+}
+
+/// What would have been needed, where the library leaves it open.
+fn need_of(fault: &Fault) -> Option<String> {
+    let need = match fault {
+        Fault::Setup(error) => match error.errno {
+            Errno::ENOENT => "a file or a device that exists",
+            Errno::EACCES => "the permission to open it",
+            Errno::EISDIR => "a file or a device",
+            Errno::EEXIST => "a file that does not exist yet",
+            _ => return None,
+        },
+        Fault::NotVolume(_) => "a volume made by `baio format`",
+        Fault::Version(_) => "a volume of a format that this program knows",
+        Fault::Corrupt(_) => "a whole volume, of which every piece of metadata has a valid copy",
+        Fault::Occupied(_) => "a file or device that holds nothing",
+        Fault::Exists => "a name that is not taken",
+        Fault::NotFound => "a segment that exists",
+        Fault::TableFull { .. } => "a free place in the table of segments",
+        Fault::BadSize(_) => "at least one byte, and no more than there is",
+        _ => return None,
+    };
+    Some(need.to_owned())
+}
+
+/// What to do, where the library leaves it open.
+fn cure_of(fault: &Fault) -> Option<String> {
+    let Fault::Setup(error) = fault else {
+        return None;
+    };
+    let cure = match error.errno {
+        Errno::EISDIR => "name a file in it",
+        Errno::EBUSY => "unmount it, or stop what holds it",
+        Errno::EEXIST => "name a file that does not exist yet",
+        Errno::EROFS => "make the file system writable, or choose another one",
+        _ => return None,
+    };
+    Some(cure.to_owned())
+}
+
+/// The text of an I/O error without the `(os error 2)` that the code already tells.
+fn sentence_of(error: &io::Error) -> String {
+    let text = error.to_string();
+    match error.raw_os_error() {
+        Some(number) => text.trim_end_matches(&format!(" (os error {number})")).to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unaligned() -> Failure {
+        Failure::new("dd", "EINVAL", "direct read refused")
+            .on("vol#a")
+            .at(513)
+            .needing("an offset that is a multiple of 4096")
+            .cured_by("leave out iflag=direct")
+    }
+
+    #[test]
+    fn people_get_one_sentence() {
+        assert_eq!(
+            unaligned().to_string(),
+            "baio: dd vol#a at offset 513: direct read refused; \
+             needed: an offset that is a multiple of 4096; cure: leave out iflag=direct"
+        );
+    }
+
+    #[test]
+    fn what_is_unknown_leaves_no_trace_in_the_sentence() {
+        let failure = Failure::usage("", "unrecognized subcommand 'fromat'");
+        assert_eq!(failure.to_string(), "baio: unrecognized subcommand 'fromat'");
+    }
+
+    #[test]
+    fn programs_get_every_key() {
+        let object = unaligned().to_json();
+        assert_eq!(object["schema_version"], 1);
+        assert_eq!(object["error"]["code"], "EINVAL");
+        assert_eq!(object["error"]["object"], "vol#a");
+        assert_eq!(object["error"]["offset"], 513);
+        assert_eq!(
+            object["error"]["message"],
+            "dd vol#a at offset 513: direct read refused"
+        );
+
+        let bare = Failure::usage("list", "no").to_json();
+        for key in ["object", "offset", "need", "cure"] {
+            assert_eq!(bare["error"].get(key), Some(&Value::Null), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_name_cannot_drive_the_terminal() {
+        let failure = Failure::new("stat", "ENOENT", "no such segment").on("v#\u{1b}[2J\n");
+        assert_eq!(failure.to_string(), "baio: stat v#\\u{1b}[2J\\n: no such segment");
+        assert_eq!(failure.to_json()["error"]["object"], "v#\u{1b}[2J\n");
+    }
+
+    #[test]
+    fn system_errors_keep_their_name_and_lose_their_number() {
+        let failure = Failure::from_io("list", &io::Error::from_raw_os_error(libc::ENOENT));
+        assert_eq!(failure.to_string(), "baio: list: No such file or directory");
+        assert_eq!(failure.to_json()["error"]["code"], "ENOENT");
+
+        let foreign = Failure::from_io("list", &io::Error::other("strange"));
+        assert_eq!(foreign.to_json()["error"]["code"], "EIO");
+        let unnamed = Failure::from_io("list", &io::Error::from_raw_os_error(4000));
+        assert_eq!(unnamed.to_json()["error"]["code"], "E4000");
+    }
+
+    #[test]
+    fn the_status_follows_from_command_and_code() {
+        assert_eq!(Failure::usage("list", "").exit_status(), ExitStatus::Usage);
+        assert_eq!(Failure::usage("dd", "").exit_status(), ExitStatus::Failed);
+        assert_eq!(unaligned().exit_status(), ExitStatus::Failed);
+    }
+}

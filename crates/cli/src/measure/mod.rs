@@ -1,0 +1,121 @@
+//! Measuring: one shape of result for every tool, taken the same way on every side.
+//!
+//! A figure counts only as a ratio against a peer that ran in turn with it (DESIGN §10). So each side is a whole process:
+//! our own loops run as a child of the same program ([`worker`]), fio as it is ([`fio`]), and the processor time of either
+//! comes from `wait4` ([`child`]).
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+pub(crate) mod child;
+pub(crate) mod fio;
+pub(crate) mod worker;
+
+/// What a run of requests gave (DESIGN §9).
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Measurement {
+    pub(crate) iops: f64,
+    pub(crate) bytes_per_second: f64,
+    /// From the submission of a request to the reaping of its completion.
+    pub(crate) latency_us: Latency,
+    /// Time in the submitting call.
+    pub(crate) submit_latency_us: Latency,
+    /// User and system time of the whole process per request.
+    pub(crate) cpu_us_per_request: f64,
+    pub(crate) context_switches_per_request: f64,
+    /// Counted by us; `None` where a peer does not tell.
+    pub(crate) system_calls_per_request: Option<f64>,
+    pub(crate) in_flight_max: u64,
+    pub(crate) threads_max: u64,
+    pub(crate) rss_bytes: u64,
+    pub(crate) requests: u64,
+    pub(crate) errors: u64,
+    pub(crate) iterations_per_request: Option<f64>,
+    pub(crate) backend: String,
+    pub(crate) mode: String,
+}
+
+/// Points of a latency distribution, in microseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    pub(crate) mean: f64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) p999: f64,
+    pub(crate) max: f64,
+}
+
+/// Collects durations; two significant digits, up to a minute.
+pub(crate) struct Recorder(Option<Histogram<u64>>);
+
+impl Recorder {
+    pub(crate) fn new() -> Recorder {
+        const MINUTE_NS: u64 = 60_000_000_000;
+        // These bounds are valid, so this is always some histogram.
+        Recorder(Histogram::new_with_bounds(1, MINUTE_NS, 2).ok())
+    }
+
+    pub(crate) fn record(&mut self, duration: Duration) {
+        if let Some(histogram) = &mut self.0 {
+            histogram.saturating_record(duration.as_nanos() as u64);
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Recorder) {
+        if let (Some(histogram), Some(other)) = (&mut self.0, &other.0) {
+            // Both have the same bounds.
+            let _ = histogram.add(other);
+        }
+    }
+
+    pub(crate) fn latency(&self) -> Latency {
+        let Some(histogram) = self.0.as_ref().filter(|histogram| !histogram.is_empty()) else {
+            return Latency::default();
+        };
+        let us = |ns: u64| ns as f64 / 1000.0;
+        Latency {
+            mean: histogram.mean() / 1000.0,
+            p50: us(histogram.value_at_quantile(0.5)),
+            p99: us(histogram.value_at_quantile(0.99)),
+            p999: us(histogram.value_at_quantile(0.999)),
+            max: us(histogram.max()),
+        }
+    }
+}
+
+/// The middle one; the mean of the two middle ones of an even number; 0 of none.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    match sorted.len() {
+        0 => 0.0,
+        len if len % 2 == 1 => sorted[half],
+        _ => f64::midpoint(sorted[half - 1], sorted[half]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_one() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(median(&[]), 0.0);
+    }
+
+    #[test]
+    fn a_recorder_gives_points_of_the_distribution() {
+        let mut recorder = Recorder::new();
+        for us in 1..=1000 {
+            recorder.record(Duration::from_micros(us));
+        }
+        let latency = recorder.latency();
+        assert!((490.0..=510.0).contains(&latency.p50), "{latency:?}");
+        assert!((980.0..=1010.0).contains(&latency.p99), "{latency:?}");
+    }
+}

@@ -1,0 +1,247 @@
+//! Our sides of a comparison, each in a process of its own: `baio` starts itself with a job and reads the measurement that
+//! it prints.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use baio::{Access, Config, Identity, Local, Options, SegmentOp, Wait};
+use serde::{Deserialize, Serialize};
+
+use crate::measure::child;
+use crate::measure::{Measurement, Recorder};
+
+/// What a worker is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Job {
+    /// Random direct reads of a segment through the library.
+    Segment {
+        volume: PathBuf,
+        owner_uid: u32,
+        name: String,
+        request_size: u64,
+        depth: u32,
+        runtime_ms: u64,
+    },
+    /// Random direct reads of a byte range by blocking threads: what people do without asynchronous I/O.
+    Pread {
+        path: PathBuf,
+        offset: u64,
+        len: u64,
+        request_size: u64,
+        threads: u32,
+        runtime_ms: u64,
+    },
+}
+
+/// The environment variable by which the program knows that it is a worker.
+const JOB: &str = "BAIO_WORKER_JOB";
+
+/// The job of this process, if it is a worker.
+pub(crate) fn job_of_self() -> Option<Result<Job, String>> {
+    let job = std::env::var(JOB).ok()?;
+    Some(serde_json::from_str(&job).map_err(|error| format!("{JOB}: {error}")))
+}
+
+/// All that a worker process does.
+pub(crate) fn main(job: Result<Job, String>) -> ExitCode {
+    match work(job) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a job in this process and prints its measurement.
+fn work(job: Result<Job, String>) -> Result<(), String> {
+    let measurement = match job? {
+        Job::Segment {
+            volume,
+            owner_uid,
+            name,
+            request_size,
+            depth,
+            runtime_ms,
+        } => read_segment(&volume, owner_uid, &name, request_size, depth, runtime_ms)?,
+        Job::Pread {
+            path,
+            offset,
+            len,
+            request_size,
+            threads,
+            runtime_ms,
+        } => pread(&path, offset, len, request_size, threads, runtime_ms)?,
+    };
+    let json = serde_json::to_string(&measurement).map_err(|error| error.to_string())?;
+    println!("{json}");
+    Ok(())
+}
+
+/// Runs a job in a process of its own; its costs are the whole process's.
+pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
+    let program = std::env::current_exe().map_err(|error| format!("find this program: {error}"))?;
+    let json = serde_json::to_string(job).map_err(|error| error.to_string())?;
+    let finished =
+        child::run(Command::new(program).env(JOB, json)).map_err(|error| format!("start a worker: {error}"))?;
+    if !finished.success {
+        return Err(finished.stderr.trim().to_owned());
+    }
+    let mut measurement: Measurement =
+        serde_json::from_str(finished.stdout.trim()).map_err(|error| format!("a worker's output: {error}"))?;
+    let requests = measurement.requests.max(1) as f64;
+    measurement.cpu_us_per_request = finished.cpu.as_secs_f64() * 1e6 / requests;
+    measurement.context_switches_per_request = finished.context_switches as f64 / requests;
+    measurement.rss_bytes = finished.rss_bytes;
+    Ok(measurement)
+}
+
+fn read_segment(
+    path: &Path,
+    owner_uid: u32,
+    name: &str,
+    size: u64,
+    depth: u32,
+    runtime_ms: u64,
+) -> Result<Measurement, String> {
+    let say = |error: baio::Error| error.to_string();
+    let options = Options {
+        identity: Identity { uid: owner_uid, gid: 0 },
+        config: Config {
+            arena_bytes: 4 << 20,
+            register_arena: true,
+            ..Config::default()
+        },
+    };
+    let volume = Local::open_with(path, &options).map_err(say)?;
+    let segment = volume.open_segment(name, Access::Read).map_err(say)?;
+    let blocks = segment.size() / size;
+    let mut random = Random::new(u64::from(std::process::id()));
+    let mut stamps = vec![Instant::now(); depth as usize];
+    let (mut latency, mut submit_latency) = (Recorder::new(), Recorder::new());
+    let before = volume.stats();
+    let begun = Instant::now();
+    let deadline = begun + Duration::from_millis(runtime_ms);
+    let start = |buffer: baio::Memory, tag: u64, random: &mut Random| {
+        let offset = random.below(blocks) * size;
+        let mut request = segment.request(SegmentOp::Read { offset }, buffer);
+        request.tag = tag;
+        segment.submit(request).map_err(|_| "every slot is taken".to_owned())
+    };
+    for tag in 0..u64::from(depth) {
+        let buffer = segment.buffer(size as usize).map_err(say)?;
+        stamps[tag as usize] = Instant::now();
+        start(buffer.into(), tag, &mut random)?;
+    }
+    let (mut requests, mut errors, mut under_way) = (0_u64, 0_u64, u64::from(depth));
+    while under_way > 0 {
+        volume.turn(Wait::one()).map_err(say)?;
+        let mut now = Instant::now();
+        while let Some(outcome) = volume.next_outcome() {
+            latency.record(now - stamps[outcome.tag as usize]);
+            requests += 1;
+            errors += u64::from(outcome.result.is_err());
+            under_way -= 1;
+            if now < deadline {
+                stamps[outcome.tag as usize] = now;
+                start(outcome.memory, outcome.tag, &mut random)?;
+                let after = Instant::now();
+                submit_latency.record(after - now);
+                now = after;
+                under_way += 1;
+            }
+        }
+    }
+    let elapsed = begun.elapsed();
+    let after = volume.stats();
+    let per = |count: u64| Some(count as f64 / requests.max(1) as f64);
+    let measurement = Measurement {
+        iops: requests as f64 / elapsed.as_secs_f64(),
+        bytes_per_second: (requests * size) as f64 / elapsed.as_secs_f64(),
+        latency_us: latency.latency(),
+        submit_latency_us: submit_latency.latency(),
+        system_calls_per_request: per(after.system_calls - before.system_calls),
+        in_flight_max: after.in_flight_max,
+        threads_max: child::status_of_self("Threads"),
+        requests,
+        errors,
+        iterations_per_request: per(after.iterations - before.iterations),
+        backend: volume.backend().to_owned(),
+        mode: "direct".into(),
+        ..Measurement::default()
+    };
+    volume.close().map_err(say)?;
+    Ok(measurement)
+}
+
+fn pread(path: &Path, offset: u64, len: u64, size: u64, threads: u32, runtime_ms: u64) -> Result<Measurement, String> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(path)
+        .map_err(|error| format!("open {}: {error}", path.display()))?;
+    let arena = baio_engine::Arena::new(threads as usize * size as usize).map_err(|error| error.to_string())?;
+    let begun = Instant::now();
+    let deadline = begun + Duration::from_millis(runtime_ms);
+    let read = |seed: u32| -> Result<(u64, Recorder), String> {
+        let mut buffer = arena.buffer(size as usize).ok_or("no buffer")?;
+        let mut random = Random::new(u64::from(seed) << 32 | u64::from(std::process::id()));
+        let (mut requests, mut latency) = (0, Recorder::new());
+        let mut now = Instant::now();
+        while now < deadline {
+            let at = offset + random.below(len / size) * size;
+            file.read_exact_at(&mut buffer, at)
+                .map_err(|error| format!("pread: {error}"))?;
+            let after = Instant::now();
+            latency.record(after - now);
+            now = after;
+            requests += 1;
+        }
+        Ok((requests, latency))
+    };
+    let results = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads).map(|seed| scope.spawn(move || read(seed))).collect();
+        handles
+            .into_iter()
+            .map(|handle| handle.join().unwrap_or_else(|_| Err("a thread ended badly".into())))
+            .collect::<Result<Vec<_>, String>>()
+    })?;
+    let elapsed = begun.elapsed();
+    let mut latency = Recorder::new();
+    results.iter().for_each(|(_, one)| latency.merge(one));
+    let requests: u64 = results.iter().map(|(requests, _)| requests).sum();
+    Ok(Measurement {
+        iops: requests as f64 / elapsed.as_secs_f64(),
+        bytes_per_second: (requests * size) as f64 / elapsed.as_secs_f64(),
+        latency_us: latency.latency(),
+        system_calls_per_request: Some(1.0),
+        in_flight_max: u64::from(threads),
+        threads_max: u64::from(threads) + 1,
+        requests,
+        backend: "pread".into(),
+        mode: "direct".into(),
+        ..Measurement::default()
+    })
+}
+
+/// SplitMix64: good enough to spread offsets, and as cheap as fio's generator.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// A number below `bound` (0 for a bound of 0), by the high half of a product (Lemire 2019).
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^= word >> 31;
+        ((u128::from(word) * u128::from(bound)) >> 64) as u64
+    }
+}

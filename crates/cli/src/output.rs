@@ -1,0 +1,260 @@
+//! How answers leave the program: tables for people, one JSON object for programs.
+//!
+//! A command computes an [`Answer`] and gives it back; nothing is printed before it is known whether the command
+//! succeeded. That is why `--json` prints exactly one object on standard output, an answer or an error, never both.
+//! Progress and messages go to standard error and are the command's own affair.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, ErrorKind, Write};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::exit_status::ExitStatus;
+use crate::failure::Failure;
+
+/// The version of all objects that `--json` prints.
+pub(crate) const SCHEMA_VERSION: u32 = 1;
+
+/// What a command has to say when it succeeded.
+///
+/// The `Serialize` side must be a struct or a map: its keys stand beside `schema_version` in the printed object.
+pub(crate) trait Answer: Serialize {
+    /// Writes the answer as people like to read it.
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()>;
+
+    /// The status with which the program ends; a measurement may have missed its threshold.
+    fn exit_status(&self) -> ExitStatus {
+        ExitStatus::Success
+    }
+}
+
+/// Where and in which form answers go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// Tables on standard output, failures on standard error.
+    Text,
+    /// One object on standard output, whatever happens.
+    Json,
+}
+
+impl Output {
+    /// The form that the presence of `--json` asks for.
+    pub(crate) fn new(json: bool) -> Output {
+        if json { Output::Json } else { Output::Text }
+    }
+
+    /// Prints what became of a command and returns the status to end with.
+    pub(crate) fn tell<A: Answer>(self, result: Result<A, Failure>) -> ExitStatus {
+        match result {
+            Ok(answer) => self.tell_answer(&answer),
+            Err(failure) => self.tell_failure(&failure),
+        }
+    }
+
+    /// Prints a failure and returns the status to end with.
+    pub(crate) fn tell_failure(self, failure: &Failure) -> ExitStatus {
+        // There is nobody left to tell when this very write fails.
+        let _ = match self {
+            Output::Text => writeln!(io::stderr(), "{failure}"),
+            Output::Json => write_object(&mut io::stdout(), &failure.to_json()),
+        };
+        failure.exit_status()
+    }
+
+    fn tell_answer(self, answer: &impl Answer) -> ExitStatus {
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        let written = self.write_answer(answer, &mut out);
+        match written.and_then(|()| out.flush()) {
+            Ok(()) => answer.exit_status(),
+            // Whoever closed the pipe, as `head` does, had enough; the work itself is done.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => answer.exit_status(),
+            Err(error) => {
+                // Standard output is what failed: not even an object can be printed on it.
+                let failure = Failure::from_io("", &error).on("standard output");
+                Output::Text.tell_failure(&failure)
+            }
+        }
+    }
+
+    fn write_answer(self, answer: &impl Answer, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Output::Text => answer.write_text(out),
+            Output::Json => write_object(out, &versioned(answer)?),
+        }
+    }
+}
+
+/// The object of an answer: its own keys beside the version.
+fn versioned(answer: &impl Serialize) -> io::Result<Value> {
+    match serde_json::to_value(answer)? {
+        Value::Object(mut object) => {
+            object.insert("schema_version".to_owned(), SCHEMA_VERSION.into());
+            Ok(Value::Object(object))
+        }
+        other => Err(io::Error::other(format!(
+            "an answer must be a JSON object, this one is {other}"
+        ))),
+    }
+}
+
+/// Writes the object on a line of its own, so that line-wise tools can read it too.
+fn write_object(out: &mut dyn Write, object: &Value) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, object)?;
+    writeln!(out)
+}
+
+/// How the cells of a column stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Align {
+    /// Names and words.
+    Left,
+    /// Figures.
+    Right,
+}
+
+/// A table for people: columns two spaces apart, as wide as their widest cell.
+#[derive(Debug)]
+pub(crate) struct Table {
+    columns: Vec<Align>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty table with these columns under these headings.
+    pub(crate) fn with_headings(columns: &[(&str, Align)]) -> Table {
+        let mut table = Table::without_headings(&columns.iter().map(|c| c.1).collect::<Vec<_>>());
+        table.row(columns.iter().map(|column| column.0));
+        table
+    }
+
+    /// An empty table with these columns and no headings, such as a list of keys and values.
+    pub(crate) fn without_headings(columns: &[Align]) -> Table {
+        Table {
+            columns: columns.to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Appends a row. Missing cells are empty, surplus ones are dropped.
+    pub(crate) fn row<C: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = C>) {
+        let mut row: Vec<String> = cells
+            .into_iter()
+            .map(|cell| Printable(cell.as_ref()).to_string())
+            .collect();
+        row.resize(self.columns.len(), String::new());
+        self.rows.push(row);
+    }
+
+    /// Writes all rows, without spaces at the end of a line.
+    pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let widths = self.widths();
+        for row in &self.rows {
+            let mut line = String::new();
+            for ((cell, width), align) in row.iter().zip(&widths).zip(&self.columns) {
+                let written = match align {
+                    Align::Left => write!(line, "{cell:<width$}  "),
+                    Align::Right => write!(line, "{cell:>width$}  "),
+                };
+                written.map_err(io::Error::other)?;
+            }
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        (0..self.columns.len()).map(width).collect()
+    }
+}
+
+/// Text from outside, safe to show on a terminal: control characters appear as escapes.
+pub(crate) struct Printable<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for character in self.0.chars() {
+            if character.is_control() {
+                write!(f, "{}", character.escape_default())?;
+            } else {
+                f.write_char(character)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Serialize)]
+    struct Blocks {
+        free: u64,
+    }
+
+    impl Answer for Blocks {
+        fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+            writeln!(out, "{} blocks free", self.free)
+        }
+    }
+
+    #[derive(Serialize)]
+    struct Bare(u64);
+
+    impl Answer for Bare {
+        fn write_text(&self, _: &mut dyn Write) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written(output: Output, answer: &impl Answer) -> io::Result<String> {
+        let mut out = Vec::new();
+        output.write_answer(answer, &mut out)?;
+        Ok(String::from_utf8_lossy(&out).into_owned())
+    }
+
+    #[test]
+    fn people_get_text() {
+        let text = written(Output::Text, &Blocks { free: 7 }).unwrap();
+        assert_eq!(text, "7 blocks free\n");
+    }
+
+    #[test]
+    fn programs_get_one_object_with_its_version() {
+        let text = written(Output::Json, &Blocks { free: 7 }).unwrap();
+        let object: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(object, serde_json::json!({"schema_version": 1, "free": 7}));
+        assert_eq!(text.lines().count(), 1);
+        assert!(text.ends_with('\n'));
+    }
+
+    #[test]
+    fn an_answer_that_is_no_object_is_an_error() {
+        assert!(written(Output::Json, &Bare(3)).is_err());
+    }
+
+    #[test]
+    fn tables_line_up() {
+        let mut table = Table::with_headings(&[("NAME", Align::Left), ("SIZE", Align::Right)]);
+        table.row(["a", "4 KiB"]);
+        table.row(["longer"]);
+        let mut out = Vec::new();
+        table.write(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text, "NAME     SIZE\na       4 KiB\nlonger\n");
+    }
+
+    #[test]
+    fn surplus_cells_and_control_characters_do_no_harm() {
+        let mut table = Table::without_headings(&[Align::Left]);
+        table.row(["a\tb", "dropped"]);
+        let mut out = Vec::new();
+        table.write(&mut out).unwrap();
+        assert_eq!(out, b"a\\tb\n");
+    }
+}

@@ -1,0 +1,275 @@
+//! The main job: one volume, segments of two owners, a file that goes in by asynchronous batches and comes back in random
+//! order, verified; and what the volume refuses the second owner.
+
+use std::path::Path;
+use std::time::Instant;
+
+use baio::{
+    Access, Config, CreateOptions, Durability, Format, Identity, Link, Local, Options, Segment, SegmentOp, Wait,
+};
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::measure::worker::Random;
+use crate::report::{Section, Setting, storage_failure};
+
+/// Bytes that are carried when no input is named.
+const DEFAULT_BYTES: usize = 64 << 20;
+const CHUNK: usize = 64 << 10;
+const DEPTH: usize = 32;
+
+/// Two users. Embedded, the volume believes who the caller says it is; that guards against mistakes only.
+const FIRST: Identity = Identity { uid: 1001, gid: 1001 };
+const SECOND: Identity = Identity { uid: 1002, gid: 1002 };
+
+pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
+    let bytes = input(setting.input.as_deref())?;
+    let path = setting.dir.join("segments.img");
+    let size = (bytes.len() as u64 * 2 + (32 << 20)).next_multiple_of(1 << 20);
+    let format = Format {
+        size_bytes: Some(size),
+        ..Format::default()
+    };
+    baio::format(&path, &format).map_err(storage_failure)?;
+    let mut lines = Vec::new();
+    let mut parts = Vec::new();
+
+    let volume = open(&path, FIRST)?;
+    volume
+        .create_segment("data", &CreateOptions::of_size(bytes.len() as u64))
+        .map_err(storage_failure)?;
+    let segment = volume.open_segment("data", Access::Write).map_err(storage_failure)?;
+    let hash = blake3::hash(&bytes);
+    let write = import(&volume, &segment, &bytes)?;
+    lines.push(write.line("imported"));
+    let (read, back) = read_back(&volume, &segment, bytes.len())?;
+    lines.push(read.line("read back in random order"));
+    let verified = back == hash;
+    lines.push(format!(
+        "BLAKE3 {hash}: {}",
+        if verified { "the same bytes" } else { "DIFFERENT BYTES" }
+    ));
+    parts.push(write.json("import"));
+    parts.push(read.json("read"));
+    drop(segment);
+    volume.close().map_err(storage_failure)?;
+
+    let refused = refusals(&path)?;
+    lines.push(format!(
+        "uid {} is refused what belongs to uid {}:",
+        SECOND.uid, FIRST.uid
+    ));
+    lines.extend(refused.iter().map(|(what, said)| format!("  {what}: {said}")));
+    lines.push(
+        "(embedded, this guards against mistakes only: whoever may open the volume's file can do anything)".into(),
+    );
+    let all_refused = refused.iter().all(|(_, said)| said != ALLOWED);
+    parts.push(json!({ "part": "refusals", "refused": refused, "all_refused": all_refused }));
+    Ok(Section {
+        name: "",
+        shows: "",
+        lines,
+        verified: verified && all_refused,
+        parts,
+        seconds: 0.0,
+    })
+}
+
+fn open(path: &Path, identity: Identity) -> Result<Local, Failure> {
+    let options = Options {
+        identity,
+        config: Config {
+            arena_bytes: 16 << 20,
+            ..Config::default()
+        },
+    };
+    Local::open_with(path, &options).map_err(storage_failure)
+}
+
+/// The bytes to carry, a multiple of 4 KiB long: direct I/O moves whole blocks, so the end is filled up with zeroes.
+fn input(path: Option<&Path>) -> Result<Vec<u8>, Failure> {
+    let own = std::env::current_exe();
+    let source = match (path, &own) {
+        (Some(path), _) => path,
+        (None, Ok(own)) => own,
+        (None, Err(error)) => return Err(Failure::from_io("report", error).on("this program's own file")),
+    };
+    let mut bytes =
+        std::fs::read(source).map_err(|error| Failure::from_io("report", &error).on(source.display().to_string()))?;
+    if bytes.is_empty() {
+        return Err(Failure::new("report", "EINVAL", "the input is empty").on(source.display().to_string()));
+    }
+    if path.is_none() {
+        let once = bytes.len();
+        while bytes.len() < DEFAULT_BYTES {
+            let more = once.min(DEFAULT_BYTES - bytes.len());
+            bytes.extend_from_within(..more);
+        }
+        bytes.truncate(DEFAULT_BYTES);
+    }
+    bytes.resize(bytes.len().next_multiple_of(4096), 0);
+    Ok(bytes)
+}
+
+/// How a pass over the segment went.
+struct Pass {
+    bytes: usize,
+    seconds: f64,
+    requests: u64,
+    batches: u64,
+    in_flight_max: usize,
+}
+
+impl Pass {
+    fn line(&self, what: &str) -> String {
+        format!(
+            "{what}: {} MiB at {:.0} MB/s, {} requests in {} batches, {} in flight",
+            self.bytes >> 20,
+            self.bytes as f64 / self.seconds / 1e6,
+            self.requests,
+            self.batches,
+            self.in_flight_max,
+        )
+    }
+
+    fn json(&self, part: &str) -> serde_json::Value {
+        json!({
+            "part": part,
+            "bytes": self.bytes,
+            "seconds": self.seconds,
+            "bytes_per_second": self.bytes as f64 / self.seconds,
+            "requests": self.requests,
+            "batches": self.batches,
+            "in_flight_max": self.in_flight_max,
+        })
+    }
+}
+
+/// Writes everything, many requests at a time, and makes it durable.
+fn import(volume: &Local, segment: &Segment<Local>, bytes: &[u8]) -> Result<Pass, Failure> {
+    let chunks = bytes.len().div_ceil(CHUNK);
+    let pass = carry(
+        volume,
+        chunks,
+        |chunk| {
+            let piece = &bytes[chunk * CHUNK..bytes.len().min((chunk + 1) * CHUNK)];
+            let mut buffer = segment.buffer(piece.len())?;
+            buffer.copy_from_slice(piece);
+            let offset = (chunk * CHUNK) as u64;
+            Ok((segment.request(SegmentOp::Write { offset }, buffer), offset))
+        },
+        |_, _| {},
+    )?;
+    let synced = volume
+        .block_on(segment.sync(Durability::Data))
+        .map_err(storage_failure)?;
+    synced.result.map_err(storage_failure)?;
+    Ok(Pass {
+        bytes: bytes.len(),
+        ..pass
+    })
+}
+
+/// Reads everything in random order and hashes it.
+fn read_back(volume: &Local, segment: &Segment<Local>, len: usize) -> Result<(Pass, blake3::Hash), Failure> {
+    let mut order: Vec<usize> = (0..len.div_ceil(CHUNK)).collect();
+    let mut random = Random::new(7);
+    for at in (1..order.len()).rev() {
+        order.swap(at, random.below(at as u64 + 1) as usize);
+    }
+    let mut back = vec![0; len];
+    let pass = carry(
+        volume,
+        order.len(),
+        |turn| {
+            let at = order[turn] * CHUNK;
+            let buffer = segment.buffer(CHUNK.min(len - at))?;
+            Ok((
+                segment.request(SegmentOp::Read { offset: at as u64 }, buffer),
+                at as u64,
+            ))
+        },
+        |at, buffer| {
+            back[at as usize..at as usize + buffer.len()].copy_from_slice(buffer);
+        },
+    )?;
+    let pass = Pass { bytes: len, ..pass };
+    Ok((pass, blake3::hash(&back)))
+}
+
+/// Keeps a number of requests in flight until all have ended.
+fn carry(
+    volume: &Local,
+    count: usize,
+    mut make: impl FnMut(usize) -> baio::Result<(baio::SegmentRequest, u64)>,
+    mut take: impl FnMut(u64, &[u8]),
+) -> Result<Pass, Failure> {
+    let before = volume.stats();
+    let started = Instant::now();
+    let (mut next, mut under_way, mut in_flight_max) = (0, 0, 0);
+    while next < count || under_way > 0 {
+        while next < count && under_way < DEPTH {
+            let (mut request, tag) = make(next).map_err(storage_failure)?;
+            request.tag = tag;
+            if volume.start(request).is_err() {
+                break; // Every slot is taken: some will be free after the turn.
+            }
+            next += 1;
+            under_way += 1;
+        }
+        in_flight_max = in_flight_max.max(under_way);
+        volume.turn(Wait::one()).map_err(storage_failure)?;
+        while let Some(outcome) = volume.next_outcome() {
+            outcome.result.map_err(storage_failure)?;
+            under_way -= 1;
+            if let Some(buffer) = outcome.memory.into_buffer() {
+                take(outcome.tag, &buffer);
+            }
+        }
+    }
+    let after = volume.stats();
+    Ok(Pass {
+        bytes: 0,
+        seconds: started.elapsed().as_secs_f64(),
+        requests: after.requests - before.requests,
+        batches: after.batches - before.batches,
+        in_flight_max,
+    })
+}
+
+const ALLOWED: &str = "ALLOWED, which is wrong";
+
+/// What the second owner tries with the first one's segment, and what it is told.
+fn refusals(path: &Path) -> Result<Vec<(String, String)>, Failure> {
+    let volume = open(path, SECOND)?;
+    // A stranger's name is no obstacle: names belong to their owners.
+    volume
+        .create_segment("data", &CreateOptions::of_size(1 << 20))
+        .map_err(storage_failure)?;
+    let seen = volume.list().map_err(storage_failure)?;
+    let foreign = seen.iter().any(|segment| segment.owner_uid != SECOND.uid);
+    let said = |result: baio::Result<()>| result.err().map_or(ALLOWED.to_owned(), |error| error.fault.to_string());
+    let open = |access| volume.open_segment_of(FIRST.uid, "data", access).map(drop);
+    let absent = volume
+        .open_segment_of(FIRST.uid, "no-such-name", Access::Read)
+        .map(drop);
+    let create = volume
+        .create_segment_of(FIRST.uid, "planted", &CreateOptions::of_size(4096))
+        .map(drop);
+    let refused = vec![
+        ("open its segment to read".to_owned(), said(open(Access::Read))),
+        ("open its segment to write".to_owned(), said(open(Access::Write))),
+        ("learn whether it has a segment of some name".to_owned(), said(absent)),
+        ("create in its name".to_owned(), said(create)),
+        (
+            "list its segments".to_owned(),
+            if foreign {
+                ALLOWED.to_owned()
+            } else {
+                "only its own one is shown".to_owned()
+            },
+        ),
+    ];
+    volume.close().map_err(storage_failure)?;
+    Ok(refused)
+}

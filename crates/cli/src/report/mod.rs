@@ -1,0 +1,209 @@
+//! `baio report`: the main job, done and measured on this machine. An experiment is one file and one line in the table.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::exit_status::ExitStatus;
+use crate::failure::Failure;
+use crate::output::Answer;
+
+mod main_job;
+mod random_read;
+
+/// An experiment: what it is called, what it shows, and what runs it.
+struct Experiment {
+    name: &'static str,
+    shows: &'static str,
+    run: fn(&Setting) -> Result<Section, Failure>,
+}
+
+const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "segments",
+        shows: "a file goes into a segment and comes back; what the volume refuses a second user",
+        run: main_job::run,
+    },
+    Experiment {
+        name: "random-read",
+        shows: "4 KiB random direct reads against blocking threads and fio, in turn (rows S16, S20)",
+        run: random_read::run,
+    },
+];
+
+/// Where and how long to work.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    /// A directory of our own, removed at the end.
+    pub(crate) dir: PathBuf,
+    /// The bytes to be carried; `None` takes this program's own, repeated.
+    pub(crate) input: Option<PathBuf>,
+    pub(crate) quick: bool,
+}
+
+impl Setting {
+    /// How long one measured run takes, and how many rounds there are.
+    pub(crate) fn measuring(&self) -> (Duration, usize) {
+        if self.quick {
+            (Duration::from_millis(800), 3)
+        } else {
+            (Duration::from_secs(3), 5)
+        }
+    }
+}
+
+/// What an experiment found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Section {
+    pub(crate) name: &'static str,
+    pub(crate) shows: &'static str,
+    /// Lines for people.
+    #[serde(skip)]
+    pub(crate) lines: Vec<String>,
+    /// Did everything hold that must hold? Figures do not count here.
+    pub(crate) verified: bool,
+    /// The same for programs.
+    pub(crate) parts: Vec<serde_json::Value>,
+    pub(crate) seconds: f64,
+}
+
+/// The whole report.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    version: &'static str,
+    machine: Machine,
+    experiments: Vec<Section>,
+    verified: bool,
+    seconds: f64,
+}
+
+/// On what it was taken.
+#[derive(Debug, Serialize)]
+struct Machine {
+    kernel: String,
+    processors: usize,
+    backend: &'static str,
+    fio: Option<String>,
+}
+
+impl Machine {
+    fn look() -> Machine {
+        let kernel = rustix::system::uname();
+        let config = baio_engine::Config {
+            slots: 8,
+            arena_bytes: 1,
+            ..baio_engine::Config::default()
+        };
+        Machine {
+            kernel: kernel.release().to_string_lossy().into_owned(),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            backend: baio_engine::Engine::new(&config).map_or("none", |engine| engine.explain().backend),
+            fio: crate::measure::fio::version(),
+        }
+    }
+}
+
+/// A storage error names its own object.
+fn storage_failure(error: baio::Error) -> Failure {
+    Failure::from_storage("report", error.object.clone(), &error)
+}
+
+/// Runs the experiments called `only`, or all.
+pub(crate) fn run(dir: Option<&Path>, input: Option<PathBuf>, quick: bool, only: &[String]) -> Result<Report, Failure> {
+    let chosen = choose(only)?;
+    let parent = dir.unwrap_or(Path::new("."));
+    let work = WorkDir::make(parent)?;
+    let setting = Setting {
+        dir: work.0.clone(),
+        input,
+        quick,
+    };
+    let started = Instant::now();
+    let mut experiments = Vec::new();
+    for experiment in chosen {
+        eprintln!("report: {}: {}", experiment.name, experiment.shows);
+        let begun = Instant::now();
+        let mut section = (experiment.run)(&setting)?;
+        section.name = experiment.name;
+        section.shows = experiment.shows;
+        section.seconds = begun.elapsed().as_secs_f64();
+        experiments.push(section);
+    }
+    Ok(Report {
+        version: env!("CARGO_PKG_VERSION"),
+        machine: Machine::look(),
+        verified: experiments.iter().all(|section| section.verified),
+        experiments,
+        seconds: started.elapsed().as_secs_f64(),
+    })
+}
+
+fn choose(only: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
+    if only.is_empty() {
+        return Ok(EXPERIMENTS.iter().collect());
+    }
+    let find = |name: &String| {
+        let known = || EXPERIMENTS.iter().map(|e| e.name).collect::<Vec<_>>().join(", ");
+        let missing = || Failure::usage("report", format!("no experiment is called `{name}`")).needing(known());
+        EXPERIMENTS.iter().find(|e| e.name == name).ok_or_else(missing)
+    };
+    only.iter().map(find).collect()
+}
+
+/// A directory of our own that goes when the report ends.
+struct WorkDir(PathBuf);
+
+impl WorkDir {
+    fn make(parent: &Path) -> Result<WorkDir, Failure> {
+        let path = parent.join(format!("baio-report-{}", std::process::id()));
+        std::fs::create_dir(&path)
+            .map_err(|error| Failure::from_io("report", &error).on(path.display().to_string()))?;
+        Ok(WorkDir(path))
+    }
+}
+
+impl Drop for WorkDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Answer for Report {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let machine = &self.machine;
+        writeln!(
+            out,
+            "baio {} on Linux {}, {} processors, backend {}, {}",
+            self.version,
+            machine.kernel,
+            machine.processors,
+            machine.backend,
+            machine
+                .fio
+                .as_deref()
+                .unwrap_or("fio is not installed: its comparisons are left out"),
+        )?;
+        for section in &self.experiments {
+            writeln!(out, "\n{}: {} ({:.1} s)", section.name, section.shows, section.seconds)?;
+            for line in &section.lines {
+                writeln!(out, "  {line}")?;
+            }
+        }
+        let verdict = if self.verified {
+            "everything held that must hold"
+        } else {
+            "SOMETHING DID NOT VERIFY"
+        };
+        writeln!(out, "\n{verdict}; {:.1} s", self.seconds)
+    }
+
+    fn exit_status(&self) -> ExitStatus {
+        if self.verified {
+            ExitStatus::Success
+        } else {
+            ExitStatus::NotVerified
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! Targets: what a command works on, as typed and as meant.
+//!
+//! ```text
+//! PATH               a file, a device or a whole volume
+//! PATH#SEGMENT       my segment of the volume at PATH
+//! PATH#UID/SEGMENT   that user's segment
+//! unix:SOCKET#...    a volume that a broker serves (recognised, not available yet)
+//! ```
+//!
+//! The text is split at its last `#`, for a segment name never contains one but a path may. A [`TypedTarget`] is the
+//! text alone; which [`Target`] it means depends on what exists: `a#b` is the file `a#b` where there is one, and else
+//! the segment `b` of the volume `a`. Where both are there, neither is guessed.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// Begins the target of a served volume.
+const SERVED: &[u8] = b"unix:";
+
+/// A target as it was typed, with nothing looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TypedTarget(OsString);
+
+/// What a typed target means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A file, a device or a whole volume.
+    File(PathBuf),
+    /// A segment of a volume.
+    Segment {
+        /// The volume's file or device.
+        volume: PathBuf,
+        /// The uid of the segment's owner; `None` is the caller's own.
+        owner: Option<u32>,
+        /// Not empty and without `#` and `/`; what else makes a good name is the volume's to say.
+        name: String,
+    },
+}
+
+/// True for what a target can name: anything that exists and is no directory.
+///
+/// A directory does not count, or else `dir/#name` would have two readings wherever `dir` exists.
+pub(crate) fn exists_on_disk(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| !metadata.is_dir())
+}
+
+impl TypedTarget {
+    /// Finds out what the text means; `exists` says whether a path is there, as [`exists_on_disk`] does.
+    pub(crate) fn resolve(&self, exists: impl Fn(&Path) -> bool) -> Result<Target, TargetError> {
+        let refused = |reason| self.refused(reason);
+        let text = self.0.as_bytes();
+        if text.is_empty() {
+            return Err(refused(Reason::Empty));
+        }
+        if text.starts_with(SERVED) {
+            return Err(refused(Reason::Served));
+        }
+        let whole = Path::new(&self.0);
+        let Some((volume, segment)) = split_at_last_hash(text) else {
+            return Ok(Target::File(whole.to_owned()));
+        };
+        let segment = parse_segment(volume, segment);
+        match (exists(whole), segment) {
+            (true, Ok(Target::Segment { volume, name, .. })) if exists(&volume) => {
+                Err(refused(Reason::TwoReadings { volume, name }))
+            }
+            (true, _) => Ok(Target::File(whole.to_owned())),
+            (false, Ok(Target::Segment { volume, name, .. })) if hides_a_volume(&volume, &exists) => {
+                Err(refused(Reason::HashInName { volume, name }))
+            }
+            (false, segment) => segment.map_err(refused),
+        }
+    }
+
+    /// As [`resolve`](TypedTarget::resolve), for a command that works on whole volumes or files.
+    pub(crate) fn resolve_path(&self, exists: impl Fn(&Path) -> bool) -> Result<PathBuf, TargetError> {
+        match self.resolve(exists)? {
+            Target::File(path) => Ok(path),
+            Target::Segment { .. } => Err(self.refused(Reason::PathExpected)),
+        }
+    }
+
+    /// The refusal of a target that names no segment, for a command that works on segments.
+    pub(crate) fn segment_expected(&self) -> TargetError {
+        self.refused(Reason::SegmentExpected)
+    }
+
+    fn refused(&self, reason: Reason) -> TargetError {
+        TargetError {
+            typed: self.to_string(),
+            reason,
+        }
+    }
+}
+
+impl From<OsString> for TypedTarget {
+    fn from(text: OsString) -> TypedTarget {
+        TypedTarget(text)
+    }
+}
+
+/// The text as typed, with a replacement character for what is no UTF-8.
+impl fmt::Display for TypedTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.to_string_lossy())
+    }
+}
+
+fn split_at_last_hash(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let hash = text.iter().rposition(|byte| *byte == b'#')?;
+    Some((text.get(..hash)?, text.get(hash + 1..)?))
+}
+
+/// True for `a#b` where only `a` exists: the last `#` of `a#b#c` was meant to belong to a segment's name.
+fn hides_a_volume(path: &Path, exists: impl Fn(&Path) -> bool) -> bool {
+    let shorter = split_at_last_hash(path.as_os_str().as_bytes());
+    !exists(path) && shorter.is_some_and(|(volume, _)| exists(Path::new(OsStr::from_bytes(volume))))
+}
+
+/// Reads `[UID/]SEGMENT` behind the volume's path.
+fn parse_segment(volume: &[u8], segment: &[u8]) -> Result<Target, Reason> {
+    if volume.is_empty() {
+        return Err(Reason::NoVolume);
+    }
+    let segment = str::from_utf8(segment).map_err(|_| Reason::BadName)?;
+    let (owner, name) = match segment.split_once('/') {
+        Some((owner, name)) => (Some(parse_uid(owner)?), name),
+        None => (None, segment),
+    };
+    if name.is_empty() {
+        return Err(Reason::NoName);
+    }
+    if name.contains('/') {
+        return Err(Reason::BadName);
+    }
+    Ok(Target::Segment {
+        volume: PathBuf::from(OsStr::from_bytes(volume)),
+        owner,
+        name: name.to_owned(),
+    })
+}
+
+/// Reads a uid. The highest number is nobody's: system calls take it as "leave unchanged".
+fn parse_uid(text: &str) -> Result<u32, Reason> {
+    let bad = || Reason::BadOwner(text.to_owned());
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(bad());
+    }
+    match text.parse() {
+        Ok(u32::MAX) | Err(_) => Err(bad()),
+        Ok(uid) => Ok(uid),
+    }
+}
+
+/// Why a typed target has no meaning here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TargetError {
+    typed: String,
+    reason: Reason,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Reason {
+    /// Nothing was typed.
+    Empty,
+    /// A broker's volume.
+    Served,
+    /// Both the file and the volume exist.
+    TwoReadings { volume: PathBuf, name: String },
+    /// `PATH#NAME#NAME`, and there is no volume `PATH#NAME`.
+    HashInName { volume: PathBuf, name: String },
+    /// `#SEGMENT`.
+    NoVolume,
+    /// `PATH#`.
+    NoName,
+    /// What stands before the `/` is no uid.
+    BadOwner(String),
+    /// A segment name that no volume can hold.
+    BadName,
+    /// A segment, for a command that takes whole volumes.
+    PathExpected,
+    /// A file, for a command that takes segments.
+    SegmentExpected,
+}
+
+impl TargetError {
+    /// The failure of the command `operation` that was given this target.
+    pub(crate) fn into_failure(self, operation: &str) -> Failure {
+        let code = match self.reason {
+            Reason::Served => "EOPNOTSUPP",
+            _ => "EUSAGE",
+        };
+        let failure = Failure::new(operation, code, self.to_string());
+        let failure = match self.reason.need() {
+            Some(need) => failure.needing(need),
+            None => failure,
+        };
+        let failure = match self.reason.cure() {
+            Some(cure) => failure.cured_by(cure),
+            None => failure,
+        };
+        failure.on(self.typed)
+    }
+}
+
+/// The reason alone, without the target's text.
+impl fmt::Display for TargetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reason {
+            Reason::Empty => write!(f, "the target is empty"),
+            Reason::Served => write!(f, "served volumes are not available yet"),
+            Reason::TwoReadings { volume, name } => write!(
+                f,
+                "two readings: the file '{}', or the segment '{name}' of '{}'; both exist",
+                self.typed,
+                volume.display()
+            ),
+            Reason::HashInName { volume, name } => write!(
+                f,
+                "this is the segment '{name}' of the volume '{}', which does not exist",
+                volume.display()
+            ),
+            Reason::NoVolume => write!(f, "no volume before the '#'"),
+            Reason::NoName => write!(f, "no segment name after the '#'"),
+            Reason::BadOwner(owner) => write!(f, "'{owner}' is not a uid"),
+            Reason::BadName => write!(f, "no segment can have this name"),
+            Reason::PathExpected => write!(f, "this is a segment"),
+            Reason::SegmentExpected => write!(f, "this is not a segment"),
+        }
+    }
+}
+
+impl std::error::Error for TargetError {}
+
+impl Reason {
+    fn need(&self) -> Option<&'static str> {
+        match self {
+            Reason::Empty | Reason::NoVolume | Reason::NoName => Some("PATH or PATH#[UID/]SEGMENT"),
+            Reason::BadOwner(_) => Some("PATH#[UID/]SEGMENT with a number as UID"),
+            Reason::BadName => Some("a name in UTF-8 without '/'"),
+            Reason::HashInName { .. } => Some("a segment name without '#'"),
+            Reason::PathExpected => Some("the PATH of a file, a device or a volume"),
+            Reason::SegmentExpected => Some("PATH#[UID/]SEGMENT"),
+            Reason::Served | Reason::TwoReadings { .. } => None,
+        }
+    }
+
+    fn cure(&self) -> Option<&'static str> {
+        match self {
+            Reason::Served => {
+                Some("name the volume's own path while nobody serves it; for a file of this name write ./unix:...")
+            }
+            Reason::TwoReadings { .. } => Some("write PATH#UID/SEGMENT for the segment, or rename the file"),
+            Reason::HashInName { .. } | Reason::BadName => Some("choose another name"),
+            Reason::Empty | Reason::NoVolume | Reason::NoName | Reason::SegmentExpected => {
+                Some("name the volume and the segment, as in vol#log")
+            }
+            Reason::BadOwner(_) => Some("write the owner's uid, or leave it out for your own segments"),
+            Reason::PathExpected => Some("leave out the '#' and what follows it"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Resolves `text` on a disk that holds just `files`.
+    fn resolve(text: &str, files: &[&str]) -> Result<Target, TargetError> {
+        TypedTarget::from(OsString::from(text)).resolve(|path| files.iter().any(|file| path == Path::new(file)))
+    }
+
+    fn file(path: &str) -> Result<Target, TargetError> {
+        Ok(Target::File(PathBuf::from(path)))
+    }
+
+    fn segment(volume: &str, owner: Option<u32>, name: &str) -> Result<Target, TargetError> {
+        Ok(Target::Segment {
+            volume: PathBuf::from(volume),
+            owner,
+            name: name.to_owned(),
+        })
+    }
+
+    fn reason(text: &str, files: &[&str]) -> Reason {
+        resolve(text, files).unwrap_err().reason
+    }
+
+    #[test]
+    fn a_path_is_a_file_whether_it_exists_or_not() {
+        assert_eq!(resolve("/dev/vdb", &[]), file("/dev/vdb"));
+        assert_eq!(resolve("vol", &["vol"]), file("vol"));
+    }
+
+    #[test]
+    fn a_segment_is_mine_or_a_users() {
+        assert_eq!(resolve("vol#log", &["vol"]), segment("vol", None, "log"));
+        assert_eq!(resolve("vol#1000/log", &["vol"]), segment("vol", Some(1000), "log"));
+        assert_eq!(resolve("missing#log", &[]), segment("missing", None, "log"));
+    }
+
+    #[test]
+    fn the_last_hash_splits() {
+        assert_eq!(resolve("a#b#c", &["a#b"]), segment("a#b", None, "c"));
+        assert_eq!(resolve("a#b/vol#c", &[]), segment("a#b/vol", None, "c"));
+    }
+
+    #[test]
+    fn a_hash_in_a_name_is_not_taken_for_a_missing_volume() {
+        assert!(matches!(reason("vol#a#b", &["vol"]), Reason::HashInName { .. }));
+        assert_eq!(resolve("vol#a#b", &[]), segment("vol#a", None, "b"));
+    }
+
+    #[test]
+    fn a_path_that_exists_whole_is_that_file() {
+        assert_eq!(resolve("a#b", &["a#b"]), file("a#b"));
+        assert_eq!(resolve("#b", &["#b", ""]), file("#b"));
+        assert_eq!(resolve("a#", &["a#", "a"]), file("a#"));
+        assert_eq!(resolve("dir#1/x/y", &["dir#1/x/y", "dir"]), file("dir#1/x/y"));
+    }
+
+    #[test]
+    fn two_readings_are_an_error_that_names_both() {
+        let error = resolve("a#b", &["a", "a#b"]).unwrap_err();
+        let said = error.clone().into_failure("stat").to_string();
+        assert!(said.contains("the file 'a#b'"), "{said}");
+        assert!(said.contains("the segment 'b' of 'a'"), "{said}");
+        assert!(said.contains("PATH#UID/SEGMENT"), "{said}");
+        assert_eq!(
+            resolve("a#0/b", &["a", "a#b"]),
+            segment("a", Some(0), "b"),
+            "the cure works"
+        );
+    }
+
+    #[test]
+    fn incomplete_targets_are_refused() {
+        assert_eq!(reason("", &[]), Reason::Empty);
+        assert_eq!(reason("#log", &[]), Reason::NoVolume);
+        assert_eq!(reason("vol#", &["vol"]), Reason::NoName);
+        assert_eq!(reason("vol#0/", &["vol"]), Reason::NoName);
+        assert_eq!(reason("vol#0/a/b", &["vol"]), Reason::BadName);
+    }
+
+    #[test]
+    fn an_owner_is_a_uid() {
+        for owner in ["root", "", "+5", "-1", "4294967295", "4294967296", " 1"] {
+            let found = reason(&format!("vol#{owner}/log"), &["vol"]);
+            assert_eq!(found, Reason::BadOwner(owner.to_owned()));
+        }
+        assert!(resolve("vol#4294967294/log", &[]).is_ok());
+    }
+
+    #[test]
+    fn names_are_text_but_paths_are_bytes() {
+        let typed = |bytes: &[u8]| TypedTarget::from(OsStr::from_bytes(bytes).to_owned());
+        let never = |_: &Path| false;
+        let path = PathBuf::from(OsStr::from_bytes(b"v\xff"));
+        assert_eq!(typed(b"v\xff").resolve(never), Ok(Target::File(path)));
+        let named = typed(b"vol#\xff").resolve(never).unwrap_err();
+        assert_eq!(named.reason, Reason::BadName);
+    }
+
+    #[test]
+    fn served_volumes_are_recognised_and_refused() {
+        let error = resolve("unix:/run/baio.sock#log", &[]).unwrap_err();
+        let failure = error.into_failure("stat");
+        assert!(failure.to_string().contains("not available yet"));
+        assert_eq!(failure.to_json()["error"]["code"], "EOPNOTSUPP");
+        assert_eq!(resolve("./unix:x", &[]), file("./unix:x"));
+    }
+
+    #[test]
+    fn commands_can_insist_on_one_kind() {
+        let typed = TypedTarget::from(OsString::from("vol#log"));
+        let error = typed.resolve_path(|_| false).unwrap_err();
+        let said = error.into_failure("list").to_string();
+        assert!(said.starts_with("baio: list vol#log: this is a segment; needed: "));
+        let said = typed.segment_expected().into_failure("delete").to_string();
+        assert!(said.contains("not a segment"), "{said}");
+    }
+
+    #[test]
+    fn a_directory_is_no_target() {
+        assert!(!exists_on_disk(Path::new("/")));
+        assert!(exists_on_disk(Path::new("/dev/null")));
+        assert!(!exists_on_disk(Path::new("/dev/null/x")));
+    }
+}

@@ -1,0 +1,33 @@
+//! Promise: a reader that goes away early ends a copy with an error and a count, and a listing without a word.
+
+mod support;
+
+use std::io::Read;
+
+use support::{BAIO, Done, Place};
+
+#[test]
+fn a_copy_into_it_fails() {
+    let place = Place::new();
+    place.volume("8M", "4M");
+    let mut child = place.spawn(BAIO, ["dd", "if=vol#a", "bs=64K", "iodepth=8"]);
+    let mut reader = child.stdout.take().unwrap();
+    reader.read_exact(&mut [0; 10]).unwrap();
+    drop(reader);
+    let told = Done(child.wait_with_output().unwrap()).fails_with(1);
+    assert!(told.errors().contains("EPIPE"), "{}", told.errors());
+    assert_eq!(told.records().len(), 2);
+    assert_eq!(place.baio("stat vol --json").json()["clean"], true);
+}
+
+#[test]
+fn a_listing_into_it_does_not() {
+    let place = Place::new();
+    place.volume("8M", "1M");
+    for line in [["list", "vol"], ["stat", "vol"], ["doctor", "vol"]] {
+        let mut child = place.spawn(BAIO, line);
+        drop(child.stdout.take());
+        let told = Done(child.wait_with_output().unwrap()).succeeds();
+        assert_eq!(told.errors(), "");
+    }
+}

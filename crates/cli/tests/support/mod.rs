@@ -1,0 +1,220 @@
+//! What the stories share: running the program, making volumes, making bytes.
+
+#![allow(dead_code, reason = "no story needs all of it")]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// The program under test.
+pub(crate) const BAIO: &str = env!("CARGO_BIN_EXE_baio");
+
+/// A directory of its own for each test, gone with it.
+pub(crate) struct Place(tempfile::TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Runs `baio` in this directory, with the words of `line` as arguments.
+    pub(crate) fn baio(&self, line: &str) -> Done {
+        self.run(BAIO, line, b"")
+    }
+
+    /// The same with something on standard input, through a pipe.
+    pub(crate) fn baio_fed(&self, line: &str, input: &[u8]) -> Done {
+        self.run(BAIO, line, input)
+    }
+
+    /// GNU dd, the oracle.
+    pub(crate) fn gnu_dd(&self, line: &str, input: &[u8]) -> Done {
+        self.run("dd", line, input)
+    }
+
+    fn run(&self, program: &str, line: &str, input: &[u8]) -> Done {
+        let mut child = self.spawn(program, line.split_whitespace());
+        let mut pipe = child.stdin.take().unwrap();
+        let input = input.to_vec();
+        let feeder = std::thread::spawn(move || {
+            // A program that has read enough closes its end.
+            let _ = pipe.write_all(&input);
+        });
+        let output = child.wait_with_output().unwrap();
+        feeder.join().unwrap();
+        Done(output)
+    }
+
+    pub(crate) fn spawn(&self, program: &str, words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Child {
+        Command::new(program)
+            .args(words)
+            .current_dir(self.0.path())
+            .env("LC_ALL", "C")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.path(name), bytes).unwrap();
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    /// A volume `vol` of `size` with the segment `a`.
+    pub(crate) fn volume(&self, size: &str, segment: &str) {
+        self.baio(&format!("format vol --size {size}")).succeeds();
+        self.baio(&format!("create vol#a --size {segment}")).succeeds();
+    }
+}
+
+/// A program that has ended.
+pub(crate) struct Done(pub(crate) Output);
+
+impl Done {
+    pub(crate) fn status(&self) -> i32 {
+        self.0.status.code().unwrap_or(-1)
+    }
+
+    pub(crate) fn out(&self) -> &[u8] {
+        &self.0.stdout
+    }
+
+    pub(crate) fn errors(&self) -> String {
+        String::from_utf8_lossy(&self.0.stderr).into_owned()
+    }
+
+    #[track_caller]
+    pub(crate) fn succeeds(self) -> Done {
+        assert_eq!(self.status(), 0, "{}", self.errors());
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn fails_with(self, status: i32) -> Done {
+        assert_eq!(self.status(), status, "{}", self.errors());
+        self
+    }
+
+    /// The one object on standard output.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        let text = String::from_utf8_lossy(self.out());
+        assert_eq!(text.lines().count(), 1, "one object, not {text:?}; {}", self.errors());
+        let object: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(object["schema_version"], 1);
+        object
+    }
+
+    /// The error object, which names code, object, need and cure.
+    #[track_caller]
+    pub(crate) fn error(&self) -> Value {
+        let error = self.json()["error"].clone();
+        for key in ["code", "object", "need", "cure", "message"] {
+            assert!(error[key].is_string(), "{key} is missing in {error}");
+        }
+        assert!(error.get("offset").is_some(), "{error}");
+        error
+    }
+
+    /// The lines about records.
+    pub(crate) fn records(&self) -> Vec<String> {
+        let errors = self.errors();
+        let lines = errors.lines().filter(|line| line.contains("records"));
+        lines.map(str::to_owned).collect()
+    }
+}
+
+/// Bytes that repeat nowhere, the same for each seed.
+pub(crate) fn random_bytes(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// Compares long byte strings without printing them.
+#[track_caller]
+pub(crate) fn assert_same(one: &[u8], two: &[u8], what: &str) {
+    assert_eq!(one.len(), two.len(), "{what}: the lengths differ");
+    let differs = one.iter().zip(two).position(|(a, b)| a != b);
+    assert_eq!(differs, None, "{what}: the first byte that differs");
+}
+
+/// A process that holds the segment `a` of `vol` open: a copy whose input does not end.
+pub(crate) struct Holder {
+    child: Child,
+}
+
+impl Holder {
+    pub(crate) fn start(place: &Place) -> Holder {
+        let mut child = place.spawn(BAIO, ["dd", "of=vol#a", "bs=4K", "status=none"]);
+        // More than a pipe holds: when this is taken, the volume is open and being written.
+        let pipe = child.stdin.as_mut().unwrap();
+        pipe.write_all(&vec![0x5a; 256 << 10]).unwrap();
+        Holder { child }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it as a power cut would, from its point of view.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Ends its input, and waits for its end.
+    pub(crate) fn finish(mut self) -> i32 {
+        drop(self.child.stdin.take());
+        let mut errors = String::new();
+        if let Some(mut pipe) = self.child.stderr.take() {
+            pipe.read_to_string(&mut errors).unwrap();
+        }
+        assert_eq!(errors, "");
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+}
+
+/// Does a file still hold the same bytes, with the same time of change?
+pub(crate) struct Unchanged {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    modified: std::time::SystemTime,
+}
+
+impl Unchanged {
+    pub(crate) fn watch(path: &Path) -> Unchanged {
+        Unchanged {
+            path: path.to_owned(),
+            bytes: fs::read(path).unwrap(),
+            modified: fs::metadata(path).unwrap().modified().unwrap(),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn check(&self, after: &str) {
+        assert_same(&self.bytes, &fs::read(&self.path).unwrap(), after);
+        let modified = fs::metadata(&self.path).unwrap().modified().unwrap();
+        assert_eq!(modified, self.modified, "{after}: the time of change");
+    }
+}
