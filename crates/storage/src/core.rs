@@ -12,8 +12,8 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use baio_engine::{
-    Buffer, Completion, Config, Create, Engine, File, Kind, Memory, Notice, Op, Open, Policy, Request, RequestId,
-    Stats, Wait,
+    Argument, Buffer, Completion, Config, Create, Engine, File, Kind, Memory, Notice, Op, Open, Policy, Request,
+    RequestId, Stats, Wait,
 };
 
 use crate::error::{Error, Fault, Result};
@@ -67,6 +67,8 @@ struct Running {
     operation: Operation,
     draining: Option<SlotAddress>,
     answer: Option<Result<Answer>>,
+    /// Nobody waits for the answer any more.
+    left_alone: bool,
 }
 
 /// One engine and at most one volume.
@@ -315,7 +317,8 @@ impl Core {
     /// The file behind a handle on a plain file.
     #[must_use]
     pub fn file(&self, handle: Handle) -> Option<&File> {
-        match &self.objects.get(handle)?.target {
+        let object = self.objects.get(handle).filter(|object| object.state != State::Gone)?;
+        match &object.target {
             Some(Target::Plain(file)) => Some(file),
             _ => None,
         }
@@ -326,7 +329,12 @@ impl Core {
     /// # Errors
     /// `Stale`; or what the system said.
     pub fn size(&self, handle: Handle) -> Result<u64> {
-        let object = self.objects.get(handle).ok_or_else(|| stale("measure"))?;
+        let serves = |object: &&crate::object::Object| object.state != State::Gone;
+        let object = self
+            .objects
+            .get(handle)
+            .filter(serves)
+            .ok_or_else(|| stale("measure"))?;
         match &object.target {
             Some(Target::Segment { size, .. }) => Ok(*size),
             Some(Target::Plain(file)) => file.size().map_err(|errno| Error::new("measure", &object.name, errno)),
@@ -349,6 +357,7 @@ impl Core {
         if self.requests.is_full() {
             return Err(request);
         }
+        let asked = request.memory.len();
         let prepared = self.prepare(&mut request);
         let Some(ticket) = self.requests.insert(&request) else {
             return Err(request);
@@ -371,6 +380,9 @@ impl Core {
                     Err(back) => {
                         self.requests.take_back(ticket);
                         request.memory = back.memory;
+                        if let Memory::Own(buffer) = &mut request.memory {
+                            buffer.set_len(asked); // A read across the end had cut it.
+                        }
                         Err(request)
                     }
                 }
@@ -529,10 +541,11 @@ impl Core {
             .objects
             .get(handle)
             .map_or("a closed handle", |object| &object.name);
-        let explained = Error::new(operation_name(op), name, error);
         match op {
-            SegmentOp::Read { offset } | SegmentOp::Write { offset } => explained.at(offset),
-            SegmentOp::Sync => explained,
+            SegmentOp::Read { offset } | SegmentOp::Write { offset } => {
+                Error::new(operation_name(op), name, in_segment(error, offset)).at(offset)
+            }
+            SegmentOp::Sync => Error::new(operation_name(op), name, error),
         }
     }
 
@@ -632,6 +645,7 @@ impl Core {
             operation,
             draining: None,
             answer: None,
+            left_alone: false,
         });
         self.step(index as u32, Event::Begin);
         loop {
@@ -640,7 +654,13 @@ impl Core {
                 self.running[index] = None;
                 return answer;
             }
-            self.turn(Wait::one())?;
+            if let Err(error) = self.turn(Wait::one()) {
+                // What it has begun still ends, and with that its place and the token come back.
+                if let Some(running) = &mut self.running[index] {
+                    running.left_alone = true;
+                }
+                return Err(error);
+            }
         }
     }
 
@@ -673,6 +693,7 @@ impl Core {
             Step::Requests => {}
             Step::Token => self.waiting_for_token.push_back(index),
             Step::Drain(address) => running.draining = Some(address),
+            Step::Done(_) if running.left_alone => self.running[index as usize] = None,
             Step::Done(answer) => running.answer = Some(answer),
         }
     }
@@ -693,9 +714,13 @@ impl Drop for Core {
     /// Without [`Core::close`] the volume stays marked as in use, and the next open heals it. The lock is given back when
     /// the kernel has let go of everything.
     fn drop(&mut self) {
-        self.engine.shutdown(Core::DROP_PATIENCE);
+        let stuck = self.engine.shutdown(Core::DROP_PATIENCE);
         if let Some(volume) = &self.volume {
             self.engine.detach(&volume.device.file);
+            if stuck == 0 {
+                // At once, whoever else has the description: a child forked meanwhile keeps it until it execs.
+                volume.device.file.unlock();
+            }
         }
     }
 }
@@ -743,6 +768,22 @@ fn within(request: &mut SegmentRequest, start: u64, size: u64) -> std::result::R
                 offset: Some(start + offset),
             }))
         }
+    }
+}
+
+/// The engine names the offset on the device; the caller gave one in the segment.
+fn in_segment(error: baio_engine::Error, offset: u64) -> baio_engine::Error {
+    match error {
+        baio_engine::Error::Misaligned {
+            argument: argument @ Argument::Offset,
+            need,
+            ..
+        } => baio_engine::Error::Misaligned {
+            argument,
+            value: offset,
+            need,
+        },
+        error => error,
     }
 }
 

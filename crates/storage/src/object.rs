@@ -106,8 +106,9 @@ impl Objects {
     /// Closes a handle. What is under way ends; returns the file to be unregistered, if it was the handle's own.
     pub(crate) fn close(&mut self, handle: Handle) -> Option<File> {
         let object = self.get_mut(handle)?;
-        let file = match object.target.take() {
-            Some(Target::Plain(file)) => Some(file),
+        // Requests under way on a segment still count for whoever wants to delete it, so its name stays.
+        let file = match &object.target {
+            Some(Target::Plain(file)) => Some(file.clone()),
             _ => None,
         };
         object.state = State::Gone;
@@ -132,8 +133,10 @@ impl Objects {
         for index in 0..self.objects.len() {
             let object = &mut self.objects[index];
             let same = matches!(&object.target, Some(Target::Segment { address: at, .. }) if *at == address);
-            if same && matches!(object.state, State::Open | State::Draining) {
+            if same {
                 in_flight += object.in_flight;
+            }
+            if same && matches!(object.state, State::Open | State::Draining) {
                 object.state = to;
                 let handle = Handle {
                     index: index as u32,

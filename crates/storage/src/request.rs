@@ -284,7 +284,9 @@ impl Requests {
             status.end(result.as_ref().copied().map_err(errno));
         }
         if matches!(entry.state, State::Abandoned) {
-            self.release(ticket);
+            if !entry.held_by_kernel {
+                self.release(ticket);
+            }
             return None;
         }
         let outcome = Outcome {

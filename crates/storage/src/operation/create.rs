@@ -126,6 +126,7 @@ impl Create {
                 Event::Completed(completion),
             ) => {
                 let failed = failed.or(completion.result.err().map(Fault::Io));
+                drop(completion.memory); // What comes next may need it.
                 self.zero(cx, run, submitted, under_way - 1, failed)
             }
             (Phase::Flushing(run), Event::Completed(completion)) => {
@@ -220,12 +221,13 @@ impl Create {
     ) -> Result<Step, Fault> {
         let total = run.blocks.saturating_mul(u64::from(cx.volume.block_size()));
         while failed.is_none() && submitted < total && under_way < ZERO_DEPTH {
-            let len = ZERO_BYTES.min(total - submitted);
-            match self.zero_one(cx, run, submitted, len) {
-                Ok(()) => {
+            match self.zero_one(cx, run, submitted, total - submitted) {
+                Ok(len) => {
                     submitted += len;
                     under_way += 1;
                 }
+                // One of those under way gives back what is missing.
+                Err(Fault::Io(baio_engine::Error::Full) | Fault::NoMemory { .. }) if under_way > 0 => break,
                 Err(fault) => failed = Some(fault),
             }
         }
@@ -245,23 +247,22 @@ impl Create {
         Ok(Step::Requests)
     }
 
-    fn zero_one(&mut self, cx: &mut Context<'_>, run: Run, at: u64, len: u64) -> Result<(), Fault> {
+    /// Begins to fill some of what is left; says how much.
+    fn zero_one(&mut self, cx: &mut Context<'_>, run: Run, at: u64, left: u64) -> Result<u64, Fault> {
         let start = cx.volume.layout().block_at(run.start).unwrap_or(u64::MAX);
         let zeros = match &self.zeros {
-            Some(zeros) if zeros.len() as u64 == len => zeros.clone(),
+            Some(zeros) if zeros.len() as u64 <= left => zeros.clone(),
             _ => {
-                let mut buffer = cx.engine.buffer(len as usize).ok_or(Fault::NoMemory { asked: len })?;
-                buffer.fill(0);
-                let zeros = buffer.freeze();
+                self.zeros = None;
+                let zeros = some_zeros(cx, ZERO_BYTES.min(left))?;
                 self.zeros = Some(zeros.clone());
                 zeros
             }
         };
-        cx.write(
-            start.saturating_add(at),
-            Memory::Shared(zeros),
-            baio_engine::Durability::None,
-        )
+        let len = zeros.len() as u64;
+        let memory = Memory::Shared(zeros);
+        cx.write(start.saturating_add(at), memory, baio_engine::Durability::None)?;
+        Ok(len)
     }
 
     fn placed(
@@ -346,6 +347,22 @@ impl Create {
                 let info = SegmentInfo::of(&inode, &name, cx.volume.block_size(), false);
                 Ok(Step::Done(Ok(Answer::Segment(info))))
             }
+        }
+    }
+}
+
+/// So many zeroes, or as many as there is memory for: whole blocks in either case.
+fn some_zeros(cx: &Context<'_>, wanted: u64) -> Result<Frozen, Fault> {
+    let block_size = u64::from(cx.volume.block_size());
+    let mut len = wanted;
+    loop {
+        match cx.engine.buffer(len as usize) {
+            Some(mut buffer) => {
+                buffer.fill(0);
+                return Ok(buffer.freeze());
+            }
+            None if len <= block_size => return Err(Fault::NoMemory { asked: len }),
+            None => len = (len / 2).next_multiple_of(block_size),
         }
     }
 }

@@ -4,8 +4,8 @@ use baio_engine::Completion;
 
 use crate::error::Fault;
 use crate::operation::Context;
-use crate::segment::bucket::BucketId;
-use crate::segment::inode::Inode;
+use crate::segment::bucket::{BucketId, Slots};
+use crate::segment::inode::{Inode, InodeState};
 use crate::segment::layout::{BUCKET_BYTES, Place};
 use crate::segment::name::Key;
 use crate::segment::probe::{Probe, SlotAddress, Visit};
@@ -30,8 +30,9 @@ pub(crate) struct Lookup {
     probe: Probe,
     /// The bucket being read, once its table pair is there and the mirror is needed.
     reading: Option<BucketCopy>,
-    /// Buckets passed, for whoever wants to write into one of them.
-    passed: Vec<BucketCopy>,
+    /// The bucket of the first tombstone on the way: a new inode would go there. Only this one of all that are passed is
+    /// kept, for a table without a free slot is searched from end to end.
+    reusable: Option<BucketCopy>,
 }
 
 impl Lookup {
@@ -40,7 +41,7 @@ impl Lookup {
         let mut lookup = Lookup {
             probe: Probe::new(key, &superblock.hash_seed, superblock.layout().buckets()),
             reading: None,
-            passed: Vec::new(),
+            reusable: None,
         };
         lookup.read_next(cx)?;
         Ok(lookup)
@@ -52,11 +53,13 @@ impl Lookup {
     }
 
     pub(crate) fn completed(&mut self, cx: &mut Context<'_>, completion: Completion) -> Result<Looked, Fault> {
-        completion.result?;
-        let bytes = completion
+        let got = completion.result? as usize;
+        let mut bytes = completion
             .memory
             .into_buffer()
             .ok_or(Fault::Io(baio_engine::Error::Indeterminate))?;
+        // Behind what was read stands whatever the memory was used for before: perhaps an older image of this bucket.
+        bytes.set_len(got);
         let copy = match self.reading.take() {
             Some(mut copy) => {
                 copy.add_mirror(bytes);
@@ -92,21 +95,30 @@ impl Lookup {
                 })
             }
             Visit::Continue => {
-                self.passed.push(copy);
+                if self.reusable.is_none() && has_tombstone(&slots) {
+                    self.reusable = Some(copy);
+                }
                 self.read_next(cx)?;
                 Ok(Looked::Reading)
             }
             Visit::End { reusable } => {
-                self.passed.push(copy);
-                Ok(Looked::Absent(reusable.and_then(|address| self.bucket_of(address))))
+                let kept = self.reusable.take();
+                let of = |at: SlotAddress| {
+                    let bucket = [kept, Some(copy)]
+                        .into_iter()
+                        .flatten()
+                        .find(|b| b.bucket() == at.bucket);
+                    bucket.map(|bucket| (at, bucket))
+                };
+                Ok(Looked::Absent(reusable.and_then(of)))
             }
         }
     }
+}
 
-    fn bucket_of(&mut self, address: SlotAddress) -> Option<(SlotAddress, BucketCopy)> {
-        let at = self.passed.iter().position(|copy| copy.bucket() == address.bucket)?;
-        Some((address, self.passed.swap_remove(at)))
-    }
+fn has_tombstone(slots: &Slots) -> bool {
+    let is_tombstone = |inode: &Inode| inode.state == InodeState::Tombstone;
+    slots.iter().any(|slot| slot.as_ref().is_ok_and(is_tombstone))
 }
 
 fn read_pair(cx: &mut Context<'_>, bucket: u64, place: Place) -> Result<(), Fault> {

@@ -44,7 +44,12 @@ impl Update {
             image,
             writing: Place::Table,
         };
-        update.write(cx)?;
+        let bytes = update.image.page().bytes();
+        let mut buffer = cx.engine.buffer(bytes.len()).ok_or(Fault::NoMemory {
+            asked: bytes.len() as u64,
+        })?;
+        buffer.copy_from_slice(bytes);
+        update.write(cx, Memory::Own(buffer))?;
         Ok(update)
     }
 
@@ -52,7 +57,8 @@ impl Update {
         let wrote = completion.result.map_err(Fault::Io).and_then(|_| match self.writing {
             Place::Table => {
                 self.writing = Place::Mirror;
-                self.write(cx).map(|()| Updated::Writing)
+                // The same bytes in the same memory: a record that has begun does not fail for want of some.
+                self.write(cx, completion.memory).map(|()| Updated::Writing)
             }
             Place::Mirror => Ok(Updated::Done),
         });
@@ -62,17 +68,12 @@ impl Update {
         wrote
     }
 
-    fn write(&self, cx: &mut Context<'_>) -> Result<(), Fault> {
-        let bytes = self.image.page().bytes();
+    fn write(&self, cx: &mut Context<'_>, memory: Memory) -> Result<(), Fault> {
         let at = cx
             .volume
             .layout()
             .image_at(self.bucket, self.image.parity(), self.writing)
             .ok_or_else(|| Fault::Corrupt(format!("there is no bucket {}", self.bucket)))?;
-        let mut buffer = cx.engine.buffer(bytes.len()).ok_or(Fault::NoMemory {
-            asked: bytes.len() as u64,
-        })?;
-        buffer.copy_from_slice(bytes);
-        cx.write(at, Memory::Own(buffer), Durability::Data)
+        cx.write(at, memory, Durability::Data)
     }
 }

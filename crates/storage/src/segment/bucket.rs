@@ -41,7 +41,11 @@
 //! the open of a later epoch. The *healed epoch* in the superblock is the last epoch in which that healing was completed:
 //! an open that crashes while it heals has raised the epoch but not the healed epoch, so the next one heals the same again.
 //!
-//! Shorter rules fail (`tools/bucket_rule.py`, and this file's tests, enumerate them):
+//! Before that, invalid images in the winner's *other* home, where the next update goes, are overwritten ([`bury`]): the crash
+//! explorer found that one of them, torn in the mirror and rotten in the table, can be made whole again by the next update
+//! torn over it, and would then be believed (`crates/sim/tests/what_was_buried_stays_buried.rs`).
+//!
+//! Shorter rules fail (this file's tests enumerate them):
 //!
 //! - *Heal only buckets with an invalid image.* The table was written, the mirror not, all images are valid. The reader
 //!   serves `g`; its table image rots; the mirror takes the reader back to `g-1`.
@@ -430,8 +434,7 @@ pub struct Healing<'a> {
 
 /// The rule for an open after a crash. A `healed_epoch` of 0 heals every bucket: that is what `check --repair` asks.
 ///
-/// An invalid image in the winner's *other* home is left alone, the next update overwrites it; [`restore_older`] repairs it
-/// sooner.
+/// An invalid image in the winner's *other* home is first buried ([`bury`]); [`restore_older`] repairs it.
 pub fn heal<'a>(
     table: &Pair<'a>,
     mirror: &Pair<'a>,
@@ -469,6 +472,29 @@ pub fn restore_older<'a>(table: &Pair<'a>, mirror: &Pair<'a>, winner: &Image<'a>
         (Reading::Invalid(_), Reading::Valid(image)) if before(image) => Some((Place::Table, *image)),
         _ => None,
     }
+}
+
+/// What an open after a crash writes over invalid images in the winner's *other* home, before it serves: the image before the
+/// winner where one is left, else zeroes.
+///
+/// An invalid image there may be a newer one that nobody was told about, torn in one place and rotten in the other. If the
+/// next update is torn over it, the old bytes and the new ones together can be that image again, whole; and it would be
+/// believed, though the one before it has been served.
+pub fn bury<'a>(
+    table: &Pair<'a>,
+    mirror: &Pair<'a>,
+    winner: &Image<'a>,
+) -> impl Iterator<Item = (Place, &'a [u8; PAGE_BYTES])> + use<'a> {
+    let parity = winner.parity().other();
+    let (table, mirror) = (*table.at(parity), *mirror.at(parity));
+    let generation = winner.generation();
+    let before = move |image: &Image<'_>| image.generation().checked_add(1) == Some(generation);
+    let older = [table, mirror].iter().filter_map(Reading::image).find(before);
+    let bytes = older.map_or(page::zero_page(), |image| image.bytes());
+    [(Place::Table, table), (Place::Mirror, mirror)]
+        .into_iter()
+        .filter(|(_, reading)| reading.is_invalid())
+        .map(move |(place, _)| (place, bytes))
 }
 
 /// Why a page is no image of its bucket.

@@ -78,6 +78,14 @@ impl Parity {
         }
     }
 
+    /// The other place of the pair.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Even => Self::Odd,
+            Self::Odd => Self::Even,
+        }
+    }
+
     /// 0 or 1: the place in the pair.
     pub fn index(self) -> usize {
         match self {

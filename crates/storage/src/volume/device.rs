@@ -9,13 +9,16 @@ use std::time::{Duration, Instant};
 
 use baio_engine::{
     Buffer, Caching, Completion, Create, Descriptions, Durability, Engine, Errno, File, Op, Open, Policy, Request,
-    Space, Wait,
+    SetupError, Space, Wait,
 };
 
 use crate::error::{Error, Fault, Result};
 
 /// How long the writes of a dead process are waited for.
 const DEAD_HOLDER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a claim on a block device is outlasted; a mounted one is refused after this.
+const CLAIM_PATIENCE: Duration = Duration::from_millis(300);
 
 /// How the volume's file is to be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,16 +40,23 @@ impl Device {
     /// Opens and locks a volume's file. Direct, unless the file system has no direct I/O.
     pub(crate) fn open(path: &Path, hold: Hold, create: Create) -> Result<Device> {
         let name = path.display().to_string();
-        let options = |caching| Open {
+        refuse_streams(path, &name)?;
+        let options = |caching, create| Open {
             write: hold == Hold::Exclusive,
             descriptions: Descriptions::Only(caching),
             create,
             claim_device: hold == Hold::Exclusive,
         };
-        let (file, caching) = match File::open(path, &options(Caching::Direct)) {
+        let (file, caching) = match open_claimed(path, &options(Caching::Direct, create)) {
             Ok(file) => (file, Caching::Direct),
             Err(error) if error.errno == Errno::EINVAL => {
-                let file = File::open(path, &options(Caching::Kernel));
+                // A new file was made before direct I/O on it was refused (open(2)).
+                let create = if create == Create::New {
+                    Create::IfMissing
+                } else {
+                    create
+                };
+                let file = File::open(path, &options(Caching::Kernel, create));
                 (file.map_err(|error| Error::new("open", &name, error))?, Caching::Kernel)
             }
             Err(error) => return Err(Error::new("open", &name, error)),
@@ -102,17 +112,36 @@ impl Device {
         pages: &[(u64, &[u8])],
         durability: Durability,
     ) -> Result<()> {
-        const TAG: u64 = 0xba10;
         let mut failed = None;
         for &(offset, bytes) in pages {
-            let mut buffer = self.buffer(engine, bytes.len())?;
-            buffer.copy_from_slice(bytes);
-            let request = Request::write(&self.file, offset, buffer, self.policy(durability)).tagged(TAG);
-            if engine.submit_reserved(request).is_err() {
-                failed = Some(Error::new("write", self.name(), baio_engine::Error::Full).at(offset));
+            if let Err(error) = self.write_page(engine, offset, bytes, durability) {
+                failed = Some(error);
                 break;
             }
         }
+        // Whatever failed: what was begun ends first.
+        let ended = self.end_writes(engine);
+        failed.map_or(ended, Err)
+    }
+
+    /// Submits one page; an engine of few slots first ends what it has.
+    fn write_page(&self, engine: &mut Engine, offset: u64, bytes: &[u8], durability: Durability) -> Result<()> {
+        let mut buffer = self.buffer(engine, bytes.len())?;
+        buffer.copy_from_slice(bytes);
+        let request = Request::write(&self.file, offset, buffer, self.policy(durability));
+        let Err(back) = engine.submit_reserved(request) else {
+            return Ok(());
+        };
+        self.end_writes(engine)?;
+        engine
+            .submit_reserved(back)
+            .map(drop)
+            .map_err(|_| Error::new("write", self.name(), baio_engine::Error::Full).at(offset))
+    }
+
+    /// Nothing but such writes is under way: volumes are formatted, opened and closed alone.
+    fn end_writes(&self, engine: &mut Engine) -> Result<()> {
+        let mut failed = None;
         while engine.in_flight() > 0 {
             engine
                 .turn(Wait::one())
@@ -182,6 +211,33 @@ impl Device {
     }
 }
 
+/// Opens a file. A claimed block device stays claimed until the last copy of its descriptor is closed, and a child that some
+/// thread is just starting has one until it execs: such a claim is outlasted. (Locks are given back explicitly.)
+fn open_claimed(path: &Path, options: &Open) -> std::result::Result<File, SetupError> {
+    let deadline = Instant::now() + CLAIM_PATIENCE;
+    loop {
+        match File::open(path, options) {
+            Err(error) if error.errno == Errno::EBUSY && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// Opening a pipe can wait for ever, and a terminal or a tape drive minds being opened at all.
+fn refuse_streams(path: &Path, name: &str) -> Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    let Ok(kind) = std::fs::metadata(path).map(|metadata| metadata.file_type()) else {
+        return Ok(()); // What the path lacks is for the open itself to say.
+    };
+    if kind.is_fifo() || kind.is_char_device() || kind.is_socket() {
+        let why = "a volume lives in a regular file or on a block device, and this is neither";
+        return Err(Error::new("open", name, Fault::NotVolume(why.into())));
+    }
+    Ok(())
+}
+
 /// Takes the lock, waiting for what a dead process still has under way; a living holder is an error at once.
 fn lock(file: &File, hold: Hold) -> Result<()> {
     let deadline = Instant::now() + DEAD_HOLDER_PATIENCE;
@@ -202,12 +258,26 @@ fn lock(file: &File, hold: Hold) -> Result<()> {
     }
 }
 
-/// A killed process whose parent has not yet asked for its status (state Z) is dead: it can hold nothing but late writes.
+/// A process that has been killed is dead for us though the system may still be taking it apart: it can hold nothing but
+/// late writes. That is so from the signal on (SIGKILL pending), while it exits (PF_EXITING, include/linux/sched.h), and until its
+/// parent asks for its status (state Z).
 fn is_alive(pid: u32) -> bool {
+    const PF_EXITING: u64 = 0x4;
+    const SIGKILL_BIT: u64 = 1 << 8;
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;
     };
-    // The name, in parentheses, may itself contain anything; the state follows the last parenthesis.
-    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-    !matches!(state, Some('Z' | 'X') | None)
+    // The name, in parentheses, may itself contain anything; the state follows the last parenthesis, the flags six words on.
+    let words: Vec<&str> = stat.rsplit(") ").next().unwrap_or("").split_whitespace().collect();
+    let state = words.first().copied().unwrap_or("X");
+    let flags: u64 = words.get(6).and_then(|word| word.parse().ok()).unwrap_or(0);
+    !matches!(state, "Z" | "X") && flags & PF_EXITING == 0 && pending_signals(pid) & SIGKILL_BIT == 0
+}
+
+/// Signals that wait for the whole process, one bit each.
+fn pending_signals(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
 }

@@ -59,6 +59,8 @@ pub struct VolumeInfo {
     pub segments_max: u64,
     /// Was it closed properly?
     pub clean: bool,
+    /// Where block 0 of the data begins in the file or device, in bytes.
+    pub data_at_bytes: u64,
 }
 
 impl SegmentInfo {
@@ -156,6 +158,7 @@ pub(crate) fn volume_info(
         segments,
         segments_max: geometry.segments_max,
         clean: superblock.is_clean(),
+        data_at_bytes: superblock.layout().data_at(),
     }
 }
 

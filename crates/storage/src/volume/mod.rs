@@ -188,11 +188,28 @@ impl Contents {
                 Error::new("read the inode table of", device.name(), Fault::Corrupt(why))
             })?;
         }
+        for claim in claims.iter().filter(|claim| quarantined.contains(&claim.owner)) {
+            keep_the_rest(&mut free, claim);
+        }
         Ok(Contents {
             free,
             quarantined,
             segments,
         })
+    }
+}
+
+/// What a quarantined segment has and nobody else claims is not given away: it is all that is left of its bytes.
+fn keep_the_rest(free: &mut FreeSet, claim: &Claim) {
+    let inside = |(start, blocks): (u64, u64)| (start.max(claim.start), (start + blocks).min(claim.end));
+    let rest: Vec<(u64, u64)> = free
+        .free_runs()
+        .map(inside)
+        .filter(|(start, end)| start < end)
+        .collect();
+    for (start, end) in rest {
+        // It is free, as it was just found, so it can be taken.
+        let _ = free.occupy(start, end - start);
     }
 }
 

@@ -14,16 +14,29 @@ pub(crate) fn read(engine: &mut Engine, device: &Device) -> Result<Chosen> {
         read_page(engine, device, 0)?,
         read_page(engine, device, SUPERBLOCK_STEP)?,
     ];
+    let alone = superblock::choose([&front[0], &front[1], &[], &[]]);
     let mut places = superblock::rear_copies_at([&front[0], &front[1]]);
-    if places.is_empty() && front.iter().any(|page| page.starts_with(&superblock::MAGIC)) {
+    // Two copies that agree on a newer format have said it all: a search could last for hours and find nothing.
+    let is_newer = matches!(
+        alone,
+        Err(SuperblockError::Version { .. } | SuperblockError::Features { .. })
+    );
+    if places.is_empty() && !is_newer && front.iter().any(|page| page.starts_with(&superblock::MAGIC)) {
         places.extend(search(engine, device)?);
     }
-    let mut best = superblock::choose([&front[0], &front[1], &[], &[]]);
+    let mut best = None;
     for [second, third] in places {
         let rear = [read_page(engine, device, second)?, read_page(engine, device, third)?];
-        best = newer(best, superblock::choose([&front[0], &front[1], &rear[0], &rear[1]]));
+        let seen = superblock::choose([&front[0], &front[1], &rear[0], &rear[1]]);
+        best = Some(match best {
+            Some(best) => newer(best, seen),
+            None => seen,
+        });
     }
-    let chosen = best.map_err(|error| Error::new("open volume", device.name(), fault(error)))?;
+    // The front alone decides only if it knows of no rear: a rear of a newer format, or one that contradicts, must be heard.
+    let chosen = best
+        .unwrap_or(alone)
+        .map_err(|error| Error::new("open volume", device.name(), fault(error)))?;
     chosen
         .current
         .check_device(device.size()?)

@@ -5,7 +5,7 @@ use baio_engine::{Buffer, Durability, Engine};
 
 use crate::error::{Error, Fault, Result};
 use crate::segment::bucket::{self, BucketId, Image, Pair, Slots};
-use crate::segment::layout::{BUCKET_BYTES, Place};
+use crate::segment::layout::{BUCKET_BYTES, Layout, Place};
 use crate::segment::page::PAGE_BYTES;
 use crate::segment::superblock::Superblock;
 use crate::volume::device::Device;
@@ -99,9 +99,7 @@ pub(crate) fn scan(
     let buckets = layout.buckets();
     let mut first = 0;
     while first < buckets {
-        let count = BUCKETS_PER_READ.min(buckets - first);
-        let len = (count * BUCKET_BYTES) as usize;
-        let bytes = device.read(engine, layout.table_at() + first * BUCKET_BYTES, len)?;
+        let (count, bytes) = read_some(engine, device, layout, first)?;
         for index in 0..count {
             let at = (index * BUCKET_BYTES) as usize;
             let end = (at + BUCKET_BYTES as usize).min(bytes.len());
@@ -112,6 +110,21 @@ pub(crate) fn scan(
         first += count;
     }
     Ok(())
+}
+
+/// As many buckets as there is memory for: callers may hold most of the arena.
+fn read_some(engine: &mut Engine, device: &Device, layout: &Layout, first: u64) -> Result<(u64, Buffer)> {
+    let at = layout.table_at() + first * BUCKET_BYTES;
+    let mut count = BUCKETS_PER_READ.min(layout.buckets() - first);
+    loop {
+        match device.read(engine, at, (count * BUCKET_BYTES) as usize) {
+            Err(Error {
+                fault: Fault::NoMemory { .. },
+                ..
+            }) if count > 1 => count /= 2,
+            read => return read.map(|bytes| (count, bytes)),
+        }
+    }
 }
 
 /// Decides which image of a bucket is served, and, if asked, makes the decision last.
@@ -146,8 +159,14 @@ fn settle(
         .bucket_at(number, Place::Mirror)
         .ok_or_else(|| corrupt(bucket::BucketError::Lost { bucket: number }))?;
     let mirror = device.read(engine, mirror_at, BUCKET_BYTES as usize)?;
-    let decision = bucket::heal(&table, &pair(&mirror, id), doubt.from_epoch, id).map_err(corrupt)?;
+    let mirror = pair(&mirror, id);
+    let decision = bucket::heal(&table, &mirror, doubt.from_epoch, id).map_err(corrupt)?;
     if doubt.healing == Healing::Write {
+        for (place, bytes) in bucket::bury(&table, &mirror, &decision.winner) {
+            if let Some(at) = layout.image_at(number, decision.winner.parity().other(), place) {
+                device.write_pages(engine, &[(at, bytes)], Durability::Data)?;
+            }
+        }
         for &place in decision.rewrite {
             let parity = decision.winner.parity();
             if let Some(at) = layout.image_at(number, parity, place) {

@@ -305,7 +305,14 @@ impl Explorer {
             Rule::OnlyLastEpoch => path.epoch - 1,
         };
         let Healing { winner, rewrite } = heal(table, mirror, healed, ID)?;
-        let mut writes: Writes = rewrite.iter().map(|place| write(*place, &winner)).collect();
+        let mut writes = Writes::new();
+        if matches!(self.rule, Rule::Ours | Rule::Repairing) {
+            let other = winner.parity().other();
+            writes.extend(
+                bury(table, mirror, &winner).map(|(place, bytes)| (home(place, other), Rc::new(Page::copy_of(bytes)))),
+            );
+        }
+        writes.extend(rewrite.iter().map(|place| write(*place, &winner)));
         if self.rule == Rule::Repairing {
             writes.extend(restore_older(table, mirror, &winner).map(|(place, image)| write(place, &image)));
         }

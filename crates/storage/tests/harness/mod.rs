@@ -1,0 +1,272 @@
+//! What the tests of the volume share: short words for requests, children that can be killed, and a device that can be
+//! told to be slow or to fail.
+
+#![allow(dead_code)] // Every test file uses its own part of this.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+
+use baio_engine::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
+use baio_engine::sim::{Disk, Sim};
+use baio_engine::{Config, Durability, Engine, Errno, File, Memory, Op, RequestId, Slots, Time, Wait};
+use baio_storage::{
+    Access, Core, CreateOptions, Error, Format, Handle, Identity, Outcome, SegmentOp, SegmentRequest, Ticket,
+    format_simulated,
+};
+
+pub(crate) const ME: Identity = Identity { uid: 1000, gid: 1000 };
+pub(crate) const STRANGER: Identity = Identity { uid: 1001, gid: 1001 };
+pub(crate) const ROOT: Identity = Identity { uid: 0, gid: 0 };
+pub(crate) const BLOCK: usize = 4096;
+
+/// A small engine: tests start many.
+pub(crate) fn config() -> Config {
+    Config {
+        slots: 64,
+        arena_bytes: 4 << 20,
+        ..Config::default()
+    }
+}
+
+pub(crate) fn format(path: &Path, size_bytes: u64) {
+    let options = Format {
+        size_bytes: Some(size_bytes),
+        ..Format::default()
+    };
+    Core::format(path, &options).unwrap();
+}
+
+pub(crate) fn open(path: &Path) -> Core {
+    Core::open(path, &config()).unwrap()
+}
+
+pub(crate) fn create(core: &mut Core, name: &str, size_bytes: u64) {
+    core.create(ME, ME.uid, name, &CreateOptions::of_size(size_bytes))
+        .unwrap();
+}
+
+pub(crate) fn open_write(core: &mut Core, name: &str) -> Handle {
+    core.open_segment(ME, ME.uid, name, Access::Write).unwrap().0
+}
+
+/// Starts a request, turning the core while its table is full.
+pub(crate) fn start(core: &mut Core, mut request: SegmentRequest) -> Ticket {
+    loop {
+        match core.start(request) {
+            Ok(ticket) => return ticket,
+            Err(back) => request = back,
+        }
+        core.turn(Wait::one()).unwrap();
+    }
+}
+
+pub(crate) fn run(core: &mut Core, request: SegmentRequest) -> Outcome {
+    let ticket = start(core, request);
+    core.wait(ticket).unwrap().unwrap()
+}
+
+pub(crate) fn write_request(core: &Core, handle: Handle, offset: u64, bytes: &[u8]) -> SegmentRequest {
+    let mut buffer = core.buffer(bytes.len()).unwrap();
+    buffer.copy_from_slice(bytes);
+    SegmentRequest::new(handle, SegmentOp::Write { offset }, buffer)
+}
+
+pub(crate) fn read_request(core: &Core, handle: Handle, offset: u64, len: usize) -> SegmentRequest {
+    SegmentRequest::new(handle, SegmentOp::Read { offset }, core.buffer(len).unwrap())
+}
+
+pub(crate) fn sync_request(handle: Handle) -> SegmentRequest {
+    SegmentRequest {
+        durability: Durability::Data,
+        ..SegmentRequest::new(handle, SegmentOp::Sync, Memory::None)
+    }
+}
+
+pub(crate) fn write(core: &mut Core, handle: Handle, offset: u64, bytes: &[u8]) -> Result<u32, Error> {
+    let request = write_request(core, handle, offset, bytes);
+    run(core, request).result
+}
+
+pub(crate) fn read(core: &mut Core, handle: Handle, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
+    let request = read_request(core, handle, offset, len);
+    let outcome = run(core, request);
+    let got = outcome.result? as usize;
+    Ok(outcome.memory.into_buffer().unwrap()[..got].to_vec())
+}
+
+pub(crate) fn sync(core: &mut Core, handle: Handle) -> Result<u32, Error> {
+    run(core, sync_request(handle)).result
+}
+
+/// Small random numbers that follow from a seed (SplitMix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// What tells a test that it runs in a child, and as what.
+const ROLE: &str = "BAIO_TEST_ROLE";
+
+/// The role of this process, if it is a child.
+pub(crate) fn role() -> Option<String> {
+    std::env::var(ROLE).ok()
+}
+
+/// This test binary again, to run one of its tests as a child. Stderr is its line to the parent: unlike stdout, the test
+/// runner writes nothing there by itself.
+pub(crate) fn child(test: &str, role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(ROLE, role)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// What a simulated device is told to do with the results of its requests, in the order in which they end.
+#[derive(Default)]
+pub(crate) struct Whims {
+    /// Results seen so far.
+    pub(crate) seen: u64,
+    /// From this one on...
+    pub(crate) fail_from: Option<u64>,
+    /// ...so many fail with EIO, although the device did what was asked.
+    pub(crate) fail_count: u64,
+    /// Results that come while this is set are kept back...
+    pub(crate) hold: bool,
+    /// ...for so many turns; later ones overtake them.
+    pub(crate) hold_turns: u64,
+    /// Transfers stop after so many bytes, and have to be continued.
+    pub(crate) short: Option<i32>,
+    /// So many turns fail.
+    pub(crate) broken_turns: u64,
+}
+
+/// The simulated machine with a device that obeys [`Whims`].
+pub(crate) struct Moody {
+    sim: Sim,
+    whims: Rc<RefCell<Whims>>,
+    held: VecDeque<(u64, RequestId, i32)>,
+    turns: u64,
+}
+
+impl Backend for Moody {
+    fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
+        self.sim.start(slots, queue)
+    }
+
+    fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
+        self.turns += 1;
+        self.sim.turn(slots, wait, done)?;
+        let mut whims = self.whims.borrow_mut();
+        let until = if whims.hold { self.turns + whims.hold_turns } else { 0 };
+        self.held.extend(done.raw.drain(..).map(|(id, raw)| (until, id, raw)));
+        if whims.broken_turns > 0 {
+            whims.broken_turns -= 1;
+            return Err(Errno::EBUSY);
+        }
+        for _ in 0..self.held.len() {
+            let Some((until, id, raw)) = self.held.pop_front() else {
+                break;
+            };
+            if until > self.turns {
+                self.held.push_back((until, id, raw));
+                continue;
+            }
+            let fails = whims
+                .fail_from
+                .is_some_and(|from| (from..from + whims.fail_count).contains(&whims.seen));
+            whims.seen += 1;
+            let raw = whims.short.map_or(raw, |most| raw.min(most));
+            done.raw.push((id, if fails { -Errno::EIO.raw() } else { raw }));
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, slots: &Slots, id: RequestId) {
+        self.sim.cancel(slots, id);
+    }
+
+    fn attach(&mut self, what: Attach<'_>) -> Result<(), Errno> {
+        self.sim.attach(what)
+    }
+
+    fn detach(&mut self, what: Detached<'_>) {
+        self.sim.detach(what);
+    }
+
+    fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
+        self.sim.ready_fd(arm)
+    }
+
+    fn doorbell(&self) -> Doorbell {
+        self.sim.doorbell()
+    }
+
+    fn now(&mut self) -> Time {
+        self.sim.now()
+    }
+
+    fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
+        self.sim.random(bytes)
+    }
+
+    fn explain(&self) -> Explain {
+        self.sim.explain()
+    }
+
+    fn refuses(&self, op: Op) -> Option<baio_engine::Error> {
+        self.sim.refuses(op)
+    }
+
+    fn system_calls(&self) -> u64 {
+        self.sim.system_calls()
+    }
+}
+
+/// A formatted simulated disk.
+pub(crate) fn simulated_disk(format: &Format) -> Disk {
+    let disk = Disk::new(format.size_bytes.unwrap());
+    let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config()).unwrap();
+    format_simulated(&mut engine, &File::simulated(&disk, "disk"), format).unwrap();
+    disk
+}
+
+/// Opens the volume on a disk whose device can be made moody.
+pub(crate) fn open_moody(disk: &Disk, config: &Config) -> (Core, Rc<RefCell<Whims>>) {
+    let whims = Rc::new(RefCell::new(Whims::default()));
+    let backend = Moody {
+        sim: Sim::new(2).unwrap(),
+        whims: Rc::clone(&whims),
+        held: VecDeque::new(),
+        turns: 0,
+    };
+    let engine = Engine::with_backend(Box::new(backend), config).unwrap();
+    let core = Core::open_simulated(engine, &File::simulated(disk, "disk"), config).unwrap();
+    (core, whims)
+}
+
+pub(crate) fn open_simulated(disk: &Disk) -> Core {
+    open_moody(disk, &config()).0
+}
