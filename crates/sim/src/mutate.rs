@@ -1,0 +1,387 @@
+//! Weaker devices and weaker volumes, made by editing a record.
+//!
+//! The device is run honestly; then its record is changed as if one promise had not been kept: a flush left out, a durable
+//! write that stays in the device's cache, two writes in the other order. If the explorer finds nothing wrong with that,
+//! then either the promise is not needed, or the explorer is blind. `tests/the_explorer_bites.rs` tells the two apart.
+
+use baio_engine::sim::log::Record;
+use baio_storage::segment::layout::Layout;
+
+use crate::oracle::Op;
+
+/// During which part of a session something was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum During {
+    /// An opening of the volume.
+    Opening,
+    /// A create.
+    Create,
+    /// A delete.
+    Delete,
+    /// A plain write.
+    Write,
+    /// A data-durable write.
+    WriteDurable,
+    /// The user's sync.
+    Sync,
+    /// A clean close.
+    Close,
+    /// Nothing that writes.
+    Idle,
+}
+
+/// For what the superblock is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Copies that a crash left behind are made equal.
+    Heal,
+    /// The epoch is raised.
+    Raise,
+    /// The healed epoch is noted.
+    Note,
+    /// A clean close is noted.
+    Clean,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A copy of the superblock.
+    Superblock(u8, Role),
+    /// An image of a bucket, in the table.
+    Table,
+    /// The same in the mirror.
+    Mirror,
+    /// Bytes of segments.
+    Data,
+    /// A flush.
+    Flush,
+    /// A mark.
+    Mark,
+}
+
+/// One record, understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scene {
+    /// When.
+    pub during: During,
+    /// What.
+    pub what: What,
+}
+
+/// How a promise is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It is not done at all.
+    Dropped,
+    /// It is done, but not durable: a later power cut may lose it, as any one write that no flush covers.
+    Volatile,
+    /// It is not durable, and the device keeps all of these writes in its cache until the next flush: lost together.
+    Held,
+    /// It changes places with the write behind it.
+    Swapped,
+}
+
+/// One promise less.
+#[derive(Clone, Copy, Debug)]
+pub struct Weakening {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What is different.
+    pub story: &'static str,
+    /// Which records it concerns.
+    pub concerns: fn(Scene) -> bool,
+    /// What happens to them.
+    pub how: How,
+}
+
+impl Weakening {
+    /// The one of this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<&'static Weakening> {
+        ALL.iter().find(|weakening| weakening.name == name)
+    }
+
+    /// Does a process that goes on without a power cut see what the honest one saw?
+    #[must_use]
+    pub fn keeps_contents(&self) -> bool {
+        match self.how {
+            How::Volatile => true,
+            How::Dropped => self.concerns_flushes_only(),
+            How::Held | How::Swapped => false,
+        }
+    }
+
+    fn concerns_flushes_only(&self) -> bool {
+        let writes = [What::Table, What::Mirror, What::Data]
+            .into_iter()
+            .chain((0..4).flat_map(|copy| ROLES.map(|role| What::Superblock(copy, role))));
+        !writes
+            .flat_map(|what| DURING.map(|during| Scene { during, what }))
+            .any(self.concerns)
+    }
+
+    /// The record as the weaker device or volume would have left it. `ops` are the session's, whose opening comes first.
+    #[must_use]
+    pub fn apply(&self, record: Vec<Record>, ops: &[Op], layout: &Layout) -> Vec<Record> {
+        let scenes = scenes(&record, ops, layout);
+        let mut weaker = Vec::with_capacity(record.len());
+        let mut held = Vec::new();
+        let mut swapped = None;
+        for (record, scene) in record.into_iter().zip(scenes) {
+            if !(self.concerns)(scene) {
+                if record == Record::Sync {
+                    weaker.append(&mut held);
+                }
+                weaker.push(record);
+                weaker.extend(swapped.take());
+                continue;
+            }
+            match self.how {
+                How::Dropped => {}
+                How::Volatile => weaker.push(volatile(record)),
+                How::Held => held.push(volatile(record)),
+                How::Swapped => swapped = Some(record),
+            }
+        }
+        weaker.extend(swapped);
+        weaker
+    }
+}
+
+const ROLES: [Role; 4] = [Role::Heal, Role::Raise, Role::Note, Role::Clean];
+const DURING: [During; 8] = [
+    During::Opening,
+    During::Create,
+    During::Delete,
+    During::Write,
+    During::WriteDurable,
+    During::Sync,
+    During::Close,
+    During::Idle,
+];
+
+/// The same write without its durability.
+#[must_use]
+pub fn volatile(record: Record) -> Record {
+    match record {
+        Record::Write { offset, bytes, .. } => Record::Write {
+            offset,
+            bytes,
+            durable: false,
+        },
+        other => other,
+    }
+}
+
+/// Understands every record of a session.
+fn scenes(record: &[Record], ops: &[Op], layout: &Layout) -> Vec<Scene> {
+    let mut during = During::Opening;
+    let mut scenes = Vec::with_capacity(record.len());
+    for record in record {
+        let what = match record {
+            Record::Write { offset, .. } => what_is_at(*offset, during, layout),
+            Record::Sync => What::Flush,
+            Record::Mark(_) => What::Mark,
+        };
+        scenes.push(Scene { during, what });
+        if let Record::Mark(mark) = record {
+            during = ops.get(*mark as usize).map_or(During::Idle, during_of);
+        }
+    }
+    tell_roles(&mut scenes);
+    scenes
+}
+
+fn during_of(op: &Op) -> During {
+    match op {
+        Op::Create { .. } => During::Create,
+        Op::Delete { .. } => During::Delete,
+        Op::Write { durable: false, .. } => During::Write,
+        Op::Write { durable: true, .. } => During::WriteDurable,
+        Op::Sync { .. } => During::Sync,
+        Op::Close => During::Close,
+        Op::Open => During::Opening,
+        Op::Kill | Op::Refused => During::Idle,
+    }
+}
+
+fn what_is_at(offset: u64, during: During, layout: &Layout) -> What {
+    if let Some(copy) = layout.superblocks_at().iter().position(|&at| at == offset) {
+        let role = if during == During::Close {
+            Role::Clean
+        } else {
+            Role::Raise
+        };
+        return What::Superblock(copy as u8, role);
+    }
+    match offset {
+        at if at >= layout.data_at() => What::Data,
+        at if at >= layout.mirror_at() => What::Mirror,
+        _ => What::Table,
+    }
+}
+
+/// An opening writes the superblock up to three times: what is to be healed (at most two copies), the raised epoch (four),
+/// and the healed epoch (four, unless the volume was clean). So the count tells which write is which.
+fn tell_roles(scenes: &mut [Scene]) {
+    let mut from = 0;
+    while from < scenes.len() {
+        let is_opening = |scene: &Scene| scene.during == During::Opening;
+        let len = scenes[from..].iter().take_while(|scene| is_opening(scene)).count();
+        let copies: Vec<usize> = (from..from + len)
+            .filter(|&at| matches!(scenes[at].what, What::Superblock(..)))
+            .collect();
+        let healed = copies.len() % 4;
+        for (nth, at) in copies.into_iter().enumerate() {
+            if let What::Superblock(_, role) = &mut scenes[at].what {
+                *role = match nth {
+                    nth if nth < healed => Role::Heal,
+                    nth if nth < healed + 4 => Role::Raise,
+                    _ => Role::Note,
+                };
+            }
+        }
+        from += len.max(1);
+    }
+}
+
+use During::{Close, Create, Delete, Opening, Sync, Write, WriteDurable};
+use How::{Dropped, Held, Swapped, Volatile};
+use What::{Data, Flush, Mirror, Superblock, Table};
+
+const fn weakening(name: &'static str, how: How, concerns: fn(Scene) -> bool, story: &'static str) -> Weakening {
+    Weakening {
+        name,
+        story,
+        concerns,
+        how,
+    }
+}
+
+/// Every weakening that is tried: one for each flush and durable write of the volume, and some of order.
+pub const ALL: &[Weakening] = &[
+    weakening(
+        "create-without-flush",
+        Dropped,
+        |s| s.during == Create && s.what == Flush,
+        "a create does not flush its zeroes before its record",
+    ),
+    weakening(
+        "create-without-zeroes",
+        Dropped,
+        |s| s.during == Create && s.what == Data,
+        "a create does not zero its blocks",
+    ),
+    weakening(
+        "volatile-table",
+        Volatile,
+        |s| matches!(s.during, Create | Delete) && s.what == Table,
+        "table images are written without durability",
+    ),
+    weakening(
+        "volatile-mirror",
+        Volatile,
+        |s| matches!(s.during, Create | Delete) && s.what == Mirror,
+        "mirror images are written without durability",
+    ),
+    weakening(
+        "volatile-tombstone",
+        Volatile,
+        |s| s.during == Delete && s.what == Table,
+        "the table image of a delete is written without durability",
+    ),
+    weakening(
+        "mirror-before-table",
+        Swapped,
+        |s| matches!(s.during, Create | Delete) && s.what == Table,
+        "the mirror is written before the table",
+    ),
+    weakening(
+        "user-sync-ignored",
+        Dropped,
+        |s| s.during == Sync && s.what == Flush,
+        "the user's sync does not flush",
+    ),
+    weakening(
+        "user-durable-write-volatile",
+        Volatile,
+        |s| s.during == WriteDurable && s.what == Data,
+        "the user's data-durable write is written without durability",
+    ),
+    weakening(
+        "user-write-dropped",
+        Dropped,
+        |s| s.during == Write && s.what == Data,
+        "the user's plain write never reaches the device",
+    ),
+    weakening(
+        "close-without-flush",
+        Dropped,
+        |s| s.during == Close && s.what == Flush,
+        "a clean close does not flush",
+    ),
+    weakening(
+        "open-without-flush",
+        Dropped,
+        |s| s.during == Opening && s.what == Flush,
+        "an opening reads what a killed process wrote, and does not flush it",
+    ),
+    weakening(
+        "healing-dropped",
+        Dropped,
+        |s| s.during == Opening && matches!(s.what, Table | Mirror),
+        "an opening decides what a crash left in doubt, and does not write it down",
+    ),
+    weakening(
+        "healing-held",
+        Held,
+        |s| s.during == Opening && matches!(s.what, Table | Mirror),
+        "an opening's healing stays in the device's cache when the healed epoch is noted",
+    ),
+    weakening(
+        "epoch-held",
+        Held,
+        |s| matches!(s.what, Superblock(_, Role::Raise)),
+        "the raised epoch stays in the device's cache",
+    ),
+    weakening(
+        "epoch-volatile",
+        Volatile,
+        |s| matches!(s.what, Superblock(_, Role::Raise)),
+        "the copies of the raised epoch are written without durability",
+    ),
+    weakening(
+        "epoch-front-held",
+        Held,
+        |s| matches!(s.what, Superblock(0 | 1, Role::Raise)),
+        "copies 0 and 1 of the raised epoch stay in the device's cache",
+    ),
+    weakening(
+        "epoch-rear-held",
+        Held,
+        |s| matches!(s.what, Superblock(2 | 3, Role::Raise | Role::Heal)),
+        "copies 2 and 3 of the raised epoch, and of healing, stay in the device's cache",
+    ),
+    weakening(
+        "superblock-healing-dropped",
+        Dropped,
+        |s| matches!(s.what, Superblock(_, Role::Heal)),
+        "superblock copies that a crash left behind are not made equal before the next update",
+    ),
+    weakening(
+        "healed-epoch-held",
+        Held,
+        |s| matches!(s.what, Superblock(_, Role::Note)),
+        "the healed epoch stays in the device's cache",
+    ),
+    weakening(
+        "clean-note-held",
+        Held,
+        |s| matches!(s.what, Superblock(_, Role::Clean)),
+        "the note of a clean close stays in the device's cache",
+    ),
+];
+
+#[cfg(test)]
+mod tests;

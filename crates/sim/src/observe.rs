@@ -1,0 +1,117 @@
+//! What is on a volume, asked through the public interface as a user asks: list, open, read.
+
+use baio_engine::Memory;
+use baio_storage::{Access, Core, Identity, SegmentInfo, SegmentOp, SegmentRequest};
+
+use crate::oracle::{BLOCK, Key, Kind, NAMES, Violation};
+use crate::stamp::{self, Content, SECTOR};
+
+const ROOT: Identity = Identity { uid: 0, gid: 0 };
+
+/// What a volume turned out to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its segments.
+    pub segments: Vec<SeenSegment>,
+    /// Segments that the volume says it has.
+    pub segments_counted: u64,
+    /// Its data blocks.
+    pub data_blocks: u64,
+    /// Those that it says are free.
+    pub free_blocks: u64,
+}
+
+/// A segment as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenSegment {
+    /// Whose, and its name.
+    pub key: Key,
+    /// Is it served?
+    pub is_live: bool,
+    /// Where its run begins.
+    pub start_block: u64,
+    /// Its size.
+    pub blocks: u64,
+    /// Its run.
+    pub reserve: u64,
+    /// Its sectors, when it is served.
+    pub contents: Vec<Content>,
+}
+
+/// Looks at everything.
+///
+/// # Errors
+/// When something that is listed cannot be read.
+pub fn observe(core: &mut Core) -> Result<Seen, Violation> {
+    let volume = core.volume_info().map_err(|error| failed("stat", &error))?;
+    let infos = core.list(ROOT).map_err(|error| failed("list", &error))?;
+    let mut segments = Vec::with_capacity(infos.len());
+    for info in infos {
+        segments.push(observe_segment(core, &info)?);
+    }
+    Ok(Seen {
+        segments,
+        segments_counted: volume.segments,
+        data_blocks: volume.size_bytes / BLOCK,
+        free_blocks: volume.free_bytes / BLOCK,
+    })
+}
+
+fn observe_segment(core: &mut Core, info: &SegmentInfo) -> Result<SeenSegment, Violation> {
+    let Some(name) = NAMES.iter().position(|name| *name == info.name) else {
+        let story = format!("a segment {:?} that nobody made", info.name);
+        return Err(Violation::new(Kind::Stale, story));
+    };
+    let key = Key {
+        uid: info.owner_uid,
+        name,
+    };
+    let is_live = info.state == "live";
+    let contents = if is_live {
+        read_all(core, key, info.size_bytes)?
+    } else {
+        Vec::new()
+    };
+    Ok(SeenSegment {
+        key,
+        is_live,
+        start_block: info.start_block,
+        blocks: info.size_bytes / BLOCK,
+        reserve: info.reserve_bytes / BLOCK,
+        contents,
+    })
+}
+
+fn read_all(core: &mut Core, key: Key, bytes: u64) -> Result<Vec<Content>, Violation> {
+    let (handle, _) = core
+        .open_segment(ROOT, key.uid, key.name(), Access::Read)
+        .map_err(|error| failed("open a listed segment", &error))?;
+    let buffer = core.buffer(bytes as usize).map_err(|error| failed("read", &error))?;
+    let outcome = run(core, SegmentRequest::new(handle, SegmentOp::Read { offset: 0 }, buffer))?;
+    core.close_handle(handle);
+    let buffer = outcome
+        .into_buffer()
+        .ok_or_else(|| Violation::new(Kind::Failed, "a read lost its memory"))?;
+    Ok(buffer.chunks(SECTOR).map(stamp::read).collect())
+}
+
+/// Runs one request to its end; gives its memory back.
+///
+/// # Errors
+/// When it fails.
+pub fn run(core: &mut Core, request: SegmentRequest) -> Result<Memory, Violation> {
+    let ticket = core
+        .start(request)
+        .map_err(|_| Violation::new(Kind::Failed, "no slot for the only request"))?;
+    let outcome = core
+        .wait(ticket)
+        .map_err(|error| failed("wait", &error))?
+        .ok_or_else(|| Violation::new(Kind::Failed, "a request without an outcome"))?;
+    outcome.result.map_err(|error| failed("transfer", &error))?;
+    Ok(outcome.memory)
+}
+
+/// An operation on an opened volume that should have worked.
+pub(crate) fn failed(doing: &str, error: &baio_storage::Error) -> Violation {
+    Violation::new(Kind::Failed, format!("{doing}: {error}"))
+}

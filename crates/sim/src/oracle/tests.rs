@@ -1,0 +1,145 @@
+//! Canaries: an oracle that finds nothing wrong with a wrong volume would pass every exploration.
+
+use super::*;
+use crate::observe::observe;
+use crate::random::Random;
+use crate::workload::{Counts, Ids, Session, State, run_session};
+use crate::world::{self, World};
+use baio_storage::Identity;
+
+/// A session that ends with at least two segments, one of them with synced bytes.
+fn session() -> Session {
+    for seed in 0.. {
+        let world = World::new(seed).unwrap();
+        let state = State::after_power_cut(world.disk, Expectation::default());
+        let (mut random, mut ids) = (Random::from(&[seed]), Ids::default());
+        let session = run_session(state, 20, &mut random, &mut ids, &mut Counts::default()).unwrap();
+        let model = session.models.last().unwrap();
+        let synced = |segment: &Rc<Segment>| segment.sectors.iter().any(|s| s.settled > 0 && s.pending.is_empty());
+        if model.len() >= 2 && model.values().any(synced) {
+            return session;
+        }
+    }
+    unreachable!()
+}
+
+fn ended() -> (Expectation, Seen) {
+    let session = session();
+    let disk =
+        baio_engine::sim::crash::Replay::new(&session.base, &session.record).disk(baio_engine::sim::crash::Crash {
+            prefix: session.record.len(),
+            loss: None,
+        });
+    let seen = observe(&mut world::open(&disk, 7).unwrap()).unwrap();
+    (session.expectation(session.record.len()), seen)
+}
+
+fn kind_of(expectation: &Expectation, seen: &Seen) -> Option<Kind> {
+    expectation.check(seen).err().map(|violation| violation.kind)
+}
+
+#[test]
+fn the_right_volume_is_right() {
+    let (expectation, seen) = ended();
+    assert_eq!(kind_of(&expectation, &seen), None);
+}
+
+#[test]
+fn an_acknowledged_segment_that_is_gone_is_reported() {
+    let (expectation, mut seen) = ended();
+    let gone = seen.segments.pop().unwrap();
+    seen.free_blocks += gone.reserve;
+    seen.segments_counted -= 1;
+    assert_eq!(kind_of(&expectation, &seen), Some(Kind::Lost));
+    let under_way = Expectation {
+        under_way: Some(Op::Delete { key: gone.key }),
+        ..expectation
+    };
+    assert_eq!(kind_of(&under_way, &seen), None, "its delete was under way");
+}
+
+#[test]
+fn a_segment_that_was_deleted_and_is_back_is_reported() {
+    let (mut expectation, seen) = ended();
+    expectation.model.pop_first();
+    assert_eq!(kind_of(&expectation, &seen), Some(Kind::Lost));
+}
+
+#[test]
+fn a_segment_of_another_size_is_reported() {
+    let (mut expectation, seen) = ended();
+    Rc::make_mut(expectation.model.first_entry().unwrap().get_mut()).reserve += 1;
+    assert_eq!(kind_of(&expectation, &seen), Some(Kind::Lost));
+}
+
+#[test]
+fn synced_bytes_that_are_old_are_reported() {
+    let (expectation, mut seen) = ended();
+    let written = |content: &&mut Content| matches!(content, Content::Written { .. });
+    let lost = seen.segments.iter_mut().find_map(|segment| {
+        let settled = &expectation.model[&segment.key].sectors;
+        let at = settled.iter().position(|s| s.settled > 0 && s.pending.is_empty())?;
+        Some(&mut segment.contents[at]).filter(written)
+    });
+    *lost.unwrap() = Content::Zero;
+    assert_eq!(kind_of(&expectation, &seen), Some(Kind::Lost));
+}
+
+#[test]
+fn bytes_of_others_are_reported() {
+    let alien = Content::Written {
+        instance: 4711,
+        position: 0,
+        version: 1,
+    };
+    for content in [Content::Stale, Content::Mixed, alien] {
+        let (expectation, mut seen) = ended();
+        seen.segments[0].contents[0] = content;
+        assert_eq!(kind_of(&expectation, &seen), Some(Kind::Stale), "{content:?}");
+    }
+}
+
+#[test]
+fn blocks_of_two_owners_are_reported() {
+    let (expectation, mut seen) = ended();
+    seen.segments[1].start_block = seen.segments[0].start_block;
+    assert_eq!(kind_of(&expectation, &seen), Some(Kind::Overlap));
+    let (expectation, mut seen) = ended();
+    seen.segments[0].is_live = false;
+    assert_eq!(kind_of(&expectation, &seen), Some(Kind::Overlap));
+}
+
+#[test]
+fn blocks_of_nobody_are_reported() {
+    let (expectation, mut seen) = ended();
+    seen.free_blocks -= 1;
+    assert_eq!(kind_of(&expectation, &seen), Some(Kind::Leak));
+}
+
+#[test]
+fn unsynced_sectors_may_be_old_or_new_but_not_older() {
+    let sector = Sector {
+        settled: 3,
+        pending: vec![5, 8],
+    };
+    assert!([3, 5, 8].iter().all(|&version| sector.allows(version)));
+    assert!([0, 2, 4, 9].iter().all(|&version| !sector.allows(version)));
+}
+
+/// From end to end: somebody deletes a segment behind the oracle's back, on the real volume.
+#[test]
+fn a_volume_that_forgets_is_reported() {
+    let session = session();
+    let crash = baio_engine::sim::crash::Crash {
+        prefix: session.record.len(),
+        loss: None,
+    };
+    let disk = baio_engine::sim::crash::Replay::new(&session.base, &session.record).disk(crash);
+    let mut core = world::open(&disk, 7).unwrap();
+    let expectation = session.expectation(crash.prefix);
+    let key = *expectation.model.first_key_value().unwrap().0;
+    core.delete(Identity { uid: 0, gid: 0 }, key.uid, key.name()).unwrap();
+    drop(core);
+    let seen = observe(&mut world::open(&disk, 8).unwrap()).unwrap();
+    assert_eq!(kind_of(&expectation, &seen), Some(Kind::Lost));
+}

@@ -1,0 +1,185 @@
+//! Every promise that the volume asks of its device is broken here once, by editing the record of an honest run; the
+//! explorer must notice. What each flush and durable write is for can be read from these stories.
+//!
+//! *Power cut alone*: found without any rot. *Rot*: one metadata page must rot as well, for the format keeps everything
+//! twice; then no promise was found broken without rot. *Nothing*: no promise breaks under this model, and the test says why.
+
+use baio_sim::explore::{Explorer, Failure, Plan, Until};
+use baio_sim::mutate::Weakening;
+use baio_sim::oracle::Kind;
+
+/// The deepest of these needs about 9,000.
+const STATES: u64 = 40_000;
+
+/// Where a promise is not expected to break.
+const STATES_WITHOUT: u64 = 2_000;
+
+fn first_failure(name: &str, rot: bool, states: u64) -> Option<Failure> {
+    let weakening = Weakening::by_name(name).expect("a weakening of this name");
+    let plan = Plan {
+        rot,
+        weakening: Some(weakening),
+        ..Plan::of(1)
+    };
+    let report = Explorer::new(plan).run(Until::Broken(states)).unwrap();
+    let failure = report.failures.into_iter().next();
+    match &failure {
+        Some(failure) => println!("{name}, after {} states: {}", report.states, failure.violation),
+        None => println!("{name}: no promise broken in {} states", report.states),
+    }
+    failure
+}
+
+fn a_power_cut_alone_shows(name: &str, kind: Kind) {
+    let failure = first_failure(name, false, STATES).expect("a broken promise");
+    assert_eq!(failure.violation.kind, kind, "{}", failure.violation);
+}
+
+fn rot_shows(name: &str, kind: Kind) {
+    let failure = first_failure(name, true, STATES).expect("a broken promise");
+    assert_eq!(failure.violation.kind, kind, "{}", failure.violation);
+    assert!(failure.rotten);
+    assert!(first_failure(name, false, STATES_WITHOUT).is_none());
+}
+
+fn nothing_shows(name: &str) {
+    assert!(first_failure(name, true, STATES_WITHOUT).is_none());
+}
+
+/// The record is durable, the zeroes are not: the new segment shows what its blocks held before.
+#[test]
+fn a_create_that_does_not_flush_its_zeroes() {
+    a_power_cut_alone_shows("create-without-flush", Kind::Stale);
+}
+
+/// Shown at once, without any crash; it proves that the stale bytes are there to be found.
+#[test]
+fn a_create_that_does_not_zero() {
+    a_power_cut_alone_shows("create-without-zeroes", Kind::Stale);
+}
+
+/// A create in a bucket last written before the healed epoch is acknowledged; its table image is lost. The next opening finds
+/// an old, valid image, believes it whole, and never looks at the mirror.
+#[test]
+fn a_table_image_that_is_not_durable() {
+    a_power_cut_alone_shows("volatile-table", Kind::Lost);
+}
+
+/// The same for a delete: the segment is back.
+#[test]
+fn a_tombstone_that_is_not_durable() {
+    a_power_cut_alone_shows("volatile-tombstone", Kind::Lost);
+}
+
+/// The mirror image is lost after the acknowledgement, a new image lands in the table, and the acknowledged one rots.
+#[test]
+fn a_mirror_image_that_is_not_durable() {
+    rot_shows("volatile-mirror", Kind::Lost);
+}
+
+/// A crash leaves the mirror ahead. An opening serves the table's older image, which is of an epoch that was healed long
+/// ago, so it asks nobody. Then an image of the table rots, the mirror is asked, and takes the served state back.
+#[test]
+fn a_mirror_written_before_the_table() {
+    rot_shows("mirror-before-table", Kind::Lost);
+}
+
+#[test]
+fn a_sync_that_does_not_flush() {
+    a_power_cut_alone_shows("user-sync-ignored", Kind::Lost);
+}
+
+#[test]
+fn a_durable_write_that_is_not() {
+    a_power_cut_alone_shows("user-durable-write-volatile", Kind::Lost);
+}
+
+/// Noticed only where a sync or close followed: an unsynced write may be lost.
+#[test]
+fn a_write_that_never_arrives() {
+    a_power_cut_alone_shows("user-write-dropped", Kind::Lost);
+}
+
+/// What was written before a clean close is promised to last; the power fails while the volume is closed.
+#[test]
+fn a_close_that_does_not_flush() {
+    a_power_cut_alone_shows("close-without-flush", Kind::Lost);
+}
+
+/// A process is killed when its record is in the device's cache. The next one reads it there and serves it; its healing
+/// writes only the mirror, for the table is whole as far as it can see. Then the power fails and the cache is lost; the
+/// table's older image is of a healed epoch, and is served.
+#[test]
+fn an_opening_that_does_not_flush() {
+    let plan = Plan {
+        rot: false,
+        weakening: Weakening::by_name("open-without-flush"),
+        ..Plan::of(1)
+    };
+    let report = Explorer::new(plan).run(Until::Distinct(8_000)).unwrap();
+    let told = |words: &str| {
+        report
+            .failures
+            .iter()
+            .any(|failure| failure.violation.story.contains(words))
+    };
+    assert!(told("has version"), "served bytes were taken back");
+    assert!(
+        told("is gone") || told("was never created"),
+        "a served create or delete was taken back"
+    );
+}
+
+/// A crash between table and mirror; the opening serves the table's image, which has no second home; it rots.
+#[test]
+fn healing_that_is_not_written_down() {
+    rot_shows("healing-dropped", Kind::Lost);
+}
+
+/// The healed epoch is durable before the healing is: the next opening believes it.
+#[test]
+fn healing_that_is_not_durable_when_the_healed_epoch_is() {
+    rot_shows("healing-held", Kind::Lost);
+}
+
+/// A clean volume is opened and a delete is cut between table and mirror. The raised epoch was only in the device's cache, so
+/// the next opening finds a clean volume and heals nothing. It serves the table's image; that rots.
+#[test]
+fn a_raised_epoch_that_is_not_durable() {
+    rot_shows("epoch-held", Kind::Lost);
+}
+
+/// One copy is lost, so the next update, cut half-way, leaves three different sequences, and a rotten copy the fourth.
+#[test]
+fn copies_of_the_raised_epoch_that_are_not_durable() {
+    rot_shows("epoch-volatile", Kind::Refused);
+}
+
+#[test]
+fn copies_0_and_1_that_are_not_durable_before_2_and_3() {
+    rot_shows("epoch-front-held", Kind::Refused);
+}
+
+/// Copies 2 and 3 stay older and older while 0 and 1 go on: an update cut after copy 0 leaves no two that agree.
+#[test]
+fn copies_2_and_3_that_are_not_durable() {
+    a_power_cut_alone_shows("epoch-rear-held", Kind::Refused);
+}
+
+/// Three openings in a row are cut, each after copy 0: four different sequences.
+#[test]
+fn superblock_copies_that_are_not_healed_before_the_next_update() {
+    a_power_cut_alone_shows("superblock-healing-dropped", Kind::Refused);
+}
+
+/// If the healed epoch is lost, the next opening heals more than it must. That costs time and breaks nothing.
+#[test]
+fn a_lost_healed_epoch_costs_only_time() {
+    nothing_shows("healed-epoch-held");
+}
+
+/// If the note of the clean close is lost, the next opening heals what needs no healing.
+#[test]
+fn a_lost_note_of_a_clean_close_costs_only_time() {
+    nothing_shows("clean-note-held");
+}

@@ -1,0 +1,36 @@
+//! A failure is worth a command that replays it only if equal seeds give equal runs, to the byte.
+
+use baio_sim::explore::{Explorer, Plan, Until, event_log};
+
+#[test]
+fn twice_the_same_event_log() {
+    for workload in 0..20 {
+        let once = event_log(&Plan::of(9), workload).unwrap();
+        assert!(once.len() > 30);
+        assert_eq!(once, event_log(&Plan::of(9), workload).unwrap());
+        assert_ne!(once, event_log(&Plan::of(10), workload).unwrap());
+    }
+}
+
+#[test]
+fn twice_the_same_report() {
+    let run = || {
+        let mut report = Explorer::new(Plan::of(11)).run(Until::Distinct(500)).unwrap();
+        report.seconds = 0.0;
+        format!("{report:?}")
+    };
+    assert_eq!(run(), run());
+}
+
+/// A trial run alone breaks the same promise in the same way as among all the others.
+#[test]
+fn a_failure_replays_alone() {
+    let plan = Plan {
+        weakening: baio_sim::mutate::Weakening::by_name("volatile-mirror"),
+        ..Plan::of(1)
+    };
+    let report = Explorer::new(plan).run(Until::Broken(20_000)).unwrap();
+    let failure = &report.failures[0];
+    let alone = Explorer::new(plan).run_only(failure.trial).unwrap();
+    assert_eq!(alone.failures[0].violation, failure.violation);
+}
