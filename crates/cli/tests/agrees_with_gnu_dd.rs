@@ -96,6 +96,18 @@ fn from_pipe_to_file() {
     }
 }
 
+/// The kernel ends large reads of them early when it has something else to do.
+#[test]
+fn from_devices_that_never_end() {
+    let place = Place::new();
+    for device in ["/dev/zero", "/dev/urandom"] {
+        let line = format!("dd if={device} of=out bs=3M count=7 skip=1 iodepth=4");
+        let told = place.baio(&line).succeeds();
+        assert_eq!(told.records(), ["7+0 records in", "7+0 records out"], "{device}");
+        assert_eq!(place.read("out").len(), 21 << 20);
+    }
+}
+
 /// A copy onto itself goes one record after the other: what was just written is read again.
 #[test]
 fn onto_itself() {

@@ -5,20 +5,25 @@
 //! outcomes: each moves its slot on: read, keep head, keep tail, write (see `slots.rs`)
 //! turn:     everything queued goes to the kernel in one call, which sleeps until something has ended
 //! ```
+//!
+//! What a read that has ended means stands in `copy/reading.rs`; what a piece has to go through until it is written, in
+//! `copy/writing.rs`.
+
+mod reading;
+mod writing;
 
 use std::collections::BTreeMap;
 
-use baio_engine::{Buffer, Memory};
+use baio_engine::Buffer;
 use baio_storage::{Mode, Outcome, SegmentOp, SegmentRequest};
 
 use super::cores::Cores;
 use super::ends::{End, Ends};
-use super::frame::{Range, ReadFrame, WriteFrame};
-use super::plain::Flow;
+use super::frame::{Range, ReadFrame};
 use super::plan::{Piece, Plan};
-use super::progress::{Progress, Side};
+use super::progress::Progress;
 use super::slots::{Slots, State};
-use super::stream::{Stream, Taken};
+use super::stream::Stream;
 use super::summary::Meter;
 use crate::failure::Failure;
 
@@ -212,246 +217,6 @@ impl<'a> Copy<'a> {
             Some(State::KeepingTail) => self.tail_kept(index, outcome),
             Some(State::Writing) => self.piece_written(index, outcome),
             Some(State::Free | State::Ready) | None => Ok(()),
-        }
-    }
-
-    fn stream_read(&mut self, outcome: Outcome) -> Result<(), Failure> {
-        self.reading -= 1;
-        let Source::InOrder(stream) = &mut self.source else {
-            return Ok(());
-        };
-        let (cores, bytes) = (&self.cores, self.buffer_bytes);
-        let Some(buffer) = outcome.memory.into_buffer() else {
-            return Ok(());
-        };
-        let taken = stream.take(buffer, u64::from(outcome.bytes_done), || cores.buffer(bytes))?;
-        let position = stream.position();
-        if let Err(error) = &outcome.result {
-            stream.end();
-            self.progress.fail(position, Side::Input, self.input.failed(error));
-        }
-        if matches!(taken, Taken::NoRoom) {
-            self.out_of_room();
-        }
-        Ok(())
-    }
-
-    fn piece_read(&mut self, index: usize, outcome: Outcome) -> Result<(), Failure> {
-        self.reading -= 1;
-        let Some(slot) = self.slots.get(index) else {
-            return Ok(());
-        };
-        let piece = slot.piece;
-        let head = ReadFrame::of(self.input, piece).head;
-        let valid = u64::from(outcome.bytes_done).saturating_sub(head).min(piece.len);
-        slot.buffer = outcome.memory.into_buffer();
-        slot.piece.len = valid;
-        let end = piece.position + valid;
-        if valid < piece.len {
-            self.input_end = self.input_end.min(end);
-            self.end_plan();
-        }
-        if let Err(error) = &outcome.result {
-            let failure = self.input.failed(error).at(self.input.offset(end));
-            self.progress.fail(end, Side::Input, failure);
-        }
-        if piece.has_no_room && valid > 0 {
-            self.input_end = self.input_end.min(if valid < piece.len { end } else { u64::MAX });
-            self.out_of_room();
-        }
-        if valid == 0 || self.progress.is_lost(piece.position) {
-            self.slots.release(index);
-            return Ok(());
-        }
-        self.place(index, head)
-    }
-
-    fn end_plan(&mut self) {
-        match &mut self.source {
-            Source::Anywhere(plan) => plan.end(),
-            Source::InOrder(stream) => stream.end(),
-        }
-    }
-
-    /// The output is full, and there is more to be written.
-    fn out_of_room(&mut self) {
-        let room = self.output.room();
-        let end = self.output.offset(room);
-        let failure = Failure::new(
-            "dd",
-            "ENOSPC",
-            "no space left: it ends here, and its size never changes by a copy",
-        )
-        .on(self.output.typed.clone())
-        .at(end)
-        .needing("an output with room for all of the input")
-        .cured_by("copy less (count=, seek=), or make a larger segment");
-        self.progress.fail(room, Side::Output, failure);
-        self.end_plan();
-    }
-
-    /// Moves a piece, which begins at `head`, to where the output wants it in the buffer.
-    fn place(&mut self, index: usize, head: u64) -> Result<(), Failure> {
-        let output = self.output;
-        let Some(slot) = self.slots.get(index) else {
-            return Ok(());
-        };
-        let frame = WriteFrame::of(output, slot.piece);
-        let len = slot.piece.len as usize;
-        if let Some(buffer) = &mut slot.buffer {
-            buffer.set_len(buffer.capacity());
-            if head != frame.head {
-                let (from, to) = (head as usize, frame.head as usize);
-                buffer.copy_within(from..from + len, to);
-            }
-        }
-        match frame.head_block() {
-            Some(block) => self.keep(index, State::KeepingHead, block),
-            None => self.keep_tail(index),
-        }
-    }
-
-    fn keep_tail(&mut self, index: usize) -> Result<(), Failure> {
-        let output = self.output;
-        let Some(slot) = self.slots.get(index) else {
-            return Ok(());
-        };
-        match WriteFrame::of(output, slot.piece).tail_block() {
-            Some(block) => self.keep(index, State::KeepingTail, block),
-            None => self.whole(index),
-        }
-    }
-
-    /// Reads a block of the output, of which a part is to stay.
-    fn keep(&mut self, index: usize, state: State, block: Range) -> Result<(), Failure> {
-        let output = self.output;
-        if let Some(slot) = self.slots.get(index) {
-            slot.state = state;
-        }
-        let buffer = self.cores.buffer(block.len as usize)?;
-        let op = SegmentOp::Read { offset: block.offset };
-        self.request(output, op, output.mode, (buffer, block.len), index as u64)
-    }
-
-    fn head_kept(&mut self, index: usize, outcome: Outcome) -> Result<(), Failure> {
-        match self.kept(index, outcome, WriteFrame::keep_head) {
-            true => self.keep_tail(index),
-            false => Ok(()),
-        }
-    }
-
-    fn tail_kept(&mut self, index: usize, outcome: Outcome) -> Result<(), Failure> {
-        match self.kept(index, outcome, WriteFrame::keep_tail) {
-            true => self.whole(index),
-            false => Ok(()),
-        }
-    }
-
-    /// Takes a kept block into the piece's buffer; says whether that could be done.
-    fn kept(&mut self, index: usize, outcome: Outcome, keep: fn(&WriteFrame, &mut [u8], &[u8])) -> bool {
-        let output = self.output;
-        let Some(slot) = self.slots.get(index) else {
-            return false;
-        };
-        let piece = slot.piece;
-        match (outcome.result, outcome.memory, &mut slot.buffer) {
-            (Ok(_), Memory::Own(block), Some(buffer)) => {
-                keep(&WriteFrame::of(output, piece), buffer, &block);
-                true
-            }
-            (result, ..) => {
-                self.slots.release(index);
-                if let Err(error) = result {
-                    self.write_failed(piece.position, output.failed(&error));
-                }
-                false
-            }
-        }
-    }
-
-    /// The buffer holds everything that is to be written.
-    fn whole(&mut self, index: usize) -> Result<(), Failure> {
-        if self.output.flow == Flow::Anywhere {
-            return self.write(index);
-        }
-        if let Some(slot) = self.slots.get(index) {
-            slot.state = State::Ready;
-            self.ready.insert(slot.piece.position, index);
-        }
-        self.write_next()
-    }
-
-    /// Starts the next write of an output that takes its bytes in order.
-    fn write_next(&mut self) -> Result<(), Failure> {
-        let next = self.next_write.and_then(|position| self.ready.remove(&position));
-        match next {
-            Some(index) => {
-                self.next_write = None;
-                self.write(index)
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn write(&mut self, index: usize) -> Result<(), Failure> {
-        let output = self.output;
-        let Some(slot) = self.slots.get(index) else {
-            return Ok(());
-        };
-        let Range { offset, len } = WriteFrame::of(output, slot.piece).range;
-        let Some(buffer) = slot.buffer.take() else {
-            return Ok(());
-        };
-        slot.state = State::Writing;
-        let mode = if len.is_multiple_of(output.align) {
-            output.mode
-        } else {
-            // As GNU dd does when it clears O_DIRECT for a partial block.
-            self.cached_tail = true;
-            Mode::Kernel
-        };
-        self.request(output, SegmentOp::Write { offset }, mode, (buffer, len), index as u64)
-    }
-
-    fn piece_written(&mut self, index: usize, outcome: Outcome) -> Result<(), Failure> {
-        let output = self.output;
-        let Some(slot) = self.slots.get(index) else {
-            return Ok(());
-        };
-        let piece = slot.piece;
-        self.slots.release(index);
-        let head = WriteFrame::of(output, piece).head;
-        let done = u64::from(outcome.bytes_done).saturating_sub(head).min(piece.len);
-        let end = piece.position + done;
-        self.progress.add(piece.position, done);
-        if let Source::InOrder(stream) = &mut self.source {
-            stream.records().advance(self.progress.written());
-        }
-        match outcome.result {
-            Ok(_) if done == piece.len => {}
-            Ok(_) => {
-                let failure = Failure::new("dd", "EIO", "the system wrote less than it was given, and no reason")
-                    .on(output.typed.clone())
-                    .at(output.offset(end));
-                self.write_failed(end, failure);
-            }
-            Err(error) => {
-                let failure = output.failed(&error).at(output.offset(end));
-                self.write_failed(end, failure);
-            }
-        }
-        if output.flow == Flow::InOrder && !self.progress.has_stopped_at_output() {
-            self.next_write = Some(end);
-            return self.write_next();
-        }
-        Ok(())
-    }
-
-    fn write_failed(&mut self, position: u64, failure: Failure) {
-        self.progress.fail(position, Side::Output, failure);
-        self.end_plan();
-        for (_, index) in std::mem::take(&mut self.ready) {
-            self.slots.release(index);
         }
     }
 }

@@ -5,13 +5,14 @@
 //! | `plain.rs` | files, devices and streams, opened as GNU dd opens them |
 //! | `ends.rs` | the two ends: what is typed becomes something that requests can be made on |
 //! | `cores.rs` | one core for each volume, turned together |
+//! | `skip.rs` | `skip=` and `seek=` on streams |
 //! | `plan.rs` | how an input is cut into pieces |
 //! | `stream.rs` | an input that comes in order only |
 //! | `frame.rs` | where a piece lies on both ends and in its buffer |
 //! | `slots.rs` | the buffers, and where each one stands |
-//! | `copy.rs` | the copy: reads and writes overlapped |
+//! | `copy.rs`, `copy/` | the copy: reads and writes overlapped |
 //! | `progress.rs` | how far it has come, and what stopped it |
-//! | `records.rs`, `human.rs`, `summary.rs` | the counts, and how GNU dd prints them |
+//! | `records.rs`, `tally.rs`, `human.rs`, `summary.rs` | the counts, and how GNU dd prints them |
 //!
 //! This file tells the story: open, pass over `skip=` and `seek=`, copy, sync, count, close.
 
@@ -24,23 +25,24 @@ mod plain;
 mod plan;
 mod progress;
 mod records;
+mod skip;
 mod slots;
 mod stream;
 mod summary;
+mod tally;
 
 use baio_engine::{Config, Durability, Memory};
 use baio_storage::{Outcome, SegmentOp, SegmentRequest};
 
 use crate::failure::Failure;
-use crate::operands::{Amount, BUFFER_BYTES_MAX, DdOperands, FinalSync, OutputBlocks, ShortReads, Status, Truncate};
-use copy::{Copied, Copy, Source};
+use crate::operands::{Amount, BUFFER_BYTES_MAX, DdOperands, FinalSync, ShortReads, Truncate};
+use copy::{Copy, Source};
 use cores::Cores;
 use ends::{BLOCK, End, EndKind, Ends};
 use frame::round_up;
 use plain::Flow;
 use plan::{Bounds, Cuts, Plan};
-use progress::{Side, Stop};
-use records::Count;
+use progress::Stop;
 use stream::Stream;
 use summary::{Meter, Summary};
 
@@ -156,75 +158,6 @@ impl<'a> Job<'a> {
         Source::InOrder(Stream::new(block, short_reads, operands.count, cuts, bounds))
     }
 
-    /// `seek=` on a stream moves its position, where it has one. Everywhere else it is only a number.
-    fn pass_over_output(&mut self) -> Result<(), Failure> {
-        let (operands, output) = (self.operands, &self.ends.output);
-        let seek = operands.seek.bytes(operands.block_size);
-        if output.flow == Flow::Anywhere || seek == 0 || output.move_position(seek) {
-            return Ok(());
-        }
-        Err(Failure::new("dd", "ESPIPE", "cannot seek")
-            .on(output.typed.clone())
-            .at(seek)
-            .needing("an output with positions: a file, a device or a segment")
-            .cured_by("leave out seek="))
-    }
-
-    /// `skip=` on a stream moves its position, or else reads what is to be passed over.
-    fn pass_over_input(&mut self) -> Result<(), Failure> {
-        let (operands, input) = (self.operands, &self.ends.input);
-        let skip = operands.skip.bytes(operands.block_size);
-        let complete = match input.flow {
-            Flow::Anywhere => input.kind() == EndKind::Device || input.origin <= input.size,
-            Flow::InOrder => skip == 0 || input.move_position(skip) || self.read_over()?,
-        };
-        if !complete && operands.status != Status::Silent {
-            eprintln_quietly(&format!("baio: dd {}: cannot skip to specified offset", input.typed));
-        }
-        Ok(())
-    }
-
-    /// Reads and drops; says whether that were as many bytes as were meant. As in GNU dd, a short read counts as a block,
-    /// unless `iflag=fullblock`.
-    fn read_over(&mut self) -> Result<bool, Failure> {
-        let block = self.operands.block_size;
-        let (mut full, last) = match self.operands.skip {
-            Amount::Blocks(blocks) => (blocks, 0),
-            Amount::Bytes(bytes) => (bytes / block, bytes % block),
-        };
-        let mut complete = true;
-        while full > 0 {
-            match self.drop_record(block)? {
-                0 => return Ok(false),
-                dropped => complete &= dropped == block,
-            }
-            full -= 1;
-        }
-        Ok(complete && (last == 0 || self.drop_record(last)? == last))
-    }
-
-    /// Drops a record, and says how many bytes it had.
-    fn drop_record(&mut self, len: u64) -> Result<u64, Failure> {
-        let input = &self.ends.input;
-        let mut dropped = 0;
-        while dropped < len {
-            let mut buffer = self.cores.buffer(self.buffer_bytes)?;
-            buffer.set_len((len - dropped) as usize);
-            let op = SegmentOp::Read { offset: dropped };
-            let request = SegmentRequest {
-                mode: input.mode,
-                ..SegmentRequest::new(input.handle, op, buffer)
-            };
-            let outcome = run_one(self.cores, input, request)?;
-            let read = outcome.result.map_err(|error| input.failed(&error))?;
-            dropped += u64::from(read);
-            if read == 0 || self.short_reads() == ShortReads::Count {
-                break;
-            }
-        }
-        Ok(dropped)
-    }
-
     /// Makes durable what `conv=` asks for. The unaligned end of a direct file is synced unasked, as GNU dd does.
     fn sync(&mut self, cached_tail: bool) -> Result<(), Failure> {
         let durability = match self.operands.sync {
@@ -251,81 +184,6 @@ impl<'a> Job<'a> {
             let _ = output.cut(self.cores, output.offset(bytes));
         }
     }
-
-    fn count(&self, copied: Copied, meter: &Meter, calls_before: u64) -> (Summary, Option<Stop>) {
-        let Copied {
-            mut source,
-            progress,
-            in_flight_max,
-            input_end,
-            ..
-        } = copied;
-        let bytes = progress.written();
-        let stop = progress.into_stop();
-        let wrote_less = stop.as_ref().is_some_and(|stop| stop.side == Side::Output);
-        let (records_in, records_out) = match &mut source {
-            Source::Anywhere(_) => self.records_of_bytes(bytes, wrote_less, input_end),
-            Source::InOrder(stream) => self.records_of_stream(stream, bytes, wrote_less),
-        };
-        let (backend, is_asynchronous) = self.cores.backend();
-        let seconds = meter.elapsed().as_secs_f64();
-        let summary = Summary {
-            bytes,
-            records_in_full: records_in.full,
-            records_in_partial: records_in.partial,
-            records_out_full: records_out.full,
-            records_out_partial: records_out.partial,
-            seconds,
-            bytes_per_second: if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 },
-            in_flight_max: if is_asynchronous {
-                in_flight_max
-            } else {
-                in_flight_max.min(1)
-            },
-            depth: self.operands.depth,
-            backend,
-            input: self.ends.input.typed.clone(),
-            output: self.ends.output.typed.clone(),
-            system_calls: self.cores.system_calls() - calls_before,
-        };
-        (summary, stop)
-    }
-
-    fn records_of_bytes(&self, bytes: u64, wrote_less: bool, input_end: u64) -> (Count, Count) {
-        let block = self.operands.block_size;
-        let written = Count::of(bytes, block);
-        if !wrote_less {
-            return (written, written);
-        }
-        let full = written.full;
-        let end = input_end.min(self.bounds().count);
-        let failed_is_full = end >= (full + 1).saturating_mul(block);
-        let read = Count {
-            full: full + u64::from(failed_is_full),
-            partial: u64::from(!failed_is_full),
-        };
-        (read, Count { full, partial: 0 })
-    }
-
-    fn records_of_stream(&self, stream: &mut Stream, bytes: u64, wrote_less: bool) -> (Count, Count) {
-        let block = self.operands.block_size;
-        let records = stream.records();
-        records.advance(bytes);
-        let read = if wrote_less {
-            records.passed_and_failed()
-        } else {
-            records.passed()
-        };
-        let written = match self.operands.output_blocks {
-            OutputBlocks::AsRead => records.passed(),
-            OutputBlocks::Full if wrote_less => Count {
-                full: bytes / block,
-                partial: 0,
-            },
-            OutputBlocks::Full => Count::of(bytes, block),
-        };
-        (read, written)
-    }
 }
 
 fn count_bytes(operands: &DdOperands) -> u64 {
@@ -342,12 +200,6 @@ fn run_one(cores: &mut Cores, end: &End, request: SegmentRequest) -> Result<Outc
         }
         cores.turn()?;
     }
-}
-
-/// A message for people. That nobody reads it is no reason to fail.
-fn eprintln_quietly(message: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "{message}");
 }
 
 /// Bytes of one buffer: a piece, and a block before and behind it where both ends cut it differently.

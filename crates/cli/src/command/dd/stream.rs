@@ -73,6 +73,8 @@ pub(super) struct Stream {
     /// Pieces that wait for a place.
     pieces: VecDeque<(Piece, Buffer)>,
     records: Records,
+    /// More was read than the output has room for.
+    overflows: bool,
     ended: bool,
 }
 
@@ -103,6 +105,7 @@ impl Stream {
             gathered: None,
             pieces: VecDeque::new(),
             records: Records::new(block),
+            overflows: false,
             ended: false,
         }
     }
@@ -137,7 +140,7 @@ impl Stream {
     ) -> Result<Taken, Failure> {
         if len == 0 {
             self.end();
-            return Ok(Taken::Fine);
+            return Ok(self.taken());
         }
         let begin = self.position;
         self.position += len;
@@ -148,14 +151,24 @@ impl Stream {
         }
         let room = self.bounds.room.saturating_sub(begin);
         let fits = len.min(room);
-        let done = fits < len || self.allowance.record(self.block) == 0;
+        self.overflows |= fits < len;
+        // A record that has no room is still read to its end, as GNU dd reads it before it tries to write.
+        let done = record_ends && (self.overflows || self.allowance.record(self.block) == 0);
         // Where any byte will do, a record is written as soon as it is whole.
         let flush = done || (record_ends && self.cuts.unit == 1);
         self.gather(begin, buffer, fits, flush, spare)?;
         if done {
             self.end();
         }
-        Ok(if fits < len { Taken::NoRoom } else { Taken::Fine })
+        Ok(self.taken())
+    }
+
+    fn taken(&self) -> Taken {
+        if self.ended && self.overflows {
+            Taken::NoRoom
+        } else {
+            Taken::Fine
+        }
     }
 
     /// Nothing more will be read; what was gathered is written.

@@ -1,0 +1,86 @@
+//! `skip=` and `seek=`: only numbers where bytes can be reached at any offset; work on streams.
+
+use baio_storage::{SegmentOp, SegmentRequest};
+
+use super::ends::EndKind;
+use super::plain::Flow;
+use super::{Job, run_one};
+use crate::failure::Failure;
+use crate::operands::{Amount, ShortReads, Status};
+
+impl Job<'_> {
+    /// `seek=` on a stream moves its position, where it has one. Everywhere else it is only a number.
+    pub(super) fn pass_over_output(&mut self) -> Result<(), Failure> {
+        let (operands, output) = (self.operands, &self.ends.output);
+        let seek = operands.seek.bytes(operands.block_size);
+        if output.flow == Flow::Anywhere || seek == 0 || output.move_position(seek) {
+            return Ok(());
+        }
+        Err(Failure::new("dd", "ESPIPE", "cannot seek")
+            .on(output.typed.clone())
+            .at(seek)
+            .needing("an output with positions: a file, a device or a segment")
+            .cured_by("leave out seek="))
+    }
+
+    /// `skip=` on a stream moves its position, or else reads what is to be passed over.
+    pub(super) fn pass_over_input(&mut self) -> Result<(), Failure> {
+        let (operands, input) = (self.operands, &self.ends.input);
+        let skip = operands.skip.bytes(operands.block_size);
+        let complete = match input.flow {
+            Flow::Anywhere => input.kind() == EndKind::Device || input.origin <= input.size,
+            Flow::InOrder => skip == 0 || input.move_position(skip) || self.read_over()?,
+        };
+        if !complete && operands.status != Status::Silent {
+            eprintln_quietly(&format!("baio: dd {}: cannot skip to specified offset", input.typed));
+        }
+        Ok(())
+    }
+
+    /// Reads and drops; says whether that were as many bytes as were meant. As in GNU dd, a short read counts as a block,
+    /// unless `iflag=fullblock`.
+    fn read_over(&mut self) -> Result<bool, Failure> {
+        let block = self.operands.block_size;
+        let (mut full, last) = match self.operands.skip {
+            Amount::Blocks(blocks) => (blocks, 0),
+            Amount::Bytes(bytes) => (bytes / block, bytes % block),
+        };
+        let mut complete = true;
+        while full > 0 {
+            match self.drop_record(block)? {
+                0 => return Ok(false),
+                dropped => complete &= dropped == block,
+            }
+            full -= 1;
+        }
+        Ok(complete && (last == 0 || self.drop_record(last)? == last))
+    }
+
+    /// Drops a record, and says how many bytes it had.
+    fn drop_record(&mut self, len: u64) -> Result<u64, Failure> {
+        let input = &self.ends.input;
+        let mut dropped = 0;
+        while dropped < len {
+            let mut buffer = self.cores.buffer(self.buffer_bytes)?;
+            buffer.set_len((len - dropped) as usize);
+            let op = SegmentOp::Read { offset: dropped };
+            let request = SegmentRequest {
+                mode: input.mode,
+                ..SegmentRequest::new(input.handle, op, buffer)
+            };
+            let outcome = run_one(self.cores, input, request)?;
+            let read = outcome.result.map_err(|error| input.failed(&error))?;
+            dropped += u64::from(read);
+            if read == 0 || self.short_reads() == ShortReads::Count {
+                break;
+            }
+        }
+        Ok(dropped)
+    }
+}
+
+/// A message for people. That nobody reads it is no reason to fail.
+fn eprintln_quietly(message: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{message}");
+}
