@@ -20,7 +20,7 @@ use crate::completion::{Completion, Notice};
 use crate::error::{Errno, Error, SetupError};
 use crate::file::File;
 use crate::memory::{Arena, Buffer, Memory};
-use crate::request::{Op, Request, RequestId, Time, Wait};
+use crate::request::{Caching, Durability, Op, Request, RequestId, Time, Wait};
 use crate::slot::{Slot, Slots, State};
 use crate::stats::Stats;
 
@@ -194,13 +194,23 @@ impl Engine {
         self.submit_leaving(0, request)
     }
 
-    fn submit_leaving(&mut self, left: usize, mut request: Request) -> Result<RequestId, Request> {
+    fn submit_leaving(&mut self, left: usize, request: Request) -> Result<RequestId, Request> {
         // Completions not yet taken count too: else a caller who never takes any would pile them up without bound.
         if self.slots.in_use() + self.ready.len() + left >= self.slots.capacity() {
             return Err(request);
         }
+        self.accept(request)
+    }
+
+    /// Gives a request a slot, whatever the caller has yet to take.
+    fn accept(&mut self, mut request: Request) -> Result<RequestId, Request> {
+        if self.slots.in_use() >= self.slots.capacity() {
+            return Err(request);
+        }
         let fault = self.fault_of(&mut request);
         self.sequence += 1;
+        // Counted for refused requests too: ending one forgets its deadline, and must not forget another's.
+        self.deadlines += usize::from(request.policy.deadline.is_some());
         let id = self.slots.insert(request, self.sequence)?;
         self.stats.requests += 1;
         self.stats.in_flight_max = self.stats.in_flight_max.max(self.slots.in_use() as u64);
@@ -230,11 +240,6 @@ impl Engine {
     }
 
     fn enqueue(&mut self, id: RequestId) {
-        if let Some(slot) = self.slots.get(id)
-            && slot.policy.deadline.is_some()
-        {
-            self.deadlines += 1;
-        }
         if self.must_wait_for_others(id) {
             self.slots.transition(id, State::Held);
             self.held.push(id);
@@ -280,9 +285,13 @@ impl Engine {
     /// # Errors
     /// The backend itself is broken.
     pub fn turn(&mut self, wait: Wait) -> Result<usize, Error> {
+        let enough_at = match wait {
+            Wait::Until { min_wait, .. } if !min_wait.is_zero() => Some(self.backend.now().after(min_wait)),
+            _ => None,
+        };
         loop {
             self.start_queued();
-            let sleep = self.sleep_for(wait);
+            let sleep = self.sleep_for(wait, enough_at);
             let turned = self.backend.turn(&mut self.slots, sleep, &mut self.done);
             self.now = self.backend.now();
             let rang = std::mem::take(&mut self.done.rang);
@@ -292,7 +301,7 @@ impl Engine {
             if !self.queue.is_empty() {
                 continue; // Iterations that go on are part of what this turn submits.
             }
-            if rang || sleep == Wait::No || self.is_satisfied(wait) {
+            if rang || sleep == Wait::No || self.is_satisfied(wait, enough_at) {
                 self.stats.system_calls = self.backend.system_calls();
                 return Ok(self.ready.len());
             }
@@ -304,14 +313,15 @@ impl Engine {
         self.ready.pop_front()
     }
 
-    /// Runs one request to its end, for straight-line code. Other completions stay ready to be taken.
-    pub fn run(&mut self, request: Request) -> Completion {
-        let mut request = request;
+    /// Runs one request to its end, for straight-line code. Other completions stay ready to be taken, however many they
+    /// are: waiting for the caller to take them would be waiting for ever. A ring of the doorbell meanwhile is heard, and
+    /// not passed on: look at what others may have posted before the next sleep.
+    pub fn run(&mut self, mut request: Request) -> Completion {
         let id = loop {
-            match self.submit_reserved(request) {
+            match self.accept(request) {
                 Ok(id) => break id,
                 Err(back) => {
-                    if self.slots.in_use() == 0 || self.turn(Wait::one()).is_err() {
+                    if self.wait_for_more().is_err() {
                         return refused(back);
                     }
                     request = back;
@@ -345,7 +355,7 @@ impl Engine {
             result: Err(error),
             bytes_done: 0,
             memory: Memory::None,
-            took: crate::request::Caching::Kernel,
+            took: Caching::Kernel,
             iterations: 0,
         }
     }
@@ -400,8 +410,8 @@ impl Engine {
         self.backend.detach(Detached::File(file));
     }
 
-    /// A descriptor that polls readable when a turn would find something, for outside loops: arm, turn without waiting,
-    /// sleep on it, disarm.
+    /// A descriptor that polls readable when a turn would find something or the doorbell rings, for outside loops: arm, turn
+    /// without waiting, look at what others may have posted, sleep on it, disarm.
     pub fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
         self.backend.ready_fd(arm)
     }
@@ -488,7 +498,13 @@ impl Engine {
         self.queue.drain(..taken);
     }
 
-    fn sleep_for(&self, wait: Wait) -> Wait {
+    /// How many completions a turn waits for; from `enough_at` on, one will do.
+    fn needed(&self, count: u32, enough_at: Option<Time>) -> usize {
+        let patient = enough_at.is_none_or(|at| self.now < at);
+        if patient { count as usize } else { count.min(1) as usize }
+    }
+
+    fn sleep_for(&self, wait: Wait, enough_at: Option<Time>) -> Wait {
         let Wait::Until {
             count,
             min_wait,
@@ -497,22 +513,25 @@ impl Engine {
         else {
             return Wait::No;
         };
-        let missing = (count as usize).saturating_sub(self.ready.len());
+        let missing = self.needed(count, enough_at).saturating_sub(self.ready.len());
         if !self.queue.is_empty() || (count > 0 && (missing == 0 || self.slots.in_use() == 0)) {
             return Wait::No;
         }
         Wait::Until {
             count: missing.min(self.slots.in_use()) as u32,
             min_wait,
-            deadline: earliest(deadline, self.next_deadline()),
+            deadline: earliest(
+                earliest(deadline, self.next_deadline()),
+                enough_at.filter(|&at| self.now < at),
+            ),
         }
     }
 
-    fn is_satisfied(&self, wait: Wait) -> bool {
+    fn is_satisfied(&self, wait: Wait, enough_at: Option<Time>) -> bool {
         match wait {
             Wait::No => true,
             Wait::Until { count, deadline, .. } => {
-                let enough = self.ready.len() >= count as usize || self.slots.in_use() == 0;
+                let enough = self.ready.len() >= self.needed(count, enough_at) || self.slots.in_use() == 0;
                 (count > 0 && enough) || deadline.is_some_and(|at| self.now >= at)
             }
         }
@@ -528,6 +547,12 @@ impl Engine {
     /// Reads the raw results of a turn.
     fn settle(&mut self) {
         let mut raw = std::mem::take(&mut self.done.raw);
+        for &(id, result) in raw.iter().filter(|(_, result)| *result < 0) {
+            // First of all: no sync of the same turn may prove what this one disproves.
+            if let Some(slot) = self.slots.get(id) {
+                poison_if_lost(slot, Errno::from_raw(-result));
+            }
+        }
         for (id, result) in raw.drain(..) {
             self.settle_one(id, result);
         }
@@ -574,8 +599,14 @@ impl Engine {
                 }
                 State::Queued | State::Held => {
                     let begun = self.slots.get(id).is_some_and(|slot| slot.iterations > 0);
-                    let error = if begun { Error::Indeterminate } else { Error::Cancelled };
-                    self.drop_before_start(id, Err(error));
+                    if begun {
+                        // Between two iterations. The caller cannot know that, so it is told as if one were running.
+                        self.complete_early(id);
+                        self.unqueue(id);
+                        self.release(id);
+                    } else {
+                        self.drop_before_start(id, Err(Error::Cancelled));
+                    }
                 }
                 State::Free | State::Abandoned => {}
             }
@@ -711,6 +742,9 @@ enum Next {
 
 /// What a raw result means for its request.
 fn judge(slot: &mut Slot, raw: i32) -> Next {
+    if raw >= 0 && std::mem::take(&mut slot.awaits_readiness) {
+        return Next::Again;
+    }
     if raw >= 0 {
         return match slot.op {
             Op::Read { .. } | Op::Write { .. } => judge_transfer(slot, raw as usize),
@@ -720,20 +754,48 @@ fn judge(slot: &mut Slot, raw: i32) -> Next {
         };
     }
     match Errno::from_raw(-raw) {
-        Errno::EINTR | Errno::EAGAIN if slot.policy.patience.may_wait() => Next::Again,
+        Errno::EINTR if slot.policy.patience.may_wait() => Next::Again,
+        Errno::EAGAIN if slot.policy.patience.may_wait() => {
+            // A non-blocking descriptor: trying again at once would be a storm of retries (seed 001 §7.2).
+            slot.awaits_readiness = slot.is_stream_transfer();
+            Next::Again
+        }
         Errno::ECANCELED => Next::End(Err(Error::Cancelled)),
         // A timer that fires says so by this.
         Errno::ETIME if matches!(slot.op, Op::Timer { .. }) => Next::End(Ok(0)),
-        errno => {
-            if matches!(slot.op, Op::Sync | Op::Fence)
-                && let Some(file) = &slot.file
-            {
-                // The kernel reports it once and may mark the pages clean: no later sync proves anything (PostgreSQL's
-                // fsyncgate; research/reliability.md finding 2).
-                file.poison(errno);
-            }
-            Next::End(Err(Error::System(errno)))
-        }
+        errno => Next::End(Err(Error::System(errno))),
+    }
+}
+
+/// Poisons the file of a request that has taken the kernel's report of lost data. The kernel reports a failed write-back
+/// once per description and may mark the pages clean: no later sync proves anything (PostgreSQL's fsyncgate;
+/// research/reliability.md finding 2).
+fn poison_if_lost(slot: &Slot, errno: Errno) {
+    let takes_the_report = match slot.op {
+        Op::Sync | Op::Fence | Op::SyncRange { .. } => true,
+        // A sync is part of it, and what that reports may be the failure of an earlier write.
+        Op::Write { .. } => slot.policy.durability != Durability::None && slot.policy.caching != Caching::Direct,
+        _ => false,
+    };
+    let untried = matches!(
+        errno,
+        Errno::EINTR
+            | Errno::EAGAIN
+            | Errno::ECANCELED
+            | Errno::EINVAL
+            | Errno::EBADF
+            | Errno::ESPIPE
+            | Errno::EFAULT
+            | Errno::EFBIG
+            | Errno::EPERM
+            | Errno::EOPNOTSUPP
+            | Errno::ENOSYS
+    );
+    if takes_the_report
+        && !untried
+        && let Some(file) = &slot.file
+    {
+        file.poison(errno);
     }
 }
 

@@ -131,7 +131,7 @@ pub enum Error {
     Poisoned(Errno),
     /// The deadline passed or the request was abandoned while it ran: it may or may not take effect.
     Indeterminate,
-    /// Cancelled before it had any effect.
+    /// Cancelled before it had any effect beyond the completion's `bytes_done`.
     Cancelled,
     /// Every slot is taken.
     Full,

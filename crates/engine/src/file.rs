@@ -94,6 +94,8 @@ impl Open {
         }
         match self.create {
             Create::Never => {}
+            // A device is not made, and with O_EXCL for its claim, O_CREAT would mean that it must not exist.
+            Create::IfMissing if kind == Some(Kind::Block) => {}
             Create::IfMissing => flags |= OFlags::CREATE,
             Create::New => flags |= OFlags::CREATE | OFlags::EXCL,
         }
@@ -102,6 +104,15 @@ impl Open {
         }
         flags
     }
+}
+
+/// Who has locked a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockHolder {
+    /// The process.
+    pub pid: u32,
+    /// Alone, or with others who only read?
+    pub exclusive: bool,
 }
 
 /// What direct I/O on a file needs, in bytes (`STATX_DIOALIGN`, statx(2)).
@@ -286,7 +297,7 @@ impl File {
     /// A process that holds a lock on this inode, from `/proc/locks`; `None` when the kernel does not name one that this
     /// process can see.
     #[must_use]
-    pub fn lock_holder(&self) -> Option<u32> {
+    pub fn lock_holder(&self) -> Option<LockHolder> {
         let stat = rustix::fs::fstat(self.any_fd().ok()?).ok()?;
         let device = stat.st_dev;
         let wanted = format!(
@@ -300,7 +311,11 @@ impl File {
             let words: Vec<&str> = line.split_whitespace().collect();
             // "1: FLOCK  ADVISORY  WRITE 123 08:01:42 0 EOF"; a waiting line has "->" in second place.
             match words[..] {
-                [_, "FLOCK", _, _, pid, inode, ..] if inode == wanted => pid.parse().ok().filter(|&pid| pid > 0),
+                [_, "FLOCK", _, kind, pid, inode, ..] if inode == wanted => {
+                    let pid = pid.parse().ok().filter(|&pid| pid > 0)?;
+                    let exclusive = kind == "WRITE";
+                    Some(LockHolder { pid, exclusive })
+                }
                 _ => None,
             }
         })

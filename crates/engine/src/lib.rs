@@ -46,7 +46,7 @@ pub use backend::{Backend, Doorbell, Explain, sim};
 pub use completion::{Completion, Notice};
 pub use engine::{Choice, Config, Engine, Rejected};
 pub use error::{Argument, Errno, Error, SetupError};
-pub use file::{Create, Descriptions, DirectLimits, File, Kind, Open};
+pub use file::{Create, Descriptions, DirectLimits, File, Kind, LockHolder, Open};
 pub use memory::{Arena, Buffer, Frozen, Lent, Memory, Region, Span, Vectored};
 pub use request::{Caching, Durability, Op, Patience, Policy, Request, RequestId, Space, Time, Wait};
 pub use slot::Slots;

@@ -694,14 +694,21 @@ impl Memory {
         }
     }
 
-    /// The address of the first byte that is not aligned to `align`, if any part is misaligned in address or, between
-    /// parts, in length.
+    /// The address of the first part that does not begin at a multiple of `align`, if there is one.
     pub(crate) fn misaligned(&self, align: u32) -> Option<u64> {
         let bad = |value: usize| (!value.is_multiple_of(align as usize)).then_some(value as u64);
         match self {
             Memory::Many(list) => list.parts.iter().find_map(|part| part.misaligned(align)),
             Memory::None => None,
             flat => bad(flat.flat().0 as usize),
+        }
+    }
+
+    /// The parts of a list; none for anything else.
+    pub(crate) fn parts(&self) -> &[Memory] {
+        match self {
+            Memory::Many(list) => &list.parts,
+            _ => &[],
         }
     }
 

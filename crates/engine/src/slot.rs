@@ -18,7 +18,7 @@
 //! [`Slots::transition`] is the one place where a state changes.
 
 use crate::error::Error;
-use crate::file::File;
+use crate::file::{File, Kind};
 use crate::memory::Memory;
 use crate::request::{Caching, Durability, Op, Patience, Policy, Request, RequestId, Space, Time};
 use crate::sys::{self, Action, Fd, Iteration};
@@ -56,6 +56,8 @@ pub(crate) struct Slot {
     pub(crate) sequence: u64,
     /// Writes to the file that a fence still waits for.
     pub(crate) waits_for: u32,
+    /// The stream had nothing, or no room: the next iteration waits until it has.
+    pub(crate) awaits_readiness: bool,
 }
 
 /// The table. Backends see it to learn what an iteration is; only the engine changes it.
@@ -80,6 +82,7 @@ impl Slots {
             iterations: 0,
             sequence: 0,
             waits_for: 0,
+            awaits_readiness: false,
         };
         Slots {
             slots: (0..count).map(|_| slot()).collect(),
@@ -114,6 +117,7 @@ impl Slots {
         slot.iterations = 0;
         slot.sequence = sequence;
         slot.waits_for = 0;
+        slot.awaits_readiness = false;
         let id = RequestId {
             slot: index,
             generation: slot.generation,
@@ -185,6 +189,11 @@ impl Slots {
             .any(|slot| matches!(slot.state, State::Running | State::Abandoned))
     }
 
+    pub(crate) fn is_stream(&self, id: RequestId) -> bool {
+        let slot = self.get(id);
+        slot.is_some_and(|slot| slot.file.as_ref().is_some_and(|file| file.kind() == Kind::Stream))
+    }
+
     /// The iteration that `id` has to run now: what is left of it.
     pub(crate) fn iteration(&mut self, id: RequestId, mark: u64) -> Option<Iteration> {
         let slot = self.get_mut(id)?;
@@ -210,11 +219,22 @@ impl Slot {
         }
     }
 
+    pub(crate) fn is_stream_transfer(&self) -> bool {
+        let moves_bytes = matches!(self.op, Op::Read { .. } | Op::Write { .. });
+        moves_bytes && self.file.as_ref().is_some_and(|file| file.kind() == Kind::Stream)
+    }
+
     fn iteration(&mut self, mark: u64) -> Iteration {
         let fd = self.fd(mark);
         let skip = self.resumed_at;
         let at = |offset: Option<u64>| offset.map_or(-1, |offset| (offset + skip as u64) as i64);
         let action = match self.op {
+            Op::Read { .. } if self.awaits_readiness => Action::Poll {
+                events: libc::POLLIN as u32,
+            },
+            Op::Write { .. } if self.awaits_readiness => Action::Poll {
+                events: libc::POLLOUT as u32,
+            },
             Op::Read { offset } => Action::Read {
                 window: self.memory.window(skip),
                 offset: at(offset),
@@ -270,6 +290,10 @@ impl Slot {
         if reads && !request.memory.is_writable() {
             return Err(Error::ReadOnlyMemory);
         }
+        if u32::try_from(request.memory.len()).is_err() {
+            // The result of a request has 32 bits.
+            return Err(Error::System(crate::error::Errno::EINVAL));
+        }
         let last = offset.unwrap_or(0).checked_add(request.memory.len() as u64);
         if last.is_none_or(|last| last > i64::MAX as u64) {
             return Err(Error::System(crate::error::Errno::EFBIG));
@@ -295,6 +319,10 @@ fn check_alignment(file: &File, offset: u64, memory: &Memory) -> Result<(), Erro
     };
     check(Argument::Offset, offset, limits.offset)?;
     check(Argument::Length, memory.len() as u64, limits.offset)?;
+    for part in memory.parts() {
+        // statx(2): the alignment of offsets is that of segment lengths too.
+        check(Argument::Length, part.len() as u64, limits.offset)?;
+    }
     match memory.misaligned(limits.memory) {
         Some(value) => check(Argument::Memory, value, limits.memory),
         None => Ok(()),

@@ -100,7 +100,24 @@ pub(crate) unsafe fn execute(iteration: &Iteration) -> i32 {
         Action::Sync { data_only } => sync(fd, data_only),
         Action::SyncRange { offset, len } => sync_range(fd, offset, len),
         Action::Allocate { offset, len, mode } => allocate(fd, offset, len, mode),
-        Action::Poll { .. } | Action::Timer { .. } => -libc::EOPNOTSUPP,
+        Action::Poll { events } => poll(fd, events),
+        Action::Timer { .. } => -libc::EOPNOTSUPP,
+    }
+}
+
+/// Waits until a non-blocking descriptor is ready; the result is the ready events.
+fn poll(fd: RawFd, events: u32) -> i32 {
+    let mut one = libc::pollfd {
+        fd,
+        events: events as i16,
+        revents: 0,
+    };
+    // SAFETY: the kernel writes the one `revents`.
+    let result = unsafe { libc::poll(&raw mut one, 1, -1) };
+    if result < 0 {
+        raw(result as libc::ssize_t)
+    } else {
+        i32::from(one.revents)
     }
 }
 

@@ -11,7 +11,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use io_uring::types::{self, FsyncFlags, SubmitArgs, TimeoutFlags, Timespec};
 use io_uring::{Builder, IoUring, cqueue, opcode, squeue};
@@ -43,12 +43,39 @@ pub(crate) struct Uring {
     moments: Box<[Timespec]>,
     doorbell: Doorbell,
     doorbell_watched: bool,
-    ready: Option<OwnedFd>,
+    ready: Option<Ready>,
+    /// A request on a stream was started: see [`Ready`].
+    streams: bool,
     registered_files: Option<Box<[bool]>>,
     registered_arena: Option<Arc<Arena>>,
     mark: u64,
     features: Vec<(&'static str, Result<(), String>)>,
     system_calls: u64,
+    /// The doorbell rang while an outside loop slept.
+    rang_outside: bool,
+}
+
+/// What an outside loop sleeps on: either a request has completed, or the doorbell rings.
+///
+/// The doorbell is watched beside the ring, not through it. A completion that is caused by a write to an event fd, as the
+/// doorbell's is, signals a registered event fd only after an RCU grace period, and since Linux 6.10 only the first time:
+/// `io_eventfd_do_signal` (io_uring/eventfd.c) never clears the bit that says it is under way. For polls and reads of other
+/// event fds the registration is therefore renewed at each arming, once there is a stream.
+struct Ready {
+    completed: OwnedFd,
+    either: OwnedFd,
+}
+
+impl Ready {
+    fn new(doorbell: &Doorbell) -> Result<Ready, Errno> {
+        use rustix::event::epoll;
+        let completed = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let either = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for fd in [&completed, doorbell.fd()] {
+            epoll::add(&either, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        }
+        Ok(Ready { completed, either })
+    }
 }
 
 /// A set-up flag, the first kernel that has it, and how to ask for it.
@@ -72,6 +99,7 @@ const FLAGS: [Flag; 4] = [
 
 impl Uring {
     pub(crate) fn new(slots: u32) -> Result<Uring, SetupError> {
+        let slots = slots.max(1);
         let (ring, features) = build(slots)?;
         static MARKS: AtomicU64 = AtomicU64::new(1);
         let mut uring = Uring {
@@ -80,11 +108,13 @@ impl Uring {
             doorbell: Doorbell::new()?,
             doorbell_watched: false,
             ready: None,
+            streams: false,
             registered_files: None,
             registered_arena: None,
             mark: MARKS.fetch_add(1, Ordering::Relaxed),
             features,
             system_calls: 0,
+            rang_outside: false,
         };
         uring.prove()?;
         uring.prepare();
@@ -268,6 +298,10 @@ impl Uring {
     }
 
     fn attach_file(&mut self, file: &File) -> Result<(), Errno> {
+        if file.attached().is_some_and(|(mark, _)| mark == self.mark) {
+            // A second place in the table would outlive the one detach, and with it the lock (SKETCH fact 4).
+            return Ok(());
+        }
         let table = self.registered_files.as_mut().ok_or(Errno::EOPNOTSUPP)?;
         let index = table.iter().position(|used| !used).ok_or(Errno::ENFILE)?;
         let fds = [Caching::Kernel, Caching::Direct].map(|mode| file.raw_fd(mode).unwrap_or(-1));
@@ -311,6 +345,7 @@ impl Backend for Uring {
                 return index;
             }
             slots.transition(id, State::Running);
+            self.streams |= slots.is_stream(id);
         }
         queue.len()
     }
@@ -321,9 +356,11 @@ impl Backend for Uring {
                 self.enter(0, None)?;
             }
             self.reap(done);
+            self.rang_outside = false;
             return Ok(());
         };
         self.reap(done);
+        done.rang |= std::mem::take(&mut self.rang_outside);
         let want = (count.max(1) as usize).saturating_sub(done.raw.len());
         if want == 0 || done.rang {
             if self.must_enter() {
@@ -371,22 +408,32 @@ impl Backend for Uring {
 
     fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
         if self.ready.is_none() {
-            let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-            let fd = rustix::event::eventfd(0, flags).ok()?;
-            self.ring.submitter().register_eventfd(fd.as_raw_fd()).ok()?;
-            self.system_calls += 2;
-            self.ready = Some(fd);
+            let ready = Ready::new(&self.doorbell).ok()?;
+            self.ring
+                .submitter()
+                .register_eventfd(ready.completed.as_raw_fd())
+                .ok()?;
+            self.system_calls += 5;
+            self.ready = Some(ready);
         }
+        let ready = self.ready.as_ref()?;
         if arm {
-            self.watch_doorbell().ok()?;
+            if self.streams {
+                let submitter = self.ring.submitter();
+                submitter.unregister_eventfd().ok()?;
+                submitter.register_eventfd(ready.completed.as_raw_fd()).ok()?;
+                self.system_calls += 2;
+            }
             self.ring.completion().enable_eventfd();
+            // The kernel says that there is work and then looks whether it shall signal; the turn that follows looks
+            // whether there is work. Without a barrier both could miss the other's store.
+            fence(Ordering::SeqCst);
         } else {
             self.ring.completion().disable_eventfd();
-            if let Some(fd) = &self.ready {
-                let _ = rustix::io::read(fd, &mut [0; 8]);
-            }
+            let _ = rustix::io::read(&ready.completed, &mut [0; 8]);
+            self.rang_outside |= self.doorbell.silence();
         }
-        self.ready.as_ref().map(AsFd::as_fd)
+        self.ready.as_ref().map(|ready| ready.either.as_fd())
     }
 
     fn doorbell(&self) -> Doorbell {
@@ -442,11 +489,21 @@ fn clamp(len: usize) -> u32 {
 
 type Features = Vec<(&'static str, Result<(), String>)>;
 
+/// Every request in flight and the doorbell fit, and half as many cancellations again; more of those at once wait in the
+/// kernel, and `must_enter` fetches them. The queue counts against RLIMIT_MEMLOCK: that of the default 1024 slots must stay
+/// at 2048 entries, because 4096 do not fit into the 64 KiB that an ordinary user may have.
+fn completions_for(slots: u32) -> u32 {
+    slots
+        .saturating_add(slots / 2)
+        .saturating_add(8)
+        .min(1 << 30)
+        .next_power_of_two()
+}
+
 /// Sets up a ring with every flag that this kernel takes.
 fn build(slots: u32) -> Result<(IoUring, Features), SetupError> {
     let entries = slots.clamp(8, 256).next_power_of_two();
-    // Requests in flight, cancellations and the doorbell always fit, so the queue cannot overflow.
-    let completions = (slots * 2 + 8).next_power_of_two();
+    let completions = completions_for(slots);
     let mut dropped = 0;
     loop {
         let mut builder = IoUring::builder();
@@ -487,5 +544,17 @@ fn explain_refusal(errno: Errno) -> SetupError {
         Errno::ENOMEM => error.cure("raise RLIMIT_MEMLOCK (`ulimit -l`), or use fewer slots"),
         Errno::EMFILE | Errno::ENFILE => error.cure("raise RLIMIT_NOFILE (`ulimit -n`)"),
         _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::completions_for;
+
+    #[test]
+    fn the_default_ring_fits_into_little_locked_memory() {
+        assert_eq!(completions_for(1024), 2048);
+        assert!((1..4096).all(|slots| completions_for(slots) > slots));
+        completions_for(u32::MAX);
     }
 }

@@ -112,12 +112,13 @@ impl Disk {
         }
     }
 
-    pub(crate) fn write(&self, offset: u64, bytes: Vec<u8>, durable: bool) -> i32 {
+    /// Writes what fits, as a block device does: the rest fails when it is tried (block/fops.c, blkdev_write_iter).
+    pub(crate) fn write(&self, offset: u64, mut bytes: Vec<u8>, durable: bool) -> i32 {
         let len = clip(self.size(), offset, bytes.len());
-        if len < bytes.len() {
-            // A device takes nothing beyond its end.
+        if len == 0 {
             return -libc::ENOSPC;
         }
+        bytes.truncate(len);
         self.poke(offset, &bytes);
         self.note(|| Record::Write {
             offset,
@@ -187,6 +188,7 @@ mod tests {
         let mut bytes = [7; 100];
         assert_eq!(disk.read(8190, &mut bytes), 2);
         assert_eq!(disk.read(u64::MAX, &mut bytes), 0);
-        assert_eq!(disk.write(8190, vec![1; 3], false), -libc::ENOSPC);
+        assert_eq!(disk.write(8190, vec![1; 3], false), 2);
+        assert_eq!(disk.write(8192, vec![1; 3], false), -libc::ENOSPC);
     }
 }

@@ -75,9 +75,12 @@ impl Sim {
             }
             // Write-back without a flush makes nothing durable.
             Op::SyncRange { .. } => 0,
-            Op::Allocate { offset, len, space } => match space {
-                Space::Reserve => 0,
-                Space::Zero | Space::Discard => disk.write(offset, vec![0; len as usize], false).min(0),
+            Op::Allocate { len: 0, .. } => -libc::EINVAL,
+            Op::Allocate { offset, len, space } => match (offset.checked_add(len), space) {
+                (None, _) => -libc::EFBIG,
+                (Some(end), _) if end > disk.size() => -libc::ENOSPC,
+                (Some(_), Space::Reserve) => 0,
+                (Some(_), Space::Zero | Space::Discard) => disk.write(offset, vec![0; len as usize], false).min(0),
             },
             Op::Poll { .. } | Op::Timer { .. } => -libc::EOPNOTSUPP,
         }

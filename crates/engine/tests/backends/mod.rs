@@ -1,0 +1,272 @@
+//! The backends that the tests run over, and what a test needs from each: an engine, files, pipes.
+//!
+//! A new backend is one line in [`BACKENDS`].
+
+#![allow(dead_code, reason = "each test binary includes this file and uses a part of it")]
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use baio_engine::sim::{Disk, Sim};
+use baio_engine::{
+    Caching, Choice, Completion, Config, Engine, Errno, Error, File, Memory, Open, Policy, Request, SetupError, Wait,
+};
+
+/// One backend.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    start: fn(&Config) -> Result<Engine, SetupError>,
+    files: Files,
+}
+
+/// What a backend reads and writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Files {
+    Real,
+    Simulated,
+}
+
+pub(crate) const BACKENDS: &[Row] = &[
+    Row::real("sync", |config| start(Choice::Sync, config)),
+    Row::real("uring", |config| start(Choice::Uring, config)),
+    Row::simulated("sim", |config| Engine::simulated(Sim::new(1)?, config)),
+];
+
+impl Row {
+    const fn real(name: &'static str, start: fn(&Config) -> Result<Engine, SetupError>) -> Row {
+        let files = Files::Real;
+        Row { name, start, files }
+    }
+
+    const fn simulated(name: &'static str, start: fn(&Config) -> Result<Engine, SetupError>) -> Row {
+        let files = Files::Simulated;
+        Row { name, start, files }
+    }
+}
+
+fn start(backend: Choice, config: &Config) -> Result<Engine, SetupError> {
+    Engine::new(&Config { backend, ..*config })
+}
+
+/// Why a case did not run to its end.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The backend cannot do this. Must be on the list of what is not supported.
+    Refused(String),
+    /// This machine cannot show it (no root, no direct I/O on the file system).
+    Skipped(String),
+}
+
+/// The outcome of a case; what is wrong panics.
+pub(crate) type Case = Result<(), Stop>;
+
+/// A backend with a directory for its files.
+pub(crate) struct Bench {
+    pub(crate) row: &'static Row,
+    dir: tempfile::TempDir,
+}
+
+impl Bench {
+    pub(crate) fn new(row: &'static Row) -> Bench {
+        // Under the target directory: /tmp is often a tmpfs, which has no direct I/O.
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory for test files");
+        Bench { row, dir }
+    }
+
+    pub(crate) fn config() -> Config {
+        Config {
+            slots: 64,
+            reserved_slots: 4,
+            arena_bytes: 16 << 20,
+            ..Config::default()
+        }
+    }
+
+    pub(crate) fn engine(&self) -> Engine {
+        self.engine_with(&Bench::config())
+    }
+
+    pub(crate) fn engine_with(&self, config: &Config) -> Engine {
+        // The kernel gives a closed ring's share of RLIMIT_MEMLOCK back a moment later; an ordinary user with a small one has
+        // to wait for it.
+        for _ in 0..500 {
+            match (self.row.start)(config) {
+                Err(error) if error.errno == Errno::ENOMEM => std::thread::sleep(Duration::from_millis(10)),
+                other => return other.expect("the backend started before"),
+            }
+        }
+        panic!("no memory for another engine");
+    }
+
+    /// `Err` with the reason when the backend does not start here.
+    pub(crate) fn starts(&self) -> Result<(), String> {
+        (self.row.start)(&Bench::config()).map(drop).map_err(|e| e.to_string())
+    }
+
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.row.files == Files::Simulated
+    }
+
+    /// A path for a new file; a simulated backend has none.
+    pub(crate) fn path(&self) -> Result<PathBuf, Stop> {
+        if self.is_simulated() {
+            return Err(Stop::Refused("it has disks, no files".into()));
+        }
+        let file = tempfile::NamedTempFile::new_in(self.dir.path()).expect("a new file");
+        Ok(file.into_temp_path().keep().expect("a kept file"))
+    }
+
+    /// A file with these bytes, open for writing in every mode that it gives.
+    pub(crate) fn file(&self, bytes: &[u8]) -> File {
+        let Ok(path) = self.path() else {
+            let disk = Disk::new(bytes.len() as u64);
+            disk.poke(0, bytes);
+            return File::simulated(&disk, "disk");
+        };
+        std::fs::write(&path, bytes).expect("bytes of a test file");
+        let file = File::open(&path, &Open::write()).expect("a test file");
+        // On disk and clean, so that a direct request meets no page that is still to be written.
+        rustix::fs::fsync(std::fs::File::open(&path).expect("a test file")).expect("a synced test file");
+        file
+    }
+
+    /// A simulated disk of so many bytes and its file, for cases that look into the record.
+    pub(crate) fn disk(&self, size: u64) -> Option<(Disk, File)> {
+        let disk = Disk::new(size);
+        let file = File::simulated(&disk, "disk");
+        self.is_simulated().then_some((disk, file))
+    }
+
+    /// Both ends of a pipe: to read from, to write to.
+    pub(crate) fn pipe(&self) -> Result<(File, OwnedFd), Stop> {
+        let (reader, writer) = self.raw_pipe()?;
+        let reader = File::from_fd(reader, "a pipe").expect("the reading end");
+        Ok((reader, writer))
+    }
+
+    pub(crate) fn raw_pipe(&self) -> Result<(OwnedFd, OwnedFd), Stop> {
+        if self.is_simulated() {
+            return Err(Stop::Refused("it has disks, no pipes".into()));
+        }
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        Ok((reader.into(), writer.into()))
+    }
+}
+
+/// The modes that requests to `file` can be made in here.
+pub(crate) fn policies(file: &File) -> impl Iterator<Item = Policy> {
+    [Policy::kernel(), Policy::direct()]
+        .into_iter()
+        .filter(|policy| file.gives(policy.caching))
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+/// Direct requests, or the reason why there are none.
+pub(crate) fn direct(file: &File) -> Result<Policy, Stop> {
+    if file.gives(Caching::Direct) {
+        Ok(Policy::direct())
+    } else {
+        Err(Stop::Skipped("the file system has no direct I/O".into()))
+    }
+}
+
+/// `len` bytes that differ from their neighbours and from those of other seeds.
+pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut random = Random(seed);
+    (0..len).map(|_| random.next() as u8).collect()
+}
+
+/// An arena buffer with these bytes.
+pub(crate) fn buffer(engine: &Engine, bytes: &[u8]) -> baio_engine::Buffer {
+    let mut buffer = engine.buffer(bytes.len()).expect("room in the arena");
+    buffer.copy_from_slice(bytes);
+    buffer
+}
+
+/// An arena buffer of so many bytes, none of which a read is likely to leave as it is.
+pub(crate) fn blank(engine: &Engine, len: usize) -> baio_engine::Buffer {
+    buffer(engine, &vec![0xa5; len])
+}
+
+/// Submits and turns until the request has completed.
+pub(crate) fn finish(engine: &mut Engine, request: Request) -> Completion {
+    engine.submit(request).expect("a free slot");
+    next(engine)
+}
+
+/// Reads into a blank buffer.
+pub(crate) fn read(engine: &mut Engine, file: &File, offset: u64, len: usize, policy: Policy) -> Completion {
+    let memory = blank(engine, len);
+    finish(engine, Request::read(file, offset, memory, policy))
+}
+
+/// Writes these bytes.
+pub(crate) fn write(engine: &mut Engine, file: &File, offset: u64, bytes: &[u8], policy: Policy) -> Completion {
+    let memory = buffer(engine, bytes);
+    finish(engine, Request::write(file, offset, memory, policy))
+}
+
+/// Turns until something has completed.
+pub(crate) fn next(engine: &mut Engine) -> Completion {
+    loop {
+        if let Some(completion) = engine.next_completion() {
+            return completion;
+        }
+        assert!(
+            engine.in_flight() > 0,
+            "nothing is in flight, and nothing has completed"
+        );
+        engine.turn(Wait::one()).expect("a turn");
+    }
+}
+
+/// The error of a request that must fail; a typed refusal of the backend stops the case instead.
+pub(crate) fn refused(completion: &Completion) -> Result<(), Stop> {
+    match completion.result {
+        Err(Error::Unsupported { operation, backend }) => {
+            Err(Stop::Refused(format!("{backend} refuses `{operation}`")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The bytes of a request's memory.
+pub(crate) fn bytes_of(memory: &Memory) -> &[u8] {
+    match memory {
+        Memory::Own(buffer) => buffer,
+        Memory::Shared(frozen) => frozen,
+        other => panic!("no plain bytes: {other:?}"),
+    }
+}
+
+pub(crate) fn own(memory: Memory) -> baio_engine::Buffer {
+    match memory {
+        Memory::Own(buffer) => buffer,
+        other => panic!("not a buffer: {other:?}"),
+    }
+}
+
+/// SplitMix64: small, and equal for equal seeds.
+pub(crate) struct Random(pub u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+/// Writes where the test's output capture does not reach, so that counts and skips are always seen.
+pub(crate) fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

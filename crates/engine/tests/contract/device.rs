@@ -1,0 +1,82 @@
+//! Devices that fill up and fail, for root: mounts and loop devices that go away with their guard.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use baio_engine::{File, Open};
+
+use crate::backends::Stop;
+
+/// A mounted tmpfs.
+pub(crate) struct Tmpfs(tempfile::TempDir);
+
+impl Tmpfs {
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = system("umount", &["-l", &self.0.path().display().to_string()]);
+    }
+}
+
+/// A tmpfs with room for `bytes` bytes.
+pub(crate) fn small_tmpfs(bytes: u64) -> Result<Tmpfs, Stop> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Stop::Skipped("only root can mount".into()));
+    }
+    let dir = tempfile::tempdir().expect("a mount point");
+    let target = dir.path().display().to_string();
+    system(
+        "mount",
+        &["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs", &target],
+    )?;
+    Ok(Tmpfs(dir))
+}
+
+/// A block device that takes cached writes and fails when they are written back: a loop device over a file on a tmpfs
+/// that is full (SKETCH fact 9).
+pub(crate) struct FailingDevice {
+    path: PathBuf,
+    _tmpfs: Tmpfs,
+}
+
+impl FailingDevice {
+    pub(crate) fn new() -> Result<FailingDevice, Stop> {
+        let tmpfs = small_tmpfs(1 << 20)?;
+        let backing = tmpfs.path().join("backing");
+        let file = std::fs::File::create(&backing).expect("a file on tmpfs");
+        file.set_len(16 << 20).expect("a sparse file");
+        let full = std::fs::write(tmpfs.path().join("full"), vec![1; 2 << 20]);
+        assert!(full.is_err(), "the tmpfs took more than its size");
+        let path = system("losetup", &["--find", "--show", &backing.display().to_string()])?;
+        Ok(FailingDevice {
+            path: path.into(),
+            _tmpfs: tmpfs,
+        })
+    }
+
+    pub(crate) fn open(&self) -> File {
+        File::open(&self.path, &Open::write()).expect("the loop device")
+    }
+}
+
+impl Drop for FailingDevice {
+    fn drop(&mut self) {
+        let _ = system("losetup", &["--detach", &self.path.display().to_string()]);
+    }
+}
+
+fn system(program: &str, arguments: &[&str]) -> Result<String, Stop> {
+    let told = |why: String| Stop::Skipped(format!("{program} {}: {why}", arguments.join(" ")));
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .map_err(|error| told(error.to_string()))?;
+    if !output.status.success() {
+        return Err(told(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

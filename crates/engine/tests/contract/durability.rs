@@ -1,0 +1,391 @@
+//! What a completed write or sync has made safe, in which order, and what a failure does to later proofs (docs/engine.md
+//! rule 5).
+
+use baio_engine::sim::log::Record;
+use baio_engine::{Durability, Engine, Errno, Error, File, Op, Policy, Request, Space, Wait};
+
+use crate::backends::{
+    Bench, Case, Stop, blank, buffer, bytes_of, direct, finish, next, pattern, policies, read, write,
+};
+use crate::device::FailingDevice;
+use crate::gate::{Gate, gated};
+
+const EIO: Error = Error::System(Errno::EIO);
+
+fn fence(file: &File) -> Request {
+    Request::bare(Op::Fence, Some(file), Policy::direct().durable(Durability::Data))
+}
+
+fn kernel_write(engine: &Engine, file: &File, offset: u64) -> Request {
+    Request::write(file, offset, blank(engine, 4096), Policy::kernel())
+}
+
+pub(crate) fn sync_makes_data_and_everything_durable(bench: &Bench) -> Case {
+    let mut engine = bench.engine();
+    let on_disk = bench.disk(65536);
+    let file = on_disk
+        .as_ref()
+        .map_or_else(|| bench.file(&pattern(1, 65536)), |(_, file)| file.clone());
+    for durability in [Durability::None, Durability::Data, Durability::Full] {
+        if let Some((disk, _)) = &on_disk {
+            disk.record();
+        }
+        let write = kernel_write(&engine, &file, 4096);
+        assert_eq!(finish(&mut engine, write).result, Ok(4096));
+        let sync = finish(&mut engine, Request::sync(&file, durability));
+        assert_eq!((sync.result, sync.bytes_done), (Ok(0), 0));
+        if let Some((disk, _)) = &on_disk {
+            let record = disk.take_record();
+            assert!(
+                matches!(record[..], [Record::Write { durable: false, .. }, Record::Sync]),
+                "{record:?}"
+            );
+        }
+    }
+    let range = Op::SyncRange {
+        offset: 4096,
+        len: 8192,
+    };
+    assert_eq!(
+        finish(&mut engine, Request::bare(range, Some(&file), Policy::kernel())).result,
+        Ok(0)
+    );
+    Ok(())
+}
+
+pub(crate) fn a_durable_write_needs_no_sync(bench: &Bench) -> Case {
+    let mut engine = bench.engine();
+    let on_disk = bench.disk(65536);
+    let file = on_disk
+        .as_ref()
+        .map_or_else(|| bench.file(&pattern(2, 65536)), |(_, file)| file.clone());
+    for policy in policies(&file) {
+        for durability in [Durability::Data, Durability::Full] {
+            if let Some((disk, _)) = &on_disk {
+                disk.record();
+            }
+            let bytes = pattern(3, 8192);
+            let write = Request::write(&file, 8192, buffer(&engine, &bytes), policy.durable(durability));
+            assert_eq!(finish(&mut engine, write).result, Ok(8192));
+            let read = read(&mut engine, &file, 8192, 8192, policy);
+            assert!(bytes_of(&read.memory) == bytes);
+            if let Some((disk, _)) = &on_disk {
+                let record = disk.take_record();
+                assert!(
+                    matches!(record[..], [Record::Write { durable: true, .. }]),
+                    "{record:?}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn a_fence_comes_after_the_writes_before_it(bench: &Bench) -> Case {
+    const FENCE: u64 = 100;
+    let mut engine = bench.engine();
+    let file = bench.file(&vec![0; 8 << 20]);
+    let policy = direct(&file).unwrap_or(Policy::kernel());
+    for _ in 0..20 {
+        for write in 0..8 {
+            let memory = blank(&engine, 1 << 20);
+            engine
+                .submit(Request::write(&file, write << 20, memory, policy).tagged(write))
+                .expect("a free slot");
+        }
+        engine.submit(fence(&file).tagged(FENCE)).expect("a free slot");
+        let mut seen = Vec::new();
+        while engine.in_flight() > 0 || seen.len() < 9 {
+            let done = next(&mut engine);
+            assert!(done.result.is_ok());
+            seen.push(done.tag);
+        }
+        assert_eq!(seen.last(), Some(&FENCE), "{seen:?}");
+    }
+    Ok(())
+}
+
+/// Without a race: the sync may not even start while a write is out.
+pub(crate) fn a_held_device_holds_the_fence(bench: &Bench) -> Case {
+    let (mut engine, gate, disk, file) = gated(bench, 65536)?;
+    let other = File::simulated(&baio_engine::sim::Disk::new(65536), "another disk");
+    disk.record();
+    gate.close();
+    for block in 0..3 {
+        let write = kernel_write(&engine, &file, block * 4096).tagged(block);
+        engine.submit(write).expect("a free slot");
+    }
+    engine.turn(Wait::No).expect("a turn");
+    gate.pass_others();
+    engine.submit(fence(&file).tagged(10)).expect("a free slot");
+    let behind = kernel_write(&engine, &file, 40960).tagged(20);
+    engine.submit(behind).expect("a free slot");
+    engine.submit(fence(&other).tagged(30)).expect("a free slot");
+    engine.turn(Wait::No).expect("a turn");
+    let told: Vec<_> = std::iter::from_fn(|| engine.next_completion())
+        .map(|done| done.tag)
+        .collect();
+    assert_eq!(
+        told,
+        [20, 30],
+        "neither a later write nor another file waits for the fence"
+    );
+    assert!(
+        !disk.take_record().contains(&Record::Sync),
+        "the fence ran while writes before it were out"
+    );
+    gate.open();
+    let told: Vec<_> = (0..4)
+        .map(|_| next(&mut engine))
+        .map(|done| (done.tag, done.result.is_ok()))
+        .collect();
+    assert_eq!(told.last(), Some(&(10, true)), "{told:?}");
+    Ok(())
+}
+
+pub(crate) fn a_cancelled_write_lets_its_fence_go(bench: &Bench) -> Case {
+    let mut engine = bench.engine();
+    let file = bench.file(&pattern(4, 65536));
+    let write = kernel_write(&engine, &file, 0);
+    let cancelled = engine.submit(write).expect("a free slot");
+    let write = kernel_write(&engine, &file, 4096);
+    let abandoned = engine.submit(write).expect("a free slot");
+    engine.submit(fence(&file).tagged(1)).expect("a free slot");
+    engine.cancel(cancelled);
+    engine.abandon(abandoned);
+    let told: Vec<_> = (0..3)
+        .map(|_| next(&mut engine))
+        .map(|done| (done.tag, done.result))
+        .collect();
+    assert_eq!(told[2], (1, Ok(0)), "{told:?}");
+    Ok(())
+}
+
+/// A device that takes cached writes and fails when they are to become durable.
+struct Failing {
+    engine: Engine,
+    file: File,
+    gate: Option<Gate>,
+    _device: Option<FailingDevice>,
+}
+
+impl Failing {
+    fn new(bench: &Bench) -> Result<Failing, Stop> {
+        if bench.is_simulated() {
+            let (engine, gate, _, file) = gated(bench, 1 << 20)?;
+            return Ok(Failing {
+                engine,
+                file,
+                gate: Some(gate),
+                _device: None,
+            });
+        }
+        let device = FailingDevice::new()?;
+        let (engine, file) = (bench.engine(), device.open());
+        Ok(Failing {
+            engine,
+            file,
+            gate: None,
+            _device: Some(device),
+        })
+    }
+
+    /// The write succeeds: it only went to the cache.
+    fn write_what_will_be_lost(&mut self, offset: u64) {
+        let write = kernel_write(&self.engine, &self.file, offset);
+        assert_eq!(finish(&mut self.engine, write).result, Ok(4096));
+    }
+
+    /// The real device fails by itself; the simulated one is told.
+    fn fail_behind(&self, others: usize) {
+        if let Some(gate) = &self.gate {
+            gate.fail_behind(others, Errno::EIO);
+        }
+    }
+
+    fn sync(&mut self, durability: Durability) -> Result<u32, Error> {
+        finish(&mut self.engine, Request::sync(&self.file, durability)).result
+    }
+}
+
+pub(crate) fn a_failed_sync_poisons_until_acknowledged(bench: &Bench) -> Case {
+    let mut failing = Failing::new(bench)?;
+    failing.write_what_will_be_lost(0);
+    failing.fail_behind(0);
+    assert_eq!(failing.sync(Durability::Data), Err(EIO));
+    let poisoned = Err(Error::Poisoned(Errno::EIO));
+    for _ in 0..2 {
+        // The kernel would say yes: it told once, and took the pages for clean.
+        assert_eq!(failing.sync(Durability::Data), poisoned);
+        assert_eq!(failing.sync(Durability::Full), poisoned);
+        assert_eq!(
+            finish(&mut failing.engine, fence(&failing.file.clone())).result,
+            poisoned,
+            "clones are one file"
+        );
+    }
+    assert_eq!(failing.file.acknowledge_failure(), Some(Errno::EIO));
+    assert_eq!(failing.file.acknowledge_failure(), None);
+    assert_eq!(failing.sync(Durability::Data), Ok(0));
+    Ok(())
+}
+
+/// The kernel gives the failure to one of several syncs that run at once; the others prove nothing either.
+pub(crate) fn of_two_syncs_none_hides_the_failure(bench: &Bench) -> Case {
+    let mut failing = Failing::new(bench)?;
+    for round in 0..60 {
+        failing.write_what_will_be_lost(4096 * round);
+        failing.fail_behind(round as usize % 4);
+        for _ in 0..4 {
+            failing
+                .engine
+                .submit(Request::sync(&failing.file, Durability::Data))
+                .expect("a free slot");
+        }
+        let told: Vec<_> = (0..4).map(|_| next(&mut failing.engine).result).collect();
+        assert!(told.contains(&Err(EIO)), "round {round}: {told:?}");
+        assert!(
+            told.iter().all(Result::is_err),
+            "round {round}: a sync proved what had failed: {told:?}"
+        );
+        assert_eq!(failing.file.acknowledge_failure(), Some(Errno::EIO));
+    }
+    Ok(())
+}
+
+/// Nobody waits for its answer any more, but it has taken the kernel's one report all the same.
+pub(crate) fn a_sync_given_up_on_poisons_when_it_fails(bench: &Bench) -> Case {
+    let (mut engine, gate, _, file) = gated(bench, 65536)?;
+    gate.close();
+    gate.fail_behind(0, Errno::EIO);
+    let id = engine
+        .submit(Request::sync(&file, Durability::Data))
+        .expect("a free slot");
+    engine.turn(Wait::No).expect("a turn");
+    engine.abandon(id);
+    gate.open();
+    assert_eq!(next(&mut engine).id, id);
+    let sync = finish(&mut engine, Request::sync(&file, Durability::Data));
+    assert_eq!(sync.result, Err(Error::Poisoned(Errno::EIO)));
+    Ok(())
+}
+
+/// sync_file_range(2) takes the kernel's one report of the failure: the sync behind it would prove nothing.
+pub(crate) fn a_failed_range_sync_poisons_too(bench: &Bench) -> Case {
+    let mut failing = Failing::new(bench)?;
+    failing.write_what_will_be_lost(0);
+    failing.fail_behind(0);
+    let range = Op::SyncRange { offset: 0, len: 4096 };
+    let range = Request::bare(range, Some(&failing.file), Policy::kernel());
+    assert_eq!(finish(&mut failing.engine, range).result, Err(EIO));
+    assert_eq!(failing.sync(Durability::Data), Err(Error::Poisoned(Errno::EIO)));
+    Ok(())
+}
+
+/// A cached durable write is a write and a sync: the failure that it reports may be that of an earlier write, whose pages
+/// the kernel wrote back in the background. It is reported once.
+pub(crate) fn a_durable_cached_write_cannot_swallow_anothers_failure(bench: &Bench) -> Case {
+    let mut failing = Failing::new(bench)?;
+    failing.write_what_will_be_lost(0);
+    if failing.gate.is_none() {
+        // Background write-back, as the kernel does it after some seconds; it reports to no descriptor.
+        rustix::fs::sync();
+    }
+    failing.fail_behind(0);
+    let policy = Policy::kernel().durable(Durability::Data);
+    let Failing { engine, file, .. } = &mut failing;
+    assert_eq!(write(engine, file, 8192, &[1; 4096], policy).result, Err(EIO));
+    let sync = failing.sync(Durability::Data);
+    assert!(
+        sync.is_err(),
+        "the first write is lost, and a sync that covers it says yes"
+    );
+    Ok(())
+}
+
+/// An error that is about the request itself says nothing about data.
+pub(crate) fn a_request_that_was_never_tried_poisons_nothing(bench: &Bench) -> Case {
+    let mut engine = bench.engine();
+    let file = bench.file(&pattern(8, 8192));
+    let policy = Policy::kernel().durable(Durability::Data);
+    assert!(
+        write(&mut engine, &file, u64::MAX - 4095, &[1; 4096], policy)
+            .result
+            .is_err()
+    );
+    let range = Op::SyncRange {
+        offset: 1 << 63,
+        len: 4096,
+    };
+    let _ = finish(&mut engine, Request::bare(range, Some(&file), Policy::kernel()));
+    let cancelled = engine
+        .submit(Request::sync(&file, Durability::Full))
+        .expect("a free slot");
+    engine.cancel(cancelled);
+    assert_eq!(next(&mut engine).result, Err(Error::Cancelled));
+    assert_eq!(
+        finish(&mut engine, Request::sync(&file, Durability::Full)).result,
+        Ok(0)
+    );
+    assert_eq!(file.acknowledge_failure(), None);
+    Ok(())
+}
+
+fn allocate(file: &File, offset: u64, len: u64, space: Space) -> Request {
+    Request::bare(Op::Allocate { offset, len, space }, Some(file), Policy::kernel())
+}
+
+fn worked(done: &baio_engine::Completion) -> Result<(), Stop> {
+    if done.result == Err(Error::System(Errno::EOPNOTSUPP)) {
+        return Err(Stop::Skipped("the file system cannot do that to ranges".into()));
+    }
+    assert_eq!(done.result, Ok(0));
+    Ok(())
+}
+
+pub(crate) fn ranges_are_reserved_zeroed_and_discarded(bench: &Bench) -> Case {
+    let mut engine = bench.engine();
+    let mut model = pattern(5, 65536);
+    let file = bench.file(&model);
+    worked(&finish(&mut engine, allocate(&file, 0, 65536, Space::Reserve)))?;
+    worked(&finish(&mut engine, allocate(&file, 4096, 8192, Space::Zero)))?;
+    model[4096..12288].fill(0);
+    worked(&finish(&mut engine, allocate(&file, 32768, 4096, Space::Discard)))?;
+    model[32768..36864].fill(0);
+    let read = read(&mut engine, &file, 0, 65536, Policy::kernel());
+    assert_eq!(read.result, Ok(65536));
+    assert!(bytes_of(&read.memory) == model);
+    Ok(())
+}
+
+pub(crate) fn reserving_behind_the_end_grows_a_file(bench: &Bench) -> Case {
+    if bench.is_simulated() {
+        return Err(Stop::Refused("its disks have a fixed size".into()));
+    }
+    let mut engine = bench.engine();
+    let file = bench.file(&pattern(6, 8192));
+    worked(&finish(&mut engine, allocate(&file, 8192, 8192, Space::Reserve)))?;
+    assert_eq!(file.size(), Ok(16384));
+    worked(&finish(&mut engine, allocate(&file, 16384, 8192, Space::Zero)))?;
+    assert_eq!(file.size(), Ok(24576));
+    worked(&finish(&mut engine, allocate(&file, 20480, 65536, Space::Discard)))?;
+    assert_eq!(file.size(), Ok(24576), "giving back never grows");
+    Ok(())
+}
+
+pub(crate) fn an_impossible_range_is_not_allocated(bench: &Bench) -> Case {
+    let mut engine = bench.engine();
+    let file = bench.file(&pattern(7, 8192));
+    for space in [Space::Reserve, Space::Zero, Space::Discard] {
+        for (offset, len) in [
+            (0, 0),
+            (4096, u64::MAX - 4096),
+            (u64::MAX - 4095, 8192),
+            (1 << 62, 1 << 62),
+        ] {
+            let done = finish(&mut engine, allocate(&file, offset, len, space));
+            assert!(done.result.is_err(), "{space:?} {offset} {len}: {:?}", done.result);
+        }
+    }
+    Ok(())
+}
