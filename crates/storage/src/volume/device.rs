@@ -14,8 +14,8 @@ use baio_engine::{
 
 use crate::error::{Error, Fault, Result};
 
-/// How long the writes of a dead process are waited for.
-const DEAD_HOLDER_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a lock is waited for that will soon be free.
+const HOLDER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a claim on a block device is outlasted; a mounted one is refused after this.
 const CLAIM_PATIENCE: Duration = Duration::from_millis(300);
@@ -238,9 +238,10 @@ fn refuse_streams(path: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Takes the lock, waiting for what a dead process still has under way; a living holder is an error at once.
+/// Takes the lock. What a dead process still has under way is waited for, and so are those who only look, as they are soon
+/// done; a living owner is an error at once.
 fn lock(file: &File, hold: Hold) -> Result<()> {
-    let deadline = Instant::now() + DEAD_HOLDER_PATIENCE;
+    let deadline = Instant::now() + HOLDER_PATIENCE;
     loop {
         let errno = match file.try_lock(hold == Hold::Exclusive) {
             Ok(()) => return Ok(()),
@@ -250,8 +251,9 @@ fn lock(file: &File, hold: Hold) -> Result<()> {
             return Err(Error::new("lock", file.name(), errno));
         }
         let holder = file.lock_holder();
-        let alive = holder.is_some_and(is_alive);
-        if alive || Instant::now() >= deadline {
+        let stays = holder.is_some_and(|holder| holder.exclusive && is_alive(holder.pid));
+        if stays || Instant::now() >= deadline {
+            let holder = holder.map(|holder| holder.pid);
             return Err(Error::new("lock", file.name(), Fault::Busy { holder }));
         }
         std::thread::sleep(Duration::from_millis(10));

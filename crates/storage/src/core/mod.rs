@@ -1,0 +1,362 @@
+//! The core: one engine, one volume, driven by one thread.
+//!
+//! It is deterministic and holds no lock. Whoever turns it, drives it: requests and operations that are queued reach the
+//! kernel in [`Core::turn`], completions are read there, and the state machines they belong to move on. A completion finds
+//! its owner by its tag: two bits say what kind of owner, the rest which one.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `mod.rs` | opening and closing, handles, turning |
+//! | `requests.rs` | requests on handles: checked, translated for the engine, answered |
+//! | `segments.rs` | create, delete, open: runs the operations, hands the table token round |
+//!
+//! Wakers are collected, never called, here: whoever turned the core wakes them when its borrow has ended.
+
+mod requests;
+mod segments;
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::task::Waker;
+use std::time::Duration;
+
+use baio_engine::{Buffer, Completion, Config, Create, Engine, File, Open, Stats, Wait};
+
+use self::segments::Running;
+use crate::error::{Error, Fault, Result};
+use crate::identity::{Access, Identity};
+use crate::object::{Objects, State, Target};
+use crate::operation::Event;
+use crate::request::{Handle, Requests, Ticket};
+use crate::volume::device::{Device, Hold};
+use crate::volume::inspect::{self, SegmentInfo, VolumeInfo};
+use crate::volume::{Volume, format};
+
+/// Who a completion belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Request(Ticket),
+    Operation(u32),
+}
+
+impl Owner {
+    const REQUEST: u64 = 1 << 62;
+    const OPERATION: u64 = 2 << 62;
+    const KIND: u64 = 3 << 62;
+
+    fn tag(self) -> u64 {
+        match self {
+            Owner::Request(ticket) => Owner::REQUEST | u64::from(ticket.generation) << 32 | u64::from(ticket.index),
+            Owner::Operation(index) => Owner::OPERATION | u64::from(index),
+        }
+    }
+
+    fn of(tag: u64) -> Option<Owner> {
+        match tag & Owner::KIND {
+            Owner::REQUEST => Some(Owner::Request(Ticket {
+                index: tag as u32,
+                generation: (tag >> 32) as u32 & 0x3fff_ffff,
+            })),
+            Owner::OPERATION => Some(Owner::Operation(tag as u32)),
+            _ => None,
+        }
+    }
+}
+
+/// One engine and at most one volume.
+pub struct Core {
+    // Before the volume: dropping the engine waits until the kernel has let go of everything.
+    engine: Engine,
+    volume: Option<Volume>,
+    objects: Objects,
+    requests: Requests,
+    running: Vec<Option<Running>>,
+    /// The operation that has the table token.
+    token: Option<u32>,
+    waiting_for_token: VecDeque<u32>,
+    fired: Vec<Waker>,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Core({})", self.volume_name())
+    }
+}
+
+impl Core {
+    /// A core without a volume, for plain files.
+    ///
+    /// # Errors
+    /// When no backend can be started.
+    pub fn new(config: &Config) -> Result<Core> {
+        let engine = Engine::new(config).map_err(|error| Error::new("start", "the engine", error))?;
+        Ok(Core::around(engine, None, config))
+    }
+
+    /// Opens the volume at `path` to read and write it; this process then owns it.
+    ///
+    /// # Errors
+    /// In use by another process, not a volume, a newer one, damaged beyond repair; or what the system said.
+    pub fn open(path: &Path, config: &Config) -> Result<Core> {
+        let engine = Engine::new(config).map_err(|error| Error::new("start", "the engine", error))?;
+        let device = Device::open(path, Hold::Exclusive, Create::Never)?;
+        Core::serve(engine, device, config)
+    }
+
+    /// Opens a volume on a simulated disk.
+    ///
+    /// # Errors
+    /// As [`Core::open`].
+    pub fn open_simulated(engine: Engine, file: &File, config: &Config) -> Result<Core> {
+        Core::serve(engine, Device::simulated(file.clone()), config)
+    }
+
+    fn serve(mut engine: Engine, device: Device, config: &Config) -> Result<Core> {
+        let file = device.file.clone();
+        match Volume::open(&mut engine, device) {
+            Ok(volume) => Ok(Core::around(engine, Some(volume), config)),
+            Err(error) => {
+                engine.detach(&file);
+                file.unlock();
+                Err(error)
+            }
+        }
+    }
+
+    fn around(engine: Engine, volume: Option<Volume>, config: &Config) -> Core {
+        Core {
+            engine,
+            volume,
+            objects: Objects::default(),
+            requests: Requests::new(config.slots),
+            running: Vec::new(),
+            token: None,
+            waiting_for_token: VecDeque::new(),
+            fired: Vec::new(),
+        }
+    }
+
+    /// Formats the volume file at `path`. See [`format::format`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn format(path: &Path, options: &format::Format) -> Result<VolumeInfo> {
+        let mut engine = Core::plain_engine()?;
+        let superblock = format::format(&mut engine, path, options)?;
+        let free = crate::segment::free_set::FreeSet::new(superblock.geometry().data_blocks, 0)
+            .map_err(|error| Error::new("format", path.display().to_string(), Fault::Corrupt(error.to_string())))?;
+        Ok(inspect::volume_info(&superblock, &free, 0))
+    }
+
+    /// What a volume holds, as far as `who` may see it; writes nothing.
+    ///
+    /// # Errors
+    /// In use by another process, not a volume, damaged.
+    pub fn inspect(path: &Path, who: Identity) -> Result<(VolumeInfo, Vec<SegmentInfo>)> {
+        inspect::inspect(&mut Core::plain_engine()?, path, who)
+    }
+
+    /// One segment of a volume; writes nothing.
+    ///
+    /// # Errors
+    /// As [`Core::inspect`], and when there is none or `who` may not see it.
+    pub fn inspect_segment(path: &Path, who: Identity, owner_uid: u32, name: &str) -> Result<SegmentInfo> {
+        inspect::inspect_segment(&mut Core::plain_engine()?, path, who, owner_uid, name)
+    }
+
+    fn plain_engine() -> Result<Engine> {
+        let config = Config {
+            slots: 64,
+            arena_bytes: 8 << 20,
+            ..Config::default()
+        };
+        Engine::new(&config).map_err(|error| Error::new("start", "the engine", error))
+    }
+
+    fn volume_name(&self) -> String {
+        self.volume
+            .as_ref()
+            .map_or_else(|| "no volume".to_owned(), |volume| volume.device.name().to_owned())
+    }
+
+    /// The engine: buffers, counters, what was chosen.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The engine, for its event fd and doorbell.
+    pub fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// Counters of the engine.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.engine.stats()
+    }
+
+    /// A buffer of `len` bytes from the core's arena: requests on it move without a copy.
+    ///
+    /// # Errors
+    /// `NoMemory` when the arena is used up.
+    pub fn buffer(&self, len: usize) -> Result<Buffer> {
+        self.engine.buffer(len).ok_or_else(|| {
+            Error::new(
+                "take a buffer for",
+                self.volume_name(),
+                Fault::NoMemory { asked: len as u64 },
+            )
+        })
+    }
+
+    /// The volume as it is now.
+    ///
+    /// # Errors
+    /// When the core has none.
+    pub fn volume_info(&self) -> Result<VolumeInfo> {
+        let volume = self.volume_or("stat")?;
+        Ok(inspect::volume_info(&volume.superblock, &volume.free, volume.segments))
+    }
+
+    /// Opens a plain file or device beside the volume.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn open_file(&mut self, path: &Path, options: &Open) -> Result<Handle> {
+        let name = path.display().to_string();
+        let file = File::open(path, options).map_err(|error| Error::new("open", &name, error))?;
+        Ok(self.add_file(file, if options.write { Access::Write } else { Access::Read }))
+    }
+
+    /// Takes a file that is open already.
+    pub fn add_file(&mut self, file: File, access: Access) -> Handle {
+        self.engine.attach(&file);
+        self.objects.add(file.name().to_owned(), access, Target::Plain(file))
+    }
+
+    /// The file behind a handle on a plain file.
+    #[must_use]
+    pub fn file(&self, handle: Handle) -> Option<&File> {
+        let object = self.objects.get(handle).filter(|object| object.state != State::Gone)?;
+        match &object.target {
+            Some(Target::Plain(file)) => Some(file),
+            _ => None,
+        }
+    }
+
+    /// Size in bytes of what is behind a handle.
+    ///
+    /// # Errors
+    /// `Stale`; or what the system said.
+    pub fn size(&self, handle: Handle) -> Result<u64> {
+        let serves = |object: &&crate::object::Object| object.state != State::Gone;
+        let object = self
+            .objects
+            .get(handle)
+            .filter(serves)
+            .ok_or_else(|| stale("measure"))?;
+        match &object.target {
+            Some(Target::Segment { size, .. }) => Ok(*size),
+            Some(Target::Plain(file)) => file.size().map_err(|errno| Error::new("measure", &object.name, errno)),
+            None => Err(stale("measure")),
+        }
+    }
+
+    /// Closes a handle. What is under way on it ends.
+    pub fn close_handle(&mut self, handle: Handle) {
+        if let Some(file) = self.objects.close(handle) {
+            self.engine.detach(&file);
+        }
+    }
+
+    /// Submits what is queued, sleeps as long as `wait` allows, reads what has completed and moves its owners on. Returns
+    /// how many completions of the engine were read.
+    ///
+    /// # Errors
+    /// The backend itself is broken.
+    pub fn turn(&mut self, wait: Wait) -> Result<usize> {
+        self.engine
+            .turn(wait)
+            .map_err(|error| Error::new("turn", self.volume_name(), error))?;
+        let mut count = 0;
+        while let Some(completion) = self.engine.next_completion() {
+            count += 1;
+            self.dispatch(completion);
+        }
+        Ok(count)
+    }
+
+    fn dispatch(&mut self, completion: Completion) {
+        match Owner::of(completion.tag) {
+            Some(Owner::Request(ticket)) => self.request_ended(ticket, completion),
+            Some(Owner::Operation(index)) => self.step(index, Event::Completed(completion)),
+            None => {}
+        }
+    }
+
+    /// Wakers of what has ended; to be woken when the core is not borrowed any more.
+    pub fn take_fired(&mut self, into: &mut Vec<Waker>) {
+        into.append(&mut self.fired);
+    }
+
+    /// Wakers that nobody needs any more; to be dropped when the core is not borrowed any more, because that may run
+    /// anybody's code.
+    pub fn take_displaced(&mut self, into: &mut Vec<Waker>) {
+        self.requests.take_displaced(into);
+    }
+
+    /// Requests that the engine has, or that the next turn gives it.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.engine.in_flight()
+    }
+
+    /// Ends everything under way, notes a clean close and gives the volume back.
+    ///
+    /// # Errors
+    /// What the system said; the volume is then healed by the next open.
+    pub fn close(mut self) -> Result<()> {
+        while self.in_flight() > 0 {
+            self.turn(Wait::one())?;
+        }
+        match self.volume.take() {
+            Some(volume) => volume.close(&mut self.engine),
+            None => Ok(()),
+        }
+    }
+
+    fn volume_or(&self, operation: &'static str) -> Result<&Volume> {
+        self.volume.as_ref().ok_or_else(|| no_volume(operation))
+    }
+
+    /// How long a caller may be kept waiting by [`Core`]'s drop when a device is stuck.
+    pub const DROP_PATIENCE: Duration = Duration::from_secs(30);
+}
+
+impl Drop for Core {
+    /// Without [`Core::close`] the volume stays marked as in use, and the next open heals it. The lock is given back when
+    /// the kernel has let go of everything.
+    fn drop(&mut self) {
+        let stuck = self.engine.shutdown(Core::DROP_PATIENCE);
+        if let Some(volume) = &self.volume {
+            self.engine.detach(&volume.device.file);
+            if stuck == 0 {
+                // At once, whoever else has the description: a child forked meanwhile keeps it until it execs.
+                volume.device.file.unlock();
+            }
+        }
+    }
+}
+
+fn stale(operation: &'static str) -> Error {
+    Error::new(operation, "a closed handle", Fault::Stale)
+}
+
+fn no_volume(operation: &'static str) -> Error {
+    Error::new(
+        operation,
+        "this core",
+        Fault::NotVolume("it was started without a volume".into()),
+    )
+}

@@ -1,0 +1,285 @@
+//! Requests on handles: checked, translated for the engine, and answered.
+
+use std::task::{Poll, Waker};
+
+use baio_engine::{Argument, Completion, File, Kind, Memory, Notice, Op, Policy, Request, RequestId, Wait};
+
+use super::{Core, Owner, stale};
+use crate::error::{Error, Fault, Result};
+use crate::identity::Access;
+use crate::object::{State, Target};
+use crate::request::{Handle, Outcome, SegmentOp, SegmentRequest, Ticket};
+
+impl Core {
+    /// Queues a request; the next turn submits it. Whatever is wrong with it is told by its outcome.
+    ///
+    /// # Errors
+    /// The request itself, when every slot is taken: take outcomes, turn, and try again.
+    pub fn start(&mut self, mut request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
+        if self.requests.is_full() {
+            return Err(request);
+        }
+        let asked = request.memory.len();
+        let prepared = self.prepare(&mut request);
+        let Some(ticket) = self.requests.insert(&request) else {
+            return Err(request);
+        };
+        match prepared {
+            Ok(Prepared::Submit(file, op, policy)) => {
+                let engine_request = Request {
+                    op,
+                    file: Some(file),
+                    memory: std::mem::take(&mut request.memory),
+                    policy,
+                    tag: Owner::Request(ticket).tag(),
+                };
+                match self.engine.submit(engine_request) {
+                    Ok(id) => {
+                        self.requests.set_engine_id(ticket, id);
+                        self.objects.begin(request.handle);
+                        Ok(ticket)
+                    }
+                    Err(back) => {
+                        self.requests.take_back(ticket);
+                        request.memory = back.memory;
+                        if let Memory::Own(buffer) = &mut request.memory {
+                            buffer.set_len(asked); // A read across the end had cut it.
+                        }
+                        Err(request)
+                    }
+                }
+            }
+            Ok(Prepared::Nothing) => {
+                self.finish_early(ticket, request.memory, Ok(0));
+                Ok(ticket)
+            }
+            Err(error) => {
+                self.finish_early(ticket, request.memory, Err(error));
+                Ok(ticket)
+            }
+        }
+    }
+
+    /// The outcome of a request that never reached the engine.
+    fn finish_early(&mut self, ticket: Ticket, memory: Memory, result: Result<u32>) {
+        let completion = Completion {
+            id: RequestId::default(),
+            tag: 0,
+            notice: Notice::Completed,
+            result: Ok(0),
+            bytes_done: 0,
+            memory,
+            took: baio_engine::Caching::Direct,
+            iterations: 0,
+        };
+        self.fired.extend(self.requests.finish(ticket, completion, result));
+    }
+
+    /// Checks a request against its object and translates it for the engine.
+    fn prepare(&self, request: &mut SegmentRequest) -> Result<Prepared> {
+        let operation = operation_name(request.op);
+        let object = self.objects.get(request.handle).ok_or_else(|| stale(operation))?;
+        let fail = |fault: Fault| Error::new(operation, &object.name, fault);
+        if object.state != State::Open {
+            return Err(fail(Fault::Stale));
+        }
+        let caching = self.caching_for(object, request).map_err(fail)?;
+        let policy = Policy {
+            caching,
+            durability: request.durability,
+            deadline: request.deadline,
+            ..Policy::default()
+        };
+        match &object.target {
+            Some(Target::Plain(file)) => {
+                let op = match request.op {
+                    SegmentOp::Read { offset } => Op::Read {
+                        offset: position(file, offset),
+                    },
+                    SegmentOp::Write { offset } => Op::Write {
+                        offset: position(file, offset),
+                    },
+                    SegmentOp::Sync => Op::Sync,
+                };
+                Ok(Prepared::Submit(file.clone(), op, policy))
+            }
+            Some(Target::Segment { start, size, .. }) => {
+                let volume = self.volume_or(operation)?;
+                let op = within(request, *start, *size).map_err(|(offset, fault)| fail(fault).at(offset))?;
+                match op {
+                    Some(op) => Ok(Prepared::Submit(volume.device.file.clone(), op, policy)),
+                    None => Ok(Prepared::Nothing),
+                }
+            }
+            None => Err(fail(Fault::Stale)),
+        }
+    }
+
+    fn caching_for(
+        &self,
+        object: &crate::object::Object,
+        request: &SegmentRequest,
+    ) -> std::result::Result<baio_engine::Caching, Fault> {
+        let volume = self
+            .volume
+            .as_ref()
+            .map_or(baio_engine::Caching::Direct, |volume| volume.device.caching);
+        if request.op == SegmentOp::Sync {
+            return Ok(volume); // A sync covers the file, whatever cache its writes went through.
+        }
+        let writes = matches!(request.op, SegmentOp::Write { .. });
+        if writes && object.access == Access::Read {
+            return Err(Fault::Io(baio_engine::Error::System(baio_engine::Errno::EBADF)));
+        }
+        object.route(request.mode, volume)
+    }
+
+    pub(super) fn request_ended(&mut self, ticket: Ticket, completion: Completion) {
+        let Some(ended) = self.requests.ended(ticket) else {
+            return;
+        };
+        if completion.notice == Notice::Released {
+            self.requests.released(ticket);
+            self.handle_idle(ended.handle);
+            return;
+        }
+        // Answered at its deadline, but the kernel still has its memory: the end is told by a `Released` notice.
+        let still_runs = completion.result == Err(baio_engine::Error::Indeterminate);
+        let result = completion
+            .result
+            .map_err(|error| self.explain(ended.handle, ended.op, error));
+        if still_runs {
+            self.requests.hold_for_kernel(ticket);
+        }
+        self.fired.extend(self.requests.finish(ticket, completion, result));
+        if !still_runs {
+            self.handle_idle(ended.handle);
+        }
+    }
+
+    fn explain(&self, handle: Handle, op: SegmentOp, error: baio_engine::Error) -> Error {
+        let name = self
+            .objects
+            .get(handle)
+            .map_or("a closed handle", |object| &object.name);
+        match op {
+            SegmentOp::Read { offset } | SegmentOp::Write { offset } => {
+                Error::new(operation_name(op), name, in_segment(error, offset)).at(offset)
+            }
+            SegmentOp::Sync => Error::new(operation_name(op), name, error),
+        }
+    }
+
+    /// Takes the outcome of a request if it has ended; else remembers whom to wake. `None` for a ticket that is not valid
+    /// any more.
+    pub fn poll(&mut self, ticket: Ticket, waker: Option<&Waker>) -> Poll<Option<Outcome>> {
+        self.requests.poll(ticket, waker)
+    }
+
+    /// Takes the next outcome in the order of completion.
+    pub fn next_outcome(&mut self) -> Option<Outcome> {
+        self.requests.next_finished()
+    }
+
+    /// Turns the core until the request has ended. `None` for a ticket that is not valid any more.
+    ///
+    /// # Errors
+    /// The backend itself is broken.
+    pub fn wait(&mut self, ticket: Ticket) -> Result<Option<Outcome>> {
+        loop {
+            if let Poll::Ready(outcome) = self.requests.poll(ticket, None) {
+                return Ok(outcome);
+            }
+            self.turn(Wait::one())?;
+        }
+    }
+
+    /// Nobody will take the outcome. The request's memory returns to the arena when the kernel has let go of it.
+    pub fn abandon(&mut self, ticket: Ticket) {
+        if let Some(id) = self.requests.abandon(ticket) {
+            self.engine.abandon(id);
+        }
+    }
+
+    /// Asks that a request end early.
+    pub fn cancel(&mut self, ticket: Ticket) {
+        if let Some(id) = self.requests.engine_id(ticket) {
+            self.engine.cancel(id);
+        }
+    }
+}
+
+/// What a checked request becomes.
+enum Prepared {
+    Submit(File, Op, Policy),
+    /// A read at the end: there is nothing to read.
+    Nothing,
+}
+
+/// Translates a range of a segment into one of the device. Reads are cut at the end of the segment, as at the end of a
+/// device; writes that cross it are refused whole.
+fn within(request: &mut SegmentRequest, start: u64, size: u64) -> std::result::Result<Option<Op>, (u64, Fault)> {
+    let len = request.memory.len() as u64;
+    match request.op {
+        SegmentOp::Sync => Ok(Some(Op::Sync)),
+        SegmentOp::Write { offset } => {
+            if offset.checked_add(len).is_none_or(|end| end > size) {
+                return Err((offset, Fault::Beyond { len, size, write: true }));
+            }
+            Ok(Some(Op::Write {
+                offset: Some(start + offset),
+            }))
+        }
+        SegmentOp::Read { offset } if offset >= size => Ok(None),
+        SegmentOp::Read { offset } => {
+            let left = size - offset;
+            if len > left {
+                match &mut request.memory {
+                    Memory::Own(buffer) => buffer.set_len(left as usize),
+                    _ => {
+                        return Err((
+                            offset,
+                            Fault::Beyond {
+                                len,
+                                size,
+                                write: false,
+                            },
+                        ));
+                    }
+                }
+            }
+            Ok(Some(Op::Read {
+                offset: Some(start + offset),
+            }))
+        }
+    }
+}
+
+/// The engine names the offset on the device; the caller gave one in the segment.
+fn in_segment(error: baio_engine::Error, offset: u64) -> baio_engine::Error {
+    match error {
+        baio_engine::Error::Misaligned {
+            argument: argument @ Argument::Offset,
+            need,
+            ..
+        } => baio_engine::Error::Misaligned {
+            argument,
+            value: offset,
+            need,
+        },
+        error => error,
+    }
+}
+
+/// Streams have no offsets.
+fn position(file: &File, offset: u64) -> Option<u64> {
+    (file.kind() != Kind::Stream).then_some(offset)
+}
+
+fn operation_name(op: SegmentOp) -> &'static str {
+    match op {
+        SegmentOp::Read { .. } => "read",
+        SegmentOp::Write { .. } => "write",
+        SegmentOp::Sync => "sync",
+    }
+}
