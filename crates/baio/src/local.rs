@@ -278,7 +278,9 @@ impl Local {
     /// indeterminate: it may or may not take effect.
     #[must_use]
     pub fn deadline(&self, duration: Duration) -> Time {
-        self.with(|core| Ok(core.engine().now())).unwrap_or_default().after(duration)
+        self.with(|core| Ok(core.engine().now()))
+            .unwrap_or_default()
+            .after(duration)
     }
 
     /// Buffer memory that nobody holds, in bytes.

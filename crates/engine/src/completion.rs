@@ -2,7 +2,8 @@
 
 use crate::error::Error;
 use crate::memory::Memory;
-use crate::request::{Caching, RequestId};
+use crate::policy::Caching;
+use crate::request::RequestId;
 
 /// Why a completion is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,9 +14,9 @@ use std::rc::Rc;
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags};
 
-use crate::backend::sim::Disk;
+use crate::backend::sim::disk::Disk;
 use crate::error::{Errno, SetupError};
-use crate::request::Caching;
+use crate::policy::Caching;
 use crate::sys;
 
 /// What an inode is, as far as I/O is concerned.

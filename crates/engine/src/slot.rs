@@ -20,7 +20,8 @@
 use crate::error::Error;
 use crate::file::{File, Kind};
 use crate::memory::Memory;
-use crate::request::{Caching, Durability, Op, Patience, Policy, Request, RequestId, Space, Time};
+use crate::policy::{Caching, Durability, Policy};
+use crate::request::{Op, Request, RequestId};
 use crate::sys::{self, Action, Fd, Iteration};
 
 /// Where a request stands.
@@ -329,18 +330,6 @@ fn check_alignment(file: &File, offset: u64, memory: &Memory) -> Result<(), Erro
     }
 }
 
-impl Space {
-    pub(crate) fn keeps_size(self) -> bool {
-        self == Space::Discard
-    }
-}
-
-impl Patience {
-    pub(crate) fn may_wait(self) -> bool {
-        self == Patience::Wait
-    }
-}
-
 impl Slots {
     /// Moves bytes into a request's memory for a backend that has none of the kernel's help.
     pub(crate) fn fill(&mut self, id: RequestId, bytes: &[u8]) {
@@ -358,16 +347,10 @@ impl Slots {
     }
 }
 
-/// Engine time is a number of nanoseconds; the kernel wants seconds and nanoseconds.
-impl Time {
-    pub(crate) fn split(self) -> (i64, i64) {
-        ((self.0 / 1_000_000_000) as i64, (self.0 % 1_000_000_000) as i64)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Time;
 
     fn request() -> Request {
         Request::bare(Op::Timer { at: Time(0) }, None, Policy::direct())

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use crate::error::Errno;
 use crate::memory::Window;
-use crate::request::{Caching, Durability, Policy, Space, Time};
+use crate::policy::{Caching, Durability, Policy, Space, Time};
 
 /// The descriptor of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

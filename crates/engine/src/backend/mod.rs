@@ -18,7 +18,8 @@ use rustix::event::EventfdFlags;
 use crate::error::{Errno, Error, SetupError};
 use crate::file::File;
 use crate::memory::Arena;
-use crate::request::{RequestId, Time, Wait};
+use crate::policy::Time;
+use crate::request::{RequestId, Wait};
 use crate::slot::Slots;
 
 pub mod sim;

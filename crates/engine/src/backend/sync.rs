@@ -7,7 +7,8 @@ use std::os::fd::BorrowedFd;
 
 use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain, system_random};
 use crate::error::{Errno, Error, SetupError};
-use crate::request::{Op, RequestId, Time, Wait};
+use crate::policy::Time;
+use crate::request::{Op, RequestId, Wait};
 use crate::slot::{Slots, State};
 use crate::sys;
 

@@ -21,7 +21,8 @@ use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain, system_
 use crate::error::{Errno, Error, SetupError};
 use crate::file::File;
 use crate::memory::{Arena, Window};
-use crate::request::{Caching, Op, RequestId, Time, Wait};
+use crate::policy::{Caching, Time};
+use crate::request::{Op, RequestId, Wait};
 use crate::slot::{Slots, State};
 use crate::sys::{self, Action, Fd, Iteration, TRANSFER_MAX};
 

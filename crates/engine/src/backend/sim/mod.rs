@@ -9,7 +9,8 @@ use std::os::fd::BorrowedFd;
 
 use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
 use crate::error::{Errno, Error, SetupError};
-use crate::request::{Durability, Op, RequestId, Space, Time, Wait};
+use crate::policy::{Durability, Space, Time};
+use crate::request::{Op, RequestId, Wait};
 use crate::slot::{Slots, State};
 
 pub mod crash;

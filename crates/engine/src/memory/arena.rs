@@ -1,0 +1,398 @@
+//! Buffers: runs of 4 KiB chunks of one mapping.
+//!
+//! An arena is mapped lazily: memory that was never touched costs nothing. Each run carries one count (0 free, 1 unique, n
+//! shared) at its first chunk. A bitmap of claimed chunks, changed by compare-and-swap alone, lets buffers be dropped on any
+//! thread without a lock.
+
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::mapping::Mapping;
+use crate::error::{Errno, SetupError};
+
+/// Granularity and alignment of arena memory, in bytes. Every buffer starts at a multiple of it.
+pub const CHUNK: usize = 4096;
+
+/// Chunks that one bitmap word stands for.
+const WORD: usize = 64;
+
+/// A fixed budget of buffer memory, mapped at once and touched only as it is used.
+pub struct Arena {
+    mapping: Mapping,
+    /// One bit a chunk: 1 = claimed.
+    claimed: Box<[AtomicU64]>,
+    /// At the first chunk of a run: how many owners it has.
+    counts: Box<[AtomicU32]>,
+    /// Word at which the next search starts; a hint, so races on it are harmless.
+    hint: AtomicU32,
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Arena({} bytes)", self.mapping.len())
+    }
+}
+
+impl Arena {
+    /// Maps an arena of at least `bytes` bytes (rounded up to 256 KiB).
+    ///
+    /// # Errors
+    /// What `mmap` said, with the size asked for.
+    pub fn new(bytes: usize) -> Result<Arc<Arena>, SetupError> {
+        let refused = |errno| {
+            SetupError::new("map an arena", format!("{bytes} bytes of memory"), errno)
+                .cure("ask for a smaller arena, or raise RLIMIT_AS")
+        };
+        let granule = CHUNK * WORD;
+        let len = bytes
+            .max(1)
+            .checked_next_multiple_of(granule)
+            .filter(|&len| len / CHUNK <= u32::MAX as usize)
+            .ok_or_else(|| refused(Errno::ENOMEM))?;
+        let chunks = len / CHUNK;
+        Ok(Arc::new(Arena {
+            mapping: Mapping::anonymous(len).map_err(refused)?,
+            claimed: (0..chunks / WORD).map(|_| AtomicU64::new(0)).collect(),
+            counts: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
+            hint: AtomicU32::new(0),
+        }))
+    }
+
+    /// Takes a buffer of exactly `len` bytes, aligned to [`CHUNK`]; `None` when no run of free chunks is long enough.
+    /// Its bytes are whatever the last user of the arena left there; zero at first.
+    #[must_use]
+    pub fn buffer(self: &Arc<Arena>, len: usize) -> Option<Buffer> {
+        let chunks = len.max(1).div_ceil(CHUNK);
+        let len = u32::try_from(len).ok()?;
+        let at = if chunks <= WORD {
+            self.claim_within_word(chunks)?
+        } else {
+            self.claim_words(chunks)?
+        };
+        self.counts[at].store(1, Ordering::Relaxed);
+        Some(Buffer {
+            arena: Arc::clone(self),
+            at: at as u32,
+            chunks: chunks as u32,
+            len,
+        })
+    }
+
+    /// The whole range, for a backend that registers it with the kernel.
+    pub(crate) fn range(&self) -> (*mut u8, usize) {
+        (self.mapping.at(0), self.mapping.len())
+    }
+
+    /// Bytes that no buffer holds now.
+    #[must_use]
+    pub fn free_bytes(&self) -> usize {
+        let claimed: u32 = self
+            .claimed
+            .iter()
+            .map(|w| w.load(Ordering::Relaxed).count_ones())
+            .sum();
+        (self.counts.len() - claimed as usize) * CHUNK
+    }
+
+    fn claim_within_word(&self, chunks: usize) -> Option<usize> {
+        let words = self.claimed.len();
+        let first = self.hint.load(Ordering::Relaxed) as usize % words;
+        for step in 0..words {
+            let index = (first + step) % words;
+            let word = &self.claimed[index];
+            let mut seen = word.load(Ordering::Relaxed);
+            while let Some(bit) = free_run(seen, chunks) {
+                let mask = run_mask(chunks) << bit;
+                // Acquire: what the last owner of these chunks wrote happened before our use of them.
+                match word.compare_exchange_weak(seen, seen | mask, Ordering::Acquire, Ordering::Relaxed) {
+                    Ok(_) => {
+                        self.hint.store(index as u32, Ordering::Relaxed);
+                        return Some(index * WORD + bit);
+                    }
+                    Err(now) => seen = now,
+                }
+            }
+        }
+        None
+    }
+
+    /// A run longer than one word takes whole free words and the beginning of a last one.
+    fn claim_words(&self, chunks: usize) -> Option<usize> {
+        let whole = chunks / WORD;
+        let tail = chunks % WORD;
+        let needed = whole + usize::from(tail > 0);
+        let last_start = self.claimed.len().checked_sub(needed)?;
+        let mut start = 0;
+        while start <= last_start {
+            match self.claim_words_at(start, whole, tail) {
+                Ok(()) => return Some(start * WORD),
+                Err(taken) => start = taken + 1,
+            }
+        }
+        None
+    }
+
+    fn claim_words_at(&self, start: usize, whole: usize, tail: usize) -> Result<(), usize> {
+        for index in start..start + whole {
+            let claim = self.claimed[index].compare_exchange(0, !0, Ordering::Acquire, Ordering::Relaxed);
+            if claim.is_err() {
+                self.give_back_words(start, index - start, 0);
+                return Err(index);
+            }
+        }
+        if tail == 0 {
+            return Ok(());
+        }
+        let word = &self.claimed[start + whole];
+        let mask = run_mask(tail);
+        let claim = word.fetch_update(Ordering::Acquire, Ordering::Relaxed, |seen| {
+            (seen & mask == 0).then_some(seen | mask)
+        });
+        if claim.is_err() {
+            self.give_back_words(start, whole, 0);
+            return Err(start + whole);
+        }
+        Ok(())
+    }
+
+    fn give_back_words(&self, start: usize, whole: usize, tail: usize) {
+        for word in &self.claimed[start..start + whole] {
+            word.store(0, Ordering::Release);
+        }
+        if tail > 0 {
+            self.claimed[start + whole].fetch_and(!run_mask(tail), Ordering::Release);
+        }
+    }
+
+    fn release(&self, at: u32, chunks: u32) {
+        let at = at as usize;
+        // AcqRel: the last of several owners must see the others' reads as done before the chunks go back.
+        if self.counts[at].fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        let chunks = chunks as usize;
+        if chunks <= WORD {
+            let mask = run_mask(chunks) << (at % WORD);
+            self.claimed[at / WORD].fetch_and(!mask, Ordering::Release);
+        } else {
+            self.give_back_words(at / WORD, chunks / WORD, chunks % WORD);
+        }
+    }
+
+    fn pointer(&self, at: u32) -> *mut u8 {
+        self.mapping.at(at as usize * CHUNK)
+    }
+}
+
+fn run_mask(chunks: usize) -> u64 {
+    if chunks == WORD { !0 } else { (1 << chunks) - 1 }
+}
+
+/// The lowest bit at which `chunks` zero bits of `word` follow one another.
+fn free_run(word: u64, chunks: usize) -> Option<usize> {
+    let mut bit = 0;
+    while bit + chunks <= WORD {
+        let blocked = (word >> bit) & run_mask(chunks);
+        if blocked == 0 {
+            return Some(bit);
+        }
+        bit += WORD - blocked.leading_zeros() as usize;
+    }
+    None
+}
+
+/// A run of arena memory with one owner. Dropping it gives the memory back.
+pub struct Buffer {
+    arena: Arc<Arena>,
+    at: u32,
+    chunks: u32,
+    len: u32,
+}
+
+impl Buffer {
+    /// Shares the bytes from now on; nobody can change them until the last [`Frozen`] is gone.
+    #[must_use]
+    pub fn freeze(self) -> Frozen {
+        let this = std::mem::ManuallyDrop::new(self);
+        Frozen {
+            // SAFETY: `this` is never dropped, so the reference count that its field holds moves to the new value.
+            arena: unsafe { std::ptr::read(&this.arena) },
+            at: this.at,
+            chunks: this.chunks,
+            len: this.len,
+        }
+    }
+
+    /// Shows `len` bytes from now on, at most [`Buffer::capacity`]: for a transfer shorter than its buffer.
+    pub fn set_len(&mut self, len: usize) {
+        self.len = len.min(self.capacity()) as u32;
+    }
+
+    /// Bytes that the run of chunks holds.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.chunks as usize * CHUNK
+    }
+}
+
+impl Buffer {
+    pub(super) fn pointer(&self) -> *mut u8 {
+        self.arena.pointer(self.at)
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the run is claimed, mapped and initialised (fresh pages are zero), and `&self` keeps the only owner
+        // from changing it.
+        unsafe { std::slice::from_raw_parts(self.arena.pointer(self.at), self.len as usize) }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `&mut self` is the only way to these bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.arena.pointer(self.at), self.len as usize) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.arena.release(self.at, self.chunks);
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len)
+    }
+}
+
+/// A run of arena memory that several own and nobody may change.
+pub struct Frozen {
+    arena: Arc<Arena>,
+    at: u32,
+    chunks: u32,
+    len: u32,
+}
+
+impl Frozen {
+    /// Takes the bytes back for changing when this is the last owner; else returns itself.
+    ///
+    /// # Errors
+    /// `self`, when others still share the bytes.
+    pub fn thaw(self) -> Result<Buffer, Frozen> {
+        // Acquire pairs with the release of the owner that dropped last.
+        if self.arena.counts[self.at as usize].load(Ordering::Acquire) != 1 {
+            return Err(self);
+        }
+        let this = std::mem::ManuallyDrop::new(self);
+        Ok(Buffer {
+            // SAFETY: `this` is never dropped; its count moves to the buffer.
+            arena: unsafe { std::ptr::read(&this.arena) },
+            at: this.at,
+            chunks: this.chunks,
+            len: this.len,
+        })
+    }
+}
+
+impl Frozen {
+    pub(super) fn pointer(&self) -> *mut u8 {
+        self.arena.pointer(self.at)
+    }
+}
+
+impl Clone for Frozen {
+    fn clone(&self) -> Frozen {
+        self.arena.counts[self.at as usize].fetch_add(1, Ordering::Relaxed);
+        Frozen {
+            arena: Arc::clone(&self.arena),
+            at: self.at,
+            chunks: self.chunks,
+            len: self.len,
+        }
+    }
+}
+
+impl Deref for Frozen {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: claimed, mapped, initialised, and no `Buffer` for this run can exist while a `Frozen` does.
+        unsafe { std::slice::from_raw_parts(self.arena.pointer(self.at), self.len as usize) }
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        self.arena.release(self.at, self.chunks);
+    }
+}
+
+impl fmt::Debug for Frozen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Frozen({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arena_gives_back_what_is_dropped() {
+        let arena = Arena::new(1 << 20).unwrap();
+        assert_eq!(arena.free_bytes(), 1 << 20);
+        let buffers: Vec<_> = std::iter::from_fn(|| arena.buffer(CHUNK)).collect();
+        assert_eq!(buffers.len(), 256);
+        drop(buffers);
+        assert_eq!(arena.free_bytes(), 1 << 20);
+        let whole = arena.buffer(1 << 20).unwrap();
+        assert!(arena.buffer(1).is_none());
+        drop(whole);
+        assert!(arena.buffer(1).is_some());
+    }
+
+    #[test]
+    fn runs_never_overlap() {
+        let arena = Arena::new(4 << 20).unwrap();
+        let mut held = Vec::new();
+        let mut seed = 1_u64;
+        for round in 0..2000_u64 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
+            let len = 1 + (seed >> 40) as usize % (600 << 10);
+            if let Some(mut buffer) = arena.buffer(len) {
+                let stamp = (round % 251) as u8;
+                buffer.fill(stamp);
+                held.push((buffer, stamp));
+            }
+            if held.len() > 20 || round % 3 == 0 {
+                let at = (seed >> 20) as usize % held.len();
+                let (buffer, stamp) = held.swap_remove(at);
+                assert!(buffer.iter().all(|&byte| byte == stamp));
+            }
+        }
+        held.clear();
+        assert_eq!(arena.free_bytes(), 4 << 20);
+    }
+
+    #[test]
+    fn frozen_memory_thaws_only_for_its_last_owner() {
+        let arena = Arena::new(1 << 20).unwrap();
+        let mut buffer = arena.buffer(10).unwrap();
+        buffer.copy_from_slice(b"0123456789");
+        let one = buffer.freeze();
+        let two = one.clone();
+        let one = one.thaw().unwrap_err();
+        drop(one);
+        let back = two.thaw().unwrap();
+        assert_eq!(&back[..], b"0123456789");
+        drop(back);
+        assert_eq!(arena.free_bytes(), 1 << 20);
+    }
+}

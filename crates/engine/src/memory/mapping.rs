@@ -1,0 +1,77 @@
+//! A range of mapped memory.
+
+#![allow(unsafe_code)]
+
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::error::Errno;
+
+/// A `mmap`ed range that is unmapped when dropped.
+pub(super) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping is an address range; every access to its bytes goes through the types below, which decide who may
+// read or write which part of it.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; `&Mapping` only yields the address.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    pub(super) fn anonymous(len: usize) -> Result<Mapping, Errno> {
+        // SAFETY: a fresh private anonymous mapping aliases nothing.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        Mapping::checked(base.cast(), len)
+    }
+
+    pub(super) fn shared(fd: BorrowedFd<'_>, len: usize) -> Result<Mapping, Errno> {
+        // SAFETY: the mapping is new; its bytes are only ever touched through atomics (see `Region`), so a peer that
+        // writes at the same time cannot break a Rust reference. The seals keep the file from shrinking under it.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                fd,
+                0,
+            )
+        }?;
+        Mapping::checked(base.cast(), len)
+    }
+
+    fn checked(base: *mut u8, len: usize) -> Result<Mapping, Errno> {
+        NonNull::new(base)
+            .map(|base| Mapping { base, len })
+            .ok_or(Errno::ENOMEM)
+    }
+
+    /// Length in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The address of byte `at`.
+    pub(super) fn at(&self, at: usize) -> *mut u8 {
+        debug_assert!(at <= self.len);
+        self.base.as_ptr().wrapping_add(at)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by us and every user of it held the owner of this mapping alive.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}

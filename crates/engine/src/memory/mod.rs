@@ -1,0 +1,273 @@
+//! The only owner of raw memory.
+//!
+//! Three kinds of memory live behind one enum, because they differ in who may change them while an I/O runs:
+//!
+//! | kind | who may change it | what a borrower gets |
+//! |---|---|---|
+//! | [`Buffer`] | its one owner | `&[u8]`, `&mut [u8]` |
+//! | [`Frozen`] | nobody: it is shared and read-only | `&[u8]` |
+//! | [`Span`] | a peer in another process, at any time | copies in and out, never a reference |
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `arena.rs` | buffers, from a budget mapped at once |
+//! | `region.rs` | spans of memory shared with a peer |
+//! | `vectored.rs` | lists of the others |
+//!
+//! What keeps this sound with a kernel on the other side: a request owns its [`Memory`] until the kernel has ended it, so
+//! the borrow checker cannot be talked into lending bytes that are being written. [`Lent`] is the one exception, unsafe to
+//! make, for shims whose callers own the memory by contract.
+
+#![allow(unsafe_code)]
+
+mod arena;
+mod mapping;
+mod region;
+mod vectored;
+
+pub use arena::{Arena, Buffer, CHUNK, Frozen};
+pub use region::{Region, Span};
+pub use vectored::{IOV_MAX, Vectored};
+
+/// Memory that somebody else owns, for shims over foreign interfaces.
+#[derive(Debug)]
+pub struct Lent {
+    pointer: *mut u8,
+    len: u32,
+}
+
+impl Lent {
+    /// Lends `len` bytes at `pointer` to one request.
+    ///
+    /// # Safety
+    /// The bytes must stay mapped, and must not be read (for a read request) or written by anybody until the completion,
+    /// or the `Released` notice of an abandoned request, has been delivered.
+    #[must_use]
+    pub unsafe fn new(pointer: *mut u8, len: u32) -> Lent {
+        Lent { pointer, len }
+    }
+}
+
+/// The memory of one request, owned by it until its end.
+#[derive(Debug, Default)]
+pub enum Memory {
+    /// No memory: syncs, timers.
+    #[default]
+    None,
+    /// A buffer of its own.
+    Own(Buffer),
+    /// Shared, read-only bytes: may be written from, never read into.
+    Shared(Frozen),
+    /// Bytes shared with another process.
+    Span(Span),
+    /// Several of the others.
+    Many(Vectored),
+    /// Somebody else's bytes, by an unsafe promise.
+    Lent(Lent),
+}
+
+/// Where the kernel finds the bytes of one iteration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Window {
+    Flat { pointer: *mut u8, len: usize },
+    List { list: *const libc::iovec, count: u32 },
+}
+
+impl Memory {
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Memory::None => 0,
+            Memory::Own(buffer) => buffer.len(),
+            Memory::Shared(frozen) => frozen.len(),
+            Memory::Span(span) => span.len(),
+            Memory::Many(list) => list.len(),
+            Memory::Lent(lent) => lent.len as usize,
+        }
+    }
+
+    /// True for no bytes at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The buffer, when it is one.
+    #[must_use]
+    pub fn into_buffer(self) -> Option<Buffer> {
+        match self {
+            Memory::Own(buffer) => Some(buffer),
+            _ => None,
+        }
+    }
+
+    /// May a read fill it? Shared bytes may not change.
+    pub(crate) fn is_writable(&self) -> bool {
+        match self {
+            Memory::Shared(_) => false,
+            Memory::Many(list) => list.parts.iter().all(Memory::is_writable),
+            _ => true,
+        }
+    }
+
+    /// The address of the first part that does not begin at a multiple of `align`, if there is one.
+    pub(crate) fn misaligned(&self, align: u32) -> Option<u64> {
+        let bad = |value: usize| (!value.is_multiple_of(align as usize)).then_some(value as u64);
+        match self {
+            Memory::Many(list) => list.parts.iter().find_map(|part| part.misaligned(align)),
+            Memory::None => None,
+            flat => bad(flat.flat().0 as usize),
+        }
+    }
+
+    /// The parts of a list; none for anything else.
+    pub(crate) fn parts(&self) -> &[Memory] {
+        match self {
+            Memory::Many(list) => &list.parts,
+            _ => &[],
+        }
+    }
+
+    /// What is left after `skip` bytes, for the kernel.
+    pub(crate) fn window(&mut self, skip: usize) -> Window {
+        if let Memory::Many(list) = self {
+            list.aim(skip);
+            return Window::List {
+                list: list.window.as_ptr(),
+                count: list.window.len() as u32,
+            };
+        }
+        let (pointer, len) = self.flat();
+        Window::Flat {
+            pointer: pointer.wrapping_add(skip),
+            len: len.saturating_sub(skip),
+        }
+    }
+
+    fn flat(&self) -> (*mut u8, usize) {
+        let pointer = match self {
+            Memory::None | Memory::Many(_) => std::ptr::null_mut(),
+            Memory::Own(buffer) => buffer.pointer(),
+            Memory::Shared(frozen) => frozen.pointer(),
+            Memory::Span(span) => span.pointer(),
+            Memory::Lent(lent) => lent.pointer,
+        };
+        (pointer, self.len())
+    }
+
+    /// Copies `bytes` in behind `skip`: the simulated device's way of finishing a read.
+    pub(crate) fn fill(&mut self, mut skip: usize, mut bytes: &[u8]) {
+        match self {
+            Memory::None | Memory::Shared(_) => {}
+            Memory::Own(buffer) => {
+                let rest = buffer.get_mut(skip..).unwrap_or(&mut []);
+                let len = rest.len().min(bytes.len());
+                rest[..len].copy_from_slice(&bytes[..len]);
+            }
+            Memory::Span(span) => {
+                span.copy_in_at(skip, bytes);
+            }
+            Memory::Lent(lent) => {
+                let skip = skip.min(lent.len as usize);
+                let len = bytes.len().min(lent.len as usize - skip);
+                // SAFETY: inside the lent range, which its lender promised to leave alone.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), lent.pointer.add(skip), len);
+                }
+            }
+            Memory::Many(list) => {
+                for part in &mut list.parts {
+                    let len = part.len();
+                    if skip < len {
+                        let take = (len - skip).min(bytes.len());
+                        part.fill(skip, &bytes[..take]);
+                        bytes = &bytes[take..];
+                        skip = 0;
+                    } else {
+                        skip -= len;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Copies bytes out from behind `skip` until `bytes` is full: the simulated device's way of taking a write.
+    pub(crate) fn take(&self, mut skip: usize, mut bytes: &mut [u8]) {
+        match self {
+            Memory::None => {}
+            Memory::Own(_) | Memory::Shared(_) => {
+                let all: &[u8] = match self {
+                    Memory::Own(buffer) => buffer,
+                    Memory::Shared(frozen) => frozen,
+                    _ => &[],
+                };
+                let rest = all.get(skip..).unwrap_or(&[]);
+                let len = rest.len().min(bytes.len());
+                bytes[..len].copy_from_slice(&rest[..len]);
+            }
+            Memory::Span(span) => {
+                span.copy_out_at(skip, bytes);
+            }
+            Memory::Lent(lent) => {
+                let skip = skip.min(lent.len as usize);
+                let len = bytes.len().min(lent.len as usize - skip);
+                // SAFETY: inside the lent range.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(lent.pointer.add(skip), bytes.as_mut_ptr(), len);
+                }
+            }
+            Memory::Many(list) => {
+                for part in &list.parts {
+                    let len = part.len();
+                    if skip < len {
+                        let take = (len - skip).min(bytes.len());
+                        let (now, later) = bytes.split_at_mut(take);
+                        part.take(skip, now);
+                        bytes = later;
+                        skip = 0;
+                    } else {
+                        skip -= len;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl From<Buffer> for Memory {
+    fn from(buffer: Buffer) -> Memory {
+        Memory::Own(buffer)
+    }
+}
+
+impl From<Frozen> for Memory {
+    fn from(frozen: Frozen) -> Memory {
+        Memory::Shared(frozen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_copies_across_its_parts() {
+        let arena = Arena::new(1 << 20).unwrap();
+        let mut list = Vectored::with_capacity(3);
+        for len in [3, 4, 5] {
+            let mut buffer = arena.buffer(len).unwrap();
+            buffer.fill(0);
+            list.push(buffer.into()).unwrap();
+        }
+        let mut memory = Memory::Many(list);
+        memory.fill(2, b"abcdefgh");
+        let mut seen = [0; 12];
+        memory.take(0, &mut seen);
+        assert_eq!(&seen, b"\0\0abcdefgh\0\0");
+        let Window::List { count, .. } = memory.window(8) else {
+            panic!("a list stays a list")
+        };
+        assert_eq!(count, 1);
+    }
+}
