@@ -27,6 +27,9 @@ pub trait Link: Clone + Unpin {
     /// Wakes `waker` when a slot may be free.
     fn wake_when_room(&self, waker: &Waker);
 
+    /// Does the link still lead to a core?
+    fn is_open(&self) -> bool;
+
     /// Is anybody there who will reap what is started?
     fn is_driven(&self) -> bool;
 

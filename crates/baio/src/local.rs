@@ -260,12 +260,19 @@ impl Local {
     }
 
     /// Ends everything under way, marks the volume as closed properly, and gives it back. Segments and futures of the
-    /// link give `Stale` from now on.
+    /// link give `Stale` from now on; whoever waits for one is woken.
     ///
     /// # Errors
     /// What the system said; the next open then heals the volume.
     pub fn close(self) -> Result<()> {
+        while self.in_flight() > 0 {
+            self.turn(Wait::one())?;
+        }
         let core = self.0.core.borrow_mut().take();
+        self.wake_for_room();
+        if let Some(driver) = self.0.driver.take() {
+            driver.wake();
+        }
         core.map_or(Ok(()), Core::close)
     }
 
@@ -387,6 +394,10 @@ impl Link for Local {
 
     fn wake_when_room(&self, waker: &Waker) {
         self.0.wait_for_room.borrow_mut().push(waker.clone());
+    }
+
+    fn is_open(&self) -> bool {
+        self.0.core.borrow().is_some()
     }
 
     fn is_driven(&self) -> bool {

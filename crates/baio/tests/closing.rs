@@ -1,0 +1,73 @@
+//! Closing a link leaves nobody waiting for ever: what is under way ends, and whoever waits is woken and told.
+
+mod common;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use baio::{Choice, Fault};
+
+struct Count(AtomicU32);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_future_that_is_under_way_is_woken_and_told() {
+    let (_dir, volume) = common::volume(Choice::Auto);
+    let segment = common::segment(&volume, "open", 64 << 10);
+    let _driver = volume.drive();
+    let mut read = std::pin::pin!(segment.read_at(0, segment.buffer(4096).unwrap()));
+    let count = Arc::new(Count(AtomicU32::new(0)));
+    let waker = Waker::from(Arc::clone(&count));
+    assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    volume.clone().close().unwrap();
+    assert_eq!(count.0.load(Ordering::Relaxed), 1);
+    let Poll::Ready(outcome) = read.as_mut().poll(&mut Context::from_waker(&waker)) else {
+        panic!("pending for ever");
+    };
+    assert!(matches!(outcome.result.unwrap_err().fault, Fault::Stale));
+}
+
+#[test]
+fn a_future_that_waits_for_a_slot_is_woken_and_gets_its_buffer_back() {
+    let (_dir, volume) = common::volume(Choice::Auto);
+    let segment = common::segment(&volume, "full", 64 << 10);
+    let _driver = volume.drive();
+    let mut noop = Context::from_waker(Waker::noop());
+    let mut reads: Vec<_> = (0..256)
+        .map(|_| Box::pin(segment.read_at(0, segment.buffer(4096).unwrap())))
+        .collect();
+    for read in &mut reads {
+        assert!(read.as_mut().poll(&mut noop).is_pending());
+    }
+    let count = Arc::new(Count(AtomicU32::new(0)));
+    let waker = Waker::from(Arc::clone(&count));
+    let mut late = std::pin::pin!(segment.read_at(0, segment.buffer(4096).unwrap()));
+    assert!(late.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    volume.clone().close().unwrap();
+    assert!(count.0.load(Ordering::Relaxed) > 0);
+    let Poll::Ready(outcome) = late.as_mut().poll(&mut noop) else {
+        panic!("pending for ever");
+    };
+    assert!(matches!(outcome.result.unwrap_err().fault, Fault::Stale));
+    assert_eq!(outcome.memory.len(), 4096);
+}
+
+#[test]
+fn requests_on_a_closed_link_are_told() {
+    let (_dir, volume) = common::volume(Choice::Auto);
+    let segment = common::segment(&volume, "gone", 64 << 10);
+    let buffer = segment.buffer(4096).unwrap();
+    volume.clone().close().unwrap();
+    assert!(segment.buffer(4096).is_err());
+    assert!(volume.list().is_err());
+    let outcome = volume.block_on(segment.read_at(0, buffer)).unwrap();
+    assert!(matches!(outcome.result.unwrap_err().fault, Fault::Stale));
+    assert!(volume.block_on(std::future::pending::<()>()).is_err(), "it cannot sleep");
+}
