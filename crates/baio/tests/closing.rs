@@ -69,5 +69,8 @@ fn requests_on_a_closed_link_are_told() {
     assert!(volume.list().is_err());
     let outcome = volume.block_on(segment.read_at(0, buffer)).unwrap();
     assert!(matches!(outcome.result.unwrap_err().fault, Fault::Stale));
-    assert!(volume.block_on(std::future::pending::<()>()).is_err(), "it cannot sleep");
+    assert!(
+        volume.block_on(std::future::pending::<()>()).is_err(),
+        "it cannot sleep"
+    );
 }

@@ -58,7 +58,7 @@ fn loop_device(dir: &Path) -> Option<Loop> {
     let file = dir.join("backing");
     std::fs::File::create(&file).unwrap().set_len(16 << 20).unwrap();
     Loop::over(&file)
-        .inspect_err(|why| println!("SKIPPED: no loop device: {why}"))
+        .inspect_err(|why| harness::tell(&format!("SKIPPED: no loop device: {why}")))
         .ok()
 }
 
@@ -159,7 +159,7 @@ fn a_mounted_device_is_refused() {
     let mounted = match mounted {
         Ok(mounted) => mounted,
         Err(why) => {
-            println!("SKIPPED: nothing can be mounted: {why}");
+            harness::tell(&format!("SKIPPED: nothing can be mounted: {why}"));
             return;
         }
     };
@@ -193,7 +193,7 @@ fn a_file_system_without_direct_io_carries_a_volume() {
     let point = dir.path().join("mounted");
     std::fs::create_dir(&point).unwrap();
     if let Err(why) = run("mount", &["-t", "ramfs", "none", point.to_str().unwrap()]) {
-        println!("SKIPPED: nothing can be mounted: {why}");
+        harness::tell(&format!("SKIPPED: nothing can be mounted: {why}"));
         return;
     }
     let _mounted = Mounted(&point);

@@ -136,10 +136,10 @@ impl Core {
         }
     }
 
-    /// Formats the volume file at `path`. See [`format::format`].
+    /// Formats the volume file at `path`, which is made if it is missing and a size is given.
     ///
     /// # Errors
-    /// As there.
+    /// Refuses what is not empty, unless forced; nothing is changed then. Else what the system said.
     pub fn format(path: &Path, options: &format::Format) -> Result<VolumeInfo> {
         let mut engine = Core::plain_engine()?;
         let superblock = format::format(&mut engine, path, options)?;

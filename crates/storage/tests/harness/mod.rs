@@ -270,3 +270,9 @@ pub(crate) fn open_moody(disk: &Disk, config: &Config) -> (Core, Rc<RefCell<Whim
 pub(crate) fn open_simulated(disk: &Disk) -> Core {
     open_moody(disk, &config()).0
 }
+
+/// Writes where the test's output capture does not reach, so that a skip is always seen.
+pub(crate) fn tell(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
