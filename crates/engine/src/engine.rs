@@ -26,6 +26,9 @@ use crate::request::{Op, Request, RequestId, Wait};
 use crate::slot::{Slot, Slots, State};
 use crate::stats::Stats;
 
+/// Requests that are queued at most before they are submitted without a turn.
+pub const BATCH_MAX: usize = 256;
+
 /// Which backend to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
@@ -178,7 +181,7 @@ impl Engine {
         self.arena.buffer(len)
     }
 
-    /// Queues a request. Nothing reaches the kernel before the next [`Engine::turn`].
+    /// Queues a request. It reaches the kernel at the next [`Engine::turn`], or when [`BATCH_MAX`] have gathered.
     ///
     /// Whatever is wrong with the request is told by its completion.
     ///
@@ -220,6 +223,10 @@ impl Engine {
             Some(Err(error)) => self.finish(id, Err(error)),
             Some(Ok(())) => self.finish(id, Ok(0)),
             None => self.enqueue(id),
+        }
+        if self.queue.len() >= BATCH_MAX {
+            // Enough have gathered: the device need not wait for the caller to sleep.
+            self.start_queued();
         }
         Ok(id)
     }

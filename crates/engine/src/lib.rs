@@ -46,7 +46,7 @@ mod sys;
 
 pub use backend::{Backend, Doorbell, Explain, sim};
 pub use completion::{Completion, Notice};
-pub use engine::{Choice, Config, Engine, Rejected};
+pub use engine::{BATCH_MAX, Choice, Config, Engine, Rejected};
 pub use error::{Argument, Errno, Error, SetupError};
 pub use file::{Create, Descriptions, DirectLimits, File, Kind, LockHolder, Open};
 pub use memory::{Arena, Buffer, Frozen, Lent, Memory, Region, Span, Vectored};

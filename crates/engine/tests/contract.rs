@@ -155,6 +155,7 @@ const CASES: &[Named] = cases! {
     }
     waiting {
         a_turn_with_nothing_in_flight_does_not_sleep
+        a_whole_batch_goes_off_without_a_turn
         polling_without_sleep_sees_every_completion
         a_turn_waits_for_as_many_as_asked
         after_min_wait_one_completion_is_enough

@@ -65,7 +65,8 @@ pub struct Explain {
 /// Every method is called from the one thread that owns the engine. None may panic on what the system says.
 pub trait Backend {
     /// Takes iterations in order, as many as it can now; returns how many. Those are `Running` and will be reported by
-    /// `turn` exactly once each, whatever happens. May not wait, except in a backend that can do nothing else (`sync`).
+    /// `turn` exactly once each, whatever happens. A whole batch ([`crate::BATCH_MAX`]) is submitted at once.
+    /// May not wait, except in a backend that can do nothing else (`sync`).
     fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize;
 
     /// Submits what `start` took, sleeps as long as `wait` allows and no longer than until `wait.count` iterations have

@@ -18,6 +18,7 @@ use io_uring::{Builder, IoUring, cqueue, opcode, squeue};
 use rustix::event::EventfdFlags;
 
 use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain, system_random};
+use crate::engine::BATCH_MAX;
 use crate::error::{Errno, Error, SetupError};
 use crate::file::File;
 use crate::memory::{Arena, Window};
@@ -348,6 +349,10 @@ impl Backend for Uring {
             slots.transition(id, State::Running);
             self.streams |= slots.is_stream(id);
         }
+        if self.ring.submission().is_full() {
+            // A whole batch: it goes off now. An error is told by the next turn, which enters again.
+            let _ = self.enter(0, None);
+        }
         queue.len()
     }
 
@@ -503,7 +508,7 @@ fn completions_for(slots: u32) -> u32 {
 
 /// Sets up a ring with every flag that this kernel takes.
 fn build(slots: u32) -> Result<(IoUring, Features), SetupError> {
-    let entries = slots.clamp(8, 256).next_power_of_two();
+    let entries = slots.clamp(8, BATCH_MAX as u32).next_power_of_two();
     let completions = completions_for(slots);
     let mut dropped = 0;
     loop {

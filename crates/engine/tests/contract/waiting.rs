@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use baio_engine::{Engine, Errno, Error, File, Memory, Notice, Op, Patience, Policy, Request, Wait};
+use baio_engine::{BATCH_MAX, Config, Engine, Errno, Error, File, Memory, Notice, Op, Patience, Policy, Request, Wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::backends::{Bench, Case, Stop, blank, buffer, bytes_of, direct, finish, next, own, pattern, refused};
@@ -33,6 +33,30 @@ pub(crate) fn a_turn_with_nothing_in_flight_does_not_sleep(bench: &Bench) -> Cas
         Ok(0)
     );
     assert!(Some(engine.now()) >= deadline, "asked to sleep until then");
+    Ok(())
+}
+
+pub(crate) fn a_whole_batch_goes_off_without_a_turn(bench: &Bench) -> Case {
+    let config = Config {
+        slots: 2 * BATCH_MAX as u32,
+        ..Bench::config()
+    };
+    let mut engine = bench.engine_with(&config);
+    let file = bench.file(&pattern(1, 4096));
+    let read = |engine: &mut Engine| {
+        let memory = blank(engine, 512);
+        engine
+            .submit(Request::read(&file, 0, memory, Policy::kernel()))
+            .map_err(|_| "full")
+            .unwrap()
+    };
+    for _ in 1..BATCH_MAX {
+        read(&mut engine);
+    }
+    assert_eq!(engine.queued(), BATCH_MAX - 1, "fewer are only queued");
+    read(&mut engine);
+    assert_eq!(engine.queued(), 0);
+    while engine.turn(Wait::one()) != Ok(BATCH_MAX) {}
     Ok(())
 }
 
