@@ -44,6 +44,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (cache, coming) = Default::default();
     let mut store = PageStore { segment, cache, coming };
     store.prefetch(&[0, 7, 3])?; // an index page and the leaves it points to, wherever they lie
-    println!("{} bytes, {} in flight", store.page(0)?.len() * 3, store.coming.len());
+    println!(
+        "first byte {}, {} more pages on the way",
+        store.page(0)?[0],
+        store.coming.len()
+    );
     Ok(volume.close()?)
 }
