@@ -11,7 +11,7 @@ struct PageStore {
 }
 
 impl PageStore {
-    /// Asks for pages that will be needed. The next wait sends all of them to the device together.
+    /// Asks for pages that will be needed; the next wait sends all of them to the device together.
     fn prefetch(&mut self, pages: &[u64]) -> baio::Result<()> {
         for &page in pages {
             if !self.cache.contains_key(&page) && !self.coming.contains_key(&page) {
@@ -39,15 +39,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [volume, name] = &std::env::args().skip(1).collect::<Vec<_>>()[..] else {
         return Err("usage: page_store VOLUME SEGMENT".into());
     };
-    let volume = Local::open(volume)?;
+    let (volume, cache, coming) = (Local::open(volume)?, HashMap::new(), HashMap::new());
     let segment = volume.open_segment(name, Access::Read)?;
-    let (cache, coming) = Default::default();
     let mut store = PageStore { segment, cache, coming };
     store.prefetch(&[0, 7, 3])?; // an index page and the leaves it points to, wherever they lie
-    println!(
-        "first byte {}, {} more pages on the way",
-        store.page(0)?[0],
-        store.coming.len()
-    );
+    let first = store.page(0)?[0];
+    println!("page 0 begins with {first}; {} more on the way", store.coming.len());
     Ok(volume.close()?)
 }
