@@ -17,7 +17,7 @@ pub trait Link: Clone + Unpin {
     /// have gathered.
     ///
     /// # Errors
-    /// The request itself, when every slot is taken.
+    /// The request itself, when every slot is taken or the link is closed.
     fn start(&self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest>;
 
     /// Takes the outcome of a request if it has ended; else remembers whom to wake. `None` for a ticket that is not valid

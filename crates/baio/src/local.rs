@@ -80,7 +80,11 @@ pub(crate) struct Role(Local);
 
 impl Drop for Role {
     fn drop(&mut self) {
-        self.0.0.reapers.set(self.0.0.reapers.get().saturating_sub(1));
+        let left = self.0.0.reapers.get().saturating_sub(1);
+        self.0.0.reapers.set(left);
+        if left == 0 {
+            self.0.leave();
+        }
     }
 }
 
@@ -129,7 +133,7 @@ impl Local {
     /// # Errors
     /// As [`Local::create_segment`], and `Access`.
     pub fn create_segment_of(&self, owner_uid: u32, name: &str, options: &CreateOptions) -> Result<SegmentInfo> {
-        self.with(|core| core.create(self.0.identity, owner_uid, name, options))
+        self.operate(|core| core.create(self.0.identity, owner_uid, name, options))
     }
 
     /// Opens a segment of the caller's own.
@@ -145,7 +149,7 @@ impl Local {
     /// # Errors
     /// As [`Local::open_segment`], and `Access`.
     pub fn open_segment_of(&self, owner_uid: u32, name: &str, access: Access) -> Result<Segment<Local>> {
-        let (handle, info) = self.with(|core| core.open_segment(self.0.identity, owner_uid, name, access))?;
+        let (handle, info) = self.operate(|core| core.open_segment(self.0.identity, owner_uid, name, access))?;
         Ok(Segment::new(self.clone(), handle, info))
     }
 
@@ -154,7 +158,7 @@ impl Local {
     /// # Errors
     /// There is none; or what the system said.
     pub fn delete_segment(&self, name: &str) -> Result<()> {
-        self.with(|core| core.delete(self.0.identity, self.0.identity.uid, name))
+        self.operate(|core| core.delete(self.0.identity, self.0.identity.uid, name))
             .map(drop)
     }
 
@@ -163,7 +167,7 @@ impl Local {
     /// # Errors
     /// The table cannot be read.
     pub fn list(&self) -> Result<Vec<SegmentInfo>> {
-        self.with(|core| core.list(self.0.identity))
+        self.operate(|core| core.list(self.0.identity))
     }
 
     /// The volume as it is now.
@@ -196,7 +200,8 @@ impl Local {
         ended
     }
 
-    /// Takes the next outcome of requests started by ticket, in the order of completion. Reaps nothing by itself.
+    /// Takes the next outcome of requests started by ticket that nobody polls for, in the order of completion. Reaps nothing
+    /// by itself.
     pub fn next_outcome(&self) -> Option<Outcome> {
         let outcome = self.with(|core| Ok(core.next_outcome())).ok().flatten();
         if outcome.is_some() {
@@ -290,22 +295,34 @@ impl Local {
             .after(duration)
     }
 
+    /// Nobody reaps any more: whoever waits is woken, to be told so.
+    fn leave(&self) {
+        drop(self.0.driver.take());
+        let mut waiting = Vec::new();
+        let _ = self.with(|core| {
+            core.take_wakers(&mut waiting);
+            Ok(())
+        });
+        waiting.into_iter().for_each(Waker::wake);
+        self.wake_for_room();
+    }
+
     /// Buffer memory that nobody holds, in bytes.
     #[must_use]
     pub fn arena_free_bytes(&self) -> usize {
         self.with(|core| Ok(core.engine().arena().free_bytes())).unwrap_or(0)
     }
 
-    /// Requests that the next turn submits, or that have not ended.
+    /// Requests that have not ended, or whose end the next turn reads.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.with(|core| Ok(core.in_flight())).unwrap_or(0)
     }
 
-    /// Requests that the next turn will submit.
+    /// Is there anything that a turn would find or submit without waiting?
     #[cfg(feature = "tokio")]
-    pub(crate) fn queued(&self) -> usize {
-        self.with(|core| Ok(core.engine().queued())).unwrap_or(0)
+    pub(crate) fn has_news(&self) -> bool {
+        self.with(|core| Ok(core.has_news())).unwrap_or(false)
     }
 
     pub(crate) fn set_driver(&self, waker: &Waker) {
@@ -318,6 +335,13 @@ impl Local {
             Some(core) => act(core),
             None => Err(Error::new("use", "a closed link", Fault::Stale)),
         }
+    }
+
+    /// The same for what turns the core on its way: other requests may end meanwhile, and whoever waits for them is woken.
+    fn operate<T>(&self, act: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
+        let result = self.with(act);
+        self.wake();
+        result
     }
 
     /// Wakes whoever waits for what the last turn has ended. The core is not borrowed here.
@@ -379,6 +403,7 @@ impl Link for Local {
     }
 
     fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
+        let waker = waker.clone(); // Not under the borrow: a clone may run anybody's code.
         let polled = self.with(|core| Ok(core.poll(ticket, Some(waker))));
         drop(self.take_displaced());
         match polled {
@@ -393,7 +418,12 @@ impl Link for Local {
     }
 
     fn wake_when_room(&self, waker: &Waker) {
-        self.0.wait_for_room.borrow_mut().push(waker.clone());
+        let waker = waker.clone();
+        let mut waiting = self.0.wait_for_room.borrow_mut();
+        let known = waiting.iter().any(|other| other.will_wake(&waker));
+        if !known {
+            waiting.push(waker);
+        }
     }
 
     fn is_open(&self) -> bool {

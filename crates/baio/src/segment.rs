@@ -119,7 +119,7 @@ impl<L: Link> Segment<L> {
     /// queue of outcomes. Many can be queued before one turn submits them all: the paper's `baio` call.
     ///
     /// # Errors
-    /// The request itself, when every slot is taken.
+    /// The request itself, when every slot is taken or the link is closed.
     pub fn submit(&self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
         self.opened.link.start(request)
     }

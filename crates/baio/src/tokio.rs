@@ -37,8 +37,8 @@ async fn drive(link: &Local) -> Result<std::convert::Infallible, Error> {
         link.turn(Wait::No)?;
         poll_fn(|context| {
             link.set_driver(context.waker());
-            // Something was queued between the turn and here.
-            if link.queued() > 0 {
+            // Something was queued between the turn and here, or was refused at once.
+            if link.has_news() {
                 return Poll::Ready(Ok(()));
             }
             match &ready {

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use baio::{Choice, Durability};
+use baio::{Choice, CreateOptions, Durability};
 
 fn run(backend: Choice) {
     let (_dir, volume) = common::volume(backend);
@@ -59,6 +59,40 @@ fn run(backend: Choice) {
     assert!(done && ticks.get() > 0);
     drop(local);
     volume.close().unwrap();
+}
+
+/// What completes without the kernel, or is reaped by an operation, is seen too.
+fn refused_and_reaped_elsewhere(backend: Choice) {
+    let (_dir, volume) = common::volume(backend);
+    let segment = common::segment(&volume, "async", 1 << 20);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let local = tokio::task::LocalSet::new();
+    let driver = volume.drive_tokio();
+    local.block_on(&runtime, async move {
+        tokio::task::spawn_local(driver);
+        tokio::task::yield_now().await;
+        let outcome = segment.write_at(1, segment.buffer(4096).unwrap()).await;
+        assert_eq!(outcome.result.unwrap_err().code(), "EINVAL");
+        let read =
+            tokio::task::spawn_local(
+                async move { segment.read_at(0, segment.buffer(4096).unwrap()).await.result.unwrap() },
+            );
+        tokio::task::spawn_local(async move {
+            volume
+                .create_segment("other", &CreateOptions::of_size(1 << 20))
+                .unwrap();
+        });
+        assert_eq!(read.await.unwrap(), 4096);
+    });
+}
+
+#[test]
+fn what_is_refused_or_reaped_elsewhere_is_seen() {
+    refused_and_reaped_elsewhere(Choice::Auto);
+    refused_and_reaped_elsewhere(Choice::Sync);
 }
 
 #[test]

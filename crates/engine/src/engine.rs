@@ -451,6 +451,12 @@ impl Engine {
         self.slots.in_use()
     }
 
+    /// Completions that wait to be taken.
+    #[must_use]
+    pub fn completed(&self) -> usize {
+        self.ready.len()
+    }
+
     /// Requests that the next turn will submit.
     #[must_use]
     pub fn queued(&self) -> usize {

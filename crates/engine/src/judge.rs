@@ -76,14 +76,22 @@ fn poison_of(slot: &Slot) -> Option<Error> {
     Some(Error::Poisoned(errno))
 }
 
-/// File requests are exact: a short transfer continues where it stopped, from an aligned byte when it is direct.
+/// File requests are exact: a short transfer continues where it stopped, from an aligned byte when it is direct. A read that
+/// comes no further has met the end of the file; a write that comes no further, and without a reason from the system, has
+/// failed, for nobody may take a part of it for the whole.
 fn judge_transfer(slot: &mut Slot, moved: usize) -> Next {
     let reached = slot.resumed_at + moved;
     let progress = reached > slot.done;
     slot.done = slot.done.max(reached);
     let stream_read = matches!(slot.op, Op::Read { offset: None });
-    if slot.done >= slot.memory.len() || moved == 0 || !progress || stream_read {
+    if slot.done >= slot.memory.len() || stream_read {
         return Next::End(Ok(slot.done as u32));
+    }
+    if !progress {
+        return Next::End(match slot.op {
+            Op::Write { .. } => Err(Error::System(Errno::EIO)),
+            _ => Ok(slot.done as u32),
+        });
     }
     let granularity = slot.granularity();
     slot.resumed_at = slot.done / granularity * granularity;

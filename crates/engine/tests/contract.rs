@@ -194,10 +194,11 @@ fn every_backend_keeps_the_contract() {
     const STUCK: Duration = Duration::from_secs(120);
     let only = std::env::var("BAIO_CASE").unwrap_or_default();
     let (reports, incoming) = mpsc::channel();
-    for row in BACKENDS {
+    let start = |row: &'static Row| {
         let (reports, only) = (reports.clone(), only.clone());
-        std::thread::spawn(move || run_all(row, &only, &reports));
-    }
+        std::thread::spawn(move || run_all(row, &only, &reports))
+    };
+    let threads: Vec<_> = BACKENDS.iter().map(start).collect();
     drop(reports);
     let mut running = Vec::new();
     let mut tallies: Vec<_> = BACKENDS.iter().map(|row| Tally::new(row.name)).collect();
@@ -222,11 +223,20 @@ fn every_backend_keeps_the_contract() {
         }
     }
     tallies.iter().for_each(Tally::print);
+    for thread in threads {
+        // A panic outside of the cases ends the reports of its row, too.
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    }
     let whole = tallies.iter().all(|tally| tally.broken.is_empty());
     assert!(
         whole,
         "one case alone: BAIO_CASE=NAME cargo test -p baio-engine --test contract"
     );
+    let chosen = CASES.iter().filter(|(name, _)| name.contains(&only)).count();
+    assert_ne!(chosen, 0, "no case is named {only}");
+    for tally in tallies.iter().filter(|tally| tally.absent.is_none()) {
+        assert_eq!(tally.counted(), chosen, "{}: cases are missing", tally.backend);
+    }
     if only.is_empty() {
         let stale = |(backend, case, _): &&(&str, &str, &str)| {
             !BACKENDS.iter().any(|row| row.name == *backend) || !CASES.iter().any(|(name, _)| name == case)
@@ -311,6 +321,11 @@ impl Tally {
             Outcome::Skipped(why) => self.skipped.push(format!("{case}: {why}")),
             Outcome::Failed(why) => self.broken.push(format!("{backend}: {case}: {why}")),
         }
+    }
+
+    /// Cases that came to a good end.
+    fn counted(&self) -> usize {
+        self.ran + self.refused + self.skipped.len()
     }
 
     fn print(&self) {

@@ -8,7 +8,7 @@ use std::fmt;
 use baio_engine::{Errno, SetupError};
 
 use crate::segment::free_set::NoSpace;
-use crate::segment::layout::LayoutError;
+use crate::segment::layout::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, LayoutError, SEGMENTS_MIN};
 use crate::segment::name::NameError;
 
 /// What went wrong.
@@ -74,6 +74,8 @@ pub enum Fault {
     NotYet(&'static str),
     /// An earlier metadata write failed; what the volume holds is known again after the next open.
     Latched,
+    /// A write through a handle that was opened for reading.
+    ReadOnly,
     /// The handle's segment was deleted or closed.
     Stale,
     /// Nobody is there to complete the request.
@@ -141,20 +143,37 @@ impl Error {
             Fault::Beyond { write: true, .. } => "ENOSPC",
             Fault::Beyond { .. } => "EINVAL",
             Fault::NotYet(_) => "EOPNOTSUPP",
+            Fault::ReadOnly => "EBADF",
             Fault::Stale => "ESTALE",
             Fault::NobodyDrives => "EDEADLK",
             Fault::NoMemory { .. } => "ENOBUFS",
         }
     }
 
-    /// The system's error number, where the system said one.
+    /// The error number, for interfaces that have nothing else: the system's where it said one, else the one that
+    /// [`Error::code`] names, or the nearest.
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
-        match &self.fault {
-            Fault::Io(error) => Some(error.errno()),
-            Fault::Setup(error) => Some(error.errno),
-            _ => None,
-        }
+        Some(match &self.fault {
+            Fault::Io(error) => error.errno(),
+            Fault::Setup(error) => error.errno,
+            Fault::NotVolume(_) | Fault::Version(_) => Errno::EINVAL,
+            Fault::Corrupt(_) | Fault::Latched => Errno::EIO,
+            Fault::Busy { .. } => Errno::EBUSY,
+            Fault::Occupied(_) | Fault::Exists => Errno::EEXIST,
+            Fault::NoSpace { .. } | Fault::TableFull { .. } => Errno::ENOSPC,
+            Fault::NotFound => Errno::ENOENT,
+            Fault::Access { .. } => Errno::EACCES,
+            Fault::Name(NameError::TooLong { .. }) => Errno::ENAMETOOLONG,
+            Fault::Name(_) | Fault::Layout(_) | Fault::BadSize(_) => Errno::EINVAL,
+            Fault::Beyond { write: true, .. } => Errno::ENOSPC,
+            Fault::Beyond { .. } => Errno::EINVAL,
+            Fault::NotYet(_) => Errno::EOPNOTSUPP,
+            Fault::ReadOnly => Errno::EBADF,
+            Fault::Stale => Errno::ESTALE,
+            Fault::NobodyDrives => Errno::EDEADLK,
+            Fault::NoMemory { .. } => Errno::ENOBUFS,
+        })
     }
 
     /// What was needed instead.
@@ -170,6 +189,14 @@ impl Error {
             Fault::Name(_) => Some("1 to 255 bytes of UTF-8 without '#', '/' and control characters".into()),
             Fault::Access { .. } => Some("the owner's uid, uid 0, or a mode that allows it".into()),
             Fault::Busy { .. } => Some("to be the only process that has the volume open".into()),
+            Fault::Layout(error) => layout_need(error),
+            Fault::BadSize(_) => Some("a size of at least one byte, and of no more than there is".into()),
+            Fault::NotYet(_) => Some("a mode that this build has: only `direct` so far".into()),
+            Fault::Latched => Some("a volume without a failed metadata write since it was opened".into()),
+            Fault::ReadOnly => Some("a handle opened for writing".into()),
+            Fault::Stale => Some("a handle of a segment that exists and is open".into()),
+            Fault::NobodyDrives => Some("somebody who completes requests".into()),
+            Fault::NoMemory { asked } => Some(format!("{asked} contiguous free bytes in the arena")),
             _ => None,
         }
     }
@@ -178,6 +205,13 @@ impl Error {
     #[must_use]
     pub fn cure(&self) -> Option<String> {
         let fixed = match &self.fault {
+            Fault::Io(baio_engine::Error::Misaligned { argument, need, .. }) => {
+                return Some(format!("align the {argument} to {need} bytes"));
+            }
+            Fault::Io(baio_engine::Error::Poisoned(_)) => {
+                Some("close the volume and open it again, then check what was written")
+            }
+            Fault::Io(baio_engine::Error::Unsupported { .. }) => Some("`baio doctor` shows what works here"),
             Fault::Io(error) => error.cure(),
             Fault::Setup(error) => return error.cure.clone(),
             Fault::NotVolume(_) => Some("check the path; `baio format` makes a volume (and destroys what is there)"),
@@ -199,12 +233,26 @@ impl Error {
             Fault::Beyond { .. } => Some("read less"),
             Fault::NotYet(_) => Some("use mode `direct`"),
             Fault::Latched => Some("close the volume and open it again: recovery decides what holds"),
+            Fault::ReadOnly => Some("open it with write access"),
             Fault::Stale => Some("open the segment again"),
             Fault::NobodyDrives => Some("run it inside `block_on`, keep a `drive()` beside it, or call `wait`"),
             Fault::NoMemory { .. } => Some("drop buffers that are not needed, or open with a larger arena"),
         };
         fixed.map(str::to_owned)
     }
+}
+
+fn layout_need(error: &LayoutError) -> Option<String> {
+    Some(match error {
+        LayoutError::BlockSize { .. } => {
+            format!("a power of two from {BLOCK_SIZE_MIN} to {BLOCK_SIZE_MAX} bytes")
+        }
+        LayoutError::TooSmall { least_bytes, .. } => format!("{least_bytes} bytes"),
+        LayoutError::MaxBelowSize { size_bytes, .. } => format!("a maximal size of at least {size_bytes} bytes"),
+        LayoutError::Segments { .. } => format!("at least {SEGMENTS_MIN} segments"),
+        LayoutError::DataBlocks { max, .. } => format!("1 to {max} data blocks"),
+        LayoutError::Overflow => "an end of the volume below 2^63 bytes".into(),
+    })
 }
 
 impl fmt::Display for Fault {
@@ -235,6 +283,7 @@ impl fmt::Display for Fault {
             ),
             Fault::NotYet(what) => write!(f, "{what} is not available yet"),
             Fault::Latched => f.write_str("an earlier metadata write failed"),
+            Fault::ReadOnly => f.write_str("the handle was opened for reading only"),
             Fault::Stale => f.write_str("the segment behind this handle is gone"),
             Fault::NobodyDrives => f.write_str("nobody completes the requests of this link"),
             Fault::NoMemory { asked } => write!(f, "no buffer of {asked} bytes is free"),
@@ -300,6 +349,131 @@ impl Fault {
             asked: bytes(space.asked),
             free: bytes(space.free),
             largest: bytes(space.largest_run),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use baio_engine::{Argument, Error as Io};
+
+    use super::*;
+
+    /// One of each; the match below tells whoever adds a variant to add it here.
+    fn all_faults() -> Vec<Fault> {
+        let word = String::new;
+        let misaligned = Io::Misaligned {
+            argument: Argument::Offset,
+            value: 1,
+            need: 512,
+        };
+        let unsupported = Io::Unsupported {
+            operation: "poll",
+            backend: "sync",
+        };
+        vec![
+            Fault::Io(Io::System(Errno::ENOSPC)),
+            Fault::Io(misaligned),
+            Fault::Io(unsupported),
+            Fault::Io(Io::NoDescription { mode: "direct" }),
+            Fault::Io(Io::ReadOnlyMemory),
+            Fault::Io(Io::Poisoned(Errno::EIO)),
+            Fault::Io(Io::Indeterminate),
+            Fault::Io(Io::Cancelled),
+            Fault::Io(Io::Full),
+            Fault::Setup(Box::new(SetupError::new("open", word(), Errno::ENOENT))),
+            Fault::NotVolume(word()),
+            Fault::Version(word()),
+            Fault::Corrupt(word()),
+            Fault::Busy { holder: Some(1) },
+            Fault::Busy { holder: None },
+            Fault::Occupied(word()),
+            Fault::NoSpace {
+                asked: 3,
+                free: 2,
+                largest: 1,
+            },
+            Fault::TableFull { segments_max: 16 },
+            Fault::Exists,
+            Fault::NotFound,
+            Fault::Access { uid: 1 },
+            Fault::Name(NameError::Empty),
+            Fault::Name(NameError::TooLong { bytes: 256 }),
+            Fault::Layout(LayoutError::Overflow),
+            Fault::Beyond {
+                len: 2,
+                size: 1,
+                write: true,
+            },
+            Fault::Beyond {
+                len: 2,
+                size: 1,
+                write: false,
+            },
+            Fault::BadSize(word()),
+            Fault::NotYet("mode `cached`"),
+            Fault::Latched,
+            Fault::ReadOnly,
+            Fault::Stale,
+            Fault::NobodyDrives,
+            Fault::NoMemory { asked: 1 },
+        ]
+    }
+
+    /// A number for every variant, without gaps, so that the list above can be checked for completeness.
+    fn number(fault: &Fault) -> usize {
+        match fault {
+            Fault::Io(_) => 0,
+            Fault::Setup(_) => 1,
+            Fault::NotVolume(_) => 2,
+            Fault::Version(_) => 3,
+            Fault::Corrupt(_) => 4,
+            Fault::Busy { .. } => 5,
+            Fault::Occupied(_) => 6,
+            Fault::NoSpace { .. } => 7,
+            Fault::TableFull { .. } => 8,
+            Fault::Exists => 9,
+            Fault::NotFound => 10,
+            Fault::Access { .. } => 11,
+            Fault::Name(_) => 12,
+            Fault::Layout(_) => 13,
+            Fault::Beyond { .. } => 14,
+            Fault::BadSize(_) => 15,
+            Fault::NotYet(_) => 16,
+            Fault::Latched => 17,
+            Fault::ReadOnly => 18,
+            Fault::Stale => 19,
+            Fault::NobodyDrives => 20,
+            Fault::NoMemory { .. } => 21,
+        }
+    }
+
+    #[test]
+    fn the_number_of_an_error_agrees_with_its_code() {
+        let faults = all_faults();
+        let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
+        assert!(seen.into_iter().eq(0..22), "a variant is missing in all_faults");
+        for fault in faults {
+            let error = Error::new("test", "it", fault);
+            let expected = match error.code() {
+                "ENOTVOLUME" | "EVERSION" => "EINVAL",
+                "ECORRUPT" | "EPOISONED" => "EIO",
+                "EINDETERMINATE" => "ETIMEDOUT",
+                code => code,
+            };
+            assert_eq!(error.errno().unwrap().name(), expected, "{error}");
+        }
+    }
+
+    /// What the engine advises to its own users cannot always be done through a segment.
+    #[test]
+    fn cures_can_be_followed_through_a_segment() {
+        for fault in all_faults() {
+            let error = Error::new("write", "volume#0/a", fault);
+            let cure = error.cure().unwrap_or_default();
+            for impossible in ["cached mode", "acknowledge", "choose another backend"] {
+                assert!(!cure.contains(impossible), "{error}");
+            }
         }
     }
 }

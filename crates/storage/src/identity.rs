@@ -22,7 +22,8 @@ pub enum Access {
 }
 
 impl Identity {
-    /// The effective user of this process.
+    /// The effective user and group of this process. Its supplementary groups are ignored: a segment of such a group takes it
+    /// for one of the others.
     #[must_use]
     pub fn effective() -> Identity {
         Identity {

@@ -48,12 +48,20 @@ pub(crate) struct Object {
 }
 
 /// The table of opened things.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Objects {
+    core: u32,
     objects: Vec<Object>,
 }
 
 impl Objects {
+    pub(crate) fn new(core: u32) -> Objects {
+        Objects {
+            core,
+            objects: Vec::new(),
+        }
+    }
+
     pub(crate) fn add(&mut self, name: String, access: Access, target: Target) -> Handle {
         let free = self.objects.iter().position(|object| object.state == State::Free);
         let index = free.unwrap_or_else(|| {
@@ -73,6 +81,7 @@ impl Objects {
         object.access = access;
         object.target = Some(target);
         Handle {
+            core: self.core,
             index: index as u32,
             generation: object.generation,
         }
@@ -81,12 +90,14 @@ impl Objects {
     pub(crate) fn get(&self, handle: Handle) -> Option<&Object> {
         self.objects
             .get(handle.index as usize)
+            .filter(|_| handle.core == self.core)
             .filter(|object| object.generation == handle.generation && object.state != State::Free)
     }
 
     fn get_mut(&mut self, handle: Handle) -> Option<&mut Object> {
         self.objects
             .get_mut(handle.index as usize)
+            .filter(|_| handle.core == self.core)
             .filter(|object| object.generation == handle.generation && object.state != State::Free)
     }
 
@@ -139,6 +150,7 @@ impl Objects {
             if same && matches!(object.state, State::Open | State::Draining) {
                 object.state = to;
                 let handle = Handle {
+                    core: self.core,
                     index: index as u32,
                     generation: object.generation,
                 };

@@ -12,6 +12,8 @@ use crate::error::Result;
 /// Names an opened segment or file. Valid on the core that gave it, until it is closed or its segment is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle {
+    /// Which core gave it: on another one it is a stranger.
+    pub(crate) core: u32,
     pub(crate) index: u32,
     pub(crate) generation: u32,
 }
@@ -184,6 +186,8 @@ struct Entry {
     tag: u64,
     /// Answered at its deadline; the kernel still has its memory.
     held_by_kernel: bool,
+    /// Somebody polls for this very request, so its outcome is not for the queue.
+    awaited: bool,
 }
 
 /// The table of requests in flight or not yet taken. Its size is fixed; a full one hands requests back.
@@ -206,11 +210,14 @@ pub(crate) struct Ended {
 }
 
 impl Requests {
-    pub(crate) fn new(count: u32) -> Requests {
+    /// `core` makes the tickets of one core strangers on another; 0 is no generation, so that a default ticket names nothing.
+    pub(crate) fn new(count: u32, core: u32) -> Requests {
+        let generation = core.wrapping_mul(0x9e37_79b1) & Ticket::GENERATION_MASK | 1;
         let entry = || Entry {
-            generation: 0,
+            generation,
             state: State::Free,
             handle: Handle {
+                core,
                 index: u32::MAX,
                 generation: 0,
             },
@@ -219,6 +226,7 @@ impl Requests {
             status: None,
             tag: 0,
             held_by_kernel: false,
+            awaited: false,
         };
         Requests {
             entries: (0..count).map(|_| entry()).collect(),
@@ -241,6 +249,7 @@ impl Requests {
         entry.op = request.op;
         entry.tag = request.tag;
         entry.held_by_kernel = false;
+        entry.awaited = false;
         entry.status.clone_from(&request.status);
         if let Some(status) = &entry.status {
             status.begin();
@@ -300,31 +309,39 @@ impl Requests {
         };
         let waker = entry.waker.take();
         entry.state = State::Done(outcome);
-        self.finished.push_back(ticket);
+        if !entry.awaited {
+            self.finished.push_back(ticket);
+        }
         waker
     }
 
     /// Takes the outcome if there is one, else remembers whom to wake.
-    pub(crate) fn poll(&mut self, ticket: Ticket, waker: Option<&Waker>) -> Poll<Option<Outcome>> {
-        let Some(entry) = self.entry(ticket) else {
+    pub(crate) fn poll(&mut self, ticket: Ticket, waker: Option<Waker>) -> Poll<Option<Outcome>> {
+        let Some(entry) = self
+            .entry(ticket)
+            .filter(|entry| !matches!(entry.state, State::Abandoned))
+        else {
+            self.displaced.extend(waker);
             return Poll::Ready(None);
         };
-        if matches!(entry.state, State::Abandoned) {
-            return Poll::Ready(None);
-        }
         if matches!(entry.state, State::InFlight(_)) {
-            if let Some(waker) = waker
-                && entry.waker.as_ref().is_none_or(|old| !old.will_wake(waker))
-            {
-                let old = entry.waker.replace(waker.clone());
+            if let Some(waker) = waker {
+                entry.awaited = true;
+                let old = entry.waker.replace(waker);
                 self.displaced.extend(old);
             }
             return Poll::Pending;
         }
+        self.displaced.extend(waker);
         Poll::Ready(self.take(ticket))
     }
 
-    /// The next outcome in the order of completion: the queue way to be notified.
+    /// Takes the wakers of all that is under way: whoever waits is to look again.
+    pub(crate) fn take_wakers(&mut self, into: &mut Vec<Waker>) {
+        into.extend(self.entries.iter_mut().filter_map(|entry| entry.waker.take()));
+    }
+
+    /// The next outcome in the order of completion, of requests that nobody polls for: the queue way to be notified.
     pub(crate) fn next_finished(&mut self) -> Option<Outcome> {
         while let Some(ticket) = self.finished.pop_front() {
             if let Some(outcome) = self.take(ticket) {
@@ -398,7 +415,7 @@ impl Requests {
             entry.state = State::Free;
             let waker = entry.waker.take();
             entry.status = None;
-            entry.generation = entry.generation.wrapping_add(1) & Ticket::GENERATION_MASK;
+            entry.generation = (entry.generation.wrapping_add(1) & Ticket::GENERATION_MASK).max(1);
             self.free.push(ticket.index);
             self.displaced.extend(waker);
         }
@@ -427,6 +444,7 @@ mod tests {
 
     fn request(tag: u64) -> SegmentRequest {
         let handle = Handle {
+            core: 1,
             index: 0,
             generation: 0,
         };
@@ -451,7 +469,7 @@ mod tests {
 
     #[test]
     fn an_outcome_is_taken_once_by_ticket_or_in_order() {
-        let mut requests = Requests::new(2);
+        let mut requests = Requests::new(2, 1);
         let one = requests.insert(&request(1)).unwrap();
         let two = requests.insert(&request(2)).unwrap();
         assert!(requests.insert(&request(3)).is_none());
@@ -470,7 +488,7 @@ mod tests {
 
     #[test]
     fn a_status_word_tells_the_end() {
-        let mut requests = Requests::new(1);
+        let mut requests = Requests::new(1, 1);
         let word = StatusWord::new();
         let ticket = requests
             .insert(&SegmentRequest {

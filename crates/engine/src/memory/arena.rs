@@ -308,9 +308,17 @@ impl Frozen {
     }
 }
 
+/// Forgotten clones (`mem::forget`) could count up to 2^32 and round to 0, and memory in use would be given away. As
+/// `Arc` does, the process ends half-way there: the other half is room for the threads that count at the same time. A
+/// panic would not do, as it can be caught and repeated.
+const OWNERS_MAX: u32 = i32::MAX as u32;
+
 impl Clone for Frozen {
     fn clone(&self) -> Frozen {
-        self.arena.counts[self.at as usize].fetch_add(1, Ordering::Relaxed);
+        let owners = self.arena.counts[self.at as usize].fetch_add(1, Ordering::Relaxed);
+        if owners > OWNERS_MAX {
+            std::process::abort();
+        }
         Frozen {
             arena: Arc::clone(&self.arena),
             at: self.at,

@@ -17,6 +17,7 @@ mod segments;
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -124,11 +125,13 @@ impl Core {
     }
 
     fn around(engine: Engine, volume: Option<Volume>, config: &Config) -> Core {
+        static CORES: AtomicU32 = AtomicU32::new(1);
+        let id = CORES.fetch_add(1, Ordering::Relaxed);
         Core {
             engine,
             volume,
-            objects: Objects::default(),
-            requests: Requests::new(config.slots),
+            objects: Objects::new(id),
+            requests: Requests::new(config.slots, id),
             running: Vec::new(),
             token: None,
             waiting_for_token: VecDeque::new(),
@@ -300,16 +303,27 @@ impl Core {
         into.append(&mut self.fired);
     }
 
+    /// Takes the wakers of all that is under way: for whoever stops driving the core.
+    pub fn take_wakers(&mut self, into: &mut Vec<Waker>) {
+        self.requests.take_wakers(into);
+    }
+
     /// Wakers that nobody needs any more; to be dropped when the core is not borrowed any more, because that may run
     /// anybody's code.
     pub fn take_displaced(&mut self, into: &mut Vec<Waker>) {
         self.requests.take_displaced(into);
     }
 
-    /// Requests that the engine has, or that the next turn gives it.
+    /// Requests that the engine has, or that have ended there and are read by the next turn.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.engine.in_flight()
+        self.engine.in_flight() + self.engine.completed()
+    }
+
+    /// Is there anything that a turn would find or submit without waiting?
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        self.engine.queued() + self.engine.completed() > 0
     }
 
     /// Ends everything under way, notes a clean close and gives the volume back.

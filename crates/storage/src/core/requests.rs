@@ -79,7 +79,14 @@ impl Core {
     fn prepare(&self, request: &mut SegmentRequest) -> Result<Prepared> {
         let operation = operation_name(request.op);
         let object = self.objects.get(request.handle).ok_or_else(|| stale(operation))?;
-        let fail = |fault: Fault| Error::new(operation, &object.name, fault);
+        let offset = offset_of(request.op);
+        let fail = |fault: Fault| {
+            let error = Error::new(operation, &object.name, fault);
+            match offset {
+                Some(offset) => error.at(offset),
+                None => error,
+            }
+        };
         if object.state != State::Open {
             return Err(fail(Fault::Stale));
         }
@@ -105,7 +112,7 @@ impl Core {
             }
             Some(Target::Segment { start, size, .. }) => {
                 let volume = self.volume_or(operation)?;
-                let op = within(request, *start, *size).map_err(|(offset, fault)| fail(fault).at(offset))?;
+                let op = within(request, *start, *size).map_err(fail)?;
                 match op {
                     Some(op) => Ok(Prepared::Submit(volume.device.file.clone(), op, policy)),
                     None => Ok(Prepared::Nothing),
@@ -129,7 +136,7 @@ impl Core {
         }
         let writes = matches!(request.op, SegmentOp::Write { .. });
         if writes && object.access == Access::Read {
-            return Err(Fault::Io(baio_engine::Error::System(baio_engine::Errno::EBADF)));
+            return Err(Fault::ReadOnly);
         }
         object.route(request.mode, volume)
     }
@@ -162,21 +169,19 @@ impl Core {
             .objects
             .get(handle)
             .map_or("a closed handle", |object| &object.name);
-        match op {
-            SegmentOp::Read { offset } | SegmentOp::Write { offset } => {
-                Error::new(operation_name(op), name, in_segment(error, offset)).at(offset)
-            }
-            SegmentOp::Sync => Error::new(operation_name(op), name, error),
+        match offset_of(op) {
+            Some(offset) => Error::new(operation_name(op), name, in_segment(error, offset)).at(offset),
+            None => Error::new(operation_name(op), name, error),
         }
     }
 
-    /// Takes the outcome of a request if it has ended; else remembers whom to wake. `None` for a ticket that is not valid
-    /// any more.
-    pub fn poll(&mut self, ticket: Ticket, waker: Option<&Waker>) -> Poll<Option<Outcome>> {
+    /// Takes the outcome of a request if it has ended; else remembers whom to wake, and keeps the outcome for it. `None` for a
+    /// ticket that is not valid any more.
+    pub fn poll(&mut self, ticket: Ticket, waker: Option<Waker>) -> Poll<Option<Outcome>> {
         self.requests.poll(ticket, waker)
     }
 
-    /// Takes the next outcome in the order of completion.
+    /// Takes the next outcome in the order of completion, of requests that nobody polls for with a waker.
     pub fn next_outcome(&mut self) -> Option<Outcome> {
         self.requests.next_finished()
     }
@@ -218,13 +223,13 @@ enum Prepared {
 
 /// Translates a range of a segment into one of the device. Reads are cut at the end of the segment, as at the end of a
 /// device; writes that cross it are refused whole.
-fn within(request: &mut SegmentRequest, start: u64, size: u64) -> std::result::Result<Option<Op>, (u64, Fault)> {
+fn within(request: &mut SegmentRequest, start: u64, size: u64) -> std::result::Result<Option<Op>, Fault> {
     let len = request.memory.len() as u64;
     match request.op {
         SegmentOp::Sync => Ok(Some(Op::Sync)),
         SegmentOp::Write { offset } => {
             if offset.checked_add(len).is_none_or(|end| end > size) {
-                return Err((offset, Fault::Beyond { len, size, write: true }));
+                return Err(Fault::Beyond { len, size, write: true });
             }
             Ok(Some(Op::Write {
                 offset: Some(start + offset),
@@ -237,14 +242,11 @@ fn within(request: &mut SegmentRequest, start: u64, size: u64) -> std::result::R
                 match &mut request.memory {
                     Memory::Own(buffer) => buffer.set_len(left as usize),
                     _ => {
-                        return Err((
-                            offset,
-                            Fault::Beyond {
-                                len,
-                                size,
-                                write: false,
-                            },
-                        ));
+                        return Err(Fault::Beyond {
+                            len,
+                            size,
+                            write: false,
+                        });
                     }
                 }
             }
@@ -274,6 +276,13 @@ fn in_segment(error: baio_engine::Error, offset: u64) -> baio_engine::Error {
 /// Streams have no offsets.
 fn position(file: &File, offset: u64) -> Option<u64> {
     (file.kind() != Kind::Stream).then_some(offset)
+}
+
+fn offset_of(op: SegmentOp) -> Option<u64> {
+    match op {
+        SegmentOp::Read { offset } | SegmentOp::Write { offset } => Some(offset),
+        SegmentOp::Sync => None,
+    }
 }
 
 fn operation_name(op: SegmentOp) -> &'static str {

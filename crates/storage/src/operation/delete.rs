@@ -97,7 +97,9 @@ impl Delete {
             }
             Looked::Absent(_) => Err(Fault::NotFound),
             Looked::Found { inode, .. } if inode.state != InodeState::Live => {
-                Err(Fault::NotYet("deleting a segment that is being moved or deleted"))
+                // No operation of this build leaves one in such a state.
+                let why = "the segment is being moved or deleted by a newer program, which this build cannot finish";
+                Err(Fault::Version(why.into()))
             }
             Looked::Found { address, inode, bucket } => {
                 let doomed = Doomed { address, inode, bucket };

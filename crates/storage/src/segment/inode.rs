@@ -44,8 +44,9 @@
 //!
 //! [`Inode::decode`] refuses what no operation writes: a size above the reserve, a run outside the data area, a name that
 //! could not have been created. It judges one inode; that two live ones do not overlap is for the volume to check, by their
-//! [`AllocSeq`]. An inode that cannot be decoded spoils its slot only: the image around it has a right checksum, so it was
-//! meant, by a newer or a broken program, and falling back to an older image would silently undo other changes.
+//! [`AllocSeq`]. Where an inode cannot be decoded the other slots still are; an open refuses the volume, as its blocks are
+//! unknown. The image around it has a right checksum, so it was meant, by a newer or a broken program, and falling back to
+//! an older image would silently undo other changes.
 
 use std::fmt;
 

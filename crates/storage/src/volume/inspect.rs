@@ -124,18 +124,13 @@ pub(crate) fn list(
 ) -> Result<Vec<SegmentInfo>> {
     let mut segments = Vec::new();
     let block_size = superblock.layout().block_size();
-    table::scan(engine, device, superblock, doubt, &mut |bucket, slots| {
-        for (slot, inode) in slots.iter().enumerate() {
-            if let Ok(inode) = inode
-                && let Some(name) = &inode.name
-                && inode.state.is_segment()
-                && who.acts_for(inode.owner_uid)
-            {
-                let lost = quarantined(SlotAddress { bucket, slot });
-                segments.push(SegmentInfo::of(inode, name, block_size, lost));
-            }
+    table::scan(engine, device, superblock, doubt, &mut |address, inode| {
+        if let Some(name) = &inode.name
+            && inode.state.is_segment()
+            && who.acts_for(inode.owner_uid)
+        {
+            segments.push(SegmentInfo::of(&inode, name, block_size, quarantined(address)));
         }
-        Ok(())
     })?;
     segments.sort_by(|a, b| (a.owner_uid, &a.name).cmp(&(b.owner_uid, &b.name)));
     Ok(segments)

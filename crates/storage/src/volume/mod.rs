@@ -168,16 +168,9 @@ impl Contents {
     ) -> Result<Contents> {
         let mut claims = Vec::new();
         let mut segments = 0;
-        table::scan(engine, device, superblock, doubt, &mut |bucket, slots| {
-            for (slot, inode) in slots.into_iter().enumerate() {
-                let inode = inode.map_err(|error| {
-                    let why = format!("slot {slot} of bucket {bucket}: {error}");
-                    Error::new("read the inode table of", device.name(), Fault::Corrupt(why))
-                })?;
-                segments += u64::from(inode.state.is_segment());
-                claims.extend(claims_of(&inode, SlotAddress { bucket, slot }));
-            }
-            Ok(())
+        table::scan(engine, device, superblock, doubt, &mut |address, inode| {
+            segments += u64::from(inode.state.is_segment());
+            claims.extend(claims_of(&inode, address));
         })?;
         let quarantined = losers(&mut claims);
         let mut free = FreeSet::new(superblock.geometry().data_blocks, superblock.alloc_hint)

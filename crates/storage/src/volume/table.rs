@@ -5,8 +5,10 @@ use baio_engine::{Buffer, Durability, Engine};
 
 use crate::error::{Error, Fault, Result};
 use crate::segment::bucket::{self, BucketId, Image, Pair, Slots};
+use crate::segment::inode::Inode;
 use crate::segment::layout::{BUCKET_BYTES, Layout, Place};
 use crate::segment::page::PAGE_BYTES;
+use crate::segment::probe::SlotAddress;
 use crate::segment::superblock::Superblock;
 use crate::volume::device::Device;
 
@@ -87,13 +89,13 @@ fn pair(bytes: &[u8], id: BucketId) -> Pair<'_> {
     Pair::read(even, odd, id)
 }
 
-/// Shows every bucket to `visit`, in order.
+/// Shows every inode to `visit`, in order. One that cannot be decoded ends the scan: which blocks it holds is unknown.
 pub(crate) fn scan(
     engine: &mut Engine,
     device: &Device,
     superblock: &Superblock,
     doubt: Doubt,
-    visit: &mut dyn FnMut(u64, Slots) -> Result<()>,
+    visit: &mut dyn FnMut(SlotAddress, Inode),
 ) -> Result<()> {
     let layout = superblock.layout();
     let buckets = layout.buckets();
@@ -105,7 +107,14 @@ pub(crate) fn scan(
             let end = (at + BUCKET_BYTES as usize).min(bytes.len());
             let table = bytes.get(at..end).unwrap_or(&[]);
             let slots = settle(engine, device, superblock, doubt, first + index, table)?;
-            visit(first + index, slots)?;
+            for (slot, inode) in slots.into_iter().enumerate() {
+                let bucket = first + index;
+                let inode = inode.map_err(|error| {
+                    let why = format!("slot {slot} of bucket {bucket}: {error}");
+                    Error::new("read the inode table of", device.name(), Fault::Corrupt(why))
+                })?;
+                visit(SlotAddress { bucket, slot }, inode);
+            }
         }
         first += count;
     }

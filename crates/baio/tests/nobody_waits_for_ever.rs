@@ -1,0 +1,140 @@
+//! A future is never pending for ever: not when its request is refused at once, not when something else reaps its
+//! completion, not when the driver leaves; and an outcome goes to whoever waits for it.
+
+mod common;
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+
+use baio::{Choice, CreateOptions, Fault, Link, Local, SegmentOp, StatusWord, Ticket, Wait};
+use futures_util::future::join;
+
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_refused_request_answers_inside_block_on_and_beside_a_driver() {
+    let (_dir, volume) = common::volume(Choice::Auto);
+    let segment = common::segment(&volume, "refused", 64 << 10);
+    let misaligned = || segment.write_at(1, segment.buffer(4096).unwrap());
+    let error = volume.block_on(misaligned()).unwrap().result.unwrap_err();
+    assert_eq!((error.code(), error.offset), ("EINVAL", Some(1)), "{error}");
+    let error = common::run_elsewhere(&volume, misaligned()).result.unwrap_err();
+    assert_eq!(error.code(), "EINVAL", "{error}");
+    let nothing = volume.block_on(segment.read_at(0, segment.buffer(0).unwrap())).unwrap();
+    assert_eq!(nothing.result.unwrap(), 0);
+}
+
+#[test]
+fn an_operation_wakes_those_whose_requests_end_meanwhile() {
+    let (_dir, volume) = common::volume(Choice::Auto);
+    let segment = common::segment(&volume, "first", 64 << 10);
+    let read = segment.read_at(0, segment.buffer(4096).unwrap());
+    let create = async {
+        volume
+            .create_segment("second", &CreateOptions::of_size(1 << 20))
+            .unwrap()
+    };
+    let (outcome, _) = volume.block_on(join(read, create)).unwrap();
+    assert_eq!(outcome.result.unwrap(), 4096);
+}
+
+#[test]
+fn the_last_driver_that_leaves_wakes_those_who_wait() {
+    let (_dir, volume) = common::volume(Choice::Auto);
+    let segment = common::segment(&volume, "left", 64 << 10);
+    let driver = volume.drive();
+    let flag = Arc::new(Flag(AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&flag));
+    let mut read = std::pin::pin!(segment.read_at(0, segment.buffer(4096).unwrap()));
+    assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(driver);
+    assert!(flag.0.load(Ordering::SeqCst));
+}
+
+#[test]
+fn the_queue_leaves_the_outcome_of_a_future_to_it() {
+    let (_dir, volume) = common::volume(Choice::Auto);
+    let segment = common::segment(&volume, "mine", 64 << 10);
+    let _driver = volume.drive();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut read = std::pin::pin!(segment.read_at(0, segment.buffer(4096).unwrap()));
+    assert!(read.as_mut().poll(&mut context).is_pending());
+    while volume.in_flight() > 0 {
+        volume.turn(Wait::one()).unwrap();
+    }
+    assert!(volume.next_outcome().is_none());
+    let Poll::Ready(outcome) = read.as_mut().poll(&mut context) else {
+        panic!("it has ended");
+    };
+    assert_eq!(outcome.result.unwrap(), 4096);
+}
+
+#[test]
+fn requests_and_tickets_of_another_volume_are_strangers() {
+    let (_dir_1, one) = common::volume(Choice::Auto);
+    let (_dir_2, two) = common::volume(Choice::Auto);
+    let theirs = common::segment(&one, "theirs", 64 << 10);
+    let ours = common::segment(&two, "ours", 64 << 10);
+    let request = theirs.request(SegmentOp::Write { offset: 0 }, ours.buffer(4096).unwrap());
+    let outcome = two.block_on(ours.run(request)).unwrap();
+    assert!(matches!(outcome.result.unwrap_err().fault, Fault::Stale));
+    let ticket = ours
+        .submit(ours.request(SegmentOp::Read { offset: 0 }, ours.buffer(4096).unwrap()))
+        .unwrap();
+    assert_ne!(ticket, Ticket::default());
+    two.abandon(Ticket::default());
+    assert_eq!(two.wait(ticket).unwrap().unwrap().result.unwrap(), 4096);
+}
+
+#[test]
+fn a_status_word_tells_the_reason() {
+    let (_dir, volume) = common::volume(Choice::Auto);
+    let segment = common::segment(&volume, "word", 4096);
+    let word = StatusWord::new();
+    let mut request = segment.request(SegmentOp::Write { offset: 4096 }, segment.buffer(4096).unwrap());
+    request.status = Some(word.clone());
+    let ticket = segment.submit(request).unwrap();
+    let error = segment.wait(ticket).unwrap().unwrap().result.unwrap_err();
+    assert_eq!(error.code(), "ENOSPC");
+    assert_eq!(word.get(), baio::Status::Failed(baio::Errno::ENOSPC));
+}
+
+thread_local! {
+    static REENTERED: RefCell<Option<Local>> = const { RefCell::new(None) };
+}
+
+fn reentering() -> RawWaker {
+    const TABLE: RawWakerVTable = RawWakerVTable::new(
+        |_| {
+            REENTERED.with_borrow(|volume| volume.as_ref().map(Local::stats));
+            reentering()
+        },
+        |_| {},
+        |_| {},
+        |_| {},
+    );
+    RawWaker::new(std::ptr::null(), &TABLE)
+}
+
+#[test]
+fn the_clone_of_a_waker_may_use_the_link() {
+    let (_dir, volume) = common::volume(Choice::Auto);
+    let segment = common::segment(&volume, "clone", 64 << 10);
+    let _driver = volume.drive();
+    REENTERED.set(Some(volume.clone()));
+    #[allow(unsafe_code)]
+    // SAFETY: the table ignores its data pointer.
+    let waker = unsafe { Waker::from_raw(reentering()) };
+    let mut read = std::pin::pin!(segment.read_at(0, segment.buffer(4096).unwrap()));
+    assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    REENTERED.set(None);
+}
