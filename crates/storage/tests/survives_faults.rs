@@ -117,6 +117,13 @@ fn a_delete_that_fails_at_any_request_leaks_nothing() {
 /// A volume whose last record is in doubt is not marked as closed cleanly, so the next open heals it.
 #[test]
 fn the_first_failed_record_latches_until_the_next_open() {
+    // One that moves no byte and gives no reason has failed, too.
+    for stall in [false, true] {
+        a_failed_record_latches(stall);
+    }
+}
+
+fn a_failed_record_latches(stall: bool) {
     let disk = simulated_disk(&small());
     let (mut core, whims) = open_moody(&disk, &config());
     create(&mut core, "before", 1 << 20);
@@ -126,6 +133,7 @@ fn the_first_failed_record_latches_until_the_next_open() {
     let seen = whims.borrow().seen;
     whims.borrow_mut().fail_from = Some(seen + 4);
     whims.borrow_mut().fail_count = 1;
+    whims.borrow_mut().stall = stall;
     let torn = core.create(ME, ME.uid, "torn", &CreateOptions::of_size(BLOCK as u64));
     assert_eq!(torn.unwrap_err().code(), "EIO");
     let refused = core

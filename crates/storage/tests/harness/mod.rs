@@ -153,6 +153,8 @@ pub(crate) struct Whims {
     pub(crate) fail_from: Option<u64>,
     /// ...so many fail with EIO, although the device did what was asked.
     pub(crate) fail_count: u64,
+    /// ...or, with this, move no byte and give no reason.
+    pub(crate) stall: bool,
     /// Results that come while this is set are kept back...
     pub(crate) hold: bool,
     /// ...for so many turns; later ones overtake them.
@@ -199,7 +201,8 @@ impl Backend for Moody {
                 .is_some_and(|from| (from..from + whims.fail_count).contains(&whims.seen));
             whims.seen += 1;
             let raw = whims.short.map_or(raw, |most| raw.min(most));
-            done.raw.push((id, if fails { -Errno::EIO.raw() } else { raw }));
+            let failure = if whims.stall { 0 } else { -Errno::EIO.raw() };
+            done.raw.push((id, if fails { failure } else { raw }));
         }
         Ok(())
     }
