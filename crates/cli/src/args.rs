@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::operands::DdOperands;
 use crate::output::Output;
 use crate::size::Size;
-use crate::target::TypedTarget;
+use crate::target::{TypedTarget, parse_uid};
 use crate::usage;
 
 /// A command line that makes sense.
@@ -127,7 +127,7 @@ pub(crate) enum Command {
     Delete(DeleteArgs),
     /// Copy like GNU dd, with many requests in flight
     Dd(DdOperands),
-    /// Measure every promised system against its peer
+    /// Carry a file through a volume and back, and measure random reads against threads and fio
     Report(ReportArgs),
     /// Tell which backend works here, why not a better one, and the cure
     Doctor(DoctorArgs),
@@ -180,10 +180,10 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Size,
     /// Owner, where the target names none [default: the caller]
-    #[arg(long, value_name = "UID")]
+    #[arg(long, value_name = "UID", value_parser = parse_id)]
     pub(crate) owner: Option<u32>,
     /// Group [default: the caller's]
-    #[arg(long, value_name = "GID")]
+    #[arg(long, value_name = "GID", value_parser = parse_id)]
     pub(crate) group: Option<u32>,
     /// Permissions, in octal
     #[arg(long, value_name = "MODE", default_value = "0600", value_parser = parse_mode)]
@@ -232,7 +232,8 @@ pub(crate) struct DeleteArgs {
 /// `baio report`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each figure is a ratio against a peer run in turn with it; the peer's exact command is printed.
+The peers, blocking threads and fio if it is installed, run in turn with ours; each one's exact command is printed.
+The working files go when the report ends; what an interrupted one left goes when the next one begins there.
 
 Examples:
   baio report --quick
@@ -241,7 +242,7 @@ pub(crate) struct ReportArgs {
     /// Where to make the working files [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// An existing file to read, instead of one made for the purpose
+    /// The file to carry [default: this program's own file, repeated]
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
     /// Shorter runs: good for a look, not for a verdict
@@ -313,6 +314,11 @@ impl Args for DdOperands {
     }
 }
 
+/// Reads a uid or a gid, as a target's owner is read.
+fn parse_id(text: &str) -> Result<u32, String> {
+    parse_uid(text).ok_or_else(|| "an id is a number from 0 to 4294967294".to_owned())
+}
+
 /// Reads permission bits in octal, with or without a leading zero.
 fn parse_mode(text: &str) -> Result<u32, String> {
     let octal = text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
@@ -378,6 +384,9 @@ mod tests {
             panic!("not create");
         };
         assert_eq!((args.mode, args.owner, args.group), (0o600, Some(7), None));
+        for id in ["4294967295", "4294967296", "-1", "+1", "root", ""] {
+            assert!(parse_id(id).is_err(), "{id}");
+        }
         for mode in ["0888", "01777", "+600", "rw", ""] {
             assert!(parse_mode(mode).is_err(), "{mode}");
         }

@@ -128,7 +128,10 @@ fn parse_segment(volume: &[u8], segment: &[u8]) -> Result<Target, Reason> {
     }
     let segment = str::from_utf8(segment).map_err(|_| Reason::BadName)?;
     let (owner, name) = match segment.split_once('/') {
-        Some((owner, name)) => (Some(parse_uid(owner)?), name),
+        Some((owner, name)) => {
+            let bad = || Reason::BadOwner(owner.to_owned());
+            (Some(parse_uid(owner).ok_or_else(bad)?), name)
+        }
         None => (None, segment),
     };
     if name.is_empty() {
@@ -145,15 +148,11 @@ fn parse_segment(volume: &[u8], segment: &[u8]) -> Result<Target, Reason> {
 }
 
 /// Reads a uid. The highest number is nobody's: system calls take it as "leave unchanged".
-fn parse_uid(text: &str) -> Result<u32, Reason> {
-    let bad = || Reason::BadOwner(text.to_owned());
+pub(crate) fn parse_uid(text: &str) -> Option<u32> {
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(bad());
+        return None;
     }
-    match text.parse() {
-        Ok(u32::MAX) | Err(_) => Err(bad()),
-        Ok(uid) => Ok(uid),
-    }
+    text.parse().ok().filter(|uid| *uid != u32::MAX)
 }
 
 /// Why a typed target has no meaning here.

@@ -16,6 +16,11 @@ fn a_copy_into_it_fails() {
     drop(reader);
     let told = Done(child.wait_with_output().unwrap()).fails_with(1);
     assert!(told.errors().contains("EPIPE"), "{}", told.errors());
+    assert!(
+        told.errors().contains("cure: let it read to the end"),
+        "{}",
+        told.errors()
+    );
     assert_eq!(told.records().len(), 2);
     assert_eq!(place.baio("stat vol --json").json()["clean"], true);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::measure::child;
-use crate::measure::{Latency, Measurement};
+use crate::measure::{Latency, Measurement, quoted};
 
 /// A run of random direct reads of a byte range.
 #[derive(Clone, Debug)]
@@ -42,6 +42,16 @@ impl Job<'_> {
         words.push(format!("--filename={path}"));
         words
     }
+
+    /// The command, as a shell would be given it.
+    pub(crate) fn command_line(&self) -> String {
+        let words = self.words();
+        let words = words.iter().map(|word| quoted(word));
+        std::iter::once("fio".to_owned())
+            .chain(words)
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
 }
 
 /// Is it there?
@@ -71,12 +81,12 @@ pub(crate) fn run(job: &Job<'_>) -> Result<Measurement, String> {
         iops: read["iops"].as_f64().unwrap_or(0.0),
         bytes_per_second: read["bw_bytes"].as_f64().unwrap_or(0.0),
         latency_us: latency(&read["clat_ns"]),
-        submit_latency_us: latency(&read["slat_ns"]),
+        submit_latency_us: read["slat_ns"].is_object().then(|| latency(&read["slat_ns"])),
         cpu_us_per_request: per(finished.cpu.as_secs_f64() * 1e6),
         context_switches_per_request: per(finished.context_switches as f64),
         system_calls_per_request: None,
         in_flight_max: u64::from(job.depth),
-        threads_max: 0,
+        threads_max: None,
         rss_bytes: finished.rss_bytes,
         requests,
         errors: value["jobs"][0]["total_err"].as_u64().unwrap_or(0),
@@ -87,7 +97,7 @@ pub(crate) fn run(job: &Job<'_>) -> Result<Measurement, String> {
 }
 
 fn latency(value: &Value) -> Latency {
-    let us = |ns: &Value| ns.as_f64().unwrap_or(0.0) / 1000.0;
+    let us = |ns: &Value| ns.as_f64().map(|ns| ns / 1000.0);
     Latency {
         mean: us(&value["mean"]),
         p50: us(&value["percentile"]["50.000000"]),

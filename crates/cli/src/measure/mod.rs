@@ -20,15 +20,16 @@ pub(crate) struct Measurement {
     pub(crate) bytes_per_second: f64,
     /// From the submission of a request to the reaping of its completion.
     pub(crate) latency_us: Latency,
-    /// Time in the submitting call.
-    pub(crate) submit_latency_us: Latency,
+    /// Time in the submitting call; `None` where there is no such call, or a peer does not tell.
+    pub(crate) submit_latency_us: Option<Latency>,
     /// User and system time of the whole process per request.
     pub(crate) cpu_us_per_request: f64,
     pub(crate) context_switches_per_request: f64,
     /// Counted by us; `None` where a peer does not tell.
     pub(crate) system_calls_per_request: Option<f64>,
     pub(crate) in_flight_max: u64,
-    pub(crate) threads_max: u64,
+    /// `None` where a peer does not tell.
+    pub(crate) threads_max: Option<u64>,
     pub(crate) rss_bytes: u64,
     pub(crate) requests: u64,
     pub(crate) errors: u64,
@@ -37,14 +38,14 @@ pub(crate) struct Measurement {
     pub(crate) mode: String,
 }
 
-/// Points of a latency distribution, in microseconds.
+/// Points of a latency distribution, in microseconds; `None` where nothing was recorded or a peer does not tell.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Latency {
-    pub(crate) mean: f64,
-    pub(crate) p50: f64,
-    pub(crate) p99: f64,
-    pub(crate) p999: f64,
-    pub(crate) max: f64,
+    pub(crate) mean: Option<f64>,
+    pub(crate) p50: Option<f64>,
+    pub(crate) p99: Option<f64>,
+    pub(crate) p999: Option<f64>,
+    pub(crate) max: Option<f64>,
 }
 
 /// Collects durations; two significant digits, up to a minute.
@@ -74,14 +75,24 @@ impl Recorder {
         let Some(histogram) = self.0.as_ref().filter(|histogram| !histogram.is_empty()) else {
             return Latency::default();
         };
-        let us = |ns: u64| ns as f64 / 1000.0;
+        let us = |ns: u64| Some(ns as f64 / 1000.0);
         Latency {
-            mean: histogram.mean() / 1000.0,
+            mean: Some(histogram.mean() / 1000.0),
             p50: us(histogram.value_at_quantile(0.5)),
             p99: us(histogram.value_at_quantile(0.99)),
             p999: us(histogram.value_at_quantile(0.999)),
             max: us(histogram.max()),
         }
+    }
+}
+
+/// A word as a shell must be given it.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=/.,:+@%".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 
@@ -109,13 +120,26 @@ mod tests {
     }
 
     #[test]
+    fn a_quoted_word_stays_one_word() {
+        assert_eq!(quoted("--bs=4096"), "--bs=4096");
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_nothing_and_not_zero() {
+        assert_eq!(Recorder::new().latency().p99, None);
+    }
+
+    #[test]
     fn a_recorder_gives_points_of_the_distribution() {
         let mut recorder = Recorder::new();
         for us in 1..=1000 {
             recorder.record(Duration::from_micros(us));
         }
         let latency = recorder.latency();
-        assert!((490.0..=510.0).contains(&latency.p50), "{latency:?}");
-        assert!((980.0..=1010.0).contains(&latency.p99), "{latency:?}");
+        assert!((490.0..=510.0).contains(&latency.p50.unwrap()), "{latency:?}");
+        assert!((980.0..=1010.0).contains(&latency.p99.unwrap()), "{latency:?}");
     }
 }

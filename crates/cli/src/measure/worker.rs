@@ -11,7 +11,7 @@ use baio::{Access, Config, Identity, Local, Options, SegmentOp, Wait};
 use serde::{Deserialize, Serialize};
 
 use crate::measure::child;
-use crate::measure::{Measurement, Recorder};
+use crate::measure::{Measurement, Recorder, quoted};
 
 /// What a worker is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -81,6 +81,13 @@ fn work(job: Result<Job, String>) -> Result<(), String> {
     Ok(())
 }
 
+/// The command that [`run`] gives, as a shell would be given it.
+pub(crate) fn command_line(job: &Job) -> String {
+    let program = std::env::current_exe().unwrap_or_else(|_| "baio".into());
+    let json = serde_json::to_string(job).unwrap_or_default();
+    format!("{JOB}={} {}", quoted(&json), quoted(&program.to_string_lossy()))
+}
+
 /// Runs a job in a process of its own; its costs are the whole process's.
 pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
     let program = std::env::current_exe().map_err(|error| format!("find this program: {error}"))?;
@@ -137,7 +144,9 @@ fn read_segment(
         start(buffer.into(), tag, &mut random)?;
     }
     let (mut requests, mut errors, mut under_way) = (0_u64, 0_u64, u64::from(depth));
+    let mut in_flight_max = 0;
     while under_way > 0 {
+        in_flight_max = in_flight_max.max(under_way);
         volume.turn(Wait::one()).map_err(say)?;
         let mut now = Instant::now();
         while let Some(outcome) = volume.next_outcome() {
@@ -162,10 +171,10 @@ fn read_segment(
         iops: requests as f64 / elapsed.as_secs_f64(),
         bytes_per_second: (requests * size) as f64 / elapsed.as_secs_f64(),
         latency_us: latency.latency(),
-        submit_latency_us: submit_latency.latency(),
+        submit_latency_us: Some(submit_latency.latency()),
         system_calls_per_request: per(after.system_calls - before.system_calls),
-        in_flight_max: after.in_flight_max,
-        threads_max: child::status_of_self("Threads"),
+        in_flight_max,
+        threads_max: Some(child::status_of_self("Threads")),
         requests,
         errors,
         iterations_per_request: per(after.iterations - before.iterations),
@@ -219,7 +228,7 @@ fn pread(path: &Path, offset: u64, len: u64, size: u64, threads: u32, runtime_ms
         latency_us: latency.latency(),
         system_calls_per_request: Some(1.0),
         in_flight_max: u64::from(threads),
-        threads_max: u64::from(threads) + 1,
+        threads_max: Some(u64::from(threads) + 1),
         requests,
         backend: "pread".into(),
         mode: "direct".into(),

@@ -1,12 +1,14 @@
 //! The main job: one volume, segments of two owners, a file that goes in by asynchronous batches and comes back in random
 //! order, verified; and what the volume refuses the second owner.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Instant;
 
 use baio::{
-    Access, Config, CreateOptions, Durability, Format, Identity, Link, Local, Options, Segment, SegmentOp, Wait,
+    Access, Config, CreateOptions, Durability, Fault, Format, Identity, Link, Local, Options, Segment, SegmentOp, Wait,
 };
+use serde::Serialize;
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -41,7 +43,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     let segment = volume.open_segment("data", Access::Write).map_err(storage_failure)?;
     let hash = blake3::hash(&bytes);
     let write = import(&volume, &segment, &bytes)?;
-    lines.push(write.line("imported"));
+    lines.push(write.line("imported and synced"));
     let (read, back) = read_back(&volume, &segment, bytes.len())?;
     lines.push(read.line("read back in random order"));
     let verified = back == hash;
@@ -59,11 +61,11 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
         "uid {} is refused what belongs to uid {}:",
         SECOND.uid, FIRST.uid
     ));
-    lines.extend(refused.iter().map(|(what, said)| format!("  {what}: {said}")));
+    lines.extend(refused.iter().map(Trial::line));
     lines.push(
         "(embedded, this guards against mistakes only: whoever may open the volume's file can do anything)".into(),
     );
-    let all_refused = refused.iter().all(|(_, said)| said != ALLOWED);
+    let all_refused = refused.iter().all(|trial| trial.held);
     parts.push(json!({ "part": "refusals", "refused": refused, "all_refused": all_refused }));
     Ok(Section {
         name: "",
@@ -92,12 +94,17 @@ fn input(path: Option<&Path>) -> Result<Vec<u8>, Failure> {
     let source = match (path, &own) {
         (Some(path), _) => path,
         (None, Ok(own)) => own,
-        (None, Err(error)) => return Err(Failure::from_io("report", error).on("this program's own file")),
+        (None, Err(error)) => {
+            let failure = Failure::from_io("report", error).on("this program's own file");
+            return Err(failure.needing("a file to carry").cured_by("name one by --input"));
+        }
     };
-    let mut bytes =
-        std::fs::read(source).map_err(|error| Failure::from_io("report", &error).on(source.display().to_string()))?;
+    let mut bytes = std::fs::read(source).map_err(|error| unreadable(source, &error))?;
     if bytes.is_empty() {
-        return Err(Failure::new("report", "EINVAL", "the input is empty").on(source.display().to_string()));
+        return Err(Failure::new("report", "EINVAL", "the input is empty")
+            .on(source.display().to_string())
+            .needing("a file of at least one byte")
+            .cured_by("name another one by --input, or leave it out"));
     }
     if path.is_none() {
         let once = bytes.len();
@@ -109,6 +116,20 @@ fn input(path: Option<&Path>) -> Result<Vec<u8>, Failure> {
     }
     bytes.resize(bytes.len().next_multiple_of(4096), 0);
     Ok(bytes)
+}
+
+fn unreadable(source: &Path, error: &std::io::Error) -> Failure {
+    let (need, cure) = match error.kind() {
+        ErrorKind::NotFound => ("a file that exists", "check the path of --input"),
+        ErrorKind::PermissionDenied => ("the permission to read it", "check the permissions"),
+        ErrorKind::IsADirectory => ("a file", "name a file in it by --input"),
+        _ => (
+            "a file that can be read",
+            "name another one by --input, or leave it out",
+        ),
+    };
+    let failure = Failure::from_io("report", error).on(source.display().to_string());
+    failure.needing(need).cured_by(cure)
 }
 
 /// How a pass over the segment went.
@@ -148,6 +169,7 @@ impl Pass {
 /// Writes everything, many requests at a time, and makes it durable.
 fn import(volume: &Local, segment: &Segment<Local>, bytes: &[u8]) -> Result<Pass, Failure> {
     let chunks = bytes.len().div_ceil(CHUNK);
+    let begun = Instant::now();
     let pass = carry(
         volume,
         chunks,
@@ -166,6 +188,7 @@ fn import(volume: &Local, segment: &Segment<Local>, bytes: &[u8]) -> Result<Pass
     synced.result.map_err(storage_failure)?;
     Ok(Pass {
         bytes: bytes.len(),
+        seconds: begun.elapsed().as_secs_f64(),
         ..pass
     })
 }
@@ -237,38 +260,68 @@ fn carry(
     })
 }
 
-const ALLOWED: &str = "ALLOWED, which is wrong";
+/// Something that the second owner tried, and what came of it.
+#[derive(Debug, Serialize)]
+struct Trial {
+    what: &'static str,
+    answer: String,
+    /// Was the answer the one that it must be?
+    held: bool,
+}
+
+impl Trial {
+    /// Something that must be refused as a matter of access; any other error would be no proof.
+    fn refused(what: &'static str, result: &baio::Result<()>) -> Trial {
+        let held = matches!(result, Err(error) if matches!(error.fault, Fault::Access { .. }));
+        let answer = match result {
+            Ok(()) => "ALLOWED".to_owned(),
+            Err(error) => error.fault.to_string(),
+        };
+        Trial { what, answer, held }
+    }
+
+    fn line(&self) -> String {
+        let wrong = if self.held { "" } else { ", which is WRONG" };
+        format!("  {}: {}{wrong}", self.what, self.answer)
+    }
+}
 
 /// What the second owner tries with the first one's segment, and what it is told.
-fn refusals(path: &Path) -> Result<Vec<(String, String)>, Failure> {
+fn refusals(path: &Path) -> Result<Vec<Trial>, Failure> {
     let volume = open(path, SECOND)?;
     // A stranger's name is no obstacle: names belong to their owners.
     volume
         .create_segment("data", &CreateOptions::of_size(1 << 20))
         .map_err(storage_failure)?;
     let seen = volume.list().map_err(storage_failure)?;
-    let foreign = seen.iter().any(|segment| segment.owner_uid != SECOND.uid);
-    let said = |result: baio::Result<()>| result.err().map_or(ALLOWED.to_owned(), |error| error.fault.to_string());
-    let open = |access| volume.open_segment_of(FIRST.uid, "data", access).map(drop);
-    let absent = volume
-        .open_segment_of(FIRST.uid, "no-such-name", Access::Read)
-        .map(drop);
+    let only_own = seen.iter().all(|segment| segment.owner_uid == SECOND.uid);
+    let open = |name, access| volume.open_segment_of(FIRST.uid, name, access).map(drop);
     let create = volume
         .create_segment_of(FIRST.uid, "planted", &CreateOptions::of_size(4096))
         .map(drop);
+    let present = Trial::refused("open its segment to read", &open("data", Access::Read));
+    let mut absent = Trial::refused(
+        "learn whether it has a segment of some name",
+        &open("no-such-name", Access::Read),
+    );
+    // Two different answers would tell which names it has.
+    absent.held &= absent.answer == present.answer;
+    let listed = Trial {
+        what: "list its segments",
+        answer: if only_own {
+            "only its own one is shown"
+        } else {
+            "ALLOWED"
+        }
+        .to_owned(),
+        held: only_own,
+    };
     let refused = vec![
-        ("open its segment to read".to_owned(), said(open(Access::Read))),
-        ("open its segment to write".to_owned(), said(open(Access::Write))),
-        ("learn whether it has a segment of some name".to_owned(), said(absent)),
-        ("create in its name".to_owned(), said(create)),
-        (
-            "list its segments".to_owned(),
-            if foreign {
-                ALLOWED.to_owned()
-            } else {
-                "only its own one is shown".to_owned()
-            },
-        ),
+        present,
+        Trial::refused("open its segment to write", &open("data", Access::Write)),
+        absent,
+        Trial::refused("create in its name", &create),
+        listed,
     ];
     volume.close().map_err(storage_failure)?;
     Ok(refused)

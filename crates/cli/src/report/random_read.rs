@@ -18,6 +18,8 @@ const NAME: &str = "pages";
 /// A way to read, and what it is compared with.
 struct Side {
     name: String,
+    /// What a shell would be given to run it.
+    command: String,
     run: Box<dyn Fn() -> Result<Measurement, String>>,
 }
 
@@ -39,22 +41,27 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
         bytes >> 20
     )];
     let mut parts = Vec::new();
-    if have_fio {
-        let job = fio_job(&path, offset, len, 16, runtime);
-        lines.push(format!("peer: fio {} (depth as shown)", job.words().join(" ")));
-    } else {
+    lines
+        .push("pread: blocking threads, each in a loop of O_DIRECT pread(2) at random blocks of the same bytes".into());
+    if !have_fio {
         lines.push("skipped: the comparison with fio, because fio is not installed".into());
     }
+    let mut errors = 0;
     for depth in [1, 16, 64] {
         let comparison = comparison(&path, offset, len, depth, runtime, have_fio);
         let runs = in_turn(&comparison, rounds).map_err(|error| Failure::new("report", "EIO", error))?;
         report(&comparison, &runs, &mut lines, &mut parts);
+        let all = runs.iter().flat_map(|(ours, peers)| peers.iter().chain([ours]));
+        errors += all.map(|run| run.errors).sum::<u64>();
+    }
+    if errors > 0 {
+        lines.push(format!("{errors} REQUESTS FAILED: these figures mean nothing"));
     }
     Ok(Section {
         name: "",
         shows: "",
         lines,
-        verified: true,
+        verified: errors == 0,
         parts,
         seconds: 0.0,
     })
@@ -150,6 +157,7 @@ fn comparison(
         };
         peers.push(Side {
             name: format!("{depth} pread thread{}", if depth == 1 { "" } else { "s" }),
+            command: worker::command_line(&pread),
             run: Box::new(move || worker::run(&pread)),
         });
     }
@@ -157,12 +165,14 @@ fn comparison(
         let path = path.to_owned();
         peers.push(Side {
             name: "fio io_uring".into(),
+            command: fio_job(&path, offset, len, depth, runtime).command_line(),
             run: Box::new(move || fio::run(&fio_job(&path, offset, len, depth, runtime))),
         });
     }
     Comparison {
         ours: Side {
             name: format!("segment, depth {depth}"),
+            command: worker::command_line(&ours),
             run: Box::new(move || worker::run(&ours)),
         },
         peers,
@@ -198,8 +208,8 @@ fn report(
         middle(&|m| m.iops),
         middle(&|m| m.cpu_us_per_request),
         middle(&|m| m.system_calls_per_request.unwrap_or(0.0)),
-        middle(&|m| m.latency_us.p50),
-        middle(&|m| m.latency_us.p99),
+        middle(&|m| m.latency_us.p50.unwrap_or(f64::NAN)),
+        middle(&|m| m.latency_us.p99.unwrap_or(f64::NAN)),
     ));
     let mut against = Vec::new();
     for (index, peer) in comparison.peers.iter().enumerate() {
@@ -216,9 +226,21 @@ fn report(
             "  against {}: {throughput:.2} of its requests/s at {cpu:.2} of its CPU a request",
             peer.name
         ));
+        lines.push(format!("    {}", peer.command));
         let peer_runs: Vec<_> = runs.iter().map(|(_, peers)| &peers[index]).collect();
-        against.push(json!({ "peer": peer.name, "iops_ratio": throughput, "cpu_ratio": cpu, "runs": peer_runs }));
+        against.push(json!({
+            "peer": peer.name,
+            "command": peer.command,
+            "iops_ratio": throughput,
+            "cpu_ratio": cpu,
+            "runs": peer_runs,
+        }));
     }
     let ours: Vec<_> = runs.iter().map(|(ours, _)| ours).collect();
-    parts.push(json!({ "part": comparison.ours.name, "runs": ours, "against": against }));
+    parts.push(json!({
+        "part": comparison.ours.name,
+        "command": comparison.ours.command,
+        "runs": ours,
+        "against": against,
+    }));
 }

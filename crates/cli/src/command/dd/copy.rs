@@ -24,7 +24,7 @@ use super::plan::{Piece, Plan};
 use super::progress::Progress;
 use super::slots::{Slots, State};
 use super::stream::Stream;
-use super::summary::Meter;
+use super::summary::{Meter, Part};
 use crate::failure::Failure;
 
 /// The tag of the one read of a stream; all other tags are indices of slots.
@@ -53,6 +53,7 @@ pub(super) struct Copy<'a> {
     reading: usize,
     in_flight: u64,
     in_flight_max: u64,
+    parts: [Part; 3],
     progress: Progress,
     /// Where the input ends, once that is known.
     input_end: u64,
@@ -65,6 +66,7 @@ pub(super) struct Copied {
     pub(super) source: Source,
     pub(super) progress: Progress,
     pub(super) in_flight_max: u64,
+    pub(super) parts: [Part; 3],
     pub(super) input_end: u64,
     pub(super) cached_tail: bool,
 }
@@ -89,6 +91,7 @@ impl<'a> Copy<'a> {
             reading: 0,
             in_flight: 0,
             in_flight_max: 0,
+            parts: Part::NONE,
             progress: Progress::default(),
             input_end: u64::MAX,
             cached_tail: false,
@@ -122,6 +125,7 @@ impl<'a> Copy<'a> {
             source: self.source,
             progress: self.progress,
             in_flight_max: self.in_flight_max,
+            parts: self.parts,
             input_end: self.input_end,
             cached_tail: self.cached_tail,
         })
@@ -205,13 +209,28 @@ impl<'a> Copy<'a> {
         self.cores.start(end.core, request)
     }
 
+    fn add_to(&mut self, part: usize, outcome: &Outcome) {
+        if let Some(part) = self.parts.get_mut(part) {
+            part.requests += 1;
+            part.bytes += u64::from(outcome.bytes_done);
+        }
+    }
+
     /// Moves on whatever waited for this.
     fn ended(&mut self, outcome: Outcome) -> Result<(), Failure> {
         let index = outcome.tag as usize;
         if outcome.tag == STREAM {
+            self.add_to(Part::READ, &outcome);
             return self.stream_read(outcome);
         }
-        match self.slots.get(index).map(|slot| slot.state) {
+        let state = self.slots.get(index).map(|slot| slot.state);
+        match state {
+            Some(State::Reading) => self.add_to(Part::READ, &outcome),
+            Some(State::KeepingHead | State::KeepingTail) => self.add_to(Part::KEEP, &outcome),
+            Some(State::Writing) => self.add_to(Part::WRITE, &outcome),
+            Some(State::Free | State::Ready) | None => {}
+        }
+        match state {
             Some(State::Reading) => self.piece_read(index, outcome),
             Some(State::KeepingHead) => self.head_kept(index, outcome),
             Some(State::KeepingTail) => self.tail_kept(index, outcome),

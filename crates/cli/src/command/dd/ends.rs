@@ -193,7 +193,14 @@ impl End {
 
     /// A storage error as the failure of this end.
     pub(super) fn failed(&self, error: &baio_storage::Error) -> Failure {
-        Failure::from_storage("dd", self.typed.clone(), error)
+        let failure = Failure::from_storage("dd", self.typed.clone(), error);
+        if error.code() == "EPIPE" {
+            // What a reader that has enough does, such as `head`; GNU dd would die of SIGPIPE.
+            return failure
+                .needing("a reader that takes all of it")
+                .cured_by("let it read to the end, or copy less (count=)");
+        }
+        failure
     }
 
     /// Is this an output that takes whole blocks only, so that a partial one must be read before it is written?

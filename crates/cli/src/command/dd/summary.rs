@@ -25,6 +25,31 @@ pub(crate) struct Summary {
     pub(super) input: String,
     pub(super) output: String,
     pub(super) system_calls: u64,
+    pub(super) parts: [Part; 3],
+}
+
+/// One direction of a copy. The bytes are those that were moved, whole blocks where only such can be.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Part {
+    pub(super) part: &'static str,
+    pub(super) bytes: u64,
+    pub(super) requests: u64,
+}
+
+impl Part {
+    /// Reads of the input; reads of blocks of the output that stay in part; writes.
+    pub(super) const NONE: [Part; 3] = [Part::named("read"), Part::named("keep"), Part::named("write")];
+    pub(super) const READ: usize = 0;
+    pub(super) const KEEP: usize = 1;
+    pub(super) const WRITE: usize = 2;
+
+    const fn named(part: &'static str) -> Part {
+        Part {
+            part,
+            bytes: 0,
+            requests: 0,
+        }
+    }
 }
 
 /// Standard output may be the copy itself: the lines for people go to standard error.

@@ -15,6 +15,7 @@ impl Job<'_> {
             mut source,
             progress,
             in_flight_max,
+            parts,
             input_end,
             ..
         } = copied;
@@ -45,6 +46,7 @@ impl Job<'_> {
             input: self.ends.input.typed.clone(),
             output: self.ends.output.typed.clone(),
             system_calls: self.cores.system_calls() - calls_before,
+            parts,
         };
         (summary, stop)
     }
