@@ -81,7 +81,7 @@ enum Phase {
 
 /// A create under way.
 pub(crate) struct Create {
-    subject: Subject,
+    pub(super) subject: Subject,
     options: CreateOptions,
     phase: Phase,
     zeros: Option<Frozen>,
@@ -97,18 +97,8 @@ impl Create {
         }
     }
 
-    pub(crate) fn step(&mut self, cx: &mut Context<'_>, event: Event) -> Step {
+    pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
         let phase = std::mem::replace(&mut self.phase, Phase::Begin);
-        match self.advance(cx, phase, event) {
-            Ok(step) => step,
-            Err(fault) => {
-                cx.release_token();
-                self.subject.fail(fault)
-            }
-        }
-    }
-
-    fn advance(&mut self, cx: &mut Context<'_>, phase: Phase, event: Event) -> Result<Step, Fault> {
         match (phase, event) {
             (Phase::Begin, Event::Begin) => self.begin(cx),
             (Phase::Begin, Event::Token) => {
@@ -152,16 +142,10 @@ impl Create {
         }
     }
 
-    fn begin(&mut self, cx: &mut Context<'_>) -> Result<Step, Fault> {
-        let subject = &self.subject;
-        if !subject.who.acts_for(subject.key.owner_uid) {
-            return Err(Fault::Access { uid: subject.who.uid });
-        }
+    fn begin(&self, cx: &Context<'_>) -> Result<Step, Fault> {
+        self.subject.may_change(cx.volume)?;
         if self.options.size_bytes == 0 {
             return Err(Fault::BadSize("a segment has at least one byte".into()));
-        }
-        if cx.volume.is_latched() {
-            return Err(Fault::Latched);
         }
         Ok(Step::Token)
     }

@@ -33,7 +33,7 @@ enum Phase {
 
 /// A delete under way.
 pub(crate) struct Delete {
-    subject: Subject,
+    pub(super) subject: Subject,
     operation_id: [u8; 16],
     phase: Phase,
 }
@@ -47,20 +47,13 @@ impl Delete {
         }
     }
 
-    pub(crate) fn step(&mut self, cx: &mut Context<'_>, event: Event) -> Step {
+    pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
         let phase = std::mem::replace(&mut self.phase, Phase::Begin);
-        match self.advance(cx, phase, event) {
-            Ok(step) => step,
-            Err(fault) => {
-                cx.release_token();
-                self.subject.fail(fault)
-            }
-        }
-    }
-
-    fn advance(&mut self, cx: &mut Context<'_>, phase: Phase, event: Event) -> Result<Step, Fault> {
         match (phase, event) {
-            (Phase::Begin, Event::Begin) => self.begin(cx),
+            (Phase::Begin, Event::Begin) => {
+                self.subject.may_change(cx.volume)?;
+                Ok(Step::Token)
+            }
             (Phase::Begin, Event::Token) => {
                 self.phase = Phase::Looking(Lookup::begin(cx, self.subject.key.clone())?);
                 Ok(Step::Requests)
@@ -76,17 +69,6 @@ impl Delete {
                 Ok(Step::Requests)
             }
         }
-    }
-
-    fn begin(&mut self, cx: &mut Context<'_>) -> Result<Step, Fault> {
-        let subject = &self.subject;
-        if !subject.who.acts_for(subject.key.owner_uid) {
-            return Err(Fault::Access { uid: subject.who.uid });
-        }
-        if cx.volume.is_latched() {
-            return Err(Fault::Latched);
-        }
-        Ok(Step::Token)
     }
 
     fn looked(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Result<Step, Fault> {

@@ -117,12 +117,17 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
+    /// Moves the operation on. Whatever fails ends it, and gives the token back.
     pub(crate) fn step(&mut self, cx: &mut Context<'_>, event: Event) -> Step {
-        match self {
-            Operation::Create(create) => create.step(cx, event),
-            Operation::Delete(delete) => delete.step(cx, event),
-            Operation::Open(open) => open.step(cx, event),
-        }
+        let (advanced, subject) = match self {
+            Operation::Create(create) => (create.advance(cx, event), &create.subject),
+            Operation::Delete(delete) => (delete.advance(cx, event), &delete.subject),
+            Operation::Open(open) => (open.advance(cx, event), &open.subject),
+        };
+        advanced.unwrap_or_else(|fault| {
+            cx.release_token();
+            Step::Done(Err(subject.error(fault)))
+        })
     }
 }
 
@@ -141,7 +146,14 @@ impl Subject {
         Error::new(self.operation, &self.object, fault)
     }
 
-    pub(crate) fn fail(&self, fault: impl Into<Fault>) -> Step {
-        Step::Done(Err(self.error(fault)))
+    /// May it change what this is about, and can anything be changed at all?
+    pub(crate) fn may_change(&self, volume: &Volume) -> std::result::Result<(), Fault> {
+        if !self.who.acts_for(self.key.owner_uid) {
+            return Err(Fault::Access { uid: self.who.uid });
+        }
+        if volume.is_latched() {
+            return Err(Fault::Latched);
+        }
+        Ok(())
     }
 }

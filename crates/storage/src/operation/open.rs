@@ -13,7 +13,7 @@ use crate::volume::inspect::SegmentInfo;
 
 /// An open under way.
 pub(crate) struct OpenSegment {
-    subject: Subject,
+    pub(super) subject: Subject,
     access: Access,
     lookup: Option<Lookup>,
 }
@@ -27,17 +27,7 @@ impl OpenSegment {
         }
     }
 
-    pub(crate) fn step(&mut self, cx: &mut Context<'_>, event: Event) -> Step {
-        match self.advance(cx, event) {
-            Ok(step) => step,
-            Err(fault) => {
-                cx.release_token();
-                self.subject.fail(fault)
-            }
-        }
-    }
-
-    fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
+    pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
         match (event, self.lookup.take()) {
             (Event::Begin, _) => Ok(Step::Token),
             (Event::Token, _) => {
