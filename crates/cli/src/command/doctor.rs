@@ -80,8 +80,7 @@ impl From<(&'static str, Result<(), String>)> for Feature {
         Feature {
             name,
             available: had.is_ok(),
-            // It was asked for.
-            reason: had.err().map(|why| why.replace("not asked for, or refused", "refused")),
+            reason: had.err(),
         }
     }
 }

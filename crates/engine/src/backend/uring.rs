@@ -50,6 +50,8 @@ pub(crate) struct Uring {
     streams: bool,
     registered_files: Option<Box<[bool]>>,
     registered_arena: Option<Arc<Arena>>,
+    /// What the kernel said when it was asked to register the arena and would not.
+    arena_refused: Option<Errno>,
     mark: u64,
     features: Vec<(&'static str, Result<(), String>)>,
     system_calls: u64,
@@ -113,6 +115,7 @@ impl Uring {
             streams: false,
             registered_files: None,
             registered_arena: None,
+            arena_refused: None,
             mark: MARKS.fetch_add(1, Ordering::Relaxed),
             features,
             system_calls: 0,
@@ -326,8 +329,10 @@ impl Uring {
         };
         // SAFETY: the arena is kept alive by this backend until the buffers are unregistered or the ring is closed; its
         // bytes are only touched by requests, which the slots account for.
-        unsafe { self.ring.submitter().register_buffers(&[whole]) }.map_err(|e| Errno::of(&e))?;
+        let registered = unsafe { self.ring.submitter().register_buffers(&[whole]) }.map_err(|e| Errno::of(&e));
         self.system_calls += 1;
+        self.arena_refused = registered.err();
+        registered?;
         self.registered_arena = Some(Arc::clone(arena));
         Ok(())
     }
@@ -456,9 +461,11 @@ impl Backend for Uring {
 
     fn explain(&self) -> Explain {
         let mut features = self.features.clone();
-        let arena = match &self.registered_arena {
-            Some(_) => Ok(()),
-            None => Err("not asked for, or refused (RLIMIT_MEMLOCK)".into()),
+        let arena = match (&self.registered_arena, self.arena_refused) {
+            (Some(_), _) => Ok(()),
+            (None, Some(Errno::ENOMEM)) => Err("refused: ENOMEM; raise RLIMIT_MEMLOCK (`ulimit -l`)".into()),
+            (None, Some(errno)) => Err(format!("refused: {errno}")),
+            (None, None) => Err("not asked for".into()),
         };
         features.push(("registered_arena", arena));
         Explain {
