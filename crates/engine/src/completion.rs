@@ -1,6 +1,7 @@
 //! What a caller gets back: exactly one per request.
 
 use crate::error::Error;
+use crate::file::File;
 use crate::memory::Memory;
 use crate::policy::Caching;
 use crate::request::RequestId;
@@ -29,6 +30,8 @@ pub struct Completion {
     pub bytes_done: u32,
     /// The request's memory; `None` while the kernel may still write it.
     pub memory: Memory,
+    /// The connection that an accept took.
+    pub accepted: Option<File>,
     /// The caching mode that really carried it.
     pub took: Caching,
     /// How many iterations it ran.

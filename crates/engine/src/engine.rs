@@ -23,8 +23,10 @@ use crate::judge::{Next, judge, poison_if_lost};
 use crate::memory::{Arena, Buffer, Memory};
 use crate::policy::{Caching, Time};
 use crate::request::{Op, Request, RequestId, Wait};
+use crate::signals::{Posted, Signals};
 use crate::slot::{Slot, Slots, State};
 use crate::stats::Stats;
+use crate::sys;
 
 /// Requests that are queued at most before they are submitted without a turn.
 pub const BATCH_MAX: usize = 256;
@@ -98,6 +100,9 @@ pub struct Engine {
     /// Requests in the table that have a deadline: without any, no turn looks for them.
     deadlines: usize,
     rejected: Vec<Rejected>,
+    posted: Arc<Posted>,
+    /// Signals taken from `posted`; kept for its room.
+    signalled: Vec<(RequestId, u32)>,
     stats: Stats,
     _one_thread: PhantomData<*const ()>,
 }
@@ -164,6 +169,8 @@ impl Engine {
             sequence: 0,
             deadlines: 0,
             rejected: Vec::new(),
+            posted: Arc::default(),
+            signalled: Vec::new(),
             stats: Stats::default(),
             _one_thread: PhantomData,
         })
@@ -244,12 +251,19 @@ impl Engine {
         {
             return Some(Err(Error::Poisoned(errno)));
         }
-        let moves_bytes = matches!(request.op, Op::Read { .. } | Op::Write { .. });
-        (moves_bytes && request.memory.is_empty()).then_some(Ok(()))
+        let nothing_to_do = match request.op {
+            Op::Read { .. } | Op::Write { .. } | Op::Receive { .. } => request.memory.is_empty(),
+            Op::Transfer { len, .. } => len == 0,
+            // An empty datagram is one.
+            _ => false,
+        };
+        nothing_to_do.then_some(Ok(()))
     }
 
     fn enqueue(&mut self, id: RequestId) {
-        if self.must_wait_for_others(id) {
+        if self.slots.get(id).is_some_and(|slot| slot.op == Op::Event) {
+            self.slots.transition(id, State::Held);
+        } else if self.must_wait_for_others(id) {
             self.slots.transition(id, State::Held);
             self.held.push(id);
         } else {
@@ -305,6 +319,7 @@ impl Engine {
             self.now = self.backend.now();
             let rang = std::mem::take(&mut self.done.rang);
             self.settle();
+            self.take_signals();
             self.expire();
             turned?;
             if !self.queue.is_empty() {
@@ -364,9 +379,35 @@ impl Engine {
             result: Err(error),
             bytes_done: 0,
             memory: Memory::None,
+            accepted: None,
             took: Caching::Kernel,
             iterations: 0,
         }
+    }
+
+    /// Completes an event with `value`. False when it has ended, or is no event.
+    pub fn signal(&mut self, id: RequestId, value: u32) -> bool {
+        let waits = |slot: &Slot| slot.op == Op::Event && slot.state == State::Held;
+        let found = self.slots.get(id).is_some_and(waits);
+        if found {
+            self.finish(id, Ok(value));
+        }
+        found
+    }
+
+    /// What other threads complete events with.
+    #[must_use]
+    pub fn signals(&self) -> Signals {
+        Signals::new(Arc::clone(&self.posted), self.backend.doorbell())
+    }
+
+    fn take_signals(&mut self) {
+        let mut taken = std::mem::take(&mut self.signalled);
+        self.posted.take(&mut taken);
+        for (id, value) in taken.drain(..) {
+            self.signal(id, value);
+        }
+        self.signalled = taken;
     }
 
     /// Asks that a request end early. It still completes exactly once, cancelled or not: disk I/O that the device has
@@ -574,11 +615,16 @@ impl Engine {
         self.done.raw = raw;
     }
 
-    fn settle_one(&mut self, id: RequestId, raw: i32) {
+    fn settle_one(&mut self, id: RequestId, mut raw: i32) {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
         slot.iterations = slot.iterations.saturating_add(1);
+        if slot.op == Op::Accept && raw >= 0 && !slot.awaits_readiness {
+            // Owned first of all: whatever becomes of the request, the descriptor is closed or handed over.
+            slot.accepted = File::from_fd(sys::adopt(raw), "a connection").ok();
+            raw = 0;
+        }
         if slot.state == State::Abandoned {
             self.release(id);
             return;
@@ -650,6 +696,7 @@ impl Engine {
             result: Err(Error::Indeterminate),
             bytes_done: slot.done as u32,
             memory: Memory::None,
+            accepted: None,
             took: slot.policy.caching,
             iterations: slot.iterations,
         };
@@ -669,10 +716,11 @@ impl Engine {
 
     fn end(&mut self, id: RequestId, notice: Notice, result: Result<u32, Error>) {
         self.forget_deadline(id);
-        let Some(slot) = self.slots.get(id) else {
+        let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
         let (op, sequence) = (slot.op, slot.sequence);
+        let accepted = slot.accepted.take();
         let mut completion = Completion {
             id,
             tag: slot.tag,
@@ -680,6 +728,7 @@ impl Engine {
             result,
             bytes_done: slot.done as u32,
             memory: Memory::None,
+            accepted,
             took: slot.policy.caching,
             iterations: slot.iterations,
         };
@@ -730,6 +779,12 @@ impl Engine {
         match op {
             Op::Read { .. } => self.stats.bytes_read += bytes,
             Op::Write { .. } => self.stats.bytes_written += bytes,
+            Op::Transfer { .. } => {
+                self.stats.bytes_read += bytes;
+                self.stats.bytes_written += bytes;
+            }
+            Op::Receive { .. } => self.stats.bytes_read += bytes,
+            Op::Send { .. } => self.stats.bytes_written += bytes,
             _ => {}
         }
     }
@@ -761,6 +816,7 @@ fn refused(request: Request) -> Completion {
         result: Err(Error::Full),
         bytes_done: 0,
         memory: request.memory,
+        accepted: None,
         took: request.policy.caching,
         iterations: 0,
     }

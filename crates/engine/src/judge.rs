@@ -4,7 +4,7 @@
 use crate::error::{Errno, Error};
 use crate::policy::{Caching, Durability};
 use crate::request::Op;
-use crate::slot::Slot;
+use crate::slot::{Filled, Slot};
 
 /// What becomes of a request after an iteration.
 pub(crate) enum Next {
@@ -19,17 +19,18 @@ pub(crate) fn judge(slot: &mut Slot, raw: i32) -> Next {
     }
     if raw >= 0 {
         return match slot.op {
-            Op::Read { .. } | Op::Write { .. } => judge_transfer(slot, raw as usize),
+            op if op.moves_bytes() => judge_bytes(slot, raw as usize),
+            Op::Transfer { len, .. } => judge_transfer(slot, len, raw as usize),
             // Another sync failed while this one ran; which of the two covered what is unknown.
             Op::Sync | Op::Fence => Next::End(poison_of(slot).map_or(Ok(0), Err)),
             _ => Next::End(Ok(raw as u32)),
         };
     }
     match Errno::from_raw(-raw) {
-        Errno::EINTR if slot.policy.patience.may_wait() => Next::Again,
-        Errno::EAGAIN if slot.policy.patience.may_wait() => {
+        Errno::EINTR if slot.may_wait() => Next::Again,
+        Errno::EAGAIN if slot.may_wait() => {
             // A non-blocking descriptor: trying again at once would be a storm of retries (seed 001 §7.2).
-            slot.awaits_readiness = slot.is_stream_transfer();
+            slot.awaits_readiness = slot.waits_for_a_stream();
             Next::Again
         }
         Errno::ECANCELED => Next::End(Err(Error::Cancelled)),
@@ -79,21 +80,50 @@ fn poison_of(slot: &Slot) -> Option<Error> {
 /// File requests are exact: a short transfer continues where it stopped, from an aligned byte when it is direct. A read that
 /// comes no further has met the end of the file; a write that comes no further, and without a reason from the system, has
 /// failed, for nobody may take a part of it for the whole.
-fn judge_transfer(slot: &mut Slot, moved: usize) -> Next {
+fn judge_bytes(slot: &mut Slot, moved: usize) -> Next {
     let reached = slot.resumed_at + moved;
     let progress = reached > slot.done;
     slot.done = slot.done.max(reached);
-    let stream_read = matches!(slot.op, Op::Read { offset: None });
+    let stream_read = matches!(slot.op, Op::Read { offset: None } | Op::Receive { .. });
     if slot.done >= slot.memory.len() || stream_read {
         return Next::End(Ok(slot.done as u32));
     }
     if !progress {
         return Next::End(match slot.op {
-            Op::Write { .. } => Err(Error::System(Errno::EIO)),
+            Op::Write { .. } | Op::Send { .. } => Err(Error::System(Errno::EIO)),
             _ => Ok(slot.done as u32),
         });
     }
     let granularity = slot.granularity();
     slot.resumed_at = slot.done / granularity * granularity;
     Next::Again
+}
+
+/// A window has come out of the file, or some of it has gone to the target.
+fn judge_transfer(slot: &mut Slot, len: u64, moved: usize) -> Next {
+    if slot.window.is_empty() {
+        let start = slot.window_start();
+        let end = len.min(start + moved as u64);
+        slot.window = Filled {
+            bytes: (end - start) as u32,
+            // Direct I/O may have stepped back to an aligned byte.
+            sent: (slot.done as u64 - start) as u32,
+        };
+        let at_end_of_file = slot.window.is_empty();
+        return if at_end_of_file {
+            Next::End(Ok(slot.done as u32))
+        } else {
+            Next::Again
+        };
+    }
+    if moved == 0 {
+        return Next::End(Err(Error::System(Errno::EIO)));
+    }
+    slot.window.sent += moved as u32;
+    slot.done += moved;
+    if slot.done as u64 >= len {
+        Next::End(Ok(slot.done as u32))
+    } else {
+        Next::Again
+    }
 }

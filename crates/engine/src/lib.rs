@@ -31,6 +31,7 @@
 //! Sources: seed 000 and seed 001 §2-3 (iterations and retries), seed 004 §4 and §6 (many operations in one call, notice by
 //! a status word).
 
+mod address;
 pub mod backend;
 mod completion;
 mod engine;
@@ -40,10 +41,12 @@ mod judge;
 pub mod memory;
 mod policy;
 mod request;
+mod signals;
 mod slot;
 mod stats;
 mod sys;
 
+pub use address::Address;
 pub use backend::{Backend, Doorbell, Explain, sim};
 pub use completion::{Completion, Notice};
 pub use engine::{BATCH_MAX, Choice, Config, Engine, Rejected};
@@ -52,5 +55,6 @@ pub use file::{Create, Descriptions, DirectLimits, File, Kind, LockHolder, Open}
 pub use memory::{Arena, Buffer, Frozen, Lent, Memory, Region, Span, Vectored};
 pub use policy::{Caching, Durability, Patience, Policy, Space, Time};
 pub use request::{Op, Request, RequestId, Wait};
+pub use signals::Signals;
 pub use slot::Slots;
 pub use stats::Stats;

@@ -49,6 +49,31 @@ pub enum Op {
         /// When.
         at: Time,
     },
+    /// Takes the next connection of a listening socket; the completion holds it (accept(2)).
+    Accept,
+    /// Connects a socket to the address in the request's memory ([`Address::encode`](crate::Address::encode), connect(2)).
+    Connect,
+    /// Receives what there is into the request's memory; 0 bytes when the other end is closed (recv(2)).
+    Receive {
+        /// `MSG_*`.
+        flags: u32,
+    },
+    /// Sends the request's memory, all of it (send(2)).
+    Send {
+        /// `MSG_*`; `MSG_NOSIGNAL` is always added.
+        flags: u32,
+    },
+    /// Copies a range of the file to the request's target, a socket or a pipe, window by window: the request's memory is
+    /// the window. Fewer bytes than asked for mean the end of the file.
+    Transfer {
+        /// First byte in the file.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// Completes when somebody signals it ([`Engine::signal`](crate::Engine::signal), [`Signals`](crate::Signals)), with the
+    /// value given there. Never reaches a backend.
+    Event,
 }
 
 impl Op {
@@ -70,11 +95,32 @@ impl Op {
             } => "discard",
             Op::Poll { .. } => "poll",
             Op::Timer { .. } => "timer",
+            Op::Accept => "accept",
+            Op::Connect => "connect",
+            Op::Receive { .. } => "receive",
+            Op::Send { .. } => "send",
+            Op::Transfer { .. } => "transfer",
+            Op::Event => "event",
         }
     }
 
     pub(crate) fn is_write(self) -> bool {
         matches!(self, Op::Write { .. } | Op::Allocate { .. })
+    }
+
+    /// Does it move bytes between a file and the request's memory, and nothing else?
+    pub(crate) fn moves_bytes(self) -> bool {
+        self.fills_memory() || matches!(self, Op::Write { .. } | Op::Send { .. })
+    }
+
+    /// Does it write into the request's memory?
+    pub(crate) fn fills_memory(self) -> bool {
+        matches!(self, Op::Read { .. } | Op::Receive { .. })
+    }
+
+    /// Is it about a socket, and nothing else?
+    pub(crate) fn is_network(self) -> bool {
+        matches!(self, Op::Accept | Op::Connect | Op::Receive { .. } | Op::Send { .. })
     }
 }
 
@@ -83,8 +129,10 @@ impl Op {
 pub struct Request {
     /// What.
     pub op: Op,
-    /// On which file; only timers have none.
+    /// On which file; only timers and events have none.
     pub file: Option<File>,
+    /// Where a transfer goes; nothing else has one.
+    pub target: Option<File>,
     /// From or into which memory; comes back with the completion.
     pub memory: Memory,
     /// How.
@@ -101,6 +149,7 @@ impl Request {
         Request {
             op: Op::Read { offset },
             file: Some(file.clone()),
+            target: None,
             memory: memory.into(),
             policy,
             tag: 0,
@@ -114,6 +163,7 @@ impl Request {
         Request {
             op: Op::Write { offset },
             file: Some(file.clone()),
+            target: None,
             memory: memory.into(),
             policy,
             tag: 0,
@@ -126,8 +176,82 @@ impl Request {
         Request {
             op,
             file: file.cloned(),
+            target: None,
             memory: Memory::None,
             policy,
+            tag: 0,
+        }
+    }
+
+    /// A read of what a stream has, at most `memory.len()` bytes.
+    #[must_use]
+    pub fn read_stream(stream: &File, memory: impl Into<Memory>) -> Request {
+        Request::stream(Op::Read { offset: None }, stream, memory)
+    }
+
+    /// A write of the whole memory to a stream.
+    #[must_use]
+    pub fn write_stream(stream: &File, memory: impl Into<Memory>) -> Request {
+        Request::stream(Op::Write { offset: None }, stream, memory)
+    }
+
+    /// The next connection of a listening socket.
+    #[must_use]
+    pub fn accept(listener: &File) -> Request {
+        Request::bare(Op::Accept, Some(listener), Policy::kernel())
+    }
+
+    /// A connection of `socket` to an encoded address.
+    #[must_use]
+    pub fn connect(socket: &File, address: impl Into<Memory>) -> Request {
+        Request::stream(Op::Connect, socket, address)
+    }
+
+    /// What a socket has, at most `memory.len()` bytes.
+    #[must_use]
+    pub fn receive(socket: &File, memory: impl Into<Memory>) -> Request {
+        Request::stream(Op::Receive { flags: 0 }, socket, memory)
+    }
+
+    /// The whole memory, into a socket.
+    #[must_use]
+    pub fn send(socket: &File, memory: impl Into<Memory>) -> Request {
+        Request::stream(Op::Send { flags: 0 }, socket, memory)
+    }
+
+    /// A copy of `len` bytes of `file` from `offset` on to `target`, a socket or pipe, in windows of the memory's size.
+    #[must_use]
+    pub fn transfer(
+        file: &File,
+        offset: u64,
+        len: u64,
+        target: &File,
+        window: impl Into<Memory>,
+        policy: Policy,
+    ) -> Request {
+        Request {
+            op: Op::Transfer { offset, len },
+            file: Some(file.clone()),
+            target: Some(target.clone()),
+            memory: window.into(),
+            policy,
+            tag: 0,
+        }
+    }
+
+    /// An event that somebody will signal.
+    #[must_use]
+    pub fn event() -> Request {
+        Request::bare(Op::Event, None, Policy::kernel())
+    }
+
+    fn stream(op: Op, stream: &File, memory: impl Into<Memory>) -> Request {
+        Request {
+            op,
+            file: Some(stream.clone()),
+            target: None,
+            memory: memory.into(),
+            policy: Policy::kernel(),
             tag: 0,
         }
     }

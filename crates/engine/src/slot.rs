@@ -19,7 +19,7 @@
 
 use crate::error::Error;
 use crate::file::{File, Kind};
-use crate::memory::Memory;
+use crate::memory::{Memory, Window};
 use crate::policy::{Caching, Durability, Policy};
 use crate::request::{Op, Request, RequestId};
 use crate::sys::{self, Action, Fd, Iteration};
@@ -45,6 +45,7 @@ pub(crate) struct Slot {
     pub(crate) state: State,
     pub(crate) op: Op,
     pub(crate) file: Option<File>,
+    pub(crate) target: Option<File>,
     pub(crate) memory: Memory,
     pub(crate) policy: Policy,
     pub(crate) tag: u64,
@@ -59,6 +60,23 @@ pub(crate) struct Slot {
     pub(crate) waits_for: u32,
     /// The stream had nothing, or no room: the next iteration waits until it has.
     pub(crate) awaits_readiness: bool,
+    /// What a transfer's window holds.
+    pub(crate) window: Filled,
+    /// The connection that an accept took.
+    pub(crate) accepted: Option<File>,
+}
+
+/// The bytes of a transfer's window: read from its file, and as far as `sent` gone to its target.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Filled {
+    pub(crate) bytes: u32,
+    pub(crate) sent: u32,
+}
+
+impl Filled {
+    pub(crate) fn is_empty(self) -> bool {
+        self.sent >= self.bytes
+    }
 }
 
 /// The table. Backends see it to learn what an iteration is; only the engine changes it.
@@ -75,6 +93,7 @@ impl Slots {
             state: State::Free,
             op: Op::Sync,
             file: None,
+            target: None,
             memory: Memory::None,
             policy: Policy::default(),
             tag: 0,
@@ -84,6 +103,8 @@ impl Slots {
             sequence: 0,
             waits_for: 0,
             awaits_readiness: false,
+            window: Filled::default(),
+            accepted: None,
         };
         Slots {
             slots: (0..count).map(|_| slot()).collect(),
@@ -110,6 +131,7 @@ impl Slots {
         let slot = &mut self.slots[index as usize];
         slot.op = request.op;
         slot.file = request.file;
+        slot.target = request.target;
         slot.memory = request.memory;
         slot.policy = request.policy;
         slot.tag = request.tag;
@@ -119,6 +141,7 @@ impl Slots {
         slot.sequence = sequence;
         slot.waits_for = 0;
         slot.awaits_readiness = false;
+        slot.window = Filled::default();
         let id = RequestId {
             slot: index,
             generation: slot.generation,
@@ -134,6 +157,7 @@ impl Slots {
         };
         let memory = std::mem::take(&mut slot.memory);
         slot.file = None;
+        slot.target = None;
         self.transition(id, State::Free);
         let slot = &mut self.slots[id.slot as usize];
         slot.generation = slot.generation.wrapping_add(1);
@@ -191,8 +215,9 @@ impl Slots {
     }
 
     pub(crate) fn is_stream(&self, id: RequestId) -> bool {
-        let slot = self.get(id);
-        slot.is_some_and(|slot| slot.file.as_ref().is_some_and(|file| file.kind() == Kind::Stream))
+        let stream = |file: &Option<File>| file.as_ref().is_some_and(|file| file.kind() == Kind::Stream);
+        self.get(id)
+            .is_some_and(|slot| stream(&slot.file) || stream(&slot.target))
     }
 
     /// The iteration that `id` has to run now: what is left of it.
@@ -220,22 +245,43 @@ impl Slot {
         }
     }
 
-    pub(crate) fn is_stream_transfer(&self) -> bool {
-        let moves_bytes = matches!(self.op, Op::Read { .. } | Op::Write { .. });
-        moves_bytes && self.file.as_ref().is_some_and(|file| file.kind() == Kind::Stream)
+    /// May the running iteration be tried again once its stream is ready?
+    pub(crate) fn waits_for_a_stream(&self) -> bool {
+        let stream = |file: &Option<File>| file.as_ref().is_some_and(|file| file.kind() == Kind::Stream);
+        match self.op {
+            Op::Transfer { .. } => !self.window.is_empty(),
+            op => (op.moves_bytes() || op == Op::Accept) && stream(&self.file),
+        }
+    }
+
+    /// Did the caller not ask to be told `EAGAIN`?
+    pub(crate) fn may_wait(&self) -> bool {
+        let told = match self.op {
+            Op::Receive { flags } | Op::Send { flags } => flags & libc::MSG_DONTWAIT as u32 != 0,
+            _ => false,
+        };
+        self.policy.patience.may_wait() && !told
+    }
+
+    /// The readiness that an iteration of this kind waits for (poll(2)).
+    fn readiness(&self) -> u32 {
+        let events = match self.op {
+            Op::Write { .. } | Op::Send { .. } | Op::Transfer { .. } => libc::POLLOUT,
+            _ => libc::POLLIN,
+        };
+        events as u32
     }
 
     fn iteration(&mut self, mark: u64) -> Iteration {
         let fd = self.fd(mark);
+        if self.awaits_readiness {
+            let events = self.readiness();
+            let action = Action::Poll { events };
+            return Iteration { action, fd, flags: 0 };
+        }
         let skip = self.resumed_at;
         let at = |offset: Option<u64>| offset.map_or(-1, |offset| (offset + skip as u64) as i64);
         let action = match self.op {
-            Op::Read { .. } if self.awaits_readiness => Action::Poll {
-                events: libc::POLLIN as u32,
-            },
-            Op::Write { .. } if self.awaits_readiness => Action::Poll {
-                events: libc::POLLOUT as u32,
-            },
             Op::Read { offset } => Action::Read {
                 window: self.memory.window(skip),
                 offset: at(offset),
@@ -255,17 +301,86 @@ impl Slot {
             },
             Op::Poll { events } => Action::Poll { events },
             Op::Timer { at } => Action::Timer { at },
+            Op::Accept => Action::Accept,
+            Op::Connect => Action::Connect {
+                address: self.memory.window(0),
+            },
+            Op::Receive { flags } => self.receive(skip, flags),
+            Op::Send { flags } => self.send(skip, flags),
+            Op::Transfer { offset, len } => self.transfer(offset, len),
+            // Never given to a backend.
+            Op::Event => Action::Poll { events: 0 },
         };
         let flags = sys::rw_flags(&self.policy, self.op.is_write());
         Iteration { action, fd, flags }
     }
 
+    /// A list goes by readv(2) and writev(2), which take no `MSG_*`; `validate` has seen to that.
+    fn receive(&mut self, skip: usize, flags: u32) -> Action {
+        match self.memory.window(skip) {
+            window @ Window::List { .. } => Action::Read { window, offset: -1 },
+            window @ Window::Flat { .. } => Action::Receive {
+                window,
+                flags: flags | self.impatience(),
+            },
+        }
+    }
+
+    fn send(&mut self, skip: usize, flags: u32) -> Action {
+        match self.memory.window(skip) {
+            window @ Window::List { .. } => Action::Write { window, offset: -1 },
+            window @ Window::Flat { .. } => Action::Send {
+                window,
+                flags: flags | self.impatience() | libc::MSG_NOSIGNAL as u32,
+            },
+        }
+    }
+
+    fn impatience(&self) -> u32 {
+        if self.policy.patience.may_wait() {
+            0
+        } else {
+            libc::MSG_DONTWAIT as u32
+        }
+    }
+
+    /// The next half of a window: out of the file when it is empty, else on to the target.
+    fn transfer(&mut self, offset: u64, len: u64) -> Action {
+        let begun = self.window_start();
+        if self.window.is_empty() {
+            let granularity = self.granularity() as u64;
+            let wanted = (len - begun).next_multiple_of(granularity);
+            return Action::Read {
+                window: self
+                    .memory
+                    .window(0)
+                    .at_most(usize::try_from(wanted).unwrap_or(usize::MAX)),
+                offset: (offset + begun) as i64,
+            };
+        }
+        let window = self.memory.window(self.window.sent as usize);
+        Action::Write {
+            window: window.at_most((self.window.bytes - self.window.sent) as usize),
+            offset: -1,
+        }
+    }
+
+    /// Where in the range the window that is read next begins: at an aligned byte.
+    pub(crate) fn window_start(&self) -> u64 {
+        (self.done - self.done % self.granularity()) as u64
+    }
+
     fn fd(&self, mark: u64) -> Fd {
-        let Some(file) = &self.file else {
+        let file = match self.op {
+            Op::Transfer { .. } if !self.window.is_empty() => &self.target,
+            _ => &self.file,
+        };
+        let Some(file) = file else {
             return Fd::None;
         };
         let caching = match self.op {
             Op::Read { .. } | Op::Write { .. } => self.policy.caching,
+            Op::Transfer { .. } if self.window.is_empty() => self.policy.caching,
             _ => file.any_caching(),
         };
         let direct = u32::from(caching == Caching::Direct);
@@ -280,7 +395,19 @@ impl Slot {
         let (offset, reads) = match request.op {
             Op::Read { offset } => (offset, true),
             Op::Write { offset } => (offset, false),
-            Op::Timer { .. } => return Ok(()),
+            Op::Timer { .. } | Op::Event => return Ok(()),
+            Op::Transfer { offset, len } => {
+                Slot::validate_transfer(request, offset, len)?;
+                (Some(offset), true)
+            }
+            Op::Receive { flags } => {
+                Slot::validate_flags(request, flags)?;
+                (None, true)
+            }
+            Op::Send { flags } => {
+                Slot::validate_flags(request, flags)?;
+                (None, false)
+            }
             _ => return request.file.as_ref().map(|_| ()).ok_or(NO_FILE),
         };
         let file = request.file.as_ref().ok_or(NO_FILE)?;
@@ -301,6 +428,29 @@ impl Slot {
         }
         if caching == Caching::Direct {
             check_alignment(file, offset.unwrap_or(0), &request.memory)?;
+        }
+        Ok(())
+    }
+}
+
+impl Slot {
+    /// A transfer goes through one flat window to a stream.
+    fn validate_transfer(request: &Request, offset: u64, len: u64) -> Result<(), Error> {
+        let target = request.target.as_ref().ok_or(NO_FILE)?;
+        let flat = request.memory.parts().is_empty() && !request.memory.is_empty();
+        if target.kind() != Kind::Stream || !flat || u32::try_from(len).is_err() {
+            return Err(Error::System(crate::error::Errno::EINVAL));
+        }
+        if offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
+            return Err(Error::System(crate::error::Errno::EFBIG));
+        }
+        Ok(())
+    }
+
+    /// A list is sent and received without flags.
+    fn validate_flags(request: &Request, flags: u32) -> Result<(), Error> {
+        if flags != 0 && !request.memory.parts().is_empty() {
+            return Err(Error::System(crate::error::Errno::EINVAL));
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::error::Errno;
 use crate::memory::Window;
@@ -38,6 +38,10 @@ pub(crate) enum Action {
     Allocate { offset: u64, len: u64, mode: i32 },
     Poll { events: u32 },
     Timer { at: Time },
+    Accept,
+    Connect { address: Window },
+    Receive { window: Window, flags: u32 },
+    Send { window: Window, flags: u32 },
 }
 
 /// Most bytes that one read or write moves (`MAX_RW_COUNT`, include/linux/fs.h).
@@ -102,6 +106,53 @@ pub(crate) unsafe fn execute(iteration: &Iteration) -> i32 {
         Action::Allocate { offset, len, mode } => allocate(fd, offset, len, mode),
         Action::Poll { events } => poll(fd, events),
         Action::Timer { .. } => -libc::EOPNOTSUPP,
+        Action::Accept => accept(fd),
+        // SAFETY: the caller's promise.
+        Action::Connect { address } => unsafe { connect(fd, address) },
+        // SAFETY: the caller's promise.
+        Action::Receive { window, flags } => unsafe { receive(fd, window, flags) },
+        // SAFETY: the caller's promise.
+        Action::Send { window, flags } => unsafe { send(fd, window, flags) },
+    }
+}
+
+/// Sockets made here are closed in programs that this process starts.
+pub(crate) const ACCEPT_FLAGS: i32 = libc::SOCK_CLOEXEC;
+
+fn accept(fd: RawFd) -> i32 {
+    // SAFETY: the peer's address is not asked for, so no memory is involved.
+    raw(unsafe { libc::accept4(fd, std::ptr::null_mut(), std::ptr::null_mut(), ACCEPT_FLAGS) } as libc::ssize_t)
+}
+
+/// The socket that an accept returned, owned from here on.
+pub(crate) fn adopt(raw: i32) -> OwnedFd {
+    // SAFETY: the kernel has just made this descriptor for one accept request, whose raw result is read once.
+    unsafe { OwnedFd::from_raw_fd(raw) }
+}
+
+unsafe fn connect(fd: RawFd, address: Window) -> i32 {
+    let (pointer, len) = flat(address);
+    // SAFETY: the caller promises the bytes; the kernel copies them.
+    raw(unsafe { libc::connect(fd, pointer.cast(), len as libc::socklen_t) } as libc::ssize_t)
+}
+
+unsafe fn receive(fd: RawFd, window: Window, flags: u32) -> i32 {
+    let (pointer, len) = flat(window);
+    // SAFETY: the caller promises the bytes.
+    raw(unsafe { libc::recv(fd, pointer.cast(), len.min(TRANSFER_MAX), flags as i32) })
+}
+
+unsafe fn send(fd: RawFd, window: Window, flags: u32) -> i32 {
+    let (pointer, len) = flat(window);
+    // SAFETY: the caller promises the bytes.
+    raw(unsafe { libc::send(fd, pointer.cast(), len.min(TRANSFER_MAX), flags as i32) })
+}
+
+/// Lists never come here: `Slot::iteration` sends them by `writev`.
+pub(crate) fn flat(window: Window) -> (*mut u8, usize) {
+    match window {
+        Window::Flat { pointer, len } => (pointer, len),
+        Window::List { .. } => (std::ptr::null_mut(), 0),
     }
 }
 

@@ -92,7 +92,8 @@ impl Backend for Sync {
     }
 
     fn refuses(&self, op: Op) -> Option<Error> {
-        matches!(op, Op::Poll { .. } | Op::Timer { .. }).then_some(Error::Unsupported {
+        let waits_for_others = matches!(op, Op::Poll { .. } | Op::Timer { .. }) || op.is_network();
+        waits_for_others.then_some(Error::Unsupported {
             operation: op.name(),
             backend: NAME,
         })

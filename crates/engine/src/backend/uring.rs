@@ -186,6 +186,21 @@ impl Uring {
                 *moment = Timespec::new().sec(seconds as u64).nsec(nanoseconds as u32);
                 opcode::Timeout::new(moment).flags(TimeoutFlags::ABS).build()
             }
+            Action::Accept => opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut())
+                .flags(sys::ACCEPT_FLAGS)
+                .build(),
+            Action::Connect { address } => {
+                let (pointer, len) = sys::flat(address);
+                opcode::Connect::new(fd, pointer.cast(), len as u32).build()
+            }
+            Action::Receive { window, flags } => {
+                let (pointer, len) = sys::flat(window);
+                opcode::Recv::new(fd, pointer, clamp(len)).flags(flags as i32).build()
+            }
+            Action::Send { window, flags } => {
+                let (pointer, len) = sys::flat(window);
+                opcode::Send::new(fd, pointer, clamp(len)).flags(flags as i32).build()
+            }
         };
         let flags = if fixed {
             squeue::Flags::FIXED_FILE

@@ -73,6 +73,19 @@ pub(crate) enum Window {
     List { list: *const libc::iovec, count: u32 },
 }
 
+impl Window {
+    /// The first `limit` bytes of a flat window; lists stay as they are.
+    pub(crate) fn at_most(self, limit: usize) -> Window {
+        match self {
+            Window::Flat { pointer, len } => Window::Flat {
+                pointer,
+                len: len.min(limit),
+            },
+            list @ Window::List { .. } => list,
+        }
+    }
+}
+
 impl Memory {
     /// Length in bytes.
     #[must_use]

@@ -27,6 +27,7 @@ impl Core {
         match prepared {
             Ok(Prepared::Submit(file, op, policy)) => {
                 let engine_request = Request {
+                    target: None,
                     op,
                     file: Some(file),
                     memory: std::mem::take(&mut request.memory),
@@ -63,6 +64,7 @@ impl Core {
     /// The outcome of a request that never reached the engine.
     fn finish_early(&mut self, ticket: Ticket, memory: Memory, result: Result<u32>) {
         let completion = Completion {
+            accepted: None,
             id: RequestId::default(),
             tag: 0,
             notice: Notice::Completed,

@@ -83,7 +83,7 @@ impl Sim {
                 (Some(_), Space::Reserve) => 0,
                 (Some(_), Space::Zero | Space::Discard) => disk.write(offset, vec![0; len as usize], false).min(0),
             },
-            Op::Poll { .. } | Op::Timer { .. } => -libc::EOPNOTSUPP,
+            _ => -libc::EOPNOTSUPP,
         }
     }
 
@@ -185,7 +185,8 @@ impl Backend for Sim {
     }
 
     fn refuses(&self, op: Op) -> Option<Error> {
-        matches!(op, Op::Poll { .. }).then_some(Error::Unsupported {
+        let needs_streams = matches!(op, Op::Poll { .. } | Op::Transfer { .. }) || op.is_network();
+        needs_streams.then_some(Error::Unsupported {
             operation: op.name(),
             backend: NAME,
         })
