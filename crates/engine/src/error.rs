@@ -31,7 +31,8 @@ macro_rules! errnos {
 errnos! {
     EPERM ENOENT EINTR EIO ENXIO EBADF EAGAIN ENOMEM EACCES EFAULT EBUSY EEXIST EXDEV ENODEV ENOTDIR EISDIR EINVAL
     ENFILE EMFILE ENOTTY ETXTBSY EFBIG ENOSPC ESPIPE EROFS EPIPE ERANGE ENAMETOOLONG ENOSYS ENODATA ETIME EOVERFLOW
-    EOPNOTSUPP ETIMEDOUT ESTALE EDQUOT ECANCELED ELOOP EALREADY ENOBUFS EREMOTEIO EDEADLK
+    EOPNOTSUPP ETIMEDOUT ESTALE EDQUOT ECANCELED ELOOP EALREADY ENOBUFS EREMOTEIO EDEADLK ECHILD EHOSTUNREACH ENETUNREACH ECONNREFUSED ECONNRESET ECONNABORTED ENOTCONN EISCONN EINPROGRESS EADDRINUSE EADDRNOTAVAIL
+    EAFNOSUPPORT ENOTSOCK EDESTADDRREQ EMSGSIZE EPROTOTYPE ENOTEMPTY EILSEQ
 }
 
 impl Errno {
@@ -135,6 +136,8 @@ pub enum Error {
     Cancelled,
     /// Every slot is taken.
     Full,
+    /// The process has forked, and this is the child: the engine belongs to the parent.
+    Forked,
 }
 
 impl Error {
@@ -149,6 +152,7 @@ impl Error {
             Error::Indeterminate => Errno::ETIMEDOUT,
             Error::Cancelled => Errno::ECANCELED,
             Error::Full => Errno::EAGAIN,
+            Error::Forked => Errno::ECHILD,
         }
     }
 
@@ -164,6 +168,7 @@ impl Error {
             Error::NoDescription { .. } => "open the file for that mode, or use another one",
             Error::Unsupported { .. } => "choose another backend: `baio doctor` lists them",
             Error::ReadOnlyMemory => "read into a buffer of your own",
+            Error::Forked => "start an engine of its own in the child",
             Error::Indeterminate => "read the range back before relying on it",
             Error::System(Errno::ENOSPC) => "free some space on the file system",
             Error::System(_) | Error::Cancelled => return None,
@@ -190,6 +195,7 @@ impl fmt::Display for Error {
             Error::Indeterminate => f.write_str("given up while it ran: it may or may not take effect"),
             Error::Cancelled => f.write_str("cancelled"),
             Error::Full => f.write_str("every slot is taken"),
+            Error::Forked => f.write_str("the engine was started by the parent of this process"),
         }
     }
 }

@@ -37,6 +37,7 @@ mod completion;
 mod engine;
 mod error;
 mod file;
+mod fork;
 mod judge;
 pub mod memory;
 mod policy;

@@ -39,6 +39,12 @@ pub(crate) enum State {
     Abandoned,
 }
 
+impl State {
+    fn is_running(self) -> bool {
+        matches!(self, State::Running | State::Abandoned)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Slot {
     generation: u32,
@@ -84,6 +90,8 @@ impl Filled {
 pub struct Slots {
     slots: Box<[Slot]>,
     free: Vec<u32>,
+    /// Slots whose memory the kernel may be using.
+    running: usize,
 }
 
 impl Slots {
@@ -109,6 +117,7 @@ impl Slots {
         Slots {
             slots: (0..count).map(|_| slot()).collect(),
             free: (0..count).rev().collect(),
+            running: 0,
         }
     }
 
@@ -177,6 +186,8 @@ impl Slots {
             (State::Free | State::Held | State::Queued | State::Running | State::Abandoned, _) => false,
         };
         assert!(legal, "request {id:?} cannot go from {:?} to {to:?}", slot.state);
+        self.running -= usize::from(slot.state.is_running());
+        self.running += usize::from(to.is_running());
         slot.state = to;
     }
 
@@ -207,11 +218,9 @@ impl Slots {
             })
     }
 
-    /// Is the kernel possibly still using memory of this table?
-    pub(crate) fn kernel_holds_any(&self) -> bool {
-        self.slots
-            .iter()
-            .any(|slot| matches!(slot.state, State::Running | State::Abandoned))
+    /// How many requests a backend has: the kernel may be using their memory.
+    pub(crate) fn running(&self) -> usize {
+        self.running
     }
 
     pub(crate) fn is_stream(&self, id: RequestId) -> bool {

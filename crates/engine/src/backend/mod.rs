@@ -65,9 +65,12 @@ pub struct Explain {
 /// Every method is called from the one thread that owns the engine. None may panic on what the system says.
 pub trait Backend {
     /// Takes iterations in order, as many as it can now; returns how many. Those are `Running` and will be reported by
-    /// `turn` exactly once each, whatever happens. A whole batch ([`crate::BATCH_MAX`]) is submitted at once.
-    /// May not wait, except in a backend that can do nothing else (`sync`).
+    /// `turn` exactly once each, whatever happens. May not wait, except in a backend that can do nothing else (`sync`).
     fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize;
+
+    /// Hands what `start` took to the system now, without waiting for a turn: so a device need not run dry while the
+    /// caller is busy with a burst of completions. Reports nothing.
+    fn flush(&mut self);
 
     /// Submits what `start` took, sleeps as long as `wait` allows and no longer than until `wait.count` iterations have
     /// ended or the doorbell rang, and reports what has ended. One call into the kernel when it can.
@@ -109,6 +112,10 @@ pub trait Backend {
 
     /// System calls made so far.
     fn system_calls(&self) -> u64;
+
+    /// The process has forked and this is the child: from here on, also when dropped, it leaves alone whatever it shares
+    /// with the parent.
+    fn disown(&mut self);
 
     /// The mark with which this backend registers files.
     fn mark(&self) -> u64 {

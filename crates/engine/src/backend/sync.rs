@@ -45,6 +45,8 @@ impl Backend for Sync {
         queue.len()
     }
 
+    fn flush(&mut self) {}
+
     fn turn(&mut self, _: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
         done.rang = self.doorbell.silence();
         done.raw.append(&mut self.finished);
@@ -98,6 +100,8 @@ impl Backend for Sync {
             backend: NAME,
         })
     }
+
+    fn disown(&mut self) {}
 
     fn system_calls(&self) -> u64 {
         self.system_calls

@@ -369,11 +369,14 @@ impl Backend for Uring {
             slots.transition(id, State::Running);
             self.streams |= slots.is_stream(id);
         }
-        if self.ring.submission().is_full() {
-            // A whole batch: it goes off now. An error is told by the next turn, which enters again.
+        queue.len()
+    }
+
+    fn flush(&mut self) {
+        if !self.ring.submission().is_empty() {
+            // An error is told by the next turn, which enters again.
             let _ = self.enter(0, None);
         }
-        queue.len()
     }
 
     fn turn(&mut self, _: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
@@ -491,6 +494,11 @@ impl Backend for Uring {
 
     fn refuses(&self, _: Op) -> Option<Error> {
         None
+    }
+
+    fn disown(&mut self) {
+        // The table is the parent's too. What is left to `drop`, unmapping and closing, concerns this process alone.
+        self.registered_files = None;
     }
 
     fn system_calls(&self) -> u64 {

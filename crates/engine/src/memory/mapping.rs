@@ -10,7 +10,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use crate::error::Errno;
 
 /// A `mmap`ed range that is unmapped when dropped.
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
 }
@@ -22,7 +22,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    pub(super) fn anonymous(len: usize) -> Result<Mapping, Errno> {
+    pub(crate) fn anonymous(len: usize) -> Result<Mapping, Errno> {
         // SAFETY: a fresh private anonymous mapping aliases nothing.
         let base = unsafe {
             rustix::mm::mmap_anonymous(
@@ -63,7 +63,7 @@ impl Mapping {
     }
 
     /// The address of byte `at`.
-    pub(super) fn at(&self, at: usize) -> *mut u8 {
+    pub(crate) fn at(&self, at: usize) -> *mut u8 {
         debug_assert!(at <= self.len);
         self.base.as_ptr().wrapping_add(at)
     }

@@ -25,6 +25,8 @@ mod mapping;
 mod region;
 mod vectored;
 
+pub(crate) use mapping::Mapping;
+
 pub use arena::{Arena, Buffer, CHUNK, Frozen};
 pub use region::{Region, Span};
 pub use vectored::{IOV_MAX, Vectored};

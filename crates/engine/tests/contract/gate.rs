@@ -87,6 +87,10 @@ impl Backend for Gated {
         self.inner.start(slots, queue)
     }
 
+    fn flush(&mut self) {
+        self.inner.flush();
+    }
+
     fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
         self.inner.turn(slots, wait, done)?;
         let mut held = self.gate.0.borrow_mut();
@@ -135,6 +139,10 @@ impl Backend for Gated {
 
     fn refuses(&self, op: Op) -> Option<Error> {
         self.inner.refuses(op)
+    }
+
+    fn disown(&mut self) {
+        self.inner.disown();
     }
 
     fn system_calls(&self) -> u64 {

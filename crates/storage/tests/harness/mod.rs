@@ -178,6 +178,10 @@ impl Backend for Moody {
         self.sim.start(slots, queue)
     }
 
+    fn flush(&mut self) {
+        self.inner.flush();
+    }
+
     fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
         self.turns += 1;
         self.sim.turn(slots, wait, done)?;
@@ -241,6 +245,10 @@ impl Backend for Moody {
 
     fn refuses(&self, op: Op) -> Option<baio_engine::Error> {
         self.sim.refuses(op)
+    }
+
+    fn disown(&mut self) {
+        self.inner.disown();
     }
 
     fn system_calls(&self) -> u64 {

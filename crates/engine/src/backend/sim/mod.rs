@@ -124,6 +124,8 @@ impl Backend for Sim {
         queue.len()
     }
 
+    fn flush(&mut self) {}
+
     fn turn(&mut self, _: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
         done.rang = self.doorbell.silence();
         self.now = Time(self.now.0.saturating_add(TICK_NS));
@@ -191,6 +193,8 @@ impl Backend for Sim {
             backend: NAME,
         })
     }
+
+    fn disown(&mut self) {}
 
     fn system_calls(&self) -> u64 {
         0

@@ -1,0 +1,103 @@
+//! A forked child cannot use its copy of the parent's engine, and cannot harm the parent by trying.
+
+#![allow(unsafe_code)]
+
+use std::io::Write;
+
+use baio_engine::{Choice, Config, Engine, Error, File, Open, Policy, Request, Wait};
+
+fn next(engine: &mut Engine) -> baio_engine::Completion {
+    loop {
+        if let Some(completion) = engine.next_completion() {
+            return completion;
+        }
+        engine.turn(Wait::one()).unwrap();
+    }
+}
+
+/// What the child tries; 0 when every try was refused as it must be.
+fn try_all(engine: &mut Engine, file: &File, running: baio_engine::RequestId) -> i32 {
+    let Some(buffer) = engine.buffer(4096) else { return 1 };
+    if engine.submit(Request::read(file, 0, buffer, Policy::direct())).is_err() {
+        return 2;
+    }
+    if engine.next_completion().map(|completion| completion.result) != Some(Err(Error::Forked)) {
+        return 3;
+    }
+    if engine.turn(Wait::one()) != Err(Error::Forked) {
+        return 4;
+    }
+    engine.cancel(running);
+    engine.abandon(running);
+    if engine.attach(file) || engine.ready_fd(true).is_some() {
+        return 5;
+    }
+    engine.detach(file);
+    // An engine of the child's own works.
+    let config = Config {
+        backend: Choice::Auto,
+        ..Config::default()
+    };
+    let Ok(mut own) = Engine::new(&config) else { return 6 };
+    let Some(buffer) = own.buffer(4096) else { return 7 };
+    if own.run(Request::read(file, 0, buffer, Policy::kernel())).result != Ok(4096) {
+        return 8;
+    }
+    0
+}
+
+#[test]
+fn a_child_gets_an_error_and_the_parent_goes_on() {
+    for backend in [Choice::Uring, Choice::Sync] {
+        let config = Config {
+            backend,
+            ..Config::default()
+        };
+        let Ok(mut engine) = Engine::new(&config) else {
+            eprintln!("skipped: {backend:?} does not start here");
+            continue;
+        };
+        let mut source = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        source.write_all(&[7; 4096]).unwrap();
+        source.as_file().sync_all().unwrap();
+        let file = File::open(source.path(), &Open::write()).unwrap();
+        let attached = engine.attach(&file);
+        // A request under way, so that there is something to harm; the pipe never has anything to read before it is written.
+        let (reader, writer) = std::io::pipe().unwrap();
+        let reader = File::from_fd(reader.into(), "a pipe").unwrap();
+        let waiting = (backend != Choice::Sync).then(|| {
+            let buffer = engine.buffer(16).unwrap();
+            let id = engine.submit(Request::read_stream(&reader, buffer).tagged(9)).unwrap();
+            engine.turn(Wait::No).unwrap();
+            id
+        });
+        for _ in 0..20 {
+            // SAFETY: the child is single-threaded, makes the calls of `try_all` and leaves by `_exit`.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let status = try_all(&mut engine, &file, waiting.unwrap_or_default());
+                drop(engine);
+                // SAFETY: ends the child without running the parent's exit handlers.
+                unsafe { libc::_exit(status) };
+            }
+            let mut status = 0;
+            // SAFETY: the kernel writes one int.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            assert_eq!(status, 0, "the child's exit status");
+            let buffer = engine.buffer(4096).unwrap();
+            engine
+                .submit(Request::read(&file, 0, buffer, Policy::kernel()).tagged(1))
+                .unwrap();
+            let completion = next(&mut engine);
+            assert_eq!((completion.tag, completion.result), (1, Ok(4096)));
+        }
+        if waiting.is_some() {
+            (&writer).write_all(b"news").unwrap();
+            let completion = next(&mut engine);
+            assert_eq!((completion.tag, completion.result), (9, Ok(4)));
+        }
+        if attached {
+            engine.detach(&file);
+        }
+    }
+}
