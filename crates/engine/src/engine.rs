@@ -27,7 +27,7 @@ use crate::request::{Op, Request, RequestId, Wait};
 use crate::signals::{Posted, Signals};
 use crate::slot::{Slot, Slots, State};
 use crate::stats::Stats;
-use crate::sys;
+use crate::{sys, trial};
 
 /// Requests that are queued at most before they are submitted without a turn.
 pub const BATCH_MAX: usize = 256;
@@ -100,6 +100,7 @@ pub struct Engine {
     sequence: u64,
     /// Requests in the table that have a deadline: without any, no turn looks for them.
     deadlines: usize,
+    gains_by_trial: bool,
     rejected: Vec<Rejected>,
     fork: ForkGuard,
     posted: Arc<Posted>,
@@ -158,6 +159,7 @@ impl Engine {
         Ok(Engine {
             slots: ManuallyDrop::new(Slots::new(slots)),
             now: backend.now(),
+            gains_by_trial: backend.gains_by_trial(),
             backend,
             arena,
             reserved_slots: config.reserved_slots.min(slots / 2) as usize,
@@ -574,6 +576,9 @@ impl Engine {
     }
 
     fn start_queued(&mut self) {
+        if self.gains_by_trial {
+            self.try_queued();
+        }
         if self.queue.is_empty() {
             return;
         }
@@ -581,6 +586,36 @@ impl Engine {
         let taken = self.backend.start(&mut self.slots, &self.queue);
         self.stats.iterations += taken as u64;
         self.queue.drain(..taken);
+    }
+
+    /// Runs what the page cache can answer at once, in order; the rest stays queued.
+    fn try_queued(&mut self) {
+        let mut queue = std::mem::take(&mut self.queue);
+        queue.retain(|&id| !self.ends_at_once(id));
+        self.queue = queue;
+    }
+
+    fn ends_at_once(&mut self, id: RequestId) -> bool {
+        let Some(slot) = self.slots.get_mut(id) else {
+            return false;
+        };
+        let Some(raw) = trial::attempt(slot) else {
+            return false;
+        };
+        slot.iterations += 1;
+        self.stats.iterations += 1;
+        self.stats.trials += 1;
+        if raw < 0 {
+            return false;
+        }
+        match judge(slot, raw) {
+            Next::Again => false,
+            Next::End(result) => {
+                self.stats.trial_hits += 1;
+                self.finish(id, result);
+                true
+            }
+        }
     }
 
     /// How many completions a turn waits for; from `enough_at` on, one will do.

@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags};
 use crate::backend::sim::disk::Disk;
 use crate::error::{Errno, SetupError};
 use crate::policy::Caching;
-use crate::sys;
+use crate::{sys, trial};
 
 /// What an inode is, as far as I/O is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +148,7 @@ struct Inner {
     poison: Cell<Option<Errno>>,
     /// Where a backend has registered the two descriptions: its mark, and the index of the first.
     attached: Cell<Option<(u64, u32)>>,
+    trial: Cell<trial::Record>,
 }
 
 impl fmt::Debug for File {
@@ -214,6 +215,7 @@ impl File {
             disk: Some(disk.clone()),
             poison: Cell::new(None),
             attached: Cell::new(None),
+            trial: Cell::default(),
         }))
     }
 
@@ -345,6 +347,11 @@ impl File {
         self.descriptor(caching).map(AsRawFd::as_raw_fd)
     }
 
+    /// How reads tried at once have fared.
+    pub(crate) fn trial(&self) -> &Cell<trial::Record> {
+        &self.0.trial
+    }
+
     pub(crate) fn attached(&self) -> Option<(u64, u32)> {
         self.0.attached.get()
     }
@@ -395,6 +402,7 @@ impl Inner {
             disk: None,
             poison: Cell::new(None),
             attached: Cell::new(None),
+            trial: Cell::default(),
         })
     }
 

@@ -46,6 +46,7 @@ mod signals;
 mod slot;
 mod stats;
 mod sys;
+mod trial;
 
 pub use address::Address;
 pub use backend::{Backend, Doorbell, Explain, sim};

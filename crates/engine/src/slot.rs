@@ -281,7 +281,7 @@ impl Slot {
         events as u32
     }
 
-    fn iteration(&mut self, mark: u64) -> Iteration {
+    pub(crate) fn iteration(&mut self, mark: u64) -> Iteration {
         let fd = self.fd(mark);
         if self.awaits_readiness {
             let events = self.readiness();

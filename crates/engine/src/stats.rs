@@ -11,6 +11,10 @@ pub struct Stats {
     pub errors: u64,
     /// Iterations run by the backend.
     pub iterations: u64,
+    /// Cached reads tried at once, before any backend (`RWF_NOWAIT`).
+    pub trials: u64,
+    /// Of these, ended there: whatever else was asked of a backend continued on a worker or in the kernel.
+    pub trial_hits: u64,
     /// Batches handed to the backend: a batch is one call into the kernel where the backend can.
     pub batches: u64,
     /// Bytes read.

@@ -179,6 +179,18 @@ unsafe fn read(fd: RawFd, window: Window, offset: i64, flags: i32) -> i32 {
     raw(unsafe { libc::preadv2(fd, list.as_ptr(&window), count, offset, flags) })
 }
 
+/// Runs a read now if it need not wait: `-EAGAIN` when it would.
+///
+/// # Safety
+/// As for [`execute`].
+pub(crate) unsafe fn try_read(iteration: &Iteration) -> i32 {
+    match (iteration.fd, iteration.action) {
+        // SAFETY: the caller's promise.
+        (Fd::Raw(fd), Action::Read { window, offset }) => unsafe { read(fd, window, offset, libc::RWF_NOWAIT) },
+        _ => -libc::EAGAIN,
+    }
+}
+
 unsafe fn write(fd: RawFd, window: Window, offset: i64, flags: i32) -> i32 {
     let (list, count) = as_list(&window);
     // SAFETY: as in `read`.

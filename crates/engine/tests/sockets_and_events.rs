@@ -62,7 +62,7 @@ fn a_connection_is_accepted_and_talks() {
 #[test]
 fn a_range_of_a_file_goes_to_a_socket_window_by_window() {
     let Some(mut engine) = engine() else { return };
-    let bytes: Vec<u8> = (0..100_001_u32).map(|at| (at * 7 >> 3) as u8).collect();
+    let bytes: Vec<u8> = (0..100_001_u32).map(|at| ((at * 7) >> 3) as u8).collect();
     let mut source = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     source.write_all(&bytes).unwrap();
     let file = File::open(source.path(), &baio_engine::Open::read()).unwrap();

@@ -117,6 +117,11 @@ pub trait Backend {
     /// with the parent.
     fn disown(&mut self);
 
+    /// Is a cached read that need not wait better run by the engine itself, before it comes here?
+    fn gains_by_trial(&self) -> bool {
+        true
+    }
+
     /// The mark with which this backend registers files.
     fn mark(&self) -> u64 {
         0

@@ -101,6 +101,10 @@ impl Backend for Sync {
         })
     }
 
+    fn gains_by_trial(&self) -> bool {
+        false
+    }
+
     fn disown(&mut self) {}
 
     fn system_calls(&self) -> u64 {
