@@ -26,7 +26,7 @@ use crate::policy::{Caching, Time};
 use crate::request::{Op, Request, RequestId, Wait};
 use crate::signals::{Posted, Signals};
 use crate::slot::{Slot, Slots, State};
-use crate::stats::Stats;
+use crate::stats::{Measures, Stats};
 use crate::{sys, trial};
 
 /// Requests that are queued at most before they are submitted without a turn.
@@ -101,12 +101,14 @@ pub struct Engine {
     /// Requests in the table that have a deadline: without any, no turn looks for them.
     deadlines: usize,
     gains_by_trial: bool,
+    trial_turns: u64,
     rejected: Vec<Rejected>,
     fork: ForkGuard,
     posted: Arc<Posted>,
     /// Signals taken from `posted`; kept for its room.
     signalled: Vec<(RequestId, u32)>,
     stats: Stats,
+    measures: Measures,
     _one_thread: PhantomData<*const ()>,
 }
 
@@ -160,6 +162,7 @@ impl Engine {
             slots: ManuallyDrop::new(Slots::new(slots)),
             now: backend.now(),
             gains_by_trial: backend.gains_by_trial(),
+            trial_turns: 0,
             backend,
             arena,
             reserved_slots: config.reserved_slots.min(slots / 2) as usize,
@@ -177,6 +180,7 @@ impl Engine {
             posted: Arc::default(),
             signalled: Vec::new(),
             stats: Stats::default(),
+            measures: Measures::new(),
             _one_thread: PhantomData,
         })
     }
@@ -237,8 +241,8 @@ impl Engine {
             None => self.enqueue(id),
         }
         if self.queue.len() >= self.batch_limit() {
-            self.start_queued();
-            self.backend.flush();
+            let begun = self.start_queued();
+            self.flush(begun);
         }
         Ok(id)
     }
@@ -544,6 +548,12 @@ impl Engine {
         &self.rejected
     }
 
+    /// Counters and latencies of each operation and caching mode, and the time spent in handing requests over.
+    #[must_use]
+    pub fn measures(&self) -> &Measures {
+        &self.measures
+    }
+
     /// Counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -575,24 +585,62 @@ impl Engine {
         self.slots.in_use()
     }
 
-    fn start_queued(&mut self) {
+    /// Returns when the batch was begun, if there was one.
+    fn start_queued(&mut self) -> Option<Time> {
         if self.gains_by_trial {
             self.try_queued();
         }
         if self.queue.is_empty() {
-            return;
+            return None;
+        }
+        let now = self.backend.now();
+        for &id in &self.queue {
+            if let Some(slot) = self.slots.get_mut(id) {
+                slot.begun.get_or_insert(now);
+            }
         }
         self.stats.batches += 1;
         let taken = self.backend.start(&mut self.slots, &self.queue);
         self.stats.iterations += taken as u64;
         self.queue.drain(..taken);
+        Some(now)
+    }
+
+    /// Hands over what was started without waiting for a turn.
+    fn flush(&mut self, begun: Option<Time>) {
+        const SAMPLED: u64 = 8;
+        self.backend.flush();
+        if let Some(begun) = begun
+            && self.stats.batches.is_multiple_of(SAMPLED)
+        {
+            let took = self.backend.now().since(begun);
+            self.measures.submit.record(took);
+        }
     }
 
     /// Runs what the page cache can answer at once, in order; the rest stays queued.
     fn try_queued(&mut self) {
+        if self.queue.is_empty() {
+            return;
+        }
+        const SAMPLED: u64 = 16;
+        let hits_before = self.stats.trial_hits;
+        self.trial_turns += 1;
+        let begun = self.trial_turns.is_multiple_of(SAMPLED).then(|| self.backend.now());
         let mut queue = std::mem::take(&mut self.queue);
         queue.retain(|&id| !self.ends_at_once(id));
         self.queue = queue;
+        let hits = self.stats.trial_hits - hits_before;
+        if let Some(begun) = begun
+            && hits > 0
+        {
+            let took = self.backend.now().since(begun);
+            let read = Op::Read { offset: None };
+            self.measures
+                .entry(read, Caching::Kernel)
+                .latency
+                .record_many(took, hits);
+        }
     }
 
     fn ends_at_once(&mut self, id: RequestId) -> bool {
@@ -764,7 +812,8 @@ impl Engine {
             took: slot.policy.caching,
             iterations: slot.iterations,
         };
-        self.count(&completion, slot.op);
+        let (op, begun) = (slot.op, slot.begun);
+        self.count(&completion, op, begun);
         self.ready.push_back(completion);
     }
 
@@ -783,7 +832,7 @@ impl Engine {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
-        let (op, sequence) = (slot.op, slot.sequence);
+        let (op, sequence, begun) = (slot.op, slot.sequence, slot.begun);
         let accepted = slot.accepted.take();
         let mut completion = Completion {
             id,
@@ -799,7 +848,7 @@ impl Engine {
         let file = op.is_write().then(|| slot.file.clone()).flatten();
         completion.memory = self.slots.remove(id);
         if notice == Notice::Completed {
-            self.count(&completion, op);
+            self.count(&completion, op, begun);
         }
         self.ready.push_back(completion);
         if let Some(file) = file
@@ -836,7 +885,12 @@ impl Engine {
         }
     }
 
-    fn count(&mut self, completion: &Completion, op: Op) {
+    fn count(&mut self, completion: &Completion, op: Op, begun: Option<Time>) {
+        let measured = self.measures.entry(op, completion.took);
+        measured.count(completion.result.is_err(), completion.bytes_done);
+        if let Some(begun) = begun {
+            measured.latency.record(self.now.since(begun));
+        }
         self.stats.completions += 1;
         self.stats.errors += u64::from(completion.result.is_err());
         let bytes = u64::from(completion.bytes_done);

@@ -77,30 +77,52 @@ pub enum Op {
 }
 
 impl Op {
+    /// The names of all operations, in the order of [`Op::kind`].
+    pub(crate) const KINDS: [&'static str; 16] = [
+        "read",
+        "write",
+        "sync",
+        "fence",
+        "sync range",
+        "allocate",
+        "zero",
+        "discard",
+        "poll",
+        "timer",
+        "accept",
+        "connect",
+        "receive",
+        "send",
+        "transfer",
+        "event",
+    ];
+
     /// The word used in messages and statistics.
     #[must_use]
     pub fn name(self) -> &'static str {
+        Op::KINDS[self.kind()]
+    }
+
+    pub(crate) fn kind(self) -> usize {
         match self {
-            Op::Read { .. } => "read",
-            Op::Write { .. } => "write",
-            Op::Sync => "sync",
-            Op::Fence => "fence",
-            Op::SyncRange { .. } => "sync range",
-            Op::Allocate {
-                space: Space::Reserve, ..
-            } => "allocate",
-            Op::Allocate { space: Space::Zero, .. } => "zero",
-            Op::Allocate {
-                space: Space::Discard, ..
-            } => "discard",
-            Op::Poll { .. } => "poll",
-            Op::Timer { .. } => "timer",
-            Op::Accept => "accept",
-            Op::Connect => "connect",
-            Op::Receive { .. } => "receive",
-            Op::Send { .. } => "send",
-            Op::Transfer { .. } => "transfer",
-            Op::Event => "event",
+            Op::Read { .. } => 0,
+            Op::Write { .. } => 1,
+            Op::Sync => 2,
+            Op::Fence => 3,
+            Op::SyncRange { .. } => 4,
+            Op::Allocate { space, .. } => match space {
+                Space::Reserve => 5,
+                Space::Zero => 6,
+                Space::Discard => 7,
+            },
+            Op::Poll { .. } => 8,
+            Op::Timer { .. } => 9,
+            Op::Accept => 10,
+            Op::Connect => 11,
+            Op::Receive { .. } => 12,
+            Op::Send { .. } => 13,
+            Op::Transfer { .. } => 14,
+            Op::Event => 15,
         }
     }
 

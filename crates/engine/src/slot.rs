@@ -20,7 +20,7 @@
 use crate::error::Error;
 use crate::file::{File, Kind};
 use crate::memory::{Memory, Window};
-use crate::policy::{Caching, Durability, Policy};
+use crate::policy::{Caching, Durability, Policy, Time};
 use crate::request::{Op, Request, RequestId};
 use crate::sys::{self, Action, Fd, Iteration};
 
@@ -60,6 +60,8 @@ pub(crate) struct Slot {
     /// Where the running iteration began: behind `done` when direct I/O had to step back to an aligned byte.
     pub(crate) resumed_at: usize,
     pub(crate) iterations: u16,
+    /// When its first iteration was handed over.
+    pub(crate) begun: Option<Time>,
     /// Order of submission.
     pub(crate) sequence: u64,
     /// Writes to the file that a fence still waits for.
@@ -108,6 +110,7 @@ impl Slots {
             done: 0,
             resumed_at: 0,
             iterations: 0,
+            begun: None,
             sequence: 0,
             waits_for: 0,
             awaits_readiness: false,
@@ -147,6 +150,7 @@ impl Slots {
         slot.done = 0;
         slot.resumed_at = 0;
         slot.iterations = 0;
+        slot.begun = None;
         slot.sequence = sequence;
         slot.waits_for = 0;
         slot.awaits_readiness = false;
@@ -509,7 +513,6 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Time;
 
     fn request() -> Request {
         Request::bare(Op::Timer { at: Time(0) }, None, Policy::direct())
