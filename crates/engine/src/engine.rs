@@ -5,12 +5,15 @@
 //! where it stopped, try again, or fail. Order (fences, writes behind an abandoned one), deadlines and the memory of
 //! failed syncs live here too.
 
+mod ending;
+mod order;
+mod turn;
+
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::backend::sim::Sim;
 use crate::backend::sync::Sync;
@@ -20,14 +23,12 @@ use crate::completion::{Completion, Notice};
 use crate::error::{Errno, Error, SetupError};
 use crate::file::File;
 use crate::fork::ForkGuard;
-use crate::judge::{Next, judge, poison_if_lost};
 use crate::memory::{Arena, Buffer, Memory};
 use crate::policy::{Caching, Time};
 use crate::request::{Op, Request, RequestId, Wait};
 use crate::signals::{Posted, Signals};
 use crate::slot::{Slot, Slots, State};
 use crate::stats::{Measures, Stats};
-use crate::{sys, trial};
 
 /// Requests that are queued at most before they are submitted without a turn.
 pub const BATCH_MAX: usize = 256;
@@ -284,81 +285,6 @@ impl Engine {
         nothing_to_do.then_some(Ok(()))
     }
 
-    fn enqueue(&mut self, id: RequestId) {
-        if self.slots.get(id).is_some_and(|slot| slot.op == Op::Event) {
-            self.slots.transition(id, State::Held);
-        } else if self.must_wait_for_others(id) {
-            self.slots.transition(id, State::Held);
-            self.held.push(id);
-        } else {
-            self.queue.push(id);
-        }
-    }
-
-    /// Orders that a request must keep: a fence comes after the writes before it; a write comes after an abandoned write
-    /// to the same bytes, which may still land.
-    fn must_wait_for_others(&mut self, id: RequestId) -> bool {
-        let Some(slot) = self.slots.get(id) else {
-            return false;
-        };
-        let Some(file) = &slot.file else { return false };
-        let same_file = |other: &Slot| other.file.as_ref().is_some_and(|f| f.identity() == file.identity());
-        match slot.op {
-            Op::Fence => {
-                let earlier = |other: &Slot| other.op.is_write() && other.sequence < slot.sequence && same_file(other);
-                let count = self.slots.iter().filter(|(_, s)| earlier(s)).count() as u32;
-                if let Some(slot) = self.slots.get_mut(id) {
-                    slot.waits_for = count;
-                }
-                count > 0
-            }
-            _ if slot.op.is_write() && self.stats.abandoned > 0 => {
-                let range = slot.write_range();
-                let blocks = |other: &Slot| {
-                    other.state == State::Abandoned && same_file(other) && overlap(range, other.write_range())
-                };
-                self.slots.iter().any(|(_, other)| blocks(other))
-            }
-            _ => false,
-        }
-    }
-
-    /// Submits what is queued, sleeps as long as `wait` allows, and makes completions ready to be taken. Returns how many
-    /// are.
-    ///
-    /// With nothing in flight it does not sleep, unless `wait` asks for a count of 0: then only the doorbell or the
-    /// deadline ends the sleep.
-    ///
-    /// # Errors
-    /// The backend itself is broken.
-    pub fn turn(&mut self, wait: Wait) -> Result<usize, Error> {
-        if self.fork.is_forked() {
-            return Err(Error::Forked);
-        }
-        let enough_at = match wait {
-            Wait::Until { min_wait, .. } if !min_wait.is_zero() => Some(self.backend.now().after(min_wait)),
-            _ => None,
-        };
-        loop {
-            self.start_queued();
-            let sleep = self.sleep_for(wait, enough_at);
-            let turned = self.backend.turn(&mut self.slots, sleep, &mut self.done);
-            self.now = self.backend.now();
-            let rang = std::mem::take(&mut self.done.rang);
-            self.settle();
-            self.take_signals();
-            self.expire();
-            turned?;
-            if !self.queue.is_empty() {
-                continue; // Iterations that go on are part of what this turn submits.
-            }
-            if rang || sleep == Wait::No || self.is_satisfied(wait, enough_at) {
-                self.stats.system_calls = self.backend.system_calls();
-                return Ok(self.ready.len());
-            }
-        }
-    }
-
     /// Takes the next completion, in the order in which they arrived.
     pub fn next_completion(&mut self) -> Option<Completion> {
         self.ready.pop_front()
@@ -435,46 +361,6 @@ impl Engine {
             self.signal(id, value);
         }
         self.signalled = taken;
-    }
-
-    /// Asks that a request end early. It still completes exactly once, cancelled or not: disk I/O that the device has
-    /// begun cannot be called back.
-    pub fn cancel(&mut self, id: RequestId) {
-        match self.slots.get(id).map(|slot| slot.state) {
-            Some(State::Queued | State::Held) => self.drop_before_start(id, Err(Error::Cancelled)),
-            Some(State::Running) if !self.fork.is_forked() => self.backend.cancel(&self.slots, id),
-            Some(State::Running | State::Abandoned | State::Free) | None => {}
-        }
-    }
-
-    /// Gives up on a request: it will not complete. Its memory comes back by a `Released` notice when the kernel has let
-    /// go of it.
-    pub fn abandon(&mut self, id: RequestId) {
-        match self.slots.get(id).map(|slot| slot.state) {
-            Some(State::Queued | State::Held) => {
-                self.unqueue(id);
-                self.release(id);
-            }
-            Some(State::Running) if !self.fork.is_forked() => {
-                self.leave_to_kernel(id);
-                self.backend.cancel(&self.slots, id);
-            }
-            Some(State::Running | State::Abandoned | State::Free) | None => {}
-        }
-    }
-
-    fn leave_to_kernel(&mut self, id: RequestId) {
-        self.forget_deadline(id);
-        self.slots.transition(id, State::Abandoned);
-        self.stats.abandoned += 1;
-    }
-
-    fn forget_deadline(&mut self, id: RequestId) {
-        if let Some(slot) = self.slots.get_mut(id)
-            && slot.policy.deadline.take().is_some()
-        {
-            self.deadlines = self.deadlines.saturating_sub(1);
-        }
     }
 
     /// Registers a file with the backend; a refusal costs speed only.
@@ -559,373 +445,6 @@ impl Engine {
     pub fn stats(&self) -> Stats {
         self.stats
     }
-
-    /// Cancels everything and waits until the kernel has let go of all memory, at most `patience`. Returns how many
-    /// requests a stuck device still holds; their memory is leaked, not freed, because it may still be written.
-    pub fn shutdown(&mut self, patience: Duration) -> usize {
-        if self.fork.is_forked() {
-            return 0;
-        }
-        let ids: Vec<RequestId> = self.slots.iter().map(|(id, _)| id).collect();
-        for id in ids {
-            self.cancel(id);
-        }
-        let deadline = self.backend.now().after(patience);
-        while self.slots.in_use() > 0 && self.now < deadline {
-            let before = self.ready.len() as u32;
-            let wait = Wait::Until {
-                count: before + 1,
-                min_wait: Duration::ZERO,
-                deadline: Some(deadline),
-            };
-            if self.turn(wait).is_err() {
-                break;
-            }
-        }
-        self.slots.in_use()
-    }
-
-    /// Returns when the batch was begun, if there was one.
-    fn start_queued(&mut self) -> Option<Time> {
-        if self.gains_by_trial {
-            self.try_queued();
-        }
-        if self.queue.is_empty() {
-            return None;
-        }
-        let now = self.backend.now();
-        for &id in &self.queue {
-            if let Some(slot) = self.slots.get_mut(id) {
-                slot.begun.get_or_insert(now);
-            }
-        }
-        self.stats.batches += 1;
-        let taken = self.backend.start(&mut self.slots, &self.queue);
-        self.stats.iterations += taken as u64;
-        self.queue.drain(..taken);
-        Some(now)
-    }
-
-    /// Hands over what was started without waiting for a turn.
-    fn flush(&mut self, begun: Option<Time>) {
-        const SAMPLED: u64 = 8;
-        self.backend.flush();
-        if let Some(begun) = begun
-            && self.stats.batches.is_multiple_of(SAMPLED)
-        {
-            let took = self.backend.now().since(begun);
-            self.measures.submit.record(took);
-        }
-    }
-
-    /// Runs what the page cache can answer at once, in order; the rest stays queued.
-    fn try_queued(&mut self) {
-        if self.queue.is_empty() {
-            return;
-        }
-        const SAMPLED: u64 = 16;
-        let hits_before = self.stats.trial_hits;
-        self.trial_turns += 1;
-        let begun = self.trial_turns.is_multiple_of(SAMPLED).then(|| self.backend.now());
-        let mut queue = std::mem::take(&mut self.queue);
-        queue.retain(|&id| !self.ends_at_once(id));
-        self.queue = queue;
-        let hits = self.stats.trial_hits - hits_before;
-        if let Some(begun) = begun
-            && hits > 0
-        {
-            let took = self.backend.now().since(begun);
-            let read = Op::Read { offset: None };
-            self.measures
-                .entry(read, Caching::Kernel)
-                .latency
-                .record_many(took, hits);
-        }
-    }
-
-    fn ends_at_once(&mut self, id: RequestId) -> bool {
-        let Some(slot) = self.slots.get_mut(id) else {
-            return false;
-        };
-        let Some(raw) = trial::attempt(slot) else {
-            return false;
-        };
-        slot.iterations += 1;
-        self.stats.iterations += 1;
-        self.stats.trials += 1;
-        if raw < 0 {
-            return false;
-        }
-        match judge(slot, raw) {
-            Next::Again => false,
-            Next::End(result) => {
-                self.stats.trial_hits += 1;
-                self.finish(id, result);
-                true
-            }
-        }
-    }
-
-    /// How many completions a turn waits for; from `enough_at` on, one will do.
-    fn needed(&self, count: u32, enough_at: Option<Time>) -> usize {
-        let patient = enough_at.is_none_or(|at| self.now < at);
-        if patient { count as usize } else { count.min(1) as usize }
-    }
-
-    fn sleep_for(&self, wait: Wait, enough_at: Option<Time>) -> Wait {
-        let Wait::Until {
-            count,
-            min_wait,
-            deadline,
-        } = wait
-        else {
-            return Wait::No;
-        };
-        let missing = self.needed(count, enough_at).saturating_sub(self.ready.len());
-        if !self.queue.is_empty() || (count > 0 && (missing == 0 || self.slots.in_use() == 0)) {
-            return Wait::No;
-        }
-        Wait::Until {
-            count: missing.min(self.slots.in_use()) as u32,
-            min_wait,
-            deadline: earliest(
-                earliest(deadline, self.next_deadline()),
-                enough_at.filter(|&at| self.now < at),
-            ),
-        }
-    }
-
-    fn is_satisfied(&self, wait: Wait, enough_at: Option<Time>) -> bool {
-        match wait {
-            Wait::No => true,
-            Wait::Until { count, deadline, .. } => {
-                let enough = self.ready.len() >= self.needed(count, enough_at) || self.slots.in_use() == 0;
-                (count > 0 && enough) || deadline.is_some_and(|at| self.now >= at)
-            }
-        }
-    }
-
-    fn next_deadline(&self) -> Option<Time> {
-        if self.deadlines == 0 {
-            return None;
-        }
-        self.slots.iter().filter_map(|(_, slot)| slot.policy.deadline).min()
-    }
-
-    /// Reads the raw results of a turn.
-    fn settle(&mut self) {
-        let mut raw = std::mem::take(&mut self.done.raw);
-        for &(id, result) in raw.iter().filter(|(_, result)| *result < 0) {
-            // First of all: no sync of the same turn may prove what this one disproves.
-            if let Some(slot) = self.slots.get(id) {
-                poison_if_lost(slot, Errno::from_raw(-result));
-            }
-        }
-        for (id, result) in raw.drain(..) {
-            self.settle_one(id, result);
-        }
-        self.done.raw = raw;
-    }
-
-    fn settle_one(&mut self, id: RequestId, mut raw: i32) {
-        let Some(slot) = self.slots.get_mut(id) else {
-            return;
-        };
-        slot.iterations = slot.iterations.saturating_add(1);
-        if slot.op == Op::Accept && raw >= 0 && !slot.awaits_readiness {
-            // Owned first of all: whatever becomes of the request, the descriptor is closed or handed over.
-            slot.accepted = File::from_fd(sys::adopt(raw), "a connection").ok();
-            raw = 0;
-        }
-        if slot.state == State::Abandoned {
-            self.release(id);
-            return;
-        }
-        match judge(slot, raw) {
-            Next::Again => {
-                self.slots.transition(id, State::Queued);
-                self.queue.push(id);
-            }
-            Next::End(result) => self.finish(id, result),
-        }
-    }
-
-    /// Completes what is overdue. The kernel keeps the memory of a running request, so that comes back later.
-    fn expire(&mut self) {
-        if self.deadlines == 0 {
-            return;
-        }
-        let now = self.now;
-        let overdue = |slot: &Slot| slot.policy.deadline.is_some_and(|at| at <= now);
-        let ids: Vec<(RequestId, State)> = self
-            .slots
-            .iter()
-            .filter(|(_, slot)| overdue(slot))
-            .map(|(id, slot)| (id, slot.state))
-            .collect();
-        for (id, state) in ids {
-            match state {
-                State::Running => {
-                    self.complete_early(id);
-                    self.leave_to_kernel(id);
-                    self.backend.cancel(&self.slots, id);
-                }
-                State::Queued | State::Held => {
-                    let begun = self.slots.get(id).is_some_and(|slot| slot.iterations > 0);
-                    if begun {
-                        // Between two iterations. The caller cannot know that, so it is told as if one were running.
-                        self.complete_early(id);
-                        self.unqueue(id);
-                        self.release(id);
-                    } else {
-                        self.drop_before_start(id, Err(Error::Cancelled));
-                    }
-                }
-                State::Free | State::Abandoned => {}
-            }
-        }
-    }
-
-    fn drop_before_start(&mut self, id: RequestId, result: Result<u32, Error>) {
-        self.unqueue(id);
-        self.finish(id, result);
-    }
-
-    fn unqueue(&mut self, id: RequestId) {
-        self.queue.retain(|&queued| queued != id);
-        self.held.retain(|&held| held != id);
-    }
-
-    /// Tells the caller that a running request is given up; its slot and memory stay.
-    fn complete_early(&mut self, id: RequestId) {
-        let Some(slot) = self.slots.get(id) else {
-            return;
-        };
-        let completion = Completion {
-            id,
-            tag: slot.tag,
-            notice: Notice::Completed,
-            result: Err(Error::Indeterminate),
-            bytes_done: slot.done as u32,
-            memory: Memory::None,
-            accepted: None,
-            took: slot.policy.caching,
-            iterations: slot.iterations,
-        };
-        let (op, begun) = (slot.op, slot.begun);
-        self.count(&completion, op, begun);
-        self.ready.push_back(completion);
-    }
-
-    /// The one completion of a request, and the end of its slot.
-    fn finish(&mut self, id: RequestId, result: Result<u32, Error>) {
-        self.end(id, Notice::Completed, result);
-    }
-
-    /// The end of a slot whose caller has already been answered, or does not want an answer.
-    fn release(&mut self, id: RequestId) {
-        self.end(id, Notice::Released, Err(Error::Indeterminate));
-    }
-
-    fn end(&mut self, id: RequestId, notice: Notice, result: Result<u32, Error>) {
-        self.forget_deadline(id);
-        let Some(slot) = self.slots.get_mut(id) else {
-            return;
-        };
-        let (op, sequence, begun) = (slot.op, slot.sequence, slot.begun);
-        let accepted = slot.accepted.take();
-        let mut completion = Completion {
-            id,
-            tag: slot.tag,
-            notice,
-            result,
-            bytes_done: slot.done as u32,
-            memory: Memory::None,
-            accepted,
-            took: slot.policy.caching,
-            iterations: slot.iterations,
-        };
-        let file = op.is_write().then(|| slot.file.clone()).flatten();
-        completion.memory = self.slots.remove(id);
-        if notice == Notice::Completed {
-            self.count(&completion, op, begun);
-        }
-        self.ready.push_back(completion);
-        if let Some(file) = file
-            && !self.held.is_empty()
-        {
-            self.wake_held(&file, sequence);
-        }
-    }
-
-    /// A write has ended: fences count down, and whoever waited for it may go.
-    fn wake_held(&mut self, file: &File, sequence: u64) {
-        for index in (0..self.held.len()).rev() {
-            let id = self.held[index];
-            let Some(slot) = self.slots.get_mut(id) else {
-                continue;
-            };
-            let same = slot.file.as_ref().is_some_and(|f| f.identity() == file.identity());
-            if !same {
-                continue;
-            }
-            let free = if slot.op == Op::Fence {
-                if slot.sequence > sequence {
-                    slot.waits_for = slot.waits_for.saturating_sub(1);
-                }
-                slot.waits_for == 0
-            } else {
-                !self.must_wait_for_others(id)
-            };
-            if free {
-                self.held.remove(index);
-                self.slots.transition(id, State::Queued);
-                self.queue.push(id);
-            }
-        }
-    }
-
-    fn count(&mut self, completion: &Completion, op: Op, begun: Option<Time>) {
-        let measured = self.measures.entry(op, completion.took);
-        measured.count(completion.result.is_err(), completion.bytes_done);
-        if let Some(begun) = begun {
-            measured.latency.record(self.now.since(begun));
-        }
-        self.stats.completions += 1;
-        self.stats.errors += u64::from(completion.result.is_err());
-        let bytes = u64::from(completion.bytes_done);
-        match op {
-            Op::Read { .. } => self.stats.bytes_read += bytes,
-            Op::Write { .. } => self.stats.bytes_written += bytes,
-            Op::Transfer { .. } => {
-                self.stats.bytes_read += bytes;
-                self.stats.bytes_written += bytes;
-            }
-            Op::Receive { .. } => self.stats.bytes_read += bytes,
-            Op::Send { .. } => self.stats.bytes_written += bytes,
-            _ => {}
-        }
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        /// A healthy device ends its requests within milliseconds; after this long it is taken for stuck.
-        const PATIENCE: Duration = Duration::from_secs(30);
-        if self.fork.is_forked() {
-            // The parent's kernel work concerns the parent's memory: this process may free its copies.
-            self.backend.disown();
-        } else {
-            self.shutdown(PATIENCE);
-        }
-        if !self.fork.is_forked() && self.slots.running() > 0 {
-            // Leaked: the kernel may still write this memory and these files.
-            return;
-        }
-        // Dropping the table frees memory that nobody else refers to; it is not used again.
-        let slots = std::mem::replace(&mut self.slots, ManuallyDrop::new(Slots::new(0)));
-        drop(ManuallyDrop::into_inner(slots));
-    }
 }
 
 fn refused(request: Request) -> Completion {
@@ -942,19 +461,5 @@ fn refused(request: Request) -> Completion {
         accepted: None,
         took: request.policy.caching,
         iterations: 0,
-    }
-}
-
-fn overlap(one: Option<(u64, u64)>, two: Option<(u64, u64)>) -> bool {
-    match (one, two) {
-        (Some((a, b)), Some((c, d))) => a < d && c < b,
-        _ => false,
-    }
-}
-
-fn earliest(one: Option<Time>, two: Option<Time>) -> Option<Time> {
-    match (one, two) {
-        (Some(one), Some(two)) => Some(one.min(two)),
-        (one, two) => one.or(two),
     }
 }

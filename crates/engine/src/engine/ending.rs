@@ -1,0 +1,193 @@
+//! How requests end: completed, cancelled, given up, left to the kernel. Every slot is emptied here and nowhere else.
+
+use std::mem::ManuallyDrop;
+use std::time::Duration;
+
+use super::Engine;
+use crate::completion::{Completion, Notice};
+use crate::error::Error;
+use crate::memory::Memory;
+use crate::policy::Time;
+use crate::request::{Op, RequestId, Wait};
+use crate::slot::{Slots, State};
+
+impl Engine {
+    /// Asks that a request end early. It still completes exactly once, cancelled or not: disk I/O that the device has
+    /// begun cannot be called back.
+    pub fn cancel(&mut self, id: RequestId) {
+        match self.slots.get(id).map(|slot| slot.state) {
+            Some(State::Queued | State::Held) => self.drop_before_start(id, Err(Error::Cancelled)),
+            Some(State::Running) if !self.fork.is_forked() => self.backend.cancel(&self.slots, id),
+            Some(State::Running | State::Abandoned | State::Free) | None => {}
+        }
+    }
+
+    /// Gives up on a request: it will not complete. Its memory comes back by a `Released` notice when the kernel has let
+    /// go of it.
+    pub fn abandon(&mut self, id: RequestId) {
+        match self.slots.get(id).map(|slot| slot.state) {
+            Some(State::Queued | State::Held) => {
+                self.unqueue(id);
+                self.release(id);
+            }
+            Some(State::Running) if !self.fork.is_forked() => {
+                self.leave_to_kernel(id);
+                self.backend.cancel(&self.slots, id);
+            }
+            Some(State::Running | State::Abandoned | State::Free) | None => {}
+        }
+    }
+
+    /// Cancels everything and waits until the kernel has let go of all memory, at most `patience`. Returns how many
+    /// requests a stuck device still holds; their memory is leaked, not freed, because it may still be written.
+    pub fn shutdown(&mut self, patience: Duration) -> usize {
+        if self.fork.is_forked() {
+            return 0;
+        }
+        let ids: Vec<RequestId> = self.slots.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            self.cancel(id);
+        }
+        let deadline = self.backend.now().after(patience);
+        while self.slots.in_use() > 0 && self.now < deadline {
+            let before = self.ready.len() as u32;
+            let wait = Wait::Until {
+                count: before + 1,
+                min_wait: Duration::ZERO,
+                deadline: Some(deadline),
+            };
+            if self.turn(wait).is_err() {
+                break;
+            }
+        }
+        self.slots.in_use()
+    }
+
+    pub(super) fn leave_to_kernel(&mut self, id: RequestId) {
+        self.forget_deadline(id);
+        self.slots.transition(id, State::Abandoned);
+        self.stats.abandoned += 1;
+    }
+
+    pub(super) fn forget_deadline(&mut self, id: RequestId) {
+        if let Some(slot) = self.slots.get_mut(id)
+            && slot.policy.deadline.take().is_some()
+        {
+            self.deadlines = self.deadlines.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn drop_before_start(&mut self, id: RequestId, result: Result<u32, Error>) {
+        self.unqueue(id);
+        self.finish(id, result);
+    }
+
+    pub(super) fn unqueue(&mut self, id: RequestId) {
+        self.queue.retain(|&queued| queued != id);
+        self.held.retain(|&held| held != id);
+    }
+
+    /// Tells the caller that a running request is given up; its slot and memory stay.
+    pub(super) fn complete_early(&mut self, id: RequestId) {
+        let Some(slot) = self.slots.get(id) else {
+            return;
+        };
+        let completion = Completion {
+            id,
+            tag: slot.tag,
+            notice: Notice::Completed,
+            result: Err(Error::Indeterminate),
+            bytes_done: slot.done as u32,
+            memory: Memory::None,
+            accepted: None,
+            took: slot.policy.caching,
+            iterations: slot.iterations,
+        };
+        let (op, begun) = (slot.op, slot.begun);
+        self.count(&completion, op, begun);
+        self.ready.push_back(completion);
+    }
+
+    /// The one completion of a request, and the end of its slot.
+    pub(super) fn finish(&mut self, id: RequestId, result: Result<u32, Error>) {
+        self.end(id, Notice::Completed, result);
+    }
+
+    /// The end of a slot whose caller has already been answered, or does not want an answer.
+    pub(super) fn release(&mut self, id: RequestId) {
+        self.end(id, Notice::Released, Err(Error::Indeterminate));
+    }
+
+    pub(super) fn end(&mut self, id: RequestId, notice: Notice, result: Result<u32, Error>) {
+        self.forget_deadline(id);
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        let (op, sequence, begun) = (slot.op, slot.sequence, slot.begun);
+        let accepted = slot.accepted.take();
+        let mut completion = Completion {
+            id,
+            tag: slot.tag,
+            notice,
+            result,
+            bytes_done: slot.done as u32,
+            memory: Memory::None,
+            accepted,
+            took: slot.policy.caching,
+            iterations: slot.iterations,
+        };
+        let file = op.is_write().then(|| slot.file.clone()).flatten();
+        completion.memory = self.slots.remove(id);
+        if notice == Notice::Completed {
+            self.count(&completion, op, begun);
+        }
+        self.ready.push_back(completion);
+        if let Some(file) = file
+            && !self.held.is_empty()
+        {
+            self.wake_held(&file, sequence);
+        }
+    }
+
+    pub(super) fn count(&mut self, completion: &Completion, op: Op, begun: Option<Time>) {
+        let measured = self.measures.entry(op, completion.took);
+        measured.count(completion.result.is_err(), completion.bytes_done);
+        if let Some(begun) = begun {
+            measured.latency.record(self.now.since(begun));
+        }
+        self.stats.completions += 1;
+        self.stats.errors += u64::from(completion.result.is_err());
+        let bytes = u64::from(completion.bytes_done);
+        match op {
+            Op::Read { .. } => self.stats.bytes_read += bytes,
+            Op::Write { .. } => self.stats.bytes_written += bytes,
+            Op::Transfer { .. } => {
+                self.stats.bytes_read += bytes;
+                self.stats.bytes_written += bytes;
+            }
+            Op::Receive { .. } => self.stats.bytes_read += bytes,
+            Op::Send { .. } => self.stats.bytes_written += bytes,
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        /// A healthy device ends its requests within milliseconds; after this long it is taken for stuck.
+        const PATIENCE: Duration = Duration::from_secs(30);
+        if self.fork.is_forked() {
+            // The parent's kernel work concerns the parent's memory: this process may free its copies.
+            self.backend.disown();
+        } else {
+            self.shutdown(PATIENCE);
+        }
+        if !self.fork.is_forked() && self.slots.running() > 0 {
+            // Leaked: the kernel may still write this memory and these files.
+            return;
+        }
+        // Dropping the table frees memory that nobody else refers to; it is not used again.
+        let slots = std::mem::replace(&mut self.slots, ManuallyDrop::new(Slots::new(0)));
+        drop(ManuallyDrop::into_inner(slots));
+    }
+}

@@ -1,0 +1,256 @@
+//! One turn: hand over what is queued, sleep, read the raw results, decide what becomes of each request.
+
+use super::Engine;
+use crate::error::{Errno, Error};
+use crate::file::File;
+use crate::judge::{Next, judge, poison_if_lost};
+use crate::policy::{Caching, Time};
+use crate::request::{Op, RequestId, Wait};
+use crate::slot::{Slot, State};
+use crate::{sys, trial};
+
+impl Engine {
+    /// Submits what is queued, sleeps as long as `wait` allows, and makes completions ready to be taken. Returns how many
+    /// are.
+    ///
+    /// With nothing in flight it does not sleep, unless `wait` asks for a count of 0: then only the doorbell or the
+    /// deadline ends the sleep.
+    ///
+    /// # Errors
+    /// The backend itself is broken.
+    pub fn turn(&mut self, wait: Wait) -> Result<usize, Error> {
+        if self.fork.is_forked() {
+            return Err(Error::Forked);
+        }
+        let enough_at = match wait {
+            Wait::Until { min_wait, .. } if !min_wait.is_zero() => Some(self.backend.now().after(min_wait)),
+            _ => None,
+        };
+        loop {
+            self.start_queued();
+            let sleep = self.sleep_for(wait, enough_at);
+            let turned = self.backend.turn(&mut self.slots, sleep, &mut self.done);
+            self.now = self.backend.now();
+            let rang = std::mem::take(&mut self.done.rang);
+            self.settle();
+            self.take_signals();
+            self.expire();
+            turned?;
+            if !self.queue.is_empty() {
+                continue; // Iterations that go on are part of what this turn submits.
+            }
+            if rang || sleep == Wait::No || self.is_satisfied(wait, enough_at) {
+                self.stats.system_calls = self.backend.system_calls();
+                return Ok(self.ready.len());
+            }
+        }
+    }
+
+    /// Returns when the batch was begun, if there was one.
+    pub(super) fn start_queued(&mut self) -> Option<Time> {
+        if self.gains_by_trial {
+            self.try_queued();
+        }
+        if self.queue.is_empty() {
+            return None;
+        }
+        let now = self.backend.now();
+        for &id in &self.queue {
+            if let Some(slot) = self.slots.get_mut(id) {
+                slot.begun.get_or_insert(now);
+            }
+        }
+        self.stats.batches += 1;
+        let taken = self.backend.start(&mut self.slots, &self.queue);
+        self.stats.iterations += taken as u64;
+        self.queue.drain(..taken);
+        Some(now)
+    }
+
+    /// Hands over what was started without waiting for a turn.
+    pub(super) fn flush(&mut self, begun: Option<Time>) {
+        const SAMPLED: u64 = 8;
+        self.backend.flush();
+        if let Some(begun) = begun
+            && self.stats.batches.is_multiple_of(SAMPLED)
+        {
+            let took = self.backend.now().since(begun);
+            self.measures.submit.record(took);
+        }
+    }
+
+    /// Runs what the page cache can answer at once, in order; the rest stays queued.
+    pub(super) fn try_queued(&mut self) {
+        if self.queue.is_empty() {
+            return;
+        }
+        const SAMPLED: u64 = 16;
+        let hits_before = self.stats.trial_hits;
+        self.trial_turns += 1;
+        let begun = self.trial_turns.is_multiple_of(SAMPLED).then(|| self.backend.now());
+        let mut queue = std::mem::take(&mut self.queue);
+        queue.retain(|&id| !self.ends_at_once(id));
+        self.queue = queue;
+        let hits = self.stats.trial_hits - hits_before;
+        if let Some(begun) = begun
+            && hits > 0
+        {
+            let took = self.backend.now().since(begun);
+            let read = Op::Read { offset: None };
+            self.measures
+                .entry(read, Caching::Kernel)
+                .latency
+                .record_many(took, hits);
+        }
+    }
+
+    pub(super) fn ends_at_once(&mut self, id: RequestId) -> bool {
+        let Some(slot) = self.slots.get_mut(id) else {
+            return false;
+        };
+        let Some(raw) = trial::attempt(slot) else {
+            return false;
+        };
+        slot.iterations += 1;
+        self.stats.iterations += 1;
+        self.stats.trials += 1;
+        if raw < 0 {
+            return false;
+        }
+        match judge(slot, raw) {
+            Next::Again => false,
+            Next::End(result) => {
+                self.stats.trial_hits += 1;
+                self.finish(id, result);
+                true
+            }
+        }
+    }
+
+    /// How many completions a turn waits for; from `enough_at` on, one will do.
+    pub(super) fn needed(&self, count: u32, enough_at: Option<Time>) -> usize {
+        let patient = enough_at.is_none_or(|at| self.now < at);
+        if patient { count as usize } else { count.min(1) as usize }
+    }
+
+    pub(super) fn sleep_for(&self, wait: Wait, enough_at: Option<Time>) -> Wait {
+        let Wait::Until {
+            count,
+            min_wait,
+            deadline,
+        } = wait
+        else {
+            return Wait::No;
+        };
+        let missing = self.needed(count, enough_at).saturating_sub(self.ready.len());
+        if !self.queue.is_empty() || (count > 0 && (missing == 0 || self.slots.in_use() == 0)) {
+            return Wait::No;
+        }
+        Wait::Until {
+            count: missing.min(self.slots.in_use()) as u32,
+            min_wait,
+            deadline: earliest(
+                earliest(deadline, self.next_deadline()),
+                enough_at.filter(|&at| self.now < at),
+            ),
+        }
+    }
+
+    pub(super) fn is_satisfied(&self, wait: Wait, enough_at: Option<Time>) -> bool {
+        match wait {
+            Wait::No => true,
+            Wait::Until { count, deadline, .. } => {
+                let enough = self.ready.len() >= self.needed(count, enough_at) || self.slots.in_use() == 0;
+                (count > 0 && enough) || deadline.is_some_and(|at| self.now >= at)
+            }
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        if self.deadlines == 0 {
+            return None;
+        }
+        self.slots.iter().filter_map(|(_, slot)| slot.policy.deadline).min()
+    }
+
+    /// Reads the raw results of a turn.
+    pub(super) fn settle(&mut self) {
+        let mut raw = std::mem::take(&mut self.done.raw);
+        for &(id, result) in raw.iter().filter(|(_, result)| *result < 0) {
+            // First of all: no sync of the same turn may prove what this one disproves.
+            if let Some(slot) = self.slots.get(id) {
+                poison_if_lost(slot, Errno::from_raw(-result));
+            }
+        }
+        for (id, result) in raw.drain(..) {
+            self.settle_one(id, result);
+        }
+        self.done.raw = raw;
+    }
+
+    pub(super) fn settle_one(&mut self, id: RequestId, mut raw: i32) {
+        let Some(slot) = self.slots.get_mut(id) else {
+            return;
+        };
+        slot.iterations = slot.iterations.saturating_add(1);
+        if slot.op == Op::Accept && raw >= 0 && !slot.awaits_readiness {
+            // Owned first of all: whatever becomes of the request, the descriptor is closed or handed over.
+            slot.accepted = File::from_fd(sys::adopt(raw), "a connection").ok();
+            raw = 0;
+        }
+        if slot.state == State::Abandoned {
+            self.release(id);
+            return;
+        }
+        match judge(slot, raw) {
+            Next::Again => {
+                self.slots.transition(id, State::Queued);
+                self.queue.push(id);
+            }
+            Next::End(result) => self.finish(id, result),
+        }
+    }
+
+    /// Completes what is overdue. The kernel keeps the memory of a running request, so that comes back later.
+    pub(super) fn expire(&mut self) {
+        if self.deadlines == 0 {
+            return;
+        }
+        let now = self.now;
+        let overdue = |slot: &Slot| slot.policy.deadline.is_some_and(|at| at <= now);
+        let ids: Vec<(RequestId, State)> = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| overdue(slot))
+            .map(|(id, slot)| (id, slot.state))
+            .collect();
+        for (id, state) in ids {
+            match state {
+                State::Running => {
+                    self.complete_early(id);
+                    self.leave_to_kernel(id);
+                    self.backend.cancel(&self.slots, id);
+                }
+                State::Queued | State::Held => {
+                    let begun = self.slots.get(id).is_some_and(|slot| slot.iterations > 0);
+                    if begun {
+                        // Between two iterations. The caller cannot know that, so it is told as if one were running.
+                        self.complete_early(id);
+                        self.unqueue(id);
+                        self.release(id);
+                    } else {
+                        self.drop_before_start(id, Err(Error::Cancelled));
+                    }
+                }
+                State::Free | State::Abandoned => {}
+            }
+        }
+    }
+}
+
+fn earliest(one: Option<Time>, two: Option<Time>) -> Option<Time> {
+    match (one, two) {
+        (Some(one), Some(two)) => Some(one.min(two)),
+        (one, two) => one.or(two),
+    }
+}
