@@ -7,6 +7,7 @@
 
 mod ending;
 mod order;
+mod syncs;
 mod turn;
 
 use std::collections::VecDeque;
@@ -94,6 +95,10 @@ pub struct Engine {
     queue: Vec<RequestId>,
     /// Requests that wait for others to end.
     held: Vec<RequestId>,
+    /// The one sync of each file that runs or is about to.
+    syncing: Vec<(File, RequestId)>,
+    /// Syncs that another one has just answered; kept for its room.
+    answered: Vec<(RequestId, Result<u32, Error>)>,
     /// Completions that the caller has yet to take.
     ready: VecDeque<Completion>,
     done: Done,
@@ -169,6 +174,8 @@ impl Engine {
             reserved_slots: config.reserved_slots.min(slots / 2) as usize,
             queue: Vec::with_capacity(slots as usize),
             held: Vec::new(),
+            syncing: Vec::new(),
+            answered: Vec::new(),
             ready: VecDeque::with_capacity(slots as usize),
             done: Done {
                 raw: Vec::with_capacity(slots as usize),

@@ -343,6 +343,11 @@ impl File {
         self.0.disk.as_ref()
     }
 
+    /// Are these clones of one file?
+    pub(crate) fn is(&self, other: &File) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
     pub(crate) fn raw_fd(&self, caching: Caching) -> Option<RawFd> {
         self.descriptor(caching).map(AsRawFd::as_raw_fd)
     }

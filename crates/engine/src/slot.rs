@@ -66,6 +66,8 @@ pub(crate) struct Slot {
     pub(crate) sequence: u64,
     /// Writes to the file that a fence still waits for.
     pub(crate) waits_for: u32,
+    /// The sync of the same file that will answer for this one.
+    pub(crate) follows: Option<RequestId>,
     /// The stream had nothing, or no room: the next iteration waits until it has.
     pub(crate) awaits_readiness: bool,
     /// What a transfer's window holds.
@@ -113,6 +115,7 @@ impl Slots {
             begun: None,
             sequence: 0,
             waits_for: 0,
+            follows: None,
             awaits_readiness: false,
             window: Filled::default(),
             accepted: None,
@@ -153,6 +156,7 @@ impl Slots {
         slot.begun = None;
         slot.sequence = sequence;
         slot.waits_for = 0;
+        slot.follows = None;
         slot.awaits_readiness = false;
         slot.window = Filled::default();
         let id = RequestId {

@@ -126,6 +126,8 @@ const CASES: &[Named] = cases! {
         a_cancelled_write_lets_its_fence_go
         a_failed_sync_poisons_until_acknowledged
         of_two_syncs_none_hides_the_failure
+        syncs_that_wait_together_share_one
+        a_cancelled_sync_takes_no_other_with_it
         a_sync_given_up_on_poisons_when_it_fails
         a_failed_range_sync_poisons_too
         a_durable_cached_write_cannot_swallow_anothers_failure

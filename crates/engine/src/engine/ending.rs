@@ -142,6 +142,9 @@ impl Engine {
             self.count(&completion, op, begun);
         }
         self.ready.push_back(completion);
+        if matches!(op, Op::Sync | Op::Fence) {
+            self.sync_ended(id, result);
+        }
         if let Some(file) = file
             && !self.held.is_empty()
         {

