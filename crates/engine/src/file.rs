@@ -149,6 +149,8 @@ struct Inner {
     /// Where a backend has registered the two descriptions: its mark, and the index of the first.
     attached: Cell<Option<(u64, u32)>>,
     trial: Cell<trial::Record>,
+    /// What direct requests really are, as far as is known.
+    direct_is: Cell<Caching>,
 }
 
 impl fmt::Debug for File {
@@ -178,7 +180,7 @@ impl File {
             file.add_direct(options)?;
         }
         file.limits = file.ask_limits();
-        Ok(File(Rc::new(file)))
+        Ok(File::known(file))
     }
 
     /// Takes over a descriptor that somebody else opened. It never gets a second description: whether it is direct is
@@ -196,7 +198,16 @@ impl File {
         };
         let mut file = Inner::new(name.to_owned(), fd, caching)?;
         file.limits = file.ask_limits();
-        Ok(File(Rc::new(file)))
+        Ok(File::known(file))
+    }
+
+    /// Where the file system says it all, no probe is needed.
+    fn known(inner: Inner) -> File {
+        let file = File(Rc::new(inner));
+        if file.is_in_memory() {
+            file.set_direct_is(Caching::Kernel);
+        }
+        file
     }
 
     /// A file of the simulated backend.
@@ -216,6 +227,7 @@ impl File {
             poison: Cell::new(None),
             attached: Cell::new(None),
             trial: Cell::default(),
+            direct_is: Cell::new(Caching::Direct),
         }))
     }
 
@@ -352,6 +364,18 @@ impl File {
         self.descriptor(caching).map(AsRawFd::as_raw_fd)
     }
 
+    /// The mode that really carries requests of this one.
+    pub(crate) fn really(&self, asked: Caching) -> Caching {
+        match asked {
+            Caching::Direct => self.0.direct_is.get(),
+            other => other,
+        }
+    }
+
+    pub(crate) fn set_direct_is(&self, found: Caching) {
+        self.0.direct_is.set(found);
+    }
+
     /// How reads tried at once have fared.
     pub(crate) fn trial(&self) -> &Cell<trial::Record> {
         &self.0.trial
@@ -381,7 +405,7 @@ impl File {
         }
     }
 
-    fn any_fd(&self) -> Result<BorrowedFd<'_>, Errno> {
+    pub(crate) fn any_fd(&self) -> Result<BorrowedFd<'_>, Errno> {
         let fd = self.0.kernel.as_ref().or(self.0.direct.as_ref());
         fd.map(AsFd::as_fd).ok_or(Errno::EBADF)
     }
@@ -408,6 +432,7 @@ impl Inner {
             poison: Cell::new(None),
             attached: Cell::new(None),
             trial: Cell::default(),
+            direct_is: Cell::new(Caching::Direct),
         })
     }
 

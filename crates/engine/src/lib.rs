@@ -42,6 +42,7 @@ mod histogram;
 mod judge;
 pub mod memory;
 mod policy;
+mod probe;
 mod request;
 mod signals;
 mod slot;

@@ -254,6 +254,12 @@ impl Slot {
         }
     }
 
+    /// The caching mode that carries it.
+    pub(crate) fn took(&self) -> Caching {
+        let asked = self.policy.caching;
+        self.file.as_ref().map_or(asked, |file| file.really(asked))
+    }
+
     /// Bytes at which direct I/O may continue; 1 elsewhere.
     pub(crate) fn granularity(&self) -> usize {
         match (&self.file, self.policy.caching) {

@@ -100,7 +100,7 @@ impl Engine {
             bytes_done: slot.done as u32,
             memory: Memory::None,
             accepted: None,
-            took: slot.policy.caching,
+            took: slot.took(),
             iterations: slot.iterations,
         };
         let (op, begun) = (slot.op, slot.begun);
@@ -133,7 +133,7 @@ impl Engine {
             bytes_done: slot.done as u32,
             memory: Memory::None,
             accepted,
-            took: slot.policy.caching,
+            took: slot.took(),
             iterations: slot.iterations,
         };
         let file = op.is_write().then(|| slot.file.clone()).flatten();
