@@ -81,7 +81,7 @@ impl File {
 
     pub(crate) fn is_in_memory(&self) -> bool {
         let kind = self.any_fd().and_then(|fd| Ok(rustix::fs::fstatfs(fd)?.f_type));
-        kind.is_ok_and(|kind| IN_MEMORY.contains(&(kind as i64)))
+        kind.is_ok_and(|kind| IN_MEMORY.contains(&kind))
     }
 
     /// One blocking read of a block into memory that is thrown away.
