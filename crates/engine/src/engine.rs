@@ -16,9 +16,12 @@ use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use crate::backend::aio::{self, Aio};
 use crate::backend::sim::Sim;
-use crate::backend::sync::Sync;
-use crate::backend::uring::Uring;
+use crate::backend::sync::{self, Sync};
+use crate::backend::threads::pool::Limits;
+use crate::backend::threads::{self, Threads};
+use crate::backend::uring::{self, Uring};
 use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
 use crate::completion::{Completion, Notice};
 use crate::error::{Errno, Error, SetupError};
@@ -46,8 +49,74 @@ pub enum Choice {
     Auto,
     /// Blocking system calls.
     Sync,
+    /// Blocking system calls in worker threads.
+    Threads,
+    /// Native Linux AIO, and worker threads for what it cannot do.
+    Aio,
     /// io_uring.
     Uring,
+}
+
+impl Choice {
+    /// Every choice.
+    pub const ALL: [Choice; 5] = [Choice::Auto, Choice::Sync, Choice::Threads, Choice::Aio, Choice::Uring];
+
+    /// The word used in every message and on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Choice::Auto => "auto",
+            Choice::Sync => sync::NAME,
+            Choice::Threads => threads::NAME,
+            Choice::Aio => aio::NAME,
+            Choice::Uring => uring::NAME,
+        }
+    }
+
+    /// Starts the backend; with `Auto` the best that starts, and then `rejected` says why the better ones did not.
+    fn start(self, config: &Config, rejected: &mut Vec<Rejected>) -> Result<Box<dyn Backend>, SetupError> {
+        let limits = Limits {
+            wide: config.pool_threads.saturating_mul(2),
+            narrow: config.pool_threads,
+            stream: config.pool_threads / 4,
+        };
+        Ok(match self {
+            Choice::Auto => {
+                // Only the last can hardly fail; its error is then the one to tell.
+                for better in [Choice::Uring, Choice::Aio, Choice::Threads] {
+                    match better.start(config, rejected) {
+                        Ok(backend) => return Ok(backend),
+                        Err(error) => rejected.push(Rejected {
+                            backend: better.name(),
+                            reason: error.errno.to_string(),
+                            cure: error.cure,
+                        }),
+                    }
+                }
+                return Choice::Sync.start(config, rejected);
+            }
+            Choice::Sync => Box::new(Sync::new(config.slots)?),
+            Choice::Threads => Box::new(Threads::new(config.slots, limits)?),
+            Choice::Aio => Box::new(Aio::new(config.slots, limits)?),
+            Choice::Uring => Box::new(Uring::new(config.slots)?),
+        })
+    }
+}
+
+impl std::fmt::Display for Choice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl std::str::FromStr for Choice {
+    type Err = String;
+
+    /// The choice of that name.
+    fn from_str(word: &str) -> Result<Choice, String> {
+        let found = Choice::ALL.into_iter().find(|choice| choice.name() == word);
+        found.ok_or_else(|| format!("`{word}` is no backend: {}", Choice::ALL.map(Choice::name).join(", ")))
+    }
 }
 
 /// How large an engine is.
@@ -63,6 +132,9 @@ pub struct Config {
     pub arena_bytes: usize,
     /// Register the arena with the kernel: pins it at once, saves some work per request.
     pub register_arena: bool,
+    /// Worker threads at most for writes through the kernel's cache, syncs and allocations, where the backend has workers;
+    /// twice as many for reads and direct writes, and a quarter for streams that cannot be tried without blocking.
+    pub pool_threads: u32,
 }
 
 impl Default for Config {
@@ -73,6 +145,7 @@ impl Default for Config {
             reserved_slots: 64,
             arena_bytes: 64 << 20,
             register_arena: false,
+            pool_threads: 16,
         }
     }
 }
@@ -129,21 +202,7 @@ impl Engine {
     /// What refused to start, and the cure.
     pub fn new(config: &Config) -> Result<Engine, SetupError> {
         let mut rejected = Vec::new();
-        let backend: Box<dyn Backend> = match config.backend {
-            Choice::Sync => Box::new(Sync::new(config.slots)?),
-            Choice::Uring => Box::new(Uring::new(config.slots)?),
-            Choice::Auto => match Uring::new(config.slots) {
-                Ok(uring) => Box::new(uring),
-                Err(error) => {
-                    rejected.push(Rejected {
-                        backend: crate::backend::uring::NAME,
-                        reason: error.errno.to_string(),
-                        cure: error.cure,
-                    });
-                    Box::new(Sync::new(config.slots)?)
-                }
-            },
-        };
+        let backend = config.backend.start(config, &mut rejected)?;
         let mut engine = Engine::with_backend(backend, config)?;
         engine.rejected = rejected;
         Ok(engine)

@@ -237,6 +237,14 @@ impl Slots {
             .is_some_and(|slot| stream(&slot.file) || stream(&slot.target))
     }
 
+    /// What the iteration that `id` has to run now is about; as good as a stream where there is no file.
+    pub(crate) fn subject(&self, id: RequestId) -> (Kind, Caching) {
+        let subject = self.get(id).and_then(Slot::subject);
+        subject.map_or((Kind::Stream, Caching::Kernel), |(file, caching)| {
+            (file.kind(), caching)
+        })
+    }
+
     /// The iteration that `id` has to run now: what is left of it.
     pub(crate) fn iteration(&mut self, id: RequestId, mark: u64) -> Option<Iteration> {
         let slot = self.get_mut(id)?;
@@ -393,18 +401,23 @@ impl Slot {
         (self.done - self.done % self.granularity()) as u64
     }
 
-    fn fd(&self, mark: u64) -> Fd {
+    /// The file that the next iteration is about, and through which of its descriptions.
+    fn subject(&self) -> Option<(&File, Caching)> {
         let file = match self.op {
-            Op::Transfer { .. } if !self.window.is_empty() => &self.target,
-            _ => &self.file,
-        };
-        let Some(file) = file else {
-            return Fd::None;
+            Op::Transfer { .. } if !self.window.is_empty() => self.target.as_ref()?,
+            _ => self.file.as_ref()?,
         };
         let caching = match self.op {
             Op::Read { .. } | Op::Write { .. } => self.policy.caching,
             Op::Transfer { .. } if self.window.is_empty() => self.policy.caching,
             _ => file.any_caching(),
+        };
+        Some((file, caching))
+    }
+
+    fn fd(&self, mark: u64) -> Fd {
+        let Some((file, caching)) = self.subject() else {
+            return Fd::None;
         };
         let direct = u32::from(caching == Caching::Direct);
         match file.attached() {

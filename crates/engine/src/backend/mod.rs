@@ -7,6 +7,8 @@
 //! | file | runs an iteration by | cannot |
 //! |---|---|---|
 //! | `sync.rs` | blocking system calls, in `start` | cancel, poll, timers, give a ready fd |
+//! | `threads/` | blocking system calls, in a bounded pool of workers; streams and timers beside it | stop a running disk request |
+//! | `aio/` | native Linux AIO for direct I/O and syncs; the rest as `threads` | stop a running disk request |
 //! | `uring.rs` | io_uring | (nothing of the present operations) |
 //! | `sim/` | its own disk in memory, recorded write by write | poll, give a ready fd |
 
@@ -22,8 +24,10 @@ use crate::policy::Time;
 use crate::request::{RequestId, Wait};
 use crate::slot::Slots;
 
+pub(crate) mod aio;
 pub mod sim;
 pub(crate) mod sync;
+pub(crate) mod threads;
 pub(crate) mod uring;
 
 /// What a backend reported in one turn.

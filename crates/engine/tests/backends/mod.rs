@@ -30,6 +30,8 @@ enum Files {
 
 pub(crate) const BACKENDS: &[Row] = &[
     Row::real("sync", |config| start(Choice::Sync, config)),
+    Row::real("threads", |config| start(Choice::Threads, config)),
+    Row::real("aio", |config| start(Choice::Aio, config)),
     Row::real("uring", |config| start(Choice::Uring, config)),
     Row::simulated("sim", |config| Engine::simulated(Sim::new(1)?, config)),
 ];

@@ -1,0 +1,454 @@
+//! A bounded pool of worker threads, for what would block.
+//!
+//! ```text
+//!   owner                      one lock                         workers
+//!   batch of jobs  ──────►  queue per class, idle seats  ──────►  run, one system call each
+//!   results        ◄──────  finished                     ◄──────  report and take the next job
+//! ```
+//!
+//! - **Hand-over.** The owner takes the lock once for a batch and once to collect. A worker takes it once per job: it
+//!   reports, and takes its next job, at the same time. While jobs wait, no worker ever sleeps; one that must be woken gets
+//!   its job laid on its seat, so it need not look for it.
+//! - **Size.** A worker is started when a job waits that may run and nobody is idle; it starts the next one if there is
+//!   still more. Idle ones leave after [`IDLE`], except the last: so there is always somebody to run a job, and a thread
+//!   that cannot be made (RLIMIT_NPROC) only keeps the pool smaller. Who was idle last is woken first, so that the others
+//!   can leave.
+//! - **Rations.** Each class of jobs has its limit; together they bound the threads. Syncs that are stuck do not keep reads
+//!   from running.
+//! - **Bell.** The owner says for how many results it sleeps; the worker that makes them complete rings, once. The bell is an
+//!   event fd that is watched edge-triggered and never read.
+//!
+//! Who owns what: a job holds raw pointers into memory of its slot, and a descriptor of its slot's file. The slot keeps both
+//! until the job is reported. When an engine ends while a worker is stuck in the kernel, the engine leaks its slots and the
+//! pool lets go of the thread: whatever that still touches is leaked, or shared by `Arc`.
+
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use rustix::event::EventfdFlags;
+
+use super::route::{CLASSES, Class};
+use super::streams;
+use crate::error::{Errno, SetupError};
+use crate::request::RequestId;
+use crate::sys::{self, Iteration};
+
+/// An idle worker waits so long for a job.
+pub(crate) const IDLE: Duration = Duration::from_secs(2);
+
+/// Workers only make system calls, and run no signal handlers.
+const STACK: usize = 128 << 10;
+
+/// After a thread could not be made, so many jobs pass before the next attempt.
+const PAUSE: u32 = 1000;
+
+/// One iteration for a worker.
+pub(crate) struct Job {
+    pub(crate) id: RequestId,
+    pub(crate) iteration: Iteration,
+    pub(crate) class: Class,
+}
+
+// SAFETY: what keeps a job in one thread are its raw pointers. They lead into the memory of one slot, which nobody touches
+// between the start of an iteration and its report (the slot is `Running` or `Abandoned`), and which is leaked, not freed,
+// when a report never comes. Handing over and reporting both pass through the pool's lock.
+unsafe impl Send for Job {}
+
+/// Threads at most, per class.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) wide: u32,
+    pub(crate) narrow: u32,
+    pub(crate) stream: u32,
+}
+
+impl Limits {
+    fn by_class(self) -> [u32; CLASSES] {
+        // In the order of `Class`. None may be 0: its jobs would never run.
+        [self.wide, self.narrow, self.stream].map(|limit| limit.max(1))
+    }
+}
+
+/// When a worker is to ring the bell.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ring {
+    /// The owner is awake.
+    Never,
+    /// It sleeps until it holds so many results; not at all when it does.
+    When(usize),
+    /// It may be asleep elsewhere: at the next result.
+    Next,
+}
+
+/// The owner's side.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    /// Seats to be woken when the lock is released; kept for its room.
+    wake: Vec<Arc<Seat>>,
+    disowned: bool,
+}
+
+struct Shared {
+    name: &'static str,
+    state: Mutex<State>,
+    /// A worker has left.
+    left: Condvar,
+    bell: OwnedFd,
+}
+
+struct State {
+    queues: [VecDeque<(u64, Job)>; CLASSES],
+    running: [u32; CLASSES],
+    limits: [u32; CLASSES],
+    /// Jobs ever queued: of two that wait, the older goes first, whatever its class.
+    sequence: u64,
+    workers: u32,
+    /// Last in, first out. While anybody is here, no job waits that may run.
+    idle: Vec<Arc<Seat>>,
+    finished: Vec<(RequestId, i32)>,
+    /// The owner sleeps until so many have finished; 0 while it is awake.
+    ring_at: usize,
+    closing: bool,
+    refused: Option<Errno>,
+    /// Attempts to make a thread that are skipped, after one failed.
+    pause: u32,
+    workers_max: u32,
+}
+
+/// Where an idle worker sits, and where its next job is laid.
+struct Seat {
+    job: Mutex<Option<Job>>,
+    thread: Thread,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while holding it; and no state in here is ever half changed.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pool {
+    /// Starts the pool with its first worker: threads can be made here.
+    pub(crate) fn new(name: &'static str, slots: usize, limits: Limits) -> Result<Pool, SetupError> {
+        let limits = limits.by_class();
+        let total = limits.iter().sum::<u32>() as usize;
+        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|errno| {
+            SetupError::new("make a bell for worker threads", "an event fd".into(), errno.into())
+                .cure("raise RLIMIT_NOFILE (`ulimit -n`)")
+        })?;
+        let state = State {
+            queues: std::array::from_fn(|_| VecDeque::with_capacity(slots)),
+            running: [0; CLASSES],
+            limits,
+            sequence: 0,
+            workers: 1,
+            idle: Vec::with_capacity(total),
+            finished: Vec::with_capacity(slots),
+            ring_at: 0,
+            closing: false,
+            refused: None,
+            pause: 0,
+            workers_max: 1,
+        };
+        let shared = Arc::new(Shared {
+            name,
+            state: Mutex::new(state),
+            left: Condvar::new(),
+            bell,
+        });
+        spawn(&shared, None).map_err(|errno| {
+            SetupError::new("start a worker thread", name.into(), errno)
+                .cure("raise RLIMIT_NPROC (`ulimit -u`), or the pids limit of the container")
+        })?;
+        let wake = Vec::with_capacity(total);
+        Ok(Pool {
+            shared,
+            wake,
+            disowned: false,
+        })
+    }
+
+    /// Hands over a batch: one lock, and a wake-up for each job that an idle worker can take.
+    pub(crate) fn submit(&mut self, batch: &mut Vec<Job>) {
+        if batch.is_empty() {
+            return;
+        }
+        let mut state = lock(&self.shared.state);
+        for job in batch.drain(..) {
+            self.wake.extend(state.give(job));
+        }
+        let recruit = state.recruit();
+        drop(state);
+        for seat in self.wake.drain(..) {
+            seat.thread.unpark();
+        }
+        self.shared.start(recruit);
+    }
+
+    /// Takes what has finished, and says when the bell is to be rung from now on.
+    pub(crate) fn collect(&self, into: &mut Vec<(RequestId, i32)>, ring: Ring) {
+        let mut state = lock(&self.shared.state);
+        into.append(&mut state.finished);
+        state.ring_at = match ring {
+            Ring::Never => 0,
+            Ring::When(want) => want.saturating_sub(into.len()),
+            Ring::Next => 1,
+        };
+    }
+
+    /// Takes a job out of its queue; false when it runs, or has run.
+    pub(crate) fn cancel(&self, id: RequestId) -> bool {
+        let mut state = lock(&self.shared.state);
+        for queue in &mut state.queues {
+            if let Some(at) = queue.iter().position(|(_, job)| job.id == id) {
+                queue.remove(at);
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(crate) fn bell(&self) -> &OwnedFd {
+        &self.shared.bell
+    }
+
+    /// In a forked child there are no workers, and the lock may be held by one of the parent's: for ever.
+    pub(crate) fn disown(&mut self) {
+        self.disowned = true;
+    }
+
+    /// Why the pool is smaller than it might be.
+    pub(crate) fn refused(&self) -> Option<Errno> {
+        lock(&self.shared.state).refused
+    }
+
+    /// Threads at present, and at most so far.
+    #[cfg(test)]
+    fn workers(&self) -> (u32, u32) {
+        let state = lock(&self.shared.state);
+        (state.workers, state.workers_max)
+    }
+}
+
+impl Drop for Pool {
+    /// Idle workers leave, and are waited for. Busy ones are let go of: they leave when the kernel lets go of them.
+    fn drop(&mut self) {
+        /// Generous for threads that have nothing left to do.
+        const PATIENCE: Duration = Duration::from_secs(1);
+        if self.disowned {
+            return;
+        }
+        let until = Instant::now() + PATIENCE;
+        let mut state = lock(&self.shared.state);
+        state.closing = true;
+        state.queues.iter_mut().for_each(VecDeque::clear);
+        for seat in state.idle.drain(..) {
+            seat.thread.unpark();
+        }
+        while state.workers > state.running.iter().sum() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.shared.left.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl State {
+    /// Lays a job on an idle worker's seat, who is then to be woken; else queues it.
+    fn give(&mut self, job: Job) -> Option<Arc<Seat>> {
+        let class = job.class as usize;
+        if self.running[class] < self.limits[class]
+            && let Some(seat) = self.idle.pop()
+        {
+            self.running[class] += 1;
+            *lock(&seat.job) = Some(job);
+            return Some(seat);
+        }
+        self.sequence += 1;
+        self.queues[class].push_back((self.sequence, job));
+        None
+    }
+
+    /// The oldest job that may run now.
+    fn next(&mut self) -> Option<Job> {
+        let front = |class: usize| self.queues[class].front().map(|(sequence, _)| (*sequence, class));
+        let runnable = (0..CLASSES).filter(|&class| self.running[class] < self.limits[class]);
+        let (_, class) = runnable.filter_map(front).min()?;
+        self.running[class] += 1;
+        self.queues[class].pop_front().map(|(_, job)| job)
+    }
+
+    /// A job for a worker that does not exist yet, and will.
+    fn recruit(&mut self) -> Option<Job> {
+        let full = self.workers >= self.limits.iter().sum();
+        if full || self.closing || !self.idle.is_empty() {
+            return None;
+        }
+        if self.pause > 0 {
+            self.pause -= 1;
+            return None;
+        }
+        let job = self.next()?;
+        self.workers += 1;
+        self.workers_max = self.workers_max.max(self.workers);
+        Some(job)
+    }
+
+    /// Should the owner be woken?
+    fn must_ring(&mut self) -> bool {
+        let enough = self.ring_at > 0 && self.finished.len() >= self.ring_at;
+        if enough {
+            self.ring_at = 0;
+        }
+        enough
+    }
+}
+
+/// What a worker does after a job.
+enum Next {
+    Run(Job),
+    Sit,
+    Leave,
+}
+
+impl Shared {
+    /// Makes the worker that `recruit` counted. If that fails, its job goes to whoever there is.
+    fn start(self: &Arc<Shared>, recruit: Option<Job>) {
+        let Some(job) = recruit else { return };
+        let (id, iteration, class) = (job.id, job.iteration, job.class);
+        if let Err(errno) = spawn(self, Some(job)) {
+            let mut state = lock(&self.state);
+            state.workers -= 1;
+            state.running[class as usize] -= 1;
+            state.refused = Some(errno);
+            state.pause = PAUSE;
+            // Somebody may have become idle meanwhile; else somebody is busy, and comes back for it.
+            let seat = state.give(Job { id, iteration, class });
+            drop(state);
+            if let Some(seat) = seat {
+                seat.thread.unpark();
+            }
+        }
+    }
+
+    /// The whole life of a worker.
+    fn work(self: &Arc<Shared>, first: Option<Job>) {
+        let seat = Arc::new(Seat {
+            job: Mutex::new(None),
+            thread: thread::current(),
+        });
+        let mut next = match first {
+            Some(job) => {
+                // Is there more than this one can do? Then it makes the next one; the owner need not.
+                let recruit = lock(&self.state).recruit();
+                self.start(recruit);
+                Next::Run(job)
+            }
+            None => self.sit_down(&seat, &mut lock(&self.state)),
+        };
+        loop {
+            next = match next {
+                Next::Run(job) => self.run(&seat, &job),
+                Next::Sit => self.wait(&seat),
+                Next::Leave => return,
+            }
+        }
+    }
+
+    fn run(&self, seat: &Arc<Seat>, job: &Job) -> Next {
+        let raw = match job.class {
+            // SAFETY: the slot owns the memory until the report below.
+            Class::Stream => unsafe { streams::run_if_ready(&job.iteration) },
+            // SAFETY: as above.
+            Class::Wide | Class::Narrow => unsafe { sys::execute(&job.iteration) },
+        };
+        let mut state = lock(&self.state);
+        state.running[job.class as usize] -= 1;
+        state.finished.push((job.id, raw));
+        let ring = state.must_ring();
+        let next = self.sit_down(seat, &mut state);
+        drop(state);
+        if ring {
+            // It cannot be full: nobody rings 2^64 times.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+        next
+    }
+
+    /// Takes the next job, or takes a seat.
+    fn sit_down(&self, seat: &Arc<Seat>, state: &mut State) -> Next {
+        if state.closing {
+            return self.leave(state);
+        }
+        if let Some(job) = state.next() {
+            return Next::Run(job);
+        }
+        state.idle.push(Arc::clone(seat));
+        Next::Sit
+    }
+
+    /// Waits on its seat for a job, for the end of the pool, or until it has waited for long enough.
+    fn wait(&self, seat: &Arc<Seat>) -> Next {
+        let mut last = false;
+        loop {
+            if last {
+                thread::park();
+            } else {
+                thread::park_timeout(IDLE);
+            }
+            if let Some(job) = lock(&seat.job).take() {
+                return Next::Run(job);
+            }
+            let mut state = lock(&self.state);
+            if state.closing {
+                return self.leave(&mut state);
+            }
+            // Not there: a job was laid on the seat just now.
+            if let Some(at) = state.idle.iter().position(|other| Arc::ptr_eq(other, seat)) {
+                last = state.workers == 1;
+                if !last {
+                    state.idle.remove(at);
+                    return self.leave(&mut state);
+                }
+            }
+        }
+    }
+
+    fn leave(&self, state: &mut State) -> Next {
+        state.workers -= 1;
+        self.left.notify_all();
+        Next::Leave
+    }
+}
+
+/// Makes a thread that is disturbed by no signal: handlers belong to the program, and none of them fits on its stack.
+fn spawn(shared: &Arc<Shared>, first: Option<Job>) -> Result<(), Errno> {
+    let worker = Arc::clone(shared);
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both sets are written in full before they are read.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let made = thread::Builder::new()
+        .name(shared.name.into())
+        .stack_size(STACK)
+        .spawn(move || worker.work(first));
+    // SAFETY: the set that the first call wrote.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+    }
+    made.map(drop).map_err(|error| Errno::of(&error))
+}
+
+#[cfg(test)]
+#[path = "pool_tests.rs"]
+mod tests;

@@ -1,0 +1,207 @@
+//! Streams without waiting: one try at what would wait for somebody else.
+//!
+//! A descriptor may be blocking, and that belongs to everybody who shares it, so it is not changed: each call says for itself
+//! that it will not wait (`RWF_NOWAIT`, `MSG_DONTWAIT`). What has no such word (accept on a blocking listener; a terminal,
+//! which knows no `RWF_NOWAIT`) is left to a worker, who looks once more whether it is ready. connect(2) alone makes its
+//! socket non-blocking for the length of the call: nobody else can use it yet.
+
+#![allow(unsafe_code)]
+
+use std::os::fd::{BorrowedFd, RawFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, OFlags};
+
+use crate::memory::Window;
+use crate::sys::{self, Action, Fd, Iteration};
+
+/// What came of a try.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Tried {
+    /// It has ended: a count, or a negated error number.
+    Ended(i32),
+    /// It would wait for these events.
+    NotReady(u32),
+    /// It is ready, but may block even so: for a worker.
+    Blocks,
+    /// The connection is on its way; its outcome can be asked for when the socket is writable.
+    Connecting,
+}
+
+const IN: u32 = libc::POLLIN as u32;
+const OUT: u32 = libc::POLLOUT as u32;
+
+/// Tries an iteration.
+///
+/// # Safety
+/// As for [`sys::execute`].
+pub(crate) unsafe fn attempt(iteration: &Iteration) -> Tried {
+    let Fd::Raw(fd) = iteration.fd else {
+        return Tried::Ended(-libc::EBADF);
+    };
+    let mut quick = *iteration;
+    let events = match &mut quick.action {
+        Action::Read { .. } => IN,
+        Action::Write { .. } => OUT,
+        Action::Receive { flags, .. } => {
+            *flags |= libc::MSG_DONTWAIT as u32;
+            IN
+        }
+        Action::Send { flags, .. } => {
+            *flags |= libc::MSG_DONTWAIT as u32;
+            OUT
+        }
+        // SAFETY: the caller's promise.
+        Action::Accept => return unsafe { accept(fd, iteration) },
+        // SAFETY: the caller's promise.
+        Action::Connect { .. } => return unsafe { connect(fd, iteration) },
+        // Nothing else is a stream's.
+        _ => return Tried::Blocks,
+    };
+    quick.flags |= libc::RWF_NOWAIT;
+    // SAFETY: the caller's promise.
+    match unsafe { sys::execute(&quick) } {
+        raw if raw == -libc::EAGAIN => Tried::NotReady(events),
+        raw if raw == -libc::EOPNOTSUPP && is_patient(iteration) && has_position(&quick.action) => {
+            if ready(fd, events) != 0 {
+                Tried::Blocks
+            } else {
+                Tried::NotReady(events)
+            }
+        }
+        raw => Tried::Ended(raw),
+    }
+}
+
+/// readv(2) and writev(2) carry `RWF_NOWAIT`; send(2) and recv(2) do not, and mean what they say.
+fn has_position(action: &Action) -> bool {
+    matches!(action, Action::Read { .. } | Action::Write { .. })
+}
+
+/// Did the caller not ask to be told `EAGAIN`?
+pub(crate) fn is_patient(iteration: &Iteration) -> bool {
+    let told = match iteration.action {
+        Action::Receive { flags, .. } | Action::Send { flags, .. } => flags & libc::MSG_DONTWAIT as u32 != 0,
+        _ => false,
+    };
+    !told && iteration.flags & libc::RWF_NOWAIT == 0
+}
+
+/// The ready ones of `events`, and errors; 0 when there is none.
+pub(crate) fn ready(fd: RawFd, events: u32) -> u32 {
+    // SAFETY: the slot of the request keeps the descriptor open.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let mut one = [PollFd::new(&fd, PollFlags::from_bits_truncate(events as u16))];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match poll(&mut one, Some(&now)) {
+        Ok(1..) => u32::from(one[0].revents().bits()),
+        _ => 0,
+    }
+}
+
+unsafe fn accept(fd: RawFd, iteration: &Iteration) -> Tried {
+    if ready(fd, IN) == 0 {
+        return Tried::NotReady(IN);
+    }
+    // SAFETY: the slot of the request keeps the descriptor open.
+    let flags = rustix::fs::fcntl_getfl(unsafe { BorrowedFd::borrow_raw(fd) });
+    if !flags.is_ok_and(|flags| flags.contains(OFlags::NONBLOCK)) {
+        // Somebody else may take the connection between the look and the call.
+        return Tried::Blocks;
+    }
+    // SAFETY: the caller's promise.
+    match unsafe { sys::execute(iteration) } {
+        raw if raw == -libc::EAGAIN => Tried::NotReady(IN),
+        raw => Tried::Ended(raw),
+    }
+}
+
+unsafe fn connect(fd: RawFd, iteration: &Iteration) -> Tried {
+    // SAFETY: the slot of the request keeps the descriptor open.
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    let flags = match rustix::fs::fcntl_getfl(socket) {
+        Ok(flags) => flags,
+        Err(errno) => return Tried::Ended(-errno.raw_os_error()),
+    };
+    let blocking = !flags.contains(OFlags::NONBLOCK);
+    if blocking && let Err(errno) = rustix::fs::fcntl_setfl(socket, flags | OFlags::NONBLOCK) {
+        return Tried::Ended(-errno.raw_os_error());
+    }
+    // SAFETY: the caller's promise.
+    let raw = unsafe { sys::execute(iteration) };
+    if blocking {
+        // It worked a moment ago.
+        let _ = rustix::fs::fcntl_setfl(socket, flags);
+    }
+    match -raw {
+        libc::EINPROGRESS => Tried::Connecting,
+        // The backlog of a Unix socket is full, and nothing tells when it is not.
+        libc::EAGAIN if blocking => Tried::Blocks,
+        _ => Tried::Ended(raw),
+    }
+}
+
+/// Does a receive with these flags want all its bytes, and not just the first that come? A datagram is whole as it is.
+pub(crate) fn waits_for_all(fd: RawFd, flags: u32) -> bool {
+    use rustix::net::{SocketType, sockopt::socket_type};
+    let asked = flags & libc::MSG_WAITALL as u32 != 0 && flags & libc::MSG_PEEK as u32 == 0;
+    // SAFETY: the slot of the request keeps the descriptor open.
+    asked && socket_type(unsafe { BorrowedFd::borrow_raw(fd) }) == Ok(SocketType::STREAM)
+}
+
+/// How a connection on its way ended.
+pub(crate) fn connected(fd: RawFd) -> i32 {
+    // SAFETY: the slot of the request keeps the descriptor open.
+    match rustix::net::sockopt::socket_error(unsafe { BorrowedFd::borrow_raw(fd) }) {
+        Ok(Ok(())) => 0,
+        Ok(Err(errno)) | Err(errno) => -errno.raw_os_error(),
+    }
+}
+
+/// Runs, in a worker, an iteration that may block even though the stream was ready: not when another has been faster, which
+/// is told by `EAGAIN`.
+///
+/// # Safety
+/// As for [`sys::execute`].
+pub(crate) unsafe fn run_if_ready(iteration: &Iteration) -> i32 {
+    let mut iteration = *iteration;
+    let Fd::Raw(fd) = iteration.fd else {
+        return -libc::EBADF;
+    };
+    let events = match &mut iteration.action {
+        Action::Accept | Action::Read { .. } => IN,
+        Action::Write { window, .. } => {
+            shorten(fd, window);
+            OUT
+        }
+        _ => 0,
+    };
+    if events != 0 && ready(fd, events) == 0 {
+        return -libc::EAGAIN;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { sys::execute(&iteration) }
+}
+
+/// A pipe that is writable has room for this much; more would wait for its reader. The engine writes the rest afterwards.
+fn shorten(fd: RawFd, window: &mut Window) {
+    // SAFETY: the slot of the request keeps the descriptor open.
+    let stat = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(fd) });
+    if !stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo) {
+        return;
+    }
+    *window = match *window {
+        Window::Flat { pointer, len } => Window::Flat {
+            pointer,
+            len: len.min(libc::PIPE_BUF),
+        },
+        // SAFETY: a list has at least one part while anything is left to be written, and the slot keeps it.
+        Window::List { list, count: 1.. } => unsafe {
+            Window::Flat {
+                pointer: (*list).iov_base.cast(),
+                len: (*list).iov_len.min(libc::PIPE_BUF),
+            }
+        },
+        none => none,
+    };
+}
