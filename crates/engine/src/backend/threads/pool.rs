@@ -39,7 +39,7 @@ use crate::request::RequestId;
 use crate::sys::{self, Iteration};
 
 /// An idle worker waits so long for a job.
-pub(crate) const IDLE: Duration = Duration::from_secs(2);
+pub(crate) const IDLE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 2000 });
 
 /// Workers only make system calls, and run no signal handlers.
 const STACK: usize = 128 << 10;
