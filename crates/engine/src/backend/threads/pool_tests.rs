@@ -35,7 +35,8 @@ fn read(slot: u32, fd: RawFd, class: Class) -> Job {
 /// Threads of this process by that name: what the kernel says, not what the pool counts.
 fn threads(name: &str) -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let named = |path: std::path::PathBuf| std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
+    let named =
+        |path: std::path::PathBuf| std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
     tasks.filter(|task| named(task.as_ref().unwrap().path())).count()
 }
 
@@ -92,7 +93,9 @@ fn ten_thousand_blocking_jobs_never_need_more_threads_than_allowed() {
 fn no_more_threads_are_made_than_jobs_may_run() {
     let mut pool = pool("ration", 8, 2, 1);
     let (reader, mut writer) = std::io::pipe().unwrap();
-    let mut batch: Vec<Job> = (0..6).map(|slot| read(slot, reader.as_raw_fd(), Class::Narrow)).collect();
+    let mut batch: Vec<Job> = (0..6)
+        .map(|slot| read(slot, reader.as_raw_fd(), Class::Narrow))
+        .collect();
     pool.submit(&mut batch);
     eventually("two are made", || pool.workers().0 == 2);
     // Stuck ones do not keep others from running.
@@ -131,7 +134,10 @@ fn a_stuck_worker_is_let_go_of_and_leaves_when_it_can() {
     let mut pool = pool("stuck", 4, 1, 1);
     let (reader, mut writer) = std::io::pipe().unwrap();
     // One is stuck, one waits behind it, one is idle.
-    pool.submit(&mut vec![read(0, reader.as_raw_fd(), Class::Narrow), read(1, reader.as_raw_fd(), Class::Narrow)]);
+    pool.submit(&mut vec![
+        read(0, reader.as_raw_fd(), Class::Narrow),
+        read(1, reader.as_raw_fd(), Class::Narrow),
+    ]);
     let (other, mut to_other) = std::io::pipe().unwrap();
     to_other.write_all(b"x").unwrap();
     pool.submit(&mut vec![read(2, other.as_raw_fd(), Class::Wide)]);
@@ -152,7 +158,9 @@ fn what_waits_is_cancelled_and_what_runs_is_not() {
     let jobs = (0..3).map(|slot| read(slot, reader.as_raw_fd(), Class::Narrow));
     pool.submit(&mut jobs.collect());
     let id = |slot| RequestId { slot, generation: 0 };
-    eventually("the first one runs", || lock(&pool.shared.state).running[Class::Narrow as usize] == 1);
+    eventually("the first one runs", || {
+        lock(&pool.shared.state).running[Class::Narrow as usize] == 1
+    });
     assert!(pool.cancel(id(1)));
     assert!(!pool.cancel(id(1)) && !pool.cancel(id(0)));
     writer.write_all(b"xx").unwrap();

@@ -1,9 +1,12 @@
 //! Streams without waiting: one try at what would wait for somebody else.
 //!
 //! A descriptor may be blocking, and that belongs to everybody who shares it, so it is not changed: each call says for itself
-//! that it will not wait (`RWF_NOWAIT`, `MSG_DONTWAIT`). What has no such word (accept on a blocking listener; a terminal,
-//! which knows no `RWF_NOWAIT`) is left to a worker, who looks once more whether it is ready. connect(2) alone makes its
-//! socket non-blocking for the length of the call: nobody else can use it yet.
+//! that it will not wait (`RWF_NOWAIT`, `MSG_DONTWAIT`). What does not know these words (a terminal) is left to a worker, who
+//! looks once more whether it is ready.
+//!
+//! accept(2) and connect(2) have no such word either. A listener is made non-blocking, for good: several who accept from it
+//! are the rule, and to ask for readiness first would let all but one of them wait. A socket that is to be connected is made
+//! non-blocking for the length of the call: nobody else can use it yet.
 
 #![allow(unsafe_code)]
 
@@ -99,15 +102,18 @@ pub(crate) fn ready(fd: RawFd, events: u32) -> u32 {
     }
 }
 
+/// Whoever looks first and accepts then may find that another was faster, and wait: so the listener itself is told not to.
 unsafe fn accept(fd: RawFd, iteration: &Iteration) -> Tried {
-    if ready(fd, IN) == 0 {
-        return Tried::NotReady(IN);
-    }
     // SAFETY: the slot of the request keeps the descriptor open.
-    let flags = rustix::fs::fcntl_getfl(unsafe { BorrowedFd::borrow_raw(fd) });
-    if !flags.is_ok_and(|flags| flags.contains(OFlags::NONBLOCK)) {
-        // Somebody else may take the connection between the look and the call.
-        return Tried::Blocks;
+    let listener = unsafe { BorrowedFd::borrow_raw(fd) };
+    let flags = match rustix::fs::fcntl_getfl(listener) {
+        Ok(flags) => flags,
+        Err(errno) => return Tried::Ended(-errno.raw_os_error()),
+    };
+    if !flags.contains(OFlags::NONBLOCK)
+        && let Err(errno) = rustix::fs::fcntl_setfl(listener, flags | OFlags::NONBLOCK)
+    {
+        return Tried::Ended(-errno.raw_os_error());
     }
     // SAFETY: the caller's promise.
     match unsafe { sys::execute(iteration) } {
@@ -169,7 +175,7 @@ pub(crate) unsafe fn run_if_ready(iteration: &Iteration) -> i32 {
         return -libc::EBADF;
     };
     let events = match &mut iteration.action {
-        Action::Accept | Action::Read { .. } => IN,
+        Action::Read { .. } => IN,
         Action::Write { window, .. } => {
             shorten(fd, window);
             OUT

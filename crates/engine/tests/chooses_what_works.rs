@@ -1,0 +1,176 @@
+//! An engine starts wherever anything works, on the best that does; what it did not take is told with reason and cure
+//! (docs/engine.md rule 7). What a system may forbid is forbidden here by a seccomp filter on one thread, as containers do.
+
+#![allow(unsafe_code)]
+
+use std::io::{Read, Write};
+
+use baio_engine::{Choice, Config, Engine, Errno, File, Open, Policy, Request};
+
+fn config(backend: Choice) -> Config {
+    Config {
+        backend,
+        slots: 32,
+        arena_bytes: 1 << 20,
+        ..Config::default()
+    }
+}
+
+/// Runs `body` in a thread for which these system calls fail with `errno`.
+fn without(calls: &[libc::c_long], errno: i32, body: impl FnOnce() + Send) {
+    let filter: Vec<libc::sock_filter> = program(calls, errno);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let program = libc::sock_fprog {
+                len: filter.len() as u16,
+                filter: filter.as_ptr().cast_mut(),
+            };
+            // SAFETY: the kernel copies the filter, which binds this thread and those that it starts.
+            unsafe {
+                assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+                let mode = libc::SECCOMP_MODE_FILTER as libc::c_ulong;
+                assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
+            }
+            body();
+        });
+    });
+}
+
+fn program(calls: &[libc::c_long], errno: i32) -> Vec<libc::sock_filter> {
+    let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    // The number of the call comes first in `struct seccomp_data`.
+    let mut steps = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0)];
+    for (index, &call) in calls.iter().enumerate() {
+        let to_the_end = (calls.len() - index) as u8;
+        steps.push(step(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            to_the_end,
+            0,
+            call as u32,
+        ));
+    }
+    steps.push(step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW));
+    steps.push(step(
+        libc::BPF_RET | libc::BPF_K,
+        0,
+        0,
+        libc::SECCOMP_RET_ERRNO | errno as u32,
+    ));
+    steps
+}
+
+const RING: &[libc::c_long] = &[libc::SYS_io_uring_setup];
+const RING_AND_AIO: &[libc::c_long] = &[libc::SYS_io_uring_setup, libc::SYS_io_setup];
+const RING_AIO_AND_THREADS: &[libc::c_long] = &[
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_setup,
+    libc::SYS_clone,
+    libc::SYS_clone3,
+];
+
+/// Starts whatever works, and uses it.
+fn takes(expected: &str, rejected: &[&str]) {
+    let mut engine = Engine::new(&config(Choice::Auto)).expect("something always works");
+    assert_eq!(engine.explain().backend, expected);
+    let told: Vec<_> = engine.rejected().iter().map(|why| why.backend).collect();
+    assert_eq!(told, rejected);
+    for why in engine.rejected() {
+        assert!(why.cure.is_some() && why.reason.contains("EPERM"), "{why:?}");
+    }
+    let mut kept = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    kept.write_all(&[7; 4096]).unwrap();
+    let file = File::open(kept.path(), &Open::write()).unwrap();
+    for policy in [Policy::kernel(), Policy::direct()] {
+        if file.gives(policy.caching) {
+            let read = engine.run(Request::read(&file, 0, engine.buffer(4096).unwrap(), policy));
+            assert_eq!(read.result, Ok(4096));
+            assert!(read.memory.into_buffer().unwrap().iter().all(|&byte| byte == 7));
+        }
+    }
+    let mut buffer = engine.buffer(512).unwrap();
+    buffer.fill(9);
+    assert_eq!(
+        engine.run(Request::write(&file, 0, buffer, Policy::kernel())).result,
+        Ok(512)
+    );
+    let mut bytes = Vec::new();
+    kept.reopen().unwrap().read_to_end(&mut bytes).unwrap();
+    assert!(bytes[..512].iter().all(|&byte| byte == 9));
+}
+
+#[test]
+fn without_a_ring_there_is_native_aio() {
+    without(RING, libc::EPERM, || takes("aio", &["uring"]));
+}
+
+#[test]
+fn without_native_aio_there_are_threads() {
+    without(RING_AND_AIO, libc::EPERM, || takes("threads", &["uring", "aio"]));
+}
+
+#[test]
+fn without_threads_there_are_blocking_calls() {
+    without(RING_AIO_AND_THREADS, libc::EPERM, || {
+        takes("sync", &["uring", "aio", "threads"]);
+    });
+}
+
+/// A context that can be set up and not used is found out before anybody relies on it.
+#[test]
+fn a_backend_that_only_starts_is_not_taken() {
+    without(&[libc::SYS_io_uring_setup, libc::SYS_io_submit], libc::EPERM, || {
+        takes("threads", &["uring", "aio"]);
+    });
+}
+
+#[test]
+fn a_backend_asked_for_by_name_tells_why_it_does_not_start() {
+    for (choice, calls) in [
+        (Choice::Uring, RING),
+        (Choice::Aio, RING_AND_AIO),
+        (Choice::Threads, RING_AIO_AND_THREADS),
+    ] {
+        for errno in [libc::EPERM, libc::ENOSYS] {
+            without(calls, errno, || {
+                let error = Engine::new(&config(choice)).err().expect("forbidden");
+                assert!(error.cure.is_some(), "{choice}: {error}");
+            });
+        }
+    }
+}
+
+/// All users together have 65,536 by default.
+#[test]
+fn used_up_aio_operations_are_told_with_the_sysctl() {
+    let most = std::fs::read_to_string("/proc/sys/fs/aio-max-nr").unwrap();
+    let most: u32 = most.trim().parse().unwrap();
+    if most > 1 << 20 {
+        return eprintln!("skipped: fs.aio-max-nr is {most} here");
+    }
+    let config = Config {
+        slots: most + 1,
+        ..config(Choice::Aio)
+    };
+    let error = Engine::new(&config).err().expect("more than there are");
+    assert_eq!(error.errno, Errno::EAGAIN);
+    let (need, cure) = (error.need.unwrap(), error.cure.unwrap());
+    assert!(
+        need.contains("aio-nr") && cure.contains("sysctl -w fs.aio-max-nr="),
+        "{need}; {cure}"
+    );
+}
+
+#[test]
+fn every_choice_has_one_name() {
+    for choice in Choice::ALL {
+        assert_eq!(choice.name().parse(), Ok(choice));
+        assert_eq!(choice.to_string(), choice.name());
+    }
+    let refused = "io_uring".parse::<Choice>().unwrap_err();
+    assert!(refused.contains("uring") && refused.contains("threads"), "{refused}");
+}
