@@ -16,21 +16,26 @@ fn config(backend: Choice) -> Config {
     }
 }
 
-/// Runs `body` in a thread for which these system calls fail with `errno`.
+/// From now on these system calls fail with `errno` in this thread, and in those that it starts.
+fn forbid(calls: &[libc::c_long], errno: i32) {
+    let filter = program(calls, errno);
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_ptr().cast_mut(),
+    };
+    // SAFETY: the kernel copies the filter.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER as libc::c_ulong;
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
+    }
+}
+
+/// Runs `body` in a thread of its own, for which these system calls fail.
 fn without(calls: &[libc::c_long], errno: i32, body: impl FnOnce() + Send) {
-    let filter: Vec<libc::sock_filter> = program(calls, errno);
     std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let program = libc::sock_fprog {
-                len: filter.len() as u16,
-                filter: filter.as_ptr().cast_mut(),
-            };
-            // SAFETY: the kernel copies the filter, which binds this thread and those that it starts.
-            unsafe {
-                assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-                let mode = libc::SECCOMP_MODE_FILTER as libc::c_ulong;
-                assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
-            }
+        scope.spawn(|| {
+            forbid(calls, errno);
             body();
         });
     });
@@ -142,6 +147,33 @@ fn a_backend_asked_for_by_name_tells_why_it_does_not_start() {
             });
         }
     }
+}
+
+#[test]
+fn a_thread_that_is_refused_later_only_makes_the_pool_smaller() {
+    without(&[], 0, || {
+        let mut engine = Engine::new(&config(Choice::Threads)).expect("threads can be made here");
+        forbid(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+        let kept = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let file = File::open(kept.path(), &Open::write()).unwrap();
+        for round in 0..100 {
+            for block in 0..16 {
+                let mut buffer = engine.buffer(4096).unwrap();
+                buffer.fill(round);
+                let write = Request::write(&file, block * 4096, buffer, Policy::kernel());
+                engine.submit(write).unwrap();
+            }
+            while engine.in_flight() > 0 {
+                engine.turn(baio_engine::Wait::one()).unwrap();
+            }
+            for _ in 0..16 {
+                assert_eq!(engine.next_completion().unwrap().result, Ok(4096));
+            }
+        }
+        let features = engine.explain().features;
+        let (_, told) = features.iter().find(|(name, _)| *name == "worker_threads").unwrap();
+        assert!(told.as_ref().unwrap_err().contains("EAGAIN"), "{told:?}");
+    });
 }
 
 /// All users together have 65,536 by default.

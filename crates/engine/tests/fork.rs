@@ -48,7 +48,7 @@ fn try_all(engine: &mut Engine, file: &File, running: baio_engine::RequestId) ->
 
 #[test]
 fn a_child_gets_an_error_and_the_parent_goes_on() {
-    for backend in [Choice::Uring, Choice::Sync] {
+    for backend in [Choice::Uring, Choice::Aio, Choice::Threads, Choice::Sync] {
         let config = Config {
             backend,
             ..Config::default()

@@ -1,4 +1,4 @@
-//! No heap allocation per request on the hot path (DESIGN §4 rule 10): 10,000 reads on a warm uring engine allocate
+//! No heap allocation per request on the hot path (DESIGN §4 rule 10): 10,000 reads on a warm engine allocate
 //! nothing at all in the thread that runs it.
 
 #![allow(unsafe_code)]
@@ -61,16 +61,18 @@ fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
-fn uring() -> Option<Bench> {
-    let row = BACKENDS.iter().find(|row| row.name == "uring")?;
-    let bench = Bench::new(row);
-    match bench.starts() {
-        Ok(()) => Some(bench),
+/// The asynchronous backends that start here.
+fn benches() -> impl Iterator<Item = Bench> {
+    let rows = BACKENDS
+        .iter()
+        .filter(|row| ["threads", "aio", "uring"].contains(&row.name));
+    rows.map(Bench::new).filter(|bench| match bench.starts() {
+        Ok(()) => true,
         Err(why) => {
-            tell(&format!("no allocation: uring does not start here: {why}"));
-            None
+            tell(&format!("no allocation: {} does not start here: {why}", bench.row.name));
+            false
         }
-    }
+    })
 }
 
 /// Keeps `spare.len()` reads in flight until `reads` have completed.
@@ -100,65 +102,69 @@ fn measure(mut engine: Engine, file: &File, policy: Policy, mut spare: Vec<Memor
     let before = allocations();
     pump(&mut engine, file, policy, &mut spare, READS);
     let allocated = allocations() - before;
-    tell(&format!("no allocation: {allocated} for {READS} {what}"));
-    assert_eq!(allocated, 0, "{what}");
+    let backend = engine.explain().backend;
+    tell(&format!("no allocation: {allocated} for {READS} {what} on {backend}"));
+    assert_eq!(allocated, 0, "{what} on {backend}");
 }
 
 #[test]
 fn warm_reads_allocate_nothing() {
-    let Some(bench) = uring() else { return };
-    let file = bench.file(&pattern(1, BLOCKS as usize * 4096));
-    for policy in [Policy::kernel(), direct(&file).unwrap_or(Policy::kernel())] {
-        let engine = bench.engine_with(&Config {
-            slots: 128,
-            ..Bench::config()
-        });
-        let spare: Vec<Memory> = (0..DEPTH).map(|_| Memory::Own(blank(&engine, 4096))).collect();
-        measure(engine, &file, policy, spare, "reads into buffers");
+    for bench in benches() {
+        let file = bench.file(&pattern(1, BLOCKS as usize * 4096));
+        for policy in [Policy::kernel(), direct(&file).unwrap_or(Policy::kernel())] {
+            let engine = bench.engine_with(&Config {
+                slots: 128,
+                ..Bench::config()
+            });
+            let spare: Vec<Memory> = (0..DEPTH).map(|_| Memory::Own(blank(&engine, 4096))).collect();
+            measure(engine, &file, policy, spare, "reads into buffers");
+        }
     }
 }
 
 #[test]
 fn a_buffer_taken_and_dropped_per_read_allocates_nothing() {
-    let Some(bench) = uring() else { return };
-    let file = bench.file(&pattern(2, BLOCKS as usize * 4096));
-    let policy = direct(&file).unwrap_or(Policy::kernel());
-    let mut engine = bench.engine_with(&Config {
-        slots: 128,
-        ..Bench::config()
-    });
-    let one = |engine: &mut Engine, read: u64| {
-        let memory = engine.buffer(4096).expect("room in the arena");
-        engine
-            .submit(Request::read(&file, read % BLOCKS * 4096, memory, policy))
-            .expect("a free slot");
-        engine.turn(Wait::one()).expect("a turn");
-        drop(own(engine.next_completion().expect("one request").memory));
-    };
-    (0..100).for_each(|read| one(&mut engine, read));
-    let before = allocations();
-    (0..1000).for_each(|read| one(&mut engine, read));
-    assert_eq!(allocations() - before, 0);
+    for bench in benches() {
+        let file = bench.file(&pattern(2, BLOCKS as usize * 4096));
+        let policy = direct(&file).unwrap_or(Policy::kernel());
+        let mut engine = bench.engine_with(&Config {
+            slots: 128,
+            ..Bench::config()
+        });
+        let one = |engine: &mut Engine, read: u64| {
+            let memory = engine.buffer(4096).expect("room in the arena");
+            engine
+                .submit(Request::read(&file, read % BLOCKS * 4096, memory, policy))
+                .expect("a free slot");
+            engine.turn(Wait::one()).expect("a turn");
+            drop(own(engine.next_completion().expect("one request").memory));
+        };
+        (0..100).for_each(|read| one(&mut engine, read));
+        let before = allocations();
+        (0..1000).for_each(|read| one(&mut engine, read));
+        assert_eq!(allocations() - before, 0);
+    }
 }
 
 #[test]
 fn a_list_used_again_allocates_nothing() {
-    let Some(bench) = uring() else { return };
-    let file = bench.file(&pattern(3, BLOCKS as usize * 4096));
-    let policy = direct(&file).unwrap_or(Policy::kernel());
-    let engine = bench.engine_with(&Config {
-        slots: 128,
-        ..Bench::config()
-    });
-    let list = || {
-        let mut parts = Vectored::with_capacity(4);
-        for _ in 0..4 {
-            parts.push(Memory::Own(blank(&engine, 4096))).expect("a part");
-        }
-        Memory::Many(parts)
-    };
-    let spare: Vec<Memory> = (0..DEPTH).map(|_| list()).collect();
-    measure(engine, &file, policy, spare, "reads into lists of four");
+    for bench in benches() {
+        let file = bench.file(&pattern(3, BLOCKS as usize * 4096));
+        let policy = direct(&file).unwrap_or(Policy::kernel());
+        let engine = bench.engine_with(&Config {
+            slots: 128,
+            ..Bench::config()
+        });
+        let list = || {
+            let mut parts = Vectored::with_capacity(4);
+            for _ in 0..4 {
+                parts.push(Memory::Own(blank(&engine, 4096))).expect("a part");
+            }
+            Memory::Many(parts)
+        };
+        let spare: Vec<Memory> = (0..DEPTH).map(|_| list()).collect();
+        measure(engine, &file, policy, spare, "reads into lists of four");
+    }
 }
 
 /// The canary: the counter does count.
