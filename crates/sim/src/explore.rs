@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use baio_engine::sim::Disk;
-use baio_engine::sim::crash::{Crash, Replay, states};
+use baio_engine::sim::crash::{Crash, Replay, covered, states};
 use baio_engine::sim::log::Record;
 use serde::Serialize;
 
@@ -397,7 +397,7 @@ fn killed(session: &Session, prefix: usize, expectation: Expectation) -> State {
     if let Some(last) = happened.last_mut() {
         *last = volatile(last.clone());
     }
-    let flushed = happened.iter().rposition(|r| *r == Record::Sync).map_or(0, |at| at + 1);
+    let flushed = covered(&happened);
     let is_volatile = |record: &Record| matches!(record, Record::Write { durable: false, .. });
     let settled = happened[flushed..]
         .iter()

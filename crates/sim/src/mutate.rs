@@ -130,7 +130,7 @@ impl Weakening {
         let mut swapped = None;
         for (record, scene) in record.into_iter().zip(scenes) {
             if !(self.concerns)(scene) {
-                if record == Record::Sync {
+                if matches!(record, Record::Sync | Record::LateSync { .. }) {
                     weaker.append(&mut held);
                 }
                 weaker.push(record);
@@ -181,7 +181,7 @@ fn scenes(record: &[Record], ops: &[Op], layout: &Layout) -> Vec<Scene> {
     for record in record {
         let what = match record {
             Record::Write { offset, .. } => what_is_at(*offset, during, layout),
-            Record::Sync => What::Flush,
+            Record::Sync | Record::LateSync { .. } => What::Flush,
             Record::Mark(_) => What::Mark,
         };
         scenes.push(Scene { during, what });

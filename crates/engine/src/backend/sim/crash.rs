@@ -3,7 +3,7 @@
 //! The model: power fails after some prefix of the record. Of the writes in that prefix that no later sync covers and that
 //! are not durable by themselves, any one may be absent, or torn at a multiple of 512 bytes; and the write that was under
 //! way, the first behind the prefix, may be there in part. ([`states`] enumerates; several losses at a time, as a real
-//! device may show, belong to the exploration of the volume work.)
+//! device may show: [`Disk::power_cut`].)
 
 use crate::backend::sim::disk::Disk;
 use crate::backend::sim::log::Record;
@@ -56,18 +56,39 @@ pub fn states(record: &[Record]) -> impl Iterator<Item = Crash> + '_ {
 
 /// Writes of the prefix that a power cut may still lose.
 fn uncovered(record: &[Record], prefix: usize) -> impl Iterator<Item = usize> + '_ {
-    let last_sync = record[..prefix]
-        .iter()
-        .rposition(|r| *r == Record::Sync)
-        .map_or(0, |at| at + 1);
-    (last_sync..prefix).filter(|&at| matches!(record[at], Record::Write { durable: false, .. }))
+    let covered = covered(&record[..prefix]);
+    (covered..prefix).filter(|&at| matches!(record[at], Record::Write { durable: false, .. }))
+}
+
+/// How many of these records, from the first on, a sync among them has made safe.
+#[must_use]
+pub fn covered(record: &[Record]) -> usize {
+    let mut covered = 0;
+    for (at, entry) in record.iter().enumerate().rev() {
+        match entry {
+            Record::Sync => return covered.max(at + 1),
+            Record::LateSync { late } => covered = covered.max(without_late(&record[..at], *late)),
+            Record::Write { .. } | Record::Mark(_) => {}
+        }
+        if at < covered {
+            break;
+        }
+    }
+    covered
+}
+
+/// The records before the last `late` writes.
+fn without_late(record: &[Record], late: u32) -> usize {
+    let is_write = |entry: &(usize, &Record)| matches!(entry.1, Record::Write { .. });
+    let last = record.iter().enumerate().rev().filter(is_write);
+    last.take(late as usize).last().map_or(record.len(), |(at, _)| at)
 }
 
 /// The ways in which one write can be lost: absent, and torn in the middle, at its first and at its last sector.
 fn losses(record: &Record) -> impl Iterator<Item = Loss> + use<> {
     let sectors = match record {
         Record::Write { bytes, .. } => bytes.len().div_ceil(SECTOR),
-        Record::Sync | Record::Mark(_) => 0,
+        Record::Sync | Record::LateSync { .. } | Record::Mark(_) => 0,
     };
     let mut cuts = vec![1, sectors / 2, sectors.saturating_sub(1)];
     cuts.retain(|&cut| cut > 0 && cut < sectors);
@@ -143,6 +164,26 @@ mod tests {
             bytes: vec![byte; 1024].into(),
             durable,
         }
+    }
+
+    #[test]
+    fn what_ends_while_a_flush_runs_is_not_covered() {
+        let record = [write(0, 1, false), write(4096, 2, false), Record::LateSync { late: 1 }];
+        assert_eq!(covered(&record), 1);
+        let mut replay = Replay::new(&Disk::new(1 << 20), &record);
+        let seen: Vec<_> = states(&record)
+            .filter(|crash| crash.prefix == 3)
+            .map(|crash| {
+                let disk = replay.disk(crash);
+                [0, 4096].map(|at| byte_at(&disk, at))
+            })
+            .collect();
+        assert!(
+            seen.contains(&[1, 0]) && seen.iter().all(|bytes| bytes[0] == 1),
+            "{seen:?}"
+        );
+        assert_eq!(covered(&[&record[..], &[Record::Sync]].concat()), 4);
+        assert_eq!(covered(&record[..2]), 0);
     }
 
     fn byte_at(disk: &Disk, offset: u64) -> u8 {

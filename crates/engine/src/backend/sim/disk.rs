@@ -1,15 +1,18 @@
-//! A disk in memory. Pages are shared by reference count, so that a copy of a disk, and so a crash state, costs what
-//! differs and not what the disk holds.
+//! A disk in memory: what a reader sees of it, what of that is on the medium, what is recorded, what goes wrong, and when
+//! its power fails. Copies share their pages, so that a copy, and so a crash state, costs what differs later.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::backend::sim::cache::{Cache, Change};
+use crate::backend::sim::dice::Dice;
+use crate::backend::sim::faults::{FaultCounts, Faults, Injected, Plan};
 use crate::backend::sim::log::Record;
-
-/// Granularity of sharing between copies of a disk, in bytes.
-const PAGE: usize = 4096;
+use crate::backend::sim::pages::Pages;
+use crate::backend::sim::profile::Profile;
+use crate::backend::sim::trace::digest;
 
 /// A handle on one simulated disk; clones are the same disk.
 #[derive(Clone, Debug)]
@@ -19,29 +22,64 @@ pub struct Disk(Rc<RefCell<Inner>>);
 struct Inner {
     id: u64,
     size: u64,
-    pages: HashMap<u64, Rc<[u8; PAGE]>>,
-    recording: Option<Vec<Record>>,
+    /// What a reader sees.
+    pages: Pages,
+    /// What of that a power cut leaves; made when something is first written.
+    cache: Option<Cache>,
+    recording: Option<Recording>,
+    plan: Option<Plan>,
+    profile: Profile,
+    power: Power,
 }
+
+#[derive(Debug, Default)]
+struct Recording {
+    records: Vec<Record>,
+    writes: u64,
+}
+
+#[derive(Debug)]
+enum Power {
+    On,
+    /// Fails after so many steps more, and leaves what this seed says.
+    Failing {
+        steps: u64,
+        seed: u64,
+    },
+    Off {
+        left: Pages,
+    },
+}
+
+/// Bytes of one record of a zeroed range.
+const ZERO_CHUNK: u64 = 1 << 20;
 
 impl Disk {
     /// A disk of `size` bytes, all zero.
     #[must_use]
     pub fn new(size: u64) -> Disk {
+        Disk::of(size, Pages::default())
+    }
+
+    fn of(size: u64, pages: Pages) -> Disk {
         static IDS: AtomicU64 = AtomicU64::new(1);
         Disk(Rc::new(RefCell::new(Inner {
             id: IDS.fetch_add(1, Ordering::Relaxed),
             size,
-            pages: HashMap::new(),
+            pages,
+            cache: None,
             recording: None,
+            plan: None,
+            profile: Profile::Instant,
+            power: Power::On,
         })))
     }
 
-    /// Another disk with the same bytes and no record.
+    /// Another disk with the same bytes, all of them on the medium; instant, healthy, and without a record.
     #[must_use]
     pub fn copy(&self) -> Disk {
-        let copy = Disk::new(self.size());
-        copy.0.borrow_mut().pages.clone_from(&self.0.borrow().pages);
-        copy
+        let inner = self.0.borrow();
+        Disk::of(inner.size, inner.pages.clone())
     }
 
     /// Size in bytes.
@@ -54,114 +92,285 @@ impl Disk {
         self.0.borrow().id
     }
 
+    /// How long requests take. To be called before the first request; a machine keeps what it has seen then.
+    pub fn set_profile(&self, profile: Profile) {
+        self.0.borrow_mut().profile = profile;
+    }
+
+    pub(crate) fn profile(&self) -> Profile {
+        self.0.borrow().profile
+    }
+
+    /// What goes wrong from now on; the counts of what went wrong stay.
+    pub fn set_faults(&self, faults: Faults) {
+        let mut inner = self.0.borrow_mut();
+        match &mut inner.plan {
+            Some(plan) => plan.replace(faults),
+            None => inner.plan = Some(Plan::new(faults)),
+        }
+    }
+
+    /// How often each fault was injected.
+    #[must_use]
+    pub fn faults_injected(&self) -> FaultCounts {
+        let inner = self.0.borrow();
+        inner.plan.as_ref().map_or(FaultCounts::default(), Plan::counts)
+    }
+
+    /// What was injected since the last call, when the plan is [`Faults::listed`].
+    #[must_use]
+    pub fn take_injected(&self) -> Vec<Injected> {
+        let mut inner = self.0.borrow_mut();
+        inner.plan.as_mut().map_or(Vec::new(), Plan::take_injected)
+    }
+
+    /// Asks the plan, if there is one.
+    pub(crate) fn with_plan<T>(&self, ask: impl FnOnce(&mut Plan) -> Option<T>) -> Option<T> {
+        self.0.borrow_mut().plan.as_mut().and_then(ask)
+    }
+
     /// Starts a new record.
     pub fn record(&self) {
-        self.0.borrow_mut().recording = Some(Vec::new());
+        self.0.borrow_mut().recording = Some(Recording::default());
     }
 
     /// Ends the record and returns it.
     #[must_use]
     pub fn take_record(&self) -> Vec<Record> {
-        self.0.borrow_mut().recording.take().unwrap_or_default()
+        let recording = self.0.borrow_mut().recording.take();
+        recording.map_or(Vec::new(), |recording| recording.records)
     }
 
     /// Notes in the record that the workload's owner has just been told `what`.
     pub fn mark(&self, what: u64) {
-        self.note(|| Record::Mark(what));
+        if let Some(recording) = &mut self.0.borrow_mut().recording {
+            recording.records.push(Record::Mark(what));
+        }
     }
 
     /// How many records there are so far.
     #[must_use]
     pub fn recorded(&self) -> usize {
-        self.0.borrow().recording.as_ref().map_or(0, Vec::len)
-    }
-
-    fn note(&self, record: impl FnOnce() -> Record) {
-        if let Some(recording) = &mut self.0.borrow_mut().recording {
-            recording.push(record());
-        }
+        let inner = self.0.borrow();
+        inner.recording.as_ref().map_or(0, |recording| recording.records.len())
     }
 
     /// Fills `bytes` from `offset`; returns how many there were before the end of the disk.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> usize {
         let inner = self.0.borrow();
-        let len = clip(inner.size, offset, bytes.len());
-        let mut at = 0;
-        while at < len {
-            let (page, within, take) = piece(offset + at as u64, len - at);
-            let target = &mut bytes[at..at + take];
-            match inner.pages.get(&page) {
-                Some(page) => target.copy_from_slice(&page[within..within + take]),
-                None => target.fill(0),
-            }
-            at += take;
-        }
+        let len = clip(inner.size, offset, bytes.len() as u64) as usize;
+        inner.pages.read(offset, &mut bytes[..len]);
         len
     }
 
-    /// Changes bytes without leaving a trace in the record: for building states and for damaging them.
+    /// Changes bytes, on the medium too, without leaving a trace in the record: for building states and for damaging them.
     pub fn poke(&self, offset: u64, bytes: &[u8]) {
         let mut inner = self.0.borrow_mut();
-        let len = clip(inner.size, offset, bytes.len());
-        let mut at = 0;
-        while at < len {
-            let (page, within, take) = piece(offset + at as u64, len - at);
-            let page = inner.pages.entry(page).or_insert_with(|| Rc::new([0; PAGE]));
-            Rc::make_mut(page)[within..within + take].copy_from_slice(&bytes[at..at + take]);
-            at += take;
+        let len = clip(inner.size, offset, bytes.len() as u64) as usize;
+        let bytes = &bytes[..len];
+        inner.pages.write(offset, bytes);
+        if let Some(cache) = &mut inner.cache {
+            cache.add(Change::Bytes(offset, bytes.into()), true);
         }
     }
 
-    /// Writes what fits, as a block device does: the rest fails when it is tried (block/fops.c, blkdev_write_iter).
-    pub(crate) fn write(&self, offset: u64, mut bytes: Vec<u8>, durable: bool) -> i32 {
-        let len = clip(self.size(), offset, bytes.len());
-        if len == 0 {
-            return -libc::ENOSPC;
+    /// The disk as it would be found if its power failed now: of the writes that nothing has made durable, and of those
+    /// still under way, any may be there, absent, or there in part, as `seed` says. This disk goes on.
+    #[must_use]
+    pub fn power_cut(&self, seed: u64) -> Disk {
+        let inner = self.0.borrow();
+        Disk::of(inner.size, inner.after_power_cut(seed))
+    }
+
+    /// The power fails after so many steps: each start and each end of a write, an allocation or a flush is one. From then
+    /// on every request ends as `EIO`, and [`Disk::surviving`] gives what is left.
+    pub fn cut_power_after(&self, steps: u64, seed: u64) {
+        self.0.borrow_mut().power = Power::Failing { steps, seed };
+    }
+
+    /// The disk that the power cut left, to be opened again; `None` while the power is on.
+    #[must_use]
+    pub fn surviving(&self) -> Option<Disk> {
+        let inner = self.0.borrow();
+        match &inner.power {
+            Power::Off { left } => Some(Disk::of(inner.size, left.clone())),
+            Power::On | Power::Failing { .. } => None,
         }
-        bytes.truncate(len);
-        self.poke(offset, &bytes);
-        self.note(|| Record::Write {
-            offset,
-            bytes: bytes.into(),
-            durable,
-        });
-        len as i32
     }
 
-    pub(crate) fn sync(&self) {
-        self.note(|| Record::Sync);
+    pub(crate) fn is_off(&self) -> bool {
+        matches!(self.0.borrow().power, Power::Off { .. })
     }
 
-    /// A number that differs for disks with different bytes (FNV-1a over the pages that are not zero).
+    /// A number that differs for disks with different bytes.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let inner = self.0.borrow();
-        let mut pages: Vec<_> = inner
-            .pages
-            .iter()
-            .filter(|(_, page)| page.iter().any(|&byte| byte != 0))
-            .collect();
-        pages.sort_unstable_by_key(|(number, _)| **number);
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-        let mut eat = |word: u64| hash = (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
-        for (number, page) in pages {
-            eat(*number);
-            for word in page.chunks_exact(8) {
-                eat(u64::from_le_bytes(word.try_into().unwrap_or_default()));
+        let mut hash = 0_u64;
+        for (number, page) in inner.pages.sorted() {
+            if page.iter().any(|&byte| byte != 0) {
+                hash = hash.rotate_left(23) ^ digest(page).wrapping_mul(number.wrapping_mul(2) | 1);
+                hash = hash.wrapping_mul(0x0000_0100_0000_01b3);
             }
         }
         hash
     }
+
+    /// A write has begun: if the power fails before its end, some of it may be there.
+    pub(crate) fn begin(&self, token: u64, change: Change) {
+        let mut inner = self.0.borrow_mut();
+        inner.cache().begin(token, change);
+        inner.step();
+    }
+
+    /// It has ended, or was called back; if anything is stored, that is told by `store`.
+    pub(crate) fn end(&self, token: u64) {
+        if let Some(cache) = &mut self.0.borrow_mut().cache {
+            cache.end(token);
+        }
+    }
+
+    /// A flush has begun: what it covers, and how many writes were recorded.
+    pub(crate) fn begin_flush(&self) -> (u64, u64) {
+        let mut inner = self.0.borrow_mut();
+        inner.step();
+        let covers = inner.cache().ended();
+        (covers, inner.recording.as_ref().map_or(0, |r| r.writes))
+    }
+
+    /// A write ends, if the power is still on.
+    pub(crate) fn step(&self) -> Result<(), i32> {
+        self.0.borrow_mut().step();
+        if self.is_off() { Err(-libc::EIO) } else { Ok(()) }
+    }
+
+    /// Bytes have reached the disk's cache, or with `durable` the medium.
+    pub(crate) fn store(&self, change: &Change, durable: bool) {
+        let mut inner = self.0.borrow_mut();
+        inner.cache().add(change.clone(), durable);
+        change.apply(&mut inner.pages);
+        if let Some(recording) = &mut inner.recording {
+            recording.write(change, durable);
+        }
+    }
+
+    /// A flush has ended well.
+    pub(crate) fn flush(&self, covers: u64, writes: u64) {
+        let mut inner = self.0.borrow_mut();
+        inner.cache().flush(covers);
+        if let Some(recording) = &mut inner.recording {
+            let late = recording.writes.saturating_sub(writes);
+            recording.records.push(match u32::try_from(late) {
+                Ok(0) => Record::Sync,
+                late => Record::LateSync {
+                    late: late.unwrap_or(u32::MAX),
+                },
+            });
+        }
+    }
+
+    /// A flush has failed: what it covered is not there any more. Returns what that was.
+    pub(crate) fn fail_flush(&self, covers: u64) -> Vec<Range<u64>> {
+        let mut inner = self.0.borrow_mut();
+        let (dropped, seen) = inner.cache().drop_covered(covers);
+        inner.pages = seen;
+        let Inner { pages, recording, .. } = &mut *inner;
+        for range in &dropped {
+            // Whoever replays the record sees the old bytes come back.
+            let Some(recording) = recording else { break };
+            let mut at = range.start;
+            while at < range.end {
+                let mut bytes = vec![0; (range.end - at).min(ZERO_CHUNK) as usize];
+                pages.read(at, &mut bytes);
+                at += bytes.len() as u64;
+                recording.push(at - bytes.len() as u64, bytes.into(), false);
+            }
+        }
+        dropped
+    }
+
+    /// How many of `len` bytes at `offset` the disk can store.
+    pub(crate) fn room(&self, offset: u64, len: u64) -> u64 {
+        let inner = self.0.borrow();
+        let len = clip(inner.size, offset, len);
+        match inner.plan.as_ref().and_then(Plan::real_bytes) {
+            Some(bytes) => inner.pages.room(offset, len, bytes),
+            None => len,
+        }
+    }
+
+    /// Sets space aside on a thin disk; on others there is nothing to do.
+    pub(crate) fn reserve(&self, range: &Range<u64>) {
+        let mut inner = self.0.borrow_mut();
+        if inner.plan.as_ref().is_some_and(|plan| plan.real_bytes().is_some()) {
+            inner.pages.reserve(range);
+        }
+    }
+
+    /// Turns a bit over, for good.
+    pub(crate) fn rot(&self, offset: u64, bit: u32) {
+        let mut byte = [0];
+        if self.read(offset, &mut byte) == 1 {
+            self.poke(offset, &[byte[0] ^ 1 << (bit % 8)]);
+        }
+    }
 }
 
-fn clip(size: u64, offset: u64, len: usize) -> usize {
-    (size.saturating_sub(offset)).min(len as u64) as usize
+impl Inner {
+    fn cache(&mut self) -> &mut Cache {
+        let pages = &self.pages;
+        self.cache.get_or_insert_with(|| Cache::over(pages.clone()))
+    }
+
+    fn after_power_cut(&self, seed: u64) -> Pages {
+        match &self.cache {
+            Some(cache) => cache.after_power_cut(&mut Dice::new(seed)),
+            None => self.pages.clone(),
+        }
+    }
+
+    fn step(&mut self) {
+        match &mut self.power {
+            Power::On | Power::Off { .. } => {}
+            Power::Failing { steps: 0, seed } => {
+                let seed = *seed;
+                let left = self.after_power_cut(seed);
+                self.power = Power::Off { left };
+            }
+            Power::Failing { steps, .. } => *steps -= 1,
+        }
+    }
 }
 
-/// The page that `offset` lies in, where in it, and how many of `len` bytes are in it.
-fn piece(offset: u64, len: usize) -> (u64, usize, usize) {
-    let within = (offset % PAGE as u64) as usize;
-    (offset / PAGE as u64, within, len.min(PAGE - within))
+impl Recording {
+    fn write(&mut self, change: &Change, durable: bool) {
+        match change {
+            Change::Bytes(offset, bytes) => self.push(*offset, Rc::clone(bytes), durable),
+            Change::Zero(range) => {
+                let zeroes: Rc<[u8]> = vec![0; ZERO_CHUNK.min(range.end - range.start) as usize].into();
+                let mut at = range.start;
+                while at < range.end {
+                    let len = (range.end - at).min(ZERO_CHUNK) as usize;
+                    let bytes = if len == zeroes.len() {
+                        Rc::clone(&zeroes)
+                    } else {
+                        zeroes[..len].into()
+                    };
+                    self.push(at, bytes, durable);
+                    at += len as u64;
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, offset: u64, bytes: Rc<[u8]>, durable: bool) {
+        self.writes += 1;
+        self.records.push(Record::Write { offset, bytes, durable });
+    }
+}
+
+fn clip(size: u64, offset: u64, len: u64) -> u64 {
+    size.saturating_sub(offset).min(len)
 }
 
 #[cfg(test)]
@@ -188,7 +397,28 @@ mod tests {
         let mut bytes = [7; 100];
         assert_eq!(disk.read(8190, &mut bytes), 2);
         assert_eq!(disk.read(u64::MAX, &mut bytes), 0);
-        assert_eq!(disk.write(8190, vec![1; 3], false), 2);
-        assert_eq!(disk.write(8192, vec![1; 3], false), -libc::ENOSPC);
+        assert_eq!(disk.room(8190, 3), 2);
+        assert_eq!(disk.room(8192, 3), 0);
+    }
+
+    #[test]
+    fn a_thin_disk_has_room_for_what_it_has() {
+        let disk = Disk::new(1 << 20);
+        disk.set_faults(Faults::none().real_bytes(8192));
+        disk.poke(4096, &[1; 100]);
+        assert_eq!(disk.room(0, 4096), 4096);
+        assert_eq!(disk.room(4000, 10_000), 4096 + 96, "its own page, and one new one");
+        disk.store(&Change::Zero(0..8192), false);
+        assert_eq!(disk.room(4000, 10_000), 4096 + 96);
+        assert_eq!(disk.room(65536, 10_000), 8192, "what was discarded comes back");
+    }
+
+    #[test]
+    fn a_huge_range_is_zeroed_at_once() {
+        let disk = Disk::new(8 << 40);
+        disk.store(&Change::Bytes(1 << 40, vec![1; 10_000].into()), false);
+        disk.store(&Change::Zero(100..8 << 40), false);
+        assert_eq!(disk.fingerprint(), Disk::new(8 << 40).fingerprint());
+        assert_eq!(disk.power_cut(1).size(), 8 << 40);
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 /// One thing that happened to a disk, or that its owner was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Bytes were written.
+    /// Bytes reached the disk's cache: a write has ended.
     Write {
         /// First byte.
         offset: u64,
@@ -16,6 +16,11 @@ pub enum Record {
     },
     /// Every write before this is durable.
     Sync,
+    /// The same, but for the last `late` writes before this: they ended while the flush ran, and it promises them nothing.
+    LateSync {
+        /// How many.
+        late: u32,
+    },
     /// The workload's own note: what it has acknowledged up to here.
     Mark(u64),
 }

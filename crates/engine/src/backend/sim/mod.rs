@@ -1,111 +1,277 @@
-//! A simulated machine: virtual time, seeded randomness, and disks in memory that record everything done to them.
+//! A simulated machine: virtual time, choices that follow from a seed, and disks in memory that take their time, fail as
+//! disks do, and record what is done to them. It is always compiled and public, so that users can test their own formats
+//! with it; `docs/simulation.md` tells how, and what is not simulated.
 //!
-//! Requests run at once and complete at the next turn, in the order in which they were started. What makes the simulation
-//! worth having is the record ([`log::Record`]): every write, with its durability, and every sync, with the owner's marks
-//! of what it has acknowledged in between. From one record any crash can be cut ([`crash`]), without running the workload
-//! again. It is always compiled and public, so that users can test their own formats with it.
+//! | file | what it holds |
+//! |---|---|
+//! | `mod.rs` | the machine: which event is next |
+//! | [`disk`] | a disk: bytes, record, faults, power |
+//! | `cache.rs` | what of it a power cut takes |
+//! | [`profile`] | how long it takes: instant, flash, rotating |
+//! | [`faults`] | what goes wrong, and when |
+//! | `execute.rs` | what one iteration does |
+//! | [`log`], [`crash`] | the record, and every crash that can be cut from it |
+//! | `trace.rs` | one number for all that happened |
+//!
+//! An iteration reaches its disk when it is started (later, with [`Fault::Delay`]), waits there until the profile begins it,
+//! and moves its bytes in the moment in which it ends. A write is recorded then, for then it has reached the disk's cache;
+//! a flush covers the writes that had ended when it reached the disk. A turn jumps to the next event, so time costs nothing.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
 
 use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
 use crate::error::{Errno, Error, SetupError};
-use crate::policy::{Durability, Space, Time};
+use crate::policy::Time;
 use crate::request::{Op, RequestId, Wait};
 use crate::slot::{Slots, State};
 
+mod cache;
 pub mod crash;
+mod dice;
 pub mod disk;
+mod execute;
+pub mod faults;
+mod job;
 pub mod log;
+mod pages;
+pub mod profile;
+mod trace;
 
 pub use disk::Disk;
+pub use faults::{Fault, FaultCounts, Faults, Injected, Trigger};
+pub use profile::{Flash, Profile, Rotating};
+pub use trace::SimHandle;
+
+use dice::Dice;
+use job::Job;
+use profile::{Device, Work};
+use trace::Event;
 
 const NAME: &str = "sim";
 
 /// How much virtual time a turn takes when nothing is waited for.
 const TICK_NS: u64 = 1000;
 
+/// Of the running requests that are cancelled, the device gives up one in so many.
+const CANCELS_ONE_IN: u64 = 4;
+
+/// When something happens; of two at one time, the one that was planned first comes first.
+type Moment = (Time, u64);
+
 /// The simulated backend.
 pub struct Sim {
     now: Time,
-    random: u64,
+    /// Identities, and everything else: two streams, so that a plan of faults changes no identity.
+    identities: Dice,
+    dice: Dice,
     finished: Vec<(RequestId, i32)>,
-    timers: Vec<(Time, RequestId)>,
+    plans: BTreeMap<Moment, Planned>,
+    planned: u64,
+    /// Where each running request is, by slot.
+    places: Vec<Option<(RequestId, Place)>>,
+    stations: Vec<Station>,
+    jobs: u64,
+    trace: SimHandle,
     doorbell: Doorbell,
 }
 
+/// A disk as this machine has it.
+struct Station {
+    disk: Disk,
+    device: Box<dyn Device>,
+    queue: VecDeque<Job>,
+}
+
+enum Planned {
+    Timer(RequestId),
+    /// A job was delayed, and reaches its disk.
+    Arrival(usize, Job),
+    End(usize, Work),
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Planned(Moment),
+    Queue(usize),
+}
+
 impl Sim {
-    /// A machine whose randomness follows from `seed`.
+    /// A machine whose choices follow from `seed`.
     ///
     /// # Errors
     /// When the doorbell's event fd cannot be made.
     pub fn new(seed: u64) -> Result<Sim, SetupError> {
         Ok(Sim {
             now: Time(0),
-            random: seed,
+            identities: Dice::new(seed),
+            dice: Dice::new(!seed),
             finished: Vec::new(),
-            timers: Vec::new(),
+            plans: BTreeMap::new(),
+            planned: 0,
+            places: Vec::new(),
+            stations: Vec::new(),
+            jobs: 0,
+            trace: SimHandle::new(),
             doorbell: Doorbell::new()?,
         })
     }
 
-    fn run(slots: &mut Slots, id: RequestId) -> i32 {
-        let Some(slot) = slots.get(id) else {
-            return -libc::EBADF;
-        };
-        let Some(disk) = slot.file.as_ref().and_then(|file| file.disk().cloned()) else {
-            return -libc::EBADF;
-        };
-        let skip = slot.resumed_at as u64;
-        let left = slot.memory.len() - slot.resumed_at;
-        let durable = slot.policy.durability != Durability::None;
-        match slot.op {
-            Op::Read { offset } => {
-                let mut bytes = vec![0; left];
-                let got = disk.read(offset.unwrap_or(0) + skip, &mut bytes);
-                slots.fill(id, &bytes[..got]);
-                got as i32
+    /// A view on this machine that stays when an engine owns it.
+    #[must_use]
+    pub fn handle(&self) -> SimHandle {
+        self.trace.clone()
+    }
+
+    fn start_one(&mut self, slots: &mut Slots, id: RequestId) {
+        if let Some(Op::Timer { at }) = slots.get(id).map(|slot| slot.op) {
+            self.plan(at, Planned::Timer(id));
+            return;
+        }
+        self.jobs += 1;
+        match execute::prepare(slots, id, self.jobs, self.now) {
+            Err(raw) => self.finish(id, raw),
+            Ok((disk, mut job)) => {
+                let tries = slots.get(id).map_or(0, |slot| slot.iterations);
+                let delay = self.strike(&disk, &mut job, tries);
+                let station = self.station(&disk);
+                self.trace
+                    .note(Event::Start, [id.to_bits(), station as u64, job.offset, job.len]);
+                execute::begin(&disk, &mut job);
+                match delay {
+                    Some(at) => self.plan(at, Planned::Arrival(station, job)),
+                    None => self.arrive(slots, station, job),
+                }
             }
-            Op::Write { offset } => {
-                let mut bytes = vec![0; left];
-                slots.take(id, &mut bytes);
-                disk.write(offset.unwrap_or(0) + skip, bytes, durable)
-            }
-            Op::Sync | Op::Fence => {
-                disk.sync();
-                0
-            }
-            // Write-back without a flush makes nothing durable.
-            Op::SyncRange { .. } => 0,
-            Op::Allocate { len: 0, .. } => -libc::EINVAL,
-            Op::Allocate { offset, len, space } => match (offset.checked_add(len), space) {
-                (None, _) => -libc::EFBIG,
-                (Some(end), _) if end > disk.size() => -libc::ENOSPC,
-                (Some(_), Space::Reserve) => 0,
-                (Some(_), Space::Zero | Space::Discard) => disk.write(offset, vec![0; len as usize], false).min(0),
-            },
-            _ => -libc::EOPNOTSUPP,
         }
     }
 
-    /// Virtual time jumps to the next event.
-    fn advance(&mut self, until: Option<Time>) {
-        let next = self.timers.iter().map(|(at, _)| *at).min();
-        let target = match (next, until) {
-            (Some(next), Some(until)) => Some(next.min(until)),
-            (next, until) => next.or(until),
-        };
-        self.now = self.now.max(target.unwrap_or(Time(self.now.0.saturating_add(TICK_NS))));
+    /// What will go wrong with it, and when it reaches its disk if that is later.
+    fn strike(&mut self, disk: &Disk, job: &mut Job, tries: u16) -> Option<Time> {
+        let (dice, range, kind) = (&mut self.dice, job.range(), job.kind);
+        job.strike = disk.with_plan(|plan| plan.strike(kind, &range, tries, dice));
+        let delay = disk.with_plan(|plan| {
+            let delay = plan.delay(kind, &range, dice)?;
+            plan.count(Fault::Delay);
+            Some(delay)
+        })?;
+        let at = self.now.after(delay);
+        self.trace.note(Event::Delay, [at.0, 0, 0, 0]);
+        Some(at)
     }
 
-    fn fire_timers(&mut self) {
-        let now = self.now;
-        let finished = &mut self.finished;
-        self.timers.retain(|&(at, id)| {
-            if at <= now {
-                finished.push((id, -libc::ETIME));
+    fn station(&mut self, disk: &Disk) -> usize {
+        let known = self.stations.iter().position(|station| station.disk.id() == disk.id());
+        known.unwrap_or_else(|| {
+            self.stations.push(Station {
+                disk: disk.clone(),
+                device: disk.profile().device(disk.size()),
+                queue: VecDeque::new(),
+            });
+            self.stations.len() - 1
+        })
+    }
+
+    fn arrive(&mut self, slots: &mut Slots, at: usize, mut job: Job) {
+        job.arrived = self.now;
+        let id = job.id;
+        let station = &mut self.stations[at];
+        station.device.arrived(&mut job);
+        station.queue.push_back(job);
+        self.put(id, Some(Place::Queue(at)));
+        self.dispatch(slots, at);
+    }
+
+    /// Lets a disk begin what it can.
+    fn dispatch(&mut self, slots: &mut Slots, at: usize) {
+        loop {
+            let Station { device, queue, .. } = &mut self.stations[at];
+            let Some((work, end)) = device.next(queue, self.now, &mut self.dice) else {
+                return;
+            };
+            if end <= self.now {
+                self.end(slots, at, work);
+            } else {
+                self.plan(end, Planned::End(at, work));
             }
-            at > now
-        });
+        }
+    }
+
+    fn end(&mut self, slots: &mut Slots, at: usize, work: Work) {
+        let Station { device, disk, .. } = &mut self.stations[at];
+        device.ended(&work);
+        if let Work::Job(job) = work
+            && !job.cancelled
+        {
+            let raw = execute::end(disk, slots, &job, &self.trace);
+            self.finish(job.id, raw);
+        }
+    }
+
+    fn finish(&mut self, id: RequestId, raw: i32) {
+        self.trace.note(Event::End, [id.to_bits(), raw as u64, 0, 0]);
+        self.put(id, None);
+        self.finished.push((id, raw));
+    }
+
+    fn plan(&mut self, at: Time, planned: Planned) {
+        self.planned += 1;
+        let moment = (at, self.planned);
+        match &planned {
+            Planned::Timer(id) => self.put(*id, Some(Place::Planned(moment))),
+            Planned::Arrival(_, job) | Planned::End(_, Work::Job(job)) => {
+                self.put(job.id, Some(Place::Planned(moment)));
+            }
+            Planned::End(_, Work::Own(_)) => {}
+        }
+        self.plans.insert(moment, planned);
+    }
+
+    fn put(&mut self, id: RequestId, place: Option<Place>) {
+        let index = id.slot as usize;
+        if self.places.len() <= index {
+            self.places.resize_with(index + 1, || None);
+        }
+        self.places[index] = place.map(|place| (id, place));
+    }
+
+    /// Lets time pass until `target`; everything happens at its own moment.
+    fn pass(&mut self, slots: &mut Slots, target: Time) {
+        while let Some(entry) = self.plans.first_entry() {
+            let (at, _) = *entry.key();
+            if at > target {
+                break;
+            }
+            let planned = entry.remove();
+            self.set_now(self.now.max(at));
+            match planned {
+                Planned::Timer(id) => {
+                    self.trace.note(Event::Timer, [id.to_bits(), 0, 0, 0]);
+                    self.finish(id, -libc::ETIME);
+                }
+                Planned::Arrival(station, job) => self.arrive(slots, station, job),
+                Planned::End(station, work) => {
+                    self.end(slots, station, work);
+                    self.dispatch(slots, station);
+                }
+            }
+        }
+        self.set_now(self.now.max(target));
+    }
+
+    fn set_now(&mut self, now: Time) {
+        self.now = now;
+        self.trace.set_now(now);
+    }
+
+    fn tick(&self) -> Time {
+        Time(self.now.0.saturating_add(TICK_NS))
+    }
+
+    /// A job is called back before its end: nothing of it happens.
+    fn withdraw(&mut self, station: usize, job: &Job) {
+        execute::withdraw(&self.stations[station].disk, job);
+        self.finish(job.id, -libc::ECANCELED);
     }
 }
 
@@ -113,38 +279,67 @@ impl Backend for Sim {
     fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
         for &id in queue {
             slots.transition(id, State::Running);
-            match slots.get(id).map(|slot| slot.op) {
-                Some(Op::Timer { at }) => self.timers.push((at, id)),
-                _ => {
-                    let raw = Sim::run(slots, id);
-                    self.finished.push((id, raw));
-                }
-            }
+            self.start_one(slots, id);
         }
         queue.len()
     }
 
     fn flush(&mut self) {}
 
-    fn turn(&mut self, _: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
+    fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
         done.rang = self.doorbell.silence();
-        self.now = Time(self.now.0.saturating_add(TICK_NS));
-        self.fire_timers();
-        if let Wait::Until { deadline, .. } = wait
-            && self.finished.is_empty()
-            && !done.rang
-        {
-            self.advance(deadline);
-            self.fire_timers();
+        let began = self.now;
+        match wait {
+            Wait::Until { deadline, .. } if self.finished.is_empty() && !done.rang => {
+                let next = self.plans.first_key_value().map(|((at, _), _)| *at);
+                let target = match (next, deadline) {
+                    (Some(next), Some(deadline)) => next.min(deadline),
+                    (next, deadline) => next.or(deadline).unwrap_or(self.tick()),
+                };
+                self.pass(slots, target);
+                if self.finished.is_empty() && self.now == began {
+                    // Whoever only looks again and again lets time pass too.
+                    self.pass(slots, self.tick());
+                }
+            }
+            _ => self.pass(slots, self.tick()),
         }
         done.raw.append(&mut self.finished);
         Ok(())
     }
 
+    /// What waits for its disk is called back. What the disk works on, sometimes: as with a real one, whoever cancels has to
+    /// wait for the end and look.
     fn cancel(&mut self, _: &Slots, id: RequestId) {
-        if let Some(at) = self.timers.iter().position(|&(_, timer)| timer == id) {
-            self.timers.swap_remove(at);
-            self.finished.push((id, -libc::ECANCELED));
+        let place = self.places.get(id.slot as usize).copied().flatten();
+        let Some((_, place)) = place.filter(|(known, _)| *known == id) else {
+            return;
+        };
+        self.trace.note(Event::Cancel, [id.to_bits(), 0, 0, 0]);
+        match place {
+            Place::Queue(at) => {
+                let queue = &mut self.stations[at].queue;
+                let found = queue.iter().position(|job| job.id == id);
+                if let Some(job) = found.and_then(|found| queue.remove(found)) {
+                    self.withdraw(at, &job);
+                }
+            }
+            Place::Planned(moment) => match self.plans.remove(&moment) {
+                Some(Planned::Timer(id)) => self.finish(id, -libc::ECANCELED),
+                Some(Planned::Arrival(at, job)) => self.withdraw(at, &job),
+                Some(Planned::End(at, Work::Job(mut job))) => {
+                    if self.dice.below(CANCELS_ONE_IN) == 0 {
+                        self.withdraw(at, &job);
+                        // The disk is busy with it all the same.
+                        job.cancelled = true;
+                    }
+                    self.plans.insert(moment, Planned::End(at, Work::Job(job)));
+                }
+                Some(planned @ Planned::End(_, Work::Own(_))) => {
+                    self.plans.insert(moment, planned);
+                }
+                None => {}
+            },
         }
     }
 
@@ -166,16 +361,8 @@ impl Backend for Sim {
         self.now
     }
 
-    /// SplitMix64 (Steele, Lea, Flood 2014): small, and equal for equal seeds.
     fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
-        for chunk in bytes.chunks_mut(8) {
-            self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut word = self.random;
-            word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            word ^= word >> 31;
-            chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
-        }
+        self.identities.fill(bytes);
         Ok(())
     }
 
@@ -187,8 +374,18 @@ impl Backend for Sim {
     }
 
     fn refuses(&self, op: Op) -> Option<Error> {
-        let needs_streams = matches!(op, Op::Poll { .. } | Op::Transfer { .. }) || op.is_network();
-        needs_streams.then_some(Error::Unsupported {
+        let is_for_disks = matches!(
+            op,
+            Op::Read { .. }
+                | Op::Write { .. }
+                | Op::Sync
+                | Op::Fence
+                | Op::SyncRange { .. }
+                | Op::Allocate { .. }
+                | Op::Timer { .. }
+                | Op::Event
+        );
+        (!is_for_disks).then_some(Error::Unsupported {
             operation: op.name(),
             backend: NAME,
         })

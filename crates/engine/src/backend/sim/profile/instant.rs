@@ -1,0 +1,16 @@
+//! No time at all: for tests of what is done, not of when.
+
+use std::collections::VecDeque;
+
+use crate::backend::sim::dice::Dice;
+use crate::backend::sim::job::Job;
+use crate::backend::sim::profile::{Device, Work};
+use crate::policy::Time;
+
+pub(crate) struct InstantState;
+
+impl Device for InstantState {
+    fn next(&mut self, queue: &mut VecDeque<Job>, now: Time, _: &mut Dice) -> Option<(Work, Time)> {
+        queue.pop_front().map(|job| (Work::Job(job), now))
+    }
+}
