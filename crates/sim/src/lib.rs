@@ -14,10 +14,12 @@
 //! | [`observe`] | what is there, asked through the public interface |
 //! | [`rot`] | one damaged image of a bucket, or one damaged superblock copy |
 //! | [`mutate`] | a device or a volume that keeps one promise less: the explorer must notice |
+//! | [`engine`] | the engine itself on slow, failing disks: every answer against a model, every seed twice |
 //! | [`explore`] | takes all that apart into numbered trials and runs them |
 //!
 //! What each flush and each durable write in the volume is for, and which test shows it, stands in this crate's README.
 
+pub mod engine;
 pub mod explore;
 pub mod mutate;
 pub mod observe;

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use baio_sim::engine;
 use baio_sim::explore::{Explorer, Plan, Report, Until};
 use baio_sim::mutate::{self, Weakening};
 use clap::{Args, Parser, Subcommand};
@@ -17,6 +18,30 @@ struct Cli {
 enum Command {
     /// Power cuts: opens crash states of recorded workloads and checks that nothing acknowledged is lost
     Crash(CrashArgs),
+    /// The engine on slow, failing disks: every answer is compared with a model, and every seed told twice
+    Engine(EngineArgs),
+}
+
+#[derive(Args)]
+struct EngineArgs {
+    /// How many seeds to run
+    #[arg(long, default_value_t = 200)]
+    seeds: u64,
+    /// The first of them
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Break one promise on purpose, to see it noticed; `list` names them
+    #[arg(long, value_name = "NAME", value_parser = engine_weakening)]
+    weaken: Option<(&'static str, engine::Weakening)>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn engine_weakening(name: &str) -> Result<(&'static str, engine::Weakening), String> {
+    let all = engine::Weakening::ALL;
+    let found = all.into_iter().find(|(known, _)| *known == name);
+    found.ok_or_else(|| format!("there are: {}", all.map(|(name, _)| name).join(", ")))
 }
 
 #[derive(Args)]
@@ -52,10 +77,56 @@ fn weakening(name: &str) -> Result<&'static Weakening, String> {
 }
 
 fn main() -> ExitCode {
-    let Command::Crash(args) = Cli::parse().command;
-    match explore(&args) {
+    match Cli::parse().command {
+        Command::Crash(args) => crash(&args),
+        Command::Engine(args) => run_engine(&args),
+    }
+}
+
+fn run_engine(args: &EngineArgs) -> ExitCode {
+    let plan = engine::Plan {
+        seed: args.seed,
+        seeds: args.seeds,
+        weakening: args.weaken.map(|(_, weakening)| weakening),
+    };
+    let (report, failures) = engine::run(&plan);
+    for failure in &failures {
+        eprintln!("baio-sim: seed {}: {}", failure.seed, failure.story);
+    }
+    if let Some(failure) = failures.first() {
+        let weaken = args
+            .weaken
+            .map(|(name, _)| format!(" --weaken {name}"))
+            .unwrap_or_default();
+        eprintln!(
+            "replay: cargo run --release -p baio-sim -- engine --seeds 1 --seed {}{weaken}",
+            failure.seed
+        );
+    }
+    if args.json {
+        match serde_json::to_string(&report) {
+            Ok(json) => println!("{json}"),
+            Err(error) => eprintln!("baio-sim: {error}"),
+        }
+    } else {
+        println!(
+            "{} seeds twice, {} requests each, {:.1} s ({:.0} a second), {} sectors compared",
+            report.seeds, report.requests, report.seconds, report.requests_per_second, report.sectors_checked
+        );
+        println!("wrong {}, replays differing {}", report.wrong, report.replays_differing);
+        println!("faults: {:?}", report.faults);
+    }
+    if failures.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn crash(args: &CrashArgs) -> ExitCode {
+    match explore(args) {
         Ok(report) => {
-            tell(&args, &report);
+            tell(args, &report);
             if report.is_broken() {
                 ExitCode::FAILURE
             } else {

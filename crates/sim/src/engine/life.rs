@@ -1,0 +1,638 @@
+//! One life of a disk: an engine, requests, answers that are checked, and the power cut that ends it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use baio_engine::memory::Region;
+use baio_engine::sim::{Disk, Fault, Faults, Flash, Injected, Profile, Rotating, Sim, SimHandle};
+use baio_engine::{
+    Caching, Completion, Config, Durability, Engine, Errno, Error, File, Memory, Notice, Op, Patience, Request,
+    RequestId, Wait,
+};
+
+use crate::engine::model::{Landing, Model, SECTOR, Word, Wrong, is_filled};
+use crate::engine::request::{Asked, Does, SECTORS_MAX, choose};
+use crate::engine::weak::Swallowing;
+use crate::engine::{DISK_BYTES, Plan, Report, Tale, Weakening};
+use crate::random::Random;
+
+/// Pieces of shared memory, with guards around each.
+const PIECES: usize = 16;
+const PIECE: usize = SECTORS_MAX as usize * SECTOR;
+const GUARD: usize = 512;
+const GUARD_BYTE: u8 = 0xc3;
+
+/// What a block is used for by requests in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Read(u32),
+    Write,
+}
+
+pub(crate) struct Life {
+    seed: u64,
+    random: Random,
+    weakening: Option<Weakening>,
+    engine: Engine,
+    handle: SimHandle,
+    disk: Disk,
+    file: File,
+    is_healthy: bool,
+    region: Arc<Region>,
+    free_pieces: Vec<usize>,
+    model: Model,
+    blocks: Vec<Use>,
+    asked: Vec<Asked>,
+    ids: Vec<RequestId>,
+    /// The tags of what is in flight.
+    in_flight: Vec<usize>,
+    failed_flushes: u64,
+    is_poisoned: bool,
+    scratch: Vec<u8>,
+    report: Report,
+    told: u64,
+}
+
+impl Life {
+    pub(crate) fn begin(plan: &Plan, seed: u64, left: Option<Disk>) -> Result<Life, String> {
+        let mut random = Random::from(&[seed]);
+        let sim = Sim::new(random.bits()).map_err(|error| error.to_string())?;
+        let handle = sim.handle();
+        let config = Config {
+            slots: 64,
+            reserved_slots: 0,
+            arena_bytes: 1 << 20,
+            ..Config::default()
+        };
+        let engine = if plan.weakening == Some(Weakening::SwallowedErrors) {
+            Engine::with_backend(Box::new(Swallowing(sim)), &config)
+        } else {
+            Engine::simulated(sim, &config)
+        };
+        let mut engine = engine.map_err(|error| error.to_string())?;
+        let disk = left.unwrap_or_else(|| Disk::new(DISK_BYTES));
+        disk.set_profile(profile(&mut random));
+        let file = File::simulated(&disk, "disk");
+        let found = read_all(&mut engine, &file)?;
+        let faults = faults(&mut random);
+        let is_healthy = faults == Faults::none();
+        disk.set_faults(faults.listed());
+        let region = Region::create(PIECES * (PIECE + 2 * GUARD)).map_err(|error| error.to_string())?;
+        if let Some(all) = region.span(0, region.size() as u32) {
+            all.copy_in(&vec![GUARD_BYTE; region.size()]);
+        }
+        Ok(Life {
+            seed,
+            random,
+            weakening: plan.weakening,
+            engine,
+            handle,
+            disk,
+            file,
+            is_healthy,
+            region,
+            free_pieces: (0..PIECES).collect(),
+            model: Model::of(&found),
+            blocks: vec![Use::Read(0); DISK_BYTES as usize / 4096],
+            asked: Vec::new(),
+            ids: Vec::new(),
+            in_flight: Vec::new(),
+            failed_flushes: 0,
+            is_poisoned: false,
+            scratch: vec![0; PIECE + GUARD],
+            report: Report::default(),
+            told: 0,
+        })
+    }
+
+    /// Runs so many requests, cuts the power, and returns what is left.
+    pub(crate) fn live(mut self, requests: u64, tale: &mut Tale) -> Result<Disk, String> {
+        let outcome = self.run(requests);
+        let left = outcome.and_then(|()| self.cut_power());
+        let end = left.and_then(|left| self.drain().map(|()| left));
+        self.report.events = self.handle.events();
+        let injected = self.disk.faults_injected();
+        for fault in Fault::ALL {
+            *self.report.faults.of(fault) = injected.of(fault);
+        }
+        tale.report.add(&Tale {
+            report: self.report,
+            ..Tale::default()
+        });
+        tale.hash = tale.hash.rotate_left(1) ^ self.handle.event_hash();
+        tale.told = tale.told.rotate_left(1) ^ self.told;
+        end
+    }
+
+    fn run(&mut self, requests: u64) -> Result<(), String> {
+        while self.report.requests < requests {
+            match self.random.below(100) {
+                0..=69 => self.submit()?,
+                70..=72 => self.cancel(),
+                73..=74 => self.give_up(),
+                75 => {
+                    self.file.acknowledge_failure();
+                    self.is_poisoned = false;
+                }
+                76..=80 => self.turn(Wait::No)?,
+                _ => {
+                    let deadline = Some(
+                        self.engine
+                            .now()
+                            .after(Duration::from_micros(self.random.below(20_000))),
+                    );
+                    let count = self.random.below(16) as u32;
+                    let min_wait = Duration::ZERO;
+                    self.turn(Wait::Until {
+                        count,
+                        min_wait,
+                        deadline,
+                    })?;
+                }
+            }
+            self.weaken();
+        }
+        Ok(())
+    }
+
+    fn weaken(&mut self) {
+        /// Is the same for no two runs.
+        static STEPS: AtomicU64 = AtomicU64::new(0);
+        match self.weakening {
+            Some(Weakening::SilentDamage) if self.report.requests == 500 => {
+                let sector = self.random.below(DISK_BYTES / SECTOR as u64);
+                self.disk.poke(sector * SECTOR as u64, &[0xee; SECTOR]);
+            }
+            Some(Weakening::Undetermined) if STEPS.fetch_add(1, Ordering::Relaxed).is_multiple_of(997) => {
+                self.random.bits();
+            }
+            _ => {}
+        }
+    }
+
+    fn submit(&mut self) -> Result<(), String> {
+        let version = self.asked.len() as u32 + 1;
+        let mut asked = choose(&mut self.random, self.engine.now(), version, self.model.ended());
+        if !self.is_free(&asked) {
+            return self.turn(Wait::one());
+        }
+        asked.must_fail = asked.does == Does::Sync && self.is_poisoned;
+        let tag = self.asked.len();
+        let request = self.request(&mut asked, tag);
+        let Ok(id) = self.engine.submit(request) else {
+            self.free_pieces.extend(asked.piece);
+            return self.turn(Wait::one());
+        };
+        self.report.requests += 1;
+        self.take_blocks(&asked);
+        self.asked.push(asked);
+        self.ids.push(id);
+        self.in_flight.push(tag);
+        // A refusal is answered at once.
+        self.take()
+    }
+
+    fn request(&mut self, asked: &mut Asked, tag: usize) -> Request {
+        let memory = if asked.moves_bytes() {
+            self.memory(asked)
+        } else {
+            Memory::None
+        };
+        Request {
+            op: asked.op,
+            file: Some(self.file.clone()),
+            memory,
+            policy: asked.policy,
+            tag: tag as u64,
+        }
+    }
+
+    /// A buffer, or a piece of shared memory between guards; filled for a write, and with something else for a read.
+    fn memory(&mut self, asked: &mut Asked) -> Memory {
+        let len = asked.bytes();
+        let bytes = &mut self.scratch[..len];
+        match asked.does {
+            Does::Write => {
+                for (at, sector) in bytes.chunks_mut(SECTOR).enumerate() {
+                    crate::stamp::fill_word(sector, asked.word(asked.sectors.start + at));
+                }
+            }
+            _ => bytes.fill(0x77),
+        }
+        if self.random.percent(40)
+            && let Some(piece) = self.free_pieces.pop()
+            && let Some(span) = self.region.span(piece_at(piece), len as u32)
+        {
+            asked.piece = Some(piece);
+            span.copy_in(bytes);
+            // Behind a shorter request the rest of the piece is a guard too.
+            if let Some(rest) = self.region.span(piece_at(piece) + len as u64, (PIECE - len) as u32) {
+                rest.copy_in(&[GUARD_BYTE; PIECE][len..]);
+            }
+            return Memory::Span(span);
+        }
+        match self.engine.buffer(len) {
+            Some(mut buffer) => {
+                buffer.copy_from_slice(bytes);
+                Memory::Own(buffer)
+            }
+            None => Memory::None,
+        }
+    }
+
+    fn is_free(&self, asked: &Asked) -> bool {
+        match asked.does {
+            Does::Read => self.blocks[asked.blocks()].iter().all(|&used| used != Use::Write),
+            Does::Write | Does::Zero => self.blocks[asked.blocks()].iter().all(|&used| used == Use::Read(0)),
+            Does::Reserve | Does::Sync | Does::Nothing => true,
+        }
+    }
+
+    fn take_blocks(&mut self, asked: &Asked) {
+        for used in &mut self.blocks[asked.blocks()] {
+            match (asked.does, &mut *used) {
+                (Does::Read, Use::Read(readers)) => *readers += 1,
+                (Does::Write | Does::Zero, used) => *used = Use::Write,
+                _ => {}
+            }
+        }
+    }
+
+    fn give_blocks_back(&mut self, asked: &Asked) {
+        for used in &mut self.blocks[asked.blocks()] {
+            match (asked.does, &mut *used) {
+                (Does::Read, Use::Read(readers)) => *readers -= 1,
+                (Does::Write | Does::Zero, used) => *used = Use::Read(0),
+                _ => {}
+            }
+        }
+    }
+
+    fn some_tag(&mut self) -> Option<usize> {
+        let window = self.ids.len().min(24) as u64;
+        (window > 0).then(|| self.ids.len() - 1 - self.random.below(window) as usize)
+    }
+
+    fn cancel(&mut self) {
+        if let Some(tag) = self.some_tag() {
+            self.engine.cancel(self.ids[tag]);
+        }
+    }
+
+    fn give_up(&mut self) {
+        if let Some(tag) = self.some_tag() {
+            self.engine.abandon(self.ids[tag]);
+            self.asked[tag].given_up = true;
+        }
+    }
+
+    fn turn(&mut self, wait: Wait) -> Result<(), String> {
+        self.engine.turn(wait).map_err(|error| error.to_string())?;
+        self.take()
+    }
+
+    fn take(&mut self) -> Result<(), String> {
+        self.look_at_faults();
+        while let Some(done) = self.engine.next_completion() {
+            let tag = done.tag as usize;
+            self.fold(&done);
+            self.answer(done)
+                .map_err(|story| format!("request {tag}: {story}; {:?}", self.asked[tag]))?;
+        }
+        Ok(())
+    }
+
+    /// What the disk has done behind everybody's back.
+    fn look_at_faults(&mut self) {
+        for injected in self.disk.take_injected() {
+            let Injected {
+                fault,
+                offset,
+                len,
+                what,
+                ..
+            } = injected;
+            match fault {
+                Fault::LostWrite => self.damage(offset, len),
+                Fault::Rot => self.damage(offset, 1),
+                Fault::Misdirected => {
+                    self.damage(offset, len);
+                    self.damage(what, len);
+                }
+                _ => {}
+            }
+        }
+        let failed = self.disk.faults_injected().of(Fault::FailedFlush);
+        if failed > self.failed_flushes {
+            self.failed_flushes = failed;
+            self.model.fail_sync();
+            self.is_poisoned = true;
+            for &tag in &self.in_flight {
+                // What of it had ended before may be gone, or it has ended and nobody has told.
+                self.asked[tag].doubtful = true;
+            }
+        }
+    }
+
+    fn damage(&mut self, offset: u64, len: u64) {
+        let sectors = offset as usize / SECTOR..((offset + len) as usize).div_ceil(SECTOR);
+        for &tag in &self.in_flight {
+            let asked = &mut self.asked[tag];
+            if asked.changes() && asked.sectors.start < sectors.end && sectors.start < asked.sectors.end {
+                asked.damaged.push(sectors.clone());
+            }
+        }
+        self.model.damage(sectors);
+    }
+
+    fn fold(&mut self, done: &Completion) {
+        let result = match done.result {
+            Ok(count) => u64::from(count),
+            Err(error) => error.errno().raw() as u64 | 1 << 40,
+        };
+        let words = [
+            done.tag,
+            result,
+            u64::from(done.bytes_done),
+            u64::from(done.iterations),
+            self.engine.now().0,
+            u64::from(done.notice == Notice::Released),
+        ];
+        for word in words {
+            self.told = (self.told ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+        }
+    }
+
+    fn answer(&mut self, done: Completion) -> Result<(), String> {
+        let tag = done.tag as usize;
+        if done.id != self.ids[tag] {
+            return Err("it has another's id".into());
+        }
+        let Some(place) = self.in_flight.iter().position(|&known| known == tag) else {
+            return Err(format!("answered once more: {:?} {:?}", done.notice, done.result));
+        };
+        if done.notice == Notice::Completed {
+            if std::mem::replace(&mut self.asked[tag].answered, true) {
+                return Err("completed twice".into());
+            }
+            self.report.completed += 1;
+            if done.result == Err(Error::Indeterminate) {
+                // The rest comes when the disk has let go of it.
+                self.report.indeterminate += 1;
+                let deadline = self.asked[tag].policy.deadline;
+                let is_due = deadline.is_some_and(|at| at <= self.engine.now());
+                return if is_due {
+                    Ok(())
+                } else {
+                    Err("given up before its deadline".into())
+                };
+            }
+        } else {
+            self.report.released += 1;
+            if !self.asked[tag].answered && !self.asked[tag].given_up {
+                return Err("released, and nobody was told why".into());
+            }
+        }
+        self.in_flight.swap_remove(place);
+        let mut asked = self.asked[tag].clone();
+        self.check_guards(&asked)?;
+        self.judge(&mut asked, &done)?;
+        self.give_blocks_back(&asked);
+        self.free_pieces.extend(asked.piece);
+        Ok(())
+    }
+
+    /// No byte beside its memory has changed.
+    fn check_guards(&mut self, asked: &Asked) -> Result<(), String> {
+        let Some(piece) = asked.piece else { return Ok(()) };
+        let end = piece_at(piece) + asked.bytes() as u64;
+        if self.weakening == Some(Weakening::Overrun)
+            && asked.does == Does::Read
+            && let Some(span) = self.region.span(end, 1)
+        {
+            span.copy_in(&[0]);
+        }
+        // The guard before it; what is left of the piece, as `memory` made it; and the guard behind.
+        self.check_guard(piece_at(piece) - GUARD as u64, GUARD)?;
+        self.check_guard(end, PIECE - asked.bytes() + GUARD)
+    }
+
+    fn check_guard(&mut self, at: u64, len: usize) -> Result<(), String> {
+        let bytes = &mut self.scratch[..len];
+        let read = self.region.span(at, len as u32).map_or(0, |span| span.copy_out(bytes));
+        if read == len && is_filled(bytes, Word::from_le_bytes([GUARD_BYTE; 8])) {
+            Ok(())
+        } else {
+            Err("bytes beside its memory have changed".into())
+        }
+    }
+
+    fn judge(&mut self, asked: &mut Asked, done: &Completion) -> Result<(), String> {
+        let told = done.notice == Notice::Completed;
+        if told {
+            self.report.cancelled += u64::from(done.result == Err(Error::Cancelled));
+            self.report.poisoned += u64::from(matches!(done.result, Err(Error::Poisoned(_))));
+            self.judge_error(asked, done)?;
+        }
+        match asked.does {
+            Does::Read if told => self.judge_read(asked, done),
+            Does::Write | Does::Zero => self.judge_write(asked, done),
+            Does::Sync => {
+                if told && done.result == Ok(0) {
+                    if asked.must_fail {
+                        return Err("a sync succeeds behind a failed one that nobody has acknowledged".into());
+                    }
+                    self.report.synced += 1;
+                    if !asked.doubtful {
+                        self.model.sync(asked.ended, &asked.later);
+                    }
+                }
+                Ok(())
+            }
+            Does::Read | Does::Reserve | Does::Nothing => Ok(()),
+        }
+    }
+
+    fn judge_error(&mut self, asked: &Asked, done: &Completion) -> Result<(), String> {
+        let Err(Error::System(errno)) = done.result else {
+            return Ok(());
+        };
+        let is_interruption = matches!(errno, Errno::EINTR | Errno::EAGAIN);
+        if is_interruption && asked.policy.patience == Patience::Wait {
+            return Err(format!("{errno} reaches one who waits"));
+        }
+        if self.is_healthy {
+            return Err(format!("a healthy disk says {errno}"));
+        }
+        let reports = asked.does == Does::Sync
+            || (asked.policy.durability != Durability::None && asked.policy.caching == Caching::Kernel);
+        if reports && !is_interruption && matches!(asked.op, Op::Sync | Op::Fence | Op::Write { .. }) {
+            self.is_poisoned = true;
+        }
+        Ok(())
+    }
+
+    fn judge_read(&mut self, asked: &Asked, done: &Completion) -> Result<(), String> {
+        let len = asked.bytes();
+        if let Ok(count) = done.result
+            && count as usize != len
+        {
+            return Err(format!("{count} of {len} bytes, and the file does not end there"));
+        }
+        let moved = (done.bytes_done as usize / SECTOR * SECTOR).min(len);
+        let bytes = &mut self.scratch[..moved];
+        match &done.memory {
+            Memory::Own(buffer) => bytes.copy_from_slice(&buffer[..moved]),
+            Memory::Span(span) => {
+                span.copy_out(bytes);
+            }
+            other => return Err(format!("its memory came back as {other:?}")),
+        }
+        let checked = self
+            .model
+            .check_read(asked.sectors.start, bytes, !asked.doubtful)
+            .map_err(|wrong| read_wrong(&wrong))?;
+        self.report.sectors_checked += checked;
+        self.report.sectors_damaged += (moved / SECTOR) as u64 - checked;
+        Ok(())
+    }
+
+    fn judge_write(&mut self, asked: &Asked, done: &Completion) -> Result<(), String> {
+        let is_write = asked.does == Does::Write;
+        let is_durable = is_write && asked.policy.durability != Durability::None;
+        let whole = Landing {
+            certain: is_durable || !asked.doubtful,
+            safe: is_durable,
+            // A short transfer of cached bytes ends anywhere; given up behind one, nobody is told.
+            in_pieces: is_write
+                && asked.policy.caching == Caching::Kernel
+                && (done.iterations > 1
+                    || done.notice == Notice::Released
+                    || !(done.bytes_done as usize).is_multiple_of(SECTOR)),
+        };
+        let maybe = Landing {
+            certain: false,
+            ..whole
+        };
+        let moved = asked.sectors.start + done.bytes_done as usize / SECTOR;
+        let end = asked.sectors.end;
+        let word = |sector| asked.word(sector);
+        let landed = match (done.notice, done.result) {
+            (Notice::Completed, Ok(count)) => {
+                if is_write && count as usize != asked.bytes() {
+                    return Err(format!("a part of it, {count} bytes, is taken for the whole"));
+                }
+                self.model.land(asked.sectors.clone(), word, whole)
+            }
+            (Notice::Completed, Err(Error::Cancelled)) => {
+                let partial = usize::from(!(done.bytes_done as usize).is_multiple_of(SECTOR));
+                self.model.land(moved..moved + partial, word, maybe);
+                self.model.land(asked.sectors.start..moved, word, whole)
+            }
+            (Notice::Completed, Err(_)) => {
+                self.model.land(moved..end, word, maybe);
+                self.model.land(asked.sectors.start..moved, word, whole)
+            }
+            (Notice::Released, _) => self.model.land(asked.sectors.clone(), word, maybe),
+        };
+        for sectors in &asked.damaged {
+            self.model.damage(sectors.clone());
+        }
+        let tag = done.tag;
+        for &other in &self.in_flight {
+            let other_asked = &mut self.asked[other];
+            if other_asked.op == Op::Fence && other as u64 > tag {
+                other_asked.later.push(landed);
+            }
+        }
+        Ok(())
+    }
+
+    /// The power fails now, with requests in flight. The machine itself goes on, so that they can be seen to end.
+    fn cut_power(&mut self) -> Result<Disk, String> {
+        let left = self.disk.power_cut(self.seed);
+        self.report.power_cuts += 1;
+        if self.weakening == Some(Weakening::LostAtPowerCut) {
+            let block = self.random.below(DISK_BYTES / 4096);
+            left.poke(block * 4096, &[0xee; 4096]);
+        }
+        let mut bytes = vec![0; DISK_BYTES as usize];
+        left.read(0, &mut bytes);
+        let mut under_way = vec![None; bytes.len() / SECTOR];
+        for &tag in &self.in_flight {
+            let asked = &self.asked[tag];
+            if asked.changes() {
+                for sector in asked.sectors.clone() {
+                    under_way[sector] = Some(asked.word(sector));
+                }
+            }
+        }
+        let checked = self
+            .model
+            .check_left(&bytes, |sector| under_way[sector])
+            .map_err(|wrong| format!("behind the power cut, {}", read_wrong(&wrong)))?;
+        self.report.sectors_checked += checked;
+        self.report.sectors_damaged += under_way.len() as u64 - checked;
+        Ok(left)
+    }
+
+    fn drain(&mut self) -> Result<(), String> {
+        while self.engine.in_flight() > 0 {
+            self.turn(Wait::one())?;
+        }
+        match self.in_flight.first() {
+            Some(&tag) => Err(format!("request {tag} was never answered: {:?}", self.asked[tag])),
+            None => Ok(()),
+        }
+    }
+}
+
+fn piece_at(piece: usize) -> u64 {
+    (piece * (PIECE + 2 * GUARD) + GUARD) as u64
+}
+
+fn read_wrong(wrong: &Wrong) -> String {
+    format!(
+        "sector {} holds {:016x} and could hold {:016x?}",
+        wrong.sector, wrong.found, wrong.allowed
+    )
+}
+
+fn read_all(engine: &mut Engine, file: &File) -> Result<Vec<u8>, String> {
+    let buffer = engine.buffer(DISK_BYTES as usize).ok_or("the arena is used up")?;
+    let done = engine.run(Request::read(file, 0, buffer, baio_engine::Policy::direct()));
+    if done.result != Ok(DISK_BYTES as u32) {
+        return Err(format!("what is left cannot be read: {:?}", done.result));
+    }
+    let buffer = done.memory.into_buffer().ok_or("a read lost its memory")?;
+    Ok(buffer.to_vec())
+}
+
+fn profile(random: &mut Random) -> Profile {
+    match random.below(10) {
+        0..=2 => Profile::Instant,
+        3..=6 => Profile::Flash(Flash::default()),
+        7 => Profile::Rotating(Rotating::default()),
+        _ => Profile::Rotating(Rotating::default().cached(64 << 10)),
+    }
+}
+
+fn faults(random: &mut Random) -> Faults {
+    let mut faults = Faults::none();
+    if random.percent(15) {
+        return faults;
+    }
+    let silent = random.percent(25);
+    for fault in Fault::ALL {
+        let is_silent = matches!(fault, Fault::LostWrite | Fault::Misdirected | Fault::Rot);
+        if random.percent(50) && (silent || !is_silent) {
+            let most = if is_silent { 5 } else { 40 };
+            faults = faults.chance(fault, random.below(most) as f64 / 1000.0);
+        }
+    }
+    if random.percent(15) {
+        faults = faults.real_bytes(DISK_BYTES / 2);
+    }
+    faults
+}

@@ -1,0 +1,242 @@
+//! The engine on slow, failing disks: random requests, and for each answer the question whether it may be given.
+//!
+//! One seed is one machine and two lives of one disk. A life runs requests (reads, writes, durable writes, allocations,
+//! syncs, fences, timers; cancelled, given up, overdue) while the disk fails in the ways that its plan says; then its power is
+//! cut in the middle of things, and what is left is opened by a new engine. Checked are:
+//!
+//! - every request is answered exactly once, and one that is given up gives its memory back exactly once;
+//! - no byte beside a request's memory changes (guards around pieces of shared memory);
+//! - a read returns what a legal order of the completed writes allows, in full length; a write's success is whole;
+//! - `EINTR` and `EAGAIN` reach nobody who waits; a cancelled write has moved no more than it tells;
+//! - no sync succeeds behind a failed one that nobody has acknowledged;
+//! - a power cut leaves what a sync or a durable write has promised, and nothing that was never written;
+//! - the same seed tells the same story, event by event.
+
+mod life;
+pub mod model;
+mod request;
+mod weak;
+
+use std::time::Instant;
+
+use baio_engine::sim::Fault;
+use serde::Serialize;
+
+use crate::random::Random;
+use life::Life;
+
+/// Bytes of the disk: small, so that requests meet.
+pub const DISK_BYTES: u64 = 512 << 10;
+
+/// Requests of one life.
+const REQUESTS: u64 = 1500;
+
+/// Lives of a disk.
+const LIVES: u64 = 2;
+
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// The first seed.
+    pub seed: u64,
+    /// How many seeds.
+    pub seeds: u64,
+    /// A promise that is broken on purpose, to see it noticed.
+    pub weakening: Option<Weakening>,
+}
+
+/// One promise less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weakening {
+    /// The backend tells `EIO` as success.
+    SwallowedErrors,
+    /// The disk damages a sector and says nothing.
+    SilentDamage,
+    /// A power cut takes a block that was safe.
+    LostAtPowerCut,
+    /// The backend does something that does not follow from the seed.
+    Undetermined,
+    /// Reads fill a byte too many.
+    Overrun,
+}
+
+impl Weakening {
+    /// Every one, by its name on the command line.
+    pub const ALL: [(&'static str, Weakening); 5] = [
+        ("swallowed-errors", Weakening::SwallowedErrors),
+        ("silent-damage", Weakening::SilentDamage),
+        ("lost-at-power-cut", Weakening::LostAtPowerCut),
+        ("undetermined", Weakening::Undetermined),
+        ("overrun", Weakening::Overrun),
+    ];
+}
+
+/// How often each fault was injected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the names are those of the faults")]
+pub struct Faults {
+    pub short_read: u64,
+    pub short_write: u64,
+    pub read_error: u64,
+    pub write_error: u64,
+    pub no_space: u64,
+    pub interrupted: u64,
+    pub try_again: u64,
+    pub delay: u64,
+    pub lost_write: u64,
+    pub torn_write: u64,
+    pub misdirected: u64,
+    pub rot: u64,
+    pub failed_flush: u64,
+}
+
+impl Faults {
+    fn of(&mut self, fault: Fault) -> &mut u64 {
+        match fault {
+            Fault::ShortRead => &mut self.short_read,
+            Fault::ShortWrite => &mut self.short_write,
+            Fault::ReadError => &mut self.read_error,
+            Fault::WriteError => &mut self.write_error,
+            Fault::NoSpace => &mut self.no_space,
+            Fault::Interrupted => &mut self.interrupted,
+            Fault::TryAgain => &mut self.try_again,
+            Fault::Delay => &mut self.delay,
+            Fault::LostWrite => &mut self.lost_write,
+            Fault::TornWrite => &mut self.torn_write,
+            Fault::Misdirected => &mut self.misdirected,
+            Fault::Rot => &mut self.rot,
+            Fault::FailedFlush => &mut self.failed_flush,
+        }
+    }
+}
+
+/// What came out. Each seed is run twice; everything but the time is counted once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// Of this object.
+    pub schema_version: u32,
+    /// Seeds run.
+    pub seeds: u64,
+    /// Requests submitted.
+    pub requests: u64,
+    /// Of these completed.
+    pub completed: u64,
+    /// Notices that memory is free again.
+    pub released: u64,
+    /// Requests that ended as cancelled.
+    pub cancelled: u64,
+    /// Requests that were overdue.
+    pub indeterminate: u64,
+    /// Syncs and fences that succeeded.
+    pub synced: u64,
+    /// Those refused because an earlier one had failed.
+    pub poisoned: u64,
+    /// Power cuts.
+    pub power_cuts: u64,
+    /// Sectors compared with the model, in reads and behind power cuts.
+    pub sectors_checked: u64,
+    /// Sectors seen that were known to be damaged, and so could not be compared.
+    pub sectors_damaged: u64,
+    /// Events of the machines.
+    pub events: u64,
+    /// Faults injected.
+    pub faults: Faults,
+    /// Seeds in which an answer was wrong.
+    pub wrong: u64,
+    /// Seeds that told two stories.
+    pub replays_differing: u64,
+    /// Wall-clock time, for both runs of every seed.
+    pub seconds: f64,
+    /// Requests submitted in both runs, per second of that.
+    pub requests_per_second: f64,
+}
+
+impl Report {
+    fn add(&mut self, tale: &Tale) {
+        self.requests += tale.report.requests;
+        self.completed += tale.report.completed;
+        self.released += tale.report.released;
+        self.cancelled += tale.report.cancelled;
+        self.indeterminate += tale.report.indeterminate;
+        self.synced += tale.report.synced;
+        self.poisoned += tale.report.poisoned;
+        self.power_cuts += tale.report.power_cuts;
+        self.sectors_checked += tale.report.sectors_checked;
+        self.sectors_damaged += tale.report.sectors_damaged;
+        self.events += tale.report.events;
+        let mut mine = tale.report.faults;
+        for fault in Fault::ALL {
+            *self.faults.of(fault) += *mine.of(fault);
+        }
+    }
+}
+
+/// A seed that went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Which.
+    pub seed: u64,
+    /// What is wrong.
+    pub story: String,
+}
+
+/// What one run of a seed came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Tale {
+    report: Report,
+    hash: u64,
+    /// Folded over everything that was told.
+    told: u64,
+    wrong: Option<String>,
+}
+
+/// Runs every seed twice; stops behind the first failures.
+#[must_use]
+pub fn run(plan: &Plan) -> (Report, Vec<Failure>) {
+    const FAILURES_MAX: usize = 8;
+    let begin = Instant::now();
+    let mut report = Report {
+        schema_version: 1,
+        ..Report::default()
+    };
+    let mut failures = Vec::new();
+    for seed in plan.seed..plan.seed.saturating_add(plan.seeds) {
+        let (first, second) = (tell(plan, seed), tell(plan, seed));
+        report.seeds += 1;
+        report.add(&first);
+        if let Some(story) = &first.wrong {
+            report.wrong += 1;
+            let story = story.clone();
+            failures.push(Failure { seed, story });
+        } else if first != second {
+            report.replays_differing += 1;
+            let story = format!(
+                "two runs differ: event hashes {:016x} and {:016x}, answers {:016x} and {:016x}",
+                first.hash, second.hash, first.told, second.told
+            );
+            failures.push(Failure { seed, story });
+        }
+        if failures.len() >= FAILURES_MAX {
+            break;
+        }
+    }
+    report.seconds = begin.elapsed().as_secs_f64();
+    report.requests_per_second = 2.0 * report.requests as f64 / report.seconds.max(1e-9);
+    (report, failures)
+}
+
+fn tell(plan: &Plan, seed: u64) -> Tale {
+    let mut tale = Tale::default();
+    let mut random = Random::from(&[seed, 3]);
+    let mut disk = None;
+    for life in 0..LIVES {
+        match Life::begin(plan, random.bits(), disk.take()).and_then(|life| life.live(REQUESTS, &mut tale)) {
+            Ok(left) => disk = Some(left),
+            Err(story) => {
+                tale.wrong = Some(format!("life {life}: {story}"));
+                break;
+            }
+        }
+    }
+    tale
+}
