@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::command::aio_stress::args::AioStressArgs;
+use crate::command::stress::args::StressArgs;
 use crate::failure::Failure;
 use crate::operands::DdOperands;
 use crate::output::Output;
@@ -127,6 +129,10 @@ pub(crate) enum Command {
     Delete(DeleteArgs),
     /// Copy like GNU dd, with many requests in flight
     Dd(DdOperands),
+    /// Keep a file, a device or a segment busy, and measure it
+    Stress(StressArgs),
+    /// The same with the letters and the output of aio-stress
+    AioStress(AioStressArgs),
     /// Carry a file through a volume and back, and measure random reads against threads and fio
     Report(ReportArgs),
     /// Tell which backend works here, why not a better one, and the cure

@@ -1,4 +1,4 @@
-//! Durations as people type them: `500ms`, `3s`, `2m`.
+//! Durations as people type them: `200us`, `500ms`, `3s`, `2m`.
 //!
 //! The unit is never optional: a bare `5` would be seconds to one tool's user and milliseconds to another's.
 
@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use crate::size::split_digits;
 
-/// Parses a whole number with one of the units `ms`, `s` and `m`.
+/// Parses a whole number with one of the units `us`, `ms`, `s` and `m`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     let refused = |reason| DurationError {
         text: text.to_owned(),
         reason,
     };
     let (digits, unit) = split_digits(text);
-    let milliseconds_each = match unit {
-        "ms" => 1,
-        "s" => 1000,
-        "m" => 60_000,
+    let microseconds_each = match unit {
+        "us" => 1,
+        "ms" => 1000,
+        "s" => 1_000_000,
+        "m" => 60_000_000,
         "" => return Err(refused(Reason::NoUnit)),
         _ => return Err(refused(Reason::Malformed)),
     };
@@ -25,8 +26,8 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, DurationError> {
         return Err(refused(Reason::Malformed));
     }
     let number = digits.parse::<u64>().ok();
-    let milliseconds = number.and_then(|number| number.checked_mul(milliseconds_each));
-    milliseconds.map(Duration::from_millis).ok_or(refused(Reason::TooLong))
+    let microseconds = number.and_then(|number| number.checked_mul(microseconds_each));
+    microseconds.map(Duration::from_micros).ok_or(refused(Reason::TooLong))
 }
 
 /// Why a text is not a duration.
@@ -53,7 +54,7 @@ impl fmt::Display for DurationError {
         };
         write!(
             f,
-            "'{text}' {said}; write a whole number with ms, s or m, as in 500ms, 3s or 2m"
+            "'{text}' {said}; write a whole number with us, ms, s or m, as in 500ms, 3s or 2m"
         )
     }
 }
@@ -65,7 +66,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_units() {
+    fn four_units() {
+        assert_eq!(parse_duration("250us"), Ok(Duration::from_micros(250)));
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("3s"), Ok(Duration::from_secs(3)));
         assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));

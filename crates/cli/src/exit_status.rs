@@ -17,7 +17,6 @@ pub(crate) enum ExitStatus {
     /// The work was done, but the data read back is not what was written.
     NotVerified = 3,
     /// The work was done, but a threshold that was asked for was missed.
-    #[allow(dead_code, reason = "the first command that takes a threshold constructs it")]
     ThresholdMissed = 4,
 }
 

@@ -10,7 +10,6 @@ use exit_status::ExitStatus;
 
 mod args;
 mod command;
-#[allow(dead_code, reason = "no command takes a duration before `stress`")]
 mod duration;
 mod errno;
 mod exit_status;
@@ -20,6 +19,7 @@ mod operands;
 mod output;
 mod report;
 mod size;
+mod stress;
 mod target;
 mod usage;
 
@@ -43,6 +43,8 @@ fn run(Invocation { output, command }: Invocation) -> ExitStatus {
         Command::Stat(args) => output.tell(command::stat::run(args)),
         Command::Delete(args) => output.tell(command::delete::run(args)),
         Command::Dd(operands) => output.tell(command::dd::run(operands)),
+        Command::Stress(args) => output.tell(command::stress::run(args)),
+        Command::AioStress(args) => output.tell(command::aio_stress::run(args)),
         Command::Report(args) => output.tell(command::report::run(args)),
         Command::Doctor(args) => output.tell(command::doctor::run(args)),
     }

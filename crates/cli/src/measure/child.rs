@@ -1,4 +1,4 @@
-//! Running a whole process and asking the system what it cost (wait4(2)).
+//! What a process has cost: another one, run to its end (wait4(2)), or this one so far (getrusage(2)).
 
 #![allow(unsafe_code)]
 
@@ -67,6 +67,37 @@ fn wait4(pid: u32) -> std::io::Result<(i32, libc::rusage)> {
         let error = std::io::Error::last_os_error();
         if error.kind() != std::io::ErrorKind::Interrupted {
             return Err(error);
+        }
+    }
+}
+
+/// What this process has used up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Costs {
+    /// User and system time of all its threads, those of the kernel that work for it included.
+    pub(crate) cpu: Duration,
+    pub(crate) context_switches: u64,
+}
+
+/// What this process has cost so far.
+pub(crate) fn own_costs() -> Costs {
+    // SAFETY: all-zero is a valid `rusage`.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is valid for the call. With this `who` it cannot fail.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    Costs {
+        cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
+        context_switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
+    }
+}
+
+impl std::ops::Sub for Costs {
+    type Output = Costs;
+
+    fn sub(self, before: Costs) -> Costs {
+        Costs {
+            cpu: self.cpu.saturating_sub(before.cpu),
+            context_switches: self.context_switches.saturating_sub(before.context_switches),
         }
     }
 }

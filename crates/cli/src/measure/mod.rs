@@ -71,6 +71,24 @@ impl Recorder {
         }
     }
 
+    /// How many durations there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.as_ref().map_or(0, Histogram::len)
+    }
+
+    /// How many of them are shorter than `bound`.
+    pub(crate) fn count_below(&self, bound: Duration) -> u64 {
+        let most = (bound.as_nanos() as u64).saturating_sub(1);
+        let shorter = |histogram: &Histogram<u64>| histogram.count_between(0, most);
+        self.0.as_ref().map_or(0, shorter)
+    }
+
+    /// The shortest, in microseconds.
+    pub(crate) fn least_us(&self) -> Option<f64> {
+        let histogram = self.0.as_ref().filter(|histogram| !histogram.is_empty())?;
+        Some(histogram.min() as f64 / 1000.0)
+    }
+
     pub(crate) fn latency(&self) -> Latency {
         let Some(histogram) = self.0.as_ref().filter(|histogram| !histogram.is_empty()) else {
             return Latency::default();

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::child;
 use crate::measure::{Measurement, Recorder, quoted};
+use crate::stress::pattern::Random;
 
 /// What a worker is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -234,23 +235,4 @@ fn pread(path: &Path, offset: u64, len: u64, size: u64, threads: u32, runtime_ms
         mode: "direct".into(),
         ..Measurement::default()
     })
-}
-
-/// SplitMix64: good enough to spread offsets, and as cheap as fio's generator.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    /// A number below `bound` (0 for a bound of 0), by the high half of a product (Lemire 2019).
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^= word >> 31;
-        ((u128::from(word) * u128::from(bound)) >> 64) as u64
-    }
 }

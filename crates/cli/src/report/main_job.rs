@@ -12,8 +12,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::measure::worker::Random;
 use crate::report::{Section, Setting, storage_failure};
+use crate::stress::pattern::Random;
 
 /// Bytes that are carried when no input is named.
 const DEFAULT_BYTES: usize = 64 << 20;

@@ -7,9 +7,10 @@ use baio::{Access, Config, CreateOptions, Durability, Format, Identity, Link, Lo
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::measure::worker::{self, Job, Random};
+use crate::measure::worker::{self, Job};
 use crate::measure::{Measurement, fio, median};
 use crate::report::{Section, Setting, storage_failure};
+use crate::stress::pattern::Random;
 
 const REQUEST: u64 = 4096;
 const OWNER: u32 = 1001;

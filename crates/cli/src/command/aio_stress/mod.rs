@@ -1,0 +1,65 @@
+//! `baio aio-stress`: the letters and the output of aio-stress 0.21 (seed 000; seed 001 §3.6 and §7.3), over the same loop
+//! as `baio stress`.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `args.rs` | the letters |
+//! | `plan.rs` | what they mean, and the lines at the beginning |
+//! | `print.rs` | the lines after each stage |
+
+pub(crate) mod args;
+mod plan;
+mod print;
+
+use crate::command::stress::stamped;
+use crate::failure::Failure;
+use crate::stress;
+use crate::stress::Kind;
+use args::AioStressArgs;
+use plan::Plan;
+use print::Ended;
+
+/// Runs, and prints what aio-stress prints.
+pub(crate) fn run(args: AioStressArgs) -> Result<Ended, Failure> {
+    let Plan {
+        mut job,
+        wants,
+        claims,
+        opening,
+    } = plan::plan(&args)?;
+    opening.iter().for_each(|line| eprintln!("{line}"));
+    let full = wants.iter().all(|want| want.size > 0);
+    let all_made = stress::make(&job, &wants)?;
+    stamped(&mut job, all_made && full);
+    let report = stress::run(&job, &mut |stage| {
+        for line in print::after_stage(&args, &job, stage) {
+            eprintln!("{line}");
+        }
+    })?;
+    drop(claims);
+    let first_error = report.first_error();
+    if let Some(failure) = first_error {
+        eprintln!("{failure}");
+    }
+    let mut unlinked = Vec::new();
+    for want in wants
+        .iter()
+        .filter(|want| args.unlink && want.place.kind != Kind::Device)
+    {
+        let shown = want.place.path.display().to_string();
+        std::fs::remove_file(&want.place.path).map_err(|error| {
+            Failure::from_io(plan::COMMAND, &error)
+                .on(shown.as_str())
+                .needing("a file that can be unlinked")
+                .cured_by("remove it by hand, or leave out -u")
+        })?;
+        unlinked.push(shown);
+    }
+    Ok(Ended {
+        total: report.total(&job),
+        parts: report.parts(&job),
+        first_error: first_error.map(|failure| failure.to_json()["error"].take()),
+        threads: job.lanes.len(),
+        unlinked,
+    })
+}

@@ -1,0 +1,415 @@
+//! What was typed, and what it means: a [`Job`] with every size known, or the one thing that is wrong.
+//!
+//! Nothing is changed here: paths are looked at, segments inspected, and what may not be written over is refused.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use baio_storage::{Core, Identity};
+
+use super::args::{StressArgs, TypedMode};
+use crate::command::named::NamedSegment;
+use crate::failure::Failure;
+use crate::operands::BUFFER_BYTES_MAX;
+use crate::size::format_size;
+use crate::stress::job::{Mode, Rw, SegmentPath, Verify};
+use crate::stress::{Claim, Job, Lane, Objects, Place, Stage, Stream, Want};
+use crate::target::{Target, exists_on_disk};
+
+const COMMAND: &str = "stress";
+
+/// Size of a missing file.
+const SIZE_DEFAULT: u64 = 1 << 30;
+
+/// How long a run without another end lasts.
+const RUNTIME_DEFAULT: Duration = Duration::from_secs(5);
+
+/// Segments are read and written in multiples of this: volumes have no smaller block.
+const SEGMENT_BLOCK: u64 = 4096;
+
+/// A job, and what it needs first.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) job: Job,
+    /// Bytes of each object that are used.
+    pub(super) size: u64,
+    pub(super) wants: Vec<Want>,
+    /// Held until the run has ended.
+    pub(super) claims: Vec<Claim>,
+}
+
+/// Makes the plan.
+pub(super) fn plan(args: &StressArgs) -> Result<Plan, Failure> {
+    check(args)?;
+    let target = args.target.resolve(exists_on_disk);
+    match target.map_err(|error| error.into_failure(COMMAND))? {
+        Target::File(path) => plan_files(args, &path),
+        Target::Segment { volume, owner, name } => plan_segment(
+            args,
+            &NamedSegment::checked(COMMAND, &args.target, volume, owner, name)?,
+        ),
+    }
+}
+
+/// What the command line alone can tell.
+fn check(args: &StressArgs) -> Result<(), Failure> {
+    let usage = |said: String, on: &str, need: &str, cure: &str| {
+        Err(Failure::usage(COMMAND, said).on(on).needing(need).cured_by(cure))
+    };
+    if args.mode == TypedMode::Cached {
+        return Err(
+            Failure::new(COMMAND, "EOPNOTSUPP", "our own cache is not available yet")
+                .on("--mode cached")
+                .needing("direct, or on a file kernel or uncached")
+                .cured_by("leave out --mode, or take --mode kernel on a file"),
+        );
+    }
+    let request_size = args.request_size.bytes();
+    if request_size == 0 {
+        let said = "requests of no bytes".to_owned();
+        return usage(said, "--request-size", "at least one byte", "choose a larger one");
+    }
+    if args.verify && request_size < crate::stress::STAMP_MIN {
+        let said = format!("a block of {request_size} bytes has no room for a stamp");
+        return usage(
+            said,
+            "--request-size",
+            "at least 32 bytes",
+            "choose a larger one, or leave out --verify",
+        );
+    }
+    if args.batch > args.depth {
+        let said = format!(
+            "{} requests at a time are more than the {} in flight",
+            args.batch, args.depth
+        );
+        return usage(
+            said,
+            "--batch",
+            "at most --depth",
+            "choose a smaller --batch or a larger --depth",
+        );
+    }
+    let memory = u128::from(request_size) * u128::from(args.depth) * u128::from(args.threads);
+    if memory > u128::from(BUFFER_BYTES_MAX) {
+        let said = format!("the buffers would take {memory} bytes");
+        let need = format!("at most {BUFFER_BYTES_MAX} bytes");
+        return usage(
+            said,
+            "--request-size, --depth and --threads",
+            &need,
+            "make one of them smaller",
+        );
+    }
+    let overlap = args.contexts > 1 && args.offset.bytes() == 0;
+    if args.contexts > 1 && args.once {
+        let said = "ranges that overlap touch blocks more than once".to_owned();
+        return usage(said, "--once", "--contexts 1", "leave out one of the two");
+    }
+    if overlap || (args.verify && args.contexts > 1 && !args.offset.bytes().is_multiple_of(request_size)) {
+        let said = "streams would not begin at blocks of their own".to_owned();
+        return usage(
+            said,
+            "--offset",
+            "a multiple of --request-size",
+            "choose another --offset",
+        );
+    }
+    Ok(())
+}
+
+fn plan_files(args: &StressArgs, path: &Path) -> Result<Plan, Failure> {
+    let paths = names(path, args.files);
+    let stages = stages(args);
+    let writes = stages.iter().any(|stage| stage.rw.writes());
+    let places = paths.iter().map(|path| Place::look(COMMAND, path));
+    let places = places.collect::<Result<Vec<_>, _>>()?;
+    let size = common_size(args, &places, writes)?;
+    let mut claims = Vec::new();
+    if writes {
+        for place in &places {
+            claims.push(place.claim(COMMAND, args.force)?);
+        }
+    }
+    let mode = match args.mode {
+        TypedMode::Kernel => Mode::Kernel,
+        TypedMode::Uncached => Mode::Uncached,
+        TypedMode::Direct | TypedMode::Cached => Mode::Direct,
+    };
+    let job = job(args, Objects::Files(paths), size, stages, mode)?;
+    let wants = places.into_iter().map(|place| Want { place, size }).collect();
+    Ok(Plan {
+        job,
+        size,
+        wants,
+        claims,
+    })
+}
+
+fn plan_segment(args: &StressArgs, named: &NamedSegment) -> Result<Plan, Failure> {
+    let typed = || named.typed.clone();
+    let usage = |said: String, need: &str, cure: &str| {
+        Err(Failure::usage(COMMAND, said).on(typed()).needing(need).cured_by(cure))
+    };
+    if args.mode != TypedMode::Direct {
+        let said = "a segment does not go through the kernel's cache".to_owned();
+        return usage(said, "--mode direct", "leave out --mode, or name a file");
+    }
+    if args.threads > 1 {
+        let said = format!(
+            "a segment has one owner, and {} threads are {} of them",
+            args.threads, args.threads
+        );
+        return usage(said, "--threads 1", "leave out --threads and take a larger --depth");
+    }
+    if args.files > 1 {
+        return usage(
+            "a segment is not several files".to_owned(),
+            "--files 1",
+            "leave out --files",
+        );
+    }
+    let request_size = args.request_size.bytes();
+    if !request_size.is_multiple_of(SEGMENT_BLOCK) {
+        let said = format!("requests of {request_size} bytes are not whole blocks");
+        return usage(said, "a multiple of 4096 bytes", "choose another --request-size");
+    }
+    let who = Identity::effective();
+    let owner_uid = named.owner_uid(who);
+    let info = Core::inspect_segment(&named.volume, who, owner_uid, &named.name);
+    let info = named.told(COMMAND, info)?;
+    let size = args.size.map_or(info.size_bytes, |size| size.bytes());
+    if size > info.size_bytes {
+        let said = format!(
+            "it has {}, and --size asks for {}",
+            format_size(info.size_bytes),
+            format_size(size)
+        );
+        return usage(said, "a --size that fits", "leave out --size, or make a larger segment");
+    }
+    let size = whole_requests(args, size, &named.typed)?;
+    let segment = Objects::Segment(SegmentPath {
+        typed: named.typed.clone(),
+        volume: named.volume.clone(),
+        owner_uid,
+        name: named.name.clone(),
+    });
+    Ok(Plan {
+        job: job(args, segment, size, stages(args), Mode::Direct)?,
+        size,
+        wants: Vec::new(),
+        claims: Vec::new(),
+    })
+}
+
+fn names(path: &Path, files: u32) -> Vec<PathBuf> {
+    if files == 1 {
+        return vec![path.to_owned()];
+    }
+    let numbered = |number: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    };
+    (0..files).map(numbered).collect()
+}
+
+/// The bytes of each file that are used.
+fn common_size(args: &StressArgs, places: &[Place], writes: bool) -> Result<u64, Failure> {
+    use crate::stress::Kind;
+    let asked = args.size.map(|size| size.bytes());
+    let mut size = asked.unwrap_or(u64::MAX);
+    for place in places {
+        let shown = place.path.display().to_string();
+        let usage = |said: String, need: &str, cure: &str| {
+            Err(Failure::usage(COMMAND, said)
+                .on(shown.as_str())
+                .needing(need)
+                .cured_by(cure))
+        };
+        match (place.kind, asked) {
+            (Kind::Missing, None) => size = size.min(SIZE_DEFAULT),
+            (Kind::Missing, Some(_)) => {}
+            (Kind::File | Kind::Device, None) if place.size == 0 => {
+                return usage(
+                    "it is empty".to_owned(),
+                    "--size",
+                    "say with --size how large it is to be",
+                );
+            }
+            (Kind::File | Kind::Device, None) => size = size.min(place.size),
+            (Kind::File | Kind::Device, Some(asked)) if asked <= place.size => {}
+            (Kind::File, Some(_)) if writes => {}
+            (Kind::File | Kind::Device, Some(asked)) => {
+                let said = format!(
+                    "it has {}, and --size asks for {}",
+                    format_size(place.size),
+                    format_size(asked)
+                );
+                return usage(
+                    said,
+                    "a --size that fits",
+                    "leave out --size, or make the file larger first",
+                );
+            }
+        }
+    }
+    whole_requests(args, size, &args.target.to_string())
+}
+
+/// Cuts a size to whole requests; there must be one for every thread.
+fn whole_requests(args: &StressArgs, size: u64, shown: &str) -> Result<u64, Failure> {
+    let request_size = args.request_size.bytes();
+    let size = size / request_size * request_size;
+    let blocks = size / request_size;
+    let threads = if args.contexts > 1 { 1 } else { u64::from(args.threads) };
+    let narrow = 2 * u64::from(args.contexts - 1).saturating_mul(args.offset.bytes());
+    let refused = |said: String, need: String| {
+        Err(Failure::usage(COMMAND, said)
+            .on(shown)
+            .needing(need)
+            .cured_by("choose a larger --size, or smaller requests, offsets or fewer threads"))
+    };
+    if blocks < threads || size < narrow.saturating_add(request_size) {
+        let said = format!("{} leave no room for a request of each stream", format_size(size));
+        let need = threads
+            .saturating_mul(request_size)
+            .max(narrow.saturating_add(request_size));
+        return refused(said, format!("at least {need} bytes"));
+    }
+    if args.verify && blocks > crate::stress::STAMPED_BLOCKS_MAX {
+        let said = format!("{blocks} blocks are more than --verify can keep in mind");
+        return refused(said, format!("at most {} blocks", crate::stress::STAMPED_BLOCKS_MAX));
+    }
+    Ok(size)
+}
+
+fn stages(args: &StressArgs) -> Vec<Stage> {
+    let several = args.stages.len() > 1;
+    let given = if args.stages.is_empty() {
+        &[args.rw][..]
+    } else {
+        &args.stages
+    };
+    // With neither an end nor a number of requests asked for, a single pattern goes on for a while.
+    let timed = args.runtime.is_some() || args.stages.is_empty();
+    let stage = |&rw: &Rw| Stage {
+        rw,
+        once: args.once,
+        endless: timed && !args.once,
+        runtime: args.runtime.or((timed && !args.once).then_some(RUNTIME_DEFAULT)),
+        submissions: None,
+        sync: (several && rw.writes()).then_some(baio_engine::Durability::Full),
+    };
+    given.iter().map(stage).collect()
+}
+
+fn job(args: &StressArgs, objects: Objects, size: u64, stages: Vec<Stage>, mode: Mode) -> Result<Job, Failure> {
+    let request_size = args.request_size.bytes();
+    let lanes = if args.contexts > 1 {
+        lanes_of_contexts(args, objects.count(), size)?
+    } else {
+        lanes_of_shares(args, objects.count(), size / request_size)
+    };
+    let writes = stages.iter().any(|stage| stage.rw.writes());
+    Ok(Job {
+        command: COMMAND,
+        objects,
+        lanes,
+        stages,
+        request_size,
+        grain: request_size,
+        run_length: args.iterations,
+        mode,
+        durability: args.durability.into(),
+        backend: args.backend.choice(COMMAND)?,
+        shared_memory: args.shared_memory,
+        one_turn: args.one_turn,
+        verify: args
+            .verify
+            .then_some(if writes { Verify::Own } else { Verify::Earlier }),
+        seed: args.seed,
+        stonewall: false,
+    })
+}
+
+/// Each thread has an equal share of every file.
+fn lanes_of_shares(args: &StressArgs, objects: usize, blocks: u64) -> Vec<Lane> {
+    let threads = u64::from(args.threads);
+    let request_size = args.request_size.bytes();
+    let bound = |share: u64| (u128::from(blocks) * u128::from(share) / u128::from(threads)) as u64 * request_size;
+    let lane = |share: u64| Lane {
+        depth: args.depth,
+        batch: args.batch,
+        streams: (0..objects)
+            .map(|object| Stream {
+                object,
+                start: bound(share),
+                end: bound(share + 1),
+            })
+            .collect(),
+    };
+    (0..threads).map(lane).collect()
+}
+
+/// aio-stress's contexts: ranges inside one another, given to the threads in turn.
+fn lanes_of_contexts(args: &StressArgs, objects: usize, size: u64) -> Result<Vec<Lane>, Failure> {
+    let streams = contexts(objects, args.contexts, args.offset.bytes(), size);
+    if streams.len() < args.threads as usize {
+        let said = format!("{} threads have only {} streams", args.threads, streams.len());
+        return Err(Failure::usage(COMMAND, said)
+            .on("--threads")
+            .needing("at most files times contexts")
+            .cured_by("choose fewer threads or more contexts"));
+    }
+    let mut lanes = deal(&streams, args.threads as usize);
+    for lane in &mut lanes {
+        (lane.depth, lane.batch) = (args.depth, args.batch);
+    }
+    Ok(lanes)
+}
+
+/// The streams of every object: each begins an offset behind the one before, and ends one before it.
+pub(crate) fn contexts(objects: usize, contexts: u32, offset: u64, size: u64) -> Vec<Stream> {
+    let stream = |object: usize, context: u64| Stream {
+        object,
+        start: context * offset,
+        end: size.saturating_sub(context * offset),
+    };
+    (0..objects)
+        .flat_map(|object| (0..u64::from(contexts)).map(move |context| stream(object, context)))
+        .collect()
+}
+
+/// Deals streams to lanes in turn; depths and batches are left to the caller.
+pub(crate) fn deal(streams: &[Stream], lanes: usize) -> Vec<Lane> {
+    let lane = |index: usize| Lane {
+        depth: 1,
+        batch: 1,
+        streams: streams.iter().skip(index).step_by(lanes.max(1)).copied().collect(),
+    };
+    (0..lanes).map(lane).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_lie_inside_one_another_and_are_dealt_in_turn() {
+        let streams = contexts(2, 2, 100, 1000);
+        let stream = |object, start, end| Stream { object, start, end };
+        assert_eq!(
+            streams,
+            [
+                stream(0, 0, 1000),
+                stream(0, 100, 900),
+                stream(1, 0, 1000),
+                stream(1, 100, 900)
+            ]
+        );
+        let lanes = deal(&streams, 3);
+        assert_eq!(lanes[0].streams, [streams[0], streams[3]]);
+        assert_eq!(lanes[2].streams, [streams[2]]);
+    }
+}

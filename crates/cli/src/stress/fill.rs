@@ -1,0 +1,122 @@
+//! Making the files that a run needs: really written, block by block, and synced, before anything is measured.
+//!
+//! A file that is only preallocated, or sparse, would be measured wrong: unwritten extents halve the rate of durable writes,
+//! and holes are read without a device. The loop that measures does the writing, so under `--verify` the blocks come with
+//! their stamps.
+
+use std::fs::OpenOptions;
+
+use baio_engine::Durability;
+
+use super::job::{Job, Lane, Mode, Objects, Rw, Stage, Stream, Verify};
+use super::lanes;
+use super::place::{Kind, Place};
+use crate::failure::Failure;
+use crate::size::format_size;
+
+/// Bytes of one request, where blocks need no stamps.
+const REQUEST_MAX: u64 = 1 << 20;
+
+/// Requests under way.
+const DEPTH: u32 = 16;
+
+/// A file, and the size that it must have; 0 for one that need only exist.
+#[derive(Clone, Debug)]
+pub(crate) struct Want {
+    pub(crate) place: Place,
+    pub(crate) size: u64,
+}
+
+/// Writes what is missing of the files, which the job then runs on. True if all of them were made here, whole.
+///
+/// # Errors
+/// What the system said; a file that was made here is then removed.
+pub(crate) fn make(job: &Job, wants: &[Want]) -> Result<bool, Failure> {
+    let mut all_made = true;
+    for want in wants {
+        let made = want.place.kind == Kind::Missing;
+        all_made &= made;
+        if want.place.kind == Kind::Device || (!made && want.place.size >= want.size) {
+            continue;
+        }
+        let filled = make_one(job, want, made);
+        if filled.is_err() && made {
+            let _ = std::fs::remove_file(&want.place.path);
+        }
+        filled?;
+    }
+    Ok(all_made)
+}
+
+fn make_one(job: &Job, want: &Want, made: bool) -> Result<(), Failure> {
+    let path = &want.place.path;
+    if made {
+        let new = OpenOptions::new().write(true).create_new(true).open(path);
+        new.map_err(|error| {
+            Failure::from_io(job.command, &error)
+                .on(path.display().to_string())
+                .needing("a directory in which a file can be made")
+                .cured_by("check the path and its permissions, or name another one")
+        })?;
+    }
+    if want.size == 0 {
+        return Ok(());
+    }
+    eprintln!(
+        "baio: {}: writing {} of {}",
+        job.command,
+        format_size(want.size - want.place.size),
+        path.display()
+    );
+    let report = lanes::run(&filling(job, want), &mut |_| ())?;
+    match report.first_error() {
+        Some(failure) => Err(failure.clone()),
+        None => Ok(()),
+    }
+}
+
+/// A job that writes the missing end of one file.
+fn filling(job: &Job, want: &Want) -> Job {
+    let start = want.place.size / job.request_size * job.request_size;
+    let blocks = (want.size - start) / job.request_size;
+    let request_size = if job.verify.is_some() {
+        job.request_size
+    } else {
+        let most = (REQUEST_MAX / job.request_size).max(1);
+        let blocks_each = (1..=most).rev().find(|each| blocks.is_multiple_of(*each));
+        job.request_size * blocks_each.unwrap_or(1)
+    };
+    Job {
+        objects: Objects::Files(vec![want.place.path.clone()]),
+        lanes: vec![Lane {
+            depth: DEPTH,
+            batch: 1,
+            streams: vec![Stream {
+                object: 0,
+                start,
+                end: want.size,
+            }],
+        }],
+        stages: vec![Stage {
+            rw: Rw::Write,
+            once: false,
+            endless: false,
+            runtime: None,
+            submissions: None,
+            sync: Some(Durability::Full),
+        }],
+        request_size,
+        grain: request_size,
+        run_length: 1,
+        mode: match job.mode {
+            Mode::Direct => Mode::Direct,
+            Mode::Kernel | Mode::Uncached => Mode::Kernel,
+        },
+        durability: Durability::None,
+        one_turn: true,
+        shared_memory: false,
+        verify: job.verify.map(|_| Verify::Own),
+        stonewall: false,
+        ..job.clone()
+    }
+}

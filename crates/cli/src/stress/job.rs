@@ -1,0 +1,231 @@
+//! What to do. Everything is resolved: sizes are known, names are paths, words are enums.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use baio_engine::{Caching, Choice, Durability};
+use clap::ValueEnum;
+
+use crate::failure::Failure;
+
+/// A whole run.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    /// The command at work, for messages.
+    pub(crate) command: &'static str,
+    pub(crate) objects: Objects,
+    /// One thread with an engine of its own each; never empty.
+    pub(crate) lanes: Vec<Lane>,
+    /// One after the other; all lanes begin and end each together.
+    pub(crate) stages: Vec<Stage>,
+    /// Bytes of each request.
+    pub(crate) request_size: u64,
+    /// Random offsets are multiples of this from the stream's start.
+    pub(crate) grain: u64,
+    /// Requests that a stream makes before the lane goes on to the next one.
+    pub(crate) run_length: u32,
+    pub(crate) mode: Mode,
+    pub(crate) durability: Durability,
+    pub(crate) backend: Choice,
+    /// Buffers in memory that could be shared with another process.
+    pub(crate) shared_memory: bool,
+    /// Hand over and wait in one turn: a system call less, and no submit latency to measure.
+    pub(crate) one_turn: bool,
+    pub(crate) verify: Option<Verify>,
+    pub(crate) seed: u64,
+    /// The first lane that ends a stage ends it for all.
+    pub(crate) stonewall: bool,
+}
+
+/// What requests are made on.
+#[derive(Clone, Debug)]
+pub(crate) enum Objects {
+    /// Files and devices, by path, with the size that each is used to.
+    Files(Vec<PathBuf>),
+    /// One segment.
+    Segment(SegmentPath),
+}
+
+/// Where a segment is.
+#[derive(Clone, Debug)]
+pub(crate) struct SegmentPath {
+    /// As it was typed, for messages.
+    pub(crate) typed: String,
+    pub(crate) volume: PathBuf,
+    pub(crate) owner_uid: u32,
+    pub(crate) name: String,
+}
+
+/// What one thread does.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane {
+    /// Requests kept in flight, over all its streams.
+    pub(crate) depth: u32,
+    /// Requests that are handed over at a time.
+    pub(crate) batch: u32,
+    pub(crate) streams: Vec<Stream>,
+}
+
+/// A range of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stream {
+    pub(crate) object: usize,
+    pub(crate) start: u64,
+    /// Behind the last byte.
+    pub(crate) end: u64,
+}
+
+/// What is done in one stage, and when it ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stage {
+    pub(crate) rw: Rw,
+    /// Random requests touch each block exactly once.
+    pub(crate) once: bool,
+    /// Streams begin again at their end; else they make as many requests as they have room for.
+    pub(crate) endless: bool,
+    /// No request begins after this long.
+    pub(crate) runtime: Option<Duration>,
+    /// No more than so many submissions of each lane; then the whole run ends with this stage.
+    pub(crate) submissions: Option<u64>,
+    /// What follows it.
+    pub(crate) sync: Option<Durability>,
+}
+
+/// How blocks are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verify {
+    /// Every block has been stamped by this very run before the first stage.
+    Stamped,
+    /// Some run before this one has written the blocks; every one that is read must carry a stamp.
+    Earlier,
+    /// Only what this run writes is known.
+    Own,
+}
+
+/// The pattern of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Rw {
+    /// In order
+    Read,
+    /// In order
+    Write,
+    /// At random
+    #[value(name = "randread")]
+    RandomRead,
+    /// At random
+    #[value(name = "randwrite")]
+    RandomWrite,
+    /// Reads and writes at random, as many of one as of the other
+    #[value(name = "randrw")]
+    RandomMixed,
+}
+
+impl Rw {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Rw::Read => "read",
+            Rw::Write => "write",
+            Rw::RandomRead => "randread",
+            Rw::RandomWrite => "randwrite",
+            Rw::RandomMixed => "randrw",
+        }
+    }
+
+    pub(crate) fn writes(self) -> bool {
+        matches!(self, Rw::Write | Rw::RandomWrite | Rw::RandomMixed)
+    }
+
+
+    pub(crate) fn is_random(self) -> bool {
+        !matches!(self, Rw::Read | Rw::Write)
+    }
+}
+
+/// Through which cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// Past every cache
+    Direct,
+    /// Through the kernel's page cache
+    Kernel,
+    /// The same, dropped behind each request
+    Uncached,
+}
+
+impl Mode {
+    pub(crate) fn caching(self) -> Caching {
+        match self {
+            Mode::Direct => Caching::Direct,
+            Mode::Kernel => Caching::Kernel,
+            Mode::Uncached => Caching::Uncached,
+        }
+    }
+}
+
+/// A way to execute requests, as typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    /// The best that works here
+    Auto,
+    /// Blocking system calls
+    Sync,
+    /// A pool of threads
+    Threads,
+    /// Linux native AIO
+    Aio,
+    /// io_uring
+    Uring,
+}
+
+impl Backend {
+    /// The engine's word for it: the one place that knows which backends this build has.
+    pub(crate) fn choice(self, command: &'static str) -> Result<Choice, Failure> {
+        let missing = match self {
+            Backend::Auto => return Ok(Choice::Auto),
+            Backend::Sync => return Ok(Choice::Sync),
+            Backend::Uring => return Ok(Choice::Uring),
+            Backend::Threads => "threads",
+            Backend::Aio => "aio",
+        };
+        Err(
+            Failure::new(command, "EOPNOTSUPP", "this build does not have this backend")
+                .on(format!("--backend {missing}"))
+                .needing("auto, uring or sync")
+                .cured_by("leave out --backend, or take --backend uring or --backend sync"),
+        )
+    }
+}
+
+impl Objects {
+    /// What messages call an object.
+    pub(crate) fn name(&self, object: usize) -> String {
+        match self {
+            Objects::Files(paths) => paths
+                .get(object)
+                .map_or_else(String::new, |path| path.display().to_string()),
+            Objects::Segment(segment) => segment.typed.clone(),
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Objects::Files(paths) => paths.len(),
+            Objects::Segment(_) => 1,
+        }
+    }
+}
+
+impl Job {
+    pub(crate) fn writes(&self) -> bool {
+        self.stages.iter().any(|stage| stage.rw.writes())
+    }
+
+    /// Behind the last byte of an object that any stream touches.
+    pub(crate) fn end_of(&self, object: usize) -> u64 {
+        let streams = self.lanes.iter().flat_map(|lane| &lane.streams);
+        let ends = streams
+            .filter(|stream| stream.object == object)
+            .map(|stream| stream.end);
+        ends.max().unwrap_or(0)
+    }
+}

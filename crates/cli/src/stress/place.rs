@@ -1,0 +1,150 @@
+//! What a path is, and whether it may be written over.
+//!
+//! An ordinary file may. A volume image and a device only when the user insists, and then not while somebody else has them:
+//! a mounted or claimed device stays refused, and so does a volume that a process serves.
+
+use std::fs::File as StdFile;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+
+use baio_engine::{Caching, Create, Descriptions, Errno, File, Open, SetupError};
+use baio_storage::Error;
+use baio_storage::segment::superblock::MAGIC;
+
+use crate::failure::Failure;
+
+/// Bytes that a whole superblock copy lies behind the first.
+const SECOND_SUPERBLOCK_AT: u64 = 64 << 10;
+
+/// What is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Missing,
+    File,
+    Device,
+}
+
+/// A path, looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) path: PathBuf,
+    pub(crate) kind: Kind,
+    /// In bytes; 0 for what is missing.
+    pub(crate) size: u64,
+    holds_volume: bool,
+}
+
+/// Held while a device or a volume image is written over, so that nobody else takes it meanwhile.
+#[derive(Debug)]
+pub(crate) struct Claim(#[allow(dead_code, reason = "held for its description")] Option<File>);
+
+impl Place {
+    /// Looks at a path; nothing is changed.
+    ///
+    /// # Errors
+    /// It is neither a file nor a block device; or what the system said.
+    pub(crate) fn look(command: &'static str, path: &Path) -> Result<Place, Failure> {
+        let place = |kind, size, holds_volume| Place {
+            path: path.to_owned(),
+            kind,
+            size,
+            holds_volume,
+        };
+        let metadata = match path.metadata() {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(place(Kind::Missing, 0, false)),
+            Err(error) => {
+                return Err(Failure::from_io(command, &error)
+                    .on(path.display().to_string())
+                    .needing("a path that can be reached")
+                    .cured_by("check the path and the permissions of its directories"));
+            }
+        };
+        let kind = metadata.file_type();
+        if kind.is_file() {
+            return Ok(place(Kind::File, metadata.len(), holds_volume(path)));
+        }
+        if !kind.is_block_device() {
+            let code = if kind.is_dir() { "EISDIR" } else { "EINVAL" };
+            return Err(
+                Failure::new(command, code, "requests at any offset cannot be made on this")
+                    .on(path.display().to_string())
+                    .needing("a file, a block device or a segment")
+                    .cured_by("name a file in a directory, or PATH#SEGMENT"),
+            );
+        }
+        let size = open(path, &Open::read()).and_then(|file| file.size().map_err(|errno| of_size(path, errno)));
+        let size = size.map_err(|error| refused(command, path, error))?;
+        Ok(place(Kind::Device, size, holds_volume(path)))
+    }
+
+    /// Makes sure that the path may be written over.
+    ///
+    /// # Errors
+    /// It holds a volume or is a device, and `force` is not given; somebody else has it.
+    pub(crate) fn claim(&self, command: &'static str, force: bool) -> Result<Claim, Failure> {
+        let shown = self.path.display().to_string();
+        let precious = match (self.holds_volume, self.kind) {
+            (true, _) => Some(("EEXIST", "it holds a baio volume, which would be destroyed")),
+            (false, Kind::Device) => Some(("EPERM", "it is a device, and all that it holds would be destroyed")),
+            (false, Kind::File | Kind::Missing) => None,
+        };
+        let Some((code, said)) = precious else {
+            return Ok(Claim(None));
+        };
+        if !force {
+            return Err(Failure::new(command, code, said)
+                .on(shown)
+                .needing("a segment, written as PATH#NAME, or a file that holds nothing precious")
+                .cured_by("name something else, only read, or insist with --force"));
+        }
+        let options = Open {
+            claim_device: true,
+            ..Open::write()
+        };
+        let file = open(&self.path, &options).map_err(|error| refused(command, &self.path, error))?;
+        if let Err(errno) = file.try_lock(true) {
+            let holder = file.lock_holder();
+            let holder = holder.map_or_else(
+                || "another process".to_owned(),
+                |holder| format!("process {}", holder.pid),
+            );
+            let code = if errno == Errno::EAGAIN { "EBUSY" } else { errno.name() };
+            return Err(Failure::new(command, code, format!("{holder} has it open as a volume"))
+                .on(shown)
+                .needing("a volume that nobody uses")
+                .cured_by("stop that process first"));
+        }
+        Ok(Claim(Some(file)))
+    }
+}
+
+/// The first or the second copy of a superblock begins in a way that nothing else does.
+fn holds_volume(path: &Path) -> bool {
+    let Ok(file) = StdFile::open(path) else {
+        return false;
+    };
+    let found = |at| {
+        let mut head = [0; MAGIC.len()];
+        file.read_exact_at(&mut head, at).is_ok() && head == MAGIC
+    };
+    found(0) || found(SECOND_SUPERBLOCK_AT)
+}
+
+fn open(path: &Path, options: &Open) -> Result<File, SetupError> {
+    let options = Open {
+        descriptions: Descriptions::Only(Caching::Kernel),
+        create: Create::Never,
+        ..*options
+    };
+    File::open(path, &options)
+}
+
+fn of_size(path: &Path, errno: Errno) -> SetupError {
+    SetupError::new("measure", path.display().to_string(), errno)
+}
+
+pub(super) fn refused(command: &'static str, path: &Path, error: SetupError) -> Failure {
+    let shown = path.display().to_string();
+    Failure::from_storage(command, shown.clone(), &Error::new("open", shown, error))
+}

@@ -1,0 +1,224 @@
+//! What came out of a run, and the one shape in which it is shown.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::job::{Job, Rw};
+use crate::failure::Failure;
+use crate::measure::child::{Costs, status_of_self};
+use crate::measure::{Measurement, Recorder};
+
+/// The requests of one direction.
+pub(crate) struct Tally {
+    /// Completed, the failed ones among them.
+    pub(crate) requests: u64,
+    pub(crate) errors: u64,
+    pub(crate) latency: Recorder,
+}
+
+impl Tally {
+    pub(super) fn new() -> Tally {
+        Tally {
+            requests: 0,
+            errors: 0,
+            latency: Recorder::new(),
+        }
+    }
+}
+
+/// One stream of one lane in one stage.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamReport {
+    pub(crate) object: usize,
+    pub(crate) requests: u64,
+    pub(crate) begun: Instant,
+    pub(crate) ended: Instant,
+}
+
+/// One lane in one stage.
+pub(crate) struct LaneReport {
+    /// Which.
+    pub(crate) lane: usize,
+    pub(crate) reads: Tally,
+    pub(crate) writes: Tally,
+    /// One entry a submission.
+    pub(crate) submits: Recorder,
+    pub(crate) submissions: u64,
+    pub(crate) streams: Vec<StreamReport>,
+    pub(crate) begun: Instant,
+    /// The last completion.
+    pub(crate) ended: Instant,
+    /// How long the syncs after it took.
+    pub(crate) sync: Duration,
+    pub(crate) in_flight_max: u64,
+    pub(crate) system_calls: u64,
+    pub(crate) iterations: u64,
+    /// Blocks whose stamp was found right.
+    pub(crate) verified: u64,
+    /// Blocks read of which nothing was known.
+    pub(crate) unverified: u64,
+    pub(crate) sync_errors: u64,
+    pub(crate) first_error: Option<Failure>,
+    /// What ended the whole run.
+    pub(crate) fatal: Option<Failure>,
+    /// The limit of submissions ended the stage.
+    pub(crate) limited: bool,
+    pub(crate) backend: &'static str,
+}
+
+impl LaneReport {
+    /// Bytes that were read and written.
+    pub(crate) fn bytes(&self, request_size: u64) -> u64 {
+        let done = |tally: &Tally| tally.requests - tally.errors;
+        (done(&self.reads) + done(&self.writes)) * request_size
+    }
+}
+
+/// All lanes in one stage.
+pub(crate) struct StageReport {
+    pub(crate) rw: Rw,
+    pub(crate) lanes: Vec<LaneReport>,
+    /// Of the whole process, the syncs among them.
+    pub(crate) costs: Costs,
+    pub(crate) threads: u64,
+    pub(crate) rss_bytes: u64,
+}
+
+impl StageReport {
+    /// From the first lane's beginning to the last completion.
+    pub(crate) fn elapsed(&self) -> Duration {
+        let begun = self.lanes.iter().map(|lane| lane.begun).min();
+        let ended = self.lanes.iter().map(|lane| lane.ended).max();
+        match (begun, ended) {
+            (Some(begun), Some(ended)) => ended.saturating_duration_since(begun),
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn sync(&self) -> Duration {
+        self.lanes.iter().map(|lane| lane.sync).max().unwrap_or_default()
+    }
+}
+
+/// A whole run.
+pub(crate) struct Report {
+    pub(crate) stages: Vec<StageReport>,
+    pub(crate) backend: &'static str,
+}
+
+/// A measured section: the whole run, a stage, or one direction of a stage.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Section {
+    pub(crate) part: String,
+    /// From the first submission to the last completion; the syncs between stages are not in it.
+    pub(crate) seconds: f64,
+    /// What the syncs took.
+    pub(crate) sync_seconds: f64,
+    /// Blocks whose stamp was found right.
+    pub(crate) verified: u64,
+    /// Blocks read of which nothing was known.
+    pub(crate) unverified: u64,
+    #[serde(flatten)]
+    pub(crate) measured: Measurement,
+}
+
+/// Which requests of a stage are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Both,
+    Reads,
+    Writes,
+}
+
+impl Direction {
+    fn of(self, lane: &LaneReport) -> impl Iterator<Item = &Tally> {
+        let reads = (self != Direction::Writes).then_some(&lane.reads);
+        let writes = (self != Direction::Reads).then_some(&lane.writes);
+        reads.into_iter().chain(writes)
+    }
+}
+
+impl Report {
+    /// The first request that failed.
+    pub(crate) fn first_error(&self) -> Option<&Failure> {
+        let lanes = self.stages.iter().flat_map(|stage| &stage.lanes);
+        lanes.filter_map(|lane| lane.first_error.as_ref()).next()
+    }
+
+    /// Everything in one.
+    pub(crate) fn total(&self, job: &Job) -> Section {
+        let stages: Vec<&StageReport> = self.stages.iter().collect();
+        section("all", &stages, Direction::Both, job, self.backend)
+    }
+
+    /// One for each stage; of a stage that reads and writes, one for each direction.
+    pub(crate) fn parts(&self, job: &Job) -> Vec<Section> {
+        let several = self.stages.len() > 1;
+        let of_stage = |stage: &StageReport| -> Vec<Section> {
+            let name = stage.rw.name();
+            let part = |part: &str, direction| section(part, &[stage], direction, job, self.backend);
+            match (stage.rw, several) {
+                (Rw::RandomMixed, false) => vec![part("read", Direction::Reads), part("write", Direction::Writes)],
+                (Rw::RandomMixed, true) => vec![
+                    part("randrw read", Direction::Reads),
+                    part("randrw write", Direction::Writes),
+                ],
+                _ => vec![part(name, Direction::Both)],
+            }
+        };
+        self.stages.iter().flat_map(of_stage).collect()
+    }
+}
+
+fn section(part: &str, stages: &[&StageReport], direction: Direction, job: &Job, backend: &str) -> Section {
+    let lanes = || stages.iter().flat_map(|stage| &stage.lanes);
+    let sum = |of: &dyn Fn(&LaneReport) -> u64| lanes().map(of).sum::<u64>();
+    let (mut latency, mut submits) = (Recorder::new(), Recorder::new());
+    for lane in lanes() {
+        submits.merge(&lane.submits);
+        direction.of(lane).for_each(|tally| latency.merge(&tally.latency));
+    }
+    let requests = sum(&|lane| direction.of(lane).map(|tally| tally.requests).sum());
+    let failed = sum(&|lane| direction.of(lane).map(|tally| tally.errors).sum());
+    // What cannot be told apart by direction is told of all requests of the section.
+    let all = sum(&|lane| lane.reads.requests + lane.writes.requests).max(1) as f64;
+    let seconds: f64 = stages.iter().map(|stage| stage.elapsed().as_secs_f64()).sum();
+    let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+    let costs = |of: &dyn Fn(&Costs) -> f64| stages.iter().map(|stage| of(&stage.costs)).sum::<f64>() / all;
+    let most = |of: &dyn Fn(&StageReport) -> u64| stages.iter().map(|stage| of(stage)).max().unwrap_or(0);
+    Section {
+        part: part.to_owned(),
+        seconds,
+        sync_seconds: stages.iter().map(|stage| stage.sync().as_secs_f64()).sum(),
+        verified: sum(&|lane| lane.verified),
+        unverified: sum(&|lane| lane.unverified),
+        measured: Measurement {
+            iops: rate(requests - failed),
+            bytes_per_second: rate((requests - failed) * job.request_size),
+            latency_us: latency.latency(),
+            submit_latency_us: (!job.one_turn).then(|| submits.latency()),
+            cpu_us_per_request: costs(&|costs| costs.cpu.as_secs_f64() * 1e6),
+            context_switches_per_request: costs(&|costs| costs.context_switches as f64),
+            system_calls_per_request: Some(sum(&|lane| lane.system_calls) as f64 / all),
+            in_flight_max: most(&|stage| stage.lanes.iter().map(|lane| lane.in_flight_max).sum()),
+            threads_max: Some(most(&|stage| stage.threads)),
+            rss_bytes: most(&|stage| stage.rss_bytes),
+            requests,
+            errors: failed + sum(&|lane| lane.sync_errors),
+            iterations_per_request: Some(sum(&|lane| lane.iterations) as f64 / all),
+            backend: backend.to_owned(),
+            mode: job.mode.caching().name().to_owned(),
+        },
+    }
+}
+
+/// The threads of this process now, the kernel's workers among them.
+pub(super) fn threads_now() -> u64 {
+    status_of_self("Threads")
+}
+
+/// The most memory that this process has had, in bytes.
+pub(super) fn rss_max() -> u64 {
+    status_of_self("VmHWM") * 1024
+}
