@@ -9,20 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use baio_engine::{Errno, Memory, Wait};
+use baio_engine::{Memory, Wait};
 use baio_storage::{Error, Fault};
 
 use super::job::{Job, Lane, Stage, Verify};
 use super::pattern::Random;
-use super::result::{LaneReport, StreamReport, Tally};
+use super::result::LaneReport;
+use super::round::{Round, is_hopeless};
 use super::schedule::{Next, Piece, Schedule};
 use super::target::{Ended, Target, buffers};
 use super::verify::{Ledger, Stamp, check};
 use crate::failure::Failure;
-use crate::measure::Recorder;
-
-/// So many failed requests end a run: nothing more is to be learned.
-const ERRORS_MAX: u64 = 1000;
 
 /// What lanes tell each other while they run. Flags only: nothing else is read on their strength.
 #[derive(Debug, Default)]
@@ -56,14 +53,6 @@ pub(super) struct Driver<'a, T: Target> {
     gathered: Vec<u32>,
     /// For memory that cannot be borrowed.
     scratch: Vec<u8>,
-}
-
-/// What happens in one stage.
-struct Round {
-    report: LaneReport,
-    stage: Stage,
-    /// Nothing more begins.
-    over: bool,
 }
 
 impl<'a, T: Target> Driver<'a, T> {
@@ -362,77 +351,6 @@ impl<'a, T: Target> Driver<'a, T> {
         drop(slots);
         target.close()
     }
-}
-
-impl Round {
-    fn new(index: usize, lane: &Lane, stage: Stage, backend: &'static str) -> Round {
-        let begun = Instant::now();
-        let stream = |stream: &super::Stream| StreamReport {
-            object: stream.object,
-            requests: 0,
-            begun,
-            ended: begun,
-        };
-        Round {
-            report: LaneReport {
-                lane: index,
-                reads: Tally::new(),
-                writes: Tally::new(),
-                submits: Recorder::new(),
-                submissions: 0,
-                streams: lane.streams.iter().map(stream).collect(),
-                begun,
-                ended: begun,
-                sync: std::time::Duration::ZERO,
-                in_flight_max: 0,
-                system_calls: 0,
-                iterations: 0,
-                verified: 0,
-                unverified: 0,
-                sync_errors: 0,
-                first_error: None,
-                fatal: None,
-                limited: false,
-                backend,
-            },
-            stage,
-            over: false,
-        }
-    }
-
-    fn tally(&mut self, piece: Piece) -> &mut Tally {
-        if piece.write {
-            &mut self.report.writes
-        } else {
-            &mut self.report.reads
-        }
-    }
-
-    /// A request has failed; the run goes on.
-    fn failed(&mut self, failure: Failure) {
-        let report = &mut self.report;
-        report.first_error.get_or_insert(failure);
-        self.over |= report.reads.errors + report.writes.errors >= ERRORS_MAX;
-    }
-
-    /// The run cannot go on.
-    fn fatal(&mut self, failure: Failure) {
-        self.report.fatal.get_or_insert(failure);
-        self.over = true;
-    }
-
-    fn broken(&mut self, job: &Job, fault: Fault) {
-        let error = Error::new("turn", "the engine", fault);
-        self.fatal(Failure::from_storage(job.command, "the engine", &error));
-    }
-}
-
-/// Errors about the request itself: the next one would fail alike.
-fn is_hopeless(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::EOPNOTSUPP | Errno::EINVAL | Errno::EBADF | Errno::EFBIG | Errno::ENOSYS | Errno::EROFS
-    )
 }
 
 fn put(memory: &mut Memory, bytes: &[u8]) {

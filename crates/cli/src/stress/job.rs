@@ -135,7 +135,6 @@ impl Rw {
         matches!(self, Rw::Write | Rw::RandomWrite | Rw::RandomMixed)
     }
 
-
     pub(crate) fn is_random(self) -> bool {
         !matches!(self, Rw::Read | Rw::Write)
     }

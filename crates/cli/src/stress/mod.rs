@@ -16,16 +16,18 @@
 //! | `job.rs` | what to do, with nothing left to resolve |
 //! | `place.rs` | what a path is, and whether it may be written over |
 //! | `fill.rs` | making files, really written |
+//! | `deal.rs` | streams, and the lanes that get them |
 //! | `pattern.rs` | the offsets of one stream: in order, at random, each exactly once |
 //! | `schedule.rs` | the rotation through a lane's streams |
 //! | `verify.rs` | stamps in every block, and who may touch a block now |
 //! | `target.rs`, `target/` | how requests reach a file or a segment; a new kind of link is a new file here |
-//! | `drive.rs` | the loop |
+//! | `drive.rs`, `round.rs` | the loop, and what it notes down |
 //! | `lanes.rs` | threads that begin and end each stage together |
 //! | `result.rs` | what came out |
 //!
 //! Sources: seed 001 §3.6 and §7.3 (aio-stress).
 
+mod deal;
 mod drive;
 mod fill;
 pub(crate) mod job;
@@ -33,10 +35,12 @@ mod lanes;
 pub(crate) mod pattern;
 mod place;
 pub(crate) mod result;
+mod round;
 mod schedule;
 mod target;
 mod verify;
 
+pub(crate) use deal::{contexts, deal, shares};
 pub(crate) use fill::{Want, make};
 pub(crate) use job::{Job, Lane, Objects, Stage, Stream};
 pub(crate) use lanes::run;

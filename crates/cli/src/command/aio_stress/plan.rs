@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use baio_engine::Durability;
 
 use super::args::AioStressArgs;
-use crate::command::stress::plan::{contexts, deal};
 use crate::failure::Failure;
 use crate::operands::BUFFER_BYTES_MAX;
 use crate::stress::job::{Mode, Rw, Verify};
-use crate::stress::{Claim, Job, Kind, Lane, Objects, Place, STAMP_MIN, STAMPED_BLOCKS_MAX, Stage, Stream, Want};
+use crate::stress::{
+    Claim, Job, Kind, Lane, Objects, Place, STAMP_MIN, STAMPED_BLOCKS_MAX, Stage, Stream, Want, contexts, deal,
+};
 use crate::target::exists_on_disk;
 
 pub(super) const COMMAND: &str = "aio-stress";

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::operands::BUFFER_BYTES_MAX;
 use crate::size::format_size;
 use crate::stress::job::{Mode, Rw, SegmentPath, Verify};
-use crate::stress::{Claim, Job, Lane, Objects, Place, Stage, Stream, Want};
+use crate::stress::{Claim, Job, Kind, Objects, Place, Stage, Stream, Want, contexts, deal, shares};
 use crate::target::{Target, exists_on_disk};
 
 const COMMAND: &str = "stress";
@@ -216,7 +216,6 @@ fn names(path: &Path, files: u32) -> Vec<PathBuf> {
 
 /// The bytes of each file that are used.
 fn common_size(args: &StressArgs, places: &[Place], writes: bool) -> Result<u64, Failure> {
-    use crate::stress::Kind;
     let asked = args.size.map(|size| size.bytes());
     let mut size = asked.unwrap_or(u64::MAX);
     for place in places {
@@ -306,11 +305,10 @@ fn stages(args: &StressArgs) -> Vec<Stage> {
 
 fn job(args: &StressArgs, objects: Objects, size: u64, stages: Vec<Stage>, mode: Mode) -> Result<Job, Failure> {
     let request_size = args.request_size.bytes();
-    let lanes = if args.contexts > 1 {
-        lanes_of_contexts(args, objects.count(), size)?
-    } else {
-        lanes_of_shares(args, objects.count(), size / request_size)
-    };
+    let mut lanes = deal(&streams(args, objects.count(), size)?, args.threads as usize);
+    for lane in &mut lanes {
+        (lane.depth, lane.batch) = (args.depth, args.batch);
+    }
     let writes = stages.iter().any(|stage| stage.rw.writes());
     Ok(Job {
         command: COMMAND,
@@ -333,83 +331,18 @@ fn job(args: &StressArgs, objects: Objects, size: u64, stages: Vec<Stage>, mode:
     })
 }
 
-/// Each thread has an equal share of every file.
-fn lanes_of_shares(args: &StressArgs, objects: usize, blocks: u64) -> Vec<Lane> {
-    let threads = u64::from(args.threads);
-    let request_size = args.request_size.bytes();
-    let bound = |share: u64| (u128::from(blocks) * u128::from(share) / u128::from(threads)) as u64 * request_size;
-    let lane = |share: u64| Lane {
-        depth: args.depth,
-        batch: args.batch,
-        streams: (0..objects)
-            .map(|object| Stream {
-                object,
-                start: bound(share),
-                end: bound(share + 1),
-            })
-            .collect(),
-    };
-    (0..threads).map(lane).collect()
-}
-
-/// aio-stress's contexts: ranges inside one another, given to the threads in turn.
-fn lanes_of_contexts(args: &StressArgs, objects: usize, size: u64) -> Result<Vec<Lane>, Failure> {
+/// Each thread has an equal share of every file; or aio-stress's contexts, given to the threads in turn.
+fn streams(args: &StressArgs, objects: usize, size: u64) -> Result<Vec<Stream>, Failure> {
+    if args.contexts == 1 {
+        return Ok(shares(objects, args.threads, args.request_size.bytes(), size));
+    }
     let streams = contexts(objects, args.contexts, args.offset.bytes(), size);
-    if streams.len() < args.threads as usize {
-        let said = format!("{} threads have only {} streams", args.threads, streams.len());
-        return Err(Failure::usage(COMMAND, said)
-            .on("--threads")
-            .needing("at most files times contexts")
-            .cured_by("choose fewer threads or more contexts"));
+    if streams.len() >= args.threads as usize {
+        return Ok(streams);
     }
-    let mut lanes = deal(&streams, args.threads as usize);
-    for lane in &mut lanes {
-        (lane.depth, lane.batch) = (args.depth, args.batch);
-    }
-    Ok(lanes)
-}
-
-/// The streams of every object: each begins an offset behind the one before, and ends one before it.
-pub(crate) fn contexts(objects: usize, contexts: u32, offset: u64, size: u64) -> Vec<Stream> {
-    let stream = |object: usize, context: u64| Stream {
-        object,
-        start: context * offset,
-        end: size.saturating_sub(context * offset),
-    };
-    (0..objects)
-        .flat_map(|object| (0..u64::from(contexts)).map(move |context| stream(object, context)))
-        .collect()
-}
-
-/// Deals streams to lanes in turn; depths and batches are left to the caller.
-pub(crate) fn deal(streams: &[Stream], lanes: usize) -> Vec<Lane> {
-    let lane = |index: usize| Lane {
-        depth: 1,
-        batch: 1,
-        streams: streams.iter().skip(index).step_by(lanes.max(1)).copied().collect(),
-    };
-    (0..lanes).map(lane).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn contexts_lie_inside_one_another_and_are_dealt_in_turn() {
-        let streams = contexts(2, 2, 100, 1000);
-        let stream = |object, start, end| Stream { object, start, end };
-        assert_eq!(
-            streams,
-            [
-                stream(0, 0, 1000),
-                stream(0, 100, 900),
-                stream(1, 0, 1000),
-                stream(1, 100, 900)
-            ]
-        );
-        let lanes = deal(&streams, 3);
-        assert_eq!(lanes[0].streams, [streams[0], streams[3]]);
-        assert_eq!(lanes[2].streams, [streams[2]]);
-    }
+    let said = format!("{} threads have only {} streams", args.threads, streams.len());
+    Err(Failure::usage(COMMAND, said)
+        .on("--threads")
+        .needing("at most files times contexts")
+        .cured_by("choose fewer threads or more contexts"))
 }
