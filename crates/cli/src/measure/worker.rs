@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use baio::{Access, Config, Identity, Local, Options, SegmentOp, Wait};
+use baio::{Choice, Core, Durability, Identity};
 use serde::{Deserialize, Serialize};
 
 use crate::measure::child;
 use crate::measure::{Measurement, Recorder, quoted};
+use crate::stress::job::{Mode, Rw, SegmentPath};
 use crate::stress::pattern::Random;
+use crate::stress::{self, Lane, Objects, Stage, Stream};
 
 /// What a worker is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -107,84 +109,57 @@ pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
     Ok(measurement)
 }
 
+/// The loop of `baio stress`, submitting and waiting in one turn as an application would.
 fn read_segment(
     path: &Path,
     owner_uid: u32,
     name: &str,
-    size: u64,
+    request_size: u64,
     depth: u32,
     runtime_ms: u64,
 ) -> Result<Measurement, String> {
-    let say = |error: baio::Error| error.to_string();
-    let options = Options {
-        identity: Identity { uid: owner_uid, gid: 0 },
-        config: Config {
-            arena_bytes: 4 << 20,
-            register_arena: true,
-            ..Config::default()
-        },
+    let identity = Identity { uid: owner_uid, gid: 0 };
+    let info = Core::inspect_segment(path, identity, owner_uid, name).map_err(|error| error.to_string())?;
+    let job = stress::Job {
+        command: "report",
+        objects: Objects::Segment(SegmentPath {
+            typed: format!("{}#{owner_uid}/{name}", path.display()),
+            identity,
+            volume: path.to_owned(),
+            owner_uid,
+            name: name.to_owned(),
+        }),
+        lanes: vec![Lane {
+            depth,
+            batch: 1,
+            streams: vec![Stream {
+                object: 0,
+                start: 0,
+                end: info.size_bytes,
+            }],
+        }],
+        stages: vec![Stage {
+            rw: Rw::RandomRead,
+            once: false,
+            endless: true,
+            runtime: Some(Duration::from_millis(runtime_ms)),
+            submissions: None,
+            sync: None,
+        }],
+        request_size,
+        grain: request_size,
+        run_length: 1,
+        mode: Mode::Direct,
+        durability: Durability::None,
+        backend: Choice::Auto,
+        shared_memory: false,
+        one_turn: true,
+        verify: None,
+        seed: u64::from(std::process::id()),
+        stonewall: false,
     };
-    let volume = Local::open_with(path, &options).map_err(say)?;
-    let segment = volume.open_segment(name, Access::Read).map_err(say)?;
-    let blocks = segment.size() / size;
-    let mut random = Random::new(u64::from(std::process::id()));
-    let mut stamps = vec![Instant::now(); depth as usize];
-    let (mut latency, mut submit_latency) = (Recorder::new(), Recorder::new());
-    let before = volume.stats();
-    let begun = Instant::now();
-    let deadline = begun + Duration::from_millis(runtime_ms);
-    let start = |buffer: baio::Memory, tag: u64, random: &mut Random| {
-        let offset = random.below(blocks) * size;
-        let mut request = segment.request(SegmentOp::Read { offset }, buffer);
-        request.tag = tag;
-        segment.submit(request).map_err(|_| "every slot is taken".to_owned())
-    };
-    for tag in 0..u64::from(depth) {
-        let buffer = segment.buffer(size as usize).map_err(say)?;
-        stamps[tag as usize] = Instant::now();
-        start(buffer.into(), tag, &mut random)?;
-    }
-    let (mut requests, mut errors, mut under_way) = (0_u64, 0_u64, u64::from(depth));
-    let mut in_flight_max = 0;
-    while under_way > 0 {
-        in_flight_max = in_flight_max.max(under_way);
-        volume.turn(Wait::one()).map_err(say)?;
-        let mut now = Instant::now();
-        while let Some(outcome) = volume.next_outcome() {
-            latency.record(now - stamps[outcome.tag as usize]);
-            requests += 1;
-            errors += u64::from(outcome.result.is_err());
-            under_way -= 1;
-            if now < deadline {
-                stamps[outcome.tag as usize] = now;
-                start(outcome.memory, outcome.tag, &mut random)?;
-                let after = Instant::now();
-                submit_latency.record(after - now);
-                now = after;
-                under_way += 1;
-            }
-        }
-    }
-    let elapsed = begun.elapsed();
-    let after = volume.stats();
-    let per = |count: u64| Some(count as f64 / requests.max(1) as f64);
-    let measurement = Measurement {
-        iops: requests as f64 / elapsed.as_secs_f64(),
-        bytes_per_second: (requests * size) as f64 / elapsed.as_secs_f64(),
-        latency_us: latency.latency(),
-        submit_latency_us: Some(submit_latency.latency()),
-        system_calls_per_request: per(after.system_calls - before.system_calls),
-        in_flight_max,
-        threads_max: Some(child::status_of_self("Threads")),
-        requests,
-        errors,
-        iterations_per_request: per(after.iterations - before.iterations),
-        backend: volume.backend().to_owned(),
-        mode: "direct".into(),
-        ..Measurement::default()
-    };
-    volume.close().map_err(say)?;
-    Ok(measurement)
+    let report = stress::run(&job, &mut |_| ()).map_err(|failure| failure.to_string())?;
+    Ok(report.total(&job).measured)
 }
 
 fn pread(path: &Path, offset: u64, len: u64, size: u64, threads: u32, runtime_ms: u64) -> Result<Measurement, String> {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use baio_engine::{Caching, Choice, Durability};
+use baio_storage::Identity;
 use clap::ValueEnum;
 
 use crate::failure::Failure;
@@ -51,6 +52,8 @@ pub(crate) enum Objects {
 pub(crate) struct SegmentPath {
     /// As it was typed, for messages.
     pub(crate) typed: String,
+    /// Who opens it.
+    pub(crate) identity: Identity,
     pub(crate) volume: PathBuf,
     pub(crate) owner_uid: u32,
     pub(crate) name: String,

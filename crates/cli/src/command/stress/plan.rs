@@ -190,6 +190,7 @@ fn plan_segment(args: &StressArgs, named: &NamedSegment) -> Result<Plan, Failure
     let size = whole_requests(args, size, &named.typed)?;
     let segment = Objects::Segment(SegmentPath {
         typed: named.typed.clone(),
+        identity: who,
         volume: named.volume.clone(),
         owner_uid,
         name: named.name.clone(),

@@ -2,7 +2,7 @@
 
 use baio::{Access, Local, Options, Segment, SegmentOp, SegmentRequest};
 use baio_engine::{Durability, Memory, Stats, Wait};
-use baio_storage::{Fault, Identity};
+use baio_storage::Fault;
 
 use super::{Ended, Target, config};
 use crate::failure::Failure;
@@ -31,7 +31,7 @@ impl Target for Segmented {
         };
         let told = |error: baio::Error| Segmented::told(job.command, &path.typed, &error);
         let options = Options {
-            identity: Identity::effective(),
+            identity: path.identity,
             config: config(job, lane),
         };
         let volume = Local::open_with(&path.volume, &options).map_err(told)?;
