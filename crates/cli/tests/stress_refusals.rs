@@ -1,0 +1,117 @@
+//! Promise: what `baio stress` must not or cannot do is refused before anything is changed, with need and cure.
+
+mod support;
+
+use support::{Place, Unchanged};
+
+#[test]
+fn nothing_precious_is_written_over_unasked() {
+    let place = Place::new();
+    place.volume("16M", "1M");
+    let watched = Unchanged::watch(&place.path("vol"));
+    for line in [
+        "stress vol --rw write --once",
+        "stress vol --rw randrw --runtime 20ms",
+        "stress vol --stages read,randwrite",
+        "aio-stress -s 1 -o 0 vol",
+    ] {
+        let error = place.baio(&format!("{line} --json")).fails_with(1).error();
+        assert_eq!(error["code"], "EEXIST", "{line}");
+        assert!(error["cure"].as_str().unwrap().contains("--force"), "{line}");
+        watched.check(line);
+    }
+    place.baio("stress vol --rw read --once").succeeds();
+    watched.check("reading it");
+    place.baio("stress vol --rw write --once --force").succeeds();
+    place.baio("list vol").fails_with(1);
+}
+
+#[test]
+fn a_volume_that_only_its_second_superblock_betrays() {
+    let place = Place::new();
+    place.volume("16M", "1M");
+    let mut bytes = place.read("vol");
+    bytes[..4096].fill(0);
+    place.write("vol", &bytes);
+    place.baio("stress vol --rw write --once").fails_with(1);
+}
+
+#[test]
+fn a_volume_in_use_is_not_overwritten_even_with_force() {
+    let place = Place::new();
+    place.volume("16M", "1M");
+    let holder = support::Holder::start(&place);
+    let error = place
+        .baio("stress vol --rw write --once --force --json")
+        .fails_with(1)
+        .error();
+    assert_eq!(error["code"], "EBUSY");
+    let named = error["message"].as_str().unwrap().contains(&holder.pid().to_string());
+    assert!(named, "{error}");
+    assert_eq!(holder.finish(), 0);
+}
+
+#[test]
+fn command_lines_that_make_no_sense() {
+    let place = Place::new();
+    place.volume("16M", "1M");
+    place.write("empty", b"");
+    place.write("f", &[1; 64 << 10]);
+    let volume = Unchanged::watch(&place.path("vol"));
+    let file = Unchanged::watch(&place.path("f"));
+    for (line, status, code) in [
+        ("stress", 2, "EUSAGE"),
+        ("stress empty", 2, "EUSAGE"),
+        ("stress f --backend foo", 2, "EUSAGE"),
+        ("stress f --rw sideways", 2, "EUSAGE"),
+        ("stress f --runtime 5", 2, "EUSAGE"),
+        ("stress f --request-size 4kB", 2, "EUSAGE"),
+        ("stress f --request-size 0", 2, "EUSAGE"),
+        ("stress f --request-size 128K", 2, "EUSAGE"),
+        ("stress f --request-size 2G --depth 16384", 2, "EUSAGE"),
+        ("stress f --request-size 16 --verify --mode kernel", 2, "EUSAGE"),
+        ("stress f --depth 0", 2, "EUSAGE"),
+        ("stress f --batch 33", 2, "EUSAGE"),
+        ("stress f --threads 17", 2, "EUSAGE"),
+        ("stress f --contexts 2 --once", 2, "EUSAGE"),
+        ("stress f --contexts 9 --offset 4K", 2, "EUSAGE"),
+        ("stress f --contexts 2 --offset 6K --verify", 2, "EUSAGE"),
+        ("stress f --rw read --stages read,write", 2, "EUSAGE"),
+        ("stress f --mode cached", 1, "EOPNOTSUPP"),
+        ("stress f --request-size 5000 --rw write", 1, "EINVAL"),
+        ("stress . --rw read", 1, "EISDIR"),
+        ("stress /dev/null --rw read", 1, "EINVAL"),
+        ("stress vol#a --mode kernel", 2, "EUSAGE"),
+        ("stress vol#a --mode uncached", 2, "EUSAGE"),
+        ("stress vol#a --mode cached", 1, "EOPNOTSUPP"),
+        ("stress vol#a --threads 2", 2, "EUSAGE"),
+        ("stress vol#a --files 2", 2, "EUSAGE"),
+        ("stress vol#a --size 2M", 2, "EUSAGE"),
+        ("stress vol#a --request-size 512", 2, "EUSAGE"),
+        ("stress vol#b", 1, "ENOENT"),
+        ("stress unix:/run/x#a", 1, "EOPNOTSUPP"),
+        ("aio-stress", 2, "EUSAGE"),
+        ("aio-stress -o 4 f", 2, "EUSAGE"),
+        ("aio-stress -a 64 f", 2, "EUSAGE"),
+        ("aio-stress -s 4 -c 3 f", 2, "EUSAGE"),
+        ("aio-stress -r 0 f", 2, "EUSAGE"),
+        ("aio-stress -s 1 -o 1 f", 2, "EUSAGE"),
+        ("aio-stress -s 1 vol#a", 2, "EUSAGE"),
+        ("aio-stress -m hugetlb f", 2, "EUSAGE"),
+    ] {
+        let told = place.baio(&format!("{line} --json")).fails_with(status).json();
+        let error = &told["error"];
+        assert_eq!(error["code"], code, "{line}: {error}");
+        assert!(error["cure"].is_string(), "{line}: {error}");
+        volume.check(line);
+        file.check(line);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_filled_does_not_stay() {
+    let place = Place::new();
+    place.baio("stress new --size 64K --request-size 5000").fails_with(1);
+    assert!(!place.path("new").exists());
+    place.baio("stress missing/new --size 64K").fails_with(1);
+}
