@@ -252,7 +252,8 @@ fn requests_that_fail_are_counted_and_the_first_is_told() {
     let line = ["stress", "f", "--rw", "randread", "--runtime", "60s", "--json"];
     let mut child = place.spawn(support::BAIO, line);
     drop(child.stdin.take());
-    let opened = || {
+    let mut opened = || {
+        assert!(child.try_wait().unwrap().is_none(), "it ended early");
         let links = std::fs::read_dir(format!("/proc/{}/fd", child.id()))
             .into_iter()
             .flatten();
