@@ -1,1 +1,77 @@
+//! What is asked besides requests, and what waits in the exchange, in the words of the volume.
+//!
+//! Within one process commands travel as values through the exchange, announced by a control entry in the ring. Between
+//! processes they will be messages on the socket, where names and identities can be checked at leisure.
 
+use baio_engine::{Memory, Stats};
+use baio_storage::{Access, CreateOptions, Error, Handle, SegmentInfo, VolumeInfo};
+
+/// What is asked.
+#[derive(Debug)]
+pub enum Command {
+    /// Make a segment.
+    Create {
+        /// Whose.
+        owner_uid: u32,
+        /// Its name.
+        name: String,
+        /// What it is to be like.
+        options: CreateOptions,
+    },
+    /// Delete a segment.
+    Delete {
+        /// Whose.
+        owner_uid: u32,
+        /// Its name.
+        name: String,
+    },
+    /// Open a segment.
+    Open {
+        /// Whose.
+        owner_uid: u32,
+        /// Its name.
+        name: String,
+        /// To do what.
+        access: Access,
+    },
+    /// The segments that the client may see.
+    List,
+    /// The volume as it is now.
+    Info,
+    /// The engine's counters and name.
+    Counters,
+    /// Bytes behind a handle.
+    Size(Handle),
+    /// End what is under way, close the volume, end.
+    Close,
+}
+
+/// What is answered.
+#[derive(Debug)]
+pub enum Reply {
+    /// A segment as it is now.
+    Segment(SegmentInfo),
+    /// A handle on it.
+    Opened(Handle, SegmentInfo),
+    /// The segments.
+    Segments(Vec<SegmentInfo>),
+    /// The volume.
+    Volume(VolumeInfo),
+    /// The engine's counters, and the backend's name.
+    Counters(Stats, &'static str),
+    /// Bytes.
+    Size(u64),
+    /// It is done.
+    Done,
+}
+
+/// What waits in the exchange.
+#[derive(Debug)]
+pub enum Parcel {
+    /// The memory of a request.
+    Memory(Memory),
+    /// A command.
+    Command(Box<Command>),
+    /// Its answer.
+    Reply(Box<Result<Reply, Error>>),
+}

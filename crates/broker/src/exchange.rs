@@ -31,9 +31,10 @@ impl<T> Exchange<T> {
         self.places.len() as u32
     }
 
-    /// Leaves something for the other side.
-    pub fn put(&self, place: u32, what: T) {
-        self.with(place, |slot| *slot = Some(what));
+    /// Leaves something for the other side. False when the place is not there, or not ours to use.
+    #[must_use]
+    pub fn put(&self, place: u32, what: T) -> bool {
+        self.with(place, |slot| *slot = Some(what)).is_some()
     }
 
     /// Takes what lies there.

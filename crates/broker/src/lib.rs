@@ -31,5 +31,5 @@ pub mod protocol;
 pub mod ring;
 pub mod service;
 
-//pub use connection::Connection;
-//pub use service::{Setup, start};
+pub use connection::Connection;
+pub use service::{Setup, start};

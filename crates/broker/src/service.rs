@@ -1,1 +1,525 @@
+//! The thread that serves: opens the core, takes what the client submits, turns, posts completions.
+//!
+//! One round: take all submissions, post what has ended, say "asleep" and look again, then one turn of the core, which
+//! submits everything and sleeps until something completes or the client rings. So what arrives while the service is awake
+//! is taken before it sleeps, a batch costs one call into the kernel, and each completion is posted by the round after it,
+//! while others are still in flight. With nothing to do it sleeps in the kernel until it is rung for: no timer, no
+//! spinning.
+//!
+//! Whatever ends the thread (the client, a broken backend, a client that breaks the protocol, a panic), the core is
+//! dropped first, which waits until the kernel has let go of all memory, and then the client is told
+//! ([`Shared::end`]): nobody waits for ever.
 
+use std::collections::VecDeque;
+use std::sync::mpsc;
+use std::sync::{Arc, mpsc::SyncSender};
+
+use baio_engine::{Arena, Caching, Doorbell, Errno, Memory, SetupError, Wait};
+use baio_storage::{
+    Answer, Core, Error, Fault, Handle, Identity, Mode, OperationId, Outcome, Result, SegmentOp, SegmentRequest, Ticket,
+};
+
+use crate::connection::{Connection, Shared};
+use crate::control::{Command, Parcel, Reply};
+use crate::protocol::{self, Completion, FEATURES, Failure, Limits, Op, Place, Submission, Tag, Violation, word_in};
+use crate::ring::{Cursor, Refused};
+
+/// How a service is started.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Who the client is. Within one process it guards against mistakes only.
+    pub identity: Identity,
+    /// Requests that the client may have under way.
+    pub places: u32,
+}
+
+/// What the thread tells when it serves.
+struct Hello {
+    doorbell: Doorbell,
+    arena: Arc<Arena>,
+    core: u32,
+    name: String,
+}
+
+/// Starts a service around the core that `make` makes, on a thread of its own.
+///
+/// # Errors
+/// What `make` said, or that the thread could not be had.
+pub fn start(setup: Setup, make: impl FnOnce() -> Result<Core> + Send + 'static) -> Result<Connection<Parcel>> {
+    // One place more: a client whose places are all taken can still ask the service to close.
+    let places = setup.places.clamp(1, (1 << 20) - 1) + 1;
+    let failed = |error: SetupError| Error::new("start", "a service", error);
+    let shared = Arc::new(Shared::new(places).map_err(failed)?);
+    let (tell, told) = mpsc::sync_channel(1);
+    let theirs = Arc::clone(&shared);
+    let thread = std::thread::Builder::new()
+        .name("baio-service".into())
+        .spawn(move || serve(theirs, setup.identity, make, &tell))
+        .map_err(|error| {
+            let errno = Errno::from_raw(error.raw_os_error().unwrap_or(11));
+            let error = SetupError::new("start", "a thread".into(), errno);
+            failed(error.cure("end other threads, or raise RLIMIT_NPROC (`ulimit -u`)"))
+        })?;
+    match told.recv() {
+        Ok(Ok(hello)) => Ok(Connection {
+            shared,
+            doorbell: hello.doorbell,
+            arena: hello.arena,
+            core: hello.core,
+            name: hello.name,
+            thread,
+        }),
+        Ok(Err(error)) => {
+            // The caller may open the same volume at once: the thread must have let go of it.
+            let _ = thread.join();
+            Err(error)
+        }
+        Err(_) => {
+            let _ = thread.join();
+            Err(Error::new("start", "a service", Fault::ServiceEnded))
+        }
+    }
+}
+
+/// Tells the client that nobody is there any more, however the thread ends.
+struct Obituary(Arc<Shared<Parcel>>);
+
+impl Drop for Obituary {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+fn serve(
+    shared: Arc<Shared<Parcel>>,
+    identity: Identity,
+    make: impl FnOnce() -> Result<Core>,
+    tell: &SyncSender<Result<Hello>>,
+) {
+    // Declared first, so dropped last: when the core is gone.
+    let _obituary = Obituary(Arc::clone(&shared));
+    let core = match make() {
+        Ok(core) => core,
+        Err(error) => {
+            let _ = tell.send(Err(error));
+            return;
+        }
+    };
+    let hello = Hello {
+        doorbell: core.engine().doorbell(),
+        arena: Arc::clone(core.engine().arena()),
+        core: core.number(),
+        name: core.volume_name(),
+    };
+    let service = Service::new(core, shared, identity);
+    if tell.send(Ok(hello)).is_ok() {
+        // How it ended is told to the client by what its requests get.
+        let _ = service.run();
+    }
+}
+
+/// Where the request of a place stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// There is none.
+    Empty,
+    /// It waits for a slot of the core.
+    Held(u32),
+    /// The core has it.
+    Running(u32, Ticket),
+    /// A command under way.
+    Command(u32),
+}
+
+/// Why the service ends.
+#[derive(Debug)]
+enum End {
+    /// The client wanted it.
+    Asked,
+    /// The client broke the protocol.
+    #[allow(dead_code, reason = "told to a log when there is one")]
+    Violation(Violation),
+    /// The backend itself is broken.
+    #[allow(dead_code, reason = "as above")]
+    Broken(Error),
+}
+
+impl From<Violation> for End {
+    fn from(violation: Violation) -> End {
+        End::Violation(violation)
+    }
+}
+
+impl From<Refused> for End {
+    fn from(_: Refused) -> End {
+        // A full completion ring is the same: a client that waits for completions takes them.
+        End::Violation(Violation::Ring)
+    }
+}
+
+struct Service {
+    core: Core,
+    shared: Arc<Shared<Parcel>>,
+    arena: Arc<Arena>,
+    identity: Identity,
+    limits: Limits,
+    submissions: Cursor,
+    completions: Cursor,
+    /// Completions were pushed that the client cannot see yet.
+    unpublished: bool,
+    stages: Box<[Stage]>,
+    /// Stages that are not empty.
+    busy: u32,
+    /// Requests that found every slot of the core taken, in order.
+    held: VecDeque<SegmentRequest>,
+    operations: Vec<(Tag, OperationId)>,
+    closing: Option<Tag>,
+}
+
+impl Service {
+    fn new(core: Core, shared: Arc<Shared<Parcel>>, identity: Identity) -> Service {
+        let places = shared.exchange.places();
+        let arena = Arc::clone(core.engine().arena());
+        Service {
+            core,
+            identity,
+            limits: Limits {
+                places,
+                arena_bytes: arena.size() as u64,
+            },
+            arena,
+            submissions: Cursor::default(),
+            completions: Cursor::default(),
+            unpublished: false,
+            stages: vec![Stage::Empty; places as usize].into(),
+            busy: 0,
+            held: VecDeque::with_capacity(places as usize),
+            operations: Vec::new(),
+            closing: None,
+            shared,
+        }
+    }
+
+    fn run(mut self) -> std::result::Result<(), End> {
+        loop {
+            self.take_submissions()?;
+            self.collect()?;
+            self.start_held();
+            self.publish();
+            if self.shared.is_stopping() {
+                return Err(End::Asked);
+            }
+            if let Some(tag) = self.closing
+                && self.busy == 1
+            {
+                return self.close(tag);
+            }
+            self.turn().map_err(End::Broken)?;
+        }
+    }
+
+    /// Submits, and sleeps unless there is more to take.
+    fn turn(&mut self) -> Result<()> {
+        let ring = self.shared.submissions.ring();
+        if !ring.fall_asleep(&self.submissions) {
+            // What was taken goes off before the rest is looked at.
+            return self.core.turn(Wait::No).map(drop);
+        }
+        let wait = match self.core.in_flight() {
+            0 => Wait::for_count(0),
+            _ => Wait::one(),
+        };
+        let turned = self.core.turn(wait);
+        ring.wake_up();
+        turned.map(drop)
+    }
+
+    fn take_submissions(&mut self) -> std::result::Result<(), End> {
+        let shared = Arc::clone(&self.shared);
+        let ring = shared.submissions.ring();
+        let mut any = false;
+        while let Some(raw) = ring.pop(&mut self.submissions)? {
+            any = true;
+            let submission = Submission::decode(&raw, &self.limits)?;
+            self.take(&submission)?;
+        }
+        if any {
+            ring.release(&self.submissions);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, submission: &Submission) -> std::result::Result<(), End> {
+        let tag = submission.tag;
+        match submission.op {
+            Op::Cancel => {
+                if let Stage::Running(generation, ticket) = self.stages[tag.index as usize]
+                    && generation == tag.generation
+                {
+                    self.core.cancel(ticket);
+                }
+            }
+            Op::CloseHandle => self.core.close_handle(self.handle(submission)),
+            Op::Control => {
+                self.occupy(tag, Stage::Command(tag.generation))?;
+                let Some(Parcel::Command(command)) = self.shared.exchange.take(tag.index) else {
+                    return Err(Violation::Exchange(tag.index).into());
+                };
+                self.command(tag, *command)?;
+            }
+            Op::Read | Op::Write | Op::Sync => {
+                self.occupy(tag, Stage::Held(tag.generation))?;
+                let request = self.request(submission)?;
+                if self.held.is_empty() {
+                    self.start(request);
+                } else {
+                    self.held.push_back(request);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn occupy(&mut self, tag: Tag, stage: Stage) -> std::result::Result<(), Violation> {
+        let place = &mut self.stages[tag.index as usize];
+        if *place != Stage::Empty {
+            return Err(Violation::InUse(tag.index));
+        }
+        *place = stage;
+        self.busy += 1;
+        Ok(())
+    }
+
+    fn vacate(&mut self, index: u32) {
+        let place = &mut self.stages[index as usize];
+        if *place != Stage::Empty {
+            *place = Stage::Empty;
+            self.busy -= 1;
+        }
+    }
+
+    /// One client, so the core's own table of handles serves. With many, each connection has a table of its own.
+    fn handle(&self, submission: &Submission) -> Handle {
+        let handle = submission.handle;
+        Handle::from_parts(self.core.number(), handle.index, handle.generation)
+    }
+
+    fn request(&self, submission: &Submission) -> std::result::Result<SegmentRequest, Violation> {
+        let offset = submission.offset;
+        Ok(SegmentRequest {
+            handle: self.handle(submission),
+            op: match submission.op {
+                Op::Read => SegmentOp::Read { offset },
+                Op::Write => SegmentOp::Write { offset },
+                _ => SegmentOp::Sync,
+            },
+            memory: self.memory(submission)?,
+            mode: match submission.mode {
+                protocol::Mode::Direct => Mode::Direct,
+                protocol::Mode::Cached => Mode::Cached,
+                protocol::Mode::Kernel => Mode::Kernel,
+                protocol::Mode::Uncached => Mode::Uncached,
+            },
+            durability: submission.durability,
+            deadline: submission.deadline,
+            status: None,
+            tag: u64::from(submission.tag.generation) << 32 | u64::from(submission.tag.index),
+        })
+    }
+
+    /// The memory that an entry names: it must be what waits in the exchange.
+    fn memory(&self, submission: &Submission) -> std::result::Result<Memory, Violation> {
+        let index = submission.tag.index;
+        let wrong = Violation::Exchange(index);
+        if submission.place == Place::Nowhere {
+            return Ok(Memory::None);
+        }
+        let Some(Parcel::Memory(memory)) = self.shared.exchange.take(index) else {
+            return Err(wrong);
+        };
+        let same = match (submission.place, &memory) {
+            (Place::Arena { at, len }, Memory::Own(buffer)) => {
+                buffer.is_of(&self.arena) && buffer.place() == at && buffer.len() == len as usize
+            }
+            (Place::Exchange { len }, memory) => memory.len() == len as usize,
+            _ => false,
+        };
+        if same { Ok(memory) } else { Err(wrong) }
+    }
+
+    fn start(&mut self, request: SegmentRequest) {
+        let (index, generation) = (request.tag as u32, (request.tag >> 32) as u32);
+        match self.core.start(request) {
+            Ok(ticket) => self.stages[index as usize] = Stage::Running(generation, ticket),
+            Err(request) => self.held.push_front(request),
+        }
+    }
+
+    /// Completions have made room.
+    fn start_held(&mut self) {
+        let mut waiting = self.held.len();
+        while let Some(request) = self.held.pop_front() {
+            self.start(request);
+            if self.held.len() == waiting {
+                return; // It came back: there is no room any more.
+            }
+            waiting = self.held.len();
+        }
+    }
+
+    /// Posts what has ended.
+    fn collect(&mut self) -> std::result::Result<(), End> {
+        while let Some(outcome) = self.core.next_outcome() {
+            self.post(outcome)?;
+        }
+        let mut at = 0;
+        while at < self.operations.len() {
+            let (tag, id) = &self.operations[at];
+            let (tag, answer) = (*tag, self.core.take_answer(id));
+            match answer {
+                Some(answer) => {
+                    self.operations.swap_remove(at);
+                    let reply = answer.map(|answer| match answer {
+                        Answer::Segment(info) => Reply::Segment(info),
+                        Answer::Opened(handle, info) => Reply::Opened(handle, info),
+                    });
+                    self.reply(tag, reply)?;
+                }
+                None => at += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn post(&mut self, outcome: Outcome) -> std::result::Result<(), End> {
+        let tag = Tag {
+            index: outcome.tag as u32,
+            generation: (outcome.tag >> 32) as u32,
+        };
+        self.vacate(tag.index);
+        if !matches!(outcome.memory, Memory::None)
+            && !self.shared.exchange.put(tag.index, Parcel::Memory(outcome.memory))
+        {
+            return Err(Violation::Exchange(tag.index).into());
+        }
+        self.push(Completion {
+            tag,
+            result: outcome.result.map_err(|error| failure_of(&error)),
+            bytes_done: outcome.bytes_done,
+            took: outcome.took,
+            iterations: outcome.iterations,
+        })
+    }
+
+    fn reply(&mut self, tag: Tag, reply: Result<Reply>) -> std::result::Result<(), End> {
+        self.vacate(tag.index);
+        if !self.shared.exchange.put(tag.index, Parcel::Reply(Box::new(reply))) {
+            return Err(Violation::Exchange(tag.index).into());
+        }
+        self.push(Completion {
+            tag,
+            result: Ok(0),
+            bytes_done: 0,
+            took: Caching::Direct,
+            iterations: 0,
+        })
+    }
+
+    fn push(&mut self, completion: Completion) -> std::result::Result<(), End> {
+        let ring = self.shared.completions.ring();
+        ring.push(&mut self.completions, &completion.encode())?;
+        self.unpublished = true;
+        Ok(())
+    }
+
+    /// Shows the client what was pushed, and wakes it if it sleeps.
+    fn publish(&mut self) {
+        if std::mem::take(&mut self.unpublished) && self.shared.completions.ring().publish(&self.completions) {
+            self.shared.bell.ring();
+        }
+    }
+
+    fn command(&mut self, tag: Tag, command: Command) -> std::result::Result<(), End> {
+        let who = self.identity;
+        let begun = match command {
+            Command::Create {
+                owner_uid,
+                name,
+                options,
+            } => self.core.begin_create(who, owner_uid, &name, &options),
+            Command::Delete { owner_uid, name } => self.core.begin_delete(who, owner_uid, &name),
+            Command::Open {
+                owner_uid,
+                name,
+                access,
+            } => self.core.begin_open(who, owner_uid, &name, access),
+            Command::Close => {
+                self.closing = Some(tag);
+                return Ok(());
+            }
+            at_once => {
+                let reply = self.look(&at_once);
+                return self.reply(tag, reply);
+            }
+        };
+        match begun {
+            Ok(id) => {
+                self.operations.push((tag, id));
+                Ok(())
+            }
+            Err(error) => self.reply(tag, Err(error)),
+        }
+    }
+
+    /// What needs no operation.
+    fn look(&mut self, command: &Command) -> Result<Reply> {
+        match command {
+            Command::List => self.core.list(self.identity).map(Reply::Segments),
+            Command::Info => self.core.volume_info().map(Reply::Volume),
+            Command::Size(handle) => self.core.size(*handle).map(Reply::Size),
+            _ => Ok(Reply::Counters(
+                self.core.stats(),
+                self.core.engine().explain().backend,
+            )),
+        }
+    }
+
+    /// Everything has ended: closes the volume, and answers when it is given back.
+    fn close(self, tag: Tag) -> std::result::Result<(), End> {
+        let Service {
+            core,
+            shared,
+            mut completions,
+            ..
+        } = self;
+        let closed = core.close().map(|()| Reply::Done);
+        let left = shared.exchange.put(tag.index, Parcel::Reply(Box::new(closed)));
+        let completion = Completion {
+            tag,
+            result: Ok(0),
+            bytes_done: 0,
+            took: Caching::Direct,
+            iterations: 0,
+        };
+        let ring = shared.completions.ring();
+        if left {
+            ring.push(&mut completions, &completion.encode())?;
+        }
+        if ring.publish(&completions) {
+            shared.bell.ring();
+        }
+        Ok(())
+    }
+}
+
+/// What the client is told; the operation, the object and the offset it knows.
+fn failure_of(error: &Error) -> Failure {
+    match &error.fault {
+        Fault::Io(error) => Failure::Io(*error),
+        Fault::Beyond { size, .. } => Failure::Beyond { size: *size },
+        Fault::ReadOnly => Failure::ReadOnly,
+        Fault::Stale => Failure::Stale,
+        Fault::NotYet(what) => Failure::NotYet(word_in(&FEATURES, what)),
+        _ => Failure::Io(baio_engine::Error::System(error.errno().unwrap_or(Errno::EIO))),
+    }
+}

@@ -80,6 +80,8 @@ pub enum Fault {
     Stale,
     /// Nobody is there to complete the request.
     NobodyDrives,
+    /// The thread or process that served the volume has ended.
+    ServiceEnded,
     /// The buffer memory is used up.
     NoMemory {
         /// Bytes asked for.
@@ -146,6 +148,7 @@ impl Error {
             Fault::ReadOnly => "EBADF",
             Fault::Stale => "ESTALE",
             Fault::NobodyDrives => "EDEADLK",
+            Fault::ServiceEnded => "EPIPE",
             Fault::NoMemory { .. } => "ENOBUFS",
         }
     }
@@ -172,6 +175,7 @@ impl Error {
             Fault::ReadOnly => Errno::EBADF,
             Fault::Stale => Errno::ESTALE,
             Fault::NobodyDrives => Errno::EDEADLK,
+            Fault::ServiceEnded => Errno::EPIPE,
             Fault::NoMemory { .. } => Errno::ENOBUFS,
         })
     }
@@ -196,6 +200,7 @@ impl Error {
             Fault::ReadOnly => Some("a handle opened for writing".into()),
             Fault::Stale => Some("a handle of a segment that exists and is open".into()),
             Fault::NobodyDrives => Some("somebody who completes requests".into()),
+            Fault::ServiceEnded => Some("a service that runs".into()),
             Fault::NoMemory { asked } => Some(format!("{asked} contiguous free bytes in the arena")),
             _ => None,
         }
@@ -236,6 +241,7 @@ impl Error {
             Fault::ReadOnly => Some("open it with write access"),
             Fault::Stale => Some("open the segment again"),
             Fault::NobodyDrives => Some("run it inside `block_on`, keep a `drive()` beside it, or call `wait`"),
+            Fault::ServiceEnded => Some("open the volume again; its message says why the service ended"),
             Fault::NoMemory { .. } => Some("drop buffers that are not needed, or open with a larger arena"),
         };
         fixed.map(str::to_owned)
@@ -285,6 +291,7 @@ impl fmt::Display for Fault {
             Fault::Latched => f.write_str("an earlier metadata write failed"),
             Fault::ReadOnly => f.write_str("the handle was opened for reading only"),
             Fault::Stale => f.write_str("the segment behind this handle is gone"),
+            Fault::ServiceEnded => f.write_str("the service of the volume has ended"),
             Fault::NobodyDrives => f.write_str("nobody completes the requests of this link"),
             Fault::NoMemory { asked } => write!(f, "no buffer of {asked} bytes is free"),
         }
@@ -416,6 +423,7 @@ mod tests {
             Fault::ReadOnly,
             Fault::Stale,
             Fault::NobodyDrives,
+            Fault::ServiceEnded,
             Fault::NoMemory { asked: 1 },
         ]
     }
@@ -445,6 +453,7 @@ mod tests {
             Fault::Stale => 19,
             Fault::NobodyDrives => 20,
             Fault::NoMemory { .. } => 21,
+            Fault::ServiceEnded => 22,
         }
     }
 
@@ -452,7 +461,7 @@ mod tests {
     fn the_number_of_an_error_agrees_with_its_code() {
         let faults = all_faults();
         let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
-        assert!(seen.into_iter().eq(0..22), "a variant is missing in all_faults");
+        assert!(seen.into_iter().eq(0..23), "a variant is missing in all_faults");
         for fault in faults {
             let error = Error::new("test", "it", fault);
             let expected = match error.code() {

@@ -27,6 +27,8 @@ mod volume;
 pub use crate::core::Core;
 pub use error::{Error, Fault, Result};
 pub use identity::{Access, Identity};
+pub use crate::core::OperationId;
+pub use operation::Answer;
 pub use operation::create::CreateOptions;
 pub use request::{Handle, Mode, Outcome, SegmentOp, SegmentRequest, Status, StatusWord, Ticket};
 pub use volume::format::{Format, format_simulated};

@@ -62,6 +62,10 @@ impl Objects {
         }
     }
 
+    pub(crate) fn core(&self) -> u32 {
+        self.core
+    }
+
     pub(crate) fn add(&mut self, name: String, access: Access, target: Target) -> Handle {
         let free = self.objects.iter().position(|object| object.state == State::Free);
         let index = free.unwrap_or_else(|| {

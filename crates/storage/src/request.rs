@@ -18,6 +18,25 @@ pub struct Handle {
     pub(crate) generation: u32,
 }
 
+impl Handle {
+    /// A handle as a peer names it: the core's number, its place there, and which use of that place. Naming gives no
+    /// rights: a core refuses what it did not give.
+    #[must_use]
+    pub fn from_parts(core: u32, index: u32, generation: u32) -> Handle {
+        Handle {
+            core,
+            index,
+            generation,
+        }
+    }
+
+    /// Its three parts, in this order.
+    #[must_use]
+    pub fn parts(self) -> (u32, u32, u32) {
+        (self.core, self.index, self.generation)
+    }
+}
+
 /// Through which cache a request goes; the choice is per request (seed 004 §5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
@@ -149,11 +168,13 @@ impl StatusWord {
         }
     }
 
-    pub(crate) fn begin(&self) {
+    /// A request that moves it is under way: for links that keep the request's table themselves.
+    pub fn begin(&self) {
         self.0.store(StatusWord::IN_FLIGHT, Ordering::Release);
     }
 
-    pub(crate) fn end(&self, result: std::result::Result<u32, Errno>) {
+    /// The request has ended.
+    pub fn end(&self, result: std::result::Result<u32, Errno>) {
         let word = match result {
             Ok(bytes) => i64::from(bytes),
             Err(errno) => -i64::from(errno.raw()),
@@ -434,6 +455,18 @@ impl Requests {
 }
 
 impl Ticket {
+    /// A ticket of a link that keeps the table of its requests itself.
+    #[must_use]
+    pub fn from_parts(index: u32, generation: u32) -> Ticket {
+        Ticket { index, generation }
+    }
+
+    /// Its place in the table, and which use of that place.
+    #[must_use]
+    pub fn parts(self) -> (u32, u32) {
+        (self.index, self.generation)
+    }
+
     /// Generations fit beside the index and the owner's mark in an engine tag.
     const GENERATION_MASK: u32 = (1 << 30) - 1;
 }

@@ -87,6 +87,12 @@ impl Arena {
         (self.mapping.at(0), self.mapping.len())
     }
 
+    /// Its size in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.mapping.len()
+    }
+
     /// Bytes that no buffer holds now.
     #[must_use]
     pub fn free_bytes(&self) -> usize {
@@ -232,6 +238,18 @@ impl Buffer {
         self.len = len.min(self.capacity()) as u32;
     }
 
+    /// Where it begins in its arena, in bytes: what a peer that shares the arena is told.
+    #[must_use]
+    pub fn place(&self) -> u64 {
+        u64::from(self.at) * CHUNK as u64
+    }
+
+    /// Is it a run of this arena?
+    #[must_use]
+    pub fn is_of(&self, arena: &Arc<Arena>) -> bool {
+        Arc::ptr_eq(&self.arena, arena)
+    }
+
     /// Bytes that the run of chunks holds.
     #[must_use]
     pub fn capacity(&self) -> usize {
@@ -361,6 +379,8 @@ mod tests {
         drop(buffers);
         assert_eq!(arena.free_bytes(), 1 << 20);
         let whole = arena.buffer(1 << 20).unwrap();
+        assert_eq!((whole.place(), whole.is_of(&arena)), (0, true));
+        assert!(!whole.is_of(&Arena::new(1).unwrap()));
         assert!(arena.buffer(1).is_none());
         drop(whole);
         assert!(arena.buffer(1).is_some());

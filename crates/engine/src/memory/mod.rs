@@ -43,12 +43,18 @@ impl Lent {
     ///
     /// # Safety
     /// The bytes must stay mapped, and must not be read (for a read request) or written by anybody until the completion,
-    /// or the `Released` notice of an abandoned request, has been delivered.
+    /// or the `Released` notice of an abandoned request, has been delivered. The request may be run by another thread.
     #[must_use]
     pub unsafe fn new(pointer: *mut u8, len: u32) -> Lent {
         Lent { pointer, len }
     }
 }
+
+// SAFETY: the promise made to `Lent::new` is about the bytes, whichever thread runs the request; a `Lent` gives nobody a
+// reference to them.
+unsafe impl Send for Lent {}
+// SAFETY: as above; `&Lent` yields the length.
+unsafe impl Sync for Lent {}
 
 /// The memory of one request, owned by it until its end.
 #[derive(Debug, Default)]

@@ -1,5 +1,7 @@
 //! A list of memory for one request.
 
+#![allow(unsafe_code)]
+
 use super::Memory;
 
 /// A scatter-gather list that is filled once and used for many requests without a new allocation.
@@ -8,6 +10,12 @@ pub struct Vectored {
     pub(super) parts: Vec<Memory>,
     pub(super) window: Vec<libc::iovec>,
 }
+
+// SAFETY: the list for the kernel is written anew for each iteration, and points into the parts, which the same value
+// owns and which are `Send` themselves.
+unsafe impl Send for Vectored {}
+// SAFETY: `&Vectored` shows the parts only, which are `Sync` themselves.
+unsafe impl Sync for Vectored {}
 
 impl Vectored {
     /// An empty list with room for `parts` parts.

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use baio_engine::{Buffer, Completion, Config, Create, Engine, File, Open, Stats, Wait};
 
+pub use self::segments::OperationId;
 use self::segments::Running;
 use crate::error::{Error, Fault, Result};
 use crate::identity::{Access, Identity};
@@ -176,10 +177,18 @@ impl Core {
         Engine::new(&config).map_err(|error| Error::new("start", "the engine", error))
     }
 
-    fn volume_name(&self) -> String {
+    /// The path of the volume, for messages.
+    #[must_use]
+    pub fn volume_name(&self) -> String {
         self.volume
             .as_ref()
             .map_or_else(|| "no volume".to_owned(), |volume| volume.device.name().to_owned())
+    }
+
+    /// The core's number in this process, which its handles carry.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.objects.core()
     }
 
     /// The engine: buffers, counters, what was chosen.

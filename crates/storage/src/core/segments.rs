@@ -24,13 +24,79 @@ pub(super) struct Running {
     left_alone: bool,
 }
 
+/// Names an operation under way, until its answer was taken.
+#[derive(Debug, PartialEq, Eq)]
+pub struct OperationId(u32);
+
+/// The same operations for whoever turns the core anyway, and must not be kept waiting by one of them.
+impl Core {
+    /// Begins to make a segment. Turn the core, and look for the answer.
+    ///
+    /// # Errors
+    /// A bad name, or no volume; everything else is told by the answer.
+    pub fn begin_create(
+        &mut self,
+        who: Identity,
+        owner_uid: u32,
+        name: &str,
+        options: &CreateOptions,
+    ) -> Result<OperationId> {
+        let subject = self.subject("create", who, owner_uid, name)?;
+        Ok(self.begin(Operation::Create(Create::new(subject, *options))))
+    }
+
+    /// Begins to delete a segment.
+    ///
+    /// # Errors
+    /// As [`Core::begin_create`].
+    pub fn begin_delete(&mut self, who: Identity, owner_uid: u32, name: &str) -> Result<OperationId> {
+        let subject = self.subject("delete", who, owner_uid, name)?;
+        Ok(self.begin(Operation::Delete(Delete::new(subject, [0; 16]))))
+    }
+
+    /// Begins to open a segment.
+    ///
+    /// # Errors
+    /// As [`Core::begin_create`].
+    pub fn begin_open(&mut self, who: Identity, owner_uid: u32, name: &str, access: Access) -> Result<OperationId> {
+        let subject = self.subject("open", who, owner_uid, name)?;
+        Ok(self.begin(Operation::Open(OpenSegment::new(subject, access))))
+    }
+
+    /// Takes the answer of an operation that has ended; its id is not valid any more then.
+    pub fn take_answer(&mut self, id: &OperationId) -> Option<Result<Answer>> {
+        let place = self.running.get_mut(id.0 as usize)?;
+        let answer = place.as_mut()?.answer.take()?;
+        *place = None;
+        Some(answer)
+    }
+
+    fn begin(&mut self, operation: Operation) -> OperationId {
+        let free = self.running.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.running.push(None);
+            self.running.len() - 1
+        });
+        self.running[index] = Some(Running {
+            operation,
+            draining: None,
+            answer: None,
+            left_alone: false,
+        });
+        self.step(index as u32, Event::Begin);
+        OperationId(index as u32)
+    }
+}
+
 impl Core {
     /// The segments that `who` may see. Runs the core until no operation is under way.
     ///
     /// # Errors
     /// When the core has no volume, or the table cannot be read.
     pub fn list(&mut self, who: Identity) -> Result<Vec<SegmentInfo>> {
-        while self.running.iter().any(Option::is_some) {
+        // One that has ended stays until somebody takes its answer, which cannot happen in here.
+        let under_way = |place: &Option<Running>| place.as_ref().is_some_and(|running| running.answer.is_none());
+        while self.running.iter().any(under_way) {
             self.turn(Wait::one())?;
         }
         let Some(volume) = &self.volume else {
@@ -110,27 +176,14 @@ impl Core {
 
     /// Runs an operation to its end, turning the core meanwhile.
     fn run_operation(&mut self, operation: Operation) -> Result<Answer> {
-        let free = self.running.iter().position(Option::is_none);
-        let index = free.unwrap_or_else(|| {
-            self.running.push(None);
-            self.running.len() - 1
-        });
-        self.running[index] = Some(Running {
-            operation,
-            draining: None,
-            answer: None,
-            left_alone: false,
-        });
-        self.step(index as u32, Event::Begin);
+        let id = self.begin(operation);
         loop {
-            let answer = self.running[index].as_mut().and_then(|running| running.answer.take());
-            if let Some(answer) = answer {
-                self.running[index] = None;
+            if let Some(answer) = self.take_answer(&id) {
                 return answer;
             }
             if let Err(error) = self.turn(Wait::one()) {
                 // What it has begun still ends, and with that its place and the token come back.
-                if let Some(running) = &mut self.running[index] {
+                if let Some(running) = &mut self.running[id.0 as usize] {
                     running.left_alone = true;
                 }
                 return Err(error);

@@ -49,7 +49,7 @@ pub(crate) enum Step {
 
 /// What an operation gives.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub enum Answer {
     /// The segment as it is now.
     Segment(SegmentInfo),
     /// A handle on it.
