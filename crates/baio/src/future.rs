@@ -45,13 +45,14 @@ impl<L: Link> InFlight<L> {
         }
         match self.segment.link().start(request) {
             Ok(ticket) => self.look(ticket, context),
-            // The link was closed; no slot will ever be free.
-            Err(request) if !self.segment.link().is_open() => Poll::Ready(failed(Fault::Stale, request.memory)),
-            Err(request) => {
-                self.stage = Stage::Fresh(request);
-                self.segment.link().wake_when_room(context.waker());
-                Poll::Pending
-            }
+            Err(request) => match self.segment.link().refusal() {
+                Some(fault) => Poll::Ready(failed(fault, request.memory)),
+                None => {
+                    self.stage = Stage::Fresh(request);
+                    self.segment.link().wake_when_room(context.waker());
+                    Poll::Pending
+                }
+            },
         }
     }
 

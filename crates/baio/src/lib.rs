@@ -27,6 +27,7 @@
 //! |---|---|
 //! | `link` | how a caller reaches a core |
 //! | `local` | the core in the caller's own thread; `block_on`, `drive` |
+//! | `remote` | a core on a thread of its own: `Send` and `Sync`, no driver needed |
 //! | `segment` | an opened segment and its requests |
 //! | `future` | a request as a future |
 //! | `tokio` | a driver for tokio's reactor (feature `tokio`) |
@@ -34,6 +35,7 @@
 mod future;
 mod link;
 mod local;
+mod remote;
 mod segment;
 #[cfg(feature = "tokio")]
 mod tokio;
@@ -48,6 +50,7 @@ pub use baio_storage::{
 pub use future::InFlight;
 pub use link::Link;
 pub use local::{Drive, Local, Options};
+pub use remote::{Asked, Remote};
 pub use segment::Segment;
 
 /// Makes a volume in a file or device.

@@ -3,9 +3,10 @@
 use std::task::{Poll, Waker};
 
 use baio_engine::Buffer;
-use baio_storage::{Handle, Outcome, Result, SegmentRequest, Ticket};
+use baio_storage::{Fault, Handle, Outcome, Result, SegmentRequest, Ticket};
 
-/// A way to a core. [`crate::Local`] embeds it in the caller's thread. Whatever the link, a segment has the same methods.
+/// A way to a core. [`crate::Local`] embeds it in the caller's thread; [`crate::Remote`] reaches one on a thread of its own.
+/// Whatever the link, a segment has the same methods; only the auto traits differ.
 pub trait Link: Clone + Unpin {
     /// A buffer of `len` bytes from this link's arena: requests on it move without a copy.
     ///
@@ -27,8 +28,8 @@ pub trait Link: Clone + Unpin {
     /// Wakes `waker` when a slot may be free.
     fn wake_when_room(&self, waker: &Waker);
 
-    /// Does the link still lead to a core?
-    fn is_open(&self) -> bool;
+    /// Why the link takes no requests any more; `None` while it does.
+    fn refusal(&self) -> Option<Fault>;
 
     /// Is anybody there who will reap what is started?
     fn is_driven(&self) -> bool;

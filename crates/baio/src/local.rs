@@ -364,8 +364,11 @@ impl Local {
         if self.0.wait_for_room.borrow().is_empty() {
             return;
         }
-        let waiting = std::mem::take(&mut *self.0.wait_for_room.borrow_mut());
-        waiting.into_iter().for_each(Waker::wake);
+        // A list that was used before takes the place of this one: no allocation.
+        let mut waiting = self.0.fired.take();
+        std::mem::swap(&mut waiting, &mut *self.0.wait_for_room.borrow_mut());
+        waiting.drain(..).for_each(Waker::wake);
+        self.0.fired.set(waiting);
     }
 
     fn drop_displaced(&self, into: &mut Vec<Waker>) {
@@ -376,13 +379,11 @@ impl Local {
         into.clear();
     }
 
-    fn take_displaced(&self) -> Vec<Waker> {
-        let mut displaced = Vec::new();
-        let _ = self.with(|core| {
-            core.take_displaced(&mut displaced);
-            Ok(())
-        });
-        displaced
+    /// Drops the wakers that are not needed any more. The core is not borrowed here: a drop may run anybody's code.
+    fn drop_all_displaced(&self) {
+        let mut list = self.0.fired.take();
+        self.drop_displaced(&mut list);
+        self.0.fired.set(list);
     }
 }
 
@@ -405,7 +406,7 @@ impl Link for Local {
     fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
         let waker = waker.clone(); // Not under the borrow: a clone may run anybody's code.
         let polled = self.with(|core| Ok(core.poll(ticket, Some(waker))));
-        drop(self.take_displaced());
+        self.drop_all_displaced();
         match polled {
             Ok(polled) => {
                 if polled.is_ready() {
@@ -426,8 +427,8 @@ impl Link for Local {
         }
     }
 
-    fn is_open(&self) -> bool {
-        self.0.core.borrow().is_some()
+    fn refusal(&self) -> Option<Fault> {
+        self.0.core.borrow().is_none().then_some(Fault::Stale)
     }
 
     fn is_driven(&self) -> bool {
@@ -446,7 +447,7 @@ impl Link for Local {
             core.abandon(ticket);
             Ok(())
         });
-        drop(self.take_displaced());
+        self.drop_all_displaced();
     }
 
     fn size(&self, handle: Handle) -> Result<u64> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use baio_engine::{Arena, Doorbell, SetupError};
+use baio_engine::{Arena, Doorbell, SetupError, Time};
 
 use crate::doorbell::Bell;
 use crate::exchange::Exchange;
@@ -121,4 +121,11 @@ pub struct Connection<T> {
     pub name: String,
     /// The service's thread.
     pub thread: JoinHandle<()>,
+}
+
+/// Engine time as a client reads it: the monotonic clock, which all real backends use.
+#[must_use]
+pub fn monotonic() -> Time {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }

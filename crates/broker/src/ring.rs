@@ -111,10 +111,11 @@ impl<'a, const WORDS: usize> Ring<'a, WORDS> {
         Ok(())
     }
 
-    /// Producer: entries that may lie unread in the ring, as far as is known.
+    /// Producer: entries that lie unread in the ring, or a few more.
     #[must_use]
     pub fn unread(&self, at: &Cursor) -> u32 {
-        at.mine.wrapping_sub(at.theirs)
+        // Relaxed: nothing is overwritten for it; `push` looks by itself.
+        at.mine.wrapping_sub(self.head.load(Ordering::Relaxed))
     }
 
     /// Producer: shows the consumer all that was pushed. True when the consumer sleeps: ring its doorbell, once.

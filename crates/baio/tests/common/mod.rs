@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 
+pub mod remote;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,0 +1,61 @@
+//! The thread that reaps for futures polled where nobody else does: in another runtime's tasks. Started at the first such
+//! await; parked whenever it is not needed, so that a thread that waits for itself need not share the bell with it.
+
+use std::sync::Arc;
+
+use baio_broker::connection::Shared;
+use baio_broker::control::Parcel;
+
+use super::client::Client;
+use super::parker::Parker;
+
+pub(super) struct Helper {
+    parker: Arc<Parker>,
+    pub(super) started: bool,
+    pub(super) dismissed: bool,
+}
+
+impl Helper {
+    pub(super) fn new(shared: &Arc<Shared<Parcel>>) -> Helper {
+        Helper {
+            parker: Parker::new(shared),
+            started: false,
+            dismissed: false,
+        }
+    }
+
+    /// Has it look again, if there is one.
+    pub(super) fn call(&self) {
+        if self.started {
+            self.parker.ring();
+        }
+    }
+}
+
+/// False: the thread cannot be had.
+pub(super) fn start(client: &Arc<Client>) -> bool {
+    let client = Arc::clone(client);
+    let thread = std::thread::Builder::new().name("baio-helper".into());
+    thread.spawn(move || run(&client)).is_ok()
+}
+
+fn run(client: &Client) {
+    let mut state = client.lock();
+    let me = Arc::clone(&state.helper.parker);
+    loop {
+        state = client.look(state);
+        // Whoever rang has changed the state before, and that is looked at now.
+        me.take();
+        let over = state.table.closed.is_some() && state.table.in_flight() == 0 && client.shared.has_ended();
+        if state.helper.dismissed || over {
+            return client.finish_up(state, false);
+        }
+        if state.table.needs_helper() && !state.has_sleeper() {
+            state = client.sleep(state, &me, false, None);
+        } else {
+            client.finish_up(state, false);
+            me.park(None);
+            state = client.lock();
+        }
+    }
+}

@@ -1,0 +1,502 @@
+//! A core on a thread of its own: any thread may use the link, and futures may be polled anywhere.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `mod.rs` | what a user sees: the same as [`crate::Local`], with futures where that blocks |
+//! | `client.rs` | the client's side of the rings: one lock, sending, the role of reaping |
+//! | `table.rs` | the requests under way |
+//! | `helper.rs` | the thread that reaps for futures polled elsewhere |
+//! | `asked.rs` | questions that are no requests, as futures |
+//! | `inside.rs`, `parker.rs` | who reaps for a thread, where it sleeps |
+//! | `translate.rs` | requests into entries, failures into errors |
+//!
+//! The price against [`crate::Local`] is a hop to another thread and back; batches share it.
+
+mod asked;
+mod client;
+mod helper;
+mod inside;
+mod parker;
+mod table;
+mod translate;
+
+use std::fmt;
+use std::future::Future;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use baio_broker::connection::monotonic;
+use baio_broker::control::{Command, Reply};
+use baio_broker::{Setup, start};
+use baio_engine::{Buffer, Config, Stats, Time, Wait};
+use baio_storage::{
+    Access, Core, CreateOptions, Error, Fault, Handle, Identity, Outcome, Result, SegmentInfo, SegmentRequest, Ticket,
+    VolumeInfo,
+};
+
+pub use self::asked::Asked;
+use self::client::{Client, next_reaper};
+use self::inside::Inside;
+use self::table::Ended;
+use crate::link::Link;
+use crate::local::Options;
+use crate::segment::Segment;
+
+/// A volume served by a thread of this process. Clones are the same volume; `Send` and `Sync`, as are its segments and
+/// futures.
+///
+/// ```
+/// use baio::{Access, CreateOptions, Remote};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = std::env::temp_dir().join(format!("baio-remote-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?;
+/// # let path = dir.join("volume.img");
+/// # baio::format(&path, &baio::Format { size_bytes: Some(16 << 20), force: true, ..baio::Format::default() })?;
+/// let volume = Remote::open(&path)?;
+/// let segment = volume.block_on(async {
+///     volume.create_segment("shared", &CreateOptions::of_size(1 << 20)).await?;
+///     volume.open_segment("shared", Access::Write).await
+/// })??;
+/// let threads: Vec<_> = (0..4_u64)
+///     .map(|page| {
+///         let (volume, segment) = (volume.clone(), segment.clone());
+///         std::thread::spawn(move || {
+///             let mut buffer = segment.buffer(4096)?;
+///             buffer.fill(page as u8);
+///             volume.block_on(segment.write_at(page * 4096, buffer))?.result
+///         })
+///     })
+///     .collect();
+/// for thread in threads {
+///     assert_eq!(thread.join().unwrap()?, 4096);
+/// }
+/// volume.close()?;
+/// # std::fs::remove_dir_all(dir)?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Remote(Arc<Owner>);
+
+/// Ends the service when the last link has gone.
+struct Owner {
+    client: Arc<Client>,
+    identity: Identity,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Remote({})", self.0.client.name)
+    }
+}
+
+impl Owner {
+    fn join(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join(); // A panic has been told by its own message, and by the requests' outcomes.
+        }
+    }
+}
+
+impl Drop for Owner {
+    /// Without [`Remote::close`] the volume stays marked as in use, and the next open heals it. What is under way ends
+    /// first, and the volume's lock is given back.
+    fn drop(&mut self) {
+        self.client.refuse();
+        self.client.stop();
+        self.join();
+        self.client.look_once(); // The service has ended: whatever is left is told.
+        self.client.dismiss_helper();
+    }
+}
+
+impl Remote {
+    /// Opens the volume at `path` on a new thread; this process then owns it.
+    ///
+    /// # Errors
+    /// In use by another process (named), not a volume, damaged; or what the system said.
+    pub fn open(path: impl AsRef<Path>) -> Result<Remote> {
+        Remote::open_with(path, &Options::default())
+    }
+
+    /// The same with options.
+    ///
+    /// # Errors
+    /// As [`Remote::open`].
+    pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Remote> {
+        let (path, config) = (path.as_ref().to_owned(), options.config);
+        Remote::around(move || Core::open(&path, &config), options)
+    }
+
+    /// A link to a core that `make` makes on the service's thread: a core stays on its thread.
+    ///
+    /// # Errors
+    /// What `make` said, or that the thread could not be had.
+    pub fn around(make: impl FnOnce() -> Result<Core> + Send + 'static, options: &Options) -> Result<Remote> {
+        let Config { slots, .. } = options.config;
+        let setup = Setup {
+            identity: options.identity,
+            places: slots,
+        };
+        let (client, thread) = Client::new(start(setup, make)?);
+        Ok(Remote(Arc::new(Owner {
+            client: Arc::new(client),
+            identity: options.identity,
+            thread: Mutex::new(Some(thread)),
+        })))
+    }
+
+    fn client(&self) -> &Arc<Client> {
+        &self.0.client
+    }
+
+    /// Makes a segment of the caller's own; ends when it is durable.
+    ///
+    /// # Errors
+    /// The future's: the name is taken or bad, there is no space; or what the system said.
+    pub fn create_segment(&self, name: &str, options: &CreateOptions) -> Asked<SegmentInfo> {
+        self.create_segment_of(self.0.identity.uid, name, options)
+    }
+
+    /// Makes a segment for another owner; only uid 0 may.
+    ///
+    /// # Errors
+    /// As [`Remote::create_segment`], and `Access`.
+    pub fn create_segment_of(&self, owner_uid: u32, name: &str, options: &CreateOptions) -> Asked<SegmentInfo> {
+        let command = Command::Create {
+            owner_uid,
+            name: name.to_owned(),
+            options: *options,
+        };
+        Asked::new(self, command, |_, reply| match reply {
+            Reply::Segment(info) => Some(info),
+            _ => None,
+        })
+    }
+
+    /// Opens a segment of the caller's own.
+    ///
+    /// # Errors
+    /// The future's: there is none; or what the system said.
+    pub fn open_segment(&self, name: &str, access: Access) -> Asked<Segment<Remote>> {
+        self.open_segment_of(self.0.identity.uid, name, access)
+    }
+
+    /// Opens somebody's segment, if its mode allows it.
+    ///
+    /// # Errors
+    /// As [`Remote::open_segment`], and `Access`.
+    pub fn open_segment_of(&self, owner_uid: u32, name: &str, access: Access) -> Asked<Segment<Remote>> {
+        let command = Command::Open {
+            owner_uid,
+            name: name.to_owned(),
+            access,
+        };
+        Asked::new(self, command, |remote, reply| match reply {
+            Reply::Opened(handle, info) => {
+                let client = remote.client();
+                client.remember(handle, format!("{}#{}/{}", client.name, info.owner_uid, info.name));
+                Some(Segment::new(remote.clone(), handle, info))
+            }
+            _ => None,
+        })
+    }
+
+    /// Deletes a segment of the caller's own, when the requests under way on it have ended.
+    ///
+    /// # Errors
+    /// The future's: there is none; or what the system said.
+    pub fn delete_segment(&self, name: &str) -> Asked<()> {
+        let command = Command::Delete {
+            owner_uid: self.0.identity.uid,
+            name: name.to_owned(),
+        };
+        Asked::new(self, command, |_, reply| matches!(reply, Reply::Segment(_)).then_some(()))
+    }
+
+    /// The segments that the caller may see. The service reads the table in one go; other requests go on in the kernel, and
+    /// are answered behind it.
+    ///
+    /// # Errors
+    /// The future's: the table cannot be read.
+    pub fn list(&self) -> Asked<Vec<SegmentInfo>> {
+        Asked::new(self, Command::List, |_, reply| match reply {
+            Reply::Segments(list) => Some(list),
+            _ => None,
+        })
+    }
+
+    /// The volume as it is now.
+    ///
+    /// # Errors
+    /// The future's: the link is closed, the service has ended.
+    pub fn info(&self) -> Asked<VolumeInfo> {
+        Asked::new(self, Command::Info, |_, reply| match reply {
+            Reply::Volume(info) => Some(info),
+            _ => None,
+        })
+    }
+
+    /// Counters of the service's engine. Blocks for the length of one hop.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.counters().map(|(stats, _)| stats).unwrap_or_default()
+    }
+
+    /// The backend that the service has chosen. Blocks for the length of one hop.
+    #[must_use]
+    pub fn backend(&self) -> &'static str {
+        self.counters().map_or("none", |(_, backend)| backend)
+    }
+
+    fn counters(&self) -> Result<(Stats, &'static str)> {
+        let asked = Asked::new(self, Command::Counters, |_, reply| match reply {
+            Reply::Counters(stats, backend) => Some((stats, backend)),
+            _ => None,
+        });
+        asked.wait()
+    }
+
+    /// Sends what is queued, sleeps as long as `wait` allows, and reaps. Returns how many requests of this link ended
+    /// meanwhile, whoever started them. Outcomes that lie untaken count towards `wait`, and with nothing in flight it does
+    /// not sleep. A count of 0 sleeps until there is any news.
+    ///
+    /// # Errors
+    /// The link is closed, or the service has ended, and nothing is left to be taken.
+    pub fn turn(&self, wait: Wait) -> Result<usize> {
+        let client = self.client();
+        let before = client.lock().table.reaped;
+        if let Wait::Until {
+            count,
+            min_wait,
+            deadline,
+        } = wait
+        {
+            let now = Instant::now;
+            let deadline = deadline.map(|at| now() + at.since(monotonic()));
+            let mut first = (!min_wait.is_zero()).then(|| now() + min_wait);
+            if let (Some(at), Some(end)) = (first, deadline) {
+                first = Some(at.min(end));
+            }
+            let enough = |count: u64, until| {
+                let mut slept = false;
+                client.wait_until(true, until, |state, _| {
+                    let table = &state.table;
+                    let fresh = table.reaped - before;
+                    let have = fresh.max(table.finished() as u64);
+                    let news = if count == 0 { slept } else { have >= count };
+                    slept = true;
+                    (news || (count > 0 && table.in_flight() == 0)).then_some(())
+                })
+            };
+            let count = u64::from(count);
+            if first.is_none() || enough(count, first).is_none() {
+                let count = if first.is_some() { count.min(1) } else { count };
+                enough(count, deadline);
+            }
+        } else {
+            client.look_once();
+        }
+        let state = client.lock();
+        let ended = (state.table.reaped - before) as usize;
+        match &state.table.closed {
+            Some(fault) if ended + state.table.finished() + state.table.in_flight() == 0 => {
+                Err(Error::new("turn", &client.name, fault.clone()))
+            }
+            _ => Ok(ended),
+        }
+    }
+
+    /// Takes the next outcome of requests started by ticket that nobody polls for, in the order of completion. Reaps nothing
+    /// by itself.
+    #[must_use]
+    pub fn next_outcome(&self) -> Option<Outcome> {
+        self.client().next_outcome()
+    }
+
+    /// Runs a future to its end in this thread, which sends and reaps meanwhile. Any thread may do so, also many at a time.
+    ///
+    /// # Errors
+    /// The service has ended, or the link was closed, while the future waits for something else.
+    pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
+        let client = self.client();
+        let inside = Inside::enter(client);
+        let me = client.lock().take_parker(&client.shared);
+        me.ring();
+        let waker = Waker::from(Arc::clone(&me));
+        let mut context = Context::from_waker(&waker);
+        let mut future = std::pin::pin!(future);
+        let result = loop {
+            if me.take()
+                && let Poll::Ready(output) = future.as_mut().poll(&mut context)
+            {
+                break Ok(output);
+            }
+            let mut state = client.lock();
+            loop {
+                state = client.look(state);
+                if me.is_rung() {
+                    break;
+                }
+                if state.table.closed.is_some() && state.table.in_flight() == 0 {
+                    break;
+                }
+                state = client.sleep(state, &me, false, None);
+            }
+            let closed = state.table.closed.clone();
+            client.finish_up(state, false);
+            if let Some(fault) = closed
+                && !me.is_rung()
+            {
+                break Err(Error::new("wait on", &client.name, fault));
+            }
+        };
+        let mut state = client.lock();
+        state.table.leave_to_helper(inside.reaper);
+        let needed = state.table.needs_helper();
+        state.give_parker(me);
+        client.finish_up(state, false);
+        if needed && !client.start_helper() {
+            // Without a thread for it, whoever awaits must look again to be told.
+            client.lock().table.wake_awaited();
+            client.look_once();
+        }
+        result
+    }
+
+    /// Ends everything under way, marks the volume as closed properly, and gives it back. Blocks until then. Requests under
+    /// way get their outcomes; later ones give `Stale`.
+    ///
+    /// # Errors
+    /// What the system said, or that the service has ended before; the next open then heals the volume.
+    pub fn close(self) -> Result<()> {
+        let client = self.client();
+        let ended = |fault| Err(Error::new("close", &client.name, fault));
+        if !client.refuse() {
+            return match client.refusal() {
+                Some(Fault::ServiceEnded) => ended(Fault::ServiceEnded),
+                _ => Ok(()),
+            };
+        }
+        let closed = match client.command(Box::new(Command::Close), true) {
+            Ok(ticket) => match client.wait(ticket) {
+                Some(Ended::Command(answer)) => answer.map(drop),
+                _ => ended(Fault::ServiceEnded),
+            },
+            Err(_) => ended(Fault::ServiceEnded),
+        };
+        self.0.join();
+        client.look_once();
+        closed
+    }
+
+    /// The moment `duration` from now, for a request's deadline. A request that is not done by then completes as
+    /// indeterminate: it may or may not take effect.
+    #[must_use]
+    pub fn deadline(&self, duration: Duration) -> Time {
+        monotonic().after(duration)
+    }
+
+    /// Buffer memory that nobody holds, in bytes.
+    #[must_use]
+    pub fn arena_free_bytes(&self) -> usize {
+        self.client().arena.free_bytes()
+    }
+
+    /// Requests that have not ended, or whose end nobody has reaped.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.client().lock().table.in_flight()
+    }
+}
+
+impl Link for Remote {
+    fn buffer(&self, len: usize) -> Result<Buffer> {
+        let client = self.client();
+        if let Some(fault) = client.refusal() {
+            return Err(Error::new("take a buffer for", &client.name, fault));
+        }
+        let asked = len as u64;
+        let none = || Error::new("take a buffer for", &client.name, Fault::NoMemory { asked });
+        client.buffer(len).ok_or_else(none)
+    }
+
+    fn start(&self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
+        self.client().start(request)
+    }
+
+    fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
+        self.client().poll(ticket, waker).map(outcome)
+    }
+
+    fn wake_when_room(&self, waker: &Waker) {
+        self.client().wake_when_room(waker);
+    }
+
+    fn refusal(&self) -> Option<Fault> {
+        self.client().refusal()
+    }
+
+    fn is_driven(&self) -> bool {
+        self.client().is_driven()
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<Option<Outcome>> {
+        Ok(outcome(self.client().wait(ticket)))
+    }
+
+    fn abandon(&self, ticket: Ticket) {
+        self.client().abandon(ticket);
+    }
+
+    fn size(&self, handle: Handle) -> Result<u64> {
+        if !self.client().knows(handle) {
+            return Err(Error::new("measure", "a closed handle", Fault::Stale));
+        }
+        let asked = Asked::new(self, Command::Size(handle), |_, reply| match reply {
+            Reply::Size(bytes) => Some(bytes),
+            _ => None,
+        });
+        asked.wait()
+    }
+
+    fn close_handle(&self, handle: Handle) {
+        self.client().close_handle(handle);
+    }
+}
+
+impl Client {
+    fn refusal(&self) -> Option<Fault> {
+        self.lock().table.closed.clone()
+    }
+
+    /// Waits for the end of a request or command, reaping meanwhile. `None` for a ticket that is not valid any more.
+    fn wait(&self, ticket: Ticket) -> Option<Ended> {
+        let reaper = next_reaper();
+        // The first waker that ours displaces may be anybody's, so it is dropped with the lock free.
+        let mut displaced = None;
+        let ended = self.wait_until(false, None, |state, me| {
+            let mut waker = Some(Waker::from(Arc::clone(me)));
+            let polled = state.table.poll(ticket, &mut waker, reaper);
+            if displaced.is_none() {
+                displaced = waker;
+            }
+            match polled {
+                Poll::Ready(ended) => Some(ended),
+                Poll::Pending => None,
+            }
+        });
+        ended.flatten()
+    }
+}
+
+fn outcome(ended: Option<Ended>) -> Option<Outcome> {
+    match ended {
+        Some(Ended::Request(outcome)) => Some(outcome),
+        Some(Ended::Command(_)) | None => None,
+    }
+}

@@ -1,0 +1,434 @@
+//! The client's table of requests: who waits for what, what has yet to be sent, what has ended. Plain data behind the
+//! client's one lock; it never calls anybody. Wakers to be woken or dropped are given out, for when the lock is free.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Poll, Waker};
+
+use baio_broker::control::Reply;
+use baio_broker::protocol::{RawSubmission, Tag};
+use baio_storage::{Error, Fault, Handle, Outcome, Result, SegmentOp, StatusWord, Ticket};
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// A request, with the length of its memory.
+    Request { op: SegmentOp, handle: Handle, len: u32 },
+    /// A command.
+    Command,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    Request(Outcome),
+    Command(Result<Reply>),
+}
+
+/// Where an entry stands.
+#[derive(Debug)]
+enum Stage {
+    /// Nobody uses it.
+    Free,
+    /// Its words wait to be sent.
+    Queued,
+    /// The service has it.
+    Sent,
+    /// It has ended; the outcome waits to be taken.
+    Done(Ended),
+    /// The service has it, and nobody will take the outcome.
+    Abandoned,
+}
+
+struct Entry {
+    generation: u32,
+    stage: Stage,
+    kind: Kind,
+    raw: RawSubmission,
+    tag: u64,
+    status: Option<StatusWord>,
+    waker: Option<Waker>,
+    /// Somebody waits for this very request, so its outcome is not for the queue.
+    awaited: bool,
+    /// Who reaps for it: [`HELPER`], or a thread inside of `block_on` or `wait`.
+    reaper: u64,
+}
+
+/// The helper thread's number as a reaper.
+pub(super) const HELPER: u64 = 0;
+
+/// What an entry was, for whoever ends it.
+pub(super) struct Ending {
+    pub(super) kind: Kind,
+    pub(super) tag: u64,
+    pub(super) abandoned: bool,
+}
+
+pub(super) struct Table {
+    entries: Box<[Entry]>,
+    free: Vec<u32>,
+    /// What has yet to be sent, in order; an entry abandoned meanwhile leaves a stale name.
+    queue: VecDeque<Ticket>,
+    finished: VecDeque<Ticket>,
+    /// Futures that found every place taken.
+    room: Vec<Waker>,
+    /// To be woken when the lock is free.
+    fired: Vec<Waker>,
+    /// Lists that were used for that before, so that nothing is allocated.
+    spare: Vec<Vec<Waker>>,
+    /// Sent or queued.
+    in_flight: usize,
+    /// Of these: awaited by somebody for whom the helper reaps.
+    helped: usize,
+    /// Of these: awaited by anybody.
+    awaited: usize,
+    /// Of these: given up.
+    abandoned: usize,
+    /// Outcomes that ever came.
+    pub(super) reaped: u64,
+    /// Why nothing is taken any more.
+    pub(super) closed: Option<Fault>,
+}
+
+impl Table {
+    /// One place fewer than `places` for requests: the last is for closing.
+    pub(super) fn new(places: u32) -> Table {
+        static CLIENTS: AtomicU32 = AtomicU32::new(1);
+        // Tickets of one client are strangers on another; 0 is no generation.
+        let generation = CLIENTS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b1) | 1;
+        let entry = || Entry {
+            generation,
+            stage: Stage::Free,
+            kind: Kind::Command,
+            raw: RawSubmission::default(),
+            tag: 0,
+            status: None,
+            waker: None,
+            awaited: false,
+            reaper: HELPER,
+        };
+        let count = places as usize;
+        Table {
+            entries: (0..count).map(|_| entry()).collect(),
+            free: (0..places).rev().collect(),
+            queue: VecDeque::with_capacity(2 * count),
+            finished: VecDeque::with_capacity(2 * count),
+            room: Vec::new(),
+            fired: Vec::with_capacity(count),
+            spare: Vec::with_capacity(8),
+            in_flight: 0,
+            helped: 0,
+            awaited: 0,
+            abandoned: 0,
+            reaped: 0,
+            closed: None,
+        }
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    pub(super) fn finished(&self) -> usize {
+        self.finished.len()
+    }
+
+    pub(super) fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Must the helper reap when nobody else does?
+    pub(super) fn needs_helper(&self) -> bool {
+        self.helped + self.abandoned + self.room.len() > 0
+    }
+
+    /// Takes a place; `last` may take the one that is kept for closing.
+    pub(super) fn reserve(&mut self, last: bool) -> Option<Tag> {
+        if self.free.len() <= usize::from(!last) {
+            return None;
+        }
+        let index = self.free.pop()?;
+        let generation = self.entries[index as usize].generation;
+        Some(Tag { index, generation })
+    }
+
+    /// Fills a place that was reserved, and queues it.
+    pub(super) fn queue(
+        &mut self,
+        tag: Tag,
+        kind: Kind,
+        raw: RawSubmission,
+        user_tag: u64,
+        status: Option<StatusWord>,
+    ) -> Ticket {
+        let ticket = self.occupy(tag, kind, user_tag, status);
+        self.entries[tag.index as usize].raw = raw;
+        if self.queue.len() == self.queue.capacity() {
+            let entries = &self.entries;
+            self.queue.retain(|ticket| is_queued(entries, *ticket));
+        }
+        self.queue.push_back(ticket);
+        ticket
+    }
+
+    /// Fills a place without queuing it: it is about to end.
+    pub(super) fn occupy(&mut self, tag: Tag, kind: Kind, user_tag: u64, status: Option<StatusWord>) -> Ticket {
+        let entry = &mut self.entries[tag.index as usize];
+        entry.stage = Stage::Queued;
+        entry.kind = kind;
+        entry.tag = user_tag;
+        entry.awaited = false;
+        if let Some(status) = &status {
+            status.begin();
+        }
+        entry.status = status;
+        self.in_flight += 1;
+        Ticket::from_parts(tag.index, tag.generation)
+    }
+
+    /// The next words to be sent.
+    pub(super) fn next_to_send(&mut self) -> Option<(Ticket, &RawSubmission)> {
+        while let Some(&ticket) = self.queue.front() {
+            if is_queued(&self.entries, ticket) {
+                return Some((ticket, &self.entries[ticket.parts().0 as usize].raw));
+            }
+            self.queue.pop_front();
+        }
+        None
+    }
+
+    pub(super) fn sent(&mut self, ticket: Ticket) {
+        self.queue.pop_front();
+        if let Some(entry) = self.entry(ticket) {
+            entry.stage = Stage::Sent;
+        }
+    }
+
+    fn entry(&mut self, ticket: Ticket) -> Option<&mut Entry> {
+        let (index, generation) = ticket.parts();
+        self.entries
+            .get_mut(index as usize)
+            .filter(|entry| entry.generation == generation && !matches!(entry.stage, Stage::Free))
+    }
+
+    /// An entry is about to end. `None` when no such request is under way.
+    pub(super) fn ending(&mut self, ticket: Ticket) -> Option<Ending> {
+        let entry = self.entry(ticket)?;
+        let abandoned = match entry.stage {
+            Stage::Queued | Stage::Sent => false,
+            Stage::Abandoned => true,
+            Stage::Free | Stage::Done(_) => return None,
+        };
+        Some(Ending {
+            kind: entry.kind,
+            tag: entry.tag,
+            abandoned,
+        })
+    }
+
+    /// Every request under way, with whether the service may have it.
+    pub(super) fn under_way(&self, from: u32) -> Option<(Ticket, bool)> {
+        let rest = self.entries.iter().enumerate().skip(from as usize);
+        for (index, entry) in rest {
+            let sent = match entry.stage {
+                Stage::Sent | Stage::Abandoned => true,
+                Stage::Queued => false,
+                Stage::Free | Stage::Done(_) => continue,
+            };
+            return Some((Ticket::from_parts(index as u32, entry.generation), sent));
+        }
+        None
+    }
+
+    /// An entry that was abandoned has ended.
+    pub(super) fn end_abandoned(&mut self, ticket: Ticket) {
+        self.abandoned = self.abandoned.saturating_sub(1);
+        self.leave_flight(ticket);
+        self.release(ticket);
+    }
+
+    /// A request has ended. True when its outcome is for the queue.
+    pub(super) fn end(&mut self, ticket: Ticket, ended: Ended) -> bool {
+        self.leave_flight(ticket);
+        self.reaped += 1;
+        let Some(entry) = self.entry(ticket) else {
+            return false;
+        };
+        if let (Some(status), Ended::Request(outcome)) = (entry.status.take(), &ended) {
+            let errno = |error: &Error| error.errno().unwrap_or(baio_engine::Errno::EIO);
+            status.end(outcome.result.as_ref().copied().map_err(errno));
+        }
+        let for_queue = !entry.awaited && matches!(ended, Ended::Request(_));
+        entry.stage = Stage::Done(ended);
+        let waker = entry.waker.take();
+        self.fired.extend(waker);
+        if for_queue {
+            if self.finished.len() == self.finished.capacity() {
+                let entries = &self.entries;
+                self.finished
+                    .retain(|ticket| entries[ticket.parts().0 as usize].generation == ticket.parts().1);
+            }
+            self.finished.push_back(ticket);
+        }
+        for_queue
+    }
+
+    fn leave_flight(&mut self, ticket: Ticket) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.set_awaited(ticket, None);
+    }
+
+    /// Who reaps for an entry under way; `None` when nobody awaits it.
+    fn set_awaited(&mut self, ticket: Ticket, reaper: Option<u64>) {
+        let Some(entry) = self.entry(ticket) else {
+            return;
+        };
+        let before = entry.waker.is_some().then_some(entry.reaper);
+        if let Some(reaper) = reaper {
+            entry.reaper = reaper;
+        }
+        let count = |who: Option<u64>| (usize::from(who.is_some()), usize::from(who == Some(HELPER)));
+        let ((was, was_helped), (is, is_helped)) = (count(before), count(reaper));
+        self.awaited = self.awaited + is - was;
+        self.helped = self.helped + is_helped - was_helped;
+    }
+
+    /// Takes the outcome if it has ended; else remembers whom to wake. What is left in `waker` is to be dropped when the
+    /// lock is free: dropping or cloning one may run anybody's code.
+    pub(super) fn poll(&mut self, ticket: Ticket, waker: &mut Option<Waker>, reaper: u64) -> Poll<Option<Ended>> {
+        let Some(entry) = self.entry(ticket) else {
+            return Poll::Ready(None);
+        };
+        match entry.stage {
+            Stage::Queued | Stage::Sent => {
+                self.set_awaited(ticket, Some(reaper));
+                let entry = &mut self.entries[ticket.parts().0 as usize];
+                entry.awaited = true;
+                if let Some(new) = waker.take() {
+                    *waker = entry.waker.replace(new);
+                }
+                Poll::Pending
+            }
+            Stage::Done(_) => Poll::Ready(self.take(ticket)),
+            Stage::Free | Stage::Abandoned => Poll::Ready(None),
+        }
+    }
+
+    fn take(&mut self, ticket: Ticket) -> Option<Ended> {
+        let entry = self.entry(ticket)?;
+        if !matches!(entry.stage, Stage::Done(_)) {
+            return None;
+        }
+        let Stage::Done(ended) = std::mem::replace(&mut entry.stage, Stage::Abandoned) else {
+            return None;
+        };
+        self.release(ticket);
+        Some(ended)
+    }
+
+    /// The next outcome in the order of completion, of requests that nobody awaits.
+    pub(super) fn next_finished(&mut self) -> Option<Outcome> {
+        while let Some(ticket) = self.finished.pop_front() {
+            if let Some(Ended::Request(outcome)) = self.take(ticket) {
+                return Some(outcome);
+            }
+        }
+        None
+    }
+
+    /// Nobody will take the outcome. True: the service has it. The rest is to be dropped when the lock is free.
+    pub(super) fn abandon(&mut self, ticket: Ticket) -> (bool, Option<Waker>, Option<Ended>) {
+        let Some(entry) = self.entry(ticket) else {
+            return (false, None, None);
+        };
+        let sent = match entry.stage {
+            Stage::Sent => true,
+            Stage::Queued => false,
+            Stage::Done(_) => return (false, None, self.take(ticket)),
+            Stage::Free | Stage::Abandoned => return (false, None, None),
+        };
+        self.set_awaited(ticket, None);
+        let entry = &mut self.entries[ticket.parts().0 as usize];
+        let waker = entry.waker.take();
+        if sent {
+            entry.stage = Stage::Abandoned;
+            self.abandoned += 1;
+        } else {
+            self.in_flight = self.in_flight.saturating_sub(1);
+            self.release(ticket);
+        }
+        (sent, waker, None)
+    }
+
+    fn release(&mut self, ticket: Ticket) {
+        if let Some(entry) = self.entry(ticket) {
+            entry.stage = Stage::Free;
+            entry.status = None;
+            let waker = entry.waker.take();
+            entry.generation = entry.generation.wrapping_add(1).max(1);
+            self.fired.extend(waker);
+            self.free.push(ticket.parts().0);
+            self.fired.append(&mut self.room);
+        }
+    }
+
+    /// Wakes `waker` when a place may be free. Gives back the copy that is not needed.
+    pub(super) fn wait_for_room(&mut self, waker: Waker) -> Option<Waker> {
+        if self.room.iter().any(|other| other.will_wake(&waker)) {
+            return Some(waker);
+        }
+        self.room.push(waker);
+        None
+    }
+
+    /// Wakes whoever awaits anything, to look again.
+    pub(super) fn wake_awaited(&mut self) {
+        for entry in &mut self.entries {
+            if let Some(waker) = entry.waker.take() {
+                self.fired.push(waker);
+                self.awaited = self.awaited.saturating_sub(1);
+                self.helped = self.helped.saturating_sub(usize::from(entry.reaper == HELPER));
+            }
+        }
+        self.wake_room();
+    }
+
+    pub(super) fn wake_room(&mut self) {
+        self.fired.append(&mut self.room);
+    }
+
+    /// A thread stops reaping for what it has awaited: the helper does from now on.
+    pub(super) fn leave_to_helper(&mut self, reaper: u64) {
+        if self.awaited == self.helped {
+            return;
+        }
+        for entry in &mut self.entries {
+            let under_way = matches!(entry.stage, Stage::Queued | Stage::Sent);
+            if under_way && entry.waker.is_some() && entry.reaper == reaper {
+                entry.reaper = HELPER;
+                self.helped += 1;
+            }
+        }
+    }
+
+    pub(super) fn has_fired(&self) -> bool {
+        !self.fired.is_empty()
+    }
+
+    /// The wakers to be woken; give the list back.
+    pub(super) fn take_fired(&mut self) -> Vec<Waker> {
+        let empty = self.spare.pop().unwrap_or_default();
+        std::mem::replace(&mut self.fired, empty)
+    }
+
+    pub(super) fn give_back(&mut self, list: Vec<Waker>) {
+        if self.spare.len() < self.spare.capacity() {
+            self.spare.push(list);
+        }
+    }
+}
+
+fn is_queued(entries: &[Entry], ticket: Ticket) -> bool {
+    let entry = &entries[ticket.parts().0 as usize];
+    entry.generation == ticket.parts().1 && matches!(entry.stage, Stage::Queued)
+}

@@ -1,0 +1,73 @@
+//! Requests into entries, and what comes back into outcomes. A failure crosses the ring in a few words; the operation, the
+//! object and the offset are put beside it here.
+
+use std::sync::Arc;
+
+use baio_broker::protocol::{self, FEATURES, Failure, HandleWords, Op, Place, Submission, Tag, word_at};
+use baio_engine::{Arena, Memory};
+use baio_storage::{Error, Fault, Mode, SegmentOp, SegmentRequest};
+
+pub(super) fn submission(request: &SegmentRequest, arena: &Arc<Arena>, tag: Tag) -> Submission {
+    let (op, offset) = match request.op {
+        SegmentOp::Read { offset } => (Op::Read, offset),
+        SegmentOp::Write { offset } => (Op::Write, offset),
+        SegmentOp::Sync => (Op::Sync, 0),
+    };
+    Submission {
+        handle: handle_words(request.handle),
+        offset,
+        place: place(&request.memory, arena),
+        mode: match request.mode {
+            Mode::Direct => protocol::Mode::Direct,
+            Mode::Cached => protocol::Mode::Cached,
+            Mode::Kernel => protocol::Mode::Kernel,
+            Mode::Uncached => protocol::Mode::Uncached,
+        },
+        durability: request.durability,
+        deadline: request.deadline,
+        ..Submission::new(op, tag)
+    }
+}
+
+pub(super) fn handle_words(handle: baio_storage::Handle) -> HandleWords {
+    let (_, index, generation) = handle.parts();
+    HandleWords { index, generation }
+}
+
+/// Lengths beyond 32 bits are refused by the engine; here they only must not look shorter.
+fn place(memory: &Memory, arena: &Arc<Arena>) -> Place {
+    let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
+    match memory {
+        Memory::None => Place::Nowhere,
+        Memory::Own(buffer) if buffer.is_of(arena) => Place::Arena {
+            at: buffer.place(),
+            len,
+        },
+        _ => Place::Exchange { len },
+    }
+}
+
+pub(super) fn error(op: SegmentOp, object: &str, len: u32, failure: Failure) -> Error {
+    let (operation, offset, write) = match op {
+        SegmentOp::Read { offset } => ("read", Some(offset), false),
+        SegmentOp::Write { offset } => ("write", Some(offset), true),
+        SegmentOp::Sync => ("sync", None, false),
+    };
+    let fault = match failure {
+        Failure::Io(error) => Fault::Io(error),
+        Failure::Beyond { size } => Fault::Beyond {
+            len: u64::from(len),
+            size,
+            write,
+        },
+        Failure::ReadOnly => Fault::ReadOnly,
+        Failure::Stale => Fault::Stale,
+        Failure::NotYet(feature) => Fault::NotYet(word_at(&FEATURES, feature)),
+        Failure::Ending => Fault::ServiceEnded,
+    };
+    let error = Error::new(operation, object, fault);
+    match offset {
+        Some(offset) => error.at(offset),
+        None => error,
+    }
+}
