@@ -50,11 +50,11 @@ fn sixty_four_joined_futures_cost_one_submission() {
     let (_dir, volume) = remote::volume(Choice::Auto);
     let segment = remote::segment(&volume, "many", 1 << 20);
     let before = volume.stats();
-    let reads = (0..60).map(|block| segment.read_at(block * 4096, segment.buffer(4096).unwrap()));
+    let reads = (0..64).map(|block| segment.read_at(block * 4096, segment.buffer(4096).unwrap()));
     let outcomes = volume.block_on(join_all(reads)).unwrap();
     let after = volume.stats();
     assert!(outcomes.into_iter().all(|outcome| outcome.result.unwrap() == 4096));
-    assert_eq!(after.requests - before.requests, 60);
+    assert_eq!(after.requests - before.requests, 64);
     assert_eq!(after.batches - before.batches, 1, "one batch for all of them");
     volume.close().unwrap();
 }
@@ -83,17 +83,15 @@ fn more_futures_than_slots_all_complete() {
     for backend in [Choice::Auto, Choice::Sync] {
         let (_dir, volume) = remote::volume(backend);
         let segment = remote::segment(&volume, "crowd", 1 << 20);
-        let reads = (0..3000_u64).map(|n| {
+        let reads = (0..1500_u64).map(|n| {
             let segment = segment.clone();
             async move {
-                let outcome = segment.read_at(n % 256 * 4096, segment.buffer(0).unwrap()).await;
-                drop(outcome.result.unwrap());
-                let outcome = segment.read_at(n % 256 * 4096, segment.buffer(512).unwrap()).await;
-                outcome.result.map_or(0, |_| 1)
+                let outcome = segment.read_at(n % 256 * 4096, segment.buffer(4096).unwrap()).await;
+                outcome.result.unwrap()
             }
         });
         let done = volume.block_on(join_all(reads)).unwrap();
-        assert_eq!(done.len(), 3000);
+        assert_eq!(done.len(), 1500);
         assert_eq!(volume.in_flight(), 0);
     }
 }
@@ -106,7 +104,12 @@ fn thousands_of_tickets_are_handed_back_when_every_place_is_taken() {
     let mut seen = vec![false; 5000];
     while ended < 5000 {
         while next < 5000 {
-            let mut request = segment.request(SegmentOp::Read { offset: next % 256 * 4096 }, segment.buffer(4096).unwrap());
+            let mut request = segment.request(
+                SegmentOp::Read {
+                    offset: next % 256 * 4096,
+                },
+                segment.buffer(4096).unwrap(),
+            );
             request.tag = next;
             match segment.submit(request) {
                 Ok(_) => next += 1,
@@ -138,7 +141,12 @@ fn a_refused_request_is_told_as_it_is_locally() {
     let told = |error: baio::Error| {
         let text = error.to_string();
         let (before, after) = text.split_once("/volume.img").unwrap();
-        (before.split(' ').next().unwrap().to_owned(), after.to_owned(), error.code(), error.errno())
+        (
+            before.split(' ').next().unwrap().to_owned(),
+            after.to_owned(),
+            error.code(),
+            error.errno(),
+        )
     };
     macro_rules! same {
         ($segment:ident => $future:expr) => {{
@@ -158,9 +166,17 @@ fn a_refused_request_is_told_as_it_is_locally() {
         request.mode = baio::Mode::Cached;
         segment.run(request)
     });
-    let cut = there.block_on(distant.read_at(60 << 10, distant.buffer(8192).unwrap())).unwrap();
+    let cut = there
+        .block_on(distant.read_at(60 << 10, distant.buffer(8192).unwrap()))
+        .unwrap();
     assert_eq!((cut.result.unwrap(), cut.memory.len()), (4096, 4096));
-    assert_eq!(distant.link().size(distant.request(SegmentOp::Sync, baio::Memory::None).handle).unwrap(), 64 << 10);
+    assert_eq!(
+        distant
+            .link()
+            .size(distant.request(SegmentOp::Sync, baio::Memory::None).handle)
+            .unwrap(),
+        64 << 10
+    );
 }
 
 #[test]
@@ -195,7 +211,9 @@ fn requests_and_tickets_of_another_volume_are_strangers() {
     two.block_on(ours.write_at(0, buffer)).unwrap().result.unwrap();
     let read = two.block_on(ours.read_at(0, theirs.buffer(4096).unwrap())).unwrap();
     assert!(read.memory.into_buffer().unwrap().iter().all(|&byte| byte == 9));
-    let theirs = theirs.submit(theirs.request(SegmentOp::Sync, baio::Memory::None)).unwrap();
+    let theirs = theirs
+        .submit(theirs.request(SegmentOp::Sync, baio::Memory::None))
+        .unwrap();
     assert!(two.wait(theirs).unwrap().is_none());
     assert!(one.wait(theirs).unwrap().is_some());
 }
@@ -212,7 +230,9 @@ fn lists_and_shared_memory_go_through() {
     list.push(frozen.into()).unwrap();
     let write = segment.request(SegmentOp::Write { offset: 4096 }, baio::Memory::Many(list));
     assert_eq!(volume.block_on(segment.run(write)).unwrap().result.unwrap(), 8192);
-    let back = volume.block_on(segment.read_at(0, segment.buffer(16384).unwrap())).unwrap();
+    let back = volume
+        .block_on(segment.read_at(0, segment.buffer(16384).unwrap()))
+        .unwrap();
     let back = back.memory.into_buffer().unwrap();
     assert!(back[4096..12288].iter().all(|&byte| byte == 3));
     assert!(back[..4096].iter().chain(&back[12288..]).all(|&byte| byte == 0));
@@ -227,7 +247,12 @@ fn operations_are_futures_and_requests_go_on_beside_them() {
         let read = segment.read_at(0, segment.buffer(4096).unwrap());
         let (made, read) = futures_util::future::join(big, read).await;
         assert_eq!((made?.size_bytes, read.result?), (4 << 20, 4096));
-        assert!(volume.create_segment("second", &CreateOptions::of_size(4096)).await.is_err());
+        assert!(
+            volume
+                .create_segment("second", &CreateOptions::of_size(4096))
+                .await
+                .is_err()
+        );
         assert!(volume.open_segment("none", Access::Read).await.is_err());
         let names: Vec<String> = volume.list().await?.into_iter().map(|info| info.name).collect();
         assert!(names.contains(&"first".into()) && names.contains(&"second".into()));

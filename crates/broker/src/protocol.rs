@@ -253,7 +253,11 @@ impl Submission {
             0 => return Err(Violation::Reserved),
             other => return Err(Violation::Unknown(3, other)),
         };
-        let must_be_zero = if matches!(place, Place::Arena { .. }) { 0 } else { raw[4] };
+        let must_be_zero = if matches!(place, Place::Arena { .. }) {
+            0
+        } else {
+            raw[4]
+        };
         if must_be_zero | raw[6] | raw[7] != 0 {
             return Err(Violation::Reserved);
         }

@@ -477,10 +477,7 @@ impl Service {
             Command::List => self.core.list(self.identity).map(Reply::Segments),
             Command::Info => self.core.volume_info().map(Reply::Volume),
             Command::Size(handle) => self.core.size(*handle).map(Reply::Size),
-            _ => Ok(Reply::Counters(
-                self.core.stats(),
-                self.core.engine().explain().backend,
-            )),
+            _ => Ok(Reply::Counters(self.core.stats(), self.core.engine().explain().backend)),
         }
     }
 

@@ -138,9 +138,7 @@ impl Client {
             // A place that was reserved is the client's.
             let _ = self.shared.exchange.put(tag.index, Parcel::Memory(memory));
         }
-        let ticket = state
-            .table
-            .queue(tag, kind, submission.encode(), request.tag, status);
+        let ticket = state.table.queue(tag, kind, submission.encode(), request.tag, status);
         let ring = state.table.queued() >= BATCH && self.flush(&mut state);
         self.finish_up(state, ring);
         Ok(ticket)

@@ -215,7 +215,9 @@ impl Remote {
             owner_uid: self.0.identity.uid,
             name: name.to_owned(),
         };
-        Asked::new(self, command, |_, reply| matches!(reply, Reply::Segment(_)).then_some(()))
+        Asked::new(self, command, |_, reply| {
+            matches!(reply, Reply::Segment(_)).then_some(())
+        })
     }
 
     /// The segments that the caller may see. The service reads the table in one go; other requests go on in the kernel, and

@@ -39,12 +39,11 @@ pub fn segment(volume: &Remote, name: &str, size: u64) -> Segment<Remote> {
     volume.block_on(work).unwrap().unwrap()
 }
 
-/// The id of this process's thread of that name, which the kernel cuts at 15 bytes; threads of other tests are told apart
-/// by `known`.
-pub fn thread_named(name: &str, known: &[u64]) -> Option<u64> {
+/// The id of this process's thread of that name, which the kernel cuts at 15 bytes.
+pub fn thread_named(name: &str) -> Option<u64> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let ids = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse::<u64>().ok());
-    ids.filter(|id| !known.contains(id)).find(|id| {
+    let mut ids = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse::<u64>().ok());
+    ids.find(|id| {
         let comm = std::fs::read_to_string(format!("/proc/self/task/{id}/comm"));
         comm.is_ok_and(|comm| comm.trim() == name)
     })

@@ -48,7 +48,14 @@ fn a_submission_comes_out_as_it_went_in() {
     assert_eq!(bytes[..8], [1, 3, 2, 1, 0, 0x10, 0, 0]);
     assert_eq!(bytes[8..24], [63, 0, 0, 0, 3, 0, 0, 0, 7, 0, 0, 0, 9, 0, 0, 0]);
     assert_eq!(bytes[32..40], [0, 0xf0, 0xf, 0, 0, 0, 0, 0]);
-    assert_eq!(bytes[40..], [5, 0, 0, 0, 0, 0, 0, 0].iter().chain(&[0; 16]).copied().collect::<Vec<u8>>());
+    assert_eq!(
+        bytes[40..],
+        [5, 0, 0, 0, 0, 0, 0, 0]
+            .iter()
+            .chain(&[0; 16])
+            .copied()
+            .collect::<Vec<u8>>()
+    );
 }
 
 #[test]

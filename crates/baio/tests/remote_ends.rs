@@ -1,0 +1,291 @@
+//! However a service ends, nobody waits for ever: not the futures under way, not those that wait for a place, not a thread
+//! in `wait` or `turn`, not an operation. Each gets an error with a cure, and what memory can come back does.
+
+mod common;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use baio::{
+    Choice, CreateOptions, Fault, InFlight, Link, Outcome, Remote, Segment, SegmentOp, Status, StatusWord, Wait,
+};
+use common::gate::{self, Gate};
+use common::remote;
+use futures_util::future::join_all;
+
+struct Count(AtomicU32);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+type Reads = Vec<Pin<Box<InFlight<Remote>>>>;
+
+/// More reads and writes than there are places, all polled once.
+fn crowd(segment: &Segment<Remote>, context: &mut Context<'_>) -> Reads {
+    let mut all: Reads = (0..200_u64)
+        .map(|n| {
+            let buffer = segment.buffer(4096).unwrap();
+            let offset = n % 16 * 4096;
+            Box::pin(if n % 2 == 0 {
+                segment.read_at(offset, buffer)
+            } else {
+                segment.write_at(offset, buffer)
+            })
+        })
+        .collect();
+    for future in &mut all {
+        assert!(future.as_mut().poll(context).is_pending());
+    }
+    all
+}
+
+fn outcomes(mut all: Reads, count: &Count, waker: &Waker) -> Vec<Outcome> {
+    let guard = Instant::now();
+    let mut outcomes = Vec::new();
+    while !all.is_empty() {
+        assert!(guard.elapsed() < Duration::from_secs(60), "{} wait for ever", all.len());
+        while count.0.swap(0, Ordering::SeqCst) == 0 {
+            assert!(guard.elapsed() < Duration::from_secs(60), "nobody was woken");
+            std::thread::yield_now();
+        }
+        all.retain_mut(|future| match future.as_mut().poll(&mut Context::from_waker(waker)) {
+            Poll::Ready(outcome) => {
+                outcomes.push(outcome);
+                false
+            }
+            Poll::Pending => true,
+        });
+    }
+    outcomes
+}
+
+fn dies(kill: fn(&Gate)) {
+    let (gate, volume) = gate::gated();
+    let segment = remote::segment(&volume, "doomed", 64 << 10);
+    let free = volume.arena_free_bytes();
+    gate.close();
+    let count = Arc::new(Count(AtomicU32::new(0)));
+    let waker = Waker::from(Arc::clone(&count));
+    let all = crowd(&segment, &mut Context::from_waker(&waker));
+    let word = StatusWord::new();
+    let thread = {
+        let volume = volume.clone();
+        std::thread::spawn(move || volume.block_on(volume.create_segment("never", &CreateOptions::of_size(4096))))
+    };
+    gate.wait_for(32);
+    kill(&gate);
+    let outcomes = outcomes(all, &count, &waker);
+    for outcome in &outcomes {
+        let error = outcome.result.as_ref().unwrap_err();
+        assert!(error.cure().is_some(), "{error}");
+        let indeterminate = error.code() == "EINDETERMINATE";
+        assert!(indeterminate || matches!(error.fault, Fault::ServiceEnded), "{error}");
+        assert!(!(indeterminate && error.operation == "read"), "{error}");
+    }
+    assert!(
+        outcomes
+            .iter()
+            .any(|o| o.result.as_ref().unwrap_err().code() == "EINDETERMINATE")
+    );
+    let created = thread.join().unwrap();
+    assert!(matches!(
+        created.and_then(|created| created).unwrap_err().fault,
+        Fault::ServiceEnded
+    ));
+    drop(outcomes);
+    assert_eq!(volume.arena_free_bytes(), free, "every buffer is back");
+
+    // Whatever is tried later is told at once.
+    let outcome = volume.block_on(segment.write_at(0, volume.client_buffer())).unwrap();
+    assert!(matches!(outcome.result.unwrap_err().fault, Fault::ServiceEnded));
+    assert!(volume.block_on(volume.list()).unwrap().is_err());
+    assert!(volume.turn(Wait::one()).is_err());
+    assert!(segment.buffer(4096).is_err());
+    let mut request = segment.request(SegmentOp::Sync, baio::Memory::None);
+    request.status = Some(word.clone());
+    assert!(segment.submit(request).is_err());
+    assert_eq!(word.get(), Status::InFlight, "it was never taken");
+    assert!(matches!(volume.close().unwrap_err().fault, Fault::ServiceEnded));
+}
+
+trait ClientBuffer {
+    fn client_buffer(&self) -> baio::Buffer;
+}
+
+impl ClientBuffer for Remote {
+    /// A buffer that needs no service.
+    fn client_buffer(&self) -> baio::Buffer {
+        baio_engine::Arena::new(4096).unwrap().buffer(4096).unwrap()
+    }
+}
+
+#[test]
+fn a_service_that_panics_tells_everybody() {
+    dies(Gate::panic);
+}
+
+#[test]
+fn a_service_whose_backend_breaks_tells_everybody() {
+    dies(Gate::break_it);
+}
+
+#[test]
+fn threads_that_wait_are_told_too() {
+    let (gate, volume) = gate::gated();
+    let segment = remote::segment(&volume, "doomed", 64 << 10);
+    gate.close();
+    let word = StatusWord::new();
+    let threads: Vec<_> = (0..6_u64)
+        .map(|n| {
+            let (volume, segment, word) = (volume.clone(), segment.clone(), word.clone());
+            std::thread::spawn(move || {
+                let mut request = segment.request(SegmentOp::Read { offset: n * 4096 }, segment.buffer(4096).unwrap());
+                match n {
+                    0..2 => {
+                        let ticket = segment.submit(request).unwrap();
+                        segment.wait(ticket).unwrap().unwrap().result.unwrap_err()
+                    }
+                    2..4 => volume.block_on(segment.run(request)).unwrap().result.unwrap_err(),
+                    _ => {
+                        if n == 4 {
+                            request.status = Some(word);
+                        }
+                        segment.submit(request).unwrap();
+                        while volume.turn(Wait::one()).is_ok() {
+                            while volume.next_outcome().is_some() {}
+                        }
+                        Fault::ServiceEnded.into_error()
+                    }
+                }
+            })
+        })
+        .collect();
+    gate.wait_for(6);
+    gate.panic();
+    for thread in threads {
+        assert!(matches!(thread.join().unwrap().fault, Fault::ServiceEnded));
+    }
+    assert_eq!(word.get(), Status::Failed(baio::Errno::EPIPE));
+}
+
+trait IntoError {
+    fn into_error(self) -> baio::Error;
+}
+
+impl IntoError for Fault {
+    fn into_error(self) -> baio::Error {
+        baio::Error::new("turn", "it", self)
+    }
+}
+
+#[test]
+fn closing_lets_what_is_under_way_end_and_turns_others_away() {
+    let (gate, volume) = gate::gated();
+    let segment = remote::segment(&volume, "open", 64 << 10);
+    gate.close();
+    let count = Arc::new(Count(AtomicU32::new(0)));
+    let waker = Waker::from(Arc::clone(&count));
+    let all = crowd(&segment, &mut Context::from_waker(&waker));
+    let closer = {
+        let volume = volume.clone();
+        std::thread::spawn(move || volume.close())
+    };
+    while segment.buffer(4096).is_ok() {
+        std::thread::yield_now();
+    }
+    gate.open();
+    let outcomes = outcomes(all, &count, &waker);
+    closer.join().unwrap().unwrap();
+    let (done, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(|outcome| outcome.result.is_ok());
+    assert!(
+        done.len() >= 100 && !refused.is_empty(),
+        "{} ended, {} refused",
+        done.len(),
+        refused.len()
+    );
+    for outcome in refused {
+        assert!(matches!(outcome.result.unwrap_err().fault, Fault::Stale));
+        assert_eq!(outcome.memory.len(), 4096, "its buffer comes back");
+    }
+    volume.close().unwrap();
+}
+
+#[test]
+fn a_closed_volume_is_clean_and_a_dropped_one_is_given_back() {
+    let (_dir, path) = remote::image(16 << 20);
+    let options = remote::options(Choice::Auto, 128);
+    let volume = Remote::open_with(&path, &options).unwrap();
+    let segment = remote::segment(&volume, "kept", 64 << 10);
+    let mut page = segment.buffer(4096).unwrap();
+    page.fill(5);
+    volume.block_on(segment.write_at(0, page)).unwrap().result.unwrap();
+    assert!(Remote::open_with(&path, &options).is_err(), "it has one owner");
+    volume.clone().close().unwrap();
+    assert!(volume.block_on(volume.list()).unwrap().is_err());
+    assert!(
+        volume.block_on(std::future::pending::<()>()).is_err(),
+        "it cannot sleep"
+    );
+    let (info, _) = baio::Core::inspect(&path, baio::Identity::effective()).unwrap();
+    assert!(info.clean);
+    drop((segment, volume));
+
+    let volume = Remote::open_with(&path, &options).unwrap();
+    let segment = volume
+        .block_on(volume.open_segment("kept", baio::Access::Read))
+        .unwrap()
+        .unwrap();
+    let back = volume
+        .block_on(segment.read_at(0, segment.buffer(4096).unwrap()))
+        .unwrap();
+    assert!(back.memory.into_buffer().unwrap().iter().all(|&byte| byte == 5));
+    // With requests in flight, and nobody left who would take them.
+    for n in 0..16 {
+        let read = segment.request(SegmentOp::Read { offset: n * 4096 }, segment.buffer(4096).unwrap());
+        segment.submit(read).unwrap();
+    }
+    volume.turn(Wait::No).unwrap();
+    drop((segment, volume));
+    // The lock is free at once.
+    Remote::open_with(&path, &options).unwrap().close().unwrap();
+}
+
+#[test]
+fn an_open_that_fails_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = Remote::open(dir.path().join("none")).unwrap_err();
+    assert_eq!(error.code(), "ENOENT");
+    let error = Remote::around(|| panic!("in the making"), &baio::Options::default()).unwrap_err();
+    assert!(matches!(error.fault, Fault::ServiceEnded));
+}
+
+#[test]
+fn dropped_futures_give_their_memory_back() {
+    let (gate, volume) = gate::gated();
+    let segment = remote::segment(&volume, "dropped", 64 << 10);
+    let free = volume.arena_free_bytes();
+    gate.close();
+    let count = Arc::new(Count(AtomicU32::new(0)));
+    let waker = Waker::from(Arc::clone(&count));
+    let all = crowd(&segment, &mut Context::from_waker(&waker));
+    gate.wait_for(32);
+    drop(all);
+    gate.open();
+    // The helper reaps for them; nobody else looks.
+    let guard = Instant::now();
+    while volume.arena_free_bytes() != free {
+        assert!(guard.elapsed() < Duration::from_secs(60), "memory is missing");
+        std::thread::yield_now();
+    }
+    // And every place is free again.
+    let reads = (0..128).map(|n| segment.read_at(n % 16 * 4096, segment.buffer(4096).unwrap()));
+    let outcomes = volume.block_on(join_all(reads)).unwrap();
+    assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
+}

@@ -1,0 +1,293 @@
+//! Many threads share one link: each byte that comes back is the one that was written, whoever reaps for whom; futures are
+//! dropped at random meanwhile; wakers do what they like.
+
+mod common;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+use baio::{Choice, InFlight, Link, Remote, Segment, SegmentOp, Wait};
+use common::remote;
+use futures_util::future::{Either, join_all, select};
+
+/// SplitMix64: the seed is the replay.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+fn stamp(thread: u64, block: u64, version: u64, page: &mut [u8]) {
+    let mut random = Random(thread << 48 | block << 32 | version);
+    for word in page.chunks_exact_mut(8) {
+        word.copy_from_slice(&random.next().to_le_bytes());
+    }
+}
+
+fn expect(thread: u64, block: u64, version: u64, page: &[u8]) {
+    let mut should = vec![0; page.len()];
+    stamp(thread, block, version, &mut should);
+    assert!(page == should, "thread {thread}, block {block}, version {version}");
+}
+
+const BLOCKS: u64 = 16;
+
+/// Each thread has blocks of its own, and its own way to wait.
+fn work(volume: &Remote, segment: &Segment<Remote>, thread: u64, rounds: u64) {
+    let offset = |block: u64| (thread * BLOCKS + block) * 4096;
+    let mut versions = [0_u64; BLOCKS as usize];
+    let mut random = Random(thread);
+    let fill = |block, version| {
+        let mut page = segment.buffer(4096).unwrap();
+        stamp(thread, block, version, &mut page);
+        page
+    };
+    for block in 0..BLOCKS {
+        volume
+            .block_on(segment.write_at(offset(block), fill(block, 0)))
+            .unwrap()
+            .result
+            .unwrap();
+    }
+    for round in 1..=rounds {
+        let block = random.next() % BLOCKS;
+        let write = segment.request(SegmentOp::Write { offset: offset(block) }, fill(block, round));
+        match thread % 3 {
+            // Blocks, by ticket.
+            0 => {
+                let ticket = loop {
+                    match segment
+                        .submit(segment.request(SegmentOp::Write { offset: offset(block) }, fill(block, round)))
+                    {
+                        Ok(ticket) => break ticket,
+                        Err(_) => std::thread::yield_now(),
+                    }
+                };
+                segment.wait(ticket).unwrap().unwrap().result.unwrap();
+            }
+            // Drives its futures itself.
+            1 => {
+                volume.block_on(segment.run(write)).unwrap().result.unwrap();
+            }
+            // Leaves reaping to the helper.
+            _ => {
+                let outcome = park_on(segment.run(write));
+                outcome.result.unwrap();
+            }
+        }
+        versions[block as usize] = round;
+        if random.next().is_multiple_of(4) {
+            // One of two reads is dropped half-way; its slot and memory come back by themselves.
+            let other = random.next() % BLOCKS;
+            let one = segment.read_at(offset(block), segment.buffer(4096).unwrap());
+            let two = segment.read_at(offset(other), segment.buffer(4096).unwrap());
+            let (outcome, of) = match volume.block_on(select(one, two)).unwrap() {
+                Either::Left((outcome, _)) => (outcome, block),
+                Either::Right((outcome, _)) => (outcome, other),
+            };
+            outcome.result.unwrap();
+            expect(
+                thread,
+                of,
+                versions[of as usize],
+                &outcome.memory.into_buffer().unwrap(),
+            );
+        }
+    }
+    let reads = (0..BLOCKS).map(|block| segment.read_at(offset(block), segment.buffer(4096).unwrap()));
+    let outcomes = volume.block_on(join_all(reads)).unwrap();
+    for (block, outcome) in (0..).zip(outcomes) {
+        outcome.result.unwrap();
+        expect(
+            thread,
+            block,
+            versions[block as usize],
+            &outcome.memory.into_buffer().unwrap(),
+        );
+    }
+}
+
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// An executor that knows nothing of us.
+fn park_on<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        std::thread::park();
+    }
+}
+
+fn share(backend: Choice, threads: u64, rounds: u64) {
+    let (_dir, volume) = remote::volume(backend);
+    let segment = remote::segment(&volume, "shared", 4 << 20);
+    let free = volume.arena_free_bytes();
+    let threads: Vec<_> = (0..threads)
+        .map(|thread| {
+            let (volume, segment) = (volume.clone(), segment.clone());
+            std::thread::spawn(move || work(&volume, &segment, thread, rounds))
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    while volume.in_flight() > 0 {
+        volume.turn(Wait::one()).unwrap();
+    }
+    assert_eq!(volume.arena_free_bytes(), free);
+    volume.close().unwrap();
+}
+
+#[test]
+fn every_byte_is_the_one_that_was_written() {
+    share(Choice::Auto, 12, 300);
+}
+
+#[test]
+fn also_on_the_backend_that_blocks() {
+    share(Choice::Sync, 6, 100);
+}
+
+#[test]
+fn raw_batches_of_several_threads_lose_nothing() {
+    let (_dir, volume) = remote::volume(Choice::Auto);
+    let segment = remote::segment(&volume, "raw", 1 << 20);
+    let ended = Arc::new(Mutex::new(vec![0_u32; 4 * 500]));
+    let threads: Vec<_> = (0..4_u64)
+        .map(|thread| {
+            let (volume, segment, ended) = (volume.clone(), segment.clone(), Arc::clone(&ended));
+            std::thread::spawn(move || {
+                let mut next = 0;
+                // Outcomes of all threads come out of one queue, so each takes whatever there is.
+                while next < 500 || volume.in_flight() > 0 {
+                    while next < 500 {
+                        let read = SegmentOp::Read {
+                            offset: next % 256 * 4096,
+                        };
+                        let Ok(buffer) = segment.buffer(4096) else { break };
+                        let mut request = segment.request(read, buffer);
+                        request.tag = thread * 500 + next;
+                        if segment.submit(request).is_err() {
+                            break;
+                        }
+                        next += 1;
+                    }
+                    volume.turn(Wait::one()).unwrap();
+                    while let Some(outcome) = volume.next_outcome() {
+                        outcome.result.unwrap();
+                        ended.lock().unwrap()[outcome.tag as usize] += 1;
+                    }
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    while let Some(outcome) = volume.next_outcome() {
+        ended.lock().unwrap()[outcome.tag as usize] += 1;
+    }
+    assert!(ended.lock().unwrap().iter().all(|&times| times == 1));
+}
+
+type Victims = Arc<Mutex<Vec<Pin<Box<InFlight<Remote>>>>>>;
+
+struct Assassin(Victims, Remote);
+
+impl Wake for Assassin {
+    fn wake(self: Arc<Self>) {
+        let victims = std::mem::take(&mut *self.0.lock().unwrap());
+        drop(victims);
+        // Even this: the role of reaping is free while wakers run.
+        assert!(self.1.block_on(async { self.1.info().await }).unwrap().is_ok());
+    }
+}
+
+#[test]
+fn a_waker_may_drop_other_futures_and_wait_itself() {
+    let (_dir, volume) = remote::volume(Choice::Auto);
+    let segment = remote::segment(&volume, "victims", 1 << 20);
+    let free = volume.arena_free_bytes();
+    let read = |block: u64| Box::pin(segment.read_at(block * 4096, segment.buffer(4096).unwrap()));
+    for _ in 0..50 {
+        let victims: Victims = Arc::new(Mutex::new((1..16).map(read).collect()));
+        let waker = Waker::from(Arc::new(Assassin(Arc::clone(&victims), volume.clone())));
+        let mut first = read(0);
+        for victim in victims.lock().unwrap().iter_mut() {
+            assert!(
+                victim
+                    .as_mut()
+                    .poll(&mut Context::from_waker(Waker::noop()))
+                    .is_pending()
+            );
+        }
+        let pending = first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending();
+        assert!(pending);
+        while !victims.lock().unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        assert_eq!(park_on(first).result.unwrap(), 4096);
+    }
+    while volume.arena_free_bytes() != free {
+        volume.turn(Wait::No).unwrap();
+    }
+}
+
+#[test]
+fn what_block_on_leaves_behind_is_reaped_by_the_helper() {
+    let (_dir, volume) = remote::volume(Choice::Auto);
+    let segment = remote::segment(&volume, "left", 64 << 10);
+    let mut read = Box::pin(segment.read_at(0, segment.buffer(4096).unwrap()));
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    // Polled inside, with a waker of the outside, and not polled again before that one is woken.
+    let polled = volume.block_on(async { read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() });
+    assert!(polled.unwrap());
+    std::thread::park();
+    assert_eq!(park_on(read).result.unwrap(), 4096);
+}
+
+#[test]
+fn another_thread_wakes_block_on() {
+    let (_dir, volume) = remote::volume(Choice::Auto);
+    let shared = Arc::new(Mutex::new((false, None::<Waker>)));
+    let other = Arc::clone(&shared);
+    let thread = std::thread::spawn(move || {
+        loop {
+            let mut state = other.lock().unwrap();
+            if let Some(waker) = state.1.take() {
+                state.0 = true;
+                drop(state);
+                return waker.wake();
+            }
+            drop(state);
+            std::thread::yield_now();
+        }
+    });
+    let answered = std::future::poll_fn(|context| {
+        let mut state = shared.lock().unwrap();
+        if state.0 {
+            return Poll::Ready(7);
+        }
+        state.1 = Some(context.waker().clone());
+        Poll::Pending
+    });
+    assert_eq!(volume.block_on(answered).unwrap(), 7);
+    thread.join().unwrap();
+}
