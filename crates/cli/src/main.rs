@@ -1,4 +1,4 @@
-//! The `baio` program: volumes, segments, dd, report, doctor.
+//! The `baio` program: volumes, segments, dd, stress, report, doctor.
 //!
 //! This file is the table of contents. The command line becomes an [`args::Invocation`], its command runs in a module
 //! of its own under `command/`, and what comes back, an answer or a failure, is printed once by [`output::Output`].

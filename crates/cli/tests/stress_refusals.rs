@@ -27,6 +27,61 @@ fn nothing_precious_is_written_over_unasked() {
 }
 
 #[test]
+fn a_segment_of_somebody_else() {
+    let place = Place::new();
+    place.volume("16M", "1M");
+    if place.baio("create vol#12345/b --size 64K").status() != 0 {
+        eprintln!("SKIPPED: only root may make segments for others");
+        return;
+    }
+    let error = place
+        .baio("stress vol#12345/b --rw write --once --json")
+        .fails_with(1)
+        .error();
+    assert_eq!(error["code"], "EPERM");
+    place.baio("stress vol#12345/b --rw read --once").succeeds();
+    place.baio("stress vol#12345/b --rw write --once --force").succeeds();
+}
+
+#[test]
+fn figures_too_large_to_be_multiplied() {
+    let place = Place::new();
+    place.write("f", &[1; 64 << 10]);
+    for line in [
+        "stress f --contexts 1024 --offset 16383P",
+        "stress f --request-size 16383P --depth 16384 --threads 256",
+        "aio-stress -c 1024 -C 17179869183g f",
+        "aio-stress -s 17179869183g -r 17179869183g -d 16384 -o 0 f",
+    ] {
+        place.baio(&format!("{line} --json")).fails_with(2);
+    }
+    for line in [
+        "stress f --rw write --size 8191P --threads 256",
+        "stress new --size 8191P",
+    ] {
+        let error = place.baio(&format!("{line} --json")).fails_with(1).error();
+        assert_eq!(error["code"], "ENOSPC", "{line}");
+    }
+    assert_eq!(place.read("f").len(), 64 << 10);
+    assert!(!place.path("new").exists());
+}
+
+#[test]
+fn a_file_that_cannot_be_filled_up_is_as_it_was() {
+    let place = Place::new();
+    place.write("f", &[1; 64 << 10]);
+    let line = format!(
+        "ulimit -f 128; exec {} stress f --size 256K --rw randwrite --once --json",
+        support::BAIO
+    );
+    let mut child = place.spawn("bash", ["-c", &format!("trap '' XFSZ; {line}")]);
+    drop(child.stdin.take());
+    let done = support::Done(child.wait_with_output().unwrap()).fails_with(1);
+    assert_eq!(done.json()["error"]["code"], "EFBIG");
+    assert_eq!(place.read("f").len(), 64 << 10);
+}
+
+#[test]
 fn a_volume_that_only_its_second_superblock_betrays() {
     let place = Place::new();
     place.volume("16M", "1M");

@@ -5,6 +5,7 @@
 //! their stamps.
 
 use std::fs::OpenOptions;
+use std::path::Path;
 
 use baio_engine::Durability;
 
@@ -39,13 +40,45 @@ pub(crate) fn make(job: &Job, wants: &[Want]) -> Result<bool, Failure> {
         if want.place.kind == Kind::Device || (!made && want.place.size >= want.size) {
             continue;
         }
+        has_room(job, want)?;
         let filled = make_one(job, want, made);
-        if filled.is_err() && made {
-            let _ = std::fs::remove_file(&want.place.path);
+        if filled.is_err() {
+            // As it was before; the failure to be told is the one that came first.
+            let path = &want.place.path;
+            let _ = match made {
+                true => std::fs::remove_file(path),
+                false => OpenOptions::new()
+                    .write(true)
+                    .open(path)
+                    .and_then(|file| file.set_len(want.place.size)),
+            };
         }
         filled?;
     }
     Ok(all_made)
+}
+
+/// A file system is not filled to the brim only to find that the rest does not fit.
+fn has_room(job: &Job, want: &Want) -> Result<(), Failure> {
+    let path = &want.place.path;
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let asked = want.size - want.place.size.min(want.size);
+    // A directory that cannot be asked is told about when the file is made in it.
+    let Ok(system) = rustix::fs::statvfs(directory) else {
+        return Ok(());
+    };
+    let free = system.f_bavail.saturating_mul(system.f_frsize);
+    if asked <= free {
+        return Ok(());
+    }
+    let said = format!("{asked} bytes are to be written, and {free} are free");
+    Err(Failure::new(job.command, "ENOSPC", said)
+        .on(path.display().to_string())
+        .needing(format!("{asked} bytes free on the file system"))
+        .cured_by("choose a smaller size, or free some space"))
 }
 
 fn make_one(job: &Job, want: &Want, made: bool) -> Result<(), Failure> {

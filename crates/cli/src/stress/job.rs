@@ -41,7 +41,7 @@ pub(crate) struct Job {
 /// What requests are made on.
 #[derive(Clone, Debug)]
 pub(crate) enum Objects {
-    /// Files and devices, by path, with the size that each is used to.
+    /// Files and devices.
     Files(Vec<PathBuf>),
     /// One segment.
     Segment(SegmentPath),

@@ -58,7 +58,11 @@ fn run_on<T: Target>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<R
         return Err(failure);
     }
     let lanes = stages.iter().flat_map(|stage| &stage.lanes);
-    let backend = lanes.map(|lane| lane.backend).next().unwrap_or("none");
+    let mut backends: Vec<&str> = lanes.map(|lane| lane.backend).collect();
+    backends.sort_unstable();
+    backends.dedup();
+    // Where not every lane could have the same one, the figures are nobody's alone.
+    let backend = backends.join("+");
     Ok(Report { stages, backend })
 }
 

@@ -104,7 +104,8 @@ impl StageReport {
 /// A whole run.
 pub(crate) struct Report {
     pub(crate) stages: Vec<StageReport>,
-    pub(crate) backend: &'static str,
+    /// Of all lanes.
+    pub(crate) backend: String,
 }
 
 /// A measured section: the whole run, a stage, or one direction of a stage.
@@ -149,7 +150,7 @@ impl Report {
     /// Everything in one.
     pub(crate) fn total(&self, job: &Job) -> Section {
         let stages: Vec<&StageReport> = self.stages.iter().collect();
-        section("all", &stages, Direction::Both, job, self.backend)
+        section("all", &stages, Direction::Both, job, &self.backend)
     }
 
     /// One for each stage; of a stage that reads and writes, one for each direction.
@@ -157,7 +158,7 @@ impl Report {
         let several = self.stages.len() > 1;
         let of_stage = |stage: &StageReport| -> Vec<Section> {
             let name = stage.rw.name();
-            let part = |part: &str, direction| section(part, &[stage], direction, job, self.backend);
+            let part = |part: &str, direction| section(part, &[stage], direction, job, &self.backend);
             match (stage.rw, several) {
                 (Rw::RandomMixed, false) => vec![part("read", Direction::Reads), part("write", Direction::Writes)],
                 (Rw::RandomMixed, true) => vec![

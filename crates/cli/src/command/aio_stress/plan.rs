@@ -168,7 +168,7 @@ impl Figures {
             return refused(said, "-r", format!("at least {STAMP_MIN} bytes"), "leave out -v");
         }
         let narrow = u64::from(args.contexts).saturating_mul(args.context_offset);
-        let inner = 2 * u64::from(args.contexts - 1).saturating_mul(args.context_offset);
+        let inner = u64::from(2 * (args.contexts - 1)).saturating_mul(args.context_offset);
         if args.contexts > 1 && (args.size < narrow || args.size < inner.saturating_add(args.record)) {
             let said = format!("file size {} too small for {} contexts", args.size, args.contexts);
             return refused(
@@ -217,7 +217,7 @@ impl Figures {
             opening.push(format!("dropping io_iter to {iterations}"));
         }
         let streams_each = u64::from(count.div_ceil(threads));
-        let memory = u128::from(args.record) * u128::from(args.depth) * u128::from(count);
+        let memory = u128::from(args.record.max(4096)) * u128::from(args.depth) * u128::from(count);
         if memory > u128::from(BUFFER_BYTES_MAX) || streams_each * u64::from(args.depth) > DEPTH_MAX {
             let said = format!(
                 "{} requests of {} bytes for each of {count} streams are too many",

@@ -14,7 +14,7 @@ use crate::target::TypedTarget;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A run that writes overwrites its target: an existing file or a segment of mine without asking, a volume image or a device
-only with --force. A missing file is made, really written, and stays (--size, default 1G).
+or somebody else's segment only with --force. A missing file is made, really written, and stays (--size, default 1G).
 Without --once, --stages or --runtime a run lasts 5 seconds. With --stages each stage goes once through the whole size, and
 is followed by a sync if it writes; with --runtime it lasts that long.
 Several threads share each file out between them; each has an engine of its own.
@@ -95,7 +95,7 @@ pub(crate) struct StressArgs {
     /// Exit with 4 if one request in a hundred took longer
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) max_p99: Option<Duration>,
-    /// Overwrite a volume image or a device
+    /// Overwrite a volume image, a device or somebody else's segment
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -90,7 +90,8 @@ fn check(args: &StressArgs) -> Result<(), Failure> {
             "choose a smaller --batch or a larger --depth",
         );
     }
-    let memory = u128::from(request_size) * u128::from(args.depth) * u128::from(args.threads);
+    // Memory is handed out in pages.
+    let memory = u128::from(request_size.max(4096)) * u128::from(args.depth) * u128::from(args.threads);
     if memory > u128::from(BUFFER_BYTES_MAX) {
         let said = format!("the buffers would take {memory} bytes");
         let need = format!("at most {BUFFER_BYTES_MAX} bytes");
@@ -169,13 +170,21 @@ fn plan_segment(args: &StressArgs, named: &NamedSegment) -> Result<Plan, Failure
             "leave out --files",
         );
     }
+    let who = Identity::effective();
+    let owner_uid = named.owner_uid(who);
+    let stages = stages(args);
+    if owner_uid != who.uid && !args.force && stages.iter().any(|stage| stage.rw.writes()) {
+        let said = format!("it is the segment of user {owner_uid}, and would be overwritten");
+        return Err(Failure::new(COMMAND, "EPERM", said)
+            .on(typed())
+            .needing("a segment of your own")
+            .cured_by("name one of yours, only read, or insist with --force"));
+    }
     let request_size = args.request_size.bytes();
     if !request_size.is_multiple_of(SEGMENT_BLOCK) {
         let said = format!("requests of {request_size} bytes are not whole blocks");
         return usage(said, "a multiple of 4096 bytes", "choose another --request-size");
     }
-    let who = Identity::effective();
-    let owner_uid = named.owner_uid(who);
     let info = Core::inspect_segment(&named.volume, who, owner_uid, &named.name);
     let info = named.told(COMMAND, info)?;
     let size = args.size.map_or(info.size_bytes, |size| size.bytes());
@@ -196,7 +205,7 @@ fn plan_segment(args: &StressArgs, named: &NamedSegment) -> Result<Plan, Failure
         name: named.name.clone(),
     });
     Ok(Plan {
-        job: job(args, segment, size, stages(args), Mode::Direct)?,
+        job: job(args, segment, size, stages, Mode::Direct)?,
         size,
         wants: Vec::new(),
         claims: Vec::new(),
@@ -263,7 +272,7 @@ fn whole_requests(args: &StressArgs, size: u64, shown: &str) -> Result<u64, Fail
     let size = size / request_size * request_size;
     let blocks = size / request_size;
     let threads = if args.contexts > 1 { 1 } else { u64::from(args.threads) };
-    let narrow = 2 * u64::from(args.contexts - 1).saturating_mul(args.offset.bytes());
+    let narrow = u64::from(2 * (args.contexts - 1)).saturating_mul(args.offset.bytes());
     let refused = |said: String, need: String| {
         Err(Failure::usage(COMMAND, said)
             .on(shown)

@@ -1,7 +1,11 @@
 //! Files and devices, straight through an engine: they are never opened as a volume.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use baio_engine::{
-    Caching, Create, Descriptions, Durability, Engine, File, Memory, Open, Policy, Request, Stats, Wait,
+    Caching, Create, Descriptions, Durability, Engine, Errno, File, Memory, Open, Policy, Rejected, Request,
+    SetupError, Stats, Wait,
 };
 use baio_storage::{Error, Fault};
 
@@ -25,10 +29,7 @@ impl Target for Plain {
         let Objects::Files(paths) = &job.objects else {
             return Err(Failure::new(job.command, "EINVAL", "a segment is no plain file"));
         };
-        let mut engine = Engine::new(&config(job, lane)).map_err(|error| {
-            let error = Error::new("start", "the engine", error);
-            Failure::from_storage(job.command, "the engine", &error)
-        })?;
+        let mut engine = start(job, lane)?;
         let caching = job.mode.caching();
         let options = Open {
             write: job.writes(),
@@ -117,5 +118,54 @@ impl Target for Plain {
             self.engine.detach(file);
         }
         Ok(())
+    }
+}
+
+/// Starts an engine. Locked memory that a ring has just given back counts for a moment longer; an ordinary user, who has
+/// little of it, would then get a lesser backend than the one that made the file a moment ago.
+fn start(job: &Job, lane: &Lane) -> Result<Engine, Failure> {
+    const TRIES: u32 = 20;
+    const PAUSE: Duration = Duration::from_millis(20);
+    let config = config(job, lane);
+    let short = |started: &Result<Engine, SetupError>| match started {
+        Ok(engine) => engine.rejected().iter().any(is_short_of_memory),
+        Err(error) => error.errno == Errno::ENOMEM,
+    };
+    let mut started = Engine::new(&config);
+    for _ in 0..TRIES {
+        if !short(&started) {
+            break;
+        }
+        drop(started);
+        std::thread::sleep(PAUSE);
+        started = Engine::new(&config);
+    }
+    let engine = started.map_err(|error| {
+        let error = Error::new("start", "the engine", error);
+        Failure::from_storage(job.command, "the engine", &error)
+    })?;
+    tell_rejected(job, &engine);
+    Ok(engine)
+}
+
+fn is_short_of_memory(rejected: &Rejected) -> bool {
+    rejected.reason.starts_with(Errno::ENOMEM.name())
+}
+
+/// Nothing falls back silently; once is enough for all lanes.
+fn tell_rejected(job: &Job, engine: &Engine) {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if engine.rejected().is_empty() || TOLD.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    for rejected in engine.rejected() {
+        let cure = rejected
+            .cure
+            .as_ref()
+            .map_or_else(String::new, |cure| format!("; cure: {cure}"));
+        eprintln!(
+            "baio: {}: not the {} backend: {}{cure}",
+            job.command, rejected.backend, rejected.reason
+        );
     }
 }
