@@ -25,9 +25,9 @@ pub mod segment;
 mod volume;
 
 pub use crate::core::Core;
+pub use crate::core::OperationId;
 pub use error::{Error, Fault, Result};
 pub use identity::{Access, Identity};
-pub use crate::core::OperationId;
 pub use operation::Answer;
 pub use operation::create::CreateOptions;
 pub use request::{Handle, Mode, Outcome, SegmentOp, SegmentRequest, Status, StatusWord, Ticket};

@@ -7,8 +7,6 @@ use baio_engine::{Caching, Choice, Durability};
 use baio_storage::Identity;
 use clap::ValueEnum;
 
-use crate::failure::Failure;
-
 /// A whole run.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
@@ -179,22 +177,15 @@ pub(crate) enum Backend {
     Uring,
 }
 
-impl Backend {
-    /// The engine's word for it: the one place that knows which backends this build has.
-    pub(crate) fn choice(self, command: &'static str) -> Result<Choice, Failure> {
-        let missing = match self {
-            Backend::Auto => return Ok(Choice::Auto),
-            Backend::Sync => return Ok(Choice::Sync),
-            Backend::Uring => return Ok(Choice::Uring),
-            Backend::Threads => "threads",
-            Backend::Aio => "aio",
-        };
-        Err(
-            Failure::new(command, "EOPNOTSUPP", "this build does not have this backend")
-                .on(format!("--backend {missing}"))
-                .needing("auto, uring or sync")
-                .cured_by("leave out --backend, or take --backend uring or --backend sync"),
-        )
+impl From<Backend> for Choice {
+    fn from(backend: Backend) -> Choice {
+        match backend {
+            Backend::Auto => Choice::Auto,
+            Backend::Sync => Choice::Sync,
+            Backend::Threads => Choice::Threads,
+            Backend::Aio => Choice::Aio,
+            Backend::Uring => Choice::Uring,
+        }
     }
 }
 

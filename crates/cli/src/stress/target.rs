@@ -78,6 +78,7 @@ fn config(job: &Job, lane: &Lane) -> Config {
         reserved_slots: SLOTS_SPARE / 2,
         arena_bytes,
         register_arena: arena_bytes <= REGISTERED_MAX,
+        ..Config::default()
     }
 }
 

@@ -83,7 +83,7 @@ pub(super) fn plan(args: &AioStressArgs) -> Result<Plan, Failure> {
         } else {
             Durability::None
         },
-        backend: args.backend.choice(COMMAND)?,
+        backend: args.backend.into(),
         shared_memory: args.memory.is_some(),
         one_turn: false,
         verify: args

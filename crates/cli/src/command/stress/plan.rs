@@ -330,7 +330,7 @@ fn job(args: &StressArgs, objects: Objects, size: u64, stages: Vec<Stage>, mode:
         run_length: args.iterations,
         mode,
         durability: args.durability.into(),
-        backend: args.backend.choice(COMMAND)?,
+        backend: args.backend.into(),
         shared_memory: args.shared_memory,
         one_turn: args.one_turn,
         verify: args
