@@ -201,6 +201,7 @@ impl Life {
         };
         Request {
             op: asked.op,
+            target: None,
             file: Some(self.file.clone()),
             memory,
             policy: asked.policy,

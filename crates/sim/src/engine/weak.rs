@@ -14,6 +14,10 @@ impl Backend for Swallowing {
         self.0.start(slots, queue)
     }
 
+    fn flush(&mut self) {
+        self.0.flush();
+    }
+
     fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
         self.0.turn(slots, wait, done)?;
         for (_, raw) in &mut done.raw {
@@ -58,6 +62,10 @@ impl Backend for Swallowing {
 
     fn refuses(&self, op: Op) -> Option<Error> {
         self.0.refuses(op)
+    }
+
+    fn disown(&mut self) {
+        self.0.disown();
     }
 
     fn system_calls(&self) -> u64 {
