@@ -146,7 +146,7 @@ impl Model {
     }
 
     /// A read that began at this sector has returned these bytes. What was seen is there, and the next reader sees the same,
-    /// if it `stays`: unless a sync failed while the read ran.
+    /// if it `stays`: unless a sync failed while the read ran, perhaps between two of its iterations.
     ///
     /// # Errors
     /// The first sector that cannot hold what was read. Else: how many could be checked.
@@ -156,7 +156,7 @@ impl Model {
             let Some(sector) = self.sectors.get_mut(first + at) else {
                 break;
             };
-            checked += u64::from(sector.check(first + at, found, Since::Certain, None)?);
+            checked += u64::from(sector.check(first + at, found, Since::Certain, None, !stays)?);
             if stays {
                 sector.narrow(found);
             }
@@ -171,7 +171,7 @@ impl Model {
     pub fn check_left(&self, bytes: &[u8], under_way: impl Fn(usize) -> Option<Word>) -> Result<u64, Wrong> {
         let mut checked = 0;
         for (at, (sector, found)) in self.sectors.iter().zip(bytes.chunks(SECTOR)).enumerate() {
-            checked += u64::from(sector.check(at, found, Since::Safe, under_way(at))?);
+            checked += u64::from(sector.check(at, found, Since::Safe, under_way(at), under_way(at).is_some())?);
         }
         Ok(checked)
     }
@@ -191,7 +191,14 @@ impl Sector {
     }
 
     /// Was it checked, then it is right.
-    fn check(&self, at: usize, found: &[u8], since: Since, under_way: Option<Word>) -> Result<bool, Wrong> {
+    fn check(
+        &self,
+        at: usize,
+        found: &[u8],
+        since: Since,
+        under_way: Option<Word>,
+        in_pieces: bool,
+    ) -> Result<bool, Wrong> {
         let entries = self.since(since);
         if entries.iter().any(|entry| entry.word.is_none()) {
             return Ok(false);
@@ -200,7 +207,7 @@ impl Sector {
         if words().any(|word| is_filled(found, word)) {
             return Ok(true);
         }
-        let in_pieces = under_way.is_some() || entries.iter().any(|entry| entry.landing.in_pieces);
+        let in_pieces = in_pieces || entries.iter().any(|entry| entry.landing.in_pieces);
         let is_mixture = || {
             found.iter().enumerate().all(|(nth, &byte)| {
                 let bears = |word: Word| word.to_le_bytes()[nth % 8] == byte;

@@ -233,7 +233,7 @@ impl RotatingState {
                 .take(depth)
                 .filter(|(_, job)| !waits_for_cache(job))
         };
-        let flush_waits = queue.iter().take(depth).any(|job| waits_for_cache(job));
+        let flush_waits = queue.iter().take(depth).any(waits_for_cache);
         let destages = flush_waits || jobs().next().is_none() || self.dirty_bytes * 2 > self.disk.write_cache_bytes;
         let of_jobs = jobs().map(|(at, job)| {
             let is_old = now.0.saturating_sub(job.arrived.0) > WAIT_MAX_NS;
