@@ -116,6 +116,29 @@ fn sequential_reads_stream_at_the_transfer_rate_one_at_a_time_too() {
     }
 }
 
+/// The disk reads on while its reader thinks.
+#[test]
+fn a_reader_that_pauses_between_its_reads_streams_too() {
+    const READ: usize = 64 << 10;
+    let disk = Rotating::default();
+    let mut machine = rotating(disk);
+    machine.read(0, READ);
+    machine.end_one();
+    let began = machine.handle.now();
+    for nth in 1..200 {
+        let pause = Wait::Until {
+            count: 0,
+            min_wait: Duration::ZERO,
+            deadline: Some(machine.engine.now().after(Duration::from_micros(200))),
+        };
+        machine.engine.turn(pause).expect("a turn");
+        machine.read(nth * READ as u64, READ);
+        machine.end_one();
+    }
+    let should_be = Duration::from_secs_f64(199.0 * READ as f64 / disk.bytes_per_second as f64);
+    nearly(machine.handle.now().since(began), should_be, 1);
+}
+
 #[test]
 fn a_random_read_costs_a_seek_and_half_a_turn() {
     let disk = Rotating::default();
