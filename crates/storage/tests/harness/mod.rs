@@ -179,7 +179,7 @@ impl Backend for Moody {
     }
 
     fn flush(&mut self) {
-        self.inner.flush();
+        self.sim.flush();
     }
 
     fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
@@ -248,7 +248,7 @@ impl Backend for Moody {
     }
 
     fn disown(&mut self) {
-        self.inner.disown();
+        self.sim.disown();
     }
 
     fn system_calls(&self) -> u64 {
