@@ -241,7 +241,7 @@ impl Error {
             Fault::ReadOnly => Some("open it with write access"),
             Fault::Stale => Some("open the segment again"),
             Fault::NobodyDrives => Some("run it inside `block_on`, keep a `drive()` beside it, or call `wait`"),
-            Fault::ServiceEnded => Some("open the volume again; its message says why the service ended"),
+            Fault::ServiceEnded => Some("open the volume again, and read back what was being written"),
             Fault::NoMemory { .. } => Some("drop buffers that are not needed, or open with a larger arena"),
         };
         fixed.map(str::to_owned)
