@@ -10,9 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use baio::{
-    Choice, CreateOptions, Fault, InFlight, Link, Outcome, Remote, Segment, SegmentOp, Status, StatusWord, Wait,
-};
+use baio::{Choice, CreateOptions, Fault, InFlight, Outcome, Remote, Segment, SegmentOp, Status, StatusWord, Wait};
 use common::gate::{self, Gate};
 use common::remote;
 use futures_util::future::join_all;
@@ -27,9 +25,12 @@ impl Wake for Count {
 
 type Reads = Vec<Pin<Box<InFlight<Remote>>>>;
 
-/// More reads and writes than there are places, all polled once.
-fn crowd(segment: &Segment<Remote>, context: &mut Context<'_>) -> Reads {
-    let mut all: Reads = (0..200_u64)
+/// More reads and writes than there are places.
+const CROWD: u64 = 200;
+
+/// Reads and writes, all polled once.
+fn crowd(count: u64, segment: &Segment<Remote>, context: &mut Context<'_>) -> Reads {
+    let mut all: Reads = (0..count)
         .map(|n| {
             let buffer = segment.buffer(4096).unwrap();
             let offset = n % 16 * 4096;
@@ -73,7 +74,7 @@ fn dies(kill: fn(&Gate)) {
     gate.close();
     let count = Arc::new(Count(AtomicU32::new(0)));
     let waker = Waker::from(Arc::clone(&count));
-    let all = crowd(&segment, &mut Context::from_waker(&waker));
+    let all = crowd(CROWD, &segment, &mut Context::from_waker(&waker));
     let word = StatusWord::new();
     let thread = {
         let volume = volume.clone();
@@ -192,7 +193,7 @@ fn closing_lets_what_is_under_way_end_and_turns_others_away() {
     gate.close();
     let count = Arc::new(Count(AtomicU32::new(0)));
     let waker = Waker::from(Arc::clone(&count));
-    let all = crowd(&segment, &mut Context::from_waker(&waker));
+    let all = crowd(CROWD, &segment, &mut Context::from_waker(&waker));
     let closer = {
         let volume = volume.clone();
         std::thread::spawn(move || volume.close())
@@ -266,6 +267,26 @@ fn an_open_that_fails_says_why() {
     assert!(matches!(error.fault, Fault::ServiceEnded));
 }
 
+/// The helper sleeps for one future; the next one is sent all the same.
+#[test]
+fn a_future_polled_while_somebody_sleeps_is_sent() {
+    let (gate, volume) = gate::gated();
+    let segment = remote::segment(&volume, "one by one", 64 << 10);
+    gate.close();
+    let mut reads: Reads = Vec::new();
+    for sent in 1..=8 {
+        reads.push(Box::pin(segment.read_at(0, segment.buffer(4096).unwrap())));
+        let context = &mut Context::from_waker(Waker::noop());
+        assert!(reads[sent - 1].as_mut().poll(context).is_pending());
+        gate.wait_for(sent);
+        // Now it sleeps again: nothing is left to be done.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    gate.open();
+    let outcomes = volume.block_on(join_all(reads)).unwrap();
+    assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
+}
+
 #[test]
 fn dropped_futures_give_their_memory_back() {
     let (gate, volume) = gate::gated();
@@ -274,7 +295,7 @@ fn dropped_futures_give_their_memory_back() {
     gate.close();
     let count = Arc::new(Count(AtomicU32::new(0)));
     let waker = Waker::from(Arc::clone(&count));
-    let all = crowd(&segment, &mut Context::from_waker(&waker));
+    let all = crowd(100, &segment, &mut Context::from_waker(&waker));
     gate.wait_for(32);
     drop(all);
     gate.open();

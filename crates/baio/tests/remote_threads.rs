@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use baio::{Choice, InFlight, Link, Remote, Segment, SegmentOp, Wait};
+use baio::{Choice, InFlight, Remote, Segment, SegmentOp, Wait};
 use common::remote;
 use futures_util::future::{Either, join_all, select};
 
@@ -205,6 +205,40 @@ fn raw_batches_of_several_threads_lose_nothing() {
         ended.lock().unwrap()[outcome.tag as usize] += 1;
     }
     assert!(ended.lock().unwrap().iter().all(|&times| times == 1));
+}
+
+/// One thread has the role and waits for something else; another one takes outcomes out of the queue.
+#[test]
+fn whoever_reaps_tells_those_who_take_any_outcome() {
+    let (_dir, volume) = remote::volume(Choice::Auto);
+    let segment = remote::segment(&volume, "others", 64 << 10);
+    let (tell, told) = std::sync::mpsc::channel::<Waker>();
+    let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let reaper = {
+        let (volume, done) = (volume.clone(), Arc::clone(&done));
+        std::thread::spawn(move || {
+            let other = std::future::poll_fn(|context| {
+                let _ = tell.send(context.waker().clone());
+                match done.load(std::sync::atomic::Ordering::SeqCst) {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
+                }
+            });
+            volume.block_on(other).unwrap();
+        })
+    };
+    let waker = told.recv().unwrap();
+    for _ in 0..20 {
+        // Most likely it sleeps on the bell by now, so that this thread is a follower.
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        let read = segment.request(SegmentOp::Read { offset: 0 }, segment.buffer(4096).unwrap());
+        segment.submit(read).unwrap();
+        volume.turn(Wait::one()).unwrap();
+        volume.next_outcome().unwrap().result.unwrap();
+    }
+    done.store(true, std::sync::atomic::Ordering::SeqCst);
+    waker.wake();
+    reaper.join().unwrap();
 }
 
 type Victims = Arc<Mutex<Vec<Pin<Box<InFlight<Remote>>>>>>;

@@ -145,7 +145,7 @@ impl Client {
     }
 
     /// The service must end by itself, let go of the volume, and wake whoever sleeps.
-    fn is_thrown_out(mut self, what: &str) {
+    fn goes_out(mut self, what: &str) {
         self.publish();
         let guard = Instant::now();
         while self.next().is_some() {
@@ -195,13 +195,13 @@ fn a_correct_client_is_served() {
 fn bytes_that_are_no_entry_end_the_connection() {
     let mut client = Client::new();
     client.push(&[u64::MAX; 8]);
-    client.is_thrown_out("all ones");
+    client.goes_out("all ones");
     let mut client = Client::new();
     client.push(&[0; 8]);
-    client.is_thrown_out("all zeroes");
+    client.goes_out("all zeroes");
     let mut client = Client::new();
     client.push(&Submission::new(Op::Sync, tag(PLACES + 1)).encode());
-    client.is_thrown_out("a place that does not exist");
+    client.goes_out("a place that does not exist");
 }
 
 #[test]
@@ -217,35 +217,38 @@ fn memory_that_is_not_the_entrys_ends_the_connection() {
         len: 4096,
     };
     client.push(&read.encode());
-    client.is_thrown_out("another run of the arena");
+    client.goes_out("another run of the arena");
 
     let mut client = Client::new();
     let handle = client.open();
     let mut read = client.read(1, handle);
     read.place = Place::Arena { at, len: 8192 };
     client.push(&read.encode());
-    client.is_thrown_out("more than its own");
+    client.goes_out("more than its own");
 
     let mut client = Client::new();
     let handle = client.open();
     let read = client.read(1, handle);
     drop(client.connection.shared.exchange.take(1));
     client.push(&read.encode());
-    client.is_thrown_out("nothing in the exchange");
+    client.goes_out("nothing in the exchange");
 
     let mut client = Client::new();
     client.push(&Submission::new(Op::Control, tag(0)).encode());
-    client.is_thrown_out("a command that is not there");
+    client.goes_out("a command that is not there");
 }
 
 #[test]
 fn a_tag_in_use_ends_the_connection() {
     let mut client = Client::new();
     let handle = client.open();
-    let read = client.read(1, handle);
-    client.push(&read.encode());
-    client.push(&read.encode());
-    client.is_thrown_out("one tag twice");
+    let sync = Submission {
+        handle,
+        ..Submission::new(Op::Sync, tag(1))
+    };
+    client.push(&sync.encode());
+    client.push(&sync.encode());
+    client.goes_out("one tag twice");
 }
 
 #[test]
@@ -265,7 +268,7 @@ fn completions_that_nobody_takes_end_the_connection() {
         // It is taken; posted before the next one is looked at.
         std::thread::sleep(Duration::from_millis(5));
     }
-    client.is_thrown_out("a full ring");
+    client.goes_out("a full ring");
 }
 
 #[test]

@@ -24,15 +24,16 @@ use std::time::Instant;
 
 use baio_broker::Connection;
 use baio_broker::connection::Shared;
-use baio_broker::control::{Command, Parcel, Reply};
-use baio_broker::protocol::{Completion, Op, Submission, Tag};
-use baio_broker::ring::{Cursor, Refused};
-use baio_engine::{Arena, Buffer, Caching, Doorbell, Memory};
-use baio_storage::{Error, Fault, Handle, Outcome, SegmentOp, SegmentRequest, Ticket};
+use baio_broker::control::{Command, Parcel};
+use baio_broker::protocol::{Op, Submission, Tag};
+use baio_broker::ring::Cursor;
+use baio_engine::{Arena, Buffer, Doorbell, Memory};
+use baio_storage::{Fault, Handle, Outcome, SegmentRequest, Ticket};
 
 use super::helper::{self, Helper};
 use super::parker::Parker;
-use super::table::{Ended, Ending, HELPER, Kind, Table};
+use super::reap::ended_early;
+use super::table::{Ended, HELPER, Kind, Table};
 use super::{inside, translate};
 
 /// Requests that are queued at most before they are sent without anybody waiting.
@@ -52,19 +53,19 @@ pub(super) struct Client {
 pub(super) struct State {
     pub(super) table: Table,
     submissions: Cursor,
-    completions: Cursor,
+    pub(super) completions: Cursor,
     /// Somebody sleeps on the bell.
     sleeper: bool,
     /// That one was asked to look at the queue, and has not done so yet.
     nudged: bool,
     /// Parked threads that can take the role; with whether any outcome will do for them.
-    followers: Vec<(Arc<Parker>, bool)>,
+    pub(super) followers: Vec<(Arc<Parker>, bool)>,
     parkers: Vec<Arc<Parker>>,
     pub(super) helper: Helper,
     /// Opened segments, for messages.
-    names: Vec<(Handle, String)>,
+    pub(super) names: Vec<(Handle, String)>,
     /// Handles to be closed as soon as there is room in the ring.
-    closing: Vec<Handle>,
+    pub(super) closing: Vec<Handle>,
 }
 
 pub(super) type Guard<'a> = MutexGuard<'a, State>;
@@ -204,128 +205,6 @@ impl Client {
     fn leaves_room(&self, state: &State) -> bool {
         let ring = self.shared.submissions.ring();
         ring.unread(&state.submissions) < self.shared.exchange.places()
-    }
-
-    // Reaping.
-
-    /// Takes what the service has posted; if it has ended, ends everything.
-    fn drain(&self, state: &mut State) {
-        // Before the ring: whoever sees the end sees every completion posted before it.
-        let mut ended = self.shared.has_ended();
-        let ring = self.shared.completions.ring();
-        let mut any = false;
-        let mut for_queue = false;
-        loop {
-            match ring.pop(&mut state.completions) {
-                Ok(Some(raw)) => {
-                    any = true;
-                    match Completion::decode(&raw) {
-                        Some(completion) => for_queue |= self.completed(state, completion),
-                        None => ended = true,
-                    }
-                }
-                Ok(None) => break,
-                Err(Refused::Broken | Refused::Full) => {
-                    ended = true;
-                    break;
-                }
-            }
-        }
-        if any {
-            ring.release(&state.completions);
-        }
-        if ended {
-            self.end_all(state);
-        } else if for_queue {
-            let any_will_do = state.followers.iter().filter(|(_, any)| *any);
-            any_will_do.for_each(|(parker, _)| parker.ring());
-        }
-    }
-
-    fn completed(&self, state: &mut State, completion: Completion) -> bool {
-        let Tag { index, generation } = completion.tag;
-        let ticket = Ticket::from_parts(index, generation);
-        let Some(ending) = state.table.ending(ticket) else {
-            return false; // Not ours: only a service that is wrong says so.
-        };
-        let parcel = self.shared.exchange.take(index);
-        if ending.abandoned {
-            if let Some(Parcel::Reply(reply)) = parcel
-                && let Ok(Reply::Opened(handle, _)) = *reply
-            {
-                state.closing.push(handle); // Opened for somebody who has left.
-            }
-            state.table.end_abandoned(ticket);
-            return false;
-        }
-        let ended = match (ending.kind, parcel) {
-            (Kind::Request { op, handle, len }, parcel) => {
-                let memory = match parcel {
-                    Some(Parcel::Memory(memory)) => memory,
-                    _ => Memory::None,
-                };
-                let explain = |failure| translate::error(op, name_of(&state.names, handle), len, failure);
-                Ended::Request(Outcome {
-                    ticket,
-                    tag: ending.tag,
-                    result: completion.result.map_err(explain),
-                    bytes_done: completion.bytes_done,
-                    memory,
-                    took: completion.took,
-                    iterations: completion.iterations,
-                })
-            }
-            (Kind::Command, Some(Parcel::Reply(reply))) => Ended::Command(*reply),
-            (Kind::Command, _) => Ended::Command(Err(Error::new("ask", &self.name, Fault::ServiceEnded))),
-        };
-        self.end(state, ticket, ended)
-    }
-
-    fn end(&self, state: &mut State, ticket: Ticket, ended: Ended) -> bool {
-        state.table.end(ticket, ended)
-    }
-
-    /// Nobody is there any more: whoever waits is told.
-    fn end_all(&self, state: &mut State) {
-        state.table.closed.get_or_insert(Fault::ServiceEnded);
-        state.closing.clear();
-        let mut from = 0;
-        while let Some((ticket, sent)) = state.table.under_way(from) {
-            from = ticket.parts().0;
-            if let Some(ending) = state.table.ending(ticket) {
-                self.lose(state, ticket, ending, sent);
-            }
-        }
-        state.table.wake_room();
-        state.followers.iter().for_each(|(parker, _)| parker.ring());
-        state.helper.call();
-    }
-
-    /// One request that the service will not answer. A write that it had may or may not have taken effect.
-    fn lose(&self, state: &mut State, ticket: Ticket, ending: Ending, sent: bool) {
-        // What the service never took comes back.
-        let parcel = self.shared.exchange.take(ticket.parts().0);
-        if ending.abandoned {
-            return state.table.end_abandoned(ticket);
-        }
-        let ended = match ending.kind {
-            Kind::Command => Ended::Command(Err(Error::new("ask", &self.name, Fault::ServiceEnded))),
-            Kind::Request { op, handle, len } => {
-                let memory = match parcel {
-                    Some(Parcel::Memory(memory)) => memory,
-                    _ => Memory::None,
-                };
-                let failure = match op {
-                    SegmentOp::Write { .. } if sent && matches!(memory, Memory::None) => {
-                        baio_broker::protocol::Failure::Io(baio_engine::Error::Indeterminate)
-                    }
-                    _ => baio_broker::protocol::Failure::Ending,
-                };
-                let error = translate::error(op, name_of(&state.names, handle), len, failure);
-                Ended::Request(ended_early(ticket, ending.tag, error, memory))
-            }
-        };
-        self.end(state, ticket, ended);
     }
 
     // The role.
@@ -585,23 +464,6 @@ impl State {
 
     pub(super) fn has_sleeper(&self) -> bool {
         self.sleeper
-    }
-}
-
-fn name_of(names: &[(Handle, String)], handle: Handle) -> &str {
-    let found = names.iter().find(|(known, _)| *known == handle);
-    found.map_or("a closed handle", |(_, name)| name)
-}
-
-fn ended_early(ticket: Ticket, tag: u64, error: Error, memory: Memory) -> Outcome {
-    Outcome {
-        ticket,
-        tag,
-        result: Err(error),
-        bytes_done: 0,
-        memory,
-        took: Caching::Direct,
-        iterations: 0,
     }
 }
 

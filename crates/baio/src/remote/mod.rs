@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mod.rs` | what a user sees: the same as [`crate::Local`], with futures where that blocks |
 //! | `client.rs` | the client's side of the rings: one lock, sending, the role of reaping |
+//! | `reap.rs` | completions into outcomes; what the end of the service means for each |
 //! | `table.rs` | the requests under way |
 //! | `helper.rs` | the thread that reaps for futures polled elsewhere |
 //! | `asked.rs` | questions that are no requests, as futures |
@@ -17,6 +18,7 @@ mod client;
 mod helper;
 mod inside;
 mod parker;
+mod reap;
 mod table;
 mod translate;
 

@@ -30,7 +30,9 @@ impl Gate {
 
     /// Waits until the device has so many requests, counted from the closing of the gate.
     pub fn wait_for(&self, requests: usize) {
+        let guard = std::time::Instant::now();
         while self.1.load(Ordering::SeqCst) < requests {
+            assert!(guard.elapsed() < Duration::from_secs(20), "requests were not sent");
             std::thread::yield_now();
         }
     }
