@@ -489,6 +489,7 @@ mod tests {
 
     fn completion() -> Completion {
         Completion {
+            accepted: None,
             id: baio_engine::RequestId::default(),
             tag: 0,
             notice: baio_engine::Notice::Completed,

@@ -94,6 +94,10 @@ impl Backend for Gated {
         taken
     }
 
+    fn flush(&mut self) {
+        self.inner.flush();
+    }
+
     fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
         self.inner.turn(slots, Wait::No, done)?;
         self.ended.append(&mut done.raw);
@@ -149,6 +153,10 @@ impl Backend for Gated {
 
     fn refuses(&self, op: Op) -> Option<Error> {
         self.inner.refuses(op)
+    }
+
+    fn disown(&mut self) {
+        self.inner.disown();
     }
 
     fn system_calls(&self) -> u64 {

@@ -36,7 +36,8 @@ impl Engine {
             return;
         };
         let (file, _) = self.syncing.swap_remove(at);
-        let proves = !matches!(result, Err(Error::Cancelled | Error::Indeterminate));
+        // A refusal, a cancellation or an impatience is its own affair: the others still want to know.
+        let proves = result.is_ok() || file.poisoned().is_some();
         let mut next = None;
         for index in 0.. {
             let Some(&held) = self.held.get(index) else { break };
