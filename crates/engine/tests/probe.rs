@@ -57,3 +57,21 @@ fn direct_on_a_disk_is_direct_or_is_said_not_to_be() {
         "{uncached:?}"
     );
 }
+
+/// Linux file systems of which it is known that a direct read goes past their cache.
+const DIRECT: [i64; 2] = [0xef53, 0x5846_5342];
+
+/// A read that does not wait begins to read ahead: a probe that asked by one would find its own doing, and call every cold
+/// file cached.
+#[test]
+fn a_cold_file_on_ext4_or_xfs_is_direct() {
+    let (kept, file) = file_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let kind = rustix::fs::fstatfs(kept.as_file()).unwrap().f_type;
+    if !DIRECT.contains(&(kind as i64)) || !file.gives(Caching::Direct) {
+        eprintln!("skipped: neither ext4 nor xfs");
+        return;
+    }
+    assert_eq!(file.probe(Caching::Direct), Ok(Caching::Direct));
+    // And it leaves nothing behind that would change the next answer.
+    assert_eq!(file.probe(Caching::Direct), Ok(Caching::Direct));
+}
