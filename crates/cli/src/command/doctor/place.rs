@@ -1,163 +1,354 @@
-//! What a path can do: a file or a device itself, or for a directory a file made in it.
+//! What a path is and can do: a file or a device itself, or a directory with a file that has no name.
 //!
-//! A file that exists is only read. Nothing of the file made for the purpose is left behind.
+//! The path is opened once, without touching what lies there (`O_PATH`, open(2)); everything else goes through that
+//! descriptor, so all answers are about one inode. Nothing is written to it, and streams are not even opened: that could
+//! wait for the other end of a FIFO, rewind a tape or arm a watchdog.
 
-use std::os::unix::fs::FileTypeExt;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use baio_engine::{Caching, Create, Engine, File, Kind, Open, Policy, Request};
+use baio_engine::{Caching, Engine, Errno, File, Kind, Open, SetupError};
 use baio_storage::{Core, Error, Identity};
-use rustix::fs::StatFs;
+use rustix::fs::{AtFlags, FileType, Mode as FileMode, OFlags, Stat, StatxFlags};
 use serde::Serialize;
 
+use super::device::Device;
+use super::extents;
+use super::modes::{self, DirectWrites, Mode};
+use super::mount::Mount;
 use crate::failure::Failure;
 use crate::output::Table;
 use crate::size::format_size;
 
-/// Bytes of one trial: fits every alignment in use.
-const TRIAL_BYTES: usize = 4096;
+/// `STATX_WRITE_ATOMIC` (statx(2), Linux 6.11).
+const WRITE_ATOMIC: StatxFlags = StatxFlags::from_bits_retain(0x1_0000);
 
-/// What was found out about a path.
+/// What was found out about a path. Every key is always there; what does not apply or cannot be known is null.
 #[derive(Serialize)]
 pub(super) struct Place {
     path: String,
+    /// `file`, `directory`, `block device` or `stream`.
     kind: &'static str,
+    /// Of a stream: `fifo`, `socket` or `character device`.
+    stream: Option<&'static str>,
     size_bytes: u64,
-    file_system: Option<String>,
-    modes: Vec<ModeTried>,
-    direct_memory_alignment: Option<u32>,
-    direct_offset_alignment: Option<u32>,
     volume: bool,
     volume_problem: Option<String>,
+    file_system: Option<String>,
+    mount_point: Option<PathBuf>,
+    mount_source: Option<String>,
+    mount_options: Vec<String>,
+    modes: Vec<Mode>,
+    /// Why no mode could be tried.
+    untried: Option<String>,
+    direct_writes: DirectWrites,
+    direct_memory_alignment: Option<u32>,
+    direct_offset_alignment: Option<u32>,
+    /// `statx`, `sector size` or `assumed`.
+    alignment_source: Option<&'static str>,
+    atomic_write: Option<AtomicWrite>,
+    /// Bytes preallocated and never written, of an existing file.
+    unwritten_bytes: Option<u64>,
+    /// The block device below.
+    device: Option<Device>,
+    advice: Vec<Advice>,
 }
 
-/// A caching mode, and what a request in it came to.
+/// A write that happens whole or not at all (`RWF_ATOMIC`), in bytes.
 #[derive(Serialize)]
-struct ModeTried {
-    mode: &'static str,
-    works: bool,
-    reason: Option<String>,
+struct AtomicWrite {
+    unit_bytes_min: u32,
+    unit_bytes_max: u32,
+    segments_max: u32,
+}
+
+/// What costs speed or surprises here, and what to do about it.
+#[derive(Serialize)]
+struct Advice {
+    found: String,
+    cure: Option<String>,
+}
+
+/// One inode, held by a descriptor that does nothing else.
+struct Held {
+    shown: String,
+    fd: OwnedFd,
+    stat: Stat,
+}
+
+impl Held {
+    fn open(path: &Path) -> Result<Held, Failure> {
+        let shown = path.display().to_string();
+        let fault = |errno: rustix::io::Errno| told(&shown, SetupError::new("open", shown.clone(), errno.into()));
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, FileMode::empty()).map_err(fault)?;
+        let stat = rustix::fs::fstat(&fd).map_err(fault)?;
+        Ok(Held { shown, fd, stat })
+    }
+
+    /// A path to this very inode.
+    fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.fd.as_raw_fd()).into()
+    }
+
+    fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.stat.st_mode)
+    }
+}
+
+/// The failure to open or measure what was typed.
+fn told(shown: &str, mut error: SetupError) -> Failure {
+    shown.clone_into(&mut error.object);
+    if error.cure.is_none() {
+        error.cure = match error.errno {
+            Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP => Some("check the path".into()),
+            Errno::EACCES | Errno::EPERM => Some("check the permissions of the file and its directories".into()),
+            _ => None,
+        };
+    }
+    Failure::from_storage(
+        "doctor",
+        shown.to_owned(),
+        &Error::new("examine", shown.to_owned(), error),
+    )
 }
 
 impl Place {
     /// Finds out.
-    pub(super) fn examine(engine: &mut Engine, path: &Path) -> Result<Place, Failure> {
-        let shown = path.display().to_string();
-        let told = |error| Failure::from_storage("doctor", shown.clone(), &Error::new("examine", shown.clone(), error));
-        let directory = path.is_dir();
-        refuse_fifo(path)?;
-        let file = if directory {
-            scratch(path)
-        } else {
-            File::open(path, &Open::read())
-        }
-        .map_err(told)?;
-        let size = file.size().map_err(|errno| {
-            let error = Error::new("measure", shown.clone(), errno);
-            Failure::from_storage("doctor", shown.clone(), &error)
-        })?;
-        let limits = file.gives(Caching::Direct).then(|| file.direct_limits());
-        let holds_data = !directory && matches!(file.kind(), Kind::Regular | Kind::Block);
-        let (volume, volume_problem) = if holds_data {
-            look_for_volume(path)
-        } else {
-            (false, None)
+    pub(super) fn examine(engine: &mut Engine, path: &Path, release: &str) -> Result<Place, Failure> {
+        let held = Held::open(path)?;
+        let mut place = match held.kind() {
+            FileType::Directory => Place::of_directory(engine, &held, release),
+            FileType::RegularFile | FileType::BlockDevice => Place::of_file(engine, &held, release)?,
+            kind => Place::of_stream(&held, kind),
         };
-        Ok(Place {
-            kind: if directory { "directory" } else { kind_name(file.kind()) },
-            size_bytes: if directory { 0 } else { size },
-            file_system: file_system(path, file.kind()),
-            modes: try_modes(engine, &file, directory),
-            direct_memory_alignment: limits.map(|limits| limits.memory),
-            direct_offset_alignment: limits.map(|limits| limits.offset),
+        place.advise();
+        Ok(place)
+    }
+
+    /// What can be said without opening it.
+    fn outline(held: &Held, kind: &'static str) -> Place {
+        Place {
+            path: held.shown.clone(),
+            kind,
+            stream: None,
+            size_bytes: 0,
+            volume: false,
+            volume_problem: None,
+            file_system: None,
+            mount_point: None,
+            mount_source: None,
+            mount_options: Vec::new(),
+            modes: Vec::new(),
+            untried: None,
+            direct_writes: DirectWrites::unknown(),
+            direct_memory_alignment: None,
+            direct_offset_alignment: None,
+            alignment_source: None,
+            atomic_write: None,
+            unwritten_bytes: None,
+            device: None,
+            advice: Vec::new(),
+        }
+    }
+
+    fn of_stream(held: &Held, kind: FileType) -> Place {
+        Place {
+            stream: Some(match kind {
+                FileType::Fifo => "fifo",
+                FileType::Socket => "socket",
+                _ => "character device",
+            }),
+            untried: Some("a stream has no caching modes, and opening it could wait or change something".into()),
+            ..Place::outline(held, "stream")
+        }
+    }
+
+    fn of_directory(engine: &mut Engine, held: &Held, release: &str) -> Place {
+        let mut place = Place::outline(held, "directory");
+        let mount = Mount::of(&held.fd);
+        match modes::in_directory(engine, &held.path()) {
+            Ok(nameless) => {
+                place.add_limits(&nameless.file, &nameless.fd);
+                place.modes = nameless.modes;
+                let known = || DirectWrites::known(&nameless.fd, mount.as_ref(), release);
+                place.direct_writes = nameless.direct_writes.unwrap_or_else(known);
+            }
+            Err(errno) => place.untried = Some(why_no_trial(errno)),
+        }
+        place.add_mount(held, mount);
+        place
+    }
+
+    fn of_file(engine: &mut Engine, held: &Held, release: &str) -> Result<Place, Failure> {
+        let wrong = |error| told(&held.shown, error);
+        let via = held.path();
+        let file = File::open(&via, &Open::read()).map_err(wrong)?;
+        let measured = |errno| SetupError::new("measure", held.shown.clone(), errno);
+        let size_bytes = file.size().map_err(measured).map_err(wrong)?;
+        let (volume, volume_problem) = look_for_volume(&via);
+        let kind = if file.kind() == Kind::Block {
+            "block device"
+        } else {
+            "file"
+        };
+        let mut place = Place {
+            size_bytes,
             volume,
             volume_problem,
-            path: shown,
-        })
+            modes: modes::of_file(engine, &file),
+            ..Place::outline(held, kind)
+        };
+        place.add_limits(&file, &held.fd);
+        if file.kind() == Kind::Block {
+            // What the node of a device lies on says nothing about the device.
+            place.device = Device::of(held.stat.st_rdev);
+            return Ok(place);
+        }
+        let mount = Mount::of(&held.fd);
+        if let Ok(plain) = std::fs::File::open(&via) {
+            place.direct_writes = DirectWrites::known(&plain, mount.as_ref(), release);
+            place.unwritten_bytes = extents::unwritten(plain.as_fd());
+        }
+        place.add_mount(held, mount);
+        Ok(place)
+    }
+
+    fn add_mount(&mut self, held: &Held, mount: Option<Mount>) {
+        self.device = Device::of(held.stat.st_dev);
+        let Some(mount) = mount else {
+            return;
+        };
+        if self.device.is_none() {
+            // btrfs and others have a device number of their own.
+            self.device = Device::of_node(&mount.source);
+        }
+        self.file_system = Some(mount.file_system);
+        self.mount_point = Some(mount.mount_point);
+        self.mount_source = Some(mount.source);
+        self.mount_options = mount.options;
+    }
+
+    /// Alignment and atomic writes, as told of an open file.
+    fn add_limits(&mut self, file: &File, fd: impl AsFd) {
+        let asked = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN | WRITE_ATOMIC).ok();
+        let answered = |what: StatxFlags| asked.as_ref().filter(|stat| stat.stx_mask & what.bits() != 0);
+        if file.gives(Caching::Direct) {
+            let limits = file.direct_limits();
+            self.direct_memory_alignment = Some(limits.memory);
+            self.direct_offset_alignment = Some(limits.offset);
+            let by_statx = answered(StatxFlags::DIOALIGN).is_some_and(|stat| stat.stx_dio_offset_align != 0);
+            self.alignment_source = Some(match file.kind() {
+                _ if by_statx => "statx",
+                Kind::Block => "sector size",
+                _ => "assumed",
+            });
+        }
+        let atomic = answered(WRITE_ATOMIC).filter(|stat| stat.stx_atomic_write_unit_max != 0);
+        self.atomic_write = atomic.map(|stat| AtomicWrite {
+            unit_bytes_min: stat.stx_atomic_write_unit_min,
+            unit_bytes_max: stat.stx_atomic_write_unit_max,
+            segments_max: stat.stx_atomic_write_segments_max,
+        });
+    }
+
+    fn advise(&mut self) {
+        let mut advise = |found: String, cure: Option<&str>| {
+            self.advice.push(Advice {
+                found,
+                cure: cure.map(str::to_owned),
+            });
+        };
+        if self.modes.iter().any(Mode::is_pretended) {
+            advise(
+                "direct reads go through the kernel's page cache here".into(),
+                Some("for what shall go past it, another file system, or a device"),
+            );
+        }
+        if let Some(because) = self.direct_writes.cached_because() {
+            let cure = match self.file_system.as_deref() {
+                Some("btrfs") => "`chattr +C` on the directory, then make the file anew: it has no checksums then",
+                _ => "for what shall go past it, another file system, or a device",
+            };
+            advise(
+                format!("direct writes go through the kernel's page cache: {because}"),
+                Some(cure),
+            );
+        }
+        if let Some(bytes) = self.unwritten_bytes.filter(|&bytes| bytes > 0) {
+            advise(
+                format!(
+                    "{} are preallocated and were never written: the first durable write to each place costs about twice as much",
+                    format_size(bytes)
+                ),
+                Some("write over them once, before the durable writes that matter"),
+            );
+        }
+        if self.mount_options.iter().any(|option| option == "ro") {
+            advise("the file system is mounted read-only".into(), None);
+        }
+        let of_devices = self.device.iter().flat_map(Device::advice);
+        self.advice.extend(of_devices.map(|(found, cure)| Advice {
+            found,
+            cure: Some(cure),
+        }));
     }
 
     /// Shows it.
     pub(super) fn add_rows(&self, table: &mut Table) {
         table.row(["path", &self.path]);
-        table.row(["kind", self.kind]);
-        table.row(["size", &format_size(self.size_bytes)]);
-        table.row(["file system", self.file_system.as_deref().unwrap_or("none")]);
+        let kind = match (self.stream, self.volume) {
+            (Some(stream), _) => stream.to_owned(),
+            (None, true) => format!("{}, a volume", self.kind),
+            (None, false) => self.kind.to_owned(),
+        };
+        table.row(["kind", &kind]);
+        if let Some(why) = &self.volume_problem {
+            table.row(["volume", &format!("cannot be opened: {why}")]);
+        }
+        if matches!(self.kind, "file" | "block device") {
+            table.row(["size", &format_size(self.size_bytes)]);
+        }
+        if let Some(name) = &self.file_system {
+            table.row(["file system", &self.mount_sentence(name)]);
+        }
+        if let Some(why) = &self.untried {
+            table.row(["modes", &format!("not tried: {why}")]);
+        }
         for tried in &self.modes {
-            let state = tried
-                .reason
-                .as_ref()
-                .map_or("works".to_owned(), |why| format!("no: {why}"));
-            table.row([format!("mode {}", tried.mode), state]);
+            tried.add_row(table);
+        }
+        if let Some(said) = self.direct_writes.sentence() {
+            table.row(["direct writes", &said]);
         }
         if let (Some(memory), Some(offset)) = (self.direct_memory_alignment, self.direct_offset_alignment) {
-            let needs = format!("memory {memory} B, offset and length {offset} B");
+            let source = self.alignment_source.unwrap_or("assumed");
+            let needs = format!("memory {memory} B, offset and length {offset} B ({source})");
             table.row(["direct alignment", &needs]);
         }
-        let volume = match &self.volume_problem {
-            None if self.volume => "yes".to_owned(),
-            None => "no".to_owned(),
-            Some(why) => format!("cannot be opened: {why}"),
-        };
-        table.row(["volume", &volume]);
-    }
-}
-
-/// Opening a FIFO waits for its other end, perhaps for ever.
-fn refuse_fifo(path: &Path) -> Result<(), Failure> {
-    if path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo()) {
-        return Err(Failure::new("doctor", "EINVAL", "this is a FIFO")
-            .on(path.display().to_string())
-            .needing("a file, a directory or a device")
-            .cured_by("name the directory that it lies in"));
-    }
-    Ok(())
-}
-
-/// A new file in the directory, which has no name any more.
-fn scratch(directory: &Path) -> Result<File, baio_engine::SetupError> {
-    let path: PathBuf = directory.join(format!(".baio-doctor-{}", std::process::id()));
-    let options = Open {
-        create: Create::New,
-        ..Open::write()
-    };
-    let file = File::open(&path, &options);
-    if file.is_ok() {
-        // A name that cannot be removed is the smallest of this directory's problems.
-        let _ = std::fs::remove_file(&path);
-    }
-    file
-}
-
-fn try_modes(engine: &mut Engine, file: &File, may_write: bool) -> Vec<ModeTried> {
-    if file.kind() == Kind::Stream {
-        return Vec::new(); // Reading would take something away from it, or wait.
-    }
-    let modes = [Caching::Kernel, Caching::Uncached, Caching::Direct];
-    let tried = modes.map(|caching| {
-        let wrong = try_mode(engine, file, caching, may_write).err();
-        ModeTried {
-            mode: caching.name(),
-            works: wrong.is_none(),
-            reason: wrong,
+        if let Some(atomic) = &self.atomic_write {
+            let (least, most) = (atomic.unit_bytes_min.into(), atomic.unit_bytes_max.into());
+            table.row([
+                "atomic writes",
+                &format!("{} to {}", format_size(least), format_size(most)),
+            ]);
         }
-    });
-    tried.into()
-}
+        if let Some(device) = &self.device {
+            device.add_rows(table, 0);
+        }
+        for advice in &self.advice {
+            let cure = advice.cure.as_ref().map(|cure| format!("; cure: {cure}"));
+            table.row(["note", &format!("{}{}", advice.found, cure.unwrap_or_default())]);
+        }
+    }
 
-/// One request; on a file of our own it is a write, which needs more.
-fn try_mode(engine: &mut Engine, file: &File, caching: Caching, may_write: bool) -> Result<(), String> {
-    let mut buffer = engine.buffer(TRIAL_BYTES).ok_or("no buffer is free")?;
-    let policy = Policy {
-        caching,
-        ..Policy::default()
-    };
-    let request = if may_write {
-        buffer.fill(0);
-        Request::write(file, 0, buffer, policy)
-    } else {
-        Request::read(file, 0, buffer, policy)
-    };
-    engine.run(request).result.map(drop).map_err(|error| error.to_string())
+    fn mount_sentence(&self, name: &str) -> String {
+        let point = self
+            .mount_point
+            .as_ref()
+            .map(|point| format!(" on {}", point.display()));
+        format!("{name}{} ({})", point.unwrap_or_default(), self.mount_options.join(","))
+    }
 }
 
 /// Is it a volume, and if it looks like one, why can it not be read?
@@ -169,41 +360,16 @@ fn look_for_volume(path: &Path) -> (bool, Option<String>) {
     }
 }
 
-fn kind_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Regular => "file",
-        Kind::Block => "block device",
-        Kind::Stream => "stream",
-        Kind::Simulated => "simulated",
+/// Why a file without a name cannot be made and tried.
+fn why_no_trial(errno: Errno) -> String {
+    match errno {
+        // Kernels and file systems that do not know such files take the directory for what shall be opened.
+        Errno::EOPNOTSUPP | Errno::EISDIR | Errno::ENOENT => {
+            "this file system has no files without a name; name a file in the directory instead".into()
+        }
+        Errno::EACCES | Errno::EPERM => {
+            format!("{errno}: no file may be made here; name a file in the directory instead")
+        }
+        errno => format!("no file can be made here: {errno}"),
     }
-}
-
-/// The file system that the path lies on; what a device node lies on says nothing about the device.
-fn file_system(path: &Path, kind: Kind) -> Option<String> {
-    if kind != Kind::Regular {
-        return None;
-    }
-    rustix::fs::statfs(path).ok().map(|stat| file_system_name(&stat))
-}
-
-/// The names of `include/uapi/linux/magic.h`.
-fn file_system_name(stat: &StatFs) -> String {
-    let magic = stat.f_type as u64;
-    let name = match magic {
-        0xef53 => "ext2/ext3/ext4",
-        0x5846_5342 => "xfs",
-        0x9123_683e => "btrfs",
-        0xf2f5_2010 => "f2fs",
-        0x2fc1_2fc1 => "zfs",
-        0x0102_1994 => "tmpfs",
-        0x794c_7630 => "overlayfs",
-        0x6969 => "nfs",
-        0x6573_5546 => "fuse",
-        0x00c3_6400 => "ceph",
-        0x0102_1997 => "9p",
-        0x9fa0 => "proc",
-        0x6265_6572 => "sysfs",
-        other => return format!("{other:#x}"),
-    };
-    name.to_owned()
 }
