@@ -1,0 +1,267 @@
+//! Promise: `doctor PATH` tells what a path is and really gives, writes nothing to anything that exists, and never waits.
+
+#[path = "support/confined.rs"]
+mod confined;
+mod support;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use confined::Confined;
+use rustix::fs::{CWD, FallocateFlags, FileType, Mode, fallocate, mknodat};
+use serde_json::Value;
+use support::{BAIO, Done, Place, Unchanged, random_bytes};
+
+fn told(place: &Place, path: &str) -> Value {
+    let path = place.baio(&format!("doctor {path} --json")).succeeds().json()["path"].take();
+    assert!(path.is_object(), "{path}");
+    path["modes"].as_array().unwrap();
+    path
+}
+
+fn mode<'a>(told: &'a Value, name: &str) -> &'a Value {
+    let modes = told["modes"].as_array().unwrap();
+    modes.iter().find(|mode| mode["mode"] == name).unwrap()
+}
+
+#[track_caller]
+fn advises(told: &Value, word: &str) -> bool {
+    let advice = told["advice"].as_array().unwrap();
+    advice.iter().any(|note| note["found"].as_str().unwrap().contains(word))
+}
+
+#[test]
+fn a_file_is_only_read() {
+    let place = Place::new();
+    place.write("data", &random_bytes(1 << 20, 1));
+    let before = Unchanged::watch(&place.path("data"));
+    let changed = |path: &Path| {
+        path.metadata()
+            .map(|data| (data.ctime(), data.ctime_nsec(), data.blocks()))
+    };
+    let inode = changed(&place.path("data")).unwrap();
+    let told = told(&place, "data");
+    before.check("doctor data");
+    assert_eq!(changed(&place.path("data")).unwrap(), inode);
+    assert_eq!(
+        (&told["kind"], &told["size_bytes"]),
+        (&"file".into(), &(1 << 20).into())
+    );
+    assert_eq!(told["volume"], false);
+    assert_eq!(mode(&told, "kernel")["is"], "kernel");
+    assert!(
+        told["mount_point"].is_string() && told["mount_options"][0].is_string(),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_volume_is_only_read() {
+    let place = Place::new();
+    place.volume("8M", "1M");
+    let before = Unchanged::watch(&place.path("vol"));
+    let told = told(&place, "vol");
+    before.check("doctor vol");
+    assert_eq!(told["volume"], true);
+    assert_eq!(told["volume_problem"], Value::Null);
+}
+
+/// The trials need a file: it never has a name, so the directory itself does not change.
+#[test]
+fn a_directory_is_not_written_to() {
+    let place = Place::new();
+    fs::create_dir(place.path("dir")).unwrap();
+    let stamp = || {
+        let data = place.path("dir").metadata().unwrap();
+        (data.mtime(), data.mtime_nsec(), data.ctime(), data.ctime_nsec())
+    };
+    let before = stamp();
+    let told = told(&place, "dir");
+    assert_eq!(stamp(), before);
+    assert_eq!(fs::read_dir(place.path("dir")).unwrap().count(), 0);
+    assert_eq!(told["kind"], "directory");
+    assert!(told["file_system"].is_string());
+    let tried = !told["modes"].as_array().unwrap().is_empty();
+    assert_ne!(tried, told["untried"].is_string(), "tried, or told why not: {told}");
+}
+
+#[test]
+fn a_directory_that_is_closed_is_told_and_no_failure() {
+    let place = Place::new();
+    fs::set_permissions(place.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(place.path("dir")).unwrap();
+    fs::set_permissions(place.path("dir"), fs::Permissions::from_mode(0o555)).unwrap();
+    let path = place.path("dir");
+    let done = Done(Confined::new().run(BAIO, &["doctor", path.to_str().unwrap(), "--json"]));
+    let told = done.succeeds().json()["path"].take();
+    let untried = told["untried"].as_str().unwrap();
+    assert!(untried.contains("name a file"), "{untried}");
+    assert!(told["modes"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn memory_is_not_called_a_disk() {
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        eprintln!("skipped: no /dev/shm");
+        return;
+    };
+    let place = Place::new();
+    fs::write(dir.path().join("data"), [7; 65536]).unwrap();
+    for path in [dir.path().to_owned(), dir.path().join("data")] {
+        let told = told(&place, path.to_str().unwrap());
+        if told["file_system"] != "tmpfs" {
+            eprintln!("skipped: /dev/shm is no tmpfs");
+            return;
+        }
+        assert_eq!(told["device"], Value::Null);
+        assert_eq!(told["direct_writes"]["are"], "kernel");
+        let direct = mode(&told, "direct");
+        // Linux takes O_DIRECT on tmpfs since 6.6, and caches.
+        assert!(direct["is"] == "kernel" || direct["works"] == false, "{direct}");
+        assert!(advises(&told, "direct writes go through"), "{told}");
+    }
+}
+
+#[test]
+fn space_that_was_never_written_is_told_until_it_is() {
+    let place = Place::new();
+    let path = place.path("log");
+    let mut file = File::create(&path).unwrap();
+    if fallocate(&file, FallocateFlags::empty(), 0, 1 << 20).is_err() {
+        eprintln!("skipped: this file system preallocates nothing");
+        return;
+    }
+    let before = told(&place, "log");
+    if before["unwritten_bytes"] == Value::Null {
+        eprintln!("skipped: this file system does not tell its extents");
+        return;
+    }
+    assert_eq!(before["unwritten_bytes"], 1 << 20);
+    assert!(advises(&before, "never written"), "{before}");
+    file.write_all(&random_bytes(1 << 20, 2)).unwrap();
+    file.sync_all().unwrap();
+    let after = told(&place, "log");
+    assert_eq!(after["unwritten_bytes"], 0);
+    assert!(!advises(&after, "never written"), "{after}");
+}
+
+/// Opening a FIFO waits for its other end; a guard, not a promise, ends this test if `doctor` does.
+#[test]
+fn streams_are_told_and_not_opened() {
+    let place = Place::new();
+    mknodat(CWD, place.path("fifo"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let _listener = UnixListener::bind(place.path("socket")).unwrap();
+    for (path, kind) in [("fifo", "fifo"), ("socket", "socket"), ("/dev/tty", "character device")] {
+        let mut child = place.spawn(BAIO, ["doctor", path, "--json"]);
+        let begun = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if begun.elapsed() > Duration::from_secs(60) {
+                child.kill().unwrap();
+                panic!("doctor waits for {path}");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let told = Done(child.wait_with_output().unwrap()).succeeds().json()["path"].take();
+        assert_eq!((&told["kind"], &told["stream"]), (&"stream".into(), &kind.into()));
+        assert!(told["untried"].is_string());
+        assert!(told["modes"].as_array().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn a_link_is_followed() {
+    let place = Place::new();
+    place.write("data", b"x");
+    symlink("data", place.path("link")).unwrap();
+    assert_eq!(told(&place, "link")["kind"], "file");
+}
+
+#[test]
+fn what_cannot_be_opened_is_an_error_with_its_cure() {
+    let place = Place::new();
+    place.write("data", b"x");
+    symlink("round", place.path("round")).unwrap();
+    for (path, code) in [("missing", "ENOENT"), ("data/below", "ENOTDIR"), ("round", "ELOOP")] {
+        let failed = place.baio(&format!("doctor {path} --json")).fails_with(1);
+        let failed = failed.json()["error"].take();
+        assert_eq!((&failed["code"], &failed["object"]), (&code.into(), &path.into()));
+        assert!(failed["cure"].is_string(), "{failed}");
+    }
+    fs::set_permissions(place.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(place.path("data"), fs::Permissions::from_mode(0o000)).unwrap();
+    let path = place.path("data");
+    let path = path.to_str().unwrap();
+    let failed = Done(Confined::new().run(BAIO, &["doctor", path, "--json"])).fails_with(1);
+    let failed = failed.error();
+    assert_eq!((&failed["code"], &failed["object"]), (&"EACCES".into(), &path.into()));
+    let message = failed["message"].as_str().unwrap();
+    assert!(
+        !message.contains("/proc/self/fd"),
+        "what was typed, not how it was reached: {message}"
+    );
+}
+
+/// A loop device over a file, gone with it.
+struct Loop(PathBuf);
+
+impl Loop {
+    fn over(file: &Path) -> Option<Loop> {
+        let made = Command::new("losetup")
+            .args(["--find", "--show"])
+            .arg(file)
+            .output()
+            .ok()?;
+        let node = String::from_utf8(made.stdout).ok()?.trim().to_owned();
+        (made.status.success() && node.starts_with("/dev/loop")).then(|| Loop(node.into()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_device_is_told_with_what_lies_below() {
+    let place = Place::new();
+    place.write("image", &random_bytes(4 << 20, 3));
+    let Some(device) = Loop::over(&place.path("image")) else {
+        eprintln!("skipped: no loop device can be made here (it takes root and losetup)");
+        return;
+    };
+    let before = Unchanged::watch(&place.path("image"));
+    let told = told(&place, device.0.to_str().unwrap());
+    before.check("doctor of the device");
+    assert_eq!(
+        (&told["kind"], &told["size_bytes"]),
+        (&"block device".into(), &(4 << 20).into())
+    );
+    assert_eq!(told["file_system"], Value::Null);
+    assert_eq!(mode(&told, "direct")["works"], true);
+    assert!(told["alignment_source"].is_string());
+    let shown = &told["device"];
+    assert_eq!(shown["name"], device.0.file_name().unwrap().to_str().unwrap());
+    for key in ["scheduler", "write_cache"] {
+        assert!(shown[key].is_string(), "{key}: {shown}");
+    }
+    for key in [
+        "requests_max",
+        "logical_block_bytes",
+        "discard_bytes_max",
+        "write_zeroes_bytes_max",
+    ] {
+        assert!(shown[key].is_u64(), "{key}: {shown}");
+    }
+    assert!(shown["rotational"].is_boolean());
+    assert_eq!(shown["backing"]["file"], place.path("image").to_str().unwrap());
+    let buffered = fs::read_to_string(format!("/sys/block/{}/loop/dio", shown["name"].as_str().unwrap()));
+    let buffered = buffered.is_ok_and(|dio| dio.trim() == "0");
+    assert_eq!(shown["backing"]["direct_io"], !buffered);
+    assert_eq!(advises(&told, "through the page cache of"), buffered);
+}
