@@ -118,6 +118,9 @@ impl File {
     fn try_block(&self, mode: Caching, offset: u64, flags: i32) -> Result<i32, Errno> {
         let len = self.direct_limits().offset.max(4096) as usize;
         let scratch = Mapping::anonymous(len)?;
+        // btrfs reads through its cache into memory that nobody has touched yet, and directly into all other.
+        // SAFETY: the mapping is this function's own, and `len` bytes long.
+        unsafe { scratch.at(0).write_bytes(1, len) };
         let window = Window::Flat {
             pointer: scratch.at(0),
             len,
