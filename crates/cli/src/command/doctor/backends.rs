@@ -150,9 +150,11 @@ impl Started {
     pub(super) fn add_rows(&self, table: &mut Table) {
         let state = match (&self.reason, self.asynchronous) {
             (Some(reason), _) => sentence("no: ", reason, self.cause.as_ref(), self.cure.as_ref()),
-            (None, _) if self.chosen => "starts, and is chosen".into(),
-            (None, true) => "starts".into(),
-            (None, false) => "starts, but blocks its caller".into(),
+            (None, asynchronous) => {
+                let but = if asynchronous { "" } else { ", but blocks its caller" };
+                let chosen = if self.chosen { ", and is chosen" } else { "" };
+                format!("starts{but}{chosen}")
+            }
         };
         table.row([format!("backend {}", self.backend), state]);
         for feature in &self.features {

@@ -1,13 +1,14 @@
 //! What each caching mode really is on a file, found by requests in it.
 //!
-//! A file that exists is only read. In a directory the trials run on a file without a name (`O_TMPFILE`, open(2)), so that
-//! writes can be tried too and nothing of it is ever seen by anybody.
+//! A file that exists is only read. In a directory the trials run on a file without a name (`O_TMPFILE`, open(2)), of which
+//! nothing is ever seen by anybody. Which way direct *writes* go cannot be tried: btrfs drops the pages that such a write went
+//! through, so nothing tells afterwards. There the file system's own rule is told.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use baio_engine::{Caching, Engine, Errno, Error, File, Kind, Open, Patience, Policy, Request};
-use rustix::fs::{IFlags, Mode as FileMode, OFlags};
+use baio_engine::{Caching, Durability, Engine, Errno, Error, File, Kind, Open, Policy, Request};
+use rustix::fs::{Advice, IFlags, Mode as FileMode, OFlags};
 use serde::Serialize;
 
 use super::mount::Mount;
@@ -16,8 +17,8 @@ use crate::output::Table;
 /// Bytes of one trial: fits every alignment in use.
 const TRIAL_BYTES: usize = 4096;
 
-/// Trials of writes, one after another in the nameless file.
-const WRITES: u64 = 8;
+/// Blocks of the nameless file.
+const FILLED: u64 = 4;
 
 /// A caching mode, and what requests in it came to.
 #[derive(Serialize)]
@@ -66,7 +67,7 @@ impl DirectWrites {
         }
     }
 
-    /// What is known of the file system of an open file, which is not written to.
+    /// What is known of the file system of an open file.
     pub(super) fn known(fd: impl AsFd, mount: Option<&Mount>, release: &str) -> DirectWrites {
         let Some(mount) = mount else {
             return DirectWrites::unknown();
@@ -133,54 +134,32 @@ pub(super) struct Nameless {
     pub(super) file: File,
     pub(super) fd: OwnedFd,
     pub(super) modes: Vec<Mode>,
-    /// Where the trial told anything.
-    pub(super) direct_writes: Option<DirectWrites>,
 }
 
-/// Tries all three, and direct writes, on a file without a name in the directory.
+/// Tries all three on a file without a name in the directory.
 pub(super) fn in_directory(engine: &mut Engine, directory: &Path) -> Result<Nameless, Errno> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let fd = rustix::fs::open(directory, flags, FileMode::from_raw_mode(0o600)).map_err(Errno::from)?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
     let file = File::open(&path, &Open::write()).map_err(|error| error.errno)?;
-    let direct_writes = try_writes(engine, &file)?;
+    fill(engine, &file, &fd)?;
     let modes = of_file(engine, &file);
-    Ok(Nameless {
-        file,
-        fd,
-        modes,
-        direct_writes,
-    })
+    Ok(Nameless { file, fd, modes })
 }
 
-/// Fills the file, by direct writes if it takes them.
-fn try_writes(engine: &mut Engine, file: &File) -> Result<Option<DirectWrites>, Errno> {
-    let direct = file.gives(Caching::Direct);
-    let caching = if direct { Caching::Direct } else { Caching::Kernel };
-    for block in 0..WRITES {
+/// Gives the file some blocks, and has the page cache forget them: of what is cached no read can tell anything.
+fn fill(engine: &mut Engine, file: &File, fd: impl AsFd) -> Result<(), Errno> {
+    for block in 0..FILLED {
         let mut buffer = engine.buffer(TRIAL_BYTES).ok_or(Errno::ENOMEM)?;
         buffer.fill(0x5a);
-        let request = Request::write(file, block * TRIAL_BYTES as u64, buffer, in_mode(caching));
+        let policy = Policy {
+            durability: Durability::Data,
+            ..in_mode(Caching::Kernel)
+        };
+        let request = Request::write(file, block * TRIAL_BYTES as u64, buffer, policy);
         engine.run(request).result.map_err(Error::errno)?;
     }
-    if !direct {
-        return Ok(None);
-    }
-    let policy = Policy {
-        patience: Patience::NoWait,
-        ..in_mode(Caching::Kernel)
-    };
-    let buffer = engine.buffer(TRIAL_BYTES).ok_or(Errno::ENOMEM)?;
-    let last = (WRITES - 1) * TRIAL_BYTES as u64;
-    let found = match engine.run(Request::read(file, last, buffer, policy)).result {
-        Ok(1..) => Caching::Kernel,
-        Err(Error::System(Errno::EAGAIN)) => Caching::Direct,
-        _ => return Ok(None),
-    };
-    Ok(Some(DirectWrites {
-        are: Some(found.name()),
-        reason: Some("found by writing to a file without a name".into()),
-    }))
+    Ok(rustix::fs::fadvise(fd, 0, None, Advice::DontNeed)?)
 }
 
 fn try_mode(engine: &mut Engine, file: &File, caching: Caching) -> Mode {

@@ -171,8 +171,7 @@ impl Place {
             Ok(nameless) => {
                 place.add_limits(&nameless.file, &nameless.fd);
                 place.modes = nameless.modes;
-                let known = || DirectWrites::known(&nameless.fd, mount.as_ref(), release);
-                place.direct_writes = nameless.direct_writes.unwrap_or_else(known);
+                place.direct_writes = DirectWrites::known(&nameless.fd, mount.as_ref(), release);
             }
             Err(errno) => place.untried = Some(why_no_trial(errno)),
         }

@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::Path;
 
+use baio_engine::Config;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
@@ -91,13 +92,13 @@ impl System {
                 cause: "a seccomp filter binds this process".into(),
                 cure: format!("{} io_setup, io_submit, io_getevents and io_destroy", self.profile()),
             }),
-            ("aio", "EAGAIN") => self.blame_for_no_operations(),
+            ("aio", "EAGAIN") if self.lacks_operations() => self.blame_for_no_operations(),
             ("uring" | "registered_arena", "ENOMEM") => self.blame_for_no_locked_memory(),
             (_, "EMFILE") => Some(Blame {
                 cause: format!("RLIMIT_NOFILE is {}", limit(self.open_files_max)),
                 cure: "raise RLIMIT_NOFILE (`ulimit -n`)".into(),
             }),
-            ("threads" | "worker_threads", "EAGAIN") => Some(Blame {
+            ("aio" | "threads" | "worker_threads", "EAGAIN") => Some(Blame {
                 cause: format!(
                     "RLIMIT_NPROC is {}, or the container's limit of processes is reached",
                     limit(self.processes_max)
@@ -161,6 +162,13 @@ impl System {
         };
         let others = rustix::process::getgroups().unwrap_or_default();
         rustix::process::getegid().as_raw() == wanted || others.iter().any(|group| group.as_raw() == wanted)
+    }
+
+    /// Is there no room for an engine? The backend needs worker threads too, and their refusal has the same name.
+    fn lacks_operations(&self) -> bool {
+        let needed = u64::from(Config::default().slots) * 2;
+        let room = self.aio_operations.zip(self.aio_operations_max);
+        room.is_some_and(|(taken, most)| most.saturating_sub(taken) < needed)
     }
 
     fn blame_for_no_operations(&self) -> Option<Blame> {
@@ -380,6 +388,15 @@ mod tests {
         let (cause, cure) = blamed(&quiet(), "aio", "EAGAIN (Resource temporarily unavailable)");
         assert!(cause.contains("65000 of fs.aio-max-nr 65536"), "{cause}");
         assert!(cure.contains("fs.aio-max-nr=131072"), "{cure}");
+        let roomy = System {
+            aio_operations: Some(0),
+            ..quiet()
+        };
+        let (cause, _) = blamed(&roomy, "aio", "EAGAIN (Resource temporarily unavailable)");
+        assert!(
+            cause.contains("RLIMIT_NPROC"),
+            "operations are left, so it was a thread: {cause}"
+        );
         let (cause, _) = blamed(&quiet(), "threads", "EAGAIN (Resource temporarily unavailable)");
         assert!(cause.contains("RLIMIT_NPROC is unlimited"), "{cause}");
         let (cause, _) = blamed(&quiet(), "uring", "EMFILE (Too many open files)");
