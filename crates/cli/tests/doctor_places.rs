@@ -24,6 +24,20 @@ fn told(place: &Place, path: &str) -> Value {
     path
 }
 
+/// The same where it might wait for ever; a guard, not a promise, ends the test then.
+fn told_in_time(place: &Place, path: &str) -> Value {
+    let mut child = place.spawn(BAIO, ["doctor", path, "--json"]);
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("doctor waits for {path}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Done(child.wait_with_output().unwrap()).succeeds().json()["path"].take()
+}
+
 fn mode<'a>(told: &'a Value, name: &str) -> &'a Value {
     let modes = told["modes"].as_array().unwrap();
     modes.iter().find(|mode| mode["mode"] == name).unwrap()
@@ -150,26 +164,35 @@ fn space_that_was_never_written_is_told_until_it_is() {
     assert!(!advises(&after, "never written"), "{after}");
 }
 
-/// Opening a FIFO waits for its other end; a guard, not a promise, ends this test if `doctor` does.
+/// Opening a FIFO waits for its other end.
 #[test]
 fn streams_are_told_and_not_opened() {
     let place = Place::new();
     mknodat(CWD, place.path("fifo"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     let _listener = UnixListener::bind(place.path("socket")).unwrap();
     for (path, kind) in [("fifo", "fifo"), ("socket", "socket"), ("/dev/tty", "character device")] {
-        let mut child = place.spawn(BAIO, ["doctor", path, "--json"]);
-        let begun = Instant::now();
-        while child.try_wait().unwrap().is_none() {
-            if begun.elapsed() > Duration::from_secs(60) {
-                child.kill().unwrap();
-                panic!("doctor waits for {path}");
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let told = Done(child.wait_with_output().unwrap()).succeeds().json()["path"].take();
+        let told = told_in_time(&place, path);
         assert_eq!((&told["kind"], &told["stream"]), (&"stream".into(), &kind.into()));
         assert!(told["untried"].is_string());
         assert!(told["modes"].as_array().unwrap().is_empty());
+    }
+}
+
+/// A read of `/proc/kmsg` waits for the kernel's next message, though it is called a regular file.
+#[test]
+fn files_that_the_kernel_makes_up_are_not_read() {
+    let place = Place::new();
+    for path in ["/proc/self/status", "/proc/kmsg", "/sys/kernel/uevent_seqnum"] {
+        if !Path::new(path).exists() {
+            eprintln!("skipped: no {path}");
+            continue;
+        }
+        let told = told_in_time(&place, path);
+        assert_eq!(told["kind"], "file");
+        assert!(
+            told["untried"].is_string() && told["modes"].as_array().unwrap().is_empty(),
+            "{told}"
+        );
     }
 }
 

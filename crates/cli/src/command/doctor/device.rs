@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::mount::Mount;
 use crate::output::Table;
 use crate::size::format_size;
 
@@ -68,6 +69,14 @@ impl Device {
     pub(super) fn of_node(node: &str) -> Option<Device> {
         let metadata = Path::new(node).metadata().ok().filter(|_| node.starts_with("/dev/"))?;
         Device::of(metadata.rdev())
+    }
+
+    /// The device of the layer that an overlay writes to; `None` for other mounts, and where that layer is out of sight.
+    pub(super) fn of_upper_layer(mount: &Mount) -> Option<Device> {
+        let mut options = mount.options.iter();
+        let upper = options.find_map(|option| option.strip_prefix("upperdir=/"))?;
+        let metadata = Path::new("/").join(upper).metadata().ok()?;
+        Device::of(metadata.dev())
     }
 
     fn at(place: &Path, depth: usize) -> Device {

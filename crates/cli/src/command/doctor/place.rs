@@ -23,6 +23,22 @@ use crate::size::format_size;
 /// `STATX_WRITE_ATOMIC` (statx(2), Linux 6.11).
 const WRITE_ATOMIC: StatxFlags = StatxFlags::from_bits_retain(0x1_0000);
 
+/// File systems whose files hold nothing.
+const MADE_UP: [&str; 12] = [
+    "proc",
+    "sysfs",
+    "debugfs",
+    "tracefs",
+    "securityfs",
+    "configfs",
+    "cgroup",
+    "cgroup2",
+    "bpf",
+    "efivarfs",
+    "pstore",
+    "binfmt_misc",
+];
+
 /// What was found out about a path. Every key is always there; what does not apply or cannot be known is null.
 #[derive(Serialize)]
 pub(super) struct Place {
@@ -119,6 +135,7 @@ impl Place {
         let held = Held::open(path)?;
         let mut place = match held.kind() {
             FileType::Directory => Place::of_directory(engine, &held, release),
+            FileType::RegularFile if is_made_up(&held) => Place::of_made_up(&held),
             FileType::RegularFile | FileType::BlockDevice => Place::of_file(engine, &held, release)?,
             kind => Place::of_stream(&held, kind),
         };
@@ -162,6 +179,18 @@ impl Place {
             untried: Some("a stream has no caching modes, and opening it could wait or change something".into()),
             ..Place::outline(held, "stream")
         }
+    }
+
+    fn of_made_up(held: &Held) -> Place {
+        let mut place = Place {
+            untried: Some(
+                "the kernel makes up such a file as it is read, and reading it could wait or take something away"
+                    .into(),
+            ),
+            ..Place::outline(held, "file")
+        };
+        place.add_mount(held, Mount::of(&held.fd));
+        place
     }
 
     fn of_directory(engine: &mut Engine, held: &Held, release: &str) -> Place {
@@ -220,7 +249,7 @@ impl Place {
         };
         if self.device.is_none() {
             // btrfs and others have a device number of their own.
-            self.device = Device::of_node(&mount.source);
+            self.device = Device::of_node(&mount.source).or_else(|| Device::of_upper_layer(&mount));
         }
         self.file_system = Some(mount.file_system);
         self.mount_point = Some(mount.mount_point);
@@ -281,6 +310,12 @@ impl Place {
                     format_size(bytes)
                 ),
                 Some("write over them once, before the durable writes that matter"),
+            );
+        }
+        if self.file_system.as_deref() == Some("overlay") && self.device.is_none() {
+            advise(
+                "this is an overlay, and the layer that holds its data cannot be seen from here".into(),
+                Some("name a path on a volume or a mount of its own"),
             );
         }
         if self.mount_options.iter().any(|option| option == "ro") {
@@ -348,6 +383,12 @@ impl Place {
             .map(|point| format!(" on {}", point.display()));
         format!("{name}{} ({})", point.unwrap_or_default(), self.mount_options.join(","))
     }
+}
+
+/// Is this a regular file by name only, like `/proc/kmsg` and `trace_pipe`, of which a read waits?
+fn is_made_up(held: &Held) -> bool {
+    let mount = Mount::of(&held.fd);
+    mount.is_some_and(|mount| MADE_UP.contains(&mount.file_system.as_str()))
 }
 
 /// Is it a volume, and if it looks like one, why can it not be read?
