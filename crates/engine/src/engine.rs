@@ -76,7 +76,7 @@ impl Choice {
     /// Starts the backend; with `Auto` the best that starts, and then `rejected` says why the better ones did not.
     fn start(self, config: &Config, rejected: &mut Vec<Rejected>) -> Result<Box<dyn Backend>, SetupError> {
         let limits = Limits {
-            wide: config.pool_threads.saturating_mul(2),
+            wide: config.pool_threads.saturating_mul(4),
             narrow: config.pool_threads,
             stream: config.pool_threads / 4,
         };
@@ -132,8 +132,9 @@ pub struct Config {
     pub arena_bytes: usize,
     /// Register the arena with the kernel: pins it at once, saves some work per request.
     pub register_arena: bool,
-    /// Worker threads at most for writes through the kernel's cache, syncs and allocations, where the backend has workers;
-    /// twice as many for reads and direct writes, and a quarter for streams that cannot be tried without blocking.
+    /// Worker threads at most for writes through the kernel's cache, syncs and allocations, where the backend has workers.
+    /// Reads and direct writes, which only wait for the device, have four times as many of their own; streams that cannot be
+    /// tried without blocking, a quarter. So 84 by default, all told, of which those that nobody needs do not exist.
     pub pool_threads: u32,
 }
 

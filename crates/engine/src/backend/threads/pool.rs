@@ -13,6 +13,7 @@
 //!   still more. Idle ones leave after [`IDLE`], except the last: so there is always somebody to run a job, and a thread
 //!   that cannot be made (RLIMIT_NPROC) only keeps the pool smaller. Who was idle last is woken first, so that the others
 //!   can leave.
+//! - **Awake ones first.** Beyond the first [`BRISK`], nobody is woken or made while fewer jobs wait than run.
 //! - **Rations.** Each class of jobs has its limit; together they bound the threads. Syncs that are stuck do not keep reads
 //!   from running.
 //! - **Bell.** The owner says for how many results it sleeps; the worker that makes them complete rings, once. The bell is an
@@ -40,6 +41,10 @@ use crate::sys::{self, Iteration};
 
 /// An idle worker waits so long for a job.
 pub(crate) const IDLE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 2000 });
+
+/// Up to here a job that waits gets a worker at once. Beyond, one job is left waiting for each that runs: so a worker that
+/// ends one finds the next, and need not sleep and be woken for it, which costs more than a read does.
+const BRISK: u32 = 16;
 
 /// Workers only make system calls, and run no signal handlers.
 const STACK: usize = 128 << 10;
@@ -264,25 +269,35 @@ impl State {
     /// Lays a job on an idle worker's seat, who is then to be woken; else queues it.
     fn give(&mut self, job: Job) -> Option<Arc<Seat>> {
         let class = job.class as usize;
-        if self.running[class] < self.limits[class]
-            && let Some(seat) = self.idle.pop()
-        {
-            self.running[class] += 1;
-            *lock(&seat.job) = Some(job);
-            return Some(seat);
-        }
         self.sequence += 1;
         self.queues[class].push_back((self.sequence, job));
-        None
+        if self.idle.is_empty() {
+            return None;
+        }
+        let job = self.next(State::wants_one_more)?;
+        let seat = self.idle.pop()?;
+        *lock(&seat.job) = Some(job);
+        Some(seat)
     }
 
-    /// The oldest job that may run now.
-    fn next(&mut self) -> Option<Job> {
+    /// The oldest job of a class that may run now.
+    fn next(&mut self, may_run: fn(&State, usize) -> bool) -> Option<Job> {
         let front = |class: usize| self.queues[class].front().map(|(sequence, _)| (*sequence, class));
-        let runnable = (0..CLASSES).filter(|&class| self.running[class] < self.limits[class]);
+        let runnable = (0..CLASSES).filter(|&class| may_run(self, class));
         let (_, class) = runnable.filter_map(front).min()?;
         self.running[class] += 1;
         self.queues[class].pop_front().map(|(_, job)| job)
+    }
+
+    /// May somebody who is awake anyway go on with this class?
+    fn has_room(&self, class: usize) -> bool {
+        self.running[class] < self.limits[class]
+    }
+
+    /// Is it worth waking or making somebody for this class? Beyond [`BRISK`], only while more wait than run.
+    fn wants_one_more(&self, class: usize) -> bool {
+        let waiting = self.queues[class].len() as u32;
+        self.has_room(class) && (self.running[class] < BRISK || self.running[class] < waiting)
     }
 
     /// A job for a worker that does not exist yet, and will.
@@ -295,7 +310,7 @@ impl State {
             self.pause -= 1;
             return None;
         }
-        let job = self.next()?;
+        let job = self.next(State::wants_one_more)?;
         self.workers += 1;
         self.workers_max = self.workers_max.max(self.workers);
         Some(job)
@@ -387,7 +402,7 @@ impl Shared {
         if state.closing {
             return self.leave(state);
         }
-        if let Some(job) = state.next() {
+        if let Some(job) = state.next(State::has_room) {
             return Next::Run(job);
         }
         state.idle.push(Arc::clone(seat));

@@ -193,3 +193,32 @@ fn the_bell_rings_once_when_as_many_are_there_as_are_waited_for() {
     results(&pool, &mut done, 5);
     assert_eq!(rings(&pool), 0, "the owner is awake");
 }
+
+/// A worker that ends a job finds the next: so beyond a few, no more are woken or made than there are jobs left over.
+#[test]
+fn many_jobs_have_half_as_many_workers() {
+    const JOBS: u32 = 100;
+    let mut pool = pool("half", 64, 1, 1);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    pool.submit(
+        &mut (0..JOBS)
+            .map(|slot| read(slot, reader.as_raw_fd(), Class::Wide))
+            .collect(),
+    );
+    eventually("half of them run", || threads("half") == 50);
+    thread::sleep(IDLE);
+    assert_eq!(threads("half"), 50);
+    writer.write_all(&[7; JOBS as usize]).unwrap();
+    results(&pool, &mut Vec::new(), JOBS as usize);
+    // A few all run.
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    eventually("they leave", || threads("half") == 1);
+    pool.submit(
+        &mut (0..BRISK)
+            .map(|slot| read(slot, reader.as_raw_fd(), Class::Wide))
+            .collect(),
+    );
+    eventually("all run", || threads("half") == BRISK as usize);
+    writer.write_all(&[7; BRISK as usize]).unwrap();
+    results(&pool, &mut Vec::new(), BRISK as usize);
+}
