@@ -144,6 +144,8 @@ struct Inner {
     direct: Option<OwnedFd>,
     limits: DirectLimits,
     disk: Option<Disk>,
+    /// Pipes, sockets and terminals have none (lseek(2)).
+    offsets: bool,
     /// The first failed sync, until the owner acknowledges it.
     poison: Cell<Option<Errno>>,
     /// Where a backend has registered the two descriptions: its mark, and the index of the first.
@@ -224,6 +226,7 @@ impl File {
                 offset: 512,
             },
             disk: Some(disk.clone()),
+            offsets: true,
             poison: Cell::new(None),
             attached: Cell::new(None),
             trial: Cell::default(),
@@ -350,6 +353,11 @@ impl File {
         }
     }
 
+    /// Can it be read and written at an offset?
+    pub(crate) fn has_offsets(&self) -> bool {
+        self.0.offsets
+    }
+
     /// The simulated disk behind the file.
     pub(crate) fn disk(&self) -> Option<&Disk> {
         self.0.disk.as_ref()
@@ -417,6 +425,11 @@ impl Inner {
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             return Err(SetupError::new("open", name, Errno::EISDIR).need("a file or a device"));
         }
+        let offsets = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Fifo | FileType::Socket => false,
+            FileType::RegularFile | FileType::BlockDevice => true,
+            _ => rustix::fs::tell(&fd).is_ok(),
+        };
         let (kernel, direct) = match caching {
             Caching::Direct => (None, Some(fd)),
             Caching::Kernel | Caching::Uncached => (Some(fd), None),
@@ -429,6 +442,7 @@ impl Inner {
             direct,
             limits: DirectLimits::SAFE,
             disk: None,
+            offsets,
             poison: Cell::new(None),
             attached: Cell::new(None),
             trial: Cell::default(),

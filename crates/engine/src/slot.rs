@@ -444,6 +444,10 @@ impl Slot {
                 Slot::validate_flags(request, flags)?;
                 (None, false)
             }
+            Op::SyncRange { offset, len } => {
+                let file = request.file.as_ref().map(|_| ()).ok_or(NO_FILE);
+                return file.and_then(|()| check_range(offset, len));
+            }
             _ => return request.file.as_ref().map(|_| ()).ok_or(NO_FILE),
         };
         let file = request.file.as_ref().ok_or(NO_FILE)?;
@@ -458,10 +462,8 @@ impl Slot {
             // The result of a request has 32 bits.
             return Err(Error::System(crate::error::Errno::EINVAL));
         }
-        let last = offset.unwrap_or(0).checked_add(request.memory.len() as u64);
-        if last.is_none_or(|last| last > i64::MAX as u64) {
-            return Err(Error::System(crate::error::Errno::EFBIG));
-        }
+        check_range(offset.unwrap_or(0), request.memory.len() as u64)?;
+        check_place(file, request.op)?;
         if caching == Caching::Direct {
             check_alignment(file, offset.unwrap_or(0), &request.memory)?;
         }
@@ -477,10 +479,7 @@ impl Slot {
         if target.kind() != Kind::Stream || !flat || u32::try_from(len).is_err() {
             return Err(Error::System(crate::error::Errno::EINVAL));
         }
-        if offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
-            return Err(Error::System(crate::error::Errno::EFBIG));
-        }
-        Ok(())
+        check_range(offset, len)
     }
 
     /// A list is sent and received without flags.
@@ -493,6 +492,27 @@ impl Slot {
 }
 
 const NO_FILE: Error = Error::System(crate::error::Errno::EBADF);
+
+/// The kernel's offsets are signed.
+fn check_range(offset: u64, len: u64) -> Result<(), Error> {
+    match offset.checked_add(len) {
+        Some(end) if end <= i64::MAX as u64 => Ok(()),
+        _ => Err(Error::System(crate::error::Errno::EFBIG)),
+    }
+}
+
+/// A file is read and written at an offset, a pipe or socket without one. Left to the kernel, io_uring would forget the
+/// offset in a pipe, and each backend would take another one for a file that has none.
+fn check_place(file: &File, op: Op) -> Result<(), Error> {
+    match op {
+        Op::Read { offset } | Op::Write { offset } => match offset {
+            Some(_) if !file.has_offsets() => Err(Error::System(crate::error::Errno::ESPIPE)),
+            None if file.kind() != Kind::Stream => Err(Error::System(crate::error::Errno::EINVAL)),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
 
 fn check_alignment(file: &File, offset: u64, memory: &Memory) -> Result<(), Error> {
     use crate::error::Argument;

@@ -11,6 +11,7 @@ use crate::backend::sim::trace::{Event, SimHandle};
 use crate::policy::{Caching, Durability, Space, Time};
 use crate::request::{Op, RequestId};
 use crate::slot::Slots;
+use crate::sys::TRANSFER_MAX;
 
 /// The iteration that `id` has to run now, and the disk that it runs on. What no disk can do ends at once.
 pub(crate) fn prepare(slots: &Slots, id: RequestId, number: u64, now: Time) -> Result<(Disk, Job), i32> {
@@ -21,7 +22,7 @@ pub(crate) fn prepare(slots: &Slots, id: RequestId, number: u64, now: Time) -> R
         .and_then(|file| file.disk().cloned())
         .ok_or(-libc::EBADF)?;
     let skip = slot.resumed_at as u64;
-    let left = (slot.memory.len() - slot.resumed_at) as u64;
+    let left = (slot.memory.len() - slot.resumed_at).min(TRANSFER_MAX) as u64;
     let mut job = Job {
         id,
         number,
