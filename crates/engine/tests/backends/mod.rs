@@ -102,6 +102,15 @@ impl Bench {
         panic!("no memory for another engine");
     }
 
+    /// The same for an engine larger than what an ordinary user may be given.
+    pub(crate) fn engine_if_it_fits(&self, config: &Config) -> Result<Engine, Stop> {
+        match (self.row.start)(config) {
+            Ok(engine) => Ok(engine),
+            Err(error) if matches!(error.errno, Errno::ENOMEM | Errno::EAGAIN) => Err(Stop::Skipped(error.to_string())),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
     /// `Err` with the reason when the backend does not start here.
     pub(crate) fn starts(&self) -> Result<(), String> {
         (self.row.start)(&Bench::config()).map(drop).map_err(|e| e.to_string())
