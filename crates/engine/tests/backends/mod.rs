@@ -42,6 +42,10 @@ impl Row {
         Row { name, start, files }
     }
 
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.files == Files::Simulated
+    }
+
     const fn simulated(name: &'static str, start: fn(&Config) -> Result<Engine, SetupError>) -> Row {
         let files = Files::Simulated;
         Row { name, start, files }
@@ -72,8 +76,10 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(row: &'static Row) -> Bench {
-        // Under the target directory: /tmp is often a tmpfs, which has no direct I/O.
-        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory for test files");
+        // Under the target directory: /tmp is often a tmpfs, which has no direct I/O. A test that has changed its user gets
+        // one that it can write to.
+        let parent = std::env::var_os("BAIO_TEST_DIRECTORY").unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
+        let dir = tempfile::tempdir_in(parent).expect("a directory for test files");
         Bench { row, dir }
     }
 
@@ -117,7 +123,7 @@ impl Bench {
     }
 
     pub(crate) fn is_simulated(&self) -> bool {
-        self.row.files == Files::Simulated
+        self.row.is_simulated()
     }
 
     /// A path for a new file; a simulated backend has none.

@@ -219,7 +219,10 @@ pub(crate) fn a_receive_that_waits_for_all_gets_all(bench: &Bench) -> Case {
     let mut engine = bench.engine();
     let feed = std::thread::spawn(move || {
         for part in pattern(2, 40_000).chunks(10_000) {
-            theirs.write_all(part).expect("a socket");
+            // A backend that refuses has let go of its end.
+            if theirs.write_all(part).is_err() {
+                break;
+            }
             std::thread::sleep(Duration::from_millis(2));
         }
         theirs
@@ -399,7 +402,7 @@ pub(crate) fn hundreds_of_connections_share_one_queue(bench: &Bench) -> Case {
     holds_requests(bench)?;
     const CONNECTIONS: u64 = 200;
     let config = baio_engine::Config {
-        slots: 512,
+        slots: 256,
         ..Bench::config()
     };
     let mut engine = bench.engine_if_it_fits(&config)?;
