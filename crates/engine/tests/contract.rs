@@ -132,6 +132,7 @@ const NOT_SUPPORTED: &[(&str, &str, &str)] = &[
     ("uring", "a_poisoned_file_is_poisoned_in_every_engine", ONLY_SIMULATED),
     ("sync", "a_poisoned_file_is_poisoned_in_every_engine", ONLY_SIMULATED),
     ("sim", "exchange::*", ONLY_DISKS),
+    ("sim", "a_cached_read_goes_past_two_gib", "its modes are all one"),
     ("sim", "network::*", ONLY_DISKS),
     ("sim", "polling::*", ONLY_DISKS),
     ("sim", "pipes::*", ONLY_DISKS),

@@ -120,6 +120,11 @@ pub(crate) fn begin() -> Option<Environment> {
     Some(environment)
 }
 
+/// Has this process entered one?
+pub(crate) fn is_entered() -> bool {
+    std::env::var_os(ENTER).is_some()
+}
+
 fn again(environment: Environment, test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("the path of this test"));
     command.args(["--exact", test, "--nocapture"]);
