@@ -328,8 +328,10 @@ impl Helper {
         match waiting.iteration.action {
             Action::Poll { .. } => self.finished.push((waiting.id, waiter.events as i32)),
             _ if waiting.connecting => {
-                self.system_calls += 1;
-                self.finished.push((waiting.id, streams::connected(waiting.fd)));
+                self.system_calls += 2;
+                // SAFETY: the slot owns the memory until its request has been reported.
+                let raw = unsafe { streams::connected(waiting.fd, &waiting.iteration) };
+                self.finished.push((waiting.id, raw));
             }
             _ => self.attempt(waiting),
         }

@@ -155,11 +155,19 @@ pub(crate) fn waits_for_all(fd: RawFd, flags: u32) -> bool {
     asked && socket_type(unsafe { BorrowedFd::borrow_raw(fd) }) == Ok(SocketType::STREAM)
 }
 
-/// How a connection on its way ended.
-pub(crate) fn connected(fd: RawFd) -> i32 {
+/// How a connection on its way ended. The kernel counts it as made only when connect(2) is called again; left alone, it
+/// would give the 0 to whoever calls it next, instead of `EISCONN`.
+///
+/// # Safety
+/// As for [`sys::execute`].
+pub(crate) unsafe fn connected(fd: RawFd, iteration: &Iteration) -> i32 {
     // SAFETY: the slot of the request keeps the descriptor open.
     match rustix::net::sockopt::socket_error(unsafe { BorrowedFd::borrow_raw(fd) }) {
-        Ok(Ok(())) => 0,
+        // SAFETY: the caller's promise.
+        Ok(Ok(())) => match unsafe { sys::execute(iteration) } {
+            raw if raw == -libc::EISCONN => 0,
+            raw => raw,
+        },
         Ok(Err(errno)) | Err(errno) => -errno.raw_os_error(),
     }
 }
