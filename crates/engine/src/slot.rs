@@ -68,6 +68,8 @@ pub(crate) struct Slot {
     pub(crate) waits_for: u32,
     /// The sync of the same file that will answer for this one.
     pub(crate) follows: Option<RequestId>,
+    /// Its caller wants it to end: no further iteration starts.
+    pub(crate) cancelled: bool,
     /// The stream had nothing, or no room: the next iteration waits until it has.
     pub(crate) awaits_readiness: bool,
     /// What a transfer's window holds.
@@ -116,6 +118,7 @@ impl Slots {
             sequence: 0,
             waits_for: 0,
             follows: None,
+            cancelled: false,
             awaits_readiness: false,
             window: Filled::default(),
             accepted: None,
@@ -157,6 +160,7 @@ impl Slots {
         slot.sequence = sequence;
         slot.waits_for = 0;
         slot.follows = None;
+        slot.cancelled = false;
         slot.awaits_readiness = false;
         slot.window = Filled::default();
         let id = RequestId {

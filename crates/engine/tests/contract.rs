@@ -135,6 +135,7 @@ const NOT_SUPPORTED: &[(&str, &str, &str)] = &[
     ("sync", "a_writer_that_closes_ends_every_read_that_waits", ENDS_IN_ITS_TURN),
     ("sync", "reads_that_wait_together_share_the_bytes", ENDS_IN_ITS_TURN),
     ("sync", "what_was_transferred_before_a_cancel_has_arrived", ENDS_IN_ITS_TURN),
+    ("sync", "a_cancel_at_any_moment_ends_a_transfer", ENDS_IN_ITS_TURN),
     ("sync", "thousands_of_polls_hold_no_read_up", ENDS_IN_ITS_TURN),
     ("sync", "an_engine_goes_with_thousands_in_flight", ENDS_IN_ITS_TURN),
     ("sync", "a_connection_that_nobody_takes_is_closed", ENDS_IN_ITS_TURN),

@@ -17,7 +17,12 @@ impl Engine {
     pub fn cancel(&mut self, id: RequestId) {
         match self.slots.get(id).map(|slot| slot.state) {
             Some(State::Queued | State::Held) => self.drop_before_start(id, Err(Error::Cancelled)),
-            Some(State::Running) if !self.fork.is_forked() => self.backend.cancel(&self.slots, id),
+            Some(State::Running) if !self.fork.is_forked() => {
+                if let Some(slot) = self.slots.get_mut(id) {
+                    slot.cancelled = true;
+                }
+                self.backend.cancel(&self.slots, id);
+            }
             Some(State::Running | State::Abandoned | State::Free) | None => {}
         }
     }

@@ -203,6 +203,8 @@ impl Engine {
             return;
         }
         match judge(slot, raw) {
+            // The backend could not end the iteration that ran, or there was none just then.
+            Next::Again if slot.cancelled => self.finish(id, Err(Error::Cancelled)),
             Next::Again => {
                 self.slots.transition(id, State::Queued);
                 self.queue.push(id);

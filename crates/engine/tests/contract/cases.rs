@@ -305,6 +305,7 @@ pub(crate) const CASES: &[Named] = cases! {
         a_non_blocking_target_is_waited_for
         a_reader_that_goes_away_is_epipe
         what_was_transferred_before_a_cancel_has_arrived
+        a_cancel_at_any_moment_ends_a_transfer
         two_transfers_of_one_file_run_side_by_side
         a_target_that_is_no_stream_is_refused
         a_transfer_without_target_or_source_is_refused
@@ -427,6 +428,7 @@ pub(crate) const CASES: &[Named] = cases! {
     }
     held {
         a_disk_read_completes_once_cancelled_or_not
+        a_cancel_between_two_iterations_is_not_forgotten
         an_abandoned_disk_read_keeps_its_memory_until_the_device_lets_go
         a_shutdown_without_patience_returns_and_tells_how_many_are_stuck
         what_a_stuck_device_holds_is_leaked_and_not_freed

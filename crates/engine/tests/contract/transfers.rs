@@ -184,6 +184,35 @@ pub(crate) fn what_was_transferred_before_a_cancel_has_arrived(bench: &Bench) ->
     Ok(())
 }
 
+/// It is always between two system calls, or in one that cannot be cancelled, and must end all the same: nobody reads.
+pub(crate) fn a_cancel_at_any_moment_ends_a_transfer(bench: &Bench) -> Case {
+    holds_requests(bench)?;
+    let source = bench.file(&pattern(9, SIZE));
+    let mut engine = bench.engine();
+    for round in 0..60_u64 {
+        let (_reader, writer) = bench.raw_pipe()?;
+        let window = blank(&engine, 4096);
+        let request = Request::transfer(&source, 0, SIZE as u64, &file(writer), window, Policy::kernel());
+        let id = engine.submit(request).expect("a slot");
+        for _ in 0..round % 12 {
+            engine.turn(baio_engine::Wait::No).expect("a turn");
+        }
+        engine.cancel(id);
+        let deadline = Some(engine.now().after(Duration::from_secs(20)));
+        let wait = baio_engine::Wait::Until {
+            count: 1,
+            min_wait: Duration::ZERO,
+            deadline,
+        };
+        while engine.completed() == 0 && Some(engine.now()) < deadline {
+            engine.turn(wait).expect("a turn");
+        }
+        let done = engine.next_completion().expect("the cancel was forgotten");
+        assert_eq!((done.id, done.result), (id, Err(Error::Cancelled)), "round {round}");
+    }
+    Ok(())
+}
+
 pub(crate) fn two_transfers_of_one_file_run_side_by_side(bench: &Bench) -> Case {
     let bytes = pattern(7, SIZE);
     let source = bench.file(&bytes);

@@ -332,6 +332,26 @@ pub(crate) mod held {
         Ok(())
     }
 
+    /// Nothing was there to be cancelled just then, and the next iteration would wait, perhaps for ever.
+    pub(crate) fn a_cancel_between_two_iterations_is_not_forgotten(bench: &Bench) -> Case {
+        // The end of the disk makes the first iteration short.
+        let (mut engine, gate, _, file) = crate::gate::gated(bench, 4608)?;
+        gate.close();
+        let memory = crate::backends::blank(&engine, 8192);
+        let request = baio_engine::Request::read(&file, 0, memory, baio_engine::Policy::direct());
+        let id = engine.submit(request).expect("a slot");
+        engine.turn(Wait::No).expect("a turn");
+        engine.cancel(id);
+        gate.open();
+        let done = crate::backends::next(&mut engine);
+        assert_eq!(
+            (done.result, done.bytes_done, done.iterations),
+            (Err(Error::Cancelled), 4608, 1)
+        );
+        assert_eq!(own(done.memory).len(), 8192);
+        Ok(())
+    }
+
     pub(crate) fn an_abandoned_disk_read_keeps_its_memory_until_the_device_lets_go(bench: &Bench) -> Case {
         let mut waiting = disk_read(bench)?;
         let free = waiting.engine.arena().free_bytes();
