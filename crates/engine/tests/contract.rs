@@ -73,6 +73,7 @@ use std::time::Duration;
 
 use backends::{BACKENDS, Bench, Row, Stop, tell};
 use cases::CASES;
+use environment::Environment;
 
 /// (backends, case or group of cases, why not). The list of docs/engine.md, "What each backend refuses".
 #[rustfmt::skip]
@@ -193,7 +194,7 @@ const SUITE: &str = "every_backend_keeps_the_contract";
 fn every_backend_keeps_the_contract() {
     let environment = environment::begin();
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let ran = run_suite(environment.is_some());
+    let ran = run_suite(environment);
     if let Some(environment) = environment {
         bad_environments::check(environment, &ran);
     }
@@ -219,16 +220,20 @@ struct Ran {
 }
 
 /// A simulation is the same everywhere, so it runs in the usual environment only.
-fn run_suite(only_real: bool) -> Ran {
+fn run_suite(environment: Option<Environment>) -> Ran {
     // A case that hangs is named, instead of leaving the reader with a silent terminal.
     const STUCK: Duration = Duration::from_secs(120);
     let only = std::env::var("BAIO_CASE").unwrap_or_default();
     let (reports, incoming) = mpsc::channel();
     let start = |row: &'static Row| {
         let (reports, only) = (reports.clone(), only.clone());
-        std::thread::spawn(move || run_all(row, &only, &reports))
+        std::thread::spawn(move || run_all(row, environment, &only, &reports))
     };
-    let rows = || BACKENDS.iter().filter(|row| !(only_real && row.is_simulated()));
+    let rows = || {
+        BACKENDS
+            .iter()
+            .filter(|row| !(environment.is_some() && row.is_simulated()))
+    };
     let threads: Vec<_> = rows().map(start).collect();
     drop(reports);
     let mut running = Vec::new();
@@ -291,9 +296,15 @@ fn run_suite(only_real: bool) -> Ran {
     }
 }
 
-fn run_all(row: &'static Row, only: &str, reports: &mpsc::Sender<Report>) {
+fn run_all(row: &'static Row, environment: Option<Environment>, only: &str, reports: &mpsc::Sender<Report>) {
     let bench = Bench::new(row);
-    if let Err(why) = bench.starts() {
+    let refused_here = environment.is_some_and(|environment| environment.refuses().contains(&row.name));
+    let starts = if refused_here {
+        bench.starts()
+    } else {
+        bench.starts_in_time()
+    };
+    if let Err(why) = starts {
         let _ = reports.send(Report::Absent(row.name, why));
         return;
     }
