@@ -7,7 +7,7 @@
 //! device that writes late is seen.
 //!
 //! 20,000 operations on each backend by default; `BAIO_TORTURE=1000000 cargo test -p baio-engine --test torture` for more,
-//! `BAIO_TORTURE_SEED=7` for another order.
+//! `BAIO_TORTURE_SEED=7` for another order, `BAIO_TORTURE_BACKEND=uring` for one backend alone.
 
 mod backends;
 #[path = "torture/hasty.rs"]
@@ -27,7 +27,13 @@ fn number(name: &str, default: u64) -> u64 {
 #[test]
 fn no_byte_outside_a_buffer_in_flight_changes() {
     let (operations, seed) = (number("BAIO_TORTURE", 20_000), number("BAIO_TORTURE_SEED", 1));
-    for row in BACKENDS {
+    let only = std::env::var("BAIO_TORTURE_BACKEND").ok();
+    let chosen = |name| only.as_deref().is_none_or(|only| only == name);
+    assert!(
+        BACKENDS.iter().any(|row| chosen(row.name)),
+        "no backend is named {only:?}"
+    );
+    for row in BACKENDS.iter().filter(|row| chosen(row.name)) {
         let bench = Bench::new(row);
         if let Err(why) = bench.starts() {
             tell(&format!("torture {}: does not start here: {why}", row.name));
@@ -44,7 +50,8 @@ fn no_byte_outside_a_buffer_in_flight_changes() {
                 was_worth_it(row.name, operations, &counts);
             }
             Err(broken) => panic!(
-                "{}: {broken}\nagain: BAIO_TORTURE_SEED={seed} BAIO_TORTURE={operations} cargo test -p baio-engine --test torture",
+                "{0}: {broken}\nagain: BAIO_TORTURE_BACKEND={0} BAIO_TORTURE_SEED={seed} BAIO_TORTURE={operations} \
+                 cargo test -p baio-engine --test torture",
                 row.name
             ),
         }
