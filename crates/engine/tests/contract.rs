@@ -44,10 +44,14 @@ mod gate;
 mod lifetime;
 #[path = "contract/lists.rs"]
 mod lists;
+#[path = "contract/modes.rs"]
+mod modes;
 #[path = "contract/network.rs"]
 mod network;
 #[path = "contract/offsets.rs"]
 mod offsets;
+#[path = "contract/order.rs"]
+mod order;
 #[path = "contract/pipes.rs"]
 mod pipes;
 #[path = "contract/polling.rs"]
@@ -56,6 +60,8 @@ mod polling;
 mod refusals;
 #[path = "contract/streams.rs"]
 mod streams;
+#[path = "contract/syncs.rs"]
+mod syncs;
 #[path = "contract/timers.rs"]
 mod timers;
 #[path = "contract/transfer.rs"]
@@ -152,6 +158,11 @@ const NOT_SUPPORTED: &[(&str, &str, &str)] = &[
     ("sync threads aio uring", "a_write_waits_for_an_abandoned_one_to_the_same_bytes", ONLY_SIMULATED),
     ("sync threads aio uring", "a_deadline_in_the_queue_cancels", ONLY_SIMULATED),
     ("sync threads aio uring", "held::*", ONLY_SIMULATED),
+    ("sync threads aio uring", "order::*", ONLY_SIMULATED),
+    ("sim", "a_discard_gives_the_blocks_back", ONLY_DISKS),
+    ("sim", "a_read_only_file_takes_no_allocation", ONLY_DISKS),
+    ("sim", "a_new_file_is_empty_and_grows", ONLY_DISKS),
+    ("sim", "a_device_ends_where_it_ends", ONLY_DISKS),
     ("sync threads aio uring", "a_poisoned_file_is_poisoned_in_every_engine", ONLY_SIMULATED),
 ];
 

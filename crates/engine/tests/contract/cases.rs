@@ -9,8 +9,8 @@ use crate::waits::{
     cancel_ends, drop_ends, held, shutdown_ends,
 };
 use crate::{
-    durability, engines, events, exchange, lifetime, lists, network, offsets, pipes, polling, refusals, timers,
-    transfer, transfers, waiting, waits,
+    durability, engines, events, exchange, lifetime, lists, modes, network, offsets, order, pipes, polling, refusals,
+    syncs, timers, transfer, transfers, waiting, waits,
 };
 
 /// A case by its path, so that the name printed is the name to search for.
@@ -108,6 +108,44 @@ pub(crate) const CASES: &[Named] = cases! {
         a_stream_write_is_whole
         a_non_blocking_stream_is_waited_for
         only_who_asks_for_it_sees_eagain
+    }
+    order {
+        a_fence_waits_for_writes_through_another_description
+        a_fence_waits_for_an_allocation
+        a_fence_waits_for_no_read
+        a_failed_write_lets_its_fence_go
+        a_fence_that_waits_is_cancelled_at_once
+        a_fence_that_waits_is_released_at_once
+        an_overdue_fence_that_never_ran_is_cancelled
+        syncs_wait_for_the_one_that_runs_and_share_the_next
+        a_failed_sync_proves_nothing_to_those_who_waited
+        an_abandoned_sync_takes_no_other_with_it
+        a_running_sync_that_is_cancelled_takes_no_other_with_it
+        one_of_those_that_wait_may_be_cancelled_or_abandoned
+        a_sync_that_is_overdue_takes_no_other_with_it
+    }
+    syncs {
+        a_fence_with_nothing_before_it_is_a_sync
+        fences_in_a_row_end_in_their_order_or_together
+        many_syncs_and_writes_of_one_file_all_end
+        shutdown_tells_every_sync_that_waits
+    }
+    modes {
+        uncached_requests_end_where_the_file_does
+        uncached_lists_make_the_round_trip
+        uncached_and_cached_requests_see_one_file
+        an_uncached_write_can_be_durable
+        an_impatient_read_gets_what_is_in_the_cache
+        an_impatient_request_is_whole_or_refused
+        a_deadline_that_is_not_missed_changes_nothing
+        a_deadline_long_past_is_told_once_and_the_memory_comes_back
+        odd_ranges_are_zeroed_to_the_byte
+        odd_ranges_are_discarded_to_the_byte
+        reserving_changes_no_byte
+        a_discard_gives_the_blocks_back
+        a_read_only_file_takes_no_allocation
+        a_new_file_is_empty_and_grows
+        a_device_ends_where_it_ends
     }
     offsets {
         around_the_first_sector

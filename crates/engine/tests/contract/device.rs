@@ -36,10 +36,33 @@ pub(crate) fn small_tmpfs(bytes: u64) -> Result<Tmpfs, Stop> {
     Ok(Tmpfs(dir))
 }
 
+/// A block device over a file.
+pub(crate) struct LoopDevice(PathBuf);
+
+impl LoopDevice {
+    pub(crate) fn over(backing: &Path) -> Result<LoopDevice, Stop> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(Stop::Skipped("only root can make a loop device".into()));
+        }
+        let path = system("losetup", &["--find", "--show", &backing.display().to_string()])?;
+        Ok(LoopDevice(path.into()))
+    }
+
+    pub(crate) fn open(&self) -> File {
+        File::open(&self.0, &Open::write()).expect("the loop device")
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = system("losetup", &["--detach", &self.0.display().to_string()]);
+    }
+}
+
 /// A block device that takes cached writes and fails when they are written back: a loop device over a file on a tmpfs
 /// that is full (SKETCH fact 9).
 pub(crate) struct FailingDevice {
-    path: PathBuf,
+    device: LoopDevice,
     _tmpfs: Tmpfs,
 }
 
@@ -51,21 +74,14 @@ impl FailingDevice {
         file.set_len(16 << 20).expect("a sparse file");
         let full = std::fs::write(tmpfs.path().join("full"), vec![1; 2 << 20]);
         assert!(full.is_err(), "the tmpfs took more than its size");
-        let path = system("losetup", &["--find", "--show", &backing.display().to_string()])?;
         Ok(FailingDevice {
-            path: path.into(),
+            device: LoopDevice::over(&backing)?,
             _tmpfs: tmpfs,
         })
     }
 
     pub(crate) fn open(&self) -> File {
-        File::open(&self.path, &Open::write()).expect("the loop device")
-    }
-}
-
-impl Drop for FailingDevice {
-    fn drop(&mut self) {
-        let _ = system("losetup", &["--detach", &self.path.display().to_string()]);
+        self.device.open()
     }
 }
 
