@@ -122,7 +122,7 @@ pub(crate) fn an_accepted_socket_is_closed_in_programs_that_are_started(bench: &
 /// Sockets of this process that a program it starts would inherit.
 fn open_without_cloexec() -> usize {
     let entries = std::fs::read_dir("/proc/self/fdinfo").expect("procfs");
-    let inherited = |entry: std::fs::DirEntry| {
+    let inherited = |entry: &std::fs::DirEntry| {
         let number = entry.file_name();
         let target = std::fs::read_link(std::path::Path::new("/proc/self/fd").join(&number));
         let is_socket = target.is_ok_and(|target| target.to_string_lossy().starts_with("socket:"));
@@ -135,12 +135,7 @@ fn open_without_cloexec() -> usize {
         let flags = i32::from_str_radix(flags, 8).unwrap_or(0);
         is_socket && flags & libc::O_CLOEXEC == 0
     };
-    entries
-        .flatten()
-        .filter(|_| true)
-        .map(inherited)
-        .filter(|&yes| yes)
-        .count()
+    entries.flatten().filter(inherited).count()
 }
 
 pub(crate) fn a_refused_connection_is_told(bench: &Bench) -> Case {

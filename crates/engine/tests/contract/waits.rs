@@ -3,10 +3,10 @@
 
 use std::any::Any;
 use std::io::Read;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use baio_engine::{Completion, Engine, Error, Memory, Notice, Op, Policy, Request, Wait};
+use baio_engine::{Address, Completion, Engine, Error, Memory, Notice, Op, Policy, Request, Wait};
 use rustix::net::SocketFlags;
 
 use crate::backends::{Bench, Case, Stop, blank, own, refused};
@@ -116,30 +116,26 @@ fn accept(bench: &Bench) -> Result<Waiting, Stop> {
 
 /// A listener whose queue is full does not answer.
 fn slow_connect(bench: &Bench) -> Result<Waiting, Stop> {
-    let (listener, to) = listener(bench)?;
-    let baio_engine::Address::Internet(socket_address) = &to else {
-        unreachable!("an internet address")
-    };
-    // listen(2) again makes the queue of a listening socket shorter.
-    let raw = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None);
-    let short = raw.expect("a socket");
-    rustix::net::bind(&short, &std::net::SocketAddr::from(([127, 0, 0, 1], 0))).expect("an address");
-    rustix::net::listen(&short, 0).expect("a listener");
-    let address = std::net::TcpListener::from(short.try_clone().expect("a socket"))
-        .local_addr()
-        .expect("an address");
+    use rustix::net::{bind, connect as dial, listen};
+    has_streams(bench)?;
+    let any = Address::Internet(([127, 0, 0, 1], 0).into());
+    let listener = unconnected_fd(&any, SocketFlags::CLOEXEC);
+    bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("an address");
+    listen(&listener, 0).expect("a listener");
+    let listener = TcpListener::from(listener);
+    let to = listener.local_addr().expect("an address");
     let waiting: Vec<_> = (0..4)
         .map(|_| {
-            let fd = unconnected_fd(&to, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC);
-            let _ = rustix::net::connect(&fd, &address);
+            let fd = unconnected_fd(&any, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC);
+            // It is on its way, and will stay there.
+            let _ = dial(&fd, &to);
             fd
         })
         .collect();
-    let _ = socket_address;
     let engine = bench.engine();
-    let to = baio_engine::Address::Internet(address);
+    let to = Address::Internet(to);
     let request = connect(&engine, &unconnected(&to), &to);
-    Ok(Waiting::new(engine, request, (listener, short, waiting)))
+    Ok(Waiting::new(engine, request, (listener, waiting)))
 }
 
 fn receive(bench: &Bench) -> Result<Waiting, Stop> {
@@ -442,7 +438,7 @@ pub(crate) mod a_cancel_takes_nothing {
     pub(crate) fn from_a_listener(bench: &Bench) -> Case {
         holds_requests(bench)?;
         let (listener, to) = listener(bench)?;
-        let baio_engine::Address::Internet(to) = to else {
+        let Address::Internet(to) = to else {
             unreachable!("an internet address")
         };
         let mut engine = bench.engine();
@@ -460,7 +456,7 @@ pub(crate) fn a_connection_that_nobody_takes_is_closed(bench: &Bench) -> Case {
     has_streams(bench)?;
     holds_requests(bench)?;
     let (listener, to) = listener(bench)?;
-    let baio_engine::Address::Internet(to) = to else {
+    let Address::Internet(to) = to else {
         unreachable!("an internet address")
     };
     let mut engine = bench.engine();
