@@ -215,7 +215,30 @@ fn requests_and_tickets_of_another_volume_are_strangers() {
         .submit(theirs.request(SegmentOp::Sync, baio::Memory::None))
         .unwrap();
     assert!(two.wait(theirs).unwrap().is_none());
+    two.abandon(theirs);
     assert!(one.wait(theirs).unwrap().is_some());
+}
+
+#[test]
+fn a_stale_ticket_touches_nobody() {
+    let (_dir, volume) = remote::volume(Choice::Auto);
+    let segment = remote::segment(&volume, "stale", 64 << 10);
+    let read = || segment.request(SegmentOp::Read { offset: 0 }, segment.buffer(4096).unwrap());
+    let old = segment.submit(read()).unwrap();
+    assert!(volume.wait(old).unwrap().is_some());
+    // The same place, queued and not sent.
+    let new = segment.submit(read()).unwrap();
+    volume.abandon(old);
+    volume.abandon(Ticket::default());
+    let outcome = volume.wait(new).unwrap().unwrap();
+    assert_eq!((outcome.result.unwrap(), outcome.memory.len()), (4096, 4096));
+    // Abandoned before it was sent: its memory is back at once, and it is never run.
+    let (free, requests) = (volume.arena_free_bytes(), volume.stats().requests);
+    let unsent = segment.submit(read()).unwrap();
+    assert_eq!(volume.arena_free_bytes(), free - 4096);
+    volume.abandon(unsent);
+    assert_eq!((volume.arena_free_bytes(), volume.in_flight()), (free, 0));
+    assert_eq!(volume.stats().requests, requests);
 }
 
 #[test]
@@ -264,6 +287,10 @@ fn operations_are_futures_and_requests_go_on_beside_them() {
         let gone = second.read_at(0, second.buffer(4096)?).await.result.unwrap_err();
         assert_eq!(gone.code(), "ESTALE");
         assert_eq!(volume.list().await?.len(), 1);
+        // Asked in one batch: the list is given when the operation has ended.
+        let create = volume.create_segment("third", &CreateOptions::of_size(64 << 10));
+        let (made, listed) = futures_util::future::join(create, volume.list()).await;
+        assert_eq!((made?.name.as_str(), listed?.len()), ("third", 2));
         segment.sync(Durability::Data).await.result
     };
     volume.block_on(work).unwrap().unwrap();

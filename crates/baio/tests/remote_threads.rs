@@ -297,6 +297,52 @@ fn what_block_on_leaves_behind_is_reaped_by_the_helper() {
     assert_eq!(park_on(read).result.unwrap(), 4096);
 }
 
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("the test wants this waker to panic");
+    }
+}
+
+/// The helper dies of it; others of its batch are woken all the same, and another helper reaps for the rest.
+#[test]
+fn a_waker_that_panics_leaves_nobody_waiting() {
+    let (_dir, volume) = remote::volume(Choice::Auto);
+    let segment = remote::segment(&volume, "panics", 64 << 10);
+    for _ in 0..5 {
+        let mut bad = Box::pin(segment.read_at(0, segment.buffer(4096).unwrap()));
+        let waker = Waker::from(Arc::new(Panics));
+        let good = segment.read_at(4096, segment.buffer(4096).unwrap());
+        let pending = bad.as_mut().poll(&mut Context::from_waker(&waker)).is_pending();
+        assert_eq!(park_on(good).result.unwrap(), 4096);
+        if pending {
+            while volume.in_flight() > 0 {
+                std::thread::yield_now();
+            }
+        }
+        assert_eq!(park_on(bad).result.unwrap(), 4096);
+    }
+}
+
+#[test]
+fn a_future_that_panics_inside_block_on_leaves_others_alone() {
+    let (_dir, volume) = remote::volume(Choice::Auto);
+    let segment = remote::segment(&volume, "panics", 64 << 10);
+    let mut read = Box::pin(segment.read_at(0, segment.buffer(4096).unwrap()));
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let work = async {
+            assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            panic!("the test wants this future to panic");
+        };
+        volume.block_on::<std::pin::Pin<Box<dyn Future<Output = ()>>>>(Box::pin(work))
+    }));
+    assert!(caught.is_err());
+    std::thread::park();
+    assert_eq!(park_on(read).result.unwrap(), 4096);
+}
+
 #[test]
 fn another_thread_wakes_block_on() {
     let (_dir, volume) = remote::volume(Choice::Auto);

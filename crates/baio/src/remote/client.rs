@@ -33,7 +33,7 @@ use baio_storage::{Fault, Handle, Outcome, SegmentRequest, Ticket};
 use super::helper::{self, Helper};
 use super::parker::Parker;
 use super::reap::ended_early;
-use super::table::{Ended, HELPER, Kind, Table};
+use super::table::{Ended, HELPER, Kind, Left, Table};
 use super::{inside, translate};
 
 /// Requests that are queued at most before they are sent without anybody waiting.
@@ -171,7 +171,7 @@ impl Client {
         let _ = self.shared.exchange.put(tag.index, Parcel::Command(command));
         let raw = Submission::new(Op::Control, tag).encode();
         let ticket = state.table.queue(tag, Kind::Command, raw, 0, None);
-        drop(state);
+        self.finish_up(state, false);
         Ok(ticket)
     }
 
@@ -212,14 +212,14 @@ impl Client {
     /// Wakes whoever is to be woken and rings for the service, with the lock free and the role handed over.
     fn outside<'a>(&'a self, mut state: Guard<'a>, ring: bool) -> Guard<'a> {
         self.hand_over(&mut state);
-        let mut fired = state.table.take_fired();
+        let mut fired = Fired(state.table.take_fired());
         drop(state);
         if ring {
             self.doorbell.ring();
         }
-        fired.drain(..).for_each(Waker::wake);
+        fired.wake();
         let mut state = self.lock();
-        state.table.give_back(fired);
+        state.table.give_back(std::mem::take(&mut fired.0));
         state
     }
 
@@ -354,6 +354,7 @@ impl Client {
         // Room may have come, or the end, since the caller was refused.
         let ring = self.flush(&mut state);
         self.drain(&mut state);
+        state.table.wake_if_room();
         self.finish_up(state, ring);
         drop(left);
     }
@@ -373,11 +374,34 @@ impl Client {
         self.has_helper.load(Ordering::Acquire)
     }
 
+    /// A thread that reaped for itself stops doing so: the helper takes over what is left.
+    pub(super) fn leave(self: &Arc<Self>, reaper: u64) {
+        let mut state = self.lock();
+        state.table.leave_to_helper(reaper);
+        let needed = state.table.needs_helper();
+        self.finish_up(state, false);
+        if !needed {
+            return;
+        }
+        if self.start_helper() {
+            self.finish_up(self.lock(), false);
+        } else {
+            // Without a thread for it, whoever awaits must look again to be told.
+            self.lock().table.wake_awaited();
+            self.look_once();
+        }
+    }
+
+    pub(super) fn helper_is_gone(&self) {
+        self.lock().helper.started = false;
+        self.has_helper.store(false, Ordering::Release);
+    }
+
     pub(super) fn abandon(&self, ticket: Ticket) {
         let mut state = self.lock();
-        let (sent, waker, ended) = state.table.abandon(ticket);
+        let (left, waker, ended) = state.table.abandon(ticket);
         let mut ring = false;
-        if sent && self.leaves_room(&state) {
+        if left == Left::Sent && self.leaves_room(&state) {
             let (index, generation) = ticket.parts();
             let cancel = Submission::new(Op::Cancel, Tag { index, generation });
             let submissions = self.shared.submissions.ring();
@@ -386,7 +410,8 @@ impl Client {
                 ring = submissions.publish(&state.submissions);
             }
         }
-        let parcel = (!sent).then(|| self.shared.exchange.take(ticket.parts().0));
+        // The place is that request's only if it was still queued.
+        let parcel = (left == Left::Queued).then(|| self.shared.exchange.take(ticket.parts().0));
         self.finish_up(state, ring);
         drop((waker, ended, parcel));
     }
@@ -450,6 +475,24 @@ impl Client {
         let mut state = self.lock();
         state.helper.dismissed = true;
         state.helper.call();
+    }
+}
+
+/// Wakers that are being woken. If one panics, the others are woken all the same.
+struct Fired(Vec<Waker>);
+
+impl Fired {
+    fn wake(&mut self) {
+        self.0.reverse(); // In the order in which their requests ended.
+        while let Some(waker) = self.0.pop() {
+            waker.wake();
+        }
+    }
+}
+
+impl Drop for Fired {
+    fn drop(&mut self) {
+        self.wake();
     }
 }
 

@@ -39,7 +39,20 @@ pub(super) fn start(client: &Arc<Client>) -> bool {
     thread.spawn(move || run(&client)).is_ok()
 }
 
-fn run(client: &Client) {
+/// A waker that panics takes the helper with it, but others wait: another one comes.
+struct Gone<'a>(&'a Arc<Client>);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.helper_is_gone();
+            self.0.start_helper();
+        }
+    }
+}
+
+fn run(client: &Arc<Client>) {
+    let _gone = Gone(client);
     let mut state = client.lock();
     let me = Arc::clone(&state.helper.parker);
     loop {

@@ -13,24 +13,27 @@ thread_local! {
 }
 
 /// For the length of one `block_on`; the one outside of it comes back at its end.
-pub(super) struct Inside {
+pub(super) struct Inside<'a> {
+    client: &'a Arc<Client>,
     before: (*const Client, u64),
-    pub(super) reaper: u64,
+    reaper: u64,
 }
 
-impl Inside {
-    pub(super) fn enter(client: &Arc<Client>) -> Inside {
+impl<'a> Inside<'a> {
+    pub(super) fn enter(client: &'a Arc<Client>) -> Inside<'a> {
         let reaper = client::next_reaper();
         Inside {
+            client,
             before: INSIDE.replace((Arc::as_ptr(client), reaper)),
             reaper,
         }
     }
 }
 
-impl Drop for Inside {
+impl Drop for Inside<'_> {
     fn drop(&mut self) {
         INSIDE.set(self.before);
+        self.client.leave(self.reaper);
     }
 }
 

@@ -328,7 +328,8 @@ impl Remote {
     /// The service has ended, or the link was closed, while the future waits for something else.
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
         let client = self.client();
-        let inside = Inside::enter(client);
+        // However this ends, what it leaves behind is the helper's.
+        let _inside = Inside::enter(client);
         let me = client.lock().take_parker(&client.shared);
         me.ring();
         let waker = Waker::from(Arc::clone(&me));
@@ -359,16 +360,7 @@ impl Remote {
                 break Err(Error::new("wait on", &client.name, fault));
             }
         };
-        let mut state = client.lock();
-        state.table.leave_to_helper(inside.reaper);
-        let needed = state.table.needs_helper();
-        state.give_parker(me);
-        client.finish_up(state, false);
-        if needed && !client.start_helper() {
-            // Without a thread for it, whoever awaits must look again to be told.
-            client.lock().table.wake_awaited();
-            client.look_once();
-        }
+        client.lock().give_parker(me);
         result
     }
 

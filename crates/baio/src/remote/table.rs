@@ -57,6 +57,17 @@ struct Entry {
 /// The helper thread's number as a reaper.
 pub(super) const HELPER: u64 = 0;
 
+/// Where a request stood when it was abandoned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// It had ended, or was none.
+    Ended,
+    /// The service had not seen it.
+    Queued,
+    /// The service has it.
+    Sent,
+}
+
 /// What an entry was, for whoever ends it.
 pub(super) struct Ending {
     pub(super) kind: Kind,
@@ -336,28 +347,28 @@ impl Table {
         None
     }
 
-    /// Nobody will take the outcome. True: the service has it. The rest is to be dropped when the lock is free.
-    pub(super) fn abandon(&mut self, ticket: Ticket) -> (bool, Option<Waker>, Option<Ended>) {
+    /// Nobody will take the outcome. What is given back with the answer is to be dropped when the lock is free.
+    pub(super) fn abandon(&mut self, ticket: Ticket) -> (Left, Option<Waker>, Option<Ended>) {
         let Some(entry) = self.entry(ticket) else {
-            return (false, None, None);
+            return (Left::Ended, None, None);
         };
-        let sent = match entry.stage {
-            Stage::Sent => true,
-            Stage::Queued => false,
-            Stage::Done(_) => return (false, None, self.take(ticket)),
-            Stage::Free | Stage::Abandoned => return (false, None, None),
+        let left = match entry.stage {
+            Stage::Sent => Left::Sent,
+            Stage::Queued => Left::Queued,
+            Stage::Done(_) => return (Left::Ended, None, self.take(ticket)),
+            Stage::Free | Stage::Abandoned => return (Left::Ended, None, None),
         };
         self.set_awaited(ticket, None);
         let entry = &mut self.entries[ticket.parts().0 as usize];
         let waker = entry.waker.take();
-        if sent {
+        if left == Left::Sent {
             entry.stage = Stage::Abandoned;
             self.abandoned += 1;
         } else {
             self.in_flight = self.in_flight.saturating_sub(1);
             self.release(ticket);
         }
-        (sent, waker, None)
+        (left, waker, None)
     }
 
     fn release(&mut self, ticket: Ticket) {
@@ -391,6 +402,13 @@ impl Table {
             }
         }
         self.wake_room();
+    }
+
+    /// Whoever waits for a place need not, when there is one, or never will be.
+    pub(super) fn wake_if_room(&mut self) {
+        if self.free.len() > 1 || self.closed.is_some() {
+            self.wake_room();
+        }
     }
 
     pub(super) fn wake_room(&mut self) {
