@@ -45,6 +45,17 @@ pub struct Cursor {
     theirs: u32,
 }
 
+impl Cursor {
+    /// For a ring whose two counters both begin at `counter`.
+    #[must_use]
+    pub fn starting_at(counter: u32) -> Cursor {
+        Cursor {
+            mine: counter,
+            theirs: counter,
+        }
+    }
+}
+
 /// Why nothing was pushed or popped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
