@@ -310,3 +310,30 @@ fn dropped_futures_give_their_memory_back() {
     let outcomes = volume.block_on(join_all(reads)).unwrap();
     assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
 }
+
+/// The same where nobody has reaped so far but the thread that has left.
+#[test]
+fn futures_dropped_inside_block_on_give_their_memory_back() {
+    let (gate, volume) = gate::gated();
+    let segment = remote::segment(&volume, "dropped", 64 << 10);
+    let free = volume.arena_free_bytes();
+    gate.close();
+    let mut all: Reads = Vec::new();
+    let work = std::future::poll_fn(|context| {
+        if all.is_empty() {
+            all = crowd(50, &segment, context);
+            context.waker().wake_by_ref();
+            return Poll::Pending; // Now they are sent.
+        }
+        gate.wait_for(50);
+        all.clear();
+        Poll::Ready(())
+    });
+    volume.block_on(work).unwrap();
+    gate.open();
+    let guard = Instant::now();
+    while volume.arena_free_bytes() != free {
+        assert!(guard.elapsed() < Duration::from_secs(20), "memory is missing");
+        std::thread::yield_now();
+    }
+}
