@@ -156,13 +156,19 @@ fn a_full_backlog_is_waited_for() {
         let socket =
             rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None).unwrap();
         let address = Address::Local(path.clone()).encode(engine.arena()).unwrap();
+        let socket = file(socket);
+        engine.submit(Request::connect(&socket, address)).unwrap();
+        engine.turn(Wait::No).unwrap();
+        assert!(
+            engine.next_completion().is_none(),
+            "there is no room yet, and the owner does not wait for it"
+        );
         let taker = in_a_while(move || {
             for _ in 0..2 {
                 drop(listener.accept().unwrap());
             }
         });
-        let done = finish(engine, Request::connect(&file(socket), address));
-        assert_eq!(done.result, Ok(0));
+        assert_eq!(next(engine).result, Ok(0));
         taker.join().unwrap();
         drop(first);
     });
@@ -201,6 +207,43 @@ fn what_waits_takes_no_worker() {
         }
         assert_eq!(engine.shutdown(Duration::from_secs(20)), 0);
     });
+}
+
+/// The slot of a wait that was called off may serve another, which the old descriptor must not wake.
+#[test]
+fn a_wait_that_was_called_off_wakes_nobody() {
+    for backend in BACKENDS {
+        let config = Config {
+            backend,
+            slots: 1,
+            reserved_slots: 0,
+            ..Config::default()
+        };
+        let Ok(mut engine) = Engine::new(&config) else { continue };
+        let (first, mut to_first) = std::io::pipe().unwrap();
+        let (second, mut to_second) = std::io::pipe().unwrap();
+        let (first, second) = (file(first), file(second));
+        let poll = |file: &File| {
+            let events = libc::POLLIN as u32;
+            Request::bare(Op::Poll { events }, Some(file), Policy::kernel())
+        };
+        let id = engine.submit(poll(&first)).unwrap();
+        engine.turn(Wait::No).unwrap();
+        engine.cancel(id);
+        assert_eq!(next(&mut engine).result, Err(Error::Cancelled));
+        engine.submit(poll(&second)).unwrap();
+        engine.turn(Wait::No).unwrap();
+        to_first.write_all(b"x").unwrap();
+        for _ in 0..10 {
+            engine.turn(Wait::No).unwrap();
+            assert!(
+                engine.next_completion().is_none(),
+                "{backend}: woken by another's descriptor"
+            );
+        }
+        to_second.write_all(b"x").unwrap();
+        assert!(next(&mut engine).result.is_ok());
+    }
 }
 
 #[test]

@@ -141,8 +141,8 @@ mod tests {
                     model.push((at, order, slot));
                 }
                 (1, _) => {
+                    assert!(!timers.cancel(RequestId { slot, generation: 4 }), "another's timer");
                     assert_eq!(timers.cancel(id(slot)), known.is_some());
-                    assert!(!timers.cancel(RequestId { slot, generation: 4 }));
                     known.map(|at| model.remove(at));
                 }
                 _ => {
