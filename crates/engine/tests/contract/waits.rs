@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use baio_engine::{Address, Completion, Engine, Error, Memory, Notice, Op, Policy, Request, Wait};
@@ -18,8 +19,9 @@ struct Waiting {
     engine: Engine,
     request: Option<Request>,
     len: usize,
-    /// Bytes that it has moved before it waits.
+    /// Bytes that it has moved before it waits, and the pipe that they are in.
     moved: u32,
+    filled: Option<OwnedFd>,
     _others: Box<dyn Any>,
 }
 
@@ -32,6 +34,7 @@ impl Waiting {
             request,
             len,
             moved: 0,
+            filled: None,
             _others,
         }
     }
@@ -40,6 +43,12 @@ impl Waiting {
     fn begin(&mut self) -> Result<baio_engine::RequestId, Stop> {
         let request = self.request.take().expect("one request");
         let id = begin!(self.engine, request.tagged(7))?;
+        while let Some(pipe) = &self.filled
+            && rustix::io::ioctl_fionread(pipe) != Ok(u64::from(self.moved))
+        {
+            self.engine.turn(Wait::No).expect("a turn");
+            std::thread::yield_now();
+        }
         for _ in 0..50 {
             // A backend with threads needs a moment until it runs; it is to be met while it waits.
             self.engine.turn(Wait::No).expect("a turn");
@@ -160,8 +169,9 @@ fn transfer(bench: &Bench) -> Result<Waiting, Stop> {
     let engine = bench.engine();
     let window = blank(&engine, 16384);
     let request = Request::transfer(&source, 0, 1 << 20, &file(writer), window, Policy::kernel());
+    let filled = reader.try_clone().expect("a pipe");
     let mut waiting = Waiting::new(engine, request, reader);
-    waiting.moved = 65536;
+    (waiting.moved, waiting.filled) = (crate::streams::PIPE, Some(filled));
     Ok(waiting)
 }
 
