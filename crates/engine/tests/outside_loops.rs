@@ -136,7 +136,7 @@ fn forty_files_are_synced_at_once() {
 /// A sleep for several requests is ended by the doorbell, as one for a single request is.
 #[test]
 fn a_ring_ends_a_sleep_for_many() {
-    on(&[Choice::Threads, Choice::Aio], |engine| {
+    on(ALL, |engine| {
         let (_kept, file) = a_file(4096);
         for count in [1, 2, 8, 50] {
             let far = engine.now().after(Duration::from_secs(3600));

@@ -135,7 +135,8 @@ fn destroy_one_after_the_other(clean: bool) {
     let layout = superblock.layout();
     assert_whole(&path, &image, "untouched");
     let pages = written_pages(&image, layout);
-    assert!(pages.len() > 4 + 16, "too little history: {pages:?}");
+    // How many buckets are used hangs on the volume's random key.
+    assert!(pages.len() > 4 + 8, "too little history: {pages:?}");
     let mut random = Random(3);
     let mut zeroed = 0;
     for (what, at) in &pages {

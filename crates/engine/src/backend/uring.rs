@@ -9,6 +9,7 @@
 
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -44,6 +45,8 @@ pub(crate) struct Uring {
     /// Where timer requests keep the moment that the kernel reads at submission; one a slot.
     moments: Box<[Timespec]>,
     doorbell: Doorbell,
+    /// Somebody else was given it, and may ring.
+    doorbell_lent: Cell<bool>,
     doorbell_watched: bool,
     ready: Option<Ready>,
     /// A request on a stream was started: see [`Ready`].
@@ -110,6 +113,7 @@ impl Uring {
             ring,
             moments: vec![Timespec::new(); slots as usize].into(),
             doorbell: Doorbell::new()?,
+            doorbell_lent: Cell::new(false),
             doorbell_watched: false,
             ready: None,
             streams: false,
@@ -398,7 +402,13 @@ impl Backend for Uring {
             }
             return Ok(());
         }
-        self.watch_doorbell()?;
+        let want = if self.doorbell_lent.get() {
+            self.watch_doorbell()?;
+            // Its ring is one completion among those waited for, and the kernel would sleep until they are as many.
+            1
+        } else {
+            want
+        };
         let limit = deadline.map(|at| {
             let left = at.since(sys::monotonic());
             Timespec::new().sec(left.as_secs()).nsec(left.subsec_nanos())
@@ -466,6 +476,7 @@ impl Backend for Uring {
     }
 
     fn doorbell(&self) -> Doorbell {
+        self.doorbell_lent.set(true);
         self.doorbell.clone()
     }
 
