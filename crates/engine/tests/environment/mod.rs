@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 #![allow(dead_code, reason = "each test binary includes this file and uses a part of it")]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -73,12 +73,12 @@ impl Environment {
         matches!(self, Environment::AioUsedUp | Environment::RingForbiddenAndAioUsedUp)
     }
 
-    /// Runs the test `test` of this executable again, in the environment; true when it passed. Not two at a time: a
-    /// holder of every AIO event is in the way of everybody.
+    /// Runs the test `test` of this executable again, in the environment; true when it passed.
     ///
     /// # Errors
     /// The machine cannot make this environment; why.
     pub(crate) fn run_again(self, test: &str) -> Result<bool, String> {
+        let _events = AioEvents::reserve(self.needs_a_holder());
         let _holder = self.needs_a_holder().then(|| Holder::start(test)).transpose()?;
         let directory = writable_directory();
         let mut child = again(self, test);
@@ -219,6 +219,37 @@ fn forbid_rings(errno: i32) {
     assert_eq!(filtered, 0, "{}", std::io::Error::last_os_error());
 }
 
+/// AIO events are the machine's: tests that use them and tests that use them up take turns, also those of other processes.
+pub(crate) struct AioEvents {
+    _lock: Option<std::fs::File>,
+}
+
+impl AioEvents {
+    /// Waits for its turn, but not for ever: without one, what it is for may fail and says why.
+    pub(crate) fn reserve(alone: bool) -> AioEvents {
+        use rustix::fs::{FlockOperation, flock};
+        const TRIES: u32 = 9000;
+        let operation = match alone {
+            true => FlockOperation::NonBlockingLockExclusive,
+            false => FlockOperation::NonBlockingLockShared,
+        };
+        let path = std::env::temp_dir().join("baio-tests-of-aio.lock");
+        let file = std::fs::File::options().create(true).append(true).open(path).ok();
+        let locked = |file: &std::fs::File| {
+            (0..TRIES).any(|_| {
+                let locked = flock(file, operation).is_ok();
+                if !locked {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                locked
+            })
+        };
+        AioEvents {
+            _lock: file.filter(locked),
+        }
+    }
+}
+
 /// The process that has every AIO event, as long as this lives. No setting of the machine is changed; should this process
 /// end without dropping it, the child reads the end of its input and ends as well.
 struct Holder {
@@ -264,24 +295,40 @@ impl Drop for Holder {
 
 const HOLDING: &str = "holding: ";
 
-/// Takes events until there is none left, says so, and keeps them until its input ends.
+/// Takes events until there is none left, says so, and keeps them until its input ends; what others give back meanwhile, too.
 fn hold_until_end_of_input() -> ! {
-    let mut asked: i64 = 1 << 20;
-    let mut refused = 0;
+    let problem = match take_events(1 << 20) {
+        Some(libc::EAGAIN) => String::new(),
+        Some(errno) => format!("io_setup: {}", std::io::Error::from_raw_os_error(errno)),
+        None => "there is no end of them".into(),
+    };
+    println!("{HOLDING}{problem}");
+    let input = std::io::stdin();
+    loop {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let soon = Timespec {
+            tv_sec: 0,
+            tv_nsec: 1_000_000,
+        };
+        let ended = poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&soon));
+        if ended != Ok(0) {
+            std::process::exit(0);
+        }
+        take_events(1024);
+    }
+}
+
+/// Takes what there is, in pieces of at most `asked`; why it got no more. The contexts live until the process ends.
+fn take_events(mut asked: i64) -> Option<i32> {
+    let mut refused = None;
     while asked > 0 {
         let mut context: libc::c_ulong = 0;
-        // SAFETY: the kernel writes one context handle; the contexts live until the process ends.
+        // SAFETY: the kernel writes one context handle.
         let result = unsafe { libc::syscall(libc::SYS_io_setup, asked, &raw mut context) };
         if result < 0 {
-            refused = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+            refused = std::io::Error::last_os_error().raw_os_error();
             asked /= 2;
         }
     }
-    let problem = match refused {
-        libc::EAGAIN => String::new(),
-        errno => format!("io_setup: {}", std::io::Error::from_raw_os_error(errno)),
-    };
-    println!("{HOLDING}{problem}");
-    let _ = std::io::stdin().read_to_end(&mut Vec::new());
-    std::process::exit(0);
+    refused
 }
