@@ -308,8 +308,9 @@ pub(crate) fn character_devices_are_streams(bench: &Bench) -> Case {
     let null = open("/dev/null", baio_engine::Open::write());
     let mut engine = bench.engine();
     let done = go!(engine, Request::read_stream(&zero, blank(&engine, 10_000)))?;
-    assert_eq!(done.result, Ok(10_000));
-    assert!(bytes_of(&done.memory).iter().all(|&byte| byte == 0));
+    // A stream read returns what there is, and /dev/zero stops early when somebody else wants the processor.
+    let got = done.result.expect("zeros") as usize;
+    assert!(got > 0 && bytes_of(&done.memory)[..got].iter().all(|&byte| byte == 0));
     assert_eq!(
         go!(engine, Request::write_stream(&null, blank(&engine, 10_000)))?.result,
         Ok(10_000)
