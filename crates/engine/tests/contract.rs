@@ -1,4 +1,4 @@
-//! One contract, every backend (docs/engine.md; DESIGN §4).
+//! One contract, every backend (docs/engine.md).
 //!
 //! Each case is a claim and runs over every row of `backends::BACKENDS`. What a backend cannot do stands in
 //! [`NOT_SUPPORTED`], with the reason: a case that a backend refuses and that is not listed fails, and so does one that is

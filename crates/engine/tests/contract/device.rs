@@ -60,7 +60,7 @@ impl Drop for LoopDevice {
 }
 
 /// A block device that takes cached writes and fails when they are written back: a loop device over a file on a tmpfs
-/// that is full (SKETCH fact 9).
+/// that is full.
 pub(crate) struct FailingDevice {
     device: LoopDevice,
     _tmpfs: Tmpfs,

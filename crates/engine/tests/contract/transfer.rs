@@ -259,7 +259,7 @@ pub(crate) fn registered_memory_and_files_change_nothing(bench: &Bench) -> Case 
     Ok(())
 }
 
-/// SKETCH fact 4: what stays registered keeps the lock of a closed file.
+/// What stays registered keeps the lock of a closed file.
 pub(crate) fn a_file_attached_twice_is_let_go_by_one_detach(bench: &Bench) -> Case {
     let path = bench.path()?;
     let mut engine = bench.engine();
