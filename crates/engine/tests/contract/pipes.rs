@@ -154,6 +154,9 @@ pub(crate) fn a_reader_that_closes_ends_a_write_that_waits(bench: &Bench) -> Cas
     let (reader, writer) = bench.raw_pipe()?;
     let mut engine = bench.engine();
     let leaver = std::thread::spawn(move || {
+        // Not before the write has begun.
+        let mut pipe = [rustix::event::PollFd::new(&reader, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut pipe, None).expect("a poll");
         std::thread::sleep(Duration::from_millis(20));
         drop(reader);
     });
