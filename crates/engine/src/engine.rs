@@ -184,6 +184,8 @@ pub struct Engine {
     sequence: u64,
     /// Requests in the table that have a deadline: without any, no turn looks for them.
     deadlines: usize,
+    /// Completions of the last turn that no request has followed yet.
+    refill: usize,
     gains_by_trial: bool,
     trial_turns: u64,
     rejected: Vec<Rejected>,
@@ -231,6 +233,7 @@ impl Engine {
         Ok(Engine {
             slots: ManuallyDrop::new(Slots::new(slots)),
             now: backend.now(),
+            refill: 0,
             gains_by_trial: backend.gains_by_trial(),
             trial_turns: 0,
             backend,
@@ -312,6 +315,7 @@ impl Engine {
             Some(Ok(())) => self.finish(id, Ok(0)),
             None => self.enqueue(id),
         }
+        self.refill = self.refill.saturating_sub(1);
         if self.queue.len() >= self.batch_limit() {
             let begun = self.start_queued();
             self.flush(begun);
@@ -322,14 +326,15 @@ impl Engine {
     /// How many requests gather before they go off without a turn.
     ///
     /// What completes together is submitted together, so the queue moves in bursts, and the device is half empty between
-    /// them: at depth 64, submitting whatever one turn brought cost a tenth of the throughput. So while others run, a
-    /// sixteenth of the depth is enough; an idle device gets everything at once.
+    /// them: at depth 64, submitting whatever one turn brought cost a tenth of the throughput. So a caller who refills what
+    /// has just completed hands over a thirty-second of the depth at a time; one who comes with something new to an idle device,
+    /// everything at once.
     fn batch_limit(&self) -> usize {
-        if self.slots.running() == 0 {
+        if self.slots.running() == 0 && self.refill == 0 {
             return BATCH_MAX;
         }
-        let depth = self.slots.in_use() + self.ready.len();
-        (depth / 16).clamp(BATCH_MIN, BATCH_MAX)
+        let depth = self.slots.in_use() + self.refill;
+        (depth / 32).clamp(BATCH_MIN, BATCH_MAX)
     }
 
     /// What can be said without trying: an error, or that there is nothing to do.

@@ -41,6 +41,7 @@ impl Engine {
             }
             if rang || sleep == Wait::No || self.is_satisfied(wait, enough_at) {
                 self.stats.system_calls = self.backend.system_calls();
+                self.refill = self.ready.len();
                 return Ok(self.ready.len());
             }
         }
