@@ -11,6 +11,7 @@ use crate::exit_status::ExitStatus;
 use crate::failure::Failure;
 use crate::output::Answer;
 
+mod comparison;
 mod main_job;
 mod random_read;
 
@@ -68,6 +69,21 @@ pub(crate) struct Section {
     /// The same for programs.
     pub(crate) parts: Vec<serde_json::Value>,
     pub(crate) seconds: f64,
+}
+
+impl Section {
+    /// The section of an experiment that takes figures.
+    fn of(mut findings: comparison::Findings) -> Section {
+        let verified = findings.verified();
+        Section {
+            name: "",
+            shows: "",
+            lines: findings.lines,
+            verified,
+            parts: findings.parts,
+            seconds: 0.0,
+        }
+    }
 }
 
 /// The whole report.

@@ -4,31 +4,17 @@
 use std::path::PathBuf;
 
 use baio::{Access, Config, CreateOptions, Durability, Format, Identity, Link, Local, Options, SegmentOp, Wait};
-use serde_json::json;
 
 use crate::failure::Failure;
+use crate::measure::fio;
 use crate::measure::worker::{self, Job};
-use crate::measure::{Measurement, fio, median};
+use crate::report::comparison::{Comparison, Findings, Peer, Side};
 use crate::report::{Section, Setting, storage_failure};
 use crate::stress::pattern::Random;
 
 const REQUEST: u64 = 4096;
 const OWNER: u32 = 1001;
 const NAME: &str = "pages";
-
-/// A way to read, and what it is compared with.
-struct Side {
-    name: String,
-    /// What a shell would be given to run it.
-    command: String,
-    run: Box<dyn Fn() -> Result<Measurement, String>>,
-}
-
-/// Ours, and the peers that run in turn with it.
-struct Comparison {
-    ours: Side,
-    peers: Vec<Side>,
-}
 
 pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     let path = setting.dir.join("pages.img");
@@ -37,35 +23,22 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     let (runtime, rounds) = setting.measuring();
     let runtime_ms = runtime.as_millis() as u64;
     let have_fio = fio::version().is_some();
-    let mut lines = vec![format!(
+    let mut findings = Findings::default();
+    findings.lines.push(format!(
         "working set {} MiB, {rounds} rounds of {runtime_ms} ms a side, median of the ratios",
         bytes >> 20
-    )];
-    let mut parts = Vec::new();
-    lines
+    ));
+    findings
+        .lines
         .push("pread: blocking threads, each in a loop of O_DIRECT pread(2) at random blocks of the same bytes".into());
     if !have_fio {
-        lines.push("skipped: the comparison with fio, because fio is not installed".into());
+        findings.skip("the comparison with fio", "fio is not installed");
     }
-    let mut errors = 0;
     for depth in [1, 16, 64] {
         let comparison = comparison(&path, offset, len, depth, runtime, have_fio);
-        let runs = in_turn(&comparison, rounds).map_err(|error| Failure::new("report", "EIO", error))?;
-        report(&comparison, &runs, &mut lines, &mut parts);
-        let all = runs.iter().flat_map(|(ours, peers)| peers.iter().chain([ours]));
-        errors += all.map(|run| run.errors).sum::<u64>();
+        findings.compare(&comparison, rounds)?;
     }
-    if errors > 0 {
-        lines.push(format!("{errors} REQUESTS FAILED: these figures mean nothing"));
-    }
-    Ok(Section {
-        name: "",
-        shows: "",
-        lines,
-        verified: errors == 0,
-        parts,
-        seconds: 0.0,
-    })
+    Ok(Section::of(findings))
 }
 
 /// A volume with one segment full of noise. Returns where its bytes lie in the volume's file.
@@ -156,19 +129,21 @@ fn comparison(
             threads: depth,
             runtime_ms,
         };
-        peers.push(Side {
+        let side = Side {
             name: format!("{depth} pread thread{}", if depth == 1 { "" } else { "s" }),
             command: worker::command_line(&pread),
             run: Box::new(move || worker::run(&pread)),
-        });
+        };
+        peers.push(Peer::new(side, &[]));
     }
     if have_fio {
         let path = path.to_owned();
-        peers.push(Side {
+        let side = Side {
             name: "fio io_uring".into(),
             command: fio_job(&path, offset, len, depth, runtime).command_line(),
             run: Box::new(move || fio::run(&fio_job(&path, offset, len, depth, runtime))),
-        });
+        };
+        peers.push(Peer::new(side, &[]));
     }
     Comparison {
         ours: Side {
@@ -178,70 +153,4 @@ fn comparison(
         },
         peers,
     }
-}
-
-/// Ours, peer, ours, peer: A B A B for each peer, so that the machine's drift meets both.
-fn in_turn(comparison: &Comparison, rounds: usize) -> Result<Vec<(Measurement, Vec<Measurement>)>, String> {
-    (0..rounds)
-        .map(|_| {
-            let ours = (comparison.ours.run)()?;
-            let peers = comparison
-                .peers
-                .iter()
-                .map(|peer| (peer.run)())
-                .collect::<Result<_, _>>()?;
-            Ok((ours, peers))
-        })
-        .collect()
-}
-
-fn report(
-    comparison: &Comparison,
-    runs: &[(Measurement, Vec<Measurement>)],
-    lines: &mut Vec<String>,
-    parts: &mut Vec<serde_json::Value>,
-) {
-    let middle =
-        |pick: &dyn Fn(&Measurement) -> f64| median(&runs.iter().map(|(ours, _)| pick(ours)).collect::<Vec<_>>());
-    lines.push(format!(
-        "{}: {:.0} requests/s, {:.2} us CPU and {:.2} system calls a request, p50 {:.0} us, p99 {:.0} us",
-        comparison.ours.name,
-        middle(&|m| m.iops),
-        middle(&|m| m.cpu_us_per_request),
-        middle(&|m| m.system_calls_per_request.unwrap_or(0.0)),
-        middle(&|m| m.latency_us.p50.unwrap_or(f64::NAN)),
-        middle(&|m| m.latency_us.p99.unwrap_or(f64::NAN)),
-    ));
-    let mut against = Vec::new();
-    for (index, peer) in comparison.peers.iter().enumerate() {
-        let ratio = |pick: &dyn Fn(&Measurement) -> f64| {
-            let ratios: Vec<f64> = runs
-                .iter()
-                .map(|(ours, peers)| pick(ours) / pick(&peers[index]))
-                .collect();
-            median(&ratios)
-        };
-        let throughput = ratio(&|m| m.iops);
-        let cpu = ratio(&|m| m.cpu_us_per_request);
-        lines.push(format!(
-            "  against {}: {throughput:.2} of its requests/s at {cpu:.2} of its CPU a request",
-            peer.name
-        ));
-        lines.push(format!("    {}", peer.command));
-        let peer_runs: Vec<_> = runs.iter().map(|(_, peers)| &peers[index]).collect();
-        against.push(json!({
-            "peer": peer.name,
-            "command": peer.command,
-            "iops_ratio": throughput,
-            "cpu_ratio": cpu,
-            "runs": peer_runs,
-        }));
-    }
-    let ours: Vec<_> = runs.iter().map(|(ours, _)| ours).collect();
-    parts.push(json!({
-        "part": comparison.ours.name,
-        "command": comparison.ours.command,
-        "runs": ours,
-        "against": against,
-    }));
 }

@@ -1,0 +1,412 @@
+//! Ours against peers, in turn: what every experiment that takes figures shares.
+//!
+//! A figure counts only as a ratio against a peer that ran in turn with it: ours, peer, ours, peer, and the median of the
+//! ratios, so that the machine's drift meets both. Each side is a whole process. Beside a ratio stands the [`Mark`] that the
+//! project has set itself, and whether it holds; a mark that is missed fails nothing, for figures are no test.
+//!
+//! A peer that cannot run here (not installed, refused by the kernel) is left out, with its reason. Ours must run.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::measure::{Measurement, median};
+
+/// One way to do the work.
+pub(super) struct Side {
+    pub(super) name: String,
+    /// What a shell would be given to run it.
+    pub(super) command: String,
+    pub(super) run: Box<dyn Fn() -> Result<Measurement, String>>,
+}
+
+/// What is compared, as a ratio of ours to the peer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Figure {
+    Requests,
+    Cpu,
+    ContextSwitches,
+    P50,
+    P99,
+    SubmitP99,
+}
+
+/// What a ratio is to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Mark {
+    pub(super) figure: Figure,
+    pub(super) bound: Bound,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// Whom ours is compared with.
+pub(super) struct Peer {
+    pub(super) side: Side,
+    /// What is shown beside requests/s and processor time has a mark, or is named here without one.
+    pub(super) marks: &'static [Mark],
+    pub(super) also: &'static [Figure],
+}
+
+/// Ours, and the peers that run in turn with it.
+pub(super) struct Comparison {
+    pub(super) ours: Side,
+    pub(super) peers: Vec<Peer>,
+}
+
+/// What one comparison gave.
+pub(super) struct Turns {
+    /// One a round.
+    ours: Vec<Measurement>,
+    /// For each peer one a round, or why it was left out.
+    peers: Vec<Result<Vec<Measurement>, String>>,
+}
+
+/// What all comparisons of an experiment gave.
+#[derive(Default)]
+pub(super) struct Findings {
+    pub(super) lines: Vec<String>,
+    pub(super) parts: Vec<Value>,
+    /// Requests that failed, on any side: then the figures mean nothing.
+    pub(super) errors: u64,
+}
+
+impl Mark {
+    pub(super) const fn at_least(figure: Figure, ratio: f64) -> Mark {
+        Mark {
+            figure,
+            bound: Bound::AtLeast(ratio),
+        }
+    }
+
+    pub(super) const fn at_most(figure: Figure, ratio: f64) -> Mark {
+        Mark {
+            figure,
+            bound: Bound::AtMost(ratio),
+        }
+    }
+
+    /// By how many percent of the mark `ratio` misses it; `None` where it holds. No ratio is a miss.
+    fn shortfall(self, ratio: f64) -> Option<f64> {
+        let by = match self.bound {
+            Bound::AtLeast(least) => (least - ratio) / least,
+            Bound::AtMost(most) => (ratio - most) / most,
+        };
+        (by.is_nan() || by > 0.0).then_some(by * 100.0)
+    }
+
+    fn verdict(self, ratio: f64) -> String {
+        match self.shortfall(ratio) {
+            None => format!("mark {self}: holds"),
+            Some(by) => format!("mark {self}: falls short by {by:.0} %"),
+        }
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.bound {
+            Bound::AtLeast(least) => write!(f, ">= {least}"),
+            Bound::AtMost(most) => write!(f, "<= {most}"),
+        }
+    }
+}
+
+impl Figure {
+    fn of(self, measured: &Measurement) -> f64 {
+        match self {
+            Figure::Requests => measured.iops,
+            Figure::Cpu => measured.cpu_us_per_request,
+            Figure::ContextSwitches => measured.context_switches_per_request,
+            Figure::P50 => measured.latency_us.p50.unwrap_or(f64::NAN),
+            Figure::P99 => measured.latency_us.p99.unwrap_or(f64::NAN),
+            Figure::SubmitP99 => measured.submit_latency_us.and_then(|at| at.p99).unwrap_or(f64::NAN),
+        }
+    }
+
+    fn said(self) -> &'static str {
+        match self {
+            Figure::Requests => "requests/s",
+            Figure::Cpu => "CPU a request",
+            Figure::ContextSwitches => "context switches a request",
+            Figure::P50 => "p50 latency",
+            Figure::P99 => "p99 latency",
+            Figure::SubmitP99 => "p99 submit latency",
+        }
+    }
+
+    fn key(self) -> &'static str {
+        match self {
+            Figure::Requests => "iops_ratio",
+            Figure::Cpu => "cpu_ratio",
+            Figure::ContextSwitches => "context_switches_ratio",
+            Figure::P50 => "p50_ratio",
+            Figure::P99 => "p99_ratio",
+            Figure::SubmitP99 => "submit_p99_ratio",
+        }
+    }
+}
+
+impl Peer {
+    pub(super) fn new(side: Side, marks: &'static [Mark]) -> Peer {
+        Peer { side, marks, also: &[] }
+    }
+
+    /// Every figure once, in the order in which it is shown.
+    fn figures(&self) -> Vec<Figure> {
+        let marked = self.marks.iter().map(|mark| mark.figure);
+        let mut figures = vec![Figure::Requests, Figure::Cpu];
+        for figure in marked.chain(self.also.iter().copied()) {
+            if !figures.contains(&figure) {
+                figures.push(figure);
+            }
+        }
+        figures
+    }
+}
+
+impl Findings {
+    /// Runs a comparison and notes what it gave.
+    ///
+    /// # Errors
+    /// Our side failed.
+    pub(super) fn compare(&mut self, comparison: &Comparison, rounds: usize) -> Result<(), Failure> {
+        let turns = in_turn(comparison, rounds).map_err(|error| {
+            Failure::new("report", "EIO", error)
+                .on(comparison.ours.name.as_str())
+                .needing("our own side to run")
+                .cured_by("run its command by itself and see what it says; `baio doctor` tells what works here")
+        })?;
+        self.note(comparison, &turns);
+        Ok(())
+    }
+
+    /// Tells why something is not compared at all.
+    pub(super) fn skip(&mut self, what: &str, reason: &str) {
+        self.lines.push(format!("skipped: {what}: {reason}"));
+        self.parts.push(json!({ "part": what, "skipped": reason }));
+    }
+
+    /// Whether every request succeeded; tells it when not.
+    pub(super) fn verified(&mut self) -> bool {
+        if self.errors > 0 {
+            self.lines
+                .push(format!("{} REQUESTS FAILED: these figures mean nothing", self.errors));
+        }
+        self.errors == 0
+    }
+
+    fn note(&mut self, comparison: &Comparison, turns: &Turns) {
+        let all = turns.peers.iter().flatten().flatten().chain(&turns.ours);
+        self.errors += all.map(|run| run.errors).sum::<u64>();
+        let ours = &comparison.ours;
+        self.lines.push(summary(&ours.name, &turns.ours));
+        self.lines.push(format!("    {}", ours.command));
+        let against: Vec<Value> = comparison
+            .peers
+            .iter()
+            .zip(&turns.peers)
+            .map(|(peer, runs)| match runs {
+                Ok(runs) => self.note_peer(peer, &turns.ours, runs),
+                Err(reason) => {
+                    let name = &peer.side.name;
+                    self.lines.push(format!("  against {name}: skipped: {reason}"));
+                    json!({ "peer": name, "command": peer.side.command, "skipped": reason })
+                }
+            })
+            .collect();
+        self.parts.push(json!({
+            "part": ours.name,
+            "command": ours.command,
+            "runs": turns.ours,
+            "against": against,
+        }));
+    }
+
+    fn note_peer(&mut self, peer: &Peer, ours: &[Measurement], runs: &[Measurement]) -> Value {
+        let mut said = Vec::new();
+        let mut marks = Vec::new();
+        let mut object = json!({ "peer": peer.side.name, "command": peer.side.command, "runs": runs });
+        for figure in peer.figures() {
+            let ratio = ratio(figure, ours, runs);
+            object[figure.key()] = json!(ratio);
+            let mut words = format!("{ratio:.2} of its {}", figure.said());
+            for mark in peer.marks.iter().filter(|mark| mark.figure == figure) {
+                words += &format!(" ({})", mark.verdict(ratio));
+                marks.push(json!({
+                    "figure": figure.key(),
+                    "mark": mark.to_string(),
+                    "holds": mark.shortfall(ratio).is_none(),
+                }));
+            }
+            said.push(words);
+        }
+        object["marks"] = Value::Array(marks);
+        let name = &peer.side.name;
+        self.lines.push(format!("  against {name}: {}", said.join(", ")));
+        self.lines.push(format!("    {}", peer.side.command));
+        object
+    }
+}
+
+/// Ours, peer, ours, peer: A B A B for each peer. A peer that fails once is not tried again.
+fn in_turn(comparison: &Comparison, rounds: usize) -> Result<Turns, String> {
+    let mut turns = Turns {
+        ours: Vec::with_capacity(rounds),
+        peers: comparison.peers.iter().map(|_| Ok(Vec::new())).collect(),
+    };
+    for _ in 0..rounds {
+        turns.ours.push((comparison.ours.run)()?);
+        for (peer, runs) in comparison.peers.iter().zip(&mut turns.peers) {
+            let Ok(so_far) = runs else { continue };
+            match (peer.side.run)() {
+                Ok(run) => so_far.push(run),
+                Err(reason) => *runs = Err(reason),
+            }
+        }
+    }
+    Ok(turns)
+}
+
+/// The median of the ratios, round by round.
+fn ratio(figure: Figure, ours: &[Measurement], theirs: &[Measurement]) -> f64 {
+    let pairs = ours.iter().zip(theirs);
+    let ratios: Vec<f64> = pairs
+        .map(|(ours, theirs)| figure.of(ours) / figure.of(theirs))
+        .collect();
+    median(&ratios)
+}
+
+fn summary(name: &str, runs: &[Measurement]) -> String {
+    let middle = |pick: &dyn Fn(&Measurement) -> f64| median(&runs.iter().map(pick).collect::<Vec<_>>());
+    let calls = middle(&|m| m.system_calls_per_request.unwrap_or(f64::NAN));
+    let calls = if calls.is_nan() {
+        String::new()
+    } else {
+        format!(" and {calls:.2} system calls")
+    };
+    format!(
+        "{name}: {:.0} requests/s, {:.2} us CPU{calls} a request, p50 {:.0} us, p99 {:.0} us",
+        middle(&|m| m.iops),
+        middle(&|m| m.cpu_us_per_request),
+        middle(&|m| m.latency_us.p50.unwrap_or(f64::NAN)),
+        middle(&|m| m.latency_us.p99.unwrap_or(f64::NAN)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+    use std::rc::Rc;
+
+    fn measured(iops: f64, cpu: f64) -> Measurement {
+        Measurement {
+            iops,
+            cpu_us_per_request: cpu,
+            ..Measurement::default()
+        }
+    }
+
+    fn side(name: &str, run: impl Fn() -> Result<Measurement, String> + 'static) -> Side {
+        Side {
+            name: name.into(),
+            command: format!("run {name}"),
+            run: Box::new(run),
+        }
+    }
+
+    const MARKS: &[Mark] = &[Mark::at_least(Figure::Requests, 0.97), Mark::at_most(Figure::Cpu, 0.75)];
+
+    #[test]
+    fn sides_run_in_turn_and_each_round_has_its_ratio() {
+        let order = Rc::new(RefCell::new(String::new()));
+        let (a, b) = (Rc::clone(&order), Rc::clone(&order));
+        let drift = Cell::new(1.0);
+        let ours = side("ours", move || {
+            a.borrow_mut().push('A');
+            Ok(measured(100.0, 1.0))
+        });
+        let peer = side("peer", move || {
+            b.borrow_mut().push('B');
+            // 50, 100, 200: the ratios are 2, 1, 1/2, whose middle is 1.
+            drift.set(drift.get() * 2.0);
+            Ok(measured(25.0 * drift.get(), 2.0))
+        });
+        let mut findings = Findings::default();
+        let comparison = Comparison {
+            ours,
+            peers: vec![Peer::new(peer, MARKS)],
+        };
+        findings.compare(&comparison, 3).unwrap();
+        assert_eq!(*order.borrow(), "ABABAB");
+        let against = &findings.parts[0]["against"][0];
+        assert_eq!(against["iops_ratio"], 1.0);
+        assert_eq!(against["cpu_ratio"], 0.5);
+        assert_eq!(against["runs"].as_array().unwrap().len(), 3);
+        assert_eq!(against["marks"][0]["holds"], true);
+        assert!(findings.lines.iter().any(|line| line.contains("run peer")));
+        assert!(findings.verified());
+    }
+
+    #[test]
+    fn a_mark_holds_or_says_by_how_much_it_does_not() {
+        let [least, most] = [MARKS[0], MARKS[1]];
+        assert_eq!(least.verdict(0.97), "mark >= 0.97: holds");
+        assert_eq!(least.verdict(0.485), "mark >= 0.97: falls short by 50 %");
+        assert_eq!(most.verdict(0.75), "mark <= 0.75: holds");
+        assert_eq!(most.verdict(1.5), "mark <= 0.75: falls short by 100 %");
+        assert!(least.shortfall(f64::NAN).is_some(), "nothing measured is nothing met");
+    }
+
+    #[test]
+    fn a_peer_that_cannot_run_is_left_out_and_ours_goes_on() {
+        let tries = Rc::new(Cell::new(0));
+        let counted = Rc::clone(&tries);
+        let peer = side("peer", move || {
+            counted.set(counted.get() + 1);
+            Err("not here".into())
+        });
+        let mut findings = Findings::default();
+        let comparison = Comparison {
+            ours: side("ours", || Ok(measured(1.0, 1.0))),
+            peers: vec![Peer::new(peer, MARKS)],
+        };
+        findings.compare(&comparison, 2).unwrap();
+        assert_eq!(tries.get(), 1);
+        assert_eq!(findings.parts[0]["against"][0]["skipped"], "not here");
+        assert_eq!(findings.parts[0]["runs"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn failed_requests_on_either_side_spoil_the_figures() {
+        let failing = || {
+            Ok(Measurement {
+                errors: 2,
+                ..measured(1.0, 1.0)
+            })
+        };
+        let mut findings = Findings::default();
+        let comparison = Comparison {
+            ours: side("ours", || Ok(measured(1.0, 1.0))),
+            peers: vec![Peer::new(side("peer", failing), MARKS)],
+        };
+        findings.compare(&comparison, 1).unwrap();
+        assert_eq!(findings.errors, 2);
+        assert!(!findings.verified());
+    }
+
+    #[test]
+    fn our_own_side_must_run() {
+        let comparison = Comparison {
+            ours: side("ours", || Err("no".into())),
+            peers: Vec::new(),
+        };
+        assert!(Findings::default().compare(&comparison, 1).is_err());
+    }
+}
