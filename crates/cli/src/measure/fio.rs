@@ -1,45 +1,140 @@
 //! fio as a peer: the command, exactly as printed, and what it reports.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::measure::child;
-use crate::measure::{Latency, Measurement, quoted};
+use crate::measure::{Latency, Measurement, child, quoted, start_up};
 
-/// A run of random direct reads of a byte range.
+/// How fio carries its requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    IoUring,
+    Libaio,
+    Posixaio,
+    /// Blocking threads, one for each request in flight.
+    Psync,
+}
+
+/// What fio does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rw {
+    RandomRead,
+    RandomWrite,
+}
+
+/// A run of fio.
 #[derive(Clone, Debug)]
-pub(crate) struct Job<'a> {
-    pub(crate) path: &'a Path,
+pub(crate) struct Job {
+    pub(crate) engine: Engine,
+    pub(crate) rw: Rw,
+    /// Each is used from `offset` on for `len` bytes.
+    pub(crate) files: Vec<PathBuf>,
     pub(crate) offset: u64,
     pub(crate) len: u64,
     pub(crate) request_size: u64,
+    /// Requests in flight; of [`Engine::Psync`] as many threads.
     pub(crate) depth: u32,
+    /// O_DSYNC: each write is durable when it ends.
+    pub(crate) dsync: bool,
+    /// O_DIRECT, else the kernel's cache, which fio empties of the file first.
+    pub(crate) direct: bool,
     pub(crate) runtime: Duration,
 }
 
-impl Job<'_> {
+impl Engine {
+    fn name(self) -> &'static str {
+        match self {
+            Engine::IoUring => "io_uring",
+            Engine::Libaio => "libaio",
+            Engine::Posixaio => "posixaio",
+            Engine::Psync => "psync",
+        }
+    }
+}
+
+impl Rw {
+    fn name(self) -> &'static str {
+        match self {
+            Rw::RandomRead => "randread",
+            Rw::RandomWrite => "randwrite",
+        }
+    }
+
+    /// The half of fio's answer that tells of it.
+    fn key(self) -> &'static str {
+        match self {
+            Rw::RandomRead => "read",
+            Rw::RandomWrite => "write",
+        }
+    }
+}
+
+impl Job {
+    /// 4 KiB direct requests at random places of the first `len` bytes of each file, nothing durable.
+    pub(crate) fn new(engine: Engine, rw: Rw, files: Vec<PathBuf>, len: u64, depth: u32, runtime: Duration) -> Job {
+        Job {
+            engine,
+            rw,
+            files,
+            offset: 0,
+            len,
+            request_size: 4096,
+            depth,
+            dsync: false,
+            direct: true,
+            runtime,
+        }
+    }
+
+    /// What it is called beside our figures.
+    pub(crate) fn name(&self) -> String {
+        match self.engine {
+            Engine::Psync if self.depth == 1 => "1 fio psync thread".into(),
+            Engine::Psync => format!("{} fio psync threads", self.depth),
+            engine => format!("fio {}", engine.name()),
+        }
+    }
+
+    /// Jobs of one kind start alike.
+    fn kind(&self) -> String {
+        let threads = if self.engine == Engine::Psync { self.depth } else { 1 };
+        format!("fio {} {threads} {}", self.engine.name(), self.files.len())
+    }
+
     /// The words of the command.
     pub(crate) fn words(&self) -> Vec<String> {
         let mut words = vec![
             "--name=baio-peer".into(),
-            "--ioengine=io_uring".into(),
-            "--rw=randread".into(),
+            format!("--ioengine={}", self.engine.name()),
+            format!("--rw={}", self.rw.name()),
             "--norandommap".into(),
-            "--direct=1".into(),
+            format!("--direct={}", u8::from(self.direct)),
             "--time_based".into(),
+            "--slat_percentiles=1".into(),
             "--output-format=json".into(),
         ];
+        if self.engine == Engine::Psync {
+            words.push(format!("--numjobs={}", self.depth));
+            words.push("--thread".into());
+            words.push("--group_reporting".into());
+        } else {
+            words.push(format!("--iodepth={}", self.depth));
+        }
+        if self.dsync {
+            words.push("--sync=dsync".into());
+        }
         words.push(format!("--bs={}", self.request_size));
-        words.push(format!("--iodepth={}", self.depth));
         words.push(format!("--offset={}", self.offset));
-        words.push(format!("--size={}", self.len));
+        // Of all files together.
+        words.push(format!("--size={}", self.len * self.files.len() as u64));
         words.push(format!("--runtime={}ms", self.runtime.as_millis()));
         // fio reads a colon as a separator of files.
-        let path = self.path.display().to_string().replace(':', "\\:");
-        words.push(format!("--filename={path}"));
+        let escaped = |path: &PathBuf| path.display().to_string().replace(':', "\\:");
+        let files: Vec<String> = self.files.iter().map(escaped).collect();
+        words.push(format!("--filename={}", files.join(":")));
         words
     }
 
@@ -61,38 +156,57 @@ pub(crate) fn version() -> Option<String> {
     output.status.success().then(|| version.trim().to_owned())
 }
 
-/// Runs fio; the processor time is the whole process's, as on our side.
-pub(crate) fn run(job: &Job<'_>) -> Result<Measurement, String> {
-    let finished = child::run(Command::new("fio").args(job.words())).map_err(|error| format!("fio: {error}"))?;
+/// Runs fio; the processor time is the whole process's but for its start, as on our side.
+pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
+    let finished = child::run(Command::new("fio").args(job.words())).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => "fio is not installed".to_owned(),
+        _ => format!("fio: {error}"),
+    })?;
     if !finished.success {
         let said = finished.stderr.lines().next().unwrap_or("it failed without a word");
-        return Err(format!("fio: {said}"));
+        return Err(said.to_owned());
     }
+    let mut measured = parse(job, &finished.stdout)?;
+    let start = start_up::cost(&job.kind(), || {
+        let short = Job {
+            runtime: start_up::RUNTIME,
+            ..job.clone()
+        };
+        child::run(Command::new("fio").args(short.words()))
+    });
+    measured.cpu_us_per_request = start_up::cpu_us_per_request(&finished, start, measured.requests);
+    measured.context_switches_per_request = finished.context_switches as f64 / measured.requests as f64;
+    measured.rss_bytes = finished.rss_bytes;
+    Ok(measured)
+}
+
+/// What fio printed; its own account of its costs is not used.
+fn parse(job: &Job, stdout: &str) -> Result<Measurement, String> {
     // fio prints notes before its object when it cannot do something as asked.
-    let json = finished.stdout.find('{').map_or("", |at| &finished.stdout[at..]);
+    let json = stdout.find('{').map_or("", |at| &stdout[at..]);
     let value: Value = serde_json::from_str(json).map_err(|error| format!("fio's output: {error}"))?;
-    let read = &value["jobs"][0]["read"];
-    let requests = read["total_ios"].as_u64().unwrap_or(0);
+    let done = &value["jobs"][0];
+    let half = &done[job.rw.key()];
+    let requests = half["total_ios"].as_u64().unwrap_or(0);
     if requests == 0 {
         return Err("fio made no request".into());
     }
-    let per = |total: f64| total / requests as f64;
+    let failed = done["total_err"].as_u64().unwrap_or(0);
     Ok(Measurement {
-        iops: read["iops"].as_f64().unwrap_or(0.0),
-        bytes_per_second: read["bw_bytes"].as_f64().unwrap_or(0.0),
-        latency_us: latency(&read["clat_ns"]),
-        submit_latency_us: read["slat_ns"].is_object().then(|| latency(&read["slat_ns"])),
-        cpu_us_per_request: per(finished.cpu.as_secs_f64() * 1e6),
-        context_switches_per_request: per(finished.context_switches as f64),
-        system_calls_per_request: None,
+        iops: half["iops"].as_f64().unwrap_or(0.0),
+        bytes_per_second: half["bw_bytes"].as_f64().unwrap_or(0.0),
+        latency_us: latency(&half["clat_ns"]),
+        submit_latency_us: half["slat_ns"]["percentile"]
+            .is_object()
+            .then(|| latency(&half["slat_ns"])),
         in_flight_max: u64::from(job.depth),
-        threads_max: None,
-        rss_bytes: finished.rss_bytes,
+        threads_max: (job.engine == Engine::Psync).then_some(u64::from(job.depth)),
         requests,
-        errors: value["jobs"][0]["total_err"].as_u64().unwrap_or(0),
-        iterations_per_request: None,
-        backend: "fio io_uring".into(),
-        mode: "direct".into(),
+        // A request that fails ends the job, which then says so here and with its exit status.
+        errors: failed + u64::from(done["error"].as_i64().unwrap_or(0) != 0),
+        backend: format!("fio {}", job.engine.name()),
+        mode: if job.direct { "direct" } else { "kernel" }.into(),
+        ..Measurement::default()
     })
 }
 
@@ -104,5 +218,65 @@ fn latency(value: &Value) -> Latency {
         p99: us(&value["percentile"]["99.000000"]),
         p999: us(&value["percentile"]["99.900000"]),
         max: us(&value["max"]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(engine: Engine, rw: Rw) -> Job {
+        let files = vec!["/a".into(), "/b:c".into()];
+        Job::new(engine, rw, files, 1 << 20, 16, Duration::from_millis(400))
+    }
+
+    #[test]
+    fn threads_are_jobs_and_requests_in_flight_are_a_depth() {
+        let threads = job(Engine::Psync, Rw::RandomRead).words();
+        assert!(threads.contains(&"--numjobs=16".to_owned()) && threads.contains(&"--group_reporting".to_owned()));
+        assert!(!threads.iter().any(|word| word.starts_with("--iodepth")));
+        let ring = job(Engine::IoUring, Rw::RandomRead).words();
+        assert!(ring.contains(&"--iodepth=16".to_owned()) && !ring.contains(&"--thread".to_owned()));
+    }
+
+    #[test]
+    fn several_files_share_the_size_and_a_colon_in_a_name_is_none_between_names() {
+        let words = job(Engine::Libaio, Rw::RandomWrite).words();
+        assert!(words.contains(&"--size=2097152".to_owned()), "{words:?}");
+        assert!(words.contains(&"--filename=/a:/b\\:c".to_owned()), "{words:?}");
+    }
+
+    #[test]
+    fn durable_and_buffered_are_said() {
+        let durable = Job {
+            dsync: true,
+            direct: false,
+            ..job(Engine::IoUring, Rw::RandomWrite)
+        };
+        let words = durable.words();
+        assert!(words.contains(&"--sync=dsync".to_owned()) && words.contains(&"--direct=0".to_owned()));
+        let plain = job(Engine::IoUring, Rw::RandomWrite).words();
+        assert!(!plain.iter().any(|word| word.starts_with("--sync")));
+    }
+
+    #[test]
+    fn the_half_that_was_run_is_read_behind_fios_notes() {
+        let points = r#"{"mean":2000.0,"max":9000,"percentile":{"50.000000":1000,"99.000000":3000}}"#;
+        let half = |ios: u32| format!(r#"{{"total_ios":{ios},"iops":7.5,"slat_ns":{points},"clat_ns":{points}}}"#);
+        let text = format!(
+            r#"note: something {{"jobs":[{{"error":0,"read":{},"write":{}}}]}}"#,
+            half(0),
+            half(30)
+        );
+        let write = parse(&job(Engine::IoUring, Rw::RandomWrite), &text).unwrap();
+        assert_eq!((write.requests, write.iops, write.errors), (30, 7.5, 0));
+        assert_eq!(write.latency_us.p99, Some(3.0));
+        assert_eq!(write.submit_latency_us.and_then(|at| at.p50), Some(1.0));
+        assert!(parse(&job(Engine::IoUring, Rw::RandomRead), &text).is_err());
+        let failed = text.replace(r#""error":0"#, r#""error":5"#);
+        assert_eq!(
+            parse(&job(Engine::IoUring, Rw::RandomWrite), &failed).unwrap().errors,
+            1
+        );
     }
 }

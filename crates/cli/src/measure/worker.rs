@@ -1,5 +1,5 @@
-//! Our sides of a comparison, each in a process of its own: `baio` starts itself with a job and reads the measurement that
-//! it prints.
+//! Sides of a comparison that no command of ours has, each in a process of its own: `baio` starts itself with a job and
+//! reads the measurement that it prints.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -7,27 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use baio::{Choice, Core, Durability, Identity};
 use serde::{Deserialize, Serialize};
 
 use crate::measure::child;
 use crate::measure::{Measurement, Recorder, quoted};
-use crate::stress::job::{Mode, Rw, SegmentPath};
 use crate::stress::pattern::Random;
-use crate::stress::{self, Lane, Objects, Stage, Stream};
 
 /// What a worker is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Job {
-    /// Random direct reads of a segment through the library.
-    Segment {
-        volume: PathBuf,
-        owner_uid: u32,
-        name: String,
-        request_size: u64,
-        depth: u32,
-        runtime_ms: u64,
-    },
     /// Random direct reads of a byte range by blocking threads: what people do without asynchronous I/O.
     Pread {
         path: PathBuf,
@@ -62,14 +50,6 @@ pub(crate) fn main(job: Result<Job, String>) -> ExitCode {
 /// Runs a job in this process and prints its measurement.
 fn work(job: Result<Job, String>) -> Result<(), String> {
     let measurement = match job? {
-        Job::Segment {
-            volume,
-            owner_uid,
-            name,
-            request_size,
-            depth,
-            runtime_ms,
-        } => read_segment(&volume, owner_uid, &name, request_size, depth, runtime_ms)?,
         Job::Pread {
             path,
             offset,
@@ -107,59 +87,6 @@ pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
     measurement.context_switches_per_request = finished.context_switches as f64 / requests;
     measurement.rss_bytes = finished.rss_bytes;
     Ok(measurement)
-}
-
-/// The loop of `baio stress`, submitting and waiting in one turn as an application would.
-fn read_segment(
-    path: &Path,
-    owner_uid: u32,
-    name: &str,
-    request_size: u64,
-    depth: u32,
-    runtime_ms: u64,
-) -> Result<Measurement, String> {
-    let identity = Identity { uid: owner_uid, gid: 0 };
-    let info = Core::inspect_segment(path, identity, owner_uid, name).map_err(|error| error.to_string())?;
-    let job = stress::Job {
-        command: "report",
-        objects: Objects::Segment(SegmentPath {
-            typed: format!("{}#{owner_uid}/{name}", path.display()),
-            identity,
-            volume: path.to_owned(),
-            owner_uid,
-            name: name.to_owned(),
-        }),
-        lanes: vec![Lane {
-            depth,
-            batch: 1,
-            streams: vec![Stream {
-                object: 0,
-                start: 0,
-                end: info.size_bytes,
-            }],
-        }],
-        stages: vec![Stage {
-            rw: Rw::RandomRead,
-            once: false,
-            endless: true,
-            runtime: Some(Duration::from_millis(runtime_ms)),
-            submissions: None,
-            sync: None,
-        }],
-        request_size,
-        grain: request_size,
-        run_length: 1,
-        mode: Mode::Direct,
-        durability: Durability::None,
-        backend: Choice::Auto,
-        shared_memory: false,
-        one_turn: true,
-        verify: None,
-        seed: u64::from(std::process::id()),
-        stonewall: false,
-    };
-    let report = stress::run(&job, &mut |_| ()).map_err(|failure| failure.to_string())?;
-    Ok(report.total(&job).measured)
 }
 
 fn pread(path: &Path, offset: u64, len: u64, size: u64, threads: u32, runtime_ms: u64) -> Result<Measurement, String> {

@@ -11,7 +11,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::measure::{Measurement, median};
+use crate::measure::{Measurement, fio, median, stress};
 
 /// One way to do the work.
 pub(super) struct Side {
@@ -74,6 +74,25 @@ pub(super) struct Findings {
     pub(super) parts: Vec<Value>,
     /// Requests that failed, on any side: then the figures mean nothing.
     pub(super) errors: u64,
+}
+
+impl Side {
+    /// `baio stress`.
+    pub(super) fn stress(name: String, run: stress::Run) -> Side {
+        Side {
+            name,
+            command: run.command_line(),
+            run: Box::new(move || run.run()),
+        }
+    }
+
+    pub(super) fn fio(job: fio::Job) -> Side {
+        Side {
+            name: job.name(),
+            command: job.command_line(),
+            run: Box::new(move || fio::run(&job)),
+        }
+    }
 }
 
 impl Mark {

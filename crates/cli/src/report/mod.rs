@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::output::Answer;
 
 mod comparison;
+mod files;
 mod main_job;
 mod random_read;
 
@@ -30,7 +31,7 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "random-read",
-        shows: "4 KiB random direct reads against blocking threads and fio, in turn",
+        shows: "4 KiB random direct reads of a file and of a segment, on each backend, against its peer",
         run: random_read::run,
     },
 ];
@@ -53,6 +54,20 @@ impl Setting {
         } else {
             (Duration::from_secs(3), 5)
         }
+    }
+
+    /// The same for an experiment of many lines.
+    pub(crate) fn measuring_many(&self) -> (Duration, usize) {
+        if self.quick {
+            (Duration::from_millis(400), 1)
+        } else {
+            (Duration::from_secs(2), 5)
+        }
+    }
+
+    /// The working set of an experiment.
+    pub(crate) fn working_set(&self) -> u64 {
+        if self.quick { 256 << 20 } else { 1 << 30 }
     }
 }
 
@@ -125,6 +140,23 @@ impl Machine {
 /// A storage error names its own object.
 fn storage_failure(error: baio::Error) -> Failure {
     Failure::from_storage("report", error.object.clone(), &error)
+}
+
+/// Why a backend is not to be had here; `None` where it works.
+fn unavailable(backend: &str) -> Option<String> {
+    use crate::stress::job::Backend;
+    use clap::ValueEnum;
+    let choice = match Backend::from_str(backend, false) {
+        Ok(backend) => backend.into(),
+        Err(error) => return Some(error),
+    };
+    let config = baio_engine::Config {
+        backend: choice,
+        slots: 8,
+        arena_bytes: 1,
+        ..baio_engine::Config::default()
+    };
+    baio_engine::Engine::new(&config).err().map(|error| error.to_string())
 }
 
 /// Runs the experiments called `only`, or all.

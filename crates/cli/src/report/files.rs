@@ -1,0 +1,112 @@
+//! What experiments work on: files and segments that are really written, with noise in them.
+//!
+//! A hole is read without a device, and a durable write into an unwritten extent runs at half its rate.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use baio::{Access, Config, CreateOptions, Durability, Format, Identity, Local, Options, Segment, SegmentOp, Wait};
+
+use crate::failure::Failure;
+use crate::report::storage_failure;
+use crate::stress::pattern::Random;
+
+const PIECE: usize = 1 << 20;
+
+/// Makes a file of `bytes` bytes, all of them written and synced, and none left in the kernel's cache.
+pub(super) fn written_file(path: &Path, bytes: u64) -> Result<(), Failure> {
+    let told = |error: std::io::Error| Failure::from_io("report", &error).on(path.display().to_string());
+    let mut file = File::create_new(path).map_err(told)?;
+    let mut random = Random::new(1);
+    let mut piece = vec![0; PIECE];
+    let mut left = bytes;
+    while left > 0 {
+        noise(&mut random, &mut piece);
+        let len = left.min(PIECE as u64);
+        file.write_all(&piece[..len as usize]).map_err(told)?;
+        left -= len;
+    }
+    file.sync_all().map_err(told)?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).map_err(|error| told(error.into()))
+}
+
+/// Makes a volume with one segment of the caller's, all of it written.
+pub(super) fn written_segment(path: &Path, name: &str, bytes: u64) -> Result<(), Failure> {
+    let format = Format {
+        size_bytes: Some(bytes + (64 << 20)),
+        ..Format::default()
+    };
+    baio::format(path, &format).map_err(storage_failure)?;
+    let options = Options {
+        identity: Identity::effective(),
+        config: Config {
+            arena_bytes: 16 << 20,
+            ..Config::default()
+        },
+    };
+    let volume = Local::open_with(path, &options).map_err(storage_failure)?;
+    volume
+        .create_segment(name, &CreateOptions::of_size(bytes))
+        .map_err(storage_failure)?;
+    let segment = volume.open_segment(name, Access::Write).map_err(storage_failure)?;
+    fill(&volume, &segment, bytes)?;
+    drop(segment);
+    volume.close().map_err(storage_failure)
+}
+
+fn fill(volume: &Local, segment: &Segment<Local>, bytes: u64) -> Result<(), Failure> {
+    const UNDER_WAY: usize = 8;
+    let mut random = Random::new(1);
+    let (mut at, mut under_way) = (0, 0);
+    while at < bytes || under_way > 0 {
+        while at < bytes && under_way < UNDER_WAY {
+            let len = (bytes - at).min(PIECE as u64);
+            let mut buffer = segment.buffer(len as usize).map_err(storage_failure)?;
+            noise(&mut random, &mut buffer);
+            let request = segment.request(SegmentOp::Write { offset: at }, buffer);
+            let refused = |_| Failure::new("report", "EAGAIN", "every slot is taken");
+            segment.submit(request).map_err(refused)?;
+            at += len;
+            under_way += 1;
+        }
+        volume.turn(Wait::one()).map_err(storage_failure)?;
+        while let Some(outcome) = volume.next_outcome() {
+            outcome.result.map_err(storage_failure)?;
+            under_way -= 1;
+        }
+    }
+    let synced = volume
+        .block_on(segment.sync(Durability::Data))
+        .map_err(storage_failure)?;
+    synced.result.map(drop).map_err(storage_failure)
+}
+
+fn noise(random: &mut Random, bytes: &mut [u8]) {
+    for word in bytes.chunks_mut(8) {
+        let fresh = random.word().to_le_bytes();
+        word.copy_from_slice(&fresh[..word.len()]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_written_file_has_its_size_and_no_page_of_zeros() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let size = 3 * PIECE as u64 / 2 + 5;
+        written_file(&path, size).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes.len() as u64, size);
+        assert!(bytes.chunks(4096).all(|page| page.iter().any(|&byte| byte != 0)));
+        assert_ne!(
+            bytes[..PIECE / 4],
+            bytes[PIECE..PIECE + PIECE / 4],
+            "not one piece again and again"
+        );
+        assert!(written_file(&path, 1).is_err(), "nothing is written over");
+    }
+}
