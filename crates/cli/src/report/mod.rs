@@ -15,6 +15,7 @@ mod comparison;
 mod files;
 mod main_job;
 mod random_read;
+mod random_write;
 
 /// An experiment: what it is called, what it shows, and what runs it.
 struct Experiment {
@@ -33,6 +34,11 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "random-read",
         shows: "4 KiB random direct reads of a file and of a segment, on each backend, against its peer",
         run: random_read::run,
+    },
+    Experiment {
+        name: "random-write",
+        shows: "4 KiB random direct writes: many side by side on one file, against eight files and fio",
+        run: random_write::run,
     },
 ];
 

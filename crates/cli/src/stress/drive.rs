@@ -4,6 +4,7 @@
 //! ended is reaped. Time is read at three moments of a round, not for each request: before the hand-over (from there every
 //! request of the batch counts), after it (the difference is the submit latency: the call and the turn that carries it to
 //! the kernel, which must not wait), and after a turn that has waited (up to there every request that it found counts).
+//! Where one turn submits and waits, all batches that fit are gathered for it, and the middle moment is left out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -159,10 +160,14 @@ impl<'a, T: Target> Driver<'a, T> {
         self.slots.len() - self.free.len() - self.gathered.len()
     }
 
-    /// Draws a batch of requests, if there is room for one and the stage goes on.
+    /// Draws a batch of requests, or as many as go into one turn, if there is room and the stage goes on.
     fn gather(&mut self, schedule: &mut Schedule<'_>, round: &mut Round, now: Instant, batch: usize) {
         round.over |= self.is_over(round, now);
-        while !round.over && self.gathered.len() < batch && self.free.len() + self.gathered.len() >= batch {
+        let room = self.free.len() + self.gathered.len();
+        let batches = room / batch;
+        // A turn that submits and waits in one takes all there is: then time is read once for them all.
+        let most = batch * if self.job.one_turn { batches } else { batches.min(1) };
+        while !round.over && self.gathered.len() < most {
             match schedule.next() {
                 Next::Piece(piece) => self.prepare(piece),
                 Next::Busy => break,
