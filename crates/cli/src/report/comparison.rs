@@ -307,12 +307,13 @@ fn summary(name: &str, runs: &[Measurement]) -> String {
     let calls = if calls.is_nan() {
         String::new()
     } else {
-        format!(" and {calls:.2} system calls")
+        format!(", {calls:.2} system calls")
     };
     format!(
-        "{name}: {:.0} requests/s, {:.2} us CPU{calls} a request, p50 {:.0} us, p99 {:.0} us",
+        "{name}: {:.0} requests/s, {:.2} us CPU{calls} and {:.2} context switches a request, p50 {:.0} us, p99 {:.0} us",
         middle(&|m| m.iops),
         middle(&|m| m.cpu_us_per_request),
+        middle(&|m| m.context_switches_per_request),
         middle(&|m| m.latency_us.p50.unwrap_or(f64::NAN)),
         middle(&|m| m.latency_us.p99.unwrap_or(f64::NAN)),
     )

@@ -16,6 +16,7 @@ mod files;
 mod main_job;
 mod random_read;
 mod random_write;
+mod service;
 
 /// An experiment: what it is called, what it shows, and what runs it.
 struct Experiment {
@@ -40,6 +41,11 @@ const EXPERIMENTS: &[Experiment] = &[
         shows: "4 KiB random direct writes: many side by side on one file, against eight files and fio",
         run: random_write::run,
     },
+    Experiment {
+        name: "service",
+        shows: "4 KiB random direct reads of a segment through a service thread, against the same in the caller's thread",
+        run: service::run,
+    },
 ];
 
 /// Where and how long to work.
@@ -56,7 +62,7 @@ impl Setting {
     /// How long one measured run takes, and how many rounds there are.
     pub(crate) fn measuring(&self) -> (Duration, usize) {
         if self.quick {
-            (Duration::from_millis(800), 3)
+            (Duration::from_millis(400), 2)
         } else {
             (Duration::from_secs(3), 5)
         }

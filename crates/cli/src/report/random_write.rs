@@ -20,7 +20,7 @@ const AGAINST_FIO: &[Mark] = &[Mark::at_least(Figure::Requests, 0.97)];
 
 pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     let bytes = setting.working_set();
-    let (runtime, rounds) = setting.measuring_many();
+    let (runtime, rounds) = setting.measuring();
     let one = setting.dir.join("random-write.file");
     let many = setting.dir.join("random-write.many");
     let parts: Vec<PathBuf> = (0..FILES)

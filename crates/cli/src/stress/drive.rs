@@ -61,11 +61,12 @@ impl<'a, T: Target> Driver<'a, T> {
     pub(super) fn new(
         job: &'a Job,
         index: usize,
+        shared: &Arc<T::Shared>,
         ledgers: &'a [Arc<Ledger>],
         signals: &'a Signals,
     ) -> Result<Driver<'a, T>, Failure> {
         let lane = &job.lanes[index];
-        let mut target = T::open(job, lane)?;
+        let mut target = T::open(job, index, shared)?;
         let mut scratch = vec![0; job.request_size as usize];
         let mut random = Random::new(job.seed);
         let now = Instant::now();

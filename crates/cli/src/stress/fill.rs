@@ -147,6 +147,8 @@ fn filling(job: &Job, want: &Want) -> Job {
         },
         durability: Durability::None,
         one_turn: true,
+        service: false,
+        cold: false,
         shared_memory: false,
         verify: job.verify.map(|_| Verify::Own),
         stonewall: false,

@@ -13,7 +13,7 @@ pub(crate) struct Job {
     /// The command at work, for messages.
     pub(crate) command: &'static str,
     pub(crate) objects: Objects,
-    /// One thread with an engine of its own each; never empty.
+    /// One thread each, with an engine of its own unless it is shared; never empty.
     pub(crate) lanes: Vec<Lane>,
     /// One after the other; all lanes begin and end each together.
     pub(crate) stages: Vec<Stage>,
@@ -30,6 +30,10 @@ pub(crate) struct Job {
     pub(crate) shared_memory: bool,
     /// Hand over and wait in one turn: a system call less, and no submit latency to measure.
     pub(crate) one_turn: bool,
+    /// A segment through a service thread, which all lanes share; else each lane owns what it works on.
+    pub(crate) service: bool,
+    /// Files are dropped from the kernel's page cache before each stage.
+    pub(crate) cold: bool,
     pub(crate) verify: Option<Verify>,
     pub(crate) seed: u64,
     /// The first lane that ends a stage ends it for all.

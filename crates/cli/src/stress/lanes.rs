@@ -6,10 +6,11 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use super::cold;
 use super::drive::{Driver, Signals};
 use super::job::{Job, Objects, Verify};
 use super::result::{LaneReport, Report, StageReport, rss_max, threads_now};
-use super::target::{Plain, Segmented, Target};
+use super::target::{Plain, Segmented, Served, Target};
 use super::verify::Ledger;
 use crate::failure::Failure;
 use crate::measure::child;
@@ -22,20 +23,22 @@ use crate::measure::child;
 pub(crate) fn run(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<Report, Failure> {
     match job.objects {
         Objects::Files(_) => run_on::<Plain>(job, watch),
+        Objects::Segment(_) if job.service => run_on::<Served>(job, watch),
         Objects::Segment(_) => run_on::<Segmented>(job, watch),
     }
 }
 
 fn run_on<T: Target>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<Report, Failure> {
     let ledgers = ledgers(job);
+    let shared = Arc::new(T::share(job)?);
     let board = Board::new(job.lanes.len());
     let mut stages = Vec::new();
     std::thread::scope(|scope| {
-        let (board, ledgers) = (&board, &ledgers[..]);
+        let (board, ledgers, shared) = (&board, &ledgers[..], &shared);
         let others: Vec<_> = (1..job.lanes.len())
-            .map(|index| scope.spawn(move || lane::<T>(job, index, board, ledgers, &mut |_, _| ())))
+            .map(|index| scope.spawn(move || lane::<T>(job, index, shared, board, ledgers, &mut |_, _| ())))
             .collect();
-        lane::<T>(job, 0, board, ledgers, &mut |number, costs| {
+        lane::<T>(job, 0, shared, board, ledgers, &mut |number, costs| {
             let mut lanes = std::mem::take(&mut *lock(&board.reports));
             lanes.sort_by_key(|report| report.lane);
             let report = StageReport {
@@ -54,6 +57,9 @@ fn run_on<T: Target>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<R
             }
         }
     });
+    if let Err(failure) = T::end(shared) {
+        board.fail(failure);
+    }
     if let Some(failure) = lock(&board.failure).take() {
         return Err(failure);
     }
@@ -80,12 +86,13 @@ fn ledgers(job: &Job) -> Vec<Arc<Ledger>> {
 fn lane<T: Target>(
     job: &Job,
     index: usize,
+    shared: &Arc<T::Shared>,
     board: &Board,
     ledgers: &[Arc<Ledger>],
     ended: &mut dyn FnMut(usize, child::Costs),
 ) {
     let member = Member(&board.meeting);
-    let mut driver = match Driver::<T>::new(job, index, ledgers, &board.signals) {
+    let mut driver = match Driver::<T>::new(job, index, shared, ledgers, &board.signals) {
         Ok(driver) => driver,
         Err(failure) => return board.fail(failure),
     };
@@ -93,6 +100,12 @@ fn lane<T: Target>(
         member.meet();
         if board.is_over() {
             break;
+        }
+        if index == 0
+            && job.cold
+            && let Err(failure) = cold::drop_pages(job)
+        {
+            board.fail(failure);
         }
         let before = child::own_costs();
         member.meet();

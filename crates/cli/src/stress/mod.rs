@@ -8,7 +8,7 @@
 //! job --> lanes (threads, meetings, stages) --> drive (one lane, one stage)
 //!                                                 |-- schedule --> pattern   which request is next
 //!                                                 |-- verify                 what its bytes must be
-//!                                                 `-- target                 a file, a segment
+//!                                                 `-- target                 a file, a segment, a segment through a service
 //! ```
 //!
 //! | file | what it is |
@@ -16,6 +16,7 @@
 //! | `job.rs` | what to do, with nothing left to resolve |
 //! | `place.rs` | what a path is, and whether it may be written over |
 //! | `fill.rs` | making files, really written |
+//! | `cold.rs` | files out of the kernel's page cache |
 //! | `deal.rs` | streams, and the lanes that get them |
 //! | `pattern.rs` | the offsets of one stream: in order, at random, each exactly once |
 //! | `schedule.rs` | the rotation through a lane's streams |
@@ -27,6 +28,7 @@
 //!
 //! Sources: seed 001 §3.6 and §7.3 (aio-stress).
 
+mod cold;
 mod deal;
 mod drive;
 mod fill;

@@ -184,6 +184,8 @@ mod tests {
             backend: baio_engine::Choice::Auto,
             shared_memory: false,
             one_turn: false,
+            service: false,
+            cold: false,
             verify: None,
             seed: 1,
             stonewall: false,

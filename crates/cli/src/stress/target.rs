@@ -1,6 +1,7 @@
 //! How requests reach what they are made on. The loop knows only this; another kind of link is another implementation.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use baio_engine::{Config, Memory, Region, Stats, Wait};
 use baio_storage::{Error, Fault};
@@ -11,9 +12,11 @@ use crate::failure::Failure;
 
 mod plain;
 mod segment;
+mod service;
 
 pub(super) use plain::Plain;
 pub(super) use segment::Segmented;
+pub(super) use service::Served;
 
 /// The end of one request.
 pub(super) struct Ended {
@@ -22,10 +25,16 @@ pub(super) struct Ended {
     pub(super) result: Result<u32, Fault>,
 }
 
-/// The objects of one lane, with an engine of their own. Belongs to the lane's thread.
+/// The objects of one lane. Belongs to the lane's thread; so does the engine, unless it is shared.
 pub(super) trait Target: Sized {
-    /// Opens everything that the lane touches.
-    fn open(job: &Job, lane: &Lane) -> Result<Self, Failure>;
+    /// What all lanes have together.
+    type Shared: Send + Sync;
+
+    /// Makes that, before any lane opens.
+    fn share(job: &Job) -> Result<Self::Shared, Failure>;
+
+    /// Opens everything that the lane of this number touches.
+    fn open(job: &Job, lane: usize, shared: &Arc<Self::Shared>) -> Result<Self, Failure>;
 
     /// A buffer from this target's own memory.
     fn buffer(&mut self, len: usize) -> Option<Memory>;
@@ -50,6 +59,9 @@ pub(super) trait Target: Sized {
 
     /// Gives everything back.
     fn close(self) -> Result<(), Failure>;
+
+    /// Gives back what was shared, when every lane has closed.
+    fn end(shared: Arc<Self::Shared>) -> Result<(), Failure>;
 }
 
 /// Requests of a volume itself, beside the lane's.

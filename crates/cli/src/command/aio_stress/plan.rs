@@ -86,6 +86,8 @@ pub(super) fn plan(args: &AioStressArgs) -> Result<Plan, Failure> {
         backend: args.backend.into(),
         shared_memory: args.memory.is_some(),
         one_turn: false,
+        service: false,
+        cold: false,
         verify: args
             .verify
             .then_some(if writes { Verify::Own } else { Verify::Earlier }),

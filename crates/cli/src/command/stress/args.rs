@@ -17,7 +17,8 @@ A run that writes overwrites its target: an existing file or a segment of mine w
 or somebody else's segment only with --force. A missing file is made, really written, and stays (--size, default 1G).
 Without --once, --stages or --runtime a run lasts 5 seconds. With --stages each stage goes once through the whole size, and
 is followed by a sync if it writes; with --runtime it lasts that long.
-Several threads share each file out between them; each has an engine of its own.
+Several threads share each file out between them; each has an engine of its own. A segment has one owner: its threads share
+it by --service.
 Exit status: 1 a request failed, 3 a block did not verify, 4 a threshold was missed.
 
 Examples:
@@ -86,6 +87,12 @@ pub(crate) struct StressArgs {
     /// Submit and wait in one turn: one system call less; the submit latency is then not measured
     #[arg(long)]
     pub(crate) one_turn: bool,
+    /// Reach the segment through a service thread, which owns the volume and which all --threads share
+    #[arg(long)]
+    pub(crate) service: bool,
+    /// Drop the files from the kernel's page cache before each stage; with --mode kernel
+    #[arg(long)]
+    pub(crate) cold: bool,
     /// Where random offsets and stamps begin
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,

@@ -48,6 +48,8 @@ pub(crate) fn run(args: StressArgs) -> Result<Stressed, Failure> {
             TypedDurability::Data => "data",
             TypedDurability::Full => "full",
         },
+        service: args.service,
+        cold: args.cold,
         seed: args.seed,
         missed: missed(&args, &total.measured),
         parts: report.parts(&job),

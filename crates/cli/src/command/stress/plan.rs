@@ -64,6 +64,14 @@ fn check(args: &StressArgs) -> Result<(), Failure> {
                 .cured_by("leave out --mode, or take --mode kernel on a file"),
         );
     }
+    if args.cold && args.mode != TypedMode::Kernel {
+        return usage(
+            "only the kernel's cache can be emptied of a file".to_owned(),
+            "--cold",
+            "--mode kernel",
+            "leave out --cold, or take --mode kernel on a file",
+        );
+    }
     let request_size = args.request_size.bytes();
     if request_size == 0 {
         let said = "requests of no bytes".to_owned();
@@ -120,6 +128,12 @@ fn check(args: &StressArgs) -> Result<(), Failure> {
 }
 
 fn plan_files(args: &StressArgs, path: &Path) -> Result<Plan, Failure> {
+    if args.service {
+        return Err(Failure::usage(COMMAND, "a service has segments, and this is none")
+            .on(path.display().to_string())
+            .needing("PATH#[UID/]SEGMENT")
+            .cured_by("leave out --service, or name a segment"));
+    }
     let paths = names(path, args.files);
     let stages = stages(args);
     let writes = stages.iter().any(|stage| stage.rw.writes());
@@ -156,12 +170,16 @@ fn plan_segment(args: &StressArgs, named: &NamedSegment) -> Result<Plan, Failure
         let said = "a segment does not go through the kernel's cache".to_owned();
         return usage(said, "--mode direct", "leave out --mode, or name a file");
     }
-    if args.threads > 1 {
+    if args.threads > 1 && !args.service {
         let said = format!(
             "a segment has one owner, and {} threads are {} of them",
             args.threads, args.threads
         );
-        return usage(said, "--threads 1", "leave out --threads and take a larger --depth");
+        return usage(
+            said,
+            "--threads 1, or --service",
+            "leave out --threads and take a larger --depth, or let the threads share one owner by --service",
+        );
     }
     if args.files > 1 {
         return usage(
@@ -333,6 +351,8 @@ fn job(args: &StressArgs, objects: Objects, size: u64, stages: Vec<Stage>, mode:
         backend: args.backend.into(),
         shared_memory: args.shared_memory,
         one_turn: args.one_turn,
+        service: args.service,
+        cold: args.cold,
         verify: args
             .verify
             .then_some(if writes { Verify::Own } else { Verify::Earlier }),

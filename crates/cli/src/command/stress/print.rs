@@ -21,6 +21,8 @@ pub(crate) struct Stressed {
     pub(super) files: u32,
     pub(super) size_bytes: u64,
     pub(super) durability: &'static str,
+    pub(super) service: bool,
+    pub(super) cold: bool,
     pub(super) seed: u64,
     #[serde(flatten)]
     pub(super) total: Section,
@@ -44,10 +46,12 @@ impl Answer for Stressed {
         let measured = &self.total.measured;
         writeln!(
             out,
-            "{}: {} backend, {}, requests of {} bytes, {} in flight{}",
+            "{}: {} backend{}, {}{}, requests of {} bytes, {} in flight{}",
             self.target,
             measured.backend,
+            if self.service { " behind a service" } else { "" },
             measured.mode,
+            if self.cold { " (cold)" } else { "" },
             self.request_size,
             measured.in_flight_max,
             match self.durability {

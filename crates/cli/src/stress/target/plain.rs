@@ -1,5 +1,6 @@
 //! Files and devices, straight through an engine: they are never opened as a volume.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -25,7 +26,14 @@ pub(crate) struct Plain {
 }
 
 impl Target for Plain {
-    fn open(job: &Job, lane: &Lane) -> Result<Plain, Failure> {
+    type Shared = ();
+
+    fn share(_: &Job) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn open(job: &Job, lane: usize, _: &Arc<()>) -> Result<Plain, Failure> {
+        let lane = &job.lanes[lane];
         let Objects::Files(paths) = &job.objects else {
             return Err(Failure::new(job.command, "EINVAL", "a segment is no plain file"));
         };
@@ -117,6 +125,10 @@ impl Target for Plain {
         for file in self.files.iter().flatten() {
             self.engine.detach(file);
         }
+        Ok(())
+    }
+
+    fn end(_: Arc<()>) -> Result<(), Failure> {
         Ok(())
     }
 }

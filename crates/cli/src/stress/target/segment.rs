@@ -1,12 +1,14 @@
 //! A segment, through the library that everybody uses.
 
+use std::sync::Arc;
+
 use baio::{Access, Local, Options, Segment, SegmentOp, SegmentRequest};
 use baio_engine::{Durability, Memory, Stats, Wait};
 use baio_storage::Fault;
 
 use super::{Ended, Target, config};
 use crate::failure::Failure;
-use crate::stress::job::{Job, Lane, Objects};
+use crate::stress::job::{Job, Objects};
 use crate::stress::schedule::Piece;
 
 /// One segment on a core of this thread's own.
@@ -25,7 +27,14 @@ impl Segmented {
 }
 
 impl Target for Segmented {
-    fn open(job: &Job, lane: &Lane) -> Result<Segmented, Failure> {
+    type Shared = ();
+
+    fn share(_: &Job) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn open(job: &Job, lane: usize, _: &Arc<()>) -> Result<Segmented, Failure> {
+        let lane = &job.lanes[lane];
         let Objects::Segment(path) = &job.objects else {
             return Err(Failure::new(job.command, "EINVAL", "a plain file is no segment"));
         };
@@ -112,5 +121,9 @@ impl Target for Segmented {
         } = self;
         drop(segment);
         volume.close().map_err(|error| Segmented::told(command, &typed, &error))
+    }
+
+    fn end(_: Arc<()>) -> Result<(), Failure> {
+        Ok(())
     }
 }
