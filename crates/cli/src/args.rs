@@ -238,12 +238,13 @@ pub(crate) struct DeleteArgs {
 /// `baio report`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The peers, blocking threads and fio if it is installed, run in turn with ours; each one's exact command is printed.
+The peers, blocking threads and fio if it is installed, run in turn with ours; each one's exact command is printed. Beside
+a ratio stands the mark that the project has set itself; a mark that is missed is told, and fails nothing.
 The working files go when the report ends; what an interrupted one left goes when the next one begins there.
 
 Examples:
   baio report --quick
-  baio report --dir /mnt/disk --only random-read")]
+  baio report --dir /mnt/disk --only random-read --working-set 4G")]
 pub(crate) struct ReportArgs {
     /// Where to make the working files [default: the current directory]
     #[arg(long, value_name = "DIR")]
@@ -254,6 +255,9 @@ pub(crate) struct ReportArgs {
     /// Shorter runs: good for a look, not for a verdict
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Bytes that each experiment works on [default: 1G, with --quick 256M]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) working_set: Option<Size>,
     /// Run this part alone; may be given several times
     #[arg(long, value_name = "NAME")]
     pub(crate) only: Vec<String>,

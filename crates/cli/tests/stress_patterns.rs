@@ -46,7 +46,7 @@ fn part_names(told: &Value) -> Vec<&str> {
 fn every_pattern_on_a_file_and_on_a_segment() {
     let place = Place::new();
     place.volume("16M", "2M");
-    for target in ["f --size 2M", "vol#a"] {
+    for target in ["f --size 2M", "vol#a", "vol#a --service"] {
         for backend in ["auto", "sync"] {
             for (rw, parts) in [
                 ("read", &["read"][..]),
@@ -96,6 +96,8 @@ fn all_keys_are_there() {
         "size_bytes",
         "durability",
         "seed",
+        "service",
+        "cold",
         "missed",
     ] {
         assert!(!told[key].is_null(), "{key}");

@@ -6,5 +6,6 @@ use crate::report::{self, Report};
 
 /// Runs the experiments.
 pub(crate) fn run(args: ReportArgs) -> Result<Report, Failure> {
-    report::run(args.dir.as_deref(), args.input, args.quick, &args.only)
+    let working_set = args.working_set.map(|size| size.bytes());
+    report::run(args.dir.as_deref(), args.input, args.quick, working_set, &args.only)
 }

@@ -29,6 +29,7 @@ pub(super) enum Figure {
     ContextSwitches,
     P50,
     P99,
+    #[allow(dead_code, reason = "for experiments that ask whether submission blocks")]
     SubmitP99,
 }
 

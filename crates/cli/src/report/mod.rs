@@ -48,6 +48,9 @@ const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
+/// Working sets are cut to whole multiples of this: they divide into files and into any request.
+const WORKING_SET_STEP: u64 = 1 << 20;
+
 /// Where and how long to work.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
@@ -56,6 +59,8 @@ pub(crate) struct Setting {
     /// The bytes to be carried; `None` takes this program's own, repeated.
     pub(crate) input: Option<PathBuf>,
     pub(crate) quick: bool,
+    /// Bytes of the working set of an experiment, a multiple of [`WORKING_SET_STEP`].
+    pub(crate) working_set: u64,
 }
 
 impl Setting {
@@ -75,11 +80,6 @@ impl Setting {
         } else {
             (Duration::from_secs(2), 5)
         }
-    }
-
-    /// The working set of an experiment.
-    pub(crate) fn working_set(&self) -> u64 {
-        if self.quick { 256 << 20 } else { 1 << 30 }
     }
 }
 
@@ -172,8 +172,15 @@ fn unavailable(backend: &str) -> Option<String> {
 }
 
 /// Runs the experiments called `only`, or all.
-pub(crate) fn run(dir: Option<&Path>, input: Option<PathBuf>, quick: bool, only: &[String]) -> Result<Report, Failure> {
+pub(crate) fn run(
+    dir: Option<&Path>,
+    input: Option<PathBuf>,
+    quick: bool,
+    working_set: Option<u64>,
+    only: &[String],
+) -> Result<Report, Failure> {
     let chosen = choose(only)?;
+    let working_set = working_set_of(quick, working_set)?;
     let parent = dir.unwrap_or(Path::new("."));
     remove_left_over(parent);
     let work = WorkDir::make(parent)?;
@@ -181,6 +188,7 @@ pub(crate) fn run(dir: Option<&Path>, input: Option<PathBuf>, quick: bool, only:
         dir: work.0.clone(),
         input,
         quick,
+        working_set,
     };
     let started = Instant::now();
     let mut parts = Vec::new();
@@ -202,13 +210,33 @@ pub(crate) fn run(dir: Option<&Path>, input: Option<PathBuf>, quick: bool, only:
     })
 }
 
+fn working_set_of(quick: bool, asked: Option<u64>) -> Result<u64, Failure> {
+    let Some(asked) = asked else {
+        return Ok(if quick { 256 << 20 } else { 1 << 30 });
+    };
+    match asked / WORKING_SET_STEP * WORKING_SET_STEP {
+        0 => Err(
+            Failure::usage("report", format!("{asked} bytes are too few to work on"))
+                .on("--working-set")
+                .needing("at least 1M")
+                .cured_by("choose a larger one, or leave it out"),
+        ),
+        bytes => Ok(bytes),
+    }
+}
+
 fn choose(only: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
     if only.is_empty() {
         return Ok(EXPERIMENTS.iter().collect());
     }
     let find = |name: &String| {
         let known = || EXPERIMENTS.iter().map(|e| e.name).collect::<Vec<_>>().join(", ");
-        let missing = || Failure::usage("report", format!("no experiment is called `{name}`")).needing(known());
+        let missing = || {
+            Failure::usage("report", format!("no experiment is called `{name}`"))
+                .on("--only")
+                .needing(known())
+                .cured_by("name one of these, or leave --only out")
+        };
         EXPERIMENTS.iter().find(|e| e.name == name).ok_or_else(missing)
     };
     only.iter().map(find).collect()

@@ -102,7 +102,7 @@ struct Read {
 }
 
 pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
-    let bytes = setting.working_set();
+    let bytes = setting.working_set;
     let (runtime, rounds) = setting.measuring_many();
     let file = file(&setting.dir.join("random-read.file"), bytes)?;
     let segment = segment(&setting.dir.join("random-read.img"), bytes)?;

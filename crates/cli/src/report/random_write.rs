@@ -19,7 +19,7 @@ const AGAINST_MANY: &[Mark] = &[Mark::at_least(Figure::Requests, 0.95)];
 const AGAINST_FIO: &[Mark] = &[Mark::at_least(Figure::Requests, 0.97)];
 
 pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
-    let bytes = setting.working_set();
+    let bytes = setting.working_set;
     let (runtime, rounds) = setting.measuring();
     let one = setting.dir.join("random-write.file");
     let many = setting.dir.join("random-write.many");

@@ -18,7 +18,7 @@ const MARKS: &[Mark] = &[Mark::at_least(Figure::Requests, 0.95)];
 const ALSO: &[Figure] = &[Figure::ContextSwitches, Figure::P50, Figure::P99];
 
 pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
-    let bytes = setting.working_set();
+    let bytes = setting.working_set;
     let (runtime, rounds) = setting.measuring();
     let path = setting.dir.join("service.img");
     written_segment(&path, NAME, bytes)?;
