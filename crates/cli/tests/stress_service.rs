@@ -3,12 +3,27 @@
 
 mod support;
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
-use support::Place;
+use support::{BAIO, Done, Place};
+
+/// An outcome that went astray would be waited for without end.
+const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 #[track_caller]
 fn stress(place: &Place, line: &str) -> Value {
-    place.baio(&format!("stress {line} --json")).succeeds().json()
+    let line = format!("stress {line} --json");
+    let mut child = place.spawn(BAIO, line.split_whitespace());
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > HANGS_AFTER {
+            child.kill().unwrap();
+            panic!("it hangs: {line}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Done(child.wait_with_output().unwrap()).succeeds().json()
 }
 
 #[test]

@@ -123,6 +123,8 @@ impl Mark {
     fn verdict(self, ratio: f64) -> String {
         match self.shortfall(ratio) {
             None => format!("mark {self}: holds"),
+            // So little that it would be rounded to nothing is still a miss.
+            Some(by) if by < 1.0 => format!("mark {self}: falls short by {by:.1} %"),
             Some(by) => format!("mark {self}: falls short by {by:.0} %"),
         }
     }
@@ -380,6 +382,7 @@ mod tests {
         let [least, most] = [MARKS[0], MARKS[1]];
         assert_eq!(least.verdict(0.97), "mark >= 0.97: holds");
         assert_eq!(least.verdict(0.485), "mark >= 0.97: falls short by 50 %");
+        assert_eq!(least.verdict(0.966), "mark >= 0.97: falls short by 0.4 %");
         assert_eq!(most.verdict(0.75), "mark <= 0.75: holds");
         assert_eq!(most.verdict(1.5), "mark <= 0.75: falls short by 100 %");
         assert!(least.shortfall(f64::NAN).is_some(), "nothing measured is nothing met");
