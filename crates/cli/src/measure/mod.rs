@@ -1,6 +1,6 @@
 //! Measuring: one shape of result for every tool, taken the same way on every side.
 //!
-//! A figure counts only as a ratio against a peer that ran in turn with it (DESIGN §10). So each side is a whole process:
+//! A figure counts only as a ratio against a peer that ran in turn with it. So each side is a whole process:
 //! our own loops run as a child of the same program ([`stress`], [`worker`]), fio as it is ([`fio`]), and the processor time
 //! of either comes from `wait4` ([`child`]), less what it takes to start and to end ([`start_up`]).
 
@@ -15,7 +15,7 @@ pub(crate) mod start_up;
 pub(crate) mod stress;
 pub(crate) mod worker;
 
-/// What a run of requests gave (DESIGN §9).
+/// What a run of requests gave.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Measurement {
     pub(crate) iops: f64,
