@@ -341,7 +341,8 @@ impl Service {
             (Place::Arena { at, len }, Memory::Own(buffer)) => {
                 buffer.is_of(&self.arena) && buffer.place() == at && buffer.len() == len as usize
             }
-            (Place::Exchange { len }, memory) => memory.len() == len as usize,
+            // An entry cannot tell more than 32 bits; a longer memory is the user's mistake, and the engine says so.
+            (Place::Exchange { len }, memory) => u32::try_from(memory.len()).unwrap_or(u32::MAX) == len,
             _ => false,
         };
         if same { Ok(memory) } else { Err(wrong) }

@@ -1,0 +1,50 @@
+//! Who waits is told, and who has nothing to wait for is not held up: places that others free, outcomes that were taken, tickets
+//! polled elsewhere, requests that no entry can tell.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant};
+
+use baio::{Choice, Link, Memory, Remote, SegmentOp, StatusWord, Vectored, Wait};
+use baio_engine::Region;
+use common::{gate, remote};
+
+const GUARD: Duration = Duration::from_secs(20);
+
+struct Count(AtomicU32);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < GUARD, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+/// More bytes than an entry's length can tell.
+#[test]
+fn a_request_of_more_than_four_gibibytes_ends_alone() {
+    let (_dir, volume) = remote::volume(Choice::Auto);
+    let segment = remote::segment(&volume, "long", 64 << 10);
+    let region = Region::create(3 << 30).unwrap();
+    let mut list = Vectored::with_capacity(2);
+    for _ in 0..2 {
+        list.push(Memory::Span(region.span(0, 3 << 30).unwrap())).unwrap();
+    }
+    let write = segment.request(SegmentOp::Write { offset: 0 }, Memory::Many(list));
+    let outcome = volume.block_on(segment.run(write)).unwrap();
+    outcome.result.unwrap_err();
+    assert_eq!(outcome.memory.len(), 6 << 30);
+    let read = segment.read_at(0, segment.buffer(4096).expect("the service serves on"));
+    volume.block_on(read).unwrap().result.unwrap();
+}
+
