@@ -48,3 +48,16 @@ fn a_request_of_more_than_four_gibibytes_ends_alone() {
     volume.block_on(read).unwrap().result.unwrap();
 }
 
+#[test]
+fn a_wait_without_end_is_no_panic() {
+    let (_dir, volume) = remote::volume(Choice::Auto);
+    let segment = remote::segment(&volume, "long", 64 << 10);
+    let request = segment.request(SegmentOp::Read { offset: 0 }, segment.buffer(4096).unwrap());
+    segment.submit(request).unwrap();
+    let wait = Wait::Until {
+        count: 1,
+        min_wait: Duration::MAX,
+        deadline: None,
+    };
+    assert_eq!(volume.turn(wait).unwrap(), 1);
+}

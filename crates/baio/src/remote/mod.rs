@@ -281,8 +281,9 @@ impl Remote {
         } = wait
         {
             let now = Instant::now;
-            let deadline = deadline.map(|at| now() + at.since(monotonic()));
-            let mut first = (!min_wait.is_zero()).then(|| now() + min_wait);
+            // Beyond the clock's end is never.
+            let deadline = deadline.and_then(|at| now().checked_add(at.since(monotonic())));
+            let mut first = now().checked_add(min_wait).filter(|_| !min_wait.is_zero());
             if let (Some(at), Some(end)) = (first, deadline) {
                 first = Some(at.min(end));
             }
