@@ -48,6 +48,18 @@ fn a_request_of_more_than_four_gibibytes_ends_alone() {
     volume.block_on(read).unwrap().result.unwrap();
 }
 
+/// `Link::poll` by itself, where nobody else reaps.
+#[test]
+fn a_ticket_polled_elsewhere_is_sent_and_woken() {
+    let (_dir, volume) = remote::volume(Choice::Auto);
+    let segment = remote::segment(&volume, "polled", 64 << 10);
+    let request = segment.request(SegmentOp::Read { offset: 0 }, segment.buffer(4096).unwrap());
+    let ticket = segment.submit(request).unwrap();
+    let count = Arc::new(Count(AtomicU32::new(0)));
+    assert!(volume.poll(ticket, &Waker::from(Arc::clone(&count))).is_pending());
+    until("nobody was woken", || count.0.load(Ordering::SeqCst) > 0);
+}
+
 #[test]
 fn a_wait_without_end_is_no_panic() {
     let (_dir, volume) = remote::volume(Choice::Auto);

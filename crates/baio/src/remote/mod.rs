@@ -427,7 +427,12 @@ impl Link for Remote {
     }
 
     fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
-        self.client().poll(ticket, waker).map(outcome)
+        let polled = self.client().poll(ticket, waker).map(outcome);
+        if polled.is_pending() {
+            // Elsewhere than in `block_on` the helper is to send and reap it; here it is started.
+            let _ = self.client().is_driven();
+        }
+        polled
     }
 
     fn wake_when_room(&self, waker: &Waker) {
