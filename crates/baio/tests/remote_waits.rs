@@ -60,6 +60,34 @@ fn a_ticket_polled_elsewhere_is_sent_and_woken() {
     until("nobody was woken", || count.0.load(Ordering::SeqCst) > 0);
 }
 
+/// Two threads close; both find the volume given back.
+#[test]
+fn a_second_close_waits_for_the_first() {
+    let (gate, volume) = gate::gated();
+    let segment = remote::segment(&volume, "twice", 64 << 10);
+    gate.close();
+    let request = segment.request(SegmentOp::Read { offset: 0 }, segment.buffer(4096).unwrap());
+    let _ = segment.submit(request).unwrap();
+    volume.turn(Wait::No).unwrap();
+    gate.wait_for(1);
+    let other: Remote = volume.clone();
+    let first = std::thread::spawn(move || other.close());
+    until("nobody closes", || volume.refusal().is_some());
+    let watched = volume.clone();
+    let second = std::thread::spawn(move || {
+        volume.close().unwrap();
+        watched.in_flight()
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(
+        !second.is_finished(),
+        "a close came back before the volume was given back"
+    );
+    gate.open();
+    first.join().unwrap().unwrap();
+    assert_eq!(second.join().unwrap(), 0);
+}
+
 #[test]
 fn a_wait_without_end_is_no_panic() {
     let (_dir, volume) = remote::volume(Choice::Auto);

@@ -45,7 +45,7 @@ impl<T> Asked<T> {
         if !client.is_driven() {
             return Poll::Ready(Err(self.failed(Fault::NobodyDrives)));
         }
-        match client.command(command, false) {
+        match client.command(command) {
             Ok(ticket) => self.look(ticket, context),
             Err(command) => match client.refusal() {
                 Some(fault) => Poll::Ready(Err(self.failed(fault))),
@@ -85,7 +85,7 @@ impl<T> Asked<T> {
         };
         let client = self.remote.client();
         let ticket = loop {
-            match client.command(command, false) {
+            match client.command(command) {
                 Ok(ticket) => break ticket,
                 Err(back) => command = back,
             }

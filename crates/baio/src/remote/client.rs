@@ -153,26 +153,41 @@ impl Client {
         })
     }
 
-    /// Queues a command; it is handed back when every place is taken. `last`: this one closes the service.
-    pub(super) fn command(&self, command: Box<Command>, last: bool) -> std::result::Result<Ticket, Box<Command>> {
+    /// Queues a command; it is handed back when every place is taken.
+    pub(super) fn command(&self, command: Box<Command>) -> std::result::Result<Ticket, Box<Command>> {
         let mut state = self.lock();
-        if state.table.closed.is_some() && !last {
+        if state.table.closed.is_some() {
             return Err(command);
         }
-        let tag = if last {
-            state.table.reserve(true)
-        } else {
-            self.reserve(&mut state)
-        };
-        let Some(tag) = tag else {
+        let Some(tag) = self.reserve(&mut state) else {
             self.finish_up(state, false);
             return Err(command);
         };
-        let _ = self.shared.exchange.put(tag.index, Parcel::Command(command));
-        let raw = Submission::new(Op::Control, tag).encode();
-        let ticket = state.table.queue(tag, Kind::Command, raw, 0, None);
+        let ticket = self.queue_command(&mut state, tag, command);
         self.finish_up(state, false);
         Ok(ticket)
+    }
+
+    fn queue_command(&self, state: &mut State, tag: Tag, command: Box<Command>) -> Ticket {
+        let _ = self.shared.exchange.put(tag.index, Parcel::Command(command));
+        let raw = Submission::new(Op::Control, tag).encode();
+        state.table.queue(tag, Kind::Command, raw, 0, None)
+    }
+
+    /// Nothing is taken from now on but the command that closes the service, which is queued in the same moment: a waker
+    /// that is told may wait for the end. `None` when it was closed before.
+    pub(super) fn begin_close(&self) -> Option<Ticket> {
+        let mut state = self.lock();
+        if state.table.closed.is_some() {
+            return None;
+        }
+        // One place is kept for this.
+        let tag = state.table.reserve(true)?;
+        state.table.closed = Some(Fault::Stale);
+        let ticket = self.queue_command(&mut state, tag, Box::new(Command::Close));
+        state.table.wake_room();
+        self.finish_up(state, false);
+        Some(ticket)
     }
 
     /// Sends all that is queued. True: ring for the service, with the lock free.
@@ -455,13 +470,11 @@ impl Client {
     }
 
     /// Nothing is taken from now on.
-    pub(super) fn refuse(&self) -> bool {
+    pub(super) fn refuse(&self) {
         let mut state = self.lock();
-        let first = state.table.closed.is_none();
         state.table.closed.get_or_insert(Fault::Stale);
         state.table.wake_room();
         self.finish_up(state, false);
-        first
     }
 
     /// Tells the service to end, without waiting for it.

@@ -373,18 +373,17 @@ impl Remote {
     pub fn close(self) -> Result<()> {
         let client = self.client();
         let ended = |fault| Err(Error::new("close", &client.name, fault));
-        if !client.refuse() {
-            return match client.refusal() {
-                Some(Fault::ServiceEnded) => ended(Fault::ServiceEnded),
-                _ => Ok(()),
-            };
-        }
-        let closed = match client.command(Box::new(Command::Close), true) {
-            Ok(ticket) => match client.wait(ticket) {
-                Some(Ended::Command(answer)) => answer.map(drop),
-                _ => ended(Fault::ServiceEnded),
-            },
-            Err(_) => ended(Fault::ServiceEnded),
+        let Some(ticket) = client.begin_close() else {
+            if matches!(client.refusal(), Some(Fault::ServiceEnded)) {
+                return ended(Fault::ServiceEnded);
+            }
+            // Another thread closes: its command is under way until the volume has been given back.
+            client.wait_until(true, None, |state, _| (state.table.in_flight() == 0).then_some(()));
+            return Ok(());
+        };
+        let closed = match client.wait(ticket) {
+            Some(Ended::Command(answer)) => answer.map(drop),
+            _ => ended(Fault::ServiceEnded),
         };
         self.0.join();
         client.look_once();
