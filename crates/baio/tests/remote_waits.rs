@@ -48,6 +48,30 @@ fn a_request_of_more_than_four_gibibytes_ends_alone() {
     volume.block_on(read).unwrap().result.unwrap();
 }
 
+/// An outcome that was taken by its ticket counts no more.
+#[test]
+fn a_turn_does_not_count_what_was_taken() {
+    let (gate, volume) = gate::gated();
+    let segment = remote::segment(&volume, "taken", 64 << 10);
+    let read = || segment.request(SegmentOp::Read { offset: 0 }, segment.buffer(4096).unwrap());
+    let first = segment.submit(read()).unwrap();
+    while volume.in_flight() > 0 {
+        volume.turn(Wait::one()).unwrap();
+    }
+    segment.wait(first).unwrap().unwrap().result.unwrap();
+    gate.close();
+    segment.submit(read()).unwrap();
+    let opener = std::thread::spawn(move || {
+        gate.wait_for(1);
+        std::thread::sleep(Duration::from_millis(50));
+        gate.open();
+    });
+    assert_eq!(volume.turn(Wait::one()).unwrap(), 1);
+    opener.join().unwrap();
+    volume.next_outcome().unwrap().result.unwrap();
+    assert!(volume.next_outcome().is_none());
+}
+
 /// `Link::poll` by itself, where nobody else reaps.
 #[test]
 fn a_ticket_polled_elsewhere_is_sent_and_woken() {

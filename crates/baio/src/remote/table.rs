@@ -50,6 +50,8 @@ struct Entry {
     waker: Option<Waker>,
     /// Somebody waits for this very request, so its outcome is not for the queue.
     awaited: bool,
+    /// Its outcome lies in the queue, and nobody has taken it.
+    untaken: bool,
     /// Who reaps for it: [`HELPER`], or a thread inside of `block_on` or `wait`.
     reaper: u64,
 }
@@ -81,6 +83,8 @@ pub(super) struct Table {
     /// What has yet to be sent, in order; an entry abandoned meanwhile leaves a stale name.
     queue: VecDeque<Ticket>,
     finished: VecDeque<Ticket>,
+    /// Of these, those that nobody has taken by their ticket meanwhile.
+    untaken: usize,
     /// Futures that found every place taken.
     room: Vec<Waker>,
     /// To be woken when the lock is free.
@@ -116,6 +120,7 @@ impl Table {
             status: None,
             waker: None,
             awaited: false,
+            untaken: false,
             reaper: HELPER,
         };
         let count = places as usize;
@@ -124,6 +129,7 @@ impl Table {
             free: (0..places).rev().collect(),
             queue: VecDeque::with_capacity(2 * count),
             finished: VecDeque::with_capacity(2 * count),
+            untaken: 0,
             room: Vec::new(),
             fired: Vec::with_capacity(count),
             spare: Vec::with_capacity(8),
@@ -141,7 +147,7 @@ impl Table {
     }
 
     pub(super) fn finished(&self) -> usize {
-        self.finished.len()
+        self.untaken
     }
 
     pub(super) fn queued(&self) -> usize {
@@ -272,8 +278,10 @@ impl Table {
         let for_queue = !entry.awaited && matches!(ended, Ended::Request(_));
         entry.stage = Stage::Done(ended);
         let waker = entry.waker.take();
+        entry.untaken = for_queue;
         self.fired.extend(waker);
         if for_queue {
+            self.untaken += 1;
             if self.finished.len() == self.finished.capacity() {
                 let entries = &self.entries;
                 self.finished
@@ -333,6 +341,9 @@ impl Table {
         let Stage::Done(ended) = std::mem::replace(&mut entry.stage, Stage::Abandoned) else {
             return None;
         };
+        if std::mem::take(&mut entry.untaken) {
+            self.untaken = self.untaken.saturating_sub(1);
+        }
         self.release(ticket);
         Some(ended)
     }
