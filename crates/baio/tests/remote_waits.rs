@@ -72,6 +72,36 @@ fn a_turn_does_not_count_what_was_taken() {
     assert!(volume.next_outcome().is_none());
 }
 
+/// One thread waits for a place to ask a question in; another makes it by taking an outcome.
+#[test]
+fn a_thread_that_waits_for_a_place_is_told_of_one() {
+    let (gate, volume) = gate::gated();
+    let segment = remote::segment(&volume, "full", 64 << 10);
+    let read = || segment.request(SegmentOp::Read { offset: 0 }, segment.buffer(4096).unwrap());
+    for _ in 0..127 {
+        segment.submit(read()).unwrap();
+    }
+    while volume.in_flight() > 0 {
+        volume.turn(Wait::one()).unwrap();
+    }
+    gate.close();
+    segment.submit(read()).unwrap();
+    volume.turn(Wait::No).unwrap();
+    gate.wait_for(1);
+    let (tell, told) = std::sync::mpsc::channel();
+    let asks = volume.clone();
+    let thread = std::thread::spawn(move || {
+        let backend = asks.backend();
+        tell.send(backend).unwrap();
+    });
+    std::thread::sleep(Duration::from_millis(100)); // It waits by now; if not, the test shows less.
+    volume.next_outcome().unwrap().result.unwrap();
+    let backend = told.recv_timeout(GUARD);
+    gate.open();
+    thread.join().unwrap();
+    assert_ne!(backend.expect("nobody was told of the place"), "none");
+}
+
 /// `Link::poll` by itself, where nobody else reaps.
 #[test]
 fn a_ticket_polled_elsewhere_is_sent_and_woken() {

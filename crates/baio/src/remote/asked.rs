@@ -2,7 +2,8 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use baio_broker::control::{Command, Reply};
 use baio_storage::{Error, Fault, Result, Ticket};
@@ -93,12 +94,18 @@ impl<T> Asked<T> {
                 return Err(self.failed(fault));
             }
             // Every place is taken, perhaps by outcomes that only this thread would take.
-            let before = client.lock().table.reaped;
-            let more = client.wait_until(true, None, |state, _| {
-                let table = &state.table;
-                (table.reaped != before || table.in_flight() == 0).then(|| table.in_flight())
+            let room = client.wait_until(true, None, |state, me| {
+                let (table, waker) = (&mut state.table, Waker::from(Arc::clone(me)));
+                let room = table.has_room() || table.closed.is_some();
+                if room || table.in_flight() == 0 {
+                    table.leave_room(&waker);
+                    return Some(room);
+                }
+                // Others free places also by taking outcomes, which ends nothing.
+                let _ = table.wait_for_room(waker);
+                None
             });
-            if more == Some(0) {
+            if room == Some(false) {
                 return Err(self.failed(Fault::Io(baio_engine::Error::Full)));
             }
         };

@@ -403,6 +403,16 @@ impl Table {
         None
     }
 
+    /// Is there a place for a request?
+    pub(super) fn has_room(&self) -> bool {
+        self.free.len() > 1
+    }
+
+    /// Whoever waited for a place does so no more. The copies that are dropped must be the caller's own.
+    pub(super) fn leave_room(&mut self, waker: &Waker) {
+        self.room.retain(|other| !other.will_wake(waker));
+    }
+
     /// Wakes whoever awaits anything, to look again.
     pub(super) fn wake_awaited(&mut self) {
         for entry in &mut self.entries {
@@ -417,7 +427,7 @@ impl Table {
 
     /// Whoever waits for a place need not, when there is one, or never will be.
     pub(super) fn wake_if_room(&mut self) {
-        if self.free.len() > 1 || self.closed.is_some() {
+        if self.has_room() || self.closed.is_some() {
             self.wake_room();
         }
     }
