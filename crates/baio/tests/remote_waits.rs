@@ -114,6 +114,36 @@ fn a_ticket_polled_elsewhere_is_sent_and_woken() {
     until("nobody was woken", || count.0.load(Ordering::SeqCst) > 0);
 }
 
+/// Whoever watches the word of a request whose future has gone sees its end.
+#[test]
+fn the_word_of_a_dropped_future_moves() {
+    let (gate, volume) = gate::gated();
+    let segment = remote::segment(&volume, "word", 64 << 10);
+    for sent in [true, false] {
+        gate.close();
+        let word = StatusWord::new();
+        let mut request = segment.request(SegmentOp::Read { offset: 0 }, segment.buffer(4096).unwrap());
+        request.status = Some(word.clone());
+        let mut future = Box::pin(segment.run(request));
+        volume
+            .block_on(std::future::poll_fn(|context| {
+                assert!(future.as_mut().poll(context).is_pending());
+                std::task::Poll::Ready(())
+            }))
+            .unwrap();
+        if sent {
+            volume.turn(Wait::No).unwrap();
+            gate.wait_for(1);
+        }
+        drop(future);
+        gate.open();
+        until("the word stands still", || {
+            volume.turn(Wait::No).unwrap();
+            !matches!(word.get(), baio::Status::InFlight)
+        });
+    }
+}
+
 /// Two threads close; both find the volume given back.
 #[test]
 fn a_second_close_waits_for_the_first() {

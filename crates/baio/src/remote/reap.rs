@@ -5,7 +5,7 @@
 use baio_broker::control::{Parcel, Reply};
 use baio_broker::protocol::{Completion, Failure, Tag};
 use baio_broker::ring::Refused;
-use baio_engine::{Caching, Memory};
+use baio_engine::{Caching, Errno, Memory};
 use baio_storage::{Error, Fault, Handle, Outcome, SegmentOp, Ticket};
 
 use super::client::{Client, State};
@@ -60,7 +60,9 @@ impl Client {
             {
                 state.closing.push(handle); // Opened for somebody who has left.
             }
-            state.table.end_abandoned(ticket);
+            state.table.end_abandoned(ticket, || {
+                completion.result.map_err(|failure| errno(ending.kind, failure))
+            });
             return false;
         }
         let ended = match (ending.kind, parcel) {
@@ -111,7 +113,14 @@ impl Client {
         // What the service never took comes back.
         let parcel = self.shared.exchange.take(ticket.parts().0);
         if ending.abandoned {
-            return state.table.end_abandoned(ticket);
+            let failure = match ending.kind {
+                Kind::Request {
+                    op: SegmentOp::Write { .. },
+                    ..
+                } => Failure::Io(baio_engine::Error::Indeterminate),
+                _ => Failure::Ending,
+            };
+            return state.table.end_abandoned(ticket, || Err(errno(ending.kind, failure)));
         }
         let ended = match ending.kind {
             Kind::Command => Ended::Command(Err(Error::new("ask", &self.name, Fault::ServiceEnded))),
@@ -132,6 +141,15 @@ impl Client {
         };
         self.end(state, ticket, ended);
     }
+}
+
+/// A failure's number, for a status word.
+fn errno(kind: Kind, failure: Failure) -> Errno {
+    match kind {
+        Kind::Request { op, len, .. } => translate::error(op, "", len, failure).errno(),
+        Kind::Command => None,
+    }
+    .unwrap_or(Errno::EIO)
 }
 
 fn name_of(names: &[(Handle, String)], handle: Handle) -> &str {

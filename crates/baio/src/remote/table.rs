@@ -7,6 +7,7 @@ use std::task::{Poll, Waker};
 
 use baio_broker::control::Reply;
 use baio_broker::protocol::{RawSubmission, Tag};
+use baio_engine::Errno;
 use baio_storage::{Error, Fault, Handle, Outcome, Result, SegmentOp, StatusWord, Ticket};
 
 /// What was asked for.
@@ -257,11 +258,18 @@ impl Table {
         None
     }
 
-    /// An entry that was abandoned has ended.
-    pub(super) fn end_abandoned(&mut self, ticket: Ticket) {
+    /// An entry that was abandoned has ended. Whoever watches its status word still wants to know.
+    pub(super) fn end_abandoned(&mut self, ticket: Ticket, result: impl FnOnce() -> std::result::Result<u32, Errno>) {
+        self.tell(ticket, result);
         self.abandoned = self.abandoned.saturating_sub(1);
         self.leave_flight(ticket);
         self.release(ticket);
+    }
+
+    fn tell(&mut self, ticket: Ticket, result: impl FnOnce() -> std::result::Result<u32, Errno>) {
+        if let Some(status) = self.entry(ticket).and_then(|entry| entry.status.take()) {
+            status.end(result());
+        }
     }
 
     /// A request has ended. True when its outcome is for the queue.
@@ -272,7 +280,7 @@ impl Table {
             return false;
         };
         if let (Some(status), Ended::Request(outcome)) = (entry.status.take(), &ended) {
-            let errno = |error: &Error| error.errno().unwrap_or(baio_engine::Errno::EIO);
+            let errno = |error: &Error| error.errno().unwrap_or(Errno::EIO);
             status.end(outcome.result.as_ref().copied().map_err(errno));
         }
         let for_queue = !entry.awaited && matches!(ended, Ended::Request(_));
@@ -377,6 +385,7 @@ impl Table {
             self.abandoned += 1;
         } else {
             self.in_flight = self.in_flight.saturating_sub(1);
+            self.tell(ticket, || Err(Errno::ECANCELED));
             self.release(ticket);
         }
         (left, waker, None)
