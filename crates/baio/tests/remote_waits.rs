@@ -185,3 +185,36 @@ fn a_wait_without_end_is_no_panic() {
     };
     assert_eq!(volume.turn(wait).unwrap(), 1);
 }
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("the test wants a waker to panic");
+    }
+}
+
+/// The waker of somebody who waited for a place panics as the last link goes: the volume is given back all the same.
+#[test]
+fn a_waker_that_panics_at_the_end_leaves_no_service() {
+    let (_dir, path) = remote::image(16 << 20);
+    let options = remote::options(Choice::Auto, 8);
+    let volume = Remote::open_with(&path, &options).unwrap();
+    let segment = remote::segment(&volume, "panics", 64 << 10);
+    let read = || segment.request(SegmentOp::Read { offset: 0 }, segment.buffer(4096).unwrap());
+    for _ in 0..8 {
+        segment.submit(read()).unwrap();
+    }
+    let waker = Waker::from(Arc::new(Panics));
+    let mut future = Box::pin(segment.run(read()));
+    assert!(
+        future
+            .as_mut()
+            .poll(&mut std::task::Context::from_waker(&waker))
+            .is_pending()
+    );
+    drop((future, segment));
+    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(volume)));
+    dropped.expect_err("the waker did not panic");
+    Remote::open_with(&path, &options).expect("the volume was given back");
+}

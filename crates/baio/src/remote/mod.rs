@@ -108,11 +108,20 @@ impl Drop for Owner {
     /// Without [`Remote::close`] the volume stays marked as in use, and the next open heals it. What is under way ends
     /// first, and the volume's lock is given back.
     fn drop(&mut self) {
-        self.client.refuse();
-        self.client.stop();
-        self.join();
-        self.client.look_once(); // The service has ended: whatever is left is told.
-        self.client.dismiss_helper();
+        let _rest = Rest(self);
+        self.client.refuse(); // Wakes whoever waits for a place: foreign code, which may panic.
+    }
+}
+
+/// The end of the service and of the helper, whatever the wakers do.
+struct Rest<'a>(&'a Owner);
+
+impl Drop for Rest<'_> {
+    fn drop(&mut self) {
+        self.0.client.stop();
+        self.0.join();
+        self.0.client.dismiss_helper();
+        self.0.client.look_once(); // The service has ended: whatever is left is told.
     }
 }
 
