@@ -13,6 +13,8 @@ use crate::measure::child;
 use crate::measure::{Measurement, Recorder, quoted};
 use crate::stress::pattern::Random;
 
+pub(crate) mod posted_writes;
+
 /// What a worker is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Job {
@@ -25,6 +27,8 @@ pub(crate) enum Job {
         threads: u32,
         runtime_ms: u64,
     },
+    /// Direct writes posted one by one, each call timed.
+    PostedWrites(posted_writes::Job),
 }
 
 /// The environment variable by which the program knows that it is a worker.
@@ -58,6 +62,7 @@ fn work(job: Result<Job, String>) -> Result<(), String> {
             threads,
             runtime_ms,
         } => pread(&path, offset, len, request_size, threads, runtime_ms)?,
+        Job::PostedWrites(job) => posted_writes::run(&job)?,
     };
     let json = serde_json::to_string(&measurement).map_err(|error| error.to_string())?;
     println!("{json}");
