@@ -13,6 +13,9 @@ use crate::measure::child;
 use crate::measure::{Measurement, Recorder, quoted};
 use crate::stress::pattern::Random;
 
+pub(crate) mod buffered_writes;
+pub(crate) mod cached_reads;
+pub(crate) mod one_queue;
 pub(crate) mod posted_writes;
 
 /// What a worker is to do.
@@ -29,6 +32,12 @@ pub(crate) enum Job {
     },
     /// Direct writes posted one by one, each call timed.
     PostedWrites(posted_writes::Job),
+    /// Writes through the kernel's cache, each submitting call timed.
+    BufferedWrites(buffered_writes::Job),
+    /// Reads of what the kernel's cache holds.
+    CachedReads(cached_reads::Job),
+    /// Messages through a pipe beside reads of a disk.
+    OneQueue(one_queue::Job),
 }
 
 /// The environment variable by which the program knows that it is a worker.
@@ -63,6 +72,9 @@ fn work(job: Result<Job, String>) -> Result<(), String> {
             runtime_ms,
         } => pread(&path, offset, len, request_size, threads, runtime_ms)?,
         Job::PostedWrites(job) => posted_writes::run(&job)?,
+        Job::BufferedWrites(job) => buffered_writes::run(&job)?,
+        Job::CachedReads(job) => cached_reads::run(&job)?,
+        Job::OneQueue(job) => one_queue::run(&job)?,
     };
     let json = serde_json::to_string(&measurement).map_err(|error| error.to_string())?;
     println!("{json}");
