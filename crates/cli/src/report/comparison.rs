@@ -11,7 +11,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::measure::{Measurement, fio, median, stress};
+use crate::measure::{Measurement, fio, median, stress, worker};
 
 /// One way to do the work.
 pub(super) struct Side {
@@ -31,6 +31,7 @@ pub(super) enum Figure {
     P99,
     #[allow(dead_code, reason = "for experiments that ask whether submission blocks")]
     SubmitP99,
+    SubmitP999,
 }
 
 /// What a ratio is to be.
@@ -63,7 +64,7 @@ pub(super) struct Comparison {
 /// What one comparison gave.
 pub(super) struct Turns {
     /// One a round.
-    ours: Vec<Measurement>,
+    pub(super) ours: Vec<Measurement>,
     /// For each peer one a round, or why it was left out.
     peers: Vec<Result<Vec<Measurement>, String>>,
 }
@@ -77,6 +78,16 @@ pub(super) struct Findings {
     pub(super) errors: u64,
 }
 
+impl Turns {
+    /// Of the peer of this number; none where it was left out.
+    pub(super) fn peer(&self, index: usize) -> &[Measurement] {
+        match self.peers.get(index) {
+            Some(Ok(runs)) => runs,
+            _ => &[],
+        }
+    }
+}
+
 impl Side {
     /// `baio stress`.
     pub(super) fn stress(name: String, run: stress::Run) -> Side {
@@ -84,6 +95,15 @@ impl Side {
             name,
             command: run.command_line(),
             run: Box::new(move || run.run()),
+        }
+    }
+
+    /// A job of our own.
+    pub(super) fn worker(name: String, job: worker::Job) -> Side {
+        Side {
+            name,
+            command: worker::command_line(&job),
+            run: Box::new(move || worker::run(&job)),
         }
     }
 
@@ -147,6 +167,7 @@ impl Figure {
             Figure::ContextSwitches => measured.context_switches_per_request,
             Figure::P50 => measured.latency_us.p50.unwrap_or(f64::NAN),
             Figure::P99 => measured.latency_us.p99.unwrap_or(f64::NAN),
+            Figure::SubmitP999 => measured.submit_latency_us.and_then(|at| at.p999).unwrap_or(f64::NAN),
             Figure::SubmitP99 => measured.submit_latency_us.and_then(|at| at.p99).unwrap_or(f64::NAN),
         }
     }
@@ -159,6 +180,7 @@ impl Figure {
             Figure::P50 => "p50 latency",
             Figure::P99 => "p99 latency",
             Figure::SubmitP99 => "p99 submit latency",
+            Figure::SubmitP999 => "p99.9 submit latency",
         }
     }
 
@@ -170,6 +192,7 @@ impl Figure {
             Figure::P50 => "p50_ratio",
             Figure::P99 => "p99_ratio",
             Figure::SubmitP99 => "submit_p99_ratio",
+            Figure::SubmitP999 => "submit_p999_ratio",
         }
     }
 }
@@ -198,6 +221,14 @@ impl Findings {
     /// # Errors
     /// Our side failed.
     pub(super) fn compare(&mut self, comparison: &Comparison, rounds: usize) -> Result<(), Failure> {
+        self.compare_for(comparison, rounds).map(drop)
+    }
+
+    /// The same for whoever has more to say about the runs.
+    ///
+    /// # Errors
+    /// Our side failed.
+    pub(super) fn compare_for(&mut self, comparison: &Comparison, rounds: usize) -> Result<Turns, Failure> {
         let turns = in_turn(comparison, rounds).map_err(|error| {
             Failure::new("report", "EIO", error)
                 .on(comparison.ours.name.as_str())
@@ -205,7 +236,7 @@ impl Findings {
                 .cured_by("run its command by itself and see what it says; `baio doctor` tells what works here")
         })?;
         self.note(comparison, &turns);
-        Ok(())
+        Ok(turns)
     }
 
     /// Tells why something is not compared at all.

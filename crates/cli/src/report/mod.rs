@@ -11,12 +11,17 @@ use crate::exit_status::ExitStatus;
 use crate::failure::Failure;
 use crate::output::Answer;
 
+mod buffered_writes;
+mod cached_reads;
 mod comparison;
 mod files;
 mod main_job;
+mod one_queue;
+mod posted_writes;
 mod random_read;
 mod random_write;
 mod service;
+mod slow_device;
 
 /// An experiment: what it is called, what it shows, and what runs it.
 struct Experiment {
@@ -45,6 +50,26 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "service",
         shows: "4 KiB random direct reads of a segment through a service thread, against the same in the caller's thread",
         run: service::run,
+    },
+    Experiment {
+        name: "posted-writes",
+        shows: "a thousand writes posted to a slow device: posting must not wait for it",
+        run: posted_writes::run,
+    },
+    Experiment {
+        name: "buffered-writes",
+        shows: "64 KiB writes through the kernel's cache: who blocks, and with how many threads",
+        run: buffered_writes::run,
+    },
+    Experiment {
+        name: "cached-reads",
+        shows: "4 KiB reads that the kernel's cache answers, against a loop of pread",
+        run: cached_reads::run,
+    },
+    Experiment {
+        name: "one-queue",
+        shows: "messages through a pipe and reads of a disk, waited for in one queue, against blocking threads",
+        run: one_queue::run,
     },
 ];
 

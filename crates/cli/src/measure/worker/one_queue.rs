@@ -1,8 +1,8 @@
 //! Messages through a pipe from one thread to another, beside direct reads of a file. By the engine, the reads of the disk
 //! and of the pipe complete in one queue, and one thread waits for both; by blocking calls, each needs a thread.
 //!
-//! A message is as large as a pipe takes whole (PIPE_BUF), and says its number and the sum of its bytes: so many may be on
-//! their way at a time, in any order, and what arrives is checked.
+//! A message says its number and the sum of its bytes, and what arrives is checked. A program that need not block takes what
+//! there is: so the sender writes several messages by one request, and the receiver reads as many as have come.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use baio_engine::{Arena, Buffer, Caching, Config, Descriptions, Engine, File, Memory, Open, Policy, Request, Wait};
+use baio_engine::{Arena, Caching, Config, Descriptions, Engine, File, Memory, Open, Policy, Request, Wait};
 use serde::{Deserialize, Serialize};
 
 use crate::measure::Measurement;
@@ -22,14 +22,18 @@ const MESSAGE: usize = 4096;
 const DISK_READ: u64 = 4096;
 
 /// A receiver that has something sleeps no longer than this for more.
-const PATIENCE: Duration = Duration::from_micros(200);
+const SEVERAL: Wait = Wait::Until {
+    count: 8,
+    min_wait: Duration::from_micros(200),
+    deadline: None,
+};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
     /// Read directly at random places.
     pub(crate) path: PathBuf,
     pub(crate) messages: u64,
-    /// Messages on their way at most, by the engine; a pipe holds sixteen of its own.
+    /// Messages in one write or read of the pipe at most, by the engine; a pipe holds sixteen of 4 KiB, on either side.
     pub(crate) under_way: u32,
     pub(crate) disk_reads: u64,
     /// Direct reads in flight; by blocking calls as many threads.
@@ -91,18 +95,33 @@ fn compose(message: &mut [u8], number: u64) {
     message[8..16].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Which messages have come.
+/// Which messages have come: in order, for a pipe keeps it.
+#[derive(Default)]
 struct Arrived {
-    seen: Vec<bool>,
     count: u64,
+    /// The beginning of a message whose rest has yet to come.
+    part: Vec<u8>,
 }
 
 impl Arrived {
-    fn none(of: u64) -> Arrived {
-        Arrived {
-            seen: vec![false; of as usize],
-            count: 0,
+    /// What a read brought: messages, the last perhaps in part.
+    fn feed(&mut self, mut bytes: &[u8]) -> Result<(), String> {
+        while !bytes.is_empty() {
+            if self.part.is_empty() && bytes.len() >= MESSAGE {
+                let (message, rest) = bytes.split_at(MESSAGE);
+                self.take(message)?;
+                bytes = rest;
+                continue;
+            }
+            let (more, rest) = bytes.split_at(bytes.len().min(MESSAGE - self.part.len()));
+            self.part.extend_from_slice(more);
+            bytes = rest;
+            if self.part.len() == MESSAGE {
+                let message = std::mem::take(&mut self.part);
+                self.take(&message)?;
+            }
         }
+        Ok(())
     }
 
     fn take(&mut self, message: &[u8]) -> Result<(), String> {
@@ -111,78 +130,58 @@ impl Arrived {
             word.copy_from_slice(&message[at..at + 8]);
             u64::from_le_bytes(word)
         };
-        if message.len() != MESSAGE || word(8) != sum(&message[16..]) || word(0) != word(16) {
+        if word(8) != sum(&message[16..]) || word(0) != word(16) {
             return Err(format!("message {} arrived damaged", self.count));
         }
-        match self.seen.get_mut(word(0) as usize) {
-            Some(seen) if !*seen => *seen = true,
-            _ => return Err(format!("message {} came twice, or was never sent", word(0))),
+        if word(0) != self.count {
+            return Err(format!("message {} came where {} was due", word(0), self.count));
         }
         self.count += 1;
         Ok(())
     }
 
     fn whole(&self, of: u64) -> Result<(), String> {
-        if self.count == of {
+        if self.count == of && self.part.is_empty() {
             return Ok(());
         }
         Err(format!("{} of {of} messages arrived", self.count))
     }
 }
 
-fn engine_for(requests: u32) -> Result<Engine, String> {
+fn engine_of(requests: u32, bytes: usize) -> Result<Engine, String> {
     Engine::new(&Config {
         slots: requests + 1,
         reserved_slots: 0,
-        arena_bytes: (requests as usize + 1) * MESSAGE,
+        arena_bytes: bytes,
         ..Config::default()
     })
     .map_err(|error| error.to_string())
 }
 
-fn wait_for_several() -> Wait {
-    Wait::Until {
-        count: 8,
-        min_wait: PATIENCE,
-        deadline: None,
-    }
-}
-
 fn send_by_engine(job: &Job, writer: OwnedFd) -> Result<(), String> {
-    let mut engine = engine_for(job.under_way)?;
+    let room = job.under_way as usize * MESSAGE;
+    let mut engine = engine_of(1, room)?;
     let pipe = File::from_fd(writer, "the pipe").map_err(|error| error.to_string())?;
-    let mut free = buffers(&engine, job.under_way)?;
-    let (mut next, mut ended) = (0, 0);
-    while ended < job.messages {
-        while next < job.messages
-            && let Some(mut buffer) = free.pop()
-        {
-            compose(&mut buffer, next);
-            engine
-                .submit(Request::write_stream(&pipe, buffer))
-                .map_err(|_| "every slot is taken")?;
+    let mut next = 0;
+    while next < job.messages {
+        let count = u64::from(job.under_way).min(job.messages - next);
+        let mut buffer = engine.buffer(count as usize * MESSAGE).ok_or("no buffer")?;
+        for message in buffer.chunks_exact_mut(MESSAGE) {
+            compose(message, next);
             next += 1;
         }
-        engine.turn(wait_for_several()).map_err(|error| error.to_string())?;
-        while let Some(completion) = engine.next_completion() {
-            completion.result.map_err(|error| format!("write a message: {error}"))?;
-            free.extend(completion.memory.into_buffer());
-            ended += 1;
-        }
+        let written = engine.run(Request::write_stream(&pipe, buffer));
+        written.result.map_err(|error| format!("write messages: {error}"))?;
     }
     Ok(())
 }
 
-fn buffers(engine: &Engine, count: u32) -> Result<Vec<Buffer>, String> {
-    let buffer = |_| engine.buffer(MESSAGE).ok_or_else(|| "no buffer".to_owned());
-    (0..count).map(buffer).collect()
-}
-
-/// The tag of a read of the disk; messages have 0.
+/// The tag of a read of the disk; that of the pipe has 0.
 const DISK: u64 = 1;
 
 fn receive_by_engine(job: &Job, blocks: u64, reader: OwnedFd) -> Result<(Arrived, u64, &'static str), String> {
-    let mut engine = engine_for(job.under_way + job.disk_depth)?;
+    let room = job.under_way as usize * MESSAGE;
+    let mut engine = engine_of(job.disk_depth + 1, room + job.disk_depth as usize * MESSAGE)?;
     let pipe = File::from_fd(reader, "the pipe").map_err(|error| error.to_string())?;
     let open = Open {
         descriptions: Descriptions::Only(Caching::Direct),
@@ -190,37 +189,37 @@ fn receive_by_engine(job: &Job, blocks: u64, reader: OwnedFd) -> Result<(Arrived
     };
     let disk = File::open(&job.path, &open).map_err(|error| error.to_string())?;
     let mut random = Random::new(1);
-    let mut arrived = Arrived::none(job.messages);
-    let mut errors = 0;
-    let (mut messages_asked, mut reads_asked) = (0, 0);
-    let mut freed: Vec<(u64, Memory)> = Vec::new();
-    for (index, buffer) in buffers(&engine, job.under_way + job.disk_depth)?.into_iter().enumerate() {
-        let tag = if index < job.disk_depth as usize { DISK } else { 0 };
-        freed.push((tag, buffer.into()));
+    let mut arrived = Arrived::default();
+    let (mut errors, mut reads_asked) = (0, 0);
+    let mut freed: Vec<(u64, Memory)> = vec![(0, engine.buffer(room).ok_or("no buffer")?.into())];
+    for _ in 0..job.disk_depth {
+        freed.push((DISK, engine.buffer(MESSAGE).ok_or("no buffer")?.into()));
     }
-    while !freed.is_empty() || engine.in_flight() > 0 || engine.completed() > 0 {
+    while !freed.is_empty() || engine.in_flight() > 0 {
         for (tag, memory) in freed.drain(..) {
             let request = if tag == DISK && reads_asked < job.disk_reads {
                 reads_asked += 1;
                 Request::read(&disk, random.below(blocks) * DISK_READ, memory, Policy::direct()).tagged(tag)
-            } else if tag != DISK && messages_asked < job.messages {
-                messages_asked += 1;
+            } else if tag != DISK && arrived.count < job.messages {
                 Request::read_stream(&pipe, memory)
             } else {
                 continue; // All that there is to be is under way.
             };
             engine.submit(request).map_err(|_| "every slot is taken")?;
         }
-        engine.turn(wait_for_several()).map_err(|error| error.to_string())?;
+        engine.turn(SEVERAL).map_err(|error| error.to_string())?;
         while let Some(completion) = engine.next_completion() {
             if completion.tag == DISK {
                 errors += u64::from(completion.result != Ok(DISK_READ as u32));
                 freed.push((DISK, completion.memory));
                 continue;
             }
-            let len = completion.result.map_err(|error| format!("read a message: {error}"))? as usize;
+            let len = completion.result.map_err(|error| format!("read messages: {error}"))? as usize;
             let buffer = completion.memory.into_buffer().ok_or("a buffer did not come back")?;
-            arrived.take(&buffer[..len])?;
+            if len == 0 {
+                return Err("the pipe ended early".into());
+            }
+            arrived.feed(&buffer[..len])?;
             freed.push((0, buffer.into()));
         }
     }
@@ -248,7 +247,7 @@ fn by_blocking_calls(
             }
             Ok(())
         });
-        let mut arrived = Arrived::none(job.messages);
+        let mut arrived = Arrived::default();
         let mut message = vec![0; MESSAGE];
         for _ in 0..job.messages {
             reader.read_exact(&mut message).map_err(|error| error.to_string())?;
@@ -287,17 +286,20 @@ mod tests {
 
     #[test]
     fn what_is_damaged_lost_or_doubled_is_told() {
-        let mut message = vec![0; MESSAGE];
-        compose(&mut message, 1);
-        let mut arrived = Arrived::none(2);
-        arrived.take(&message).unwrap();
-        assert!(arrived.whole(2).is_err());
-        assert!(arrived.take(&message).unwrap_err().contains("twice"));
-        compose(&mut message, 0);
-        message[4095] ^= 1;
-        assert!(arrived.take(&message).unwrap_err().contains("damaged"));
-        message[4095] ^= 1;
-        arrived.take(&message).unwrap();
+        let mut stream = vec![0; 2 * MESSAGE];
+        compose(&mut stream[..MESSAGE], 0);
+        compose(&mut stream[MESSAGE..], 1);
+        let mut arrived = Arrived::default();
+        for piece in stream.chunks(1000) {
+            arrived.feed(piece).unwrap();
+        }
         arrived.whole(2).unwrap();
+        assert!(arrived.whole(3).is_err());
+        assert!(arrived.feed(&stream[MESSAGE..]).unwrap_err().contains("was due"));
+        stream[4095] ^= 1;
+        assert!(Arrived::default().feed(&stream).unwrap_err().contains("damaged"));
+        let mut cut = Arrived::default();
+        cut.feed(&stream[MESSAGE..MESSAGE + 5]).unwrap();
+        assert!(cut.whole(0).is_err());
     }
 }
