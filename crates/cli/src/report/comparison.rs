@@ -343,13 +343,20 @@ fn summary(name: &str, runs: &[Measurement]) -> String {
     } else {
         format!(", {calls:.2} system calls")
     };
+    let [p50, p99] = [
+        middle(&|m| m.latency_us.p50.unwrap_or(f64::NAN)),
+        middle(&|m| m.latency_us.p99.unwrap_or(f64::NAN)),
+    ];
+    let latency = if p50.is_nan() {
+        String::new()
+    } else {
+        format!(", p50 {p50:.0} us, p99 {p99:.0} us")
+    };
     format!(
-        "{name}: {:.0} requests/s, {:.2} us CPU{calls} and {:.2} context switches a request, p50 {:.0} us, p99 {:.0} us",
+        "{name}: {:.0} requests/s, {:.2} us CPU{calls} and {:.2} context switches a request{latency}",
         middle(&|m| m.iops),
         middle(&|m| m.cpu_us_per_request),
         middle(&|m| m.context_switches_per_request),
-        middle(&|m| m.latency_us.p50.unwrap_or(f64::NAN)),
-        middle(&|m| m.latency_us.p99.unwrap_or(f64::NAN)),
     )
 }
 

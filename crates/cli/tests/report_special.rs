@@ -1,0 +1,111 @@
+//! The report's experiments with a device, a pipe or the kernel's cache: they run small, and leave nothing behind. No figure
+//! is asserted, for a benchmark is no test.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+fn baio() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_baio"))
+}
+
+/// Runs one experiment in an empty directory, which must be empty again.
+fn report(only: &str) -> Value {
+    let dir = tempfile::tempdir().unwrap();
+    let output = baio()
+        .args(["report", "--quick", "--json", "--only", only, "--dir"])
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(
+        std::fs::read_dir(dir.path()).unwrap().count(),
+        0,
+        "something stayed behind"
+    );
+    let mut answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["verified"], true, "{answer}");
+    answer["parts"][0]["parts"].take()
+}
+
+/// Every comparison of these experiments has a mark, which holds or not.
+fn marks(parts: &Value) -> usize {
+    let against = parts.as_array().unwrap().iter().map(|part| &part["against"][0]);
+    against.filter(|peer| peer["marks"][0]["holds"].is_boolean()).count()
+}
+
+/// Runs a job as the report does.
+fn work(job: &Value) -> Result<Value, String> {
+    let output = baio().env("BAIO_WORKER_JOB", job.to_string()).output().unwrap();
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    Ok(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+#[test]
+fn cached_reads_are_compared_with_pread() {
+    assert_eq!(marks(&report("cached-reads")), 2);
+}
+
+#[test]
+fn disk_and_pipe_complete_in_one_queue() {
+    assert_eq!(marks(&report("one-queue")), 2);
+}
+
+#[test]
+fn posted_writes_run_or_say_what_they_need() {
+    let parts = report("posted-writes");
+    match parts[0]["skipped"].as_str() {
+        Some(reason) => assert!(reason.contains("needs "), "{reason}"),
+        None => assert_eq!(marks(&parts), 2),
+    }
+}
+
+#[test]
+fn messages_go_either_way_unharmed_whatever_their_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk");
+    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    for engine in [true, false] {
+        for (messages, disk_reads) in [(1, 0), (17, 3), (1000, 100)] {
+            let measured = work(&json!({ "OneQueue": {
+                "path": path, "messages": messages, "under_way": 16,
+                "disk_reads": disk_reads, "disk_depth": 8, "engine": engine,
+            }}))
+            .unwrap();
+            assert_eq!(measured["requests"], messages);
+            assert_eq!(measured["errors"], 0);
+        }
+    }
+}
+
+#[test]
+fn every_posted_write_lands_and_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("device");
+    std::fs::write(&path, vec![0; 300 * 4096]).unwrap();
+    for backend in ["threads", "sync"] {
+        let measured = work(&json!({ "PostedWrites": {
+            "path": path, "backend": backend, "writes": 300, "rounds": 2,
+        }}))
+        .unwrap();
+        assert_eq!((&measured["requests"], &measured["errors"]), (&json!(600), &json!(0)));
+        assert!(measured["submit_latency_us"]["p999"].is_number());
+    }
+    assert!(std::fs::read(&path).unwrap().iter().all(|&byte| byte == b'D'));
+}
+
+#[test]
+fn buffered_writes_end_and_their_threads_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+    let measured = work(&json!({ "BufferedWrites": {
+        "path": path, "backend": "threads", "len": 1 << 20, "request_size": 65536, "depth": 16, "runtime_ms": 50,
+    }}))
+    .unwrap();
+    assert_eq!(measured["errors"], 0);
+    let threads = measured["threads_max"].as_u64().unwrap();
+    assert!((2..=19).contains(&threads), "{threads}");
+}
