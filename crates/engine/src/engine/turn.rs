@@ -26,12 +26,18 @@ impl Engine {
             Wait::Until { min_wait, .. } if !min_wait.is_zero() => Some(self.backend.now().after(min_wait)),
             _ => None,
         };
+        let mut rang = false;
         loop {
             self.start_queued();
-            let sleep = self.sleep_for(wait, enough_at);
+            // A ring that came beside an iteration that goes on is not forgotten when that has been handed over.
+            let sleep = if rang {
+                Wait::No
+            } else {
+                self.sleep_for(wait, enough_at)
+            };
             let turned = self.backend.turn(&mut self.slots, sleep, &mut self.done);
             self.now = self.backend.now();
-            let rang = std::mem::take(&mut self.done.rang);
+            rang |= std::mem::take(&mut self.done.rang);
             self.settle();
             self.take_signals();
             self.expire();
@@ -147,8 +153,10 @@ impl Engine {
         if !self.queue.is_empty() || (count > 0 && (missing == 0 || self.slots.in_use() == 0)) {
             return Wait::No;
         }
+        // What is held ends without the backend, or goes there when another has ended: a sleep for more than are running
+        // would have no end.
         Wait::Until {
-            count: missing.min(self.slots.in_use()) as u32,
+            count: missing.min(self.slots.running().max(1)) as u32,
             min_wait,
             deadline: earliest(
                 earliest(deadline, self.next_deadline()),
