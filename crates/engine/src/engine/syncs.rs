@@ -37,7 +37,10 @@ impl Engine {
         };
         let (file, _) = self.syncing.swap_remove(at);
         // A refusal, a cancellation or an impatience is its own affair: the others still want to know.
-        let proves = result.is_ok() || file.poisoned().is_some();
+        let proves = match result {
+            Err(Error::Cancelled | Error::Indeterminate) => false,
+            _ => result.is_ok() || file.poisoned().is_some(),
+        };
         let mut next = None;
         for index in 0.. {
             let Some(&held) = self.held.get(index) else { break };
@@ -98,4 +101,28 @@ fn waits_for_a_sync(slot: &Slot, file: &File) -> bool {
         _ => false,
     };
     ready && slot.file.as_ref().is_some_and(|other| other.is(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::error::{Errno, Error};
+    use crate::{Choice, Config, Durability, Engine, File, Request};
+
+    #[test]
+    fn who_follows_a_cancelled_sync_is_not_told_that_it_was_cancelled() {
+        let config = Config {
+            backend: Choice::Sync,
+            ..Config::default()
+        };
+        let mut engine = Engine::new(&config).unwrap();
+        let file = File::from_fd(tempfile::tempfile().unwrap().into(), "a file").unwrap();
+        let [leader, _] = [0; 2].map(|_| engine.submit(Request::sync(&file, Durability::Data)).unwrap());
+        // As a cached durable write does that fails meanwhile.
+        file.poison(Errno::EIO);
+        engine.cancel(leader);
+        let told: Vec<_> = std::iter::from_fn(|| engine.next_completion())
+            .map(|c| c.result)
+            .collect();
+        assert_eq!(told, [Err(Error::Cancelled), Err(Error::Poisoned(Errno::EIO))]);
+    }
 }
