@@ -74,8 +74,13 @@ pub(crate) fn attempt(slot: &mut Slot) -> Option<i32> {
     let iteration = slot.iteration(NO_BACKEND);
     // SAFETY: the slot owns the memory, and the call ends before anybody else can touch the slot.
     let raw = unsafe { sys::try_read(&iteration) };
+    if raw == 0 {
+        // The end of the file, or nothing in the cache: Linux 5.9 and 5.10 say 0 for either (preadv2(2), BUGS). A backend
+        // can tell.
+        return Some(-libc::EAGAIN);
+    }
     match raw {
-        0.. => fared.hit(),
+        1.. => fared.hit(),
         _ if raw == -libc::EOPNOTSUPP => fared.refused = true,
         _ => fared.miss(),
     }

@@ -99,3 +99,17 @@ fn direct_and_long_reads_are_not_tried() {
     }
     assert_eq!(fixture.engine.stats().trials, 0);
 }
+
+#[test]
+fn nothing_read_is_not_taken_for_the_end_of_the_file() {
+    let Some(mut fixture) = fixture() else { return };
+    let before = fixture.engine.stats();
+    let buffer = fixture.engine.buffer(4096).unwrap();
+    let at_the_end = Request::read(&fixture.file, BLOCKS as u64 * 4096, buffer, Policy::kernel());
+    fixture.engine.submit(at_the_end).unwrap();
+    fixture.engine.turn(Wait::one()).unwrap();
+    let completion = fixture.engine.next_completion().unwrap();
+    // Tried in vain, and then asked of a backend.
+    assert_eq!((completion.result, completion.iterations), (Ok(0), 2));
+    assert_eq!(fixture.engine.stats().trial_hits, before.trial_hits);
+}
