@@ -23,7 +23,7 @@ use crate::error::{Errno, SetupError};
 use crate::memory::Window;
 use crate::policy::Time;
 use crate::request::RequestId;
-use crate::sys::{self, Action, Fd, Iteration};
+use crate::sys::{self, Action, Fd, Iteration, TRANSFER_MAX};
 
 pub(crate) struct Helper {
     pool: Pool,
@@ -354,7 +354,10 @@ fn advance(waiting: &mut Waiting, got: i32) -> bool {
     let Window::Flat { pointer, len } = window else {
         return false;
     };
-    let left = len.saturating_sub(got as usize);
+    // As the kernel does: one receive has at most so many bytes in all, and their number fits into its result.
+    let left = (*len)
+        .min(TRANSFER_MAX - waiting.moved as usize)
+        .saturating_sub(got as usize);
     if left == 0 || !streams::waits_for_all(waiting.fd, *flags) {
         return false;
     }
@@ -362,4 +365,35 @@ fn advance(waiting: &mut Waiting, got: i32) -> bool {
     *pointer = pointer.wrapping_add(got as usize);
     *len = left;
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn a_receive_that_waits_for_all_ends_before_its_count_overflows() {
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let receive = |moved: usize| Waiting {
+            id: RequestId::default(),
+            fd: socket.as_raw_fd(),
+            iteration: Iteration {
+                action: Action::Receive {
+                    window: Window::Flat {
+                        pointer: std::ptr::null_mut(),
+                        len: u32::MAX as usize - moved,
+                    },
+                    flags: libc::MSG_WAITALL as u32,
+                },
+                fd: Fd::Raw(socket.as_raw_fd()),
+                flags: 0,
+            },
+            moved: moved as i32,
+            connecting: false,
+        };
+        assert!(advance(&mut receive(TRANSFER_MAX - 10), 9), "one byte is missing");
+        assert!(!advance(&mut receive(TRANSFER_MAX - 10), 10));
+    }
 }
