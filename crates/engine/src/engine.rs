@@ -41,6 +41,9 @@ pub const BATCH_MAX: usize = 256;
 /// (`IO_PLUG_THRESHOLD`, io_uring/io_uring.c), else for each.
 const BATCH_MIN: usize = 3;
 
+/// Beyond this, [`Config::pool_threads`] is taken for this: more threads than a process may have (PID_MAX_LIMIT).
+const POOL_THREADS_MAX: u32 = 1 << 20;
+
 /// Which backend to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
@@ -75,10 +78,11 @@ impl Choice {
 
     /// Starts the backend; with `Auto` the best that starts, and then `rejected` says why the better ones did not.
     fn start(self, config: &Config, rejected: &mut Vec<Rejected>) -> Result<Box<dyn Backend>, SetupError> {
+        let threads = config.pool_threads.min(POOL_THREADS_MAX);
         let limits = Limits {
-            wide: config.pool_threads.saturating_mul(4),
-            narrow: config.pool_threads,
-            stream: config.pool_threads / 4,
+            wide: threads * 4,
+            narrow: threads,
+            stream: threads / 4,
         };
         Ok(match self {
             Choice::Auto => {
@@ -186,6 +190,8 @@ pub struct Engine {
     deadlines: usize,
     /// Completions of the last turn that no request has followed yet.
     refill: usize,
+    /// An outside loop is about to sleep, or sleeps, on our descriptor.
+    outside: bool,
     gains_by_trial: bool,
     trial_turns: u64,
     rejected: Vec<Rejected>,
@@ -234,6 +240,7 @@ impl Engine {
             slots: ManuallyDrop::new(Slots::new(slots)),
             now: backend.now(),
             refill: 0,
+            outside: false,
             gains_by_trial: backend.gains_by_trial(),
             trial_turns: 0,
             backend,
@@ -310,13 +317,15 @@ impl Engine {
         let id = self.slots.insert(request, self.sequence)?;
         self.stats.requests += 1;
         self.stats.in_flight_max = self.stats.in_flight_max.max(self.slots.in_use() as u64);
+        let refused = fault.is_some();
         match fault {
             Some(Err(error)) => self.finish(id, Err(error)),
             Some(Ok(())) => self.finish(id, Ok(0)),
             None => self.enqueue(id),
         }
         self.refill = self.refill.saturating_sub(1);
-        if self.queue.len() >= self.batch_limit() {
+        // What is refused adds nothing to the queue; in a forked child, where all is, the queue is the parent's.
+        if !refused && self.queue.len() >= self.batch_limit() {
             let begun = self.start_queued();
             self.flush(begun);
         }
@@ -458,6 +467,7 @@ impl Engine {
         if self.fork.is_forked() {
             return None;
         }
+        self.outside = arm;
         self.backend.ready_fd(arm)
     }
 

@@ -514,6 +514,7 @@ fn check_place(file: &File, op: Op) -> Result<(), Error> {
             None if file.kind() != Kind::Stream => Err(Error::System(crate::error::Errno::EINVAL)),
             _ => Ok(()),
         },
+        Op::Transfer { .. } if !file.has_offsets() => Err(Error::System(crate::error::Errno::ESPIPE)),
         _ => Ok(()),
     }
 }

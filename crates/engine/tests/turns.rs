@@ -2,9 +2,14 @@
 //! beside them. Each sleep has a deadline far away: who reaches it has slept for ever.
 
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use baio_engine::{Choice, Config, Durability, Engine, File, Op, Open, Policy, Request, Wait};
+use baio_engine::{
+    Caching, Choice, Config, Descriptions, Durability, Engine, Errno, Error, File, Memory, Op, Open, Policy, Request,
+    Vectored, Wait,
+};
+use rustix::event::{PollFd, PollFlags, poll};
 
 const FOR_EVER: Duration = Duration::from_secs(20);
 const SIZE: usize = 1 << 20;
@@ -25,6 +30,14 @@ fn file() -> (tempfile::NamedTempFile, File) {
     (kept, file)
 }
 
+fn nowhere() -> File {
+    let options = Open {
+        descriptions: Descriptions::Only(Caching::Kernel),
+        ..Open::write()
+    };
+    File::open("/dev/null".as_ref(), &options).unwrap()
+}
+
 /// A turn until `count` are ready, which must not need the deadline. Returns how many are.
 fn turn_for(engine: &mut Engine, count: u32) -> usize {
     let begun = Instant::now();
@@ -36,6 +49,27 @@ fn turn_for(engine: &mut Engine, count: u32) -> usize {
     let ready = engine.turn(wait).unwrap();
     assert!(begun.elapsed() < FOR_EVER / 2, "{} slept", engine.explain().backend);
     ready
+}
+
+/// Turns and sleeps as an outside loop does until the one request has ended, which must take several turns.
+fn turn_as_outside_loop(engine: &mut Engine) -> u32 {
+    let name = engine.explain().backend;
+    let mut turns = 0;
+    loop {
+        let outside = engine.ready_fd(true).map(|fd| fd.try_clone_to_owned().unwrap());
+        if engine.turn(Wait::No).unwrap() > 0 {
+            break;
+        }
+        turns += 1;
+        if let Some(fd) = outside {
+            let mut one = [PollFd::new(&fd, PollFlags::IN)];
+            let woken = poll(&mut one, Some(&FOR_EVER.try_into().unwrap())).unwrap();
+            assert_eq!(woken, 1, "{name}: nobody says that there is more to do");
+        }
+        engine.ready_fd(false);
+    }
+    assert!(turns > 0, "{name}: all in one turn");
+    engine.next_completion().unwrap().result.unwrap()
 }
 
 #[test]
@@ -71,5 +105,56 @@ fn a_ring_is_heard_beside_an_iteration_that_goes_on() {
         doorbell.ring();
         turn_for(&mut engine, 2);
         engine.signal(event, 0);
+    }
+}
+
+#[test]
+fn a_transfer_that_never_waits_does_not_hold_the_turn() {
+    for mut engine in Choice::ALL.into_iter().filter_map(engine) {
+        let (_kept, file) = file();
+        let window = engine.buffer(4096).unwrap();
+        let request = Request::transfer(&file, 0, SIZE as u64, &nowhere(), window, Policy::kernel());
+        engine.submit(request).unwrap();
+        assert_eq!(turn_as_outside_loop(&mut engine), SIZE as u32);
+    }
+}
+
+#[test]
+fn a_list_that_never_waits_does_not_hold_the_turn() {
+    const PARTS: usize = 64 * 1024;
+    for mut engine in Choice::ALL.into_iter().filter_map(engine) {
+        let byte = engine.buffer(1).unwrap().freeze();
+        let mut list = Vectored::with_capacity(PARTS);
+        for _ in 0..PARTS {
+            list.push(byte.clone().into()).unwrap();
+        }
+        let request = Request::write_stream(&nowhere(), Memory::Many(list));
+        engine.submit(request).unwrap();
+        assert_eq!(turn_as_outside_loop(&mut engine), PARTS as u32);
+    }
+}
+
+#[test]
+fn a_transfer_out_of_a_pipe_is_refused() {
+    for mut engine in Choice::ALL.into_iter().filter_map(engine) {
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let pipe = File::from_fd(OwnedFd::from(reader), "a pipe").unwrap();
+        let window = engine.buffer(4096).unwrap();
+        let request = Request::transfer(&pipe, 0, 8192, &nowhere(), window, Policy::kernel());
+        engine.submit(request).unwrap();
+        let told = engine.next_completion().map(|completion| completion.result);
+        assert_eq!(told, Some(Err(Error::System(Errno::ESPIPE))));
+    }
+}
+
+#[test]
+fn more_workers_than_there_are_numbers_are_no_panic() {
+    for backend in Choice::ALL {
+        let config = Config {
+            backend,
+            pool_threads: u32::MAX,
+            ..Config::default()
+        };
+        let _ = Engine::new(&config).map(|engine| engine.explain());
     }
 }

@@ -9,6 +9,10 @@ use crate::request::{Op, RequestId, Wait};
 use crate::slot::{Slot, State};
 use crate::{sys, trial};
 
+/// A request whose iterations end at once each, a transfer out of the page cache, must not keep a turn that has what it was
+/// asked for from returning: after so many rounds what goes on is left to the next turn.
+const ROUNDS_MAX: u32 = 32;
+
 impl Engine {
     /// Submits what is queued, sleeps as long as `wait` allows, and makes completions ready to be taken. Returns how many
     /// are.
@@ -27,7 +31,9 @@ impl Engine {
             _ => None,
         };
         let mut rang = false;
+        let mut rounds = 0;
         loop {
+            rounds += 1;
             self.start_queued();
             // A ring that came beside an iteration that goes on is not forgotten when that has been handed over.
             let sleep = if rang {
@@ -42,10 +48,16 @@ impl Engine {
             self.take_signals();
             self.expire();
             turned?;
-            if !self.queue.is_empty() {
+            let queued = !self.queue.is_empty();
+            let enough = rang || sleep == Wait::No && !queued || self.is_satisfied(wait, enough_at);
+            if queued && (rounds < ROUNDS_MAX || !enough) {
                 continue; // Iterations that go on are part of what this turn submits.
             }
-            if rang || sleep == Wait::No || self.is_satisfied(wait, enough_at) {
+            if enough {
+                if queued && self.outside {
+                    // Nobody has them who could end the sleep that follows.
+                    self.backend.doorbell().ring();
+                }
                 self.stats.system_calls = self.backend.system_calls();
                 self.refill = self.ready.len();
                 return Ok(self.ready.len());
