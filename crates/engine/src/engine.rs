@@ -185,6 +185,8 @@ pub struct Engine {
     ready: VecDeque<Completion>,
     done: Done,
     now: Time,
+    /// The last turn did not read the clock.
+    now_is_old: bool,
     sequence: u64,
     /// Requests in the table that have a deadline: without any, no turn looks for them.
     deadlines: usize,
@@ -239,6 +241,7 @@ impl Engine {
         Ok(Engine {
             slots: ManuallyDrop::new(Slots::new(slots)),
             now: backend.now(),
+            now_is_old: false,
             refill: 0,
             outside: false,
             gains_by_trial: backend.gains_by_trial(),
@@ -480,7 +483,7 @@ impl Engine {
     /// Engine time at the last turn.
     #[must_use]
     pub fn now(&self) -> Time {
-        self.now
+        if self.now_is_old { self.backend.now() } else { self.now }
     }
 
     /// Random bytes for identities.

@@ -103,7 +103,7 @@ pub trait Backend {
     fn doorbell(&self) -> Doorbell;
 
     /// Engine time: monotonic, or virtual in a simulation.
-    fn now(&mut self) -> Time;
+    fn now(&self) -> Time;
 
     /// Random bytes for identities: from the system, or from a simulation's seed.
     fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno>;

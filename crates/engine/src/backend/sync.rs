@@ -78,7 +78,7 @@ impl Backend for Sync {
         self.doorbell.clone()
     }
 
-    fn now(&mut self) -> Time {
+    fn now(&self) -> Time {
         sys::monotonic()
     }
 

@@ -480,7 +480,7 @@ impl Backend for Uring {
         self.doorbell.clone()
     }
 
-    fn now(&mut self) -> Time {
+    fn now(&self) -> Time {
         sys::monotonic()
     }
 

@@ -75,6 +75,9 @@ impl Engine {
     }
 
     pub(super) fn forget_deadline(&mut self, id: RequestId) {
+        if self.deadlines == 0 {
+            return;
+        }
         if let Some(slot) = self.slots.get_mut(id)
             && slot.policy.deadline.take().is_some()
         {

@@ -125,7 +125,7 @@ impl Backend for Gated {
         self.inner.doorbell()
     }
 
-    fn now(&mut self) -> Time {
+    fn now(&self) -> Time {
         self.inner.now()
     }
 

@@ -142,7 +142,7 @@ impl Backend for Hasty {
         self.inner.doorbell()
     }
 
-    fn now(&mut self) -> Time {
+    fn now(&self) -> Time {
         self.inner.now()
     }
 

@@ -48,7 +48,7 @@ impl Backend for Swallowing {
         self.0.doorbell()
     }
 
-    fn now(&mut self) -> Time {
+    fn now(&self) -> Time {
         self.0.now()
     }
 

@@ -231,7 +231,7 @@ impl Backend for Moody {
         self.sim.doorbell()
     }
 
-    fn now(&mut self) -> Time {
+    fn now(&self) -> Time {
         self.sim.now()
     }
 

@@ -404,7 +404,7 @@ impl Backend for Aio {
         self.helper.doorbell()
     }
 
-    fn now(&mut self) -> Time {
+    fn now(&self) -> Time {
         sys::monotonic()
     }
 

@@ -406,7 +406,7 @@ impl Backend for Sim {
         self.doorbell.clone()
     }
 
-    fn now(&mut self) -> Time {
+    fn now(&self) -> Time {
         self.now
     }
 

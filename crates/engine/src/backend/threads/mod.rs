@@ -110,7 +110,7 @@ impl Backend for Threads {
         self.helper.doorbell()
     }
 
-    fn now(&mut self) -> Time {
+    fn now(&self) -> Time {
         sys::monotonic()
     }
 
