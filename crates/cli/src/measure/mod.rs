@@ -2,7 +2,7 @@
 //!
 //! A figure counts only as a ratio against a peer that ran in turn with it. So each side is a whole process:
 //! our own loops run as a child of the same program ([`stress`], [`worker`]), fio as it is ([`fio`]), and the processor time
-//! of either comes from `wait4` ([`child`]), less what it takes to start and to end ([`start_up`]).
+//! of either comes from `wait4` ([`child`]), whole, and beside it less what it takes to start and to end ([`start_up`]).
 
 use std::time::Duration;
 
@@ -26,6 +26,9 @@ pub(crate) struct Measurement {
     pub(crate) submit_latency_us: Option<Latency>,
     /// User and system time of the whole process per request.
     pub(crate) cpu_us_per_request: f64,
+    /// The same less what a process takes to start and to end; `None` where that was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu_less_start_us_per_request: Option<f64>,
     pub(crate) context_switches_per_request: f64,
     /// Counted by us; `None` where a peer does not tell.
     pub(crate) system_calls_per_request: Option<f64>,

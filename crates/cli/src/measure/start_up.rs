@@ -1,8 +1,8 @@
 //! What a command costs before and after its work: the processor time of the same command with next to no runtime.
 //!
 //! Figures come from runs of seconds or less, and a program may take a tenth of a second of processor time to read its job
-//! and to end (fio does). Left in, that would count against whoever made fewer requests. It is taken off on both sides,
-//! measured once for each kind of command.
+//! and to end (fio does). Left in, that counts against whoever made fewer requests. So beside the whole processor time, by which a
+//! mark is judged, stands the same without the start; it is measured once for each kind of command.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -31,7 +31,7 @@ pub(crate) fn cost(kind: &str, run: impl Fn() -> std::io::Result<Finished>) -> D
     cost
 }
 
-/// Processor time in microseconds for each request, the start taken off.
+/// Processor time in microseconds for each request, `start` taken off.
 pub(crate) fn cpu_us_per_request(finished: &Finished, start: Duration, requests: u64) -> f64 {
     finished.cpu.saturating_sub(start).as_secs_f64() * 1e6 / requests.max(1) as f64
 }

@@ -25,12 +25,13 @@ pub(super) struct Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Figure {
     Requests,
+    /// Of the whole process.
     Cpu,
+    /// The same without what it takes to start and to end.
+    CpuLessStart,
     ContextSwitches,
     P50,
     P99,
-    #[allow(dead_code, reason = "for experiments that ask whether submission blocks")]
-    SubmitP99,
     SubmitP999,
 }
 
@@ -164,11 +165,13 @@ impl Figure {
         match self {
             Figure::Requests => measured.iops,
             Figure::Cpu => measured.cpu_us_per_request,
+            Figure::CpuLessStart => measured
+                .cpu_less_start_us_per_request
+                .unwrap_or(measured.cpu_us_per_request),
             Figure::ContextSwitches => measured.context_switches_per_request,
             Figure::P50 => measured.latency_us.p50.unwrap_or(f64::NAN),
             Figure::P99 => measured.latency_us.p99.unwrap_or(f64::NAN),
             Figure::SubmitP999 => measured.submit_latency_us.and_then(|at| at.p999).unwrap_or(f64::NAN),
-            Figure::SubmitP99 => measured.submit_latency_us.and_then(|at| at.p99).unwrap_or(f64::NAN),
         }
     }
 
@@ -176,10 +179,10 @@ impl Figure {
         match self {
             Figure::Requests => "requests/s",
             Figure::Cpu => "CPU a request",
+            Figure::CpuLessStart => "CPU a request less both starts",
             Figure::ContextSwitches => "context switches a request",
             Figure::P50 => "p50 latency",
             Figure::P99 => "p99 latency",
-            Figure::SubmitP99 => "p99 submit latency",
             Figure::SubmitP999 => "p99.9 submit latency",
         }
     }
@@ -188,10 +191,10 @@ impl Figure {
         match self {
             Figure::Requests => "iops_ratio",
             Figure::Cpu => "cpu_ratio",
+            Figure::CpuLessStart => "cpu_less_start_ratio",
             Figure::ContextSwitches => "context_switches_ratio",
             Figure::P50 => "p50_ratio",
             Figure::P99 => "p99_ratio",
-            Figure::SubmitP99 => "submit_p99_ratio",
             Figure::SubmitP999 => "submit_p999_ratio",
         }
     }
@@ -205,7 +208,7 @@ impl Peer {
     /// Every figure once, in the order in which it is shown.
     fn figures(&self) -> Vec<Figure> {
         let marked = self.marks.iter().map(|mark| mark.figure);
-        let mut figures = vec![Figure::Requests, Figure::Cpu];
+        let mut figures = vec![Figure::Requests, Figure::Cpu, Figure::CpuLessStart];
         for figure in marked.chain(self.also.iter().copied()) {
             if !figures.contains(&figure) {
                 figures.push(figure);
