@@ -75,8 +75,10 @@ fn was_worth_it(backend: &str, operations: u64, counts: &Counts) {
 /// The checker at work: a backend that tells the end of a read before the kernel has ended it is found out.
 #[test]
 fn a_backend_that_lets_go_too_early_is_found_out() {
-    let source = hasty::Late::new();
     for seed in 1..4 {
+        // A new one for each run: its late writes must never outlive the arena they are aimed at, else they land in whatever
+        // is mapped there next, another run's arena for one.
+        let source = hasty::Late::new();
         let run = Run::new(Source::Hasty(&source), seed).expect("a run");
         let broken = run.all(5000).expect_err("late writes went unseen");
         assert!(broken.contains("changed"), "{broken}");
