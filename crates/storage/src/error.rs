@@ -10,6 +10,7 @@ use baio_engine::{Errno, SetupError};
 use crate::segment::free_set::NoSpace;
 use crate::segment::layout::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, LayoutError, SEGMENTS_MIN};
 use crate::segment::name::NameError;
+use crate::volume::accounts::{Limited, OverQuota};
 
 /// What went wrong.
 #[derive(Clone, Debug)]
@@ -45,6 +46,19 @@ pub enum Fault {
     TableFull {
         /// Segments that the volume was formatted for.
         segments_max: u64,
+    },
+    /// The owner may not hold so much.
+    OverQuota {
+        /// The owner.
+        uid: u32,
+        /// "bytes" or "segments".
+        what: &'static str,
+        /// How many more were asked for.
+        asked: u64,
+        /// How many the owner holds.
+        used: u64,
+        /// How many it may hold.
+        limit: u64,
     },
     /// A segment of this name exists.
     Exists,
@@ -138,6 +152,7 @@ impl Error {
             Fault::Busy { .. } => "EBUSY",
             Fault::Occupied(_) | Fault::Exists => "EEXIST",
             Fault::NoSpace { .. } | Fault::TableFull { .. } => "ENOSPC",
+            Fault::OverQuota { .. } => "EDQUOT",
             Fault::NotFound => "ENOENT",
             Fault::Access { .. } => "EACCES",
             Fault::Name(NameError::TooLong { .. }) => "ENAMETOOLONG",
@@ -165,6 +180,7 @@ impl Error {
             Fault::Busy { .. } => Errno::EBUSY,
             Fault::Occupied(_) | Fault::Exists => Errno::EEXIST,
             Fault::NoSpace { .. } | Fault::TableFull { .. } => Errno::ENOSPC,
+            Fault::OverQuota { .. } => Errno::EDQUOT,
             Fault::NotFound => Errno::ENOENT,
             Fault::Access { .. } => Errno::EACCES,
             Fault::Name(NameError::TooLong { .. }) => Errno::ENAMETOOLONG,
@@ -189,6 +205,16 @@ impl Error {
             }
             Fault::Setup(error) => error.need.clone(),
             Fault::NoSpace { asked, .. } => Some(format!("{asked} contiguous free bytes")),
+            Fault::OverQuota {
+                what,
+                asked,
+                used,
+                limit,
+                ..
+            } => Some(format!(
+                "a quota of {} {what}, it is {limit}",
+                used.saturating_add(*asked)
+            )),
             Fault::Beyond { size, .. } => Some(format!("offset plus length of at most {size} bytes")),
             Fault::Name(_) => Some("1 to 255 bytes of UTF-8 without '#', '/' and control characters".into()),
             Fault::Access { .. } => Some("the owner's uid, uid 0, or a mode that allows it".into()),
@@ -229,6 +255,7 @@ impl Error {
             Fault::Occupied(_) => Some("pass --force to overwrite it"),
             Fault::NoSpace { .. } => Some("delete a segment, or ask for a smaller one"),
             Fault::TableFull { .. } => Some("delete a segment, or format with a larger --segments"),
+            Fault::OverQuota { .. } => Some("delete a segment, or have root raise the quota with `baio quota`"),
             Fault::Exists => Some("choose another name, or delete the segment first"),
             Fault::NotFound => Some("`baio list` shows the segments"),
             Fault::Access { .. } => Some("act as its owner, or as root"),
@@ -277,6 +304,16 @@ impl fmt::Display for Fault {
             Fault::TableFull { segments_max } => {
                 write!(f, "no space: all {segments_max} segments are in use")
             }
+            Fault::OverQuota {
+                uid,
+                what,
+                asked,
+                used,
+                limit,
+            } => write!(
+                f,
+                "over quota: uid {uid} asked for {asked} {what}, holds {used} and may hold {limit}"
+            ),
             Fault::Exists => f.write_str("a segment of this name exists"),
             Fault::NotFound => f.write_str("no such segment"),
             Fault::Access { uid } => write!(f, "uid {uid} may not do this"),
@@ -358,6 +395,22 @@ impl Fault {
             largest: bytes(space.largest_run),
         }
     }
+
+    /// The same for a quota.
+    #[must_use]
+    pub fn over_quota(over: OverQuota, block_size: u32) -> Fault {
+        let (what, unit) = match over.what {
+            Limited::Blocks => ("bytes", u64::from(block_size)),
+            Limited::Segments => ("segments", 1),
+        };
+        Fault::OverQuota {
+            uid: over.uid,
+            what,
+            asked: over.asked.saturating_mul(unit),
+            used: over.used.saturating_mul(unit),
+            limit: over.limit.saturating_mul(unit),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -401,6 +454,13 @@ mod tests {
                 largest: 1,
             },
             Fault::TableFull { segments_max: 16 },
+            Fault::OverQuota {
+                uid: 1,
+                what: "bytes",
+                asked: 3,
+                used: 2,
+                limit: 1,
+            },
             Fault::Exists,
             Fault::NotFound,
             Fault::Access { uid: 1 },
@@ -454,6 +514,7 @@ mod tests {
             Fault::NobodyDrives => 20,
             Fault::NoMemory { .. } => 21,
             Fault::ServiceEnded => 22,
+            Fault::OverQuota { .. } => 23,
         }
     }
 
@@ -461,7 +522,7 @@ mod tests {
     fn the_number_of_an_error_agrees_with_its_code() {
         let faults = all_faults();
         let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
-        assert!(seen.into_iter().eq(0..23), "a variant is missing in all_faults");
+        assert!(seen.into_iter().eq(0..24), "a variant is missing in all_faults");
         for fault in faults {
             let error = Error::new("test", "it", fault);
             let expected = match error.code() {

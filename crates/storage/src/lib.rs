@@ -31,5 +31,6 @@ pub use identity::{Access, Identity};
 pub use operation::Answer;
 pub use operation::create::CreateOptions;
 pub use request::{Handle, Mode, Outcome, SegmentOp, SegmentRequest, Status, StatusWord, Ticket};
+pub use volume::accounts::{Account, Limited, Limits, OverQuota, Usage};
 pub use volume::format::{Format, format_simulated};
 pub use volume::inspect::{SegmentInfo, VolumeInfo};

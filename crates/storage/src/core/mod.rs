@@ -228,7 +228,11 @@ impl Core {
     /// When the core has none.
     pub fn volume_info(&self) -> Result<VolumeInfo> {
         let volume = self.volume_or("stat")?;
-        Ok(inspect::volume_info(&volume.superblock, &volume.free, volume.segments))
+        Ok(inspect::volume_info(
+            &volume.superblock,
+            &volume.free,
+            volume.accounts.segments(),
+        ))
     }
 
     /// Opens a plain file or device beside the volume.

@@ -7,9 +7,10 @@ use crate::error::Fault;
 use crate::operation::lookup::{Looked, Lookup};
 use crate::operation::update::{Update, Updated};
 use crate::operation::{Answer, Context, Event, Step, Subject};
-use crate::segment::free_set::FreeSet;
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::probe::SlotAddress;
+use crate::volume::Volume;
+use crate::volume::accounts::Usage;
 use crate::volume::inspect::SegmentInfo;
 use crate::volume::table::BucketCopy;
 
@@ -166,18 +167,28 @@ impl Create {
 
     fn allocate(&self, cx: &mut Context<'_>) -> Result<Run, Fault> {
         let segments_max = cx.volume.superblock.geometry().segments_max;
-        if cx.volume.segments >= segments_max {
+        if cx.volume.accounts.segments() >= segments_max {
             return Err(Fault::TableFull { segments_max });
         }
         let block_size = cx.volume.block_size();
         let blocks = self.options.size_bytes.div_ceil(u64::from(block_size));
         let reserve = self.options.reserve_bytes.div_ceil(u64::from(block_size)).max(blocks);
-        let free: &mut FreeSet = &mut cx.volume.free;
-        let start = free
-            .allocate(reserve)
-            .map_err(|space| Fault::no_space(&space, block_size))?;
-        cx.volume.segments += 1;
-        Ok(Run { start, blocks, reserve })
+        let owner = self.subject.key.owner_uid;
+        let more = Usage {
+            blocks: reserve,
+            segments: 1,
+        };
+        let Volume { free, accounts, .. } = &mut *cx.volume;
+        accounts
+            .charge(owner, more)
+            .map_err(|over| Fault::over_quota(over, block_size))?;
+        match free.allocate(reserve) {
+            Ok(start) => Ok(Run { start, blocks, reserve }),
+            Err(space) => {
+                accounts.give_back(owner, more);
+                Err(Fault::no_space(&space, block_size))
+            }
+        }
     }
 
     /// The run goes back when the operation fails before its record may be on the device.
@@ -189,7 +200,11 @@ impl Create {
     }
 
     fn give_back(&self, cx: &mut Context<'_>, run: Run) {
-        cx.volume.segments = cx.volume.segments.saturating_sub(1);
+        let less = Usage {
+            blocks: run.reserve,
+            segments: 1,
+        };
+        cx.volume.accounts.give_back(self.subject.key.owner_uid, less);
         // It was allocated by this operation, so it can be released.
         let _ = cx.volume.free.release(run.start, run.reserve);
     }

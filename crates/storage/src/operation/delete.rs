@@ -11,6 +11,7 @@ use crate::segment::inode::{Inode, InodeState};
 use crate::segment::probe::SlotAddress;
 use crate::volume::inspect::SegmentInfo;
 use crate::volume::table::BucketCopy;
+use crate::volume::usage_of;
 
 /// The segment to go, as it was found.
 struct Doomed {
@@ -133,7 +134,9 @@ impl Delete {
     fn finish(&self, cx: &mut Context<'_>, doomed: &Doomed) {
         cx.release_token();
         cx.objects.move_segment(doomed.address, State::Gone);
-        cx.volume.segments = cx.volume.segments.saturating_sub(1);
+        cx.volume
+            .accounts
+            .give_back(doomed.inode.owner_uid, usage_of(&doomed.inode));
         // The blocks of a quarantined segment belong to another one.
         if !cx.volume.quarantined.remove(&doomed.address) {
             let inode = &doomed.inode;

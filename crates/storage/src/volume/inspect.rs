@@ -110,7 +110,10 @@ fn look(engine: &mut Engine, device: &Device, who: Identity) -> Result<(VolumeIn
     let contents = Contents::read(engine, device, &superblock, doubt)?;
     let quarantined = |at| contents.quarantined.contains(&at);
     let segments = list(engine, device, &superblock, doubt, who, quarantined)?;
-    Ok((volume_info(&superblock, &contents.free, contents.segments), segments))
+    Ok((
+        volume_info(&superblock, &contents.free, contents.accounts.segments()),
+        segments,
+    ))
 }
 
 /// The segments that `who` may see: its own, or all for uid 0. Sorted by owner and name.

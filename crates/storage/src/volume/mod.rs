@@ -2,6 +2,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
+//! | `accounts.rs` | what each owner holds and may hold |
 //! | `device.rs` | the file: locked, read and written in a straight line |
 //! | `superblocks.rs` | the four copies: read, healed, updated |
 //! | `table.rs` | the inode table from end to end, healing on the way |
@@ -19,13 +20,15 @@ use baio_engine::{Durability, Engine};
 
 use crate::error::{Error, Fault, Result};
 use crate::segment::free_set::FreeSet;
-use crate::segment::inode::{AllocSeq, Inode};
+use crate::segment::inode::{AllocSeq, Inode, InodeState};
 use crate::segment::layout::Layout;
 use crate::segment::probe::SlotAddress;
 use crate::segment::superblock::{Superblock, SuperblockError};
+use crate::volume::accounts::{Accounts, Limits, Usage};
 use crate::volume::device::Device;
 use crate::volume::table::{Doubt, Healing};
 
+pub(crate) mod accounts;
 pub(crate) mod device;
 pub(crate) mod format;
 pub(crate) mod inspect;
@@ -40,8 +43,10 @@ pub(crate) struct Volume {
     pub(crate) free: FreeSet,
     /// Segments whose blocks belong to another one with a later allocation: not served.
     pub(crate) quarantined: BTreeSet<SlotAddress>,
-    /// Segments that exist, and places promised to creates under way.
-    pub(crate) segments: u64,
+    /// What each owner holds, with what is promised to operations under way.
+    pub(crate) accounts: Accounts,
+    /// Segments that a crash or a close left half-moved; whoever serves the volume goes on with them.
+    pub(crate) unfinished_moves: Vec<SlotAddress>,
     allocations: u64,
     /// A metadata write failed: which of two states the table holds is decided by the next open.
     latched: bool,
@@ -75,7 +80,8 @@ impl Volume {
             superblock,
             free: contents.free,
             quarantined: contents.quarantined,
-            segments: contents.segments,
+            accounts: contents.accounts,
+            unfinished_moves: contents.unfinished_moves,
             allocations: 0,
             latched: false,
         })
@@ -147,7 +153,8 @@ fn refuse_unknown_features(device: &Device, superblock: &Superblock) -> Result<(
 pub(crate) struct Contents {
     pub(crate) free: FreeSet,
     pub(crate) quarantined: BTreeSet<SlotAddress>,
-    pub(crate) segments: u64,
+    pub(crate) accounts: Accounts,
+    pub(crate) unfinished_moves: Vec<SlotAddress>,
 }
 
 /// A run of blocks and who claims it.
@@ -167,9 +174,13 @@ impl Contents {
         doubt: Doubt,
     ) -> Result<Contents> {
         let mut claims = Vec::new();
-        let mut segments = 0;
+        let mut accounts = Accounts::default();
+        let mut unfinished_moves = Vec::new();
         table::scan(engine, device, superblock, doubt, &mut |address, inode| {
-            segments += u64::from(inode.state.is_segment());
+            account(&mut accounts, &inode);
+            if inode.state == InodeState::Moving {
+                unfinished_moves.push(address);
+            }
             claims.extend(claims_of(&inode, address));
         })?;
         let quarantined = losers(&mut claims);
@@ -187,7 +198,8 @@ impl Contents {
         Ok(Contents {
             free,
             quarantined,
-            segments,
+            accounts,
+            unfinished_moves,
         })
     }
 }
@@ -203,6 +215,28 @@ fn keep_the_rest(free: &mut FreeSet, claim: &Claim) {
     for (start, end) in rest {
         // It is free, as it was just found, so it can be taken.
         let _ = free.occupy(start, end - start);
+    }
+}
+
+fn account(accounts: &mut Accounts, inode: &Inode) {
+    if inode.state.is_segment() {
+        accounts.add(inode.owner_uid, usage_of(inode));
+    }
+    if inode.state == InodeState::Quota {
+        let limit = |value: u64| (value != u64::MAX).then_some(value);
+        let limits = Limits {
+            blocks: limit(inode.quota_blocks),
+            segments: limit(inode.quota_segments),
+        };
+        accounts.set_limits(inode.owner_uid, limits);
+    }
+}
+
+/// What a segment counts for its owner.
+pub(crate) fn usage_of(inode: &Inode) -> Usage {
+    Usage {
+        blocks: inode.reserve_blocks,
+        segments: 1,
     }
 }
 

@@ -1,0 +1,180 @@
+//! What each owner holds and how much it may hold: blocks and segments per uid.
+//!
+//! The sums are derived from the inodes, as the free set is; the limits stand in one quota record per owner. Blocks count by
+//! the run a segment holds, its reserve included; the second run of a segment that is being moved does not count, so an owner
+//! at the limit can still be moved.
+
+use std::collections::BTreeMap;
+
+/// So much of blocks and segments is held, or may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Blocks.
+    pub blocks: u64,
+    /// Segments.
+    pub segments: u64,
+}
+
+/// The most that an owner may hold; `None` is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Blocks.
+    pub blocks: Option<u64>,
+    /// Segments.
+    pub segments: Option<u64>,
+}
+
+impl Limits {
+    /// Is there no limit at all?
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Limits::default()
+    }
+}
+
+/// What one owner holds and may hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// What it holds.
+    pub used: Usage,
+    /// What it may hold.
+    pub limits: Limits,
+}
+
+/// More than the owner may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverQuota {
+    /// Whose limit.
+    pub uid: u32,
+    /// Blocks or segments?
+    pub what: Limited,
+    /// How many more were asked for.
+    pub asked: u64,
+    /// How many are held.
+    pub used: u64,
+    /// How many may be held.
+    pub limit: u64,
+}
+
+/// What a limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limited {
+    /// Blocks.
+    Blocks,
+    /// Segments.
+    Segments,
+}
+
+/// The accounts of all owners that hold something or are limited.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Accounts {
+    of: BTreeMap<u32, Account>,
+}
+
+impl Accounts {
+    pub(crate) fn get(&self, uid: u32) -> Account {
+        self.of.get(&uid).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Account)> + '_ {
+        self.of.iter().map(|(uid, account)| (*uid, *account))
+    }
+
+    /// Segments of all owners.
+    pub(crate) fn segments(&self) -> u64 {
+        self.of.values().map(|account| account.used.segments).sum()
+    }
+
+    /// Charges an owner, if its limits allow.
+    pub(crate) fn charge(&mut self, uid: u32, more: Usage) -> Result<(), OverQuota> {
+        let Account { used, limits } = self.get(uid);
+        let check = |what, asked: u64, used: u64, limit: Option<u64>| match limit {
+            Some(limit) if asked > 0 && used.saturating_add(asked) > limit => Err(OverQuota {
+                uid,
+                what,
+                asked,
+                used,
+                limit,
+            }),
+            _ => Ok(()),
+        };
+        check(Limited::Blocks, more.blocks, used.blocks, limits.blocks)?;
+        check(Limited::Segments, more.segments, used.segments, limits.segments)?;
+        self.add(uid, more);
+        Ok(())
+    }
+
+    /// Charges an owner whatever its limits say: for what is there already.
+    pub(crate) fn add(&mut self, uid: u32, more: Usage) {
+        let used = &mut self.of.entry(uid).or_default().used;
+        used.blocks = used.blocks.saturating_add(more.blocks);
+        used.segments = used.segments.saturating_add(more.segments);
+    }
+
+    /// Takes a charge back.
+    pub(crate) fn give_back(&mut self, uid: u32, less: Usage) {
+        let used = &mut self.of.entry(uid).or_default().used;
+        used.blocks = used.blocks.saturating_sub(less.blocks);
+        used.segments = used.segments.saturating_sub(less.segments);
+        self.forget_if_idle(uid);
+    }
+
+    pub(crate) fn set_limits(&mut self, uid: u32, limits: Limits) {
+        self.of.entry(uid).or_default().limits = limits;
+        self.forget_if_idle(uid);
+    }
+
+    fn forget_if_idle(&mut self, uid: u32) {
+        if self.get(uid) == Account::default() {
+            self.of.remove(&uid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_kept_and_name_their_figures() {
+        let mut accounts = Accounts::default();
+        let limits = Limits {
+            blocks: Some(10),
+            segments: Some(2),
+        };
+        accounts.set_limits(7, limits);
+        let of = |blocks, segments| Usage { blocks, segments };
+        assert_eq!(accounts.charge(7, of(8, 1)), Ok(()));
+        let over = OverQuota {
+            uid: 7,
+            what: Limited::Blocks,
+            asked: 3,
+            used: 8,
+            limit: 10,
+        };
+        assert_eq!(accounts.charge(7, of(3, 1)), Err(over));
+        assert_eq!(accounts.get(7).used, of(8, 1), "what is refused is not charged");
+        assert_eq!(accounts.charge(7, of(2, 1)), Ok(()));
+        let over = accounts.charge(7, of(0, 1)).map_err(|over| over.what);
+        assert_eq!(over, Err(Limited::Segments));
+        assert_eq!(accounts.charge(8, of(1 << 40, 9)), Ok(()), "an owner without limits");
+        assert_eq!(accounts.segments(), 11);
+    }
+
+    #[test]
+    fn a_limit_below_what_is_held_refuses_more_and_takes_nothing() {
+        let mut accounts = Accounts::default();
+        let held = Usage { blocks: 5, segments: 1 };
+        accounts.add(7, held);
+        let limits = Limits {
+            blocks: Some(3),
+            segments: None,
+        };
+        accounts.set_limits(7, limits);
+        assert!(accounts.charge(7, Usage { blocks: 1, segments: 0 }).is_err());
+        assert_eq!(accounts.get(7).used, held);
+        accounts.set_limits(7, Limits::default());
+        accounts.give_back(7, held);
+        assert_eq!(accounts.iter().count(), 0, "an owner of nothing is forgotten");
+    }
+}
