@@ -32,7 +32,9 @@ pub(crate) enum State {
     Open,
     /// Its segment is being deleted: no new request, those under way end.
     Draining,
-    /// Its segment is gone, or the handle was closed; freed when the last request has ended.
+    /// The handle was closed: no new request, those under way end; freed when the last has.
+    Closed,
+    /// Its segment is gone; freed when the last request has ended.
     Gone,
 }
 
@@ -126,14 +128,16 @@ impl Objects {
             Some(Target::Plain(file)) => Some(file.clone()),
             _ => None,
         };
-        object.state = State::Gone;
+        if object.state != State::Gone {
+            object.state = State::Closed;
+        }
         self.collect(handle);
         file
     }
 
     fn collect(&mut self, handle: Handle) {
         if let Some(object) = self.get_mut(handle)
-            && object.state == State::Gone
+            && matches!(object.state, State::Closed | State::Gone)
             && object.in_flight == 0
         {
             object.state = State::Free;
@@ -151,8 +155,14 @@ impl Objects {
             if same {
                 in_flight += object.in_flight;
             }
-            if same && matches!(object.state, State::Open | State::Draining) {
-                object.state = to;
+            let next = match object.state {
+                State::Open | State::Draining => Some(to),
+                // Nothing opens a closed handle again, but what waits on it must hear that the segment goes.
+                State::Closed if to != State::Open => Some(State::Gone),
+                _ => None,
+            };
+            if let Some(next) = next.filter(|_| same) {
+                object.state = next;
                 let handle = Handle {
                     core: self.core,
                     index: index as u32,
@@ -164,6 +174,25 @@ impl Objects {
         in_flight
     }
 
+    /// The segment has this many bytes now.
+    pub(crate) fn resize(&mut self, address: SlotAddress, bytes: u64) {
+        for object in &mut self.objects {
+            if let Some(Target::Segment { address: at, size, .. }) = &mut object.target
+                && *at == address
+            {
+                *size = bytes;
+            }
+        }
+    }
+
+    /// Where the inode of a handle's segment lives.
+    pub(crate) fn address(&self, handle: Handle) -> Option<SlotAddress> {
+        match self.get(handle)?.target {
+            Some(Target::Segment { address, .. }) => Some(address),
+            _ => None,
+        }
+    }
+
     /// Requests under way on the handles of a segment.
     pub(crate) fn in_flight_on(&self, address: SlotAddress) -> u32 {
         let same =
@@ -173,6 +202,11 @@ impl Objects {
 }
 
 impl Object {
+    /// May new requests come?
+    pub(crate) fn serves(&self) -> bool {
+        matches!(self.state, State::Open | State::Draining)
+    }
+
     /// The one place that decides which cache carries a request.
     pub(crate) fn route(&self, mode: Mode, volume: Caching) -> Result<Caching, Fault> {
         match (&self.target, mode) {

@@ -1,6 +1,7 @@
 //! Requests on segments and files, and the table in which the core keeps them until somebody takes their outcome.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Poll, Waker};
@@ -104,6 +105,16 @@ impl SegmentRequest {
             tag: 0,
         }
     }
+
+    /// The bytes of the segment that it touches: none for a sync.
+    pub(crate) fn range(&self) -> Range<u64> {
+        match self.op {
+            SegmentOp::Read { offset } | SegmentOp::Write { offset } => {
+                offset..offset.saturating_add(self.memory.len() as u64)
+            }
+            SegmentOp::Sync => 0..0,
+        }
+    }
 }
 
 /// Names a request in flight, until its outcome has been taken.
@@ -202,6 +213,10 @@ struct Entry {
     state: State,
     handle: Handle,
     op: SegmentOp,
+    /// The bytes of the segment that it touches.
+    range: Range<u64>,
+    /// It waits for a hold: the engine has an event in its place.
+    parked: bool,
     waker: Option<Waker>,
     status: Option<StatusWord>,
     tag: u64,
@@ -224,10 +239,13 @@ pub(crate) struct Requests {
 }
 
 /// What the core must know when a request ends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) handle: Handle,
     pub(crate) op: SegmentOp,
+    pub(crate) range: Range<u64>,
+    pub(crate) parked: bool,
+    pub(crate) abandoned: bool,
 }
 
 impl Requests {
@@ -243,6 +261,8 @@ impl Requests {
                 generation: 0,
             },
             op: SegmentOp::Sync,
+            range: 0..0,
+            parked: false,
             waker: None,
             status: None,
             tag: 0,
@@ -268,6 +288,8 @@ impl Requests {
         entry.state = State::InFlight(None);
         entry.handle = request.handle;
         entry.op = request.op;
+        entry.range = request.range();
+        entry.parked = false;
         entry.tag = request.tag;
         entry.held_by_kernel = false;
         entry.awaited = false;
@@ -303,7 +325,38 @@ impl Requests {
         self.entry(ticket).map(|entry| Ended {
             handle: entry.handle,
             op: entry.op,
+            range: entry.range.clone(),
+            parked: entry.parked,
+            abandoned: matches!(entry.state, State::Abandoned),
         })
+    }
+
+    /// The request waits for a hold, or does so no longer.
+    pub(crate) fn set_parked(&mut self, ticket: Ticket, parked: bool) {
+        if let Some(entry) = self.entry(ticket) {
+            entry.parked = parked;
+        }
+    }
+
+    /// A request that was parked is with the engine again, for this range.
+    pub(crate) fn start_again(&mut self, ticket: Ticket, id: RequestId, range: Range<u64>) {
+        if let Some(entry) = self.entry(ticket) {
+            entry.state = State::InFlight(Some(id));
+            entry.range = range;
+            entry.parked = false;
+        }
+    }
+
+    /// Every request that the device may be at work on: those too that nobody waits for any more.
+    pub(crate) fn in_flight(&self) -> impl Iterator<Item = (Handle, Range<u64>)> + '_ {
+        let busy = |entry: &&Entry| match entry.state {
+            State::InFlight(id) => id.is_some(),
+            State::Abandoned => true,
+            State::Done(_) => entry.held_by_kernel,
+            State::Free => false,
+        };
+        let at_work = self.entries.iter().filter(busy).filter(|entry| !entry.parked);
+        at_work.map(|entry| (entry.handle, entry.range.clone()))
     }
 
     /// A request has ended: its outcome waits to be taken, and whoever waits for it is named.

@@ -8,10 +8,12 @@
 //! |---|---|
 //! | `mod.rs` | opening and closing, handles, turning |
 //! | `requests.rs` | requests on handles: checked, translated for the engine, answered |
+//! | `holds.rs` | ranges that an operation holds, and the requests that wait for them |
 //! | `segments.rs` | create, delete, open: runs the operations, hands the table token round |
 //!
 //! Wakers are collected, never called, here: whoever turned the core wakes them when its borrow has ended.
 
+pub(crate) mod holds;
 mod requests;
 mod segments;
 
@@ -23,11 +25,12 @@ use std::time::Duration;
 
 use baio_engine::{Buffer, Completion, Config, Create, Engine, File, Open, Stats, Wait};
 
+use self::holds::Holds;
 pub use self::segments::OperationId;
 use self::segments::Running;
 use crate::error::{Error, Fault, Result};
 use crate::identity::{Access, Identity};
-use crate::object::{Objects, State, Target};
+use crate::object::{Objects, Target};
 use crate::operation::Event;
 use crate::request::{Handle, Requests, Ticket};
 use crate::volume::device::{Device, Hold};
@@ -72,6 +75,7 @@ pub struct Core {
     volume: Option<Volume>,
     objects: Objects,
     requests: Requests,
+    holds: Holds,
     running: Vec<Option<Running>>,
     /// The operation that has the table token.
     token: Option<u32>,
@@ -133,6 +137,7 @@ impl Core {
             volume,
             objects: Objects::new(id),
             requests: Requests::new(config.slots, id),
+            holds: Holds::default(),
             running: Vec::new(),
             token: None,
             waiting_for_token: VecDeque::new(),
@@ -254,7 +259,7 @@ impl Core {
     /// The file behind a handle on a plain file.
     #[must_use]
     pub fn file(&self, handle: Handle) -> Option<&File> {
-        let object = self.objects.get(handle).filter(|object| object.state != State::Gone)?;
+        let object = self.objects.get(handle).filter(|object| object.serves())?;
         match &object.target {
             Some(Target::Plain(file)) => Some(file),
             _ => None,
@@ -266,12 +271,8 @@ impl Core {
     /// # Errors
     /// `Stale`; or what the system said.
     pub fn size(&self, handle: Handle) -> Result<u64> {
-        let serves = |object: &&crate::object::Object| object.state != State::Gone;
-        let object = self
-            .objects
-            .get(handle)
-            .filter(serves)
-            .ok_or_else(|| stale("measure"))?;
+        let object = self.objects.get(handle).filter(|object| object.serves());
+        let object = object.ok_or_else(|| stale("measure"))?;
         match &object.target {
             Some(Target::Segment { size, .. }) => Ok(*size),
             Some(Target::Plain(file)) => file.size().map_err(|errno| Error::new("measure", &object.name, errno)),

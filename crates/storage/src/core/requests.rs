@@ -1,14 +1,16 @@
 //! Requests on handles: checked, translated for the engine, and answered.
 
+use std::ops::Range;
 use std::task::{Poll, Waker};
 
 use baio_engine::{Argument, Completion, File, Kind, Memory, Notice, Op, Policy, Request, RequestId, Wait};
 
+use super::holds::{Parked, Place};
 use super::{Core, Owner, stale};
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::object::{State, Target};
-use crate::request::{Handle, Outcome, SegmentOp, SegmentRequest, Ticket};
+use crate::request::{Ended, Handle, Outcome, SegmentOp, SegmentRequest, Ticket};
 
 impl Core {
     /// Queues a request; the next turn submits it. Whatever is wrong with it is told by its outcome.
@@ -20,43 +22,100 @@ impl Core {
             return Err(request);
         }
         let asked = request.memory.len();
-        let prepared = self.prepare(&mut request);
+        let prepared = self.prepare(&mut request, Coming::First);
         let Some(ticket) = self.requests.insert(&request) else {
             return Err(request);
         };
-        match prepared {
-            Ok(Prepared::Submit(file, op, policy)) => {
-                let engine_request = Request {
-                    target: None,
-                    op,
-                    file: Some(file),
-                    memory: std::mem::take(&mut request.memory),
-                    policy,
-                    tag: Owner::Request(ticket).tag(),
-                };
-                match self.engine.submit(engine_request) {
-                    Ok(id) => {
-                        self.requests.set_engine_id(ticket, id);
-                        self.objects.begin(request.handle);
-                        Ok(ticket)
-                    }
-                    Err(back) => {
-                        self.requests.take_back(ticket);
-                        request.memory = back.memory;
-                        if let Memory::Own(buffer) = &mut request.memory {
-                            buffer.set_len(asked); // A read across the end had cut it.
-                        }
-                        Err(request)
-                    }
+        let range = request.range();
+        let engine_request = match for_engine(ticket, prepared, &mut request) {
+            Ok(engine_request) => engine_request,
+            Err(result) => {
+                self.finish_early(ticket, request.memory, result);
+                return Ok(ticket);
+            }
+        };
+        let parked = engine_request.op == Op::Event;
+        match self.engine.submit(engine_request) {
+            Ok(id) => {
+                self.requests.set_engine_id(ticket, id);
+                self.objects.begin(request.handle);
+                if parked {
+                    self.park(ticket, id, &request, range);
                 }
-            }
-            Ok(Prepared::Nothing) => {
-                self.finish_early(ticket, request.memory, Ok(0));
                 Ok(ticket)
             }
-            Err(error) => {
-                self.finish_early(ticket, request.memory, Err(error));
-                Ok(ticket)
+            Err(back) => {
+                self.requests.take_back(ticket);
+                request.memory = back.memory;
+                if let Memory::Own(buffer) = &mut request.memory {
+                    buffer.set_len(asked); // A read across the end had cut it.
+                }
+                Err(request)
+            }
+        }
+    }
+
+    fn park(&mut self, ticket: Ticket, event: RequestId, request: &SegmentRequest, range: Range<u64>) {
+        self.requests.set_parked(ticket, true);
+        self.holds.park(Parked::new(ticket, event, request, range));
+    }
+
+    /// What a parked request waited for has happened, or it has been given up.
+    fn parked_ended(&mut self, ticket: Ticket, ended: &Ended, completion: Completion) {
+        let parked = self.holds.take(ticket);
+        if completion.notice == Notice::Released {
+            self.requests.released(ticket);
+            return self.handle_idle(ended.handle);
+        }
+        let woken = match (completion.result, parked) {
+            (Err(error), _) => Err(self.explain(ended.handle, ended.op, error)),
+            (Ok(_), Some(parked)) if !parked.cancelled => Ok(parked),
+            _ => Err(self.explain(ended.handle, ended.op, baio_engine::Error::Cancelled)),
+        };
+        let going_on = match woken {
+            Ok(parked) if !ended.abandoned => self.start_again(ticket, ended, &parked, completion.memory),
+            Ok(_) => Some((completion.memory, Ok(0))), // Nobody will take the outcome.
+            Err(error) => Some((completion.memory, Err(error))),
+        };
+        if let Some((memory, result)) = going_on {
+            self.finish_early(ticket, memory, result);
+            self.handle_idle(ended.handle);
+        }
+    }
+
+    /// A request that was parked begins as if it had just come. Gives its outcome if it has one at once.
+    fn start_again(
+        &mut self,
+        ticket: Ticket,
+        ended: &Ended,
+        parked: &Parked,
+        memory: Memory,
+    ) -> Option<(Memory, Result<u32>)> {
+        let mut request = SegmentRequest {
+            mode: parked.mode,
+            durability: parked.durability,
+            deadline: parked.deadline,
+            ..SegmentRequest::new(ended.handle, ended.op, memory)
+        };
+        let prepared = self.prepare(&mut request, Coming::Again);
+        let range = request.range();
+        let engine_request = match for_engine(ticket, prepared, &mut request) {
+            Ok(engine_request) => engine_request,
+            Err(result) => return Some((request.memory, result)),
+        };
+        let parks = engine_request.op == Op::Event;
+        // It gave a slot back when it was woken, so this takes none that it did not have.
+        match self.engine.submit_reserved(engine_request) {
+            Ok(id) => {
+                self.requests.start_again(ticket, id, range.clone());
+                if parks {
+                    self.park(ticket, id, &request, range);
+                }
+                None
+            }
+            Err(back) => {
+                let error = self.explain(ended.handle, ended.op, baio_engine::Error::Full);
+                Some((back.memory, Err(error)))
             }
         }
     }
@@ -78,7 +137,7 @@ impl Core {
     }
 
     /// Checks a request against its object and translates it for the engine.
-    fn prepare(&self, request: &mut SegmentRequest) -> Result<Prepared> {
+    fn prepare(&self, request: &mut SegmentRequest, coming: Coming) -> Result<Prepared> {
         let operation = operation_name(request.op);
         let object = self.objects.get(request.handle).ok_or_else(|| stale(operation))?;
         let offset = offset_of(request.op);
@@ -89,7 +148,8 @@ impl Core {
                 None => error,
             }
         };
-        if object.state != State::Open {
+        let closed_since = coming == Coming::Again && object.state == State::Closed;
+        if object.state != State::Open && !closed_since {
             return Err(fail(Fault::Stale));
         }
         let caching = self.caching_for(object, request).map_err(fail)?;
@@ -112,9 +172,12 @@ impl Core {
                 };
                 Ok(Prepared::Submit(file.clone(), op, policy))
             }
-            Some(Target::Segment { start, size, .. }) => {
+            Some(Target::Segment { address, start, size }) => {
                 let volume = self.volume_or(operation)?;
                 let op = within(request, *start, *size).map_err(fail)?;
+                if !self.holds.is_empty() && op.is_some() && self.holds.touch(&Place::of(*address, request)) {
+                    return Ok(Prepared::Park);
+                }
                 match op {
                     Some(op) => Ok(Prepared::Submit(volume.device.file.clone(), op, policy)),
                     None => Ok(Prepared::Nothing),
@@ -147,10 +210,12 @@ impl Core {
         let Some(ended) = self.requests.ended(ticket) else {
             return;
         };
+        if ended.parked {
+            return self.parked_ended(ticket, &ended, completion);
+        }
         if completion.notice == Notice::Released {
             self.requests.released(ticket);
-            self.handle_idle(ended.handle);
-            return;
+            return self.left(&ended);
         }
         // Answered at its deadline, but the kernel still has its memory: the end is told by a `Released` notice.
         let still_runs = completion.result == Err(baio_engine::Error::Indeterminate);
@@ -162,8 +227,19 @@ impl Core {
         }
         self.fired.extend(self.requests.finish(ticket, completion, result));
         if !still_runs {
-            self.handle_idle(ended.handle);
+            self.left(&ended);
         }
+    }
+
+    /// The device is done with a request.
+    fn left(&mut self, ended: &Ended) {
+        if !self.holds.is_empty()
+            && let Some(address) = self.objects.address(ended.handle)
+        {
+            let range = ended.range.clone();
+            self.holds.ended(&Place { address, range });
+        }
+        self.handle_idle(ended.handle);
     }
 
     fn explain(&self, handle: Handle, op: SegmentOp, error: baio_engine::Error) -> Error {
@@ -212,15 +288,55 @@ impl Core {
     pub fn cancel(&mut self, ticket: Ticket) {
         if let Some(id) = self.requests.engine_id(ticket) {
             self.engine.cancel(id);
+            self.holds.cancel(ticket);
         }
     }
+}
+
+/// Whether a request comes from its caller or has waited for a hold since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Coming {
+    First,
+    /// Its handle may have been closed meanwhile: it is under way, and ends.
+    Again,
 }
 
 /// What a checked request becomes.
 enum Prepared {
     Submit(File, Op, Policy),
+    /// An operation holds a range that it touches.
+    Park,
     /// A read at the end: there is nothing to read.
     Nothing,
+}
+
+/// A checked request as the engine takes it, with its memory; or its outcome, if it has one without the engine.
+fn for_engine(
+    ticket: Ticket,
+    prepared: Result<Prepared>,
+    request: &mut SegmentRequest,
+) -> std::result::Result<Request, Result<u32>> {
+    let (file, op, policy) = match prepared {
+        Ok(Prepared::Submit(file, op, policy)) => (Some(file), op, policy),
+        Ok(Prepared::Park) => {
+            let deadline = request.deadline;
+            let policy = Policy {
+                deadline,
+                ..Policy::direct()
+            };
+            (None, Op::Event, policy)
+        }
+        Ok(Prepared::Nothing) => return Err(Ok(0)),
+        Err(error) => return Err(Err(error)),
+    };
+    Ok(Request {
+        target: None,
+        op,
+        file,
+        memory: std::mem::take(&mut request.memory),
+        policy,
+        tag: Owner::Request(ticket).tag(),
+    })
 }
 
 /// Translates a range of a segment into one of the device. Reads are cut at the end of the segment, as at the end of a

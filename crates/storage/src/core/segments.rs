@@ -2,6 +2,7 @@
 
 use baio_engine::Wait;
 
+use super::holds::HoldId;
 use super::{Core, Owner, no_volume};
 use crate::error::{Error, Fault, Result};
 use crate::identity::{Access, Identity};
@@ -19,6 +20,8 @@ use crate::volume::table::{Doubt, Healing};
 pub(super) struct Running {
     operation: Operation,
     draining: Option<SlotAddress>,
+    /// The hold that it waits for to be quiet.
+    quieting: Option<HoldId>,
     answer: Option<Result<Answer>>,
     /// Nobody waits for the answer any more.
     left_alone: bool,
@@ -80,6 +83,7 @@ impl Core {
         self.running[index] = Some(Running {
             operation,
             draining: None,
+            quieting: None,
             answer: None,
             left_alone: false,
         });
@@ -195,20 +199,27 @@ impl Core {
     pub(super) fn step(&mut self, index: u32, event: Event) {
         let mut next = Some((index, event));
         while let Some((index, event)) = next {
-            self.step_one(index, event);
+            if let Some(event) = self.step_one(index, event) {
+                next = Some((index, event));
+                continue;
+            }
             next = self.grant_token().map(|index| (index, Event::Token));
         }
     }
 
-    fn step_one(&mut self, index: u32, event: Event) {
+    /// Gives the next event if there is one at once.
+    fn step_one(&mut self, index: u32, event: Event) -> Option<Event> {
         let (Some(Some(running)), Some(volume)) = (self.running.get_mut(index as usize), &mut self.volume) else {
-            return;
+            return None;
         };
         let mut has_token = self.token == Some(index);
         let mut context = Context {
             engine: &mut self.engine,
             volume,
             objects: &mut self.objects,
+            requests: &self.requests,
+            holds: &mut self.holds,
+            index,
             tag: Owner::Operation(index).tag(),
             has_token: &mut has_token,
         };
@@ -216,13 +227,19 @@ impl Core {
         if self.token == Some(index) && !has_token {
             self.token = None;
         }
+        if matches!(step, Step::Done(_)) {
+            self.holds.release_of(index, &mut self.engine, &self.objects);
+        }
         match step {
             Step::Requests => {}
             Step::Token => self.waiting_for_token.push_back(index),
             Step::Drain(address) => running.draining = Some(address),
+            Step::Quiet(hold) if self.holds.is_quiet(hold) => return Some(Event::Drained),
+            Step::Quiet(hold) => running.quieting = Some(hold),
             Step::Done(_) if running.left_alone => self.running[index as usize] = None,
             Step::Done(answer) => running.answer = Some(answer),
         }
+        None
     }
 
     fn grant_token(&mut self) -> Option<u32> {
@@ -237,13 +254,14 @@ impl Core {
     pub(super) fn handle_idle(&mut self, handle: Handle) {
         self.objects.end(handle);
         for index in 0..self.running.len() {
-            let draining = self.running[index].as_ref().and_then(|running| running.draining);
-            if let Some(address) = draining
-                && self.objects.in_flight_on(address) == 0
-            {
-                if let Some(running) = &mut self.running[index] {
-                    running.draining = None;
-                }
+            let Some(running) = &mut self.running[index] else {
+                continue;
+            };
+            let drained = running.draining.is_some_and(|at| self.objects.in_flight_on(at) == 0);
+            let quiet = running.quieting.is_some_and(|hold| self.holds.is_quiet(hold));
+            if drained || quiet {
+                running.draining = None;
+                running.quieting = None;
                 self.step(index as u32, Event::Drained);
             }
         }

@@ -86,7 +86,7 @@ impl Delete {
             }
             Looked::Found { address, inode, bucket } => {
                 let doomed = Doomed { address, inode, bucket };
-                if cx.objects.move_segment(address, State::Draining) > 0 {
+                if cx.drain(address) > 0 {
                     self.phase = Phase::Draining(doomed);
                     return Ok(Step::Drain(address));
                 }

@@ -8,12 +8,16 @@
 //! while blocks are zeroed. So at most one update of a bucket is in flight, and no probe passes over a slot that another
 //! operation is about to take.
 
+use std::ops::Range;
+
 use baio_engine::{Completion, Durability, Engine, Memory, Op, Request};
 
+use crate::core::holds::{HoldId, Holds, Place as HeldPlace};
 use crate::error::{Error, Fault, Result};
 use crate::identity::Identity;
-use crate::object::Objects;
-use crate::request::Handle;
+use crate::object::{Objects, State};
+use crate::request::{Handle, Requests};
+use crate::segment::probe::SlotAddress;
 use crate::volume::Volume;
 use crate::volume::inspect::SegmentInfo;
 
@@ -31,7 +35,7 @@ pub(crate) enum Event {
     Token,
     /// One of its requests has ended.
     Completed(Completion),
-    /// The requests on the segment that it wants to change have ended.
+    /// The requests on the segment that it wants to change, or in the range that it holds, have ended.
     Drained,
 }
 
@@ -42,7 +46,9 @@ pub(crate) enum Step {
     /// The token.
     Token,
     /// The end of the requests on the handles of a segment.
-    Drain(crate::segment::probe::SlotAddress),
+    Drain(SlotAddress),
+    /// The end of the requests that touch a range which it holds; none waits for it, then it goes on at once.
+    Quiet(HoldId),
     /// Nothing: it has ended.
     Done(Result<Answer>),
 }
@@ -69,6 +75,10 @@ pub(crate) struct Context<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) volume: &'a mut Volume,
     pub(crate) objects: &'a mut Objects,
+    pub(crate) requests: &'a Requests,
+    pub(crate) holds: &'a mut Holds,
+    /// Which operation it is.
+    pub(crate) index: u32,
     /// The tag of this operation's requests.
     pub(crate) tag: u64,
     /// Does this operation have the token? A step that is done with it clears it.
@@ -78,6 +88,31 @@ pub(crate) struct Context<'a> {
 impl Context<'_> {
     pub(crate) fn release_token(&mut self) {
         *self.has_token = false;
+    }
+
+    /// Parks new requests in a range of a segment, in bytes of the segment, until the hold is released or the operation
+    /// ends. Those in flight there end: [`Step::Quiet`] waits for that.
+    pub(crate) fn hold(&mut self, address: SlotAddress, range: Range<u64>) -> HoldId {
+        let place = HeldPlace { address, range };
+        self.holds.hold(self.index, place, self.objects, self.requests)
+    }
+
+    /// Holds another range of the same segment instead.
+    pub(crate) fn move_hold(&mut self, hold: HoldId, range: Range<u64>) {
+        self.holds
+            .move_to(hold, range, self.engine, self.objects, self.requests);
+    }
+
+    /// Lets the parked requests go on, as the segment is now.
+    pub(crate) fn release_hold(&mut self, hold: HoldId) {
+        self.holds.release(hold, self.engine, self.objects);
+    }
+
+    /// Refuses new requests on a segment, and those that are parked; says how many are under way.
+    pub(crate) fn drain(&mut self, address: SlotAddress) -> u32 {
+        let in_flight = self.objects.move_segment(address, State::Draining);
+        self.holds.wake_all_on(address, self.engine, self.objects);
+        in_flight
     }
 
     pub(crate) fn read(&mut self, offset: u64, len: usize) -> std::result::Result<(), Fault> {
