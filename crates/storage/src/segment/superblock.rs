@@ -29,44 +29,30 @@
 //! | 184 | 8 | where the bitmap snapshot begins |
 //! | 192 | 8 | where data block 0 begins |
 //! | 200 | 8 | allocation hint: the block where a search for free blocks begins (the paper's freelist hint) |
-//! | 208 | 64 | reserved for the snapshot of the clean close |
+//! | 208 | 8 | snapshot: epoch of the clean close that wrote it; 0 if none did |
+//! | 216 | 8 | snapshot: pages of the bitmap |
+//! | 224 | 8 | snapshot: owners' accounts |
+//! | 232 | 8 | snapshot: blocks in use |
+//! | 240 | 8 | snapshot: segments |
+//! | 248 | 24 | reserved |
 //! | 272 | 3824 | reserved |
 //!
 //! Reserved bytes are written as zero and not looked at. A feature that uses some sets a read-only compatible or an
 //! incompatible bit, so that no program that does not know them writes zeroes over them.
 //!
-//! # Update
-//!
-//! The next sequence goes to copies 0 and 1, which are flushed, then to copies 2 and 3, which are flushed; then it is
-//! acknowledged. **The newest sequence with two equal valid copies is current**; the others are healed (copies 0 and 1
-//! first, then 2 and 3) before the next update.
-//!
-//! Why two: a sequence with a single copy was never flushed as a pair, so nobody was told about it, and if it were believed,
-//! the loss of that one page would silently take the volume back. Why equal: two different pages with one sequence are the
-//! remains of two attempts, and only the one that reached a pair can have been acknowledged. Whatever one crash tears,
-//! one pair is whole; whatever single page rots, three others agree.
-//!
-//! ```text
-//! crash while writing   0      1      2   3      current   heal
-//! copies 0 and 1        s+1    torn   s   s      s         0, 1
-//! between the pairs     s+1    s+1    s   s      s+1       2, 3
-//! copies 2 and 3        s+1    s+1    ?   ?      s+1       2, 3
-//! ```
-//!
-//! # Opening
-//!
-//! Read copies 0 and 1; one that is valid names the place of 2 and 3 ([`rear_copies_at`]); [`choose`] decides. When both are
-//! gone, scan upward in steps of 64 KiB from byte 131072 for the first page that is a superblock and stands where it claims
-//! to stand ([`recognise`]). Copies 2 and 3 come before the first data block, so the first hit is real as long as one of
-//! them is: behind them an owner's data could imitate anything.
-
-use std::fmt;
+//! How the copies are written and which of them is believed stands in `superblock/choose.rs`.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::layout::{Geometry, Layout, LayoutError, SUPERBLOCK_COPIES, SUPERBLOCK_STEP};
+use super::layout::{Geometry, Layout};
 use super::page::{self, PAGE_BYTES, Page};
+
+mod choose;
+mod error;
+
+pub use choose::{Chosen, choose, rear_copies_at, recognise};
+pub use error::SuperblockError;
 
 /// The first eight bytes of every superblock.
 pub const MAGIC: [u8; 8] = *b"BAIOVOL\0";
@@ -108,7 +94,12 @@ pub struct RawSuperblock {
     bitmap_at: U64,
     data_at: U64,
     alloc_hint: U64,
-    snapshot: [u8; 64],
+    snapshot_epoch: U64,
+    snapshot_pages: U64,
+    snapshot_accounts: U64,
+    snapshot_used_blocks: U64,
+    snapshot_segments: U64,
+    snapshot_reserved: [u8; 24],
     reserved_1: [u8; 3824],
 }
 
@@ -126,7 +117,7 @@ const _: () = assert!(std::mem::offset_of!(RawSuperblock, block_size) == 112);
 const _: () = assert!(std::mem::offset_of!(RawSuperblock, segments_max) == 120);
 const _: () = assert!(std::mem::offset_of!(RawSuperblock, table_at) == 152);
 const _: () = assert!(std::mem::offset_of!(RawSuperblock, alloc_hint) == 200);
-const _: () = assert!(std::mem::offset_of!(RawSuperblock, snapshot) == 208);
+const _: () = assert!(std::mem::offset_of!(RawSuperblock, snapshot_epoch) == 208);
 const _: () = assert!(std::mem::offset_of!(RawSuperblock, reserved_1) == 272);
 
 impl RawSuperblock {
@@ -211,6 +202,17 @@ impl RawSuperblock {
         }
     }
 
+    fn snapshot(&self) -> Option<SnapshotNote> {
+        let note = SnapshotNote {
+            epoch: self.snapshot_epoch.get(),
+            pages: self.snapshot_pages.get(),
+            accounts: self.snapshot_accounts.get(),
+            used_blocks: self.snapshot_used_blocks.get(),
+            segments: self.snapshot_segments.get(),
+        };
+        (note.epoch != 0).then_some(note)
+    }
+
     fn decode(&self) -> Result<Superblock, SuperblockError> {
         let layout = Layout::of(&self.geometry()).map_err(|cause| SuperblockError::Geometry {
             what: "geometry",
@@ -229,6 +231,7 @@ impl RawSuperblock {
             clean_epoch: self.clean_epoch.get(),
             hash_seed: self.hash_seed,
             alloc_hint: self.alloc_hint.get(),
+            snapshot: self.snapshot(),
             layout,
         })
     }
@@ -246,6 +249,21 @@ impl RawSuperblock {
         let (a, b) = (self.as_bytes(), other.as_bytes());
         a[..COPY_AT] == b[..COPY_AT] && a[PARENT_CHECKSUM_AT..] == b[PARENT_CHECKSUM_AT..]
     }
+}
+
+/// What a clean close noted about the snapshot that it wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotNote {
+    /// The epoch that ended with it; a snapshot of another epoch than the current one says nothing.
+    pub epoch: u64,
+    /// Pages of the bitmap, from its beginning to the last block in use.
+    pub pages: u64,
+    /// Owners that have an account.
+    pub accounts: u64,
+    /// Blocks in use.
+    pub used_blocks: u64,
+    /// Segments.
+    pub segments: u64,
 }
 
 /// A superblock that was checked: every offset of its layout is consistent and below 2^63.
@@ -273,6 +291,8 @@ pub struct Superblock {
     pub hash_seed: [u8; 16],
     /// The block where a search for free blocks begins.
     pub alloc_hint: u64,
+    /// The last snapshot of a clean close; [`Superblock::valid_snapshot`] says whether it still holds.
+    pub snapshot: Option<SnapshotNote>,
     /// Private, so that it is always a checked one.
     layout: Layout,
 }
@@ -295,6 +315,7 @@ impl Superblock {
             clean_epoch: 1,
             hash_seed,
             alloc_hint: 0,
+            snapshot: None,
             layout,
         }
     }
@@ -351,6 +372,13 @@ impl Superblock {
         raw.bitmap_at = self.layout.bitmap_at().into();
         raw.data_at = self.layout.data_at().into();
         raw.alloc_hint = self.alloc_hint.into();
+        if let Some(note) = self.snapshot {
+            raw.snapshot_epoch = note.epoch.into();
+            raw.snapshot_pages = note.pages.into();
+            raw.snapshot_accounts = note.accounts.into();
+            raw.snapshot_used_blocks = note.used_blocks.into();
+            raw.snapshot_segments = note.segments.into();
+        }
     }
 
     /// The checksum of this superblock's copy 0: its name in the successor's `parent_checksum`.
@@ -409,6 +437,11 @@ impl Superblock {
         self.clean_epoch == self.epoch
     }
 
+    /// The snapshot, if it was written by the clean close that was the last thing to happen to the volume.
+    pub fn valid_snapshot(&self) -> Option<SnapshotNote> {
+        self.snapshot.filter(|note| self.is_clean() && note.epoch == self.epoch)
+    }
+
     /// Features that allow reading but not writing to a program that does not know them; 0 means: write.
     pub fn unknown_ro_compat(&self) -> u64 {
         self.feature_ro_compat & !FEATURES_RO_COMPAT_KNOWN
@@ -438,267 +471,5 @@ impl Superblock {
     }
 }
 
-/// What [`choose`] decided.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chosen {
-    /// The current superblock.
-    pub current: Superblock,
-    /// Numbers of the copies that do not hold it, ascending: to be written before the next update.
-    pub heal: Vec<u8>,
-}
-
-/// Decides which superblock is current. A copy that could not be read is given as an empty slice.
-///
-/// The newest sequence with two equal valid copies wins. Two copies that agree on a newer version or on unknown features
-/// refuse the volume, even if an older pair could be read: an older program must not heal over a newer one's work.
-pub fn choose(copies: [&[u8]; SUPERBLOCK_COPIES]) -> Result<Chosen, SuperblockError> {
-    let decoded: [Result<Superblock, SuperblockError>; SUPERBLOCK_COPIES] =
-        std::array::from_fn(|copy| Superblock::decode(copies[copy], copy as u8));
-    refuse_newer(&decoded)?;
-    let same: [[bool; SUPERBLOCK_COPIES]; SUPERBLOCK_COPIES] = std::array::from_fn(|a| {
-        std::array::from_fn(|b| decoded[a].is_ok() && decoded[b].is_ok() && same_content(copies[a], copies[b]))
-    });
-    let paired = |copy: usize| same[copy].iter().filter(|same| **same).count() >= 2;
-    let newest = (0..SUPERBLOCK_COPIES)
-        .filter(|copy| paired(*copy))
-        .filter_map(|copy| decoded[copy].as_ref().ok().map(|superblock| (copy, superblock)))
-        .rev() // of equal ones max_by_key takes the last: make it the lowest copy
-        .max_by_key(|(_, superblock)| superblock.sequence);
-    let Some((winner, current)) = newest else {
-        return Err(no_pair(&decoded));
-    };
-    let conflicts = |copy: usize| {
-        paired(copy) && !same[winner][copy] && decoded[copy].as_ref().is_ok_and(|s| s.sequence == current.sequence)
-    };
-    if (0..SUPERBLOCK_COPIES).any(conflicts) {
-        return Err(SuperblockError::Conflict {
-            sequence: current.sequence,
-        });
-    }
-    let heal = (0..SUPERBLOCK_COPIES as u8)
-        .filter(|copy| !same[winner][usize::from(*copy)])
-        .collect();
-    Ok(Chosen {
-        current: current.clone(),
-        heal,
-    })
-}
-
-fn same_content(a: &[u8], b: &[u8]) -> bool {
-    match (RawSuperblock::view(a), RawSuperblock::view(b)) {
-        (Ok(a), Ok(b)) => a.same_content(b),
-        _ => false,
-    }
-}
-
-fn refuse_newer(decoded: &[Result<Superblock, SuperblockError>]) -> Result<(), SuperblockError> {
-    let newer = |error: &SuperblockError| {
-        matches!(
-            error,
-            SuperblockError::Version { .. } | SuperblockError::Features { .. }
-        )
-    };
-    for (at, copy) in decoded.iter().enumerate() {
-        let Err(error) = copy else { continue };
-        if newer(error)
-            && decoded[at + 1..]
-                .iter()
-                .any(|other| other.as_ref().err() == Some(error))
-        {
-            return Err(error.clone());
-        }
-    }
-    Ok(())
-}
-
-/// The error that tells the user most when no two copies agree.
-fn no_pair(decoded: &[Result<Superblock, SuperblockError>; SUPERBLOCK_COPIES]) -> SuperblockError {
-    let sequences = std::array::from_fn(|copy| decoded[copy].as_ref().ok().map(|superblock| superblock.sequence));
-    if sequences.iter().any(Option::is_some) {
-        return SuperblockError::NoPair { sequences };
-    }
-    let telling = decoded
-        .iter()
-        .filter_map(|copy| copy.as_ref().err())
-        .max_by_key(|error| error.tells());
-    telling.cloned().unwrap_or(SuperblockError::NotVolume)
-}
-
-/// Where copies 2 and 3 stand according to copies 0 and 1: nothing if neither is valid, two answers if they disagree.
-pub fn rear_copies_at(front: [&[u8]; 2]) -> Vec<[u64; 2]> {
-    let mut found: Vec<[u64; 2]> = Vec::with_capacity(2);
-    for (copy, bytes) in (0u8..).zip(front) {
-        if let Ok(superblock) = Superblock::decode(bytes, copy) {
-            let [_, _, second, third] = superblock.layout().superblocks_at();
-            if !found.contains(&[second, third]) {
-                found.push([second, third]);
-            }
-        }
-    }
-    found
-}
-
-/// Whether the page read at byte `at` is a valid superblock that claims to stand there; which copy it is, and what it says.
-pub fn recognise(bytes: &[u8], at: u64) -> Option<(u8, Superblock)> {
-    if !at.is_multiple_of(SUPERBLOCK_STEP) {
-        return None;
-    }
-    let raw = RawSuperblock::view(bytes).ok()?;
-    let copy = u8::try_from(raw.copy()).ok()?;
-    let superblock = raw.verify().ok()?;
-    let claimed = *superblock.layout().superblocks_at().get(usize::from(copy))?;
-    (claimed == at).then_some((copy, superblock))
-}
-
-/// Why a page, or the four of them, is no superblock that can be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SuperblockError {
-    /// Not a whole page: the device ends before, or it could not be read.
-    Short {
-        /// Bytes that there are.
-        bytes: usize,
-    },
-    /// No magic: something else, or nothing, is stored here.
-    NotVolume,
-    /// A version of the format that this program does not know.
-    Version {
-        /// The version of the volume.
-        found: u32,
-        /// The version that this program knows.
-        supported: u32,
-    },
-    /// Torn or rotten.
-    Checksum {
-        /// What the page says.
-        found: u32,
-        /// What its bytes give.
-        computed: u32,
-    },
-    /// Features without which the volume cannot be understood.
-    Features {
-        /// The bits that this program does not know.
-        unknown: u64,
-    },
-    /// A number that no volume has, or that contradicts another.
-    Geometry {
-        /// Which field.
-        what: &'static str,
-        /// What is wrong with the numbers that all offsets follow from.
-        cause: Option<LayoutError>,
-    },
-    /// A valid copy in another one's place.
-    Misplaced {
-        /// The number that it bears.
-        found: u32,
-        /// The number that belongs here.
-        copy: u8,
-    },
-    /// Copies are valid, but no two are equal.
-    NoPair {
-        /// The sequence of each valid copy.
-        sequences: [Option<u64>; SUPERBLOCK_COPIES],
-    },
-    /// Two pairs of one sequence contradict each other: no update of ours leaves that behind.
-    Conflict {
-        /// Their sequence.
-        sequence: u64,
-    },
-    /// The device is smaller than the volume.
-    Truncated {
-        /// Bytes of the device.
-        size_bytes: u64,
-        /// Bytes that the volume needs.
-        needed_bytes: u64,
-    },
-    /// Sequence or epoch cannot be raised further.
-    Exhausted,
-}
-
-impl SuperblockError {
-    /// How much this error says about the volume, compared with the errors of the other copies.
-    fn tells(&self) -> u8 {
-        match self {
-            Self::Short { .. } => 0,
-            Self::NotVolume => 1,
-            Self::Checksum { .. } => 2,
-            Self::Misplaced { .. } => 3,
-            Self::Geometry { .. } => 4,
-            Self::Version { .. } => 5,
-            Self::Features { .. } => 6,
-            Self::NoPair { .. } | Self::Conflict { .. } | Self::Truncated { .. } | Self::Exhausted => 7,
-        }
-    }
-}
-
-impl fmt::Display for SuperblockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Short { bytes } => write!(f, "a superblock has {PAGE_BYTES} bytes, here are {bytes}"),
-            Self::NotVolume => write!(
-                f,
-                "not a baio volume: no superblock is stored here; `baio format` makes one"
-            ),
-            Self::Version { found, supported } => write!(
-                f,
-                "the volume has format version {found}, this program knows version {supported}: use a matching one"
-            ),
-            Self::Checksum { found, computed } => {
-                write!(
-                    f,
-                    "the superblock is damaged: checksum {found:08x}, its bytes give {computed:08x}"
-                )
-            }
-            Self::Features { unknown } => {
-                write!(
-                    f,
-                    "the volume uses features unknown to this program (bits {unknown:#x}): use a newer one"
-                )
-            }
-            Self::Geometry { what, cause: None } => write!(f, "the superblock contradicts itself: {what}"),
-            Self::Geometry {
-                what,
-                cause: Some(cause),
-            } => write!(f, "the superblock's {what} is impossible: {cause}"),
-            Self::Misplaced { found, copy } => {
-                write!(f, "superblock copy {found} stands in the place of copy {copy}")
-            }
-            Self::NoPair { sequences } => {
-                write!(
-                    f,
-                    "no two copies of the superblock agree; the sequences of copies 0 to 3 are"
-                )?;
-                sequences.iter().try_for_each(|sequence| match sequence {
-                    Some(sequence) => write!(f, " {sequence}"),
-                    None => write!(f, " none"),
-                })
-            }
-            Self::Conflict { sequence } => {
-                write!(
-                    f,
-                    "the copies of the superblock with sequence {sequence} contradict each other"
-                )
-            }
-            Self::Truncated {
-                size_bytes,
-                needed_bytes,
-            } => {
-                write!(
-                    f,
-                    "the device has {size_bytes} bytes, the volume on it needs {needed_bytes}"
-                )
-            }
-            Self::Exhausted => write!(f, "the superblock's sequence or epoch cannot be raised further"),
-        }
-    }
-}
-
-impl std::error::Error for SuperblockError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Geometry { cause: Some(cause), .. } => Some(cause),
-            _ => None,
-        }
-    }
-}
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Encoding, choosing and healing the superblock.
 
 use super::*;
+use crate::segment::layout::{LayoutError, SUPERBLOCK_STEP};
 use proptest::prelude::*;
 
 fn sample() -> Superblock {

@@ -1,0 +1,141 @@
+//! Which of the four copies is believed, and how they are found.
+//!
+//! # Update
+//!
+//! The next sequence goes to copies 0 and 1, which are flushed, then to copies 2 and 3, which are flushed; then it is
+//! acknowledged. **The newest sequence with two equal valid copies is current**; the others are healed (copies 0 and 1
+//! first, then 2 and 3) before the next update.
+//!
+//! Why two: a sequence with a single copy was never flushed as a pair, so nobody was told about it, and if it were believed,
+//! the loss of that one page would silently take the volume back. Why equal: two different pages with one sequence are the
+//! remains of two attempts, and only the one that reached a pair can have been acknowledged. Whatever one crash tears,
+//! one pair is whole; whatever single page rots, three others agree.
+//!
+//! ```text
+//! crash while writing   0      1      2   3      current   heal
+//! copies 0 and 1        s+1    torn   s   s      s         0, 1
+//! between the pairs     s+1    s+1    s   s      s+1       2, 3
+//! copies 2 and 3        s+1    s+1    ?   ?      s+1       2, 3
+//! ```
+//!
+//! # Opening
+//!
+//! Read copies 0 and 1; one that is valid names the place of 2 and 3 ([`rear_copies_at`]); [`choose`] decides. When both are
+//! gone, scan upward in steps of 64 KiB from byte 131072 for the first page that is a superblock and stands where it claims
+//! to stand ([`recognise`]). Copies 2 and 3 come before the first data block, so the first hit is real as long as one of
+//! them is: behind them an owner's data could imitate anything.
+
+use super::{RawSuperblock, Superblock, SuperblockError};
+use crate::segment::layout::{SUPERBLOCK_COPIES, SUPERBLOCK_STEP};
+
+/// What [`choose`] decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// The current superblock.
+    pub current: Superblock,
+    /// Numbers of the copies that do not hold it, ascending: to be written before the next update.
+    pub heal: Vec<u8>,
+}
+
+/// Decides which superblock is current. A copy that could not be read is given as an empty slice.
+///
+/// The newest sequence with two equal valid copies wins. Two copies that agree on a newer version or on unknown features
+/// refuse the volume, even if an older pair could be read: an older program must not heal over a newer one's work.
+pub fn choose(copies: [&[u8]; SUPERBLOCK_COPIES]) -> Result<Chosen, SuperblockError> {
+    let decoded: [Result<Superblock, SuperblockError>; SUPERBLOCK_COPIES] =
+        std::array::from_fn(|copy| Superblock::decode(copies[copy], copy as u8));
+    refuse_newer(&decoded)?;
+    let same: [[bool; SUPERBLOCK_COPIES]; SUPERBLOCK_COPIES] = std::array::from_fn(|a| {
+        std::array::from_fn(|b| decoded[a].is_ok() && decoded[b].is_ok() && same_content(copies[a], copies[b]))
+    });
+    let paired = |copy: usize| same[copy].iter().filter(|same| **same).count() >= 2;
+    let newest = (0..SUPERBLOCK_COPIES)
+        .filter(|copy| paired(*copy))
+        .filter_map(|copy| decoded[copy].as_ref().ok().map(|superblock| (copy, superblock)))
+        .rev() // of equal ones max_by_key takes the last: make it the lowest copy
+        .max_by_key(|(_, superblock)| superblock.sequence);
+    let Some((winner, current)) = newest else {
+        return Err(no_pair(&decoded));
+    };
+    let conflicts = |copy: usize| {
+        paired(copy) && !same[winner][copy] && decoded[copy].as_ref().is_ok_and(|s| s.sequence == current.sequence)
+    };
+    if (0..SUPERBLOCK_COPIES).any(conflicts) {
+        return Err(SuperblockError::Conflict {
+            sequence: current.sequence,
+        });
+    }
+    let heal = (0..SUPERBLOCK_COPIES as u8)
+        .filter(|copy| !same[winner][usize::from(*copy)])
+        .collect();
+    Ok(Chosen {
+        current: current.clone(),
+        heal,
+    })
+}
+
+fn same_content(a: &[u8], b: &[u8]) -> bool {
+    match (RawSuperblock::view(a), RawSuperblock::view(b)) {
+        (Ok(a), Ok(b)) => a.same_content(b),
+        _ => false,
+    }
+}
+
+fn refuse_newer(decoded: &[Result<Superblock, SuperblockError>]) -> Result<(), SuperblockError> {
+    let newer = |error: &SuperblockError| {
+        matches!(
+            error,
+            SuperblockError::Version { .. } | SuperblockError::Features { .. }
+        )
+    };
+    for (at, copy) in decoded.iter().enumerate() {
+        let Err(error) = copy else { continue };
+        if newer(error)
+            && decoded[at + 1..]
+                .iter()
+                .any(|other| other.as_ref().err() == Some(error))
+        {
+            return Err(error.clone());
+        }
+    }
+    Ok(())
+}
+
+/// The error that tells the user most when no two copies agree.
+fn no_pair(decoded: &[Result<Superblock, SuperblockError>; SUPERBLOCK_COPIES]) -> SuperblockError {
+    let sequences = std::array::from_fn(|copy| decoded[copy].as_ref().ok().map(|superblock| superblock.sequence));
+    if sequences.iter().any(Option::is_some) {
+        return SuperblockError::NoPair { sequences };
+    }
+    let telling = decoded
+        .iter()
+        .filter_map(|copy| copy.as_ref().err())
+        .max_by_key(|error| error.tells());
+    telling.cloned().unwrap_or(SuperblockError::NotVolume)
+}
+
+/// Where copies 2 and 3 stand according to copies 0 and 1: nothing if neither is valid, two answers if they disagree.
+pub fn rear_copies_at(front: [&[u8]; 2]) -> Vec<[u64; 2]> {
+    let mut found: Vec<[u64; 2]> = Vec::with_capacity(2);
+    for (copy, bytes) in (0u8..).zip(front) {
+        if let Ok(superblock) = Superblock::decode(bytes, copy) {
+            let [_, _, second, third] = superblock.layout().superblocks_at();
+            if !found.contains(&[second, third]) {
+                found.push([second, third]);
+            }
+        }
+    }
+    found
+}
+
+/// Whether the page read at byte `at` is a valid superblock that claims to stand there; which copy it is, and what it says.
+pub fn recognise(bytes: &[u8], at: u64) -> Option<(u8, Superblock)> {
+    if !at.is_multiple_of(SUPERBLOCK_STEP) {
+        return None;
+    }
+    let raw = RawSuperblock::view(bytes).ok()?;
+    let copy = u8::try_from(raw.copy()).ok()?;
+    let superblock = raw.verify().ok()?;
+    let claimed = *superblock.layout().superblocks_at().get(usize::from(copy))?;
+    (claimed == at).then_some((copy, superblock))
+}
