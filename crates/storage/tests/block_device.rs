@@ -6,60 +6,16 @@
 mod harness;
 
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use baio_storage::{Core, Format};
+use harness::loop_device::{Loop, Mounted, run};
 use harness::{BLOCK, ME, config, create, open, open_write, read, sync, write};
 
-fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    } else {
-        Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr)))
-    }
-}
-
-/// A loop device over a file, given back at the end.
-struct Loop(PathBuf);
-
-impl Loop {
-    fn over(file: &Path) -> Result<Loop, String> {
-        if !rustix::process::geteuid().is_root() {
-            return Err("not root".into());
-        }
-        run("losetup", &["--find", "--show", file.to_str().unwrap()]).map(|path| Loop(path.into()))
-    }
-
-    fn name(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = run("losetup", &["--detach", self.name()]);
-    }
-}
-
-/// A mounted directory.
-struct Mounted<'a>(&'a Path);
-
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        let _ = run("umount", &[self.0.to_str().unwrap()]);
-    }
-}
-
 fn loop_device(dir: &Path) -> Option<Loop> {
-    let file = dir.join("backing");
-    std::fs::File::create(&file).unwrap().set_len(16 << 20).unwrap();
-    Loop::over(&file)
-        .inspect_err(|why| harness::tell(&format!("SKIPPED: no loop device: {why}")))
-        .ok()
+    Loop::new(dir, 16 << 20, &[])
 }
 
 #[test]
@@ -153,9 +109,7 @@ fn a_mounted_device_is_refused() {
     };
     let point = dir.path().join("mounted");
     std::fs::create_dir(&point).unwrap();
-    let mounted = run("mkfs.ext4", &["-q", device.name()])
-        .and_then(|_| run("mount", &[device.name(), point.to_str().unwrap()]))
-        .map(|_| Mounted(&point));
+    let mounted = run("mkfs.ext4", &["-q", device.name()]).and_then(|_| Mounted::at(&device.0, &point));
     let mounted = match mounted {
         Ok(mounted) => mounted,
         Err(why) => {
@@ -196,7 +150,7 @@ fn a_file_system_without_direct_io_carries_a_volume() {
         harness::tell(&format!("SKIPPED: nothing can be mounted: {why}"));
         return;
     }
-    let _mounted = Mounted(&point);
+    let _mounted = Mounted(point.clone());
     let path = point.join("volume.img");
     harness::format(&path, 2 << 20);
     let mut core = open(&path);

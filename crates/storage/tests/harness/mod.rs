@@ -3,6 +3,8 @@
 
 #![allow(dead_code)] // Every test file uses its own part of this.
 
+pub(crate) mod loop_device;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
