@@ -88,6 +88,13 @@ pub enum Fault {
     NotYet(&'static str),
     /// An earlier metadata write failed; what the volume holds is known again after the next open.
     Latched,
+    /// The device acknowledged a write of metadata and did not store it there: lost, or put elsewhere.
+    LostWrite {
+        /// Which page did not take its write.
+        page: String,
+        /// Where it lies on the device, in bytes.
+        at: u64,
+    },
     /// A write through a handle that was opened for reading.
     ReadOnly,
     /// The handle's segment was deleted or closed.
@@ -149,6 +156,7 @@ impl Error {
             Fault::NotVolume(_) => "ENOTVOLUME",
             Fault::Version(_) => "EVERSION",
             Fault::Corrupt(_) => "ECORRUPT",
+            Fault::LostWrite { .. } => "EIO",
             Fault::Busy { .. } => "EBUSY",
             Fault::Occupied(_) | Fault::Exists => "EEXIST",
             Fault::NoSpace { .. } | Fault::TableFull { .. } => "ENOSPC",
@@ -176,7 +184,7 @@ impl Error {
             Fault::Io(error) => error.errno(),
             Fault::Setup(error) => error.errno,
             Fault::NotVolume(_) | Fault::Version(_) => Errno::EINVAL,
-            Fault::Corrupt(_) | Fault::Latched => Errno::EIO,
+            Fault::Corrupt(_) | Fault::Latched | Fault::LostWrite { .. } => Errno::EIO,
             Fault::Busy { .. } => Errno::EBUSY,
             Fault::Occupied(_) | Fault::Exists => Errno::EEXIST,
             Fault::NoSpace { .. } | Fault::TableFull { .. } => Errno::ENOSPC,
@@ -223,6 +231,7 @@ impl Error {
             Fault::BadSize(_) => Some("a size of at least one byte, and of no more than there is".into()),
             Fault::NotYet(_) => Some("a mode that this build has: only `direct` so far".into()),
             Fault::Latched => Some("a volume without a failed metadata write since it was opened".into()),
+            Fault::LostWrite { .. } => Some("a device that stores what it acknowledges".into()),
             Fault::ReadOnly => Some("a handle opened for writing".into()),
             Fault::Stale => Some("a handle of a segment that exists and is open".into()),
             Fault::NobodyDrives => Some("somebody who completes requests".into()),
@@ -265,6 +274,9 @@ impl Error {
             Fault::Beyond { .. } => Some("read less"),
             Fault::NotYet(_) => Some("use mode `direct`"),
             Fault::Latched => Some("close the volume and open it again: recovery decides what holds"),
+            Fault::LostWrite { .. } => {
+                Some("do not trust this device; `baio check` shows what it has, and whether a write landed elsewhere")
+            }
             Fault::ReadOnly => Some("open it with write access"),
             Fault::Stale => Some("open the segment again"),
             Fault::NobodyDrives => Some("run it inside `block_on`, keep a `drive()` beside it, or call `wait`"),
@@ -326,6 +338,10 @@ impl fmt::Display for Fault {
             ),
             Fault::NotYet(what) => write!(f, "{what} is not available yet"),
             Fault::Latched => f.write_str("an earlier metadata write failed"),
+            Fault::LostWrite { page, at } => write!(
+                f,
+                "{page}, at byte {at} of the device, did not take its write, which the device acknowledged"
+            ),
             Fault::ReadOnly => f.write_str("the handle was opened for reading only"),
             Fault::Stale => f.write_str("the segment behind this handle is gone"),
             Fault::ServiceEnded => f.write_str("the service of the volume has ended"),
@@ -480,6 +496,7 @@ mod tests {
             Fault::BadSize(word()),
             Fault::NotYet("mode `cached`"),
             Fault::Latched,
+            Fault::LostWrite { page: word(), at: 1 },
             Fault::ReadOnly,
             Fault::Stale,
             Fault::NobodyDrives,
@@ -515,6 +532,7 @@ mod tests {
             Fault::NoMemory { .. } => 21,
             Fault::ServiceEnded => 22,
             Fault::OverQuota { .. } => 23,
+            Fault::LostWrite { .. } => 24,
         }
     }
 
@@ -522,7 +540,7 @@ mod tests {
     fn the_number_of_an_error_agrees_with_its_code() {
         let faults = all_faults();
         let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
-        assert!(seen.into_iter().eq(0..24), "a variant is missing in all_faults");
+        assert!(seen.into_iter().eq(0..25), "a variant is missing in all_faults");
         for fault in faults {
             let error = Error::new("test", "it", fault);
             let expected = match error.code() {

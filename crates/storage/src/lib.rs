@@ -30,6 +30,7 @@ pub use error::{Error, Fault, Result};
 pub use identity::{Access, Identity};
 pub use operation::Answer;
 pub use operation::create::CreateOptions;
+pub use operation::fill::Zeroing;
 pub use request::{Handle, Mode, Outcome, SegmentOp, SegmentRequest, Status, StatusWord, Ticket};
 pub use volume::accounts::{Account, Limited, Limits, OverQuota, Usage};
 pub use volume::format::{Format, format_simulated};

@@ -32,6 +32,7 @@ use crate::error::{Error, Fault, Result};
 use crate::identity::{Access, Identity};
 use crate::object::{Objects, Target};
 use crate::operation::Event;
+use crate::operation::claims::Claims;
 use crate::request::{Handle, Requests, Ticket};
 use crate::volume::device::{Device, Hold};
 use crate::volume::inspect::{self, SegmentInfo, VolumeInfo};
@@ -80,6 +81,11 @@ pub struct Core {
     /// The operation that has the table token.
     token: Option<u32>,
     waiting_for_token: VecDeque<u32>,
+    /// Who is changing which segment, and who waits for the end of that.
+    claims: Claims,
+    waiting_for_claim: Vec<u32>,
+    /// Nanoseconds since 1970 when the engine's clock stood at zero.
+    wall_ns: u64,
     fired: Vec<Waker>,
 }
 
@@ -106,7 +112,9 @@ impl Core {
     pub fn open(path: &Path, config: &Config) -> Result<Core> {
         let engine = Engine::new(config).map_err(|error| Error::new("start", "the engine", error))?;
         let device = Device::open(path, Hold::Exclusive, Create::Never)?;
-        Core::serve(engine, device, config)
+        let mut core = Core::serve(engine, device, config)?;
+        core.wall_ns = wall_ns().saturating_sub(core.engine.now().0);
+        Ok(core)
     }
 
     /// Opens a volume on a simulated disk.
@@ -141,6 +149,9 @@ impl Core {
             running: Vec::new(),
             token: None,
             waiting_for_token: VecDeque::new(),
+            claims: Claims::default(),
+            waiting_for_claim: Vec::new(),
+            wall_ns: 0,
             fired: Vec::new(),
         }
     }
@@ -375,6 +386,12 @@ impl Drop for Core {
             }
         }
     }
+}
+
+/// The real clock, read once: from then on the engine's counts, which in a simulation is the only one.
+fn wall_ns() -> u64 {
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since_1970.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn stale(operation: &'static str) -> Error {

@@ -219,9 +219,11 @@ impl Core {
             objects: &mut self.objects,
             requests: &self.requests,
             holds: &mut self.holds,
-            index,
             tag: Owner::Operation(index).tag(),
             has_token: &mut has_token,
+            claims: &mut self.claims,
+            index,
+            wall_ns: self.wall_ns,
         };
         let step = running.operation.step(&mut context, event);
         if self.token == Some(index) && !has_token {
@@ -233,13 +235,27 @@ impl Core {
         match step {
             Step::Requests => {}
             Step::Token => self.waiting_for_token.push_back(index),
+            Step::Unclaimed => self.waiting_for_claim.push(index),
             Step::Drain(address) => running.draining = Some(address),
             Step::Quiet(hold) if self.holds.is_quiet(hold) => return Some(Event::Drained),
             Step::Quiet(hold) => running.quieting = Some(hold),
-            Step::Done(_) if running.left_alone => self.running[index as usize] = None,
-            Step::Done(answer) => running.answer = Some(answer),
+            Step::Done(answer) => {
+                if running.left_alone {
+                    self.running[index as usize] = None;
+                } else {
+                    running.answer = Some(answer);
+                }
+                self.unclaim(index);
+            }
         }
         None
+    }
+
+    /// An operation has ended: who waited for what it had claimed looks again, in the order of coming.
+    fn unclaim(&mut self, index: u32) {
+        if self.claims.release(index) {
+            self.waiting_for_token.extend(self.waiting_for_claim.drain(..));
+        }
     }
 
     fn grant_token(&mut self) -> Option<u32> {

@@ -1,22 +1,21 @@
 //! Making a segment: zero its blocks, flush, one record. Nothing is visible before the record is durable, and nothing that
 //! others left in the blocks is visible after it.
+//!
+//! The look-up that finds the name free, and a slot for it, is under way beside the zeroing. The slot is kept with the
+//! bucket as it was read, and still holds when no table update has begun meanwhile; else the name is looked up again. So a
+//! lone create waits for: look-up and zeroes together, the flush, the table, mirror and read-back together.
 
-use baio_engine::{Completion, Frozen, Memory};
+use baio_engine::Completion;
 
 use crate::error::Fault;
-use crate::operation::lookup::{Looked, Lookup};
+use crate::operation::fill::{Fill, Filled, Zeroing};
+use crate::operation::lookup::{Looked, Lookup, Place};
 use crate::operation::update::{Update, Updated};
-use crate::operation::{Answer, Context, Event, Step, Subject};
+use crate::operation::{Answer, Context, Event, Part, Step, Subject};
 use crate::segment::inode::{Inode, InodeState};
-use crate::segment::probe::SlotAddress;
 use crate::volume::Volume;
 use crate::volume::accounts::Usage;
 use crate::volume::inspect::SegmentInfo;
-use crate::volume::table::BucketCopy;
-
-/// Writes of zeroes at a time, and bytes of each.
-const ZERO_DEPTH: u32 = 8;
-const ZERO_BYTES: u64 = 1 << 20;
 
 /// What the segment is to be like.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +24,8 @@ pub struct CreateOptions {
     pub size_bytes: u64,
     /// Bytes up to which it can later grow in place; 0 for no more than its size.
     pub reserve_bytes: u64,
+    /// How its blocks become zero.
+    pub zero: Zeroing,
     /// Permission bits.
     pub mode: u32,
     /// The owner's group; `None` takes the caller's.
@@ -40,6 +41,7 @@ impl CreateOptions {
         CreateOptions {
             size_bytes,
             reserve_bytes: 0,
+            zero: Zeroing::Written,
             mode: 0o600,
             group: None,
             operation_id: [0; 16],
@@ -57,27 +59,28 @@ struct Run {
     reserve: u64,
 }
 
+/// Where the look-up stands.
+enum Look {
+    Reading(Lookup),
+    Found(Place),
+    /// There is nothing to look for any more.
+    Ended,
+}
+
 /// Where the operation stands.
 enum Phase {
-    /// Waiting to look whether the name is free.
+    /// Waiting for the token.
     Begin,
-    /// Looking.
-    Checking(Lookup),
-    /// Filling the blocks with zeroes; how many bytes are submitted, and how many writes are under way.
-    Zeroing {
-        run: Run,
-        submitted: u64,
-        under_way: u32,
-        failed: Option<Fault>,
-    },
-    /// Making the zeroes durable.
-    Flushing(Run),
-    /// Waiting to look again: the name may have been taken meanwhile.
-    Zeroed(Run),
-    /// Looking again, for the slot.
-    Placing(Run, Lookup),
+    /// Looking whether the name is free, and filling the blocks with zeroes.
+    Preparing(Look, Fill),
+    /// Looking whether the name is free, only to say the right thing: no run could be had.
+    Refusing(Lookup),
+    /// All is zero; waiting for the token.
+    Zeroed(Place),
+    /// Looking again: something was changed in the table meanwhile.
+    Placing(Lookup),
     /// Writing the record.
-    Recording(Run, Box<Inode>, Update),
+    Recording(Box<Inode>, Update),
 }
 
 /// A create under way.
@@ -85,7 +88,10 @@ pub(crate) struct Create {
     pub(super) subject: Subject,
     options: CreateOptions,
     phase: Phase,
-    zeros: Option<Frozen>,
+    /// Charged and taken; given back by whatever fails before its record may be on the device.
+    run: Option<Run>,
+    /// Why it will fail, once nothing is under way any more.
+    failed: Option<Fault>,
 }
 
 impl Create {
@@ -94,46 +100,34 @@ impl Create {
             subject,
             options,
             phase: Phase::Begin,
-            zeros: None,
+            run: None,
+            failed: None,
         }
     }
 
     pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
+        let stepped = self.go_on(cx, event);
+        if stepped.is_err() {
+            self.give_back(cx);
+        }
+        stepped
+    }
+
+    fn go_on(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
         let phase = std::mem::replace(&mut self.phase, Phase::Begin);
         match (phase, event) {
             (Phase::Begin, Event::Begin) => self.begin(cx),
-            (Phase::Begin, Event::Token) => {
-                self.phase = Phase::Checking(Lookup::begin(cx, self.subject.key.clone())?);
+            (Phase::Begin, Event::Token) => self.prepare(cx),
+            (Phase::Preparing(look, fill), Event::Completed(completion)) => self.prepared(cx, look, fill, completion),
+            (Phase::Refusing(lookup), Event::Completed(completion)) => self.refused(cx, lookup, completion),
+            (Phase::Zeroed(place), Event::Token) if place.holds(cx) => self.record(cx, place),
+            (Phase::Zeroed(_), Event::Token) => {
+                self.phase = Phase::Placing(Lookup::begin(cx, self.subject.key.clone())?);
                 Ok(Step::Requests)
             }
-            (Phase::Checking(lookup), Event::Completed(completion)) => self.checked(cx, lookup, completion),
-            (
-                Phase::Zeroing {
-                    run,
-                    submitted,
-                    under_way,
-                    failed,
-                },
-                Event::Completed(completion),
-            ) => {
-                let failed = failed.or(completion.result.err().map(Fault::Io));
-                drop(completion.memory); // What comes next may need it.
-                self.zero(cx, run, submitted, under_way - 1, failed)
-            }
-            (Phase::Flushing(run), Event::Completed(completion)) => {
-                self.or_give_back(cx, run, completion.result.map_err(Fault::Io))?;
-                self.phase = Phase::Zeroed(run);
-                Ok(Step::Token)
-            }
-            (Phase::Zeroed(run), Event::Token) => {
-                let lookup = Lookup::begin(cx, self.subject.key.clone());
-                let lookup = self.or_give_back(cx, run, lookup)?;
-                self.phase = Phase::Placing(run, lookup);
-                Ok(Step::Requests)
-            }
-            (Phase::Placing(run, lookup), Event::Completed(completion)) => self.placed(cx, run, lookup, completion),
-            (Phase::Recording(run, inode, update), Event::Completed(completion)) => {
-                self.recorded(cx, run, inode, update, completion)
+            (Phase::Placing(lookup), Event::Completed(completion)) => self.placed(cx, lookup, completion),
+            (Phase::Recording(inode, update), Event::Completed(completion)) => {
+                self.recorded(cx, inode, update, completion)
             }
             (phase, _) => {
                 // Nothing else can happen in any phase; going on where it stood loses nothing.
@@ -151,18 +145,22 @@ impl Create {
         Ok(Step::Token)
     }
 
-    fn checked(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Result<Step, Fault> {
-        match lookup.completed(cx, completion)? {
-            Looked::Reading => {
-                self.phase = Phase::Checking(lookup);
-                return Ok(Step::Requests);
+    fn prepare(&mut self, cx: &mut Context<'_>) -> Result<Step, Fault> {
+        let lookup = Lookup::begin(cx, self.subject.key.clone())?;
+        let begun = self.allocate(cx).and_then(|run| {
+            self.run = Some(run);
+            let mut fill = Fill::new(cx, run.start, run.blocks, self.options.zero)?;
+            // What there is no room for beside the look-up begins when that has ended.
+            fill.go_on(cx, true).map(|_| fill)
+        });
+        self.phase = match begun {
+            Ok(fill) => Phase::Preparing(Look::Reading(lookup), fill),
+            Err(fault) => {
+                self.failed = Some(fault);
+                Phase::Refusing(lookup)
             }
-            Looked::Found { .. } => return Err(Fault::Exists),
-            Looked::Absent(_) => {}
-        }
-        let run = self.allocate(cx)?;
-        cx.release_token();
-        self.zero(cx, run, 0, 0, None)
+        };
+        Ok(Step::Requests)
     }
 
     fn allocate(&self, cx: &mut Context<'_>) -> Result<Run, Fault> {
@@ -191,15 +189,10 @@ impl Create {
         }
     }
 
-    /// The run goes back when the operation fails before its record may be on the device.
-    fn or_give_back<T>(&self, cx: &mut Context<'_>, run: Run, result: Result<T, Fault>) -> Result<T, Fault> {
-        if result.is_err() {
-            self.give_back(cx, run);
-        }
-        result
-    }
-
-    fn give_back(&self, cx: &mut Context<'_>, run: Run) {
+    fn give_back(&mut self, cx: &mut Context<'_>) {
+        let Some(run) = self.run.take() else {
+            return;
+        };
         let less = Usage {
             blocks: run.reserve,
             segments: 1,
@@ -209,103 +202,120 @@ impl Create {
         let _ = cx.volume.free.release(run.start, run.reserve);
     }
 
-    /// Keeps some writes of zeroes under way until the run is filled, then flushes.
-    fn zero(
+    /// One of the requests of look-up and zeroing has ended.
+    fn prepared(
         &mut self,
         cx: &mut Context<'_>,
-        run: Run,
-        mut submitted: u64,
-        mut under_way: u32,
-        mut failed: Option<Fault>,
-    ) -> Result<Step, Fault> {
-        let total = run.blocks.saturating_mul(u64::from(cx.volume.block_size()));
-        while failed.is_none() && submitted < total && under_way < ZERO_DEPTH {
-            match self.zero_one(cx, run, submitted, total - submitted) {
-                Ok(len) => {
-                    submitted += len;
-                    under_way += 1;
-                }
-                // One of those under way gives back what is missing.
-                Err(Fault::Io(baio_engine::Error::Full) | Fault::NoMemory { .. }) if under_way > 0 => break,
-                Err(fault) => failed = Some(fault),
-            }
-        }
-        if under_way > 0 {
-            self.phase = Phase::Zeroing {
-                run,
-                submitted,
-                under_way,
-                failed,
-            };
-            return Ok(Step::Requests);
-        }
-        let flushed = failed.map_or(Ok(()), Err).and_then(|()| cx.sync());
-        self.or_give_back(cx, run, flushed)?;
-        self.zeros = None;
-        self.phase = Phase::Flushing(run);
-        Ok(Step::Requests)
-    }
-
-    /// Begins to fill some of what is left; says how much.
-    fn zero_one(&mut self, cx: &mut Context<'_>, run: Run, at: u64, left: u64) -> Result<u64, Fault> {
-        let start = cx.volume.layout().block_at(run.start).unwrap_or(u64::MAX);
-        let zeros = match &self.zeros {
-            Some(zeros) if zeros.len() as u64 <= left => zeros.clone(),
-            _ => {
-                self.zeros = None;
-                let zeros = some_zeros(cx, ZERO_BYTES.min(left))?;
-                self.zeros = Some(zeros.clone());
-                zeros
-            }
-        };
-        let len = zeros.len() as u64;
-        let memory = Memory::Shared(zeros);
-        cx.write(start.saturating_add(at), memory, baio_engine::Durability::None)?;
-        Ok(len)
-    }
-
-    fn placed(
-        &mut self,
-        cx: &mut Context<'_>,
-        run: Run,
-        mut lookup: Lookup,
+        mut look: Look,
+        mut fill: Fill,
         completion: Completion,
     ) -> Result<Step, Fault> {
+        let filled = match (Part::of(&completion), look) {
+            (Part::Zeroes, same) => {
+                look = same;
+                fill.completed(cx, completion, matches!(look, Look::Reading(_)))
+            }
+            (_, Look::Reading(lookup)) => {
+                look = self.looked(cx, lookup, completion);
+                if self.failed.is_some() {
+                    fill.stop();
+                }
+                fill.go_on(cx, matches!(look, Look::Reading(_)))
+            }
+            (_, same) => {
+                look = same;
+                Ok(fill.outcome())
+            }
+        };
+        let filled = filled.unwrap_or_else(|fault| {
+            self.failed = self.failed.take().or(Some(fault));
+            fill.stop();
+            Filled::Stopped
+        });
+        if filled == Filled::UnderWay || matches!(look, Look::Reading(_)) {
+            self.phase = Phase::Preparing(look, fill);
+            return Ok(Step::Requests);
+        }
+        match (self.failed.take(), look) {
+            (Some(fault), _) => Err(fault),
+            (None, Look::Found(place)) => {
+                self.phase = Phase::Zeroed(place);
+                Ok(Step::Token)
+            }
+            // Neither can be: what ended without a place has failed.
+            (None, Look::Reading(_) | Look::Ended) => Err(Fault::NotFound),
+        }
+    }
+
+    /// What the look-up says now; the token is given back when it says all.
+    fn looked(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Look {
         let looked = lookup.completed(cx, completion);
-        match self.or_give_back(cx, run, looked)? {
-            Looked::Reading => {
-                self.phase = Phase::Placing(run, lookup);
-                Ok(Step::Requests)
+        if let Ok(Looked::Reading) = looked {
+            return Look::Reading(lookup);
+        }
+        match looked.and_then(|looked| self.free_place(cx, looked)) {
+            Ok(place) => {
+                cx.release_token();
+                Look::Found(place)
             }
-            Looked::Found { .. } => {
-                self.give_back(cx, run);
-                Err(Fault::Exists)
+            Err(fault) => {
+                cx.release_token();
+                // That it exists says more than why it could not be made.
+                let exists = matches!(fault, Fault::Exists);
+                if exists || self.failed.is_none() {
+                    self.failed = Some(fault);
+                }
+                Look::Ended
             }
+        }
+    }
+
+    fn free_place(&self, cx: &Context<'_>, looked: Looked) -> Result<Place, Fault> {
+        match looked {
+            Looked::Absent(Some(place)) => Ok(place),
             Looked::Absent(None) => {
-                self.give_back(cx, run);
                 let segments_max = cx.volume.superblock.geometry().segments_max;
                 Err(Fault::TableFull { segments_max })
             }
-            Looked::Absent(Some((address, bucket))) => self.record(cx, run, address, &bucket),
+            Looked::Found { .. } | Looked::Reading => Err(Fault::Exists),
         }
     }
 
-    fn record(&mut self, cx: &mut Context<'_>, run: Run, at: SlotAddress, bucket: &BucketCopy) -> Result<Step, Fault> {
-        let inode = self.inode(cx, run, at, bucket);
-        let inode = self.or_give_back(cx, run, inode)?;
-        let update = Update::begin(cx, bucket, at, &inode);
-        let update = self.or_give_back(cx, run, update)?;
-        self.phase = Phase::Recording(run, Box::new(inode), update);
+    fn refused(&mut self, cx: &mut Context<'_>, lookup: Lookup, completion: Completion) -> Result<Step, Fault> {
+        match self.looked(cx, lookup, completion) {
+            Look::Reading(lookup) => {
+                self.phase = Phase::Refusing(lookup);
+                Ok(Step::Requests)
+            }
+            Look::Found(_) | Look::Ended => Err(self.failed.take().unwrap_or(Fault::Exists)),
+        }
+    }
+
+    fn placed(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Result<Step, Fault> {
+        match lookup.completed(cx, completion)? {
+            Looked::Reading => {
+                self.phase = Phase::Placing(lookup);
+                Ok(Step::Requests)
+            }
+            looked => {
+                let place = self.free_place(cx, looked)?;
+                self.record(cx, place)
+            }
+        }
+    }
+
+    fn record(&mut self, cx: &mut Context<'_>, place: Place) -> Result<Step, Fault> {
+        let inode = self.inode(cx, &place)?;
+        let update = Update::begin(cx, place.bucket, place.at, &inode)?;
+        // From here on the run may be on the device; only a failure before gives it back.
+        self.run = None;
+        self.phase = Phase::Recording(Box::new(inode), update);
         Ok(Step::Requests)
     }
 
-    fn inode(&self, cx: &mut Context<'_>, run: Run, at: SlotAddress, bucket: &BucketCopy) -> Result<Inode, Fault> {
-        let geometry = *cx.volume.superblock.geometry();
-        let before = bucket
-            .image()?
-            .slot(at.slot, &geometry)
-            .and_then(Result::ok)
-            .unwrap_or_default();
+    fn inode(&self, cx: &mut Context<'_>, place: &Place) -> Result<Inode, Fault> {
+        // It is there: whatever gets here has taken one.
+        let run = self.run.ok_or(Fault::NotFound)?;
         let mut uuid = [0; 16];
         cx.engine.random(&mut uuid)?;
         Ok(Inode {
@@ -314,13 +324,14 @@ impl Create {
             owner_uid: self.subject.key.owner_uid,
             owner_gid: self.options.group.unwrap_or(self.subject.who.gid),
             mode: self.options.mode & 0o777,
-            generation: before.next_generation(),
+            generation: place.next_generation(cx)?,
             uuid,
             start_block: run.start,
             blocks: run.blocks,
             reserve_blocks: run.reserve,
             zeroed_to: run.blocks,
             alloc_seq: cx.volume.next_alloc_seq(),
+            created_ns: cx.wall_clock_ns(),
             operation_id: self.options.operation_id,
             ..Inode::default()
         })
@@ -330,14 +341,13 @@ impl Create {
     fn recorded(
         &mut self,
         cx: &mut Context<'_>,
-        run: Run,
         inode: Box<Inode>,
         mut update: Update,
         completion: Completion,
     ) -> Result<Step, Fault> {
         match update.completed(cx, completion)? {
             Updated::Writing => {
-                self.phase = Phase::Recording(run, inode, update);
+                self.phase = Phase::Recording(inode, update);
                 Ok(Step::Requests)
             }
             Updated::Done => {
@@ -346,22 +356,6 @@ impl Create {
                 let info = SegmentInfo::of(&inode, &name, cx.volume.block_size(), false);
                 Ok(Step::Done(Ok(Answer::Segment(info))))
             }
-        }
-    }
-}
-
-/// So many zeroes, or as many as there is memory for: whole blocks in either case.
-fn some_zeros(cx: &Context<'_>, wanted: u64) -> Result<Frozen, Fault> {
-    let block_size = u64::from(cx.volume.block_size());
-    let mut len = wanted;
-    loop {
-        match cx.engine.buffer(len as usize) {
-            Some(mut buffer) => {
-                buffer.fill(0);
-                return Ok(buffer.freeze());
-            }
-            None if len <= block_size => return Err(Fault::NoMemory { asked: len }),
-            None => len = (len / 2).next_multiple_of(block_size),
         }
     }
 }

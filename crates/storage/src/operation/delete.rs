@@ -17,7 +17,7 @@ use crate::volume::usage_of;
 struct Doomed {
     address: SlotAddress,
     inode: Box<Inode>,
-    bucket: BucketCopy,
+    bucket: Option<BucketCopy>,
 }
 
 /// Where the operation stands.
@@ -85,7 +85,11 @@ impl Delete {
                 Err(Fault::Version(why.into()))
             }
             Looked::Found { address, inode, bucket } => {
-                let doomed = Doomed { address, inode, bucket };
+                let doomed = Doomed {
+                    address,
+                    inode,
+                    bucket: Some(bucket),
+                };
                 if cx.drain(address) > 0 {
                     self.phase = Phase::Draining(doomed);
                     return Ok(Step::Drain(address));
@@ -95,9 +99,14 @@ impl Delete {
         }
     }
 
-    fn record(&mut self, cx: &mut Context<'_>, doomed: Doomed) -> Result<Step, Fault> {
+    fn record(&mut self, cx: &mut Context<'_>, mut doomed: Doomed) -> Result<Step, Fault> {
         let tombstone = doomed.inode.tombstone(self.operation_id);
-        match Update::begin(cx, &doomed.bucket, doomed.address, &tombstone) {
+        match Update::begin(
+            cx,
+            doomed.bucket.take().ok_or(Fault::NotFound)?,
+            doomed.address,
+            &tombstone,
+        ) {
             Ok(update) => {
                 self.phase = Phase::Recording(doomed, update);
                 Ok(Step::Requests)

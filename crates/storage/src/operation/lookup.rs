@@ -6,7 +6,7 @@ use crate::error::Fault;
 use crate::operation::Context;
 use crate::segment::bucket::{BucketId, Slots};
 use crate::segment::inode::{Inode, InodeState};
-use crate::segment::layout::{BUCKET_BYTES, Place};
+use crate::segment::layout::{self, BUCKET_BYTES};
 use crate::segment::name::Key;
 use crate::segment::probe::{Probe, SlotAddress, Visit};
 use crate::volume::table::BucketCopy;
@@ -21,8 +21,29 @@ pub(crate) enum Looked {
         inode: Box<Inode>,
         bucket: BucketCopy,
     },
-    /// The name is nowhere; a new inode could go into this slot of this bucket.
-    Absent(Option<(SlotAddress, BucketCopy)>),
+    /// The name is nowhere; a new inode could go here, unless every slot is taken.
+    Absent(Option<Place>),
+}
+
+/// A slot, and its bucket as it was read.
+pub(crate) struct Place {
+    pub(crate) at: SlotAddress,
+    pub(crate) bucket: BucketCopy,
+    /// How many updates of the table had begun before.
+    seen_at: u64,
+}
+
+impl Place {
+    /// Is the table still as it was? What was read under the token is believed later only if so.
+    pub(crate) fn holds(&self, cx: &Context<'_>) -> bool {
+        self.seen_at == cx.volume.table_updates
+    }
+
+    /// The generation of what is put into the slot now.
+    pub(crate) fn next_generation(&self, cx: &Context<'_>) -> Result<u64, Fault> {
+        let slot = self.bucket.image()?.slot(self.at.slot, cx.volume.superblock.geometry());
+        Ok(slot.and_then(Result::ok).unwrap_or_default().next_generation())
+    }
 }
 
 /// A look-up under way.
@@ -49,7 +70,7 @@ impl Lookup {
 
     fn read_next(&mut self, cx: &mut Context<'_>) -> Result<(), Fault> {
         let bucket = self.probe.next_bucket().unwrap_or(0);
-        read_pair(cx, bucket, Place::Table)
+        read_pair(cx, bucket, layout::Place::Table)
     }
 
     pub(crate) fn completed(&mut self, cx: &mut Context<'_>, completion: Completion) -> Result<Looked, Fault> {
@@ -68,7 +89,7 @@ impl Lookup {
             None => BucketCopy::new(self.id(cx), bytes),
         };
         if copy.needs_mirror() {
-            read_pair(cx, copy.bucket(), Place::Mirror)?;
+            read_pair(cx, copy.bucket(), layout::Place::Mirror)?;
             self.reading = Some(copy);
             return Ok(Looked::Reading);
         }
@@ -97,6 +118,8 @@ impl Lookup {
             Visit::Continue => {
                 if self.reusable.is_none() && has_tombstone(&slots) {
                     self.reusable = Some(copy);
+                } else {
+                    drop(copy); // Its memory may be all there is for the next one.
                 }
                 self.read_next(cx)?;
                 Ok(Looked::Reading)
@@ -110,7 +133,12 @@ impl Lookup {
                         .find(|b| b.bucket() == at.bucket);
                     bucket.map(|bucket| (at, bucket))
                 };
-                Ok(Looked::Absent(reusable.and_then(of)))
+                let seen_at = cx.volume.table_updates;
+                Ok(Looked::Absent(reusable.and_then(of).map(|(at, bucket)| Place {
+                    at,
+                    bucket,
+                    seen_at,
+                })))
             }
         }
     }
@@ -121,7 +149,7 @@ fn has_tombstone(slots: &Slots) -> bool {
     slots.iter().any(|slot| slot.as_ref().is_ok_and(is_tombstone))
 }
 
-fn read_pair(cx: &mut Context<'_>, bucket: u64, place: Place) -> Result<(), Fault> {
+fn read_pair(cx: &mut Context<'_>, bucket: u64, place: layout::Place) -> Result<(), Fault> {
     let at = cx.volume.layout().bucket_at(bucket, place);
     let at = at.ok_or_else(|| Fault::Corrupt(format!("there is no bucket {bucket}")))?;
     cx.read(at, BUCKET_BYTES as usize)

@@ -5,12 +5,24 @@
 //! ended.
 //!
 //! The token lets one operation at a time read and change the inode table. It is held for look-ups and record writes, not
-//! while blocks are zeroed. So at most one update of a bucket is in flight, and no probe passes over a slot that another
-//! operation is about to take.
+//! while blocks are zeroed or copied. So at most one update of a bucket is in flight, and no probe passes over a slot that
+//! another operation is about to take.
+//!
+//! What changes one segment in more than one turn with the token *claims* it first ([`claims`]): a delete that waits for
+//! requests, a resize that zeroes, a move. Whoever else wants to change that segment waits until the claim ends.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `lookup.rs`, `update.rs` | find a name; write its record |
+//! | `fill.rs` | zero blocks before they are exposed |
+//! | `claims.rs` | who changes which segment |
+//! | `create.rs`, `open.rs`, `delete.rs`, `rename.rs`, `resize.rs`, `quota.rs` | the operations |
 
 use std::ops::Range;
 
-use baio_engine::{Completion, Durability, Engine, Memory, Op, Request};
+use baio_engine::{Buffer, Completion, Durability, Engine, Memory, Op, Request};
+
+use self::claims::Claims;
 
 use crate::core::holds::{HoldId, Holds, Place as HeldPlace};
 use crate::error::{Error, Fault, Result};
@@ -21,11 +33,37 @@ use crate::segment::probe::SlotAddress;
 use crate::volume::Volume;
 use crate::volume::inspect::SegmentInfo;
 
+pub(crate) mod claims;
 pub(crate) mod create;
 pub(crate) mod delete;
+pub(crate) mod fill;
 pub(crate) mod lookup;
 pub(crate) mod open;
 pub(crate) mod update;
+
+/// Which of an operation's requests: those of two parts may be under way at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Look-ups, records, and whatever an operation does one at a time.
+    Main,
+    /// Zeroes ([`fill`]).
+    Zeroes,
+    /// What was just written, read again ([`update`]).
+    ReadBack,
+}
+
+impl Part {
+    const ALL: [Part; 3] = [Part::Main, Part::Zeroes, Part::ReadBack];
+    /// Where the part stands in a tag: above the number of the operation.
+    const SHIFT: u32 = 32;
+
+    /// The part that a completion ends.
+    pub(crate) fn of(completion: &Completion) -> Part {
+        let number = (completion.tag >> Part::SHIFT) & 0xff;
+        let is_it = |part: &Part| *part as u64 == number;
+        Part::ALL.into_iter().find(is_it).unwrap_or(Part::Main)
+    }
+}
 
 /// What has happened.
 pub(crate) enum Event {
@@ -45,6 +83,8 @@ pub(crate) enum Step {
     Requests,
     /// The token.
     Token,
+    /// The end of somebody's claim, then the token.
+    Unclaimed,
     /// The end of the requests on the handles of a segment.
     Drain(SlotAddress),
     /// The end of the requests that touch a range which it holds; none waits for it, then it goes on at once.
@@ -83,6 +123,10 @@ pub(crate) struct Context<'a> {
     pub(crate) tag: u64,
     /// Does this operation have the token? A step that is done with it clears it.
     pub(crate) has_token: &'a mut bool,
+    /// Who changes which segment.
+    pub(crate) claims: &'a mut Claims,
+    /// Nanoseconds since 1970 when the engine's clock stood at zero; 0 in a simulation.
+    pub(crate) wall_ns: u64,
 }
 
 impl Context<'_> {
@@ -115,10 +159,34 @@ impl Context<'_> {
         in_flight
     }
 
+    /// Nanoseconds since 1970; in a simulation, since its beginning.
+    pub(crate) fn wall_clock_ns(&self) -> u64 {
+        self.wall_ns.saturating_add(self.engine.now().0)
+    }
+
     pub(crate) fn read(&mut self, offset: u64, len: usize) -> std::result::Result<(), Fault> {
-        let buffer = self.engine.buffer(len).ok_or(Fault::NoMemory { asked: len as u64 })?;
+        let buffer = self.buffer(len)?;
+        self.read_into(Part::Main, offset, buffer).map_err(|(fault, _)| fault)
+    }
+
+    /// Reads into memory that was taken before. What cannot be begun gives it back.
+    pub(crate) fn read_into(
+        &mut self,
+        part: Part,
+        offset: u64,
+        buffer: Buffer,
+    ) -> std::result::Result<(), (Fault, Option<Buffer>)> {
         let policy = self.volume.device.policy(Durability::None);
-        self.submit(Request::read(&self.volume.device.file, offset, buffer, policy))
+        let request = Request::read(&self.volume.device.file, offset, buffer, policy);
+        let request = request.tagged(self.tag | (part as u64) << Part::SHIFT);
+        match self.engine.submit_reserved(request) {
+            Ok(_) => Ok(()),
+            Err(back) => Err((Fault::Io(baio_engine::Error::Full), back.memory.into_buffer())),
+        }
+    }
+
+    pub(crate) fn buffer(&self, len: usize) -> std::result::Result<Buffer, Fault> {
+        self.engine.buffer(len).ok_or(Fault::NoMemory { asked: len as u64 })
     }
 
     pub(crate) fn write(
@@ -128,19 +196,25 @@ impl Context<'_> {
         durability: Durability,
     ) -> std::result::Result<(), Fault> {
         let policy = self.volume.device.policy(durability);
-        self.submit(Request::write(&self.volume.device.file, offset, memory, policy))
+        let request = Request::write(&self.volume.device.file, offset, memory, policy);
+        self.submit_as(Part::Main, request, true)
     }
 
-    pub(crate) fn sync(&mut self) -> std::result::Result<(), Fault> {
+    pub(crate) fn sync_as(&mut self, part: Part) -> std::result::Result<(), Fault> {
         let policy = self.volume.device.policy(Durability::Data);
-        self.submit(Request::bare(Op::Sync, Some(&self.volume.device.file), policy))
+        let request = Request::bare(Op::Sync, Some(&self.volume.device.file), policy);
+        self.submit_as(part, request, true)
     }
 
-    fn submit(&mut self, request: Request) -> std::result::Result<(), Fault> {
-        self.engine
-            .submit_reserved(request.tagged(self.tag))
-            .map(drop)
-            .map_err(|_| Fault::Io(baio_engine::Error::Full))
+    /// Submits a request of a part; into a reserved slot only if it must not wait for the requests of others.
+    pub(crate) fn submit_as(&mut self, part: Part, request: Request, reserved: bool) -> std::result::Result<(), Fault> {
+        let request = request.tagged(self.tag | (part as u64) << Part::SHIFT);
+        let submitted = if reserved {
+            self.engine.submit_reserved(request)
+        } else {
+            self.engine.submit(request)
+        };
+        submitted.map(drop).map_err(|_| Fault::Io(baio_engine::Error::Full))
     }
 }
 

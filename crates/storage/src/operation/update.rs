@@ -1,13 +1,15 @@
-//! Writing one inode: the next image of its bucket to the table, durably, then to the mirror, durably (the rule stands at
-//! the top of `segment/bucket.rs`).
+//! Writing inodes of one bucket: its next image to the table, durably, then to the mirror, durably (the rule stands at the
+//! top of `segment/bucket.rs`). While the mirror is written, the page of the table is read back: a device that acknowledged
+//! a write and lost it, or put it elsewhere, is noticed before anybody is told that the record is safe. The mirror's page
+//! is not: `check` compares it.
 
-use baio_engine::{Completion, Durability, Memory};
+use baio_engine::{Buffer, Completion, Durability, Memory};
 
 use crate::error::Fault;
-use crate::operation::Context;
-use crate::segment::bucket::NextImage;
+use crate::operation::{Context, Part};
+use crate::segment::bucket::{BucketError, Image, NextImage};
 use crate::segment::inode::Inode;
-use crate::segment::layout::Place;
+use crate::segment::layout::{Parity, Place};
 use crate::segment::probe::SlotAddress;
 use crate::volume::table::BucketCopy;
 
@@ -15,65 +17,172 @@ use crate::volume::table::BucketCopy;
 pub(crate) struct Update {
     bucket: u64,
     image: NextImage,
-    writing: Place,
+    stage: Stage,
+    /// Memory to read back into, taken before anything is written: a record that has begun does not fail for want of some.
+    spare: Option<Buffer>,
+    failed: Option<Fault>,
+}
+
+/// What is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Table,
+    /// The mirror is written and the table read back; which of the two have ended.
+    Mirror {
+        written: bool,
+        compared: bool,
+    },
 }
 
 /// How far it is.
 pub(crate) enum Updated {
-    /// A write is under way.
+    /// Requests are under way.
     Writing,
     /// The inode is durable, twice.
     Done,
 }
 
 impl Update {
+    /// Replaces one inode of a bucket that was just read. The copy is let go first: its memory may be all there is.
     pub(crate) fn begin(
         cx: &mut Context<'_>,
-        copy: &BucketCopy,
+        copy: BucketCopy,
         at: SlotAddress,
         inode: &Inode,
     ) -> Result<Update, Fault> {
+        let image = next(cx, &copy.image()?, &[(at.slot, inode)])?;
+        drop(copy);
+        Update::of(cx, image)
+    }
+
+    /// Writes this image of a bucket.
+    pub(crate) fn of(cx: &mut Context<'_>, image: NextImage) -> Result<Update, Fault> {
         if cx.volume.is_latched() {
             return Err(Fault::Latched);
         }
-        let epoch = cx.volume.superblock.epoch;
-        let corrupt = |error: crate::segment::bucket::BucketError| Fault::Corrupt(error.to_string());
-        let image = copy.image()?.next(at.slot, inode, epoch).map_err(corrupt)?;
-        let update = Update {
-            bucket: at.bucket,
-            image,
-            writing: Place::Table,
-        };
-        let bytes = update.image.page().bytes();
-        let mut buffer = cx.engine.buffer(bytes.len()).ok_or(Fault::NoMemory {
-            asked: bytes.len() as u64,
-        })?;
+        let bucket = image.image().id().bucket;
+        let bytes = image.page().bytes();
+        let mut buffer = cx.buffer(bytes.len())?;
         buffer.copy_from_slice(bytes);
-        update.write(cx, Memory::Own(buffer))?;
+        let spare = cx.buffer(bytes.len())?;
+        let update = Update {
+            bucket,
+            image,
+            stage: Stage::Table,
+            spare: Some(spare),
+            failed: None,
+        };
+        let at = update.place(cx, Place::Table)?;
+        cx.write(at, Memory::Own(buffer), Durability::Data)?;
+        cx.volume.table_updates += 1;
         Ok(update)
     }
 
-    pub(crate) fn completed(&mut self, cx: &mut Context<'_>, completion: Completion) -> Result<Updated, Fault> {
-        let wrote = completion.result.map_err(Fault::Io).and_then(|_| match self.writing {
-            Place::Table => {
-                self.writing = Place::Mirror;
-                // The same bytes in the same memory: a record that has begun does not fail for want of some.
-                self.write(cx, completion.memory).map(|()| Updated::Writing)
-            }
-            Place::Mirror => Ok(Updated::Done),
-        });
-        if wrote.is_err() {
-            cx.volume.latch();
-        }
-        wrote
+    /// The bucket as this update leaves it.
+    pub(crate) fn image(&self) -> Image<'_> {
+        self.image.image()
     }
 
-    fn write(&self, cx: &mut Context<'_>, memory: Memory) -> Result<(), Fault> {
-        let at = cx
-            .volume
-            .layout()
-            .image_at(self.bucket, self.image.parity(), self.writing)
-            .ok_or_else(|| Fault::Corrupt(format!("there is no bucket {}", self.bucket)))?;
-        cx.write(at, memory, Durability::Data)
+    /// Takes in the end of one of its requests.
+    ///
+    /// # Errors
+    /// What went wrong, once nothing is under way any more; the volume is latched then.
+    pub(crate) fn completed(&mut self, cx: &mut Context<'_>, completion: Completion) -> Result<Updated, Fault> {
+        let noted = match (self.stage, Part::of(&completion)) {
+            (Stage::Table, _) => self.table_written(cx, completion),
+            (Stage::Mirror { compared, .. }, Part::Main) => {
+                let written = true;
+                self.stage = Stage::Mirror { written, compared };
+                let result = completion.result.map(drop).map_err(Fault::Io);
+                drop(completion.memory);
+                result.and_then(|()| self.read_back(cx))
+            }
+            (Stage::Mirror { written, .. }, _) => {
+                let compared = true;
+                self.stage = Stage::Mirror { written, compared };
+                self.compare(cx, completion)
+            }
+        };
+        if let Err(fault) = noted {
+            cx.volume.latch();
+            self.failed = self.failed.take().or(Some(fault));
+        }
+        match self.stage {
+            Stage::Mirror { written, compared } if !written || !(compared || self.spare.is_some()) => {
+                Ok(Updated::Writing)
+            }
+            stage => match self.failed.take() {
+                Some(fault) => Err(fault),
+                None if stage == Stage::Table => Ok(Updated::Writing),
+                None => Ok(Updated::Done),
+            },
+        }
     }
+
+    fn table_written(&mut self, cx: &mut Context<'_>, completion: Completion) -> Result<(), Fault> {
+        completion.result?;
+        let at = self.place(cx, Place::Mirror)?;
+        // The same bytes in the same memory.
+        cx.write(at, completion.memory, Durability::Data)?;
+        self.stage = Stage::Mirror {
+            written: false,
+            compared: false,
+        };
+        self.read_back(cx)
+    }
+
+    /// Begins to read the table's page back, unless that was begun. Where every slot is taken it is tried again when the
+    /// mirror's write has given its own back.
+    fn read_back(&mut self, cx: &mut Context<'_>) -> Result<(), Fault> {
+        let at = self.place(cx, Place::Table)?;
+        let Some(spare) = self.spare.take() else {
+            return Ok(());
+        };
+        match cx.read_into(Part::ReadBack, at, spare) {
+            Ok(()) => Ok(()),
+            Err((_, Some(spare))) if !matches!(self.stage, Stage::Mirror { written: true, .. }) => {
+                self.spare = Some(spare);
+                Ok(())
+            }
+            Err((fault, _)) => {
+                if let Stage::Mirror { compared, .. } = &mut self.stage {
+                    *compared = true;
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    fn compare(&self, cx: &Context<'_>, completion: Completion) -> Result<(), Fault> {
+        let got = completion.result? as usize;
+        let found = completion.memory.into_buffer();
+        let found = found.as_deref().and_then(|bytes| bytes.get(..got));
+        if found == Some(&self.image.page().bytes()[..]) {
+            return Ok(());
+        }
+        let at = self.place(cx, Place::Table)?;
+        let parity = match self.image.parity() {
+            Parity::Even => "even",
+            Parity::Odd => "odd",
+        };
+        Err(Fault::LostWrite {
+            page: format!("the {parity} image of bucket {} in the inode table", self.bucket),
+            at,
+        })
+    }
+
+    fn place(&self, cx: &Context<'_>, place: Place) -> Result<u64, Fault> {
+        cx.volume
+            .layout()
+            .image_at(self.bucket, self.image.parity(), place)
+            .ok_or_else(|| Fault::Corrupt(format!("there is no bucket {}", self.bucket)))
+    }
+}
+
+/// The image after this one, with some inodes replaced.
+pub(crate) fn next(cx: &Context<'_>, image: &Image<'_>, changes: &[(usize, &Inode)]) -> Result<NextImage, Fault> {
+    let epoch = cx.volume.superblock.epoch;
+    image
+        .next_with(changes, epoch)
+        .map_err(|error: BucketError| Fault::Corrupt(error.to_string()))
 }

@@ -196,17 +196,24 @@ impl<'a> Image<'a> {
 
     /// The next generation of the bucket, with one slot replaced; the other three keep their bytes, even damaged ones.
     pub fn next(&self, slot: usize, inode: &Inode, epoch: u64) -> Result<NextImage, BucketError> {
+        self.next_with(&[(slot, inode)], epoch)
+    }
+
+    /// The same with several slots replaced at once.
+    pub fn next_with(&self, changes: &[(usize, &Inode)], epoch: u64) -> Result<NextImage, BucketError> {
         let bucket = self.id.bucket;
         let generation = self
             .generation()
             .checked_add(1)
             .ok_or(BucketError::Exhausted { bucket })?;
         let mut raw = self.raw.clone();
-        let target = raw
-            .inodes
-            .get_mut(slot)
-            .ok_or(BucketError::NoSuchSlot { bucket, slot })?;
-        *target = inode.encode();
+        for &(slot, inode) in changes {
+            let target = raw
+                .inodes
+                .get_mut(slot)
+                .ok_or(BucketError::NoSuchSlot { bucket, slot })?;
+            *target = inode.encode();
+        }
         raw.magic = MAGIC;
         raw.uuid = self.id.uuid;
         raw.bucket = bucket.into();

@@ -47,6 +47,8 @@ pub(crate) struct Volume {
     pub(crate) accounts: Accounts,
     /// Segments that a crash or a close left half-moved; whoever serves the volume goes on with them.
     pub(crate) unfinished_moves: Vec<SlotAddress>,
+    /// Updates of the inode table begun since the open: a slot that was found stays found while this stands still.
+    pub(crate) table_updates: u64,
     allocations: u64,
     /// A metadata write failed: which of two states the table holds is decided by the next open.
     latched: bool,
@@ -82,6 +84,7 @@ impl Volume {
             quarantined: contents.quarantined,
             accounts: contents.accounts,
             unfinished_moves: contents.unfinished_moves,
+            table_updates: 0,
             allocations: 0,
             latched: false,
         })

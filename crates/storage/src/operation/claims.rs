@@ -1,0 +1,99 @@
+//! Who is changing which segment: what an operation does to a segment in several turns with the table token is not crossed
+//! by another operation on it.
+//!
+//! A claim is taken while the token is held, by the slot in which the segment was just found, and ends with its
+//! operation. An operation that finds a segment claimed gives the token back and waits ([`super::Step::Unclaimed`]); when
+//! a claim ends it gets the token and looks again, as the segment may be gone or have another name.
+
+use crate::segment::probe::SlotAddress;
+
+/// What the others may do meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// Open the segment: it serves, and handles are told what becomes of it.
+    Shared,
+    /// Nothing: a handle that was opened now might miss that requests are being refused.
+    Closed,
+}
+
+#[derive(Debug)]
+struct Claimed {
+    at: SlotAddress,
+    by: u32,
+    claim: Claim,
+    /// Somebody asks the operation to end where it stands.
+    wanted: bool,
+}
+
+/// All claims.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    claims: Vec<Claimed>,
+}
+
+impl Claims {
+    /// Claims a segment for an operation; `false` if another has it. An operation's second claim replaces the kind of its
+    /// first.
+    pub(crate) fn claim(&mut self, at: SlotAddress, by: u32, claim: Claim) -> bool {
+        match self.claims.iter_mut().find(|claimed| claimed.at == at) {
+            Some(claimed) if claimed.by == by => {
+                claimed.claim = claim;
+                true
+            }
+            Some(_) => false,
+            None => {
+                self.claims.push(Claimed {
+                    at,
+                    by,
+                    claim,
+                    wanted: false,
+                });
+                true
+            }
+        }
+    }
+
+    /// Whether an open of this segment must wait.
+    pub(crate) fn is_closed(&self, at: SlotAddress) -> bool {
+        let closed = |claimed: &Claimed| claimed.at == at && claimed.claim == Claim::Closed;
+        self.claims.iter().any(closed)
+    }
+
+    /// Asks whoever has the segment to end where it stands: a delete need not wait until all is copied.
+    pub(crate) fn ask_to_end(&mut self, at: SlotAddress) {
+        for claimed in self.claims.iter_mut().filter(|claimed| claimed.at == at) {
+            claimed.wanted = true;
+        }
+    }
+
+    /// Whether this operation was asked to end where it stands.
+    #[allow(dead_code)] // For operations that can.
+    pub(crate) fn is_asked_to_end(&self, by: u32) -> bool {
+        self.claims.iter().any(|claimed| claimed.by == by && claimed.wanted)
+    }
+
+    /// The operation has ended; whether it had claimed anything.
+    pub(crate) fn release(&mut self, by: u32) -> bool {
+        let before = self.claims.len();
+        self.claims.retain(|claimed| claimed.by != by);
+        self.claims.len() < before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_operation_has_a_segment_until_it_ends() {
+        let at = |bucket| SlotAddress { bucket, slot: 0 };
+        let mut claims = Claims::default();
+        assert!(claims.claim(at(1), 7, Claim::Shared) && claims.claim(at(2), 8, Claim::Closed));
+        assert!(!claims.claim(at(1), 8, Claim::Shared) && claims.claim(at(1), 7, Claim::Closed));
+        assert!(claims.is_closed(at(1)) && claims.is_closed(at(2)) && !claims.is_closed(at(3)));
+        claims.ask_to_end(at(1));
+        assert!(claims.is_asked_to_end(7) && !claims.is_asked_to_end(8));
+        assert!(claims.release(7) && !claims.release(7));
+        assert!(claims.claim(at(1), 8, Claim::Shared) && !claims.is_asked_to_end(8));
+    }
+}

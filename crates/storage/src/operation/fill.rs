@@ -1,0 +1,240 @@
+//! Zeroes over a range of blocks, durably: before a create or a grow exposes them, so that nobody reads what another left there.
+//!
+//! A [`Fill`] keeps some writes under way beside whatever else its operation does, then flushes. Or it asks the device to
+//! zero the range, which takes a moment instead of the time of writing it; where the device cannot, it writes. It is one
+//! part ([`Part::Zeroes`]) of its operation's requests, so a look-up can be under way beside it.
+
+use baio_engine::{Completion, Durability, Errno, Frozen, Memory, Op, Request, Space};
+
+use crate::error::Fault;
+use crate::operation::{Context, Part};
+
+/// Writes of zeroes at a time, and bytes of each.
+const DEPTH: u32 = 8;
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// What is left in the arena for the look-up beside: a bucket's table pair and its mirror.
+const SPARE_BYTES: usize = 16 << 10;
+
+/// How blocks become zero before they are exposed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Zeroing {
+    /// Zeroes are written: later writes find their place and need no metadata of the file system below.
+    #[default]
+    Written,
+    /// The device or file is asked for zeroes (`FALLOC_FL_ZERO_RANGE`, then `FALLOC_FL_PUNCH_HOLE`, which reads as zero as
+    /// well); written only where it cannot. At once, but the first durable write to each block may cost more.
+    Lazy,
+}
+
+/// What is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Asking(Space),
+    Writing,
+    Flushing,
+    Durable,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filled {
+    /// Requests are under way.
+    UnderWay,
+    /// All is zero, durably.
+    Durable,
+    /// Nothing is under way, because it was stopped or waits for room.
+    Stopped,
+}
+
+/// A range being zeroed.
+pub(crate) struct Fill {
+    /// First byte on the device.
+    at: u64,
+    len: u64,
+    submitted: u64,
+    under_way: u32,
+    stage: Stage,
+    stopped: bool,
+    failed: Option<Fault>,
+    zeros: Option<Frozen>,
+}
+
+impl Fill {
+    /// Is going to zero so many blocks from a block of the volume.
+    pub(crate) fn new(cx: &Context<'_>, start_block: u64, blocks: u64, zeroing: Zeroing) -> Result<Fill, Fault> {
+        let (at, len) = cx
+            .volume
+            .layout()
+            .run_at(start_block, blocks)
+            .ok_or_else(|| Fault::Corrupt("a run of blocks outside of the volume".into()))?;
+        let stage = match zeroing {
+            _ if len == 0 => Stage::Durable,
+            Zeroing::Written => Stage::Writing,
+            Zeroing::Lazy => Stage::Asking(Space::Zero),
+        };
+        Ok(Fill {
+            at,
+            len,
+            submitted: 0,
+            under_way: 0,
+            stage,
+            stopped: false,
+            failed: None,
+            zeros: None,
+        })
+    }
+
+    /// Begins nothing more; what is under way ends.
+    pub(crate) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// Takes in the end of one of its requests.
+    ///
+    /// # Errors
+    /// What went wrong, once nothing is under way any more.
+    pub(crate) fn completed(
+        &mut self,
+        cx: &mut Context<'_>,
+        completion: Completion,
+        beside: bool,
+    ) -> Result<Filled, Fault> {
+        self.under_way = self.under_way.saturating_sub(1);
+        drop(completion.memory); // What comes next may need it.
+        match (self.stage, completion.result) {
+            (Stage::Asking(space), Err(error)) if is_refused(&error) => {
+                self.submitted = 0;
+                self.stage = match space {
+                    Space::Zero => Stage::Asking(Space::Discard),
+                    _ => Stage::Writing,
+                };
+            }
+            (Stage::Flushing, Ok(_)) => self.stage = Stage::Durable,
+            (_, Ok(_)) => {}
+            (_, Err(error)) => self.failed = self.failed.take().or(Some(Fault::Io(error))),
+        }
+        self.go_on(cx, beside)
+    }
+
+    /// Begins what there is room for. What there is none for waits, if requests of another part are under way `beside`; it
+    /// is then to be called again when these have ended.
+    ///
+    /// # Errors
+    /// What went wrong, once nothing is under way any more.
+    pub(crate) fn go_on(&mut self, cx: &mut Context<'_>, beside: bool) -> Result<Filled, Fault> {
+        while self.wants_more() {
+            match self.begin_one(cx) {
+                Ok(len) => {
+                    self.submitted += len;
+                    self.under_way += 1;
+                }
+                // One of those under way gives back what is missing.
+                Err(Fault::Io(baio_engine::Error::Full) | Fault::NoMemory { .. }) if beside || self.under_way > 0 => {
+                    break;
+                }
+                Err(fault) => self.failed = Some(fault),
+            }
+        }
+        if self.under_way > 0 {
+            return Ok(Filled::UnderWay);
+        }
+        self.zeros = None;
+        self.failed.take().map_or(Ok(self.outcome()), Err)
+    }
+
+    /// How far it is. What has failed is as good as stopped.
+    pub(crate) fn outcome(&self) -> Filled {
+        match self.stage {
+            _ if self.under_way > 0 => Filled::UnderWay,
+            Stage::Durable => Filled::Durable,
+            _ => Filled::Stopped,
+        }
+    }
+
+    fn wants_more(&mut self) -> bool {
+        if self.failed.is_some() || self.stopped {
+            return false;
+        }
+        let filled = self.submitted >= self.len && self.under_way == 0;
+        if filled && matches!(self.stage, Stage::Asking(_) | Stage::Writing) {
+            self.stage = Stage::Flushing;
+            self.zeros = None;
+        }
+        match self.stage {
+            Stage::Asking(_) => self.submitted == 0,
+            Stage::Writing => self.submitted < self.len && self.under_way < DEPTH,
+            Stage::Flushing => self.under_way == 0,
+            Stage::Durable => false,
+        }
+    }
+
+    /// Begins the next request; says how many bytes it is about.
+    fn begin_one(&mut self, cx: &mut Context<'_>) -> Result<u64, Fault> {
+        let policy = cx.volume.device.policy(Durability::None);
+        let file = &cx.volume.device.file;
+        let (len, request) = match self.stage {
+            Stage::Asking(space) => {
+                let op = Op::Allocate {
+                    offset: self.at,
+                    len: self.len,
+                    space,
+                };
+                (self.len, Request::bare(op, Some(file), policy))
+            }
+            Stage::Writing => {
+                let zeros = self.zeros(cx, self.len - self.submitted)?;
+                let at = self.at.saturating_add(self.submitted);
+                let file = &cx.volume.device.file;
+                (
+                    zeros.len() as u64,
+                    Request::write(file, at, Memory::Shared(zeros), policy),
+                )
+            }
+            Stage::Flushing | Stage::Durable => {
+                cx.sync_as(Part::Zeroes)?;
+                return Ok(0);
+            }
+        };
+        // The reserved slots are for records, which must not fail for want of one; but one request is always under way.
+        cx.submit_as(Part::Zeroes, request, self.under_way == 0)?;
+        Ok(len)
+    }
+
+    /// Zeroes to write from, at most so many bytes.
+    fn zeros(&mut self, cx: &Context<'_>, left: u64) -> Result<Frozen, Fault> {
+        if let Some(zeros) = self.zeros.as_ref().filter(|zeros| zeros.len() as u64 <= left) {
+            return Ok(zeros.clone());
+        }
+        self.zeros = None;
+        let zeros = some_zeros(cx, CHUNK_BYTES.min(left))?;
+        self.zeros = Some(zeros.clone());
+        Ok(zeros)
+    }
+}
+
+/// The file system or the device has no such operation.
+fn is_refused(error: &baio_engine::Error) -> bool {
+    use baio_engine::Error;
+    matches!(
+        error,
+        Error::System(Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ENOSYS | Errno::ENODEV) | Error::Unsupported { .. }
+    )
+}
+
+/// So many zeroes, or as many as there is memory for: whole blocks in either case.
+fn some_zeros(cx: &Context<'_>, wanted: u64) -> Result<Frozen, Fault> {
+    let block_size = u64::from(cx.volume.block_size());
+    let _spare = cx.engine.buffer(SPARE_BYTES);
+    let mut len = wanted;
+    loop {
+        match cx.engine.buffer(len as usize) {
+            Some(mut buffer) => {
+                buffer.fill(0);
+                return Ok(buffer.freeze());
+            }
+            None if len <= block_size => return Err(Fault::NoMemory { asked: len }),
+            None => len = (len / 2).next_multiple_of(block_size),
+        }
+    }
+}
