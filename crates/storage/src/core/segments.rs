@@ -219,10 +219,10 @@ impl Core {
             objects: &mut self.objects,
             requests: &self.requests,
             holds: &mut self.holds,
+            index,
             tag: Owner::Operation(index).tag(),
             has_token: &mut has_token,
             claims: &mut self.claims,
-            index,
             wall_ns: self.wall_ns,
         };
         let step = running.operation.step(&mut context, event);

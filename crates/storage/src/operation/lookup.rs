@@ -1,6 +1,6 @@
 //! Finding a name in the inode table: reads one bucket pair in the common case.
 
-use baio_engine::Completion;
+use baio_engine::{Buffer, Completion};
 
 use crate::error::Fault;
 use crate::operation::Context;
@@ -74,19 +74,12 @@ impl Lookup {
     }
 
     pub(crate) fn completed(&mut self, cx: &mut Context<'_>, completion: Completion) -> Result<Looked, Fault> {
-        let got = completion.result? as usize;
-        let mut bytes = completion
-            .memory
-            .into_buffer()
-            .ok_or(Fault::Io(baio_engine::Error::Indeterminate))?;
-        // Behind what was read stands whatever the memory was used for before: perhaps an older image of this bucket.
-        bytes.set_len(got);
         let copy = match self.reading.take() {
             Some(mut copy) => {
-                copy.add_mirror(bytes);
+                copy.add_mirror(bytes_of(completion)?);
                 copy
             }
-            None => BucketCopy::new(self.id(cx), bytes),
+            None => bucket_copy(cx, self.probe.next_bucket().unwrap_or(0), completion)?,
         };
         if copy.needs_mirror() {
             read_pair(cx, copy.bucket(), layout::Place::Mirror)?;
@@ -94,13 +87,6 @@ impl Lookup {
             return Ok(Looked::Reading);
         }
         self.visit(cx, copy)
-    }
-
-    fn id(&self, cx: &Context<'_>) -> BucketId {
-        BucketId {
-            uuid: cx.volume.superblock.uuid,
-            bucket: self.probe.next_bucket().unwrap_or(0),
-        }
     }
 
     fn visit(&mut self, cx: &mut Context<'_>, copy: BucketCopy) -> Result<Looked, Fault> {
@@ -149,7 +135,24 @@ fn has_tombstone(slots: &Slots) -> bool {
     slots.iter().any(|slot| slot.as_ref().is_ok_and(is_tombstone))
 }
 
-fn read_pair(cx: &mut Context<'_>, bucket: u64, place: layout::Place) -> Result<(), Fault> {
+/// A bucket's table pair, as it was read.
+pub(crate) fn bucket_copy(cx: &Context<'_>, bucket: u64, completion: Completion) -> Result<BucketCopy, Fault> {
+    let uuid = cx.volume.superblock.uuid;
+    Ok(BucketCopy::new(BucketId { uuid, bucket }, bytes_of(completion)?))
+}
+
+fn bytes_of(completion: Completion) -> Result<Buffer, Fault> {
+    let got = completion.result? as usize;
+    let mut bytes = completion
+        .memory
+        .into_buffer()
+        .ok_or(Fault::Io(baio_engine::Error::Indeterminate))?;
+    // Behind what was read stands whatever the memory was used for before: perhaps an older image of this bucket.
+    bytes.set_len(got);
+    Ok(bytes)
+}
+
+pub(crate) fn read_pair(cx: &mut Context<'_>, bucket: u64, place: layout::Place) -> Result<(), Fault> {
     let at = cx.volume.layout().bucket_at(bucket, place);
     let at = at.ok_or_else(|| Fault::Corrupt(format!("there is no bucket {bucket}")))?;
     cx.read(at, BUCKET_BYTES as usize)

@@ -134,6 +134,11 @@ impl Context<'_> {
         *self.has_token = false;
     }
 
+    /// Nanoseconds since 1970; in a simulation, since its beginning.
+    pub(crate) fn wall_clock_ns(&self) -> u64 {
+        self.wall_ns.saturating_add(self.engine.now().0)
+    }
+
     /// Parks new requests in a range of a segment, in bytes of the segment, until the hold is released or the operation
     /// ends. Those in flight there end: [`Step::Quiet`] waits for that.
     pub(crate) fn hold(&mut self, address: SlotAddress, range: Range<u64>) -> HoldId {
@@ -157,11 +162,6 @@ impl Context<'_> {
         let in_flight = self.objects.move_segment(address, State::Draining);
         self.holds.wake_all_on(address, self.engine, self.objects);
         in_flight
-    }
-
-    /// Nanoseconds since 1970; in a simulation, since its beginning.
-    pub(crate) fn wall_clock_ns(&self) -> u64 {
-        self.wall_ns.saturating_add(self.engine.now().0)
     }
 
     pub(crate) fn read(&mut self, offset: u64, len: usize) -> std::result::Result<(), Fault> {
