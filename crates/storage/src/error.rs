@@ -95,6 +95,11 @@ pub enum Fault {
         /// Where it lies on the device, in bytes.
         at: u64,
     },
+    /// The move of the segment has stopped, and the request or operation needs it to go on.
+    MoveStopped {
+        /// So many bytes of the segment are in its new place; the rest is still in the old one.
+        mark: u64,
+    },
     /// A write through a handle that was opened for reading.
     ReadOnly,
     /// The handle's segment was deleted or closed.
@@ -168,6 +173,7 @@ impl Error {
             Fault::Beyond { write: true, .. } => "ENOSPC",
             Fault::Beyond { .. } => "EINVAL",
             Fault::NotYet(_) => "EOPNOTSUPP",
+            Fault::MoveStopped { .. } => "EAGAIN",
             Fault::ReadOnly => "EBADF",
             Fault::Stale => "ESTALE",
             Fault::NobodyDrives => "EDEADLK",
@@ -196,6 +202,7 @@ impl Error {
             Fault::Beyond { write: true, .. } => Errno::ENOSPC,
             Fault::Beyond { .. } => Errno::EINVAL,
             Fault::NotYet(_) => Errno::EOPNOTSUPP,
+            Fault::MoveStopped { .. } => Errno::EAGAIN,
             Fault::ReadOnly => Errno::EBADF,
             Fault::Stale => Errno::ESTALE,
             Fault::NobodyDrives => Errno::EDEADLK,
@@ -232,6 +239,9 @@ impl Error {
             Fault::NotYet(_) => Some("a mode that this build has: only `direct` so far".into()),
             Fault::Latched => Some("a volume without a failed metadata write since it was opened".into()),
             Fault::LostWrite { .. } => Some("a device that stores what it acknowledges".into()),
+            Fault::MoveStopped { mark } => Some(format!(
+                "a range that ends or begins at byte {mark}, or a move that goes on"
+            )),
             Fault::ReadOnly => Some("a handle opened for writing".into()),
             Fault::Stale => Some("a handle of a segment that exists and is open".into()),
             Fault::NobodyDrives => Some("somebody who completes requests".into()),
@@ -277,6 +287,9 @@ impl Error {
             Fault::LostWrite { .. } => {
                 Some("do not trust this device; `baio check` shows what it has, and whether a write landed elsewhere")
             }
+            Fault::MoveStopped { .. } => Some(
+                "open the volume again or move the segment again: it goes on from there; what cannot be read must be written anew",
+            ),
             Fault::ReadOnly => Some("open it with write access"),
             Fault::Stale => Some("open the segment again"),
             Fault::NobodyDrives => Some("run it inside `block_on`, keep a `drive()` beside it, or call `wait`"),
@@ -342,6 +355,9 @@ impl fmt::Display for Fault {
                 f,
                 "{page}, at byte {at} of the device, did not take its write, which the device acknowledged"
             ),
+            Fault::MoveStopped { mark } => {
+                write!(f, "the segment is half-moved: its move has stopped at byte {mark}")
+            }
             Fault::ReadOnly => f.write_str("the handle was opened for reading only"),
             Fault::Stale => f.write_str("the segment behind this handle is gone"),
             Fault::ServiceEnded => f.write_str("the service of the volume has ended"),
@@ -497,6 +513,7 @@ mod tests {
             Fault::NotYet("mode `cached`"),
             Fault::Latched,
             Fault::LostWrite { page: word(), at: 1 },
+            Fault::MoveStopped { mark: 4096 },
             Fault::ReadOnly,
             Fault::Stale,
             Fault::NobodyDrives,
@@ -533,6 +550,7 @@ mod tests {
             Fault::ServiceEnded => 22,
             Fault::OverQuota { .. } => 23,
             Fault::LostWrite { .. } => 24,
+            Fault::MoveStopped { .. } => 25,
         }
     }
 
@@ -540,7 +558,7 @@ mod tests {
     fn the_number_of_an_error_agrees_with_its_code() {
         let faults = all_faults();
         let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
-        assert!(seen.into_iter().eq(0..25), "a variant is missing in all_faults");
+        assert!(seen.into_iter().eq(0..26), "a variant is missing in all_faults");
         for fault in faults {
             let error = Error::new("test", "it", fault);
             let expected = match error.code() {

@@ -1,5 +1,7 @@
 //! Opened segments and files: what a handle stands for.
 
+use std::ops::Range;
+
 use baio_engine::{Caching, File};
 
 use crate::error::Fault;
@@ -18,9 +20,44 @@ pub(crate) enum Target {
         start: u64,
         /// Bytes.
         size: u64,
+        /// The move under way.
+        moving: Option<Moving>,
     },
     /// A file of its own.
     Plain(File),
+}
+
+/// A segment that is being moved lives in two places: what is below the mark in the target, the rest still in the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moving {
+    /// First byte of the target on the device.
+    pub(crate) target: u64,
+    /// Bytes copied so far, durably noted.
+    pub(crate) mark: u64,
+    /// Nobody moves the mark: the copy failed, and was not begun again.
+    pub(crate) stopped: bool,
+}
+
+/// Where a range of a segment lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// Behind this byte of the device, which is the segment's first there.
+    At(u64),
+    /// In both places at once.
+    Across(Moving),
+}
+
+impl Moving {
+    /// Where a range lies; `source` is the segment's first byte in the run that it leaves.
+    pub(crate) fn route(&self, source: u64, range: &Range<u64>) -> Route {
+        if range.end <= self.mark {
+            Route::At(self.target)
+        } else if range.start >= self.mark {
+            Route::At(source)
+        } else {
+            Route::Across(*self)
+        }
+    }
 }
 
 /// Where an object stands.
@@ -176,11 +213,40 @@ impl Objects {
 
     /// The segment has this many bytes now.
     pub(crate) fn resize(&mut self, address: SlotAddress, bytes: u64) {
-        for object in &mut self.objects {
-            if let Some(Target::Segment { address: at, size, .. }) = &mut object.target
-                && *at == address
-            {
+        self.each_of(address, |target| {
+            if let Target::Segment { size, .. } = target {
                 *size = bytes;
+            }
+        });
+    }
+
+    /// The handles of a segment learn how it is moved, or that it is not any more.
+    pub(crate) fn set_moving(&mut self, address: SlotAddress, now: Option<Moving>) {
+        self.each_of(address, |target| {
+            if let Target::Segment { moving, .. } = target {
+                *moving = now;
+            }
+        });
+    }
+
+    /// A segment lives elsewhere now, from this byte of the device on, with so many bytes.
+    pub(crate) fn moved(&mut self, address: SlotAddress, to: u64, bytes: u64) {
+        self.each_of(address, |target| {
+            if let Target::Segment {
+                start, size, moving, ..
+            } = target
+            {
+                (*start, *size, *moving) = (to, bytes, None);
+            }
+        });
+    }
+
+    fn each_of(&mut self, address: SlotAddress, mut change: impl FnMut(&mut Target)) {
+        for object in &mut self.objects {
+            if let Some(target) = &mut object.target
+                && matches!(target, Target::Segment { address: at, .. } if *at == address)
+            {
+                change(target);
             }
         }
     }
@@ -220,5 +286,26 @@ impl Object {
             }
             (None, _) => Err(Fault::Stale),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moving_segment_is_served_by_its_mark() {
+        let moving = Moving {
+            target: 1 << 30,
+            mark: 8192,
+            stopped: false,
+        };
+        let route = |range| moving.route(4096, &range);
+        assert_eq!(route(0..8192), Route::At(1 << 30));
+        assert_eq!(route(8192..8193), Route::At(4096));
+        assert_eq!(route(8191..8193), Route::Across(moving));
+        assert_eq!(route(0..u64::MAX), Route::Across(moving));
+        // What is empty lies in either; at the mark it must not be taken for crossing it.
+        assert_eq!(route(8192..8192), Route::At(1 << 30));
     }
 }

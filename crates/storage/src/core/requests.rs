@@ -9,7 +9,7 @@ use super::holds::{Parked, Place};
 use super::{Core, Owner, stale};
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
-use crate::object::{State, Target};
+use crate::object::{Moving, Route, State, Target};
 use crate::request::{Ended, Handle, Outcome, SegmentOp, SegmentRequest, Ticket};
 
 impl Core {
@@ -172,16 +172,32 @@ impl Core {
                 };
                 Ok(Prepared::Submit(file.clone(), op, policy))
             }
-            Some(Target::Segment { address, start, size }) => {
+            Some(Target::Segment {
+                address,
+                start,
+                size,
+                moving,
+            }) => {
                 let volume = self.volume_or(operation)?;
-                let op = within(request, *start, *size).map_err(fail)?;
-                if !self.holds.is_empty() && op.is_some() && self.holds.touch(&Place::of(*address, request)) {
+                if !within(request, *size).map_err(fail)? {
+                    return Ok(Prepared::Nothing);
+                }
+                if !self.holds.is_empty() && self.holds.touch(&Place::of(*address, request)) {
                     return Ok(Prepared::Park);
                 }
-                match op {
-                    Some(op) => Ok(Prepared::Submit(volume.device.file.clone(), op, policy)),
-                    None => Ok(Prepared::Nothing),
-                }
+                let start = match moving {
+                    None => *start,
+                    Some(moving) => match moving.route(*start, &request.range()) {
+                        Route::At(start) => start,
+                        // While the move runs the block at the mark is held, so it has stopped.
+                        Route::Across(Moving { mark, .. }) => return Err(fail(Fault::MoveStopped { mark })),
+                    },
+                };
+                Ok(Prepared::Submit(
+                    volume.device.file.clone(),
+                    on_device(request.op, start),
+                    policy,
+                ))
             }
             None => Err(fail(Fault::Stale)),
         }
@@ -339,21 +355,19 @@ fn for_engine(
     })
 }
 
-/// Translates a range of a segment into one of the device. Reads are cut at the end of the segment, as at the end of a
-/// device; writes that cross it are refused whole.
-fn within(request: &mut SegmentRequest, start: u64, size: u64) -> std::result::Result<Option<Op>, Fault> {
+/// Does a range lie in a segment of this size, and is there anything to do? Reads are cut at the end of the segment, as at
+/// the end of a device; writes that cross it are refused whole.
+fn within(request: &mut SegmentRequest, size: u64) -> std::result::Result<bool, Fault> {
     let len = request.memory.len() as u64;
     match request.op {
-        SegmentOp::Sync => Ok(Some(Op::Sync)),
+        SegmentOp::Sync => Ok(true),
         SegmentOp::Write { offset } => {
             if offset.checked_add(len).is_none_or(|end| end > size) {
                 return Err(Fault::Beyond { len, size, write: true });
             }
-            Ok(Some(Op::Write {
-                offset: Some(start + offset),
-            }))
+            Ok(true)
         }
-        SegmentOp::Read { offset } if offset >= size => Ok(None),
+        SegmentOp::Read { offset } if offset >= size => Ok(false),
         SegmentOp::Read { offset } => {
             let left = size - offset;
             if len > left {
@@ -368,10 +382,21 @@ fn within(request: &mut SegmentRequest, start: u64, size: u64) -> std::result::R
                     }
                 }
             }
-            Ok(Some(Op::Read {
-                offset: Some(start + offset),
-            }))
+            Ok(true)
         }
+    }
+}
+
+/// What a request on a segment is on the device, where the segment begins at `start`. It was found to lie inside.
+fn on_device(op: SegmentOp, start: u64) -> Op {
+    match op {
+        SegmentOp::Read { offset } => Op::Read {
+            offset: Some(start + offset),
+        },
+        SegmentOp::Write { offset } => Op::Write {
+            offset: Some(start + offset),
+        },
+        SegmentOp::Sync => Op::Sync,
     }
 }
 

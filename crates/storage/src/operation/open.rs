@@ -86,7 +86,12 @@ impl OpenSegment {
             .ok_or_else(|| Fault::Corrupt("its blocks lie outside of the volume".into()))?;
         let name = inode.name.clone().ok_or(Fault::NotFound)?;
         let info = SegmentInfo::of(inode, &name, cx.volume.block_size(), false);
-        let target = Target::Segment { address, start, size };
+        let target = Target::Segment {
+            address,
+            start,
+            size,
+            moving: None,
+        };
         let handle = cx.objects.add(self.subject.object.clone(), self.access, target);
         Ok(Step::Done(Ok(Answer::Opened(handle, info))))
     }
