@@ -16,15 +16,25 @@
 //! | [`mutate`] | a device or a volume that keeps one promise less: the explorer must notice |
 //! | [`engine`] | the engine itself on slow, failing disks: every answer against a model, every seed twice |
 //! | [`explore`] | takes all that apart into numbered trials and runs them |
+//! | [`every_bit`] | every bit of the metadata of reference images, one at a time |
+//! | [`formatting`] | crashes inside the making of a volume |
+//! | [`exhaustive`] | all short sequences of operations, cut at every record |
+//! | [`cores`] | shares numbered pieces of work out among the cores |
+//! | [`report`] | what an exploration came to |
 //!
 //! What each flush and each durable write in the volume is for, and which test shows it, stands in this crate's README.
 
+pub mod cores;
 pub mod engine;
+pub mod every_bit;
+pub mod exhaustive;
 pub mod explore;
+pub mod formatting;
 pub mod mutate;
 pub mod observe;
 pub mod oracle;
 pub mod random;
+pub mod report;
 pub mod rot;
 pub mod stamp;
 pub mod workload;

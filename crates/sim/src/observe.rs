@@ -1,7 +1,7 @@
 //! What is on a volume, asked through the public interface as a user asks: list, open, read.
 
 use baio_engine::Memory;
-use baio_storage::{Access, Core, Identity, SegmentInfo, SegmentOp, SegmentRequest};
+use baio_storage::{Access, Core, Error, Identity, SegmentInfo, SegmentOp, SegmentRequest};
 
 use crate::oracle::{BLOCK, Key, Kind, NAMES, Violation};
 use crate::stamp::{self, Content, SECTOR};
@@ -60,7 +60,7 @@ pub fn observe(core: &mut Core) -> Result<Seen, Violation> {
 fn observe_segment(core: &mut Core, info: &SegmentInfo) -> Result<SeenSegment, Violation> {
     let Some(name) = NAMES.iter().position(|name| *name == info.name) else {
         let story = format!("a segment {:?} that nobody made", info.name);
-        return Err(Violation::new(Kind::Stale, story));
+        return Err(Violation::new(Kind::Leak, story));
     };
     let key = Key {
         uid: info.owner_uid,
@@ -87,9 +87,10 @@ fn read_all(core: &mut Core, key: Key, bytes: u64) -> Result<Vec<Content>, Viola
         .open_segment(ROOT, key.uid, key.name(), Access::Read)
         .map_err(|error| failed("open a listed segment", &error))?;
     let buffer = core.buffer(bytes as usize).map_err(|error| failed("read", &error))?;
-    let outcome = run(core, SegmentRequest::new(handle, SegmentOp::Read { offset: 0 }, buffer))?;
+    let memory = run(core, SegmentRequest::new(handle, SegmentOp::Read { offset: 0 }, buffer))
+        .map_err(|error| failed("read", &error))?;
     core.close_handle(handle);
-    let buffer = outcome
+    let buffer = memory
         .into_buffer()
         .ok_or_else(|| Violation::new(Kind::Failed, "a read lost its memory"))?;
     Ok(buffer.chunks(SECTOR).map(stamp::read).collect())
@@ -99,19 +100,19 @@ fn read_all(core: &mut Core, key: Key, bytes: u64) -> Result<Vec<Content>, Viola
 ///
 /// # Errors
 /// When it fails.
-pub fn run(core: &mut Core, request: SegmentRequest) -> Result<Memory, Violation> {
+pub fn run(core: &mut Core, request: SegmentRequest) -> Result<Memory, Error> {
+    let nothing = |what| Error::new("transfer", what, baio_engine::Error::Indeterminate);
     let ticket = core
         .start(request)
-        .map_err(|_| Violation::new(Kind::Failed, "no slot for the only request"))?;
+        .map_err(|_| nothing("no slot for the only request"))?;
     let outcome = core
-        .wait(ticket)
-        .map_err(|error| failed("wait", &error))?
-        .ok_or_else(|| Violation::new(Kind::Failed, "a request without an outcome"))?;
-    outcome.result.map_err(|error| failed("transfer", &error))?;
+        .wait(ticket)?
+        .ok_or_else(|| nothing("a request without an outcome"))?;
+    outcome.result?;
     Ok(outcome.memory)
 }
 
 /// An operation on an opened volume that should have worked.
-pub(crate) fn failed(doing: &str, error: &baio_storage::Error) -> Violation {
+pub(crate) fn failed(doing: &str, error: &Error) -> Violation {
     Violation::new(Kind::Failed, format!("{doing}: {error}"))
 }

@@ -31,6 +31,8 @@ pub enum Victim {
     Superblock(usize),
     /// An image of a bucket.
     Image(u64, Parity, Place),
+    /// Another page, by its first byte: of the snapshot.
+    Page(u64),
 }
 
 impl fmt::Display for Rot {
@@ -40,6 +42,7 @@ impl fmt::Display for Rot {
             Victim::Image(bucket, parity, place) => {
                 write!(f, "bucket {bucket}: the {parity:?} image of the {place:?} rotten")
             }
+            Victim::Page(at) => write!(f, "the page at {at} rotten"),
         }
     }
 }
@@ -86,7 +89,7 @@ impl Rot {
     }
 }
 
-fn images(layout: &Layout) -> impl Iterator<Item = Victim> + use<> {
+pub(crate) fn images(layout: &Layout) -> impl Iterator<Item = Victim> + use<> {
     (0..layout.buckets()).flat_map(|bucket| {
         Parity::BOTH.into_iter().flat_map(move |parity| {
             [Place::Table, Place::Mirror]
@@ -104,9 +107,10 @@ fn is_written(disk: &Disk, layout: &Layout, victim: Victim) -> bool {
     head != [0; 8]
 }
 
-fn place(layout: &Layout, victim: Victim) -> Option<u64> {
+pub(crate) fn place(layout: &Layout, victim: Victim) -> Option<u64> {
     match victim {
         Victim::Superblock(copy) => layout.superblocks_at().get(copy).copied(),
         Victim::Image(bucket, parity, place) => layout.image_at(bucket, parity, place),
+        Victim::Page(at) => Some(at),
     }
 }

@@ -34,6 +34,8 @@ pub enum Content {
     Stale,
     /// Nothing that anybody wrote as a whole.
     Mixed,
+    /// The exploration damaged it on purpose, where nothing is promised: whatever it holds is right.
+    Damaged,
 }
 
 /// Fills `bytes`, which begin at sector `position` of the segment, as the write `version` does.

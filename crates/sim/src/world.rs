@@ -33,22 +33,41 @@ impl World {
     /// # Errors
     /// The volume cannot be made.
     pub fn new(seed: u64) -> Result<World, Violation> {
-        let disk = Disk::new(DISK_BYTES);
-        let mut stale = [0; 4096];
-        stamp::fill_word(&mut stale, stamp::STALE);
-        for page in 0..DISK_BYTES / 4096 {
-            disk.poke(page * 4096, &stale);
-        }
-        let failed = |why: String| Violation::new(Kind::Failed, format!("format: {why}"));
-        let mut engine = engine(seed)?;
-        let file = File::simulated(&disk, NAME);
-        let superblock =
-            format_simulated(&mut engine, &file, &Format::default()).map_err(|error| failed(error.to_string()))?;
-        Ok(World {
-            disk,
-            layout: *superblock.layout(),
-        })
+        World::formatted(seed, &Format::default())
     }
+
+    /// The same with a shape of its own.
+    ///
+    /// # Errors
+    /// The volume cannot be made.
+    pub fn formatted(seed: u64, shape: &Format) -> Result<World, Violation> {
+        let disk = stale_disk();
+        let layout = format(&disk, seed, shape)?;
+        Ok(World { disk, layout })
+    }
+}
+
+/// A disk full of stale bytes.
+#[must_use]
+pub fn stale_disk() -> Disk {
+    let disk = Disk::new(DISK_BYTES);
+    let mut stale = [0; 4096];
+    stamp::fill_word(&mut stale, stamp::STALE);
+    for page in 0..DISK_BYTES / 4096 {
+        disk.poke(page * 4096, &stale);
+    }
+    disk
+}
+
+/// Makes a volume on a disk, over whatever is there.
+///
+/// # Errors
+/// It cannot be made.
+pub fn format(disk: &Disk, seed: u64, shape: &Format) -> Result<Layout, Violation> {
+    let mut engine = engine(seed)?;
+    format_simulated(&mut engine, &File::simulated(disk, NAME), shape)
+        .map(|superblock| *superblock.layout())
+        .map_err(|error| Violation::new(Kind::Failed, format!("format: {error}")))
 }
 
 /// Opens the volume on `disk` to write, as a process does that starts; `seed` is its randomness.

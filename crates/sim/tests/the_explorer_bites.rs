@@ -4,9 +4,10 @@
 //! *Power cut alone*: found without any rot. *Rot*: one metadata page must rot as well, for the format keeps everything
 //! twice; then no promise was found broken without rot. *Nothing*: no promise breaks under this model, and the test says why.
 
-use baio_sim::explore::{Explorer, Failure, Plan, Until};
+use baio_sim::explore::{self, Plan, Until};
 use baio_sim::mutate::Weakening;
 use baio_sim::oracle::Kind;
+use baio_sim::report::Failure;
 
 /// The deepest of these needs about 9,000.
 const STATES: u64 = 40_000;
@@ -21,7 +22,7 @@ fn first_failure(name: &str, rot: bool, states: u64) -> Option<Failure> {
         weakening: Some(weakening),
         ..Plan::of(1)
     };
-    let report = Explorer::new(plan).run(Until::Broken(states)).unwrap();
+    let report = explore::run(&plan, Until::Broken(states), 1);
     let failure = report.failures.into_iter().next();
     match &failure {
         Some(failure) => println!("{name}, after {} states: {}", report.states, failure.violation),
@@ -35,9 +36,12 @@ fn a_power_cut_alone_shows(name: &str, kind: Kind) {
     assert_eq!(failure.violation.kind, kind, "{}", failure.violation);
 }
 
+/// What is taken back may be a segment, or that its blocks were free.
 fn rot_shows(name: &str, kind: Kind) {
     let failure = first_failure(name, true, STATES).expect("a broken promise");
-    assert_eq!(failure.violation.kind, kind, "{}", failure.violation);
+    let found = failure.violation.kind;
+    let is_it = found == kind || (kind, found) == (Kind::Lost, Kind::Overlap);
+    assert!(is_it, "{}", failure.violation);
     assert!(failure.rotten);
     assert!(first_failure(name, false, STATES_WITHOUT).is_none());
 }
@@ -49,13 +53,13 @@ fn nothing_shows(name: &str) {
 /// The record is durable, the zeroes are not: the new segment shows what its blocks held before.
 #[test]
 fn a_create_that_does_not_flush_its_zeroes() {
-    a_power_cut_alone_shows("create-without-flush", Kind::Stale);
+    a_power_cut_alone_shows("create-without-flush", Kind::Leak);
 }
 
 /// Shown at once, without any crash; it proves that the stale bytes are there to be found.
 #[test]
 fn a_create_that_does_not_zero() {
-    a_power_cut_alone_shows("create-without-zeroes", Kind::Stale);
+    a_power_cut_alone_shows("create-without-zeroes", Kind::Leak);
 }
 
 /// A create in a bucket last written before the healed epoch is acknowledged; its table image is lost. The next opening finds
@@ -116,7 +120,7 @@ fn an_opening_that_does_not_flush() {
         weakening: Weakening::by_name("open-without-flush"),
         ..Plan::of(1)
     };
-    let report = Explorer::new(plan).run(Until::Distinct(8_000)).unwrap();
+    let report = explore::run(&plan, Until::Distinct(8_000), 1);
     let told = |words: &str| {
         report
             .failures

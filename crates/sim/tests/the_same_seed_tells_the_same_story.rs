@@ -1,6 +1,6 @@
 //! A failure is worth a command that replays it only if equal seeds give equal runs, to the byte.
 
-use baio_sim::explore::{Explorer, Plan, Until, event_log};
+use baio_sim::explore::{self, Plan, Until, event_log};
 
 #[test]
 fn twice_the_same_event_log() {
@@ -14,12 +14,15 @@ fn twice_the_same_event_log() {
 
 #[test]
 fn twice_the_same_report() {
-    let run = || {
-        let mut report = Explorer::new(Plan::of(11)).run(Until::Distinct(500)).unwrap();
+    let run = |threads| {
+        let mut report = explore::run(&Plan::of(11), Until::Distinct(2_000), threads);
         report.seconds = 0.0;
+        report.states_per_second = 0.0;
         format!("{report:?}")
     };
-    assert_eq!(run(), run());
+    let alone = run(1);
+    assert_eq!(alone, run(1));
+    assert_eq!(alone, run(3), "however many share the work");
 }
 
 /// A trial run alone breaks the same promise in the same way as among all the others.
@@ -29,8 +32,8 @@ fn a_failure_replays_alone() {
         weakening: baio_sim::mutate::Weakening::by_name("volatile-mirror"),
         ..Plan::of(1)
     };
-    let report = Explorer::new(plan).run(Until::Broken(20_000)).unwrap();
+    let report = explore::run(&plan, Until::Broken(20_000), 1);
     let failure = &report.failures[0];
-    let alone = Explorer::new(plan).run_only(failure.trial).unwrap();
+    let alone = explore::run_only(&plan, failure.number);
     assert_eq!(alone.failures[0].violation, failure.violation);
 }

@@ -1,14 +1,19 @@
 use super::*;
 use crate::oracle::Expectation;
 use crate::random::Random;
-use crate::workload::{Counts, Ids, Session, State, run_session};
+use crate::workload::{ByChance, Counts, Ids, Session, State, run_session};
 use crate::world::World;
 
 fn session() -> (Session, Layout) {
     let world = World::new(5).unwrap();
     let state = State::after_power_cut(world.disk, Expectation::default());
     let (mut random, mut ids) = (Random::from(&[5]), Ids::default());
-    let session = run_session(state, 60, &mut random, &mut ids, &mut Counts::default()).unwrap();
+    let mut guide = ByChance {
+        random: &mut random,
+        ids: &mut ids,
+        left: 60,
+    };
+    let session = run_session(state, &mut guide, &mut Counts::default()).unwrap();
     (session, world.layout)
 }
 

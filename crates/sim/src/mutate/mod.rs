@@ -206,6 +206,11 @@ fn during_of(op: &Op) -> During {
     }
 }
 
+/// Is this record a write of that?
+pub(crate) fn is_write_of(record: &Record, what: What, layout: &Layout) -> bool {
+    matches!(record, Record::Write { offset, .. } if what_is_at(*offset, During::Idle, layout) == what)
+}
+
 fn what_is_at(offset: u64, during: During, layout: &Layout) -> What {
     if let Some(copy) = layout.superblocks_at().iter().position(|&at| at == offset) {
         let role = if during == During::Close {

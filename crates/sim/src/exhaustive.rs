@@ -1,0 +1,242 @@
+//! Small scope, everything in it: all sequences of a few operations over two names and three sizes, cut at every record.
+//!
+//! A sequence begins on a fresh volume, or on one that was used and closed ([`Start`]). Its states are those of its last operation; those before are the states of the
+//! shorter sequence. Each is opened, checked, used once more (differently from state to state), closed, and opened and
+//! checked again. What cannot be done (a name that is missing, no room) belongs to the sequences too: it must be refused.
+
+use std::fmt;
+
+use baio_engine::sim::crash::Replay;
+use baio_engine::sim::log::Record;
+
+use crate::cores;
+use crate::explore::crashes_of;
+use crate::oracle::{Expectation, Key, UIDS, Violation};
+use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::workload::{Counts, Ids, Script, Session, State, Step, run_session};
+use crate::world::World;
+
+/// Both of one owner: they compete for names as well as for blocks.
+const KEYS: [Key; 2] = [Key { uid: UIDS[0], name: 0 }, Key { uid: UIDS[0], name: 1 }];
+
+/// A third name, for the use after a crash.
+const OTHER: Key = Key { uid: UIDS[1], name: 2 };
+
+/// In blocks, of the 48 that the volume has: two of the largest do not fit.
+const SIZES: [u64; 3] = [1, 4, 26];
+
+const SEED: u64 = 7;
+
+/// What is counted beside the states.
+const COUNTED: &[&str] = &["sequences", "sequences_possible", "openings_checked"];
+
+/// On what a sequence begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// A volume just formatted.
+    Fresh,
+    /// A volume that holds the first name, with bytes in it, and on which the second was made and deleted; closed.
+    Used,
+}
+
+impl Start {
+    const ALL: [Start; 2] = [Start::Fresh, Start::Used];
+
+    fn steps(self) -> Vec<Step> {
+        let [one, two] = KEYS;
+        match self {
+            Start::Fresh => Vec::new(),
+            Start::Used => vec![
+                Step::Create(two, SIZES[2]),
+                Step::Create(one, SIZES[1]),
+                Step::WriteDurable(one),
+                Step::Delete(two),
+                Step::Close,
+            ],
+        }
+    }
+}
+
+/// Every operation that a sequence may have at any place.
+#[must_use]
+pub fn alphabet() -> Vec<Step> {
+    let of_both = |step: fn(Key) -> Step| KEYS.map(step);
+    let creates = KEYS
+        .into_iter()
+        .flat_map(|key| SIZES.map(|size| Step::Create(key, size)));
+    creates
+        .chain(of_both(Step::Delete))
+        .chain(of_both(Step::WriteDurable))
+        .chain(of_both(Step::Write))
+        .chain(of_both(Step::Sync))
+        .chain([Step::Reopen])
+        .collect()
+}
+
+/// Sequences of up to this length are numbered: first the empty one, then those of one operation, and so on, each with every
+/// start.
+#[must_use]
+pub fn sequences(length: u32) -> u64 {
+    let letters = alphabet().len() as u64;
+    let all: u64 = (0..=length).map(|length| letters.pow(length)).sum();
+    all * Start::ALL.len() as u64
+}
+
+/// A sequence by its number.
+#[must_use]
+pub fn sequence(number: u64) -> (Start, Vec<Step>) {
+    let starts = Start::ALL.len() as u64;
+    (Start::ALL[(number % starts) as usize], steps(number / starts))
+}
+
+fn steps(mut number: u64) -> Vec<Step> {
+    let alphabet = alphabet();
+    let letters = alphabet.len() as u64;
+    let mut length = 0;
+    while number >= letters.pow(length) {
+        number -= letters.pow(length);
+        length += 1;
+    }
+    (0..length)
+        .rev()
+        .map(|place| alphabet[(number / letters.pow(place) % letters) as usize])
+        .collect()
+}
+
+/// A sequence as it is told.
+struct Told<'a>(Start, &'a [Step]);
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {:?}", self.0, self.1)
+    }
+}
+
+/// Runs all sequences of up to `length` operations on so many threads.
+#[must_use]
+pub fn run(length: u32, threads: usize) -> Report {
+    let mut sum = Sum::of(COUNTED);
+    let all = sequences(length);
+    cores::in_order(
+        threads,
+        |number| (number < all).then(|| run_sequence(number, None)),
+        |part| {
+            sum.add(part);
+            true
+        },
+    );
+    sum.done()
+}
+
+/// Runs one sequence alone, or one state of it.
+#[must_use]
+pub fn run_only(sequence: u64, state: Option<u64>) -> Report {
+    let mut sum = Sum::of(COUNTED);
+    sum.add(run_sequence(sequence, state));
+    sum.done()
+}
+
+fn run_sequence(number: u64, only: Option<u64>) -> Part {
+    let mut part = Part::default();
+    let (start, steps) = sequence(number);
+    part.add("sequences", 1);
+    let mut ids = Ids::default();
+    let recorded = no_panic(|| record(start, &steps, &mut ids, part.operations()));
+    let failure = |state: Option<u64>, violation: Violation| Failure {
+        number,
+        replay: match state {
+            Some(state) => format!("exhaustive --sequence {number} --state {state}"),
+            None => format!("exhaustive --sequence {number}"),
+        },
+        violation: violation.after(Told(start, &steps)),
+        rotten: false,
+    };
+    let session = match recorded {
+        Ok(session) => session,
+        Err(violation) => {
+            part.failed(failure(None, violation));
+            return part;
+        }
+    };
+    if !session.ops.contains(&crate::oracle::Op::Refused) {
+        part.add("sequences_possible", 1);
+    }
+    let from = last_begins(&session);
+    let mut replay = Replay::new(&session.base, &session.record);
+    let crashes = crashes_of(&session).filter(|crash| crash.prefix >= from);
+    for (nth, crash) in crashes.enumerate() {
+        let nth = nth as u64;
+        if only.is_some_and(|only| only != nth) {
+            continue;
+        }
+        let disk = replay.disk(crash);
+        part.state(disk.fingerprint());
+        let expectation = session.expectation(crash.prefix);
+        let used = no_panic(|| use_further(State::after_power_cut(disk, expectation), nth, ids, part.operations()));
+        part.add("openings_checked", 2);
+        if let Err(violation) = used {
+            let violation = violation.after(format!("{:?} of {} records", crash, session.record.len()));
+            part.failed(failure(Some(nth), violation));
+        }
+    }
+    part
+}
+
+fn record(start: Start, steps: &[Step], ids: &mut Ids, counts: &mut Counts) -> Result<Session, Violation> {
+    let mut state = State::after_power_cut(World::new(SEED)?.disk, Expectation::default());
+    if start == Start::Used {
+        let before = start.steps();
+        let session = run_session(state, &mut script(&before, ids, SEED), counts)?;
+        let end = session.record.len();
+        state = State::after_power_cut(session.disk_at(end), session.expectation(end));
+    }
+    run_session(state, &mut script(steps, ids, SEED + 10), counts)
+}
+
+fn script<'a>(steps: &'a [Step], ids: &'a mut Ids, seed: u64) -> Script<'a> {
+    Script { steps, ids, seed }
+}
+
+/// The first record of the last step; of the empty sequence, the opening's.
+fn last_begins(session: &Session) -> usize {
+    // A step that closes and opens is two operations, and both are cut.
+    let is_reopen = session.ops.last() == Some(&crate::oracle::Op::Open);
+    let last = session.ops.len() as u64;
+    let Some(before) = last.checked_sub(if is_reopen { 2 } else { 1 }) else {
+        return 0;
+    };
+    let mark = session.record.iter().position(|record| *record == Record::Mark(before));
+    mark.map_or(0, |mark| mark + 1)
+}
+
+/// Opens, checks, does one thing more, closes, opens, and checks.
+fn use_further(state: State, nth: u64, mut ids: Ids, counts: &mut Counts) -> Result<(), Violation> {
+    let [one, two] = KEYS;
+    let uses = [
+        Step::Create(OTHER, 2),
+        Step::WriteDurable(one),
+        Step::Delete(one),
+        Step::Create(one, SIZES[1]),
+        Step::Delete(two),
+        Step::Create(two, SIZES[0]),
+    ];
+    let steps = [uses[(nth % uses.len() as u64) as usize], Step::Reopen];
+    run_session(state, &mut script(&steps, &mut ids, SEED + 100), counts).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sequence_has_a_number() {
+        let letters = alphabet().len() as u64;
+        let starts = Start::ALL.len() as u64;
+        assert_eq!(sequences(2), (1 + letters + letters * letters) * starts);
+        let all: Vec<_> = (0..sequences(2)).map(sequence).collect();
+        assert_eq!(all[0], (Start::Fresh, Vec::new()));
+        for (at, sequence) in all.iter().enumerate() {
+            assert!(!all[at + 1..].contains(sequence), "{sequence:?} twice");
+        }
+    }
+}

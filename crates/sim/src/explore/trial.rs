@@ -1,0 +1,152 @@
+//! One trial: a crash, an opening, and some more of both.
+
+use baio_engine::sim::Disk;
+use baio_engine::sim::crash::{Crash, Replay, covered};
+use baio_engine::sim::log::Record;
+
+use super::{Workload, crashes_of, weaken};
+use crate::mutate::{Weakening, volatile};
+use crate::observe::observe;
+use crate::oracle::{Expectation, Violation};
+use crate::random::Random;
+use crate::report::Part;
+use crate::rot::Rot;
+use crate::workload::{ByChance, Ids, Session, State, run_session};
+use crate::world;
+
+/// How often a trial goes on from a crash at most.
+const DEPTH_MAX: usize = 3;
+
+/// One trial under way.
+pub(super) struct Trial<'a> {
+    part: &'a mut Part,
+    workload: &'a Workload,
+    random: Random,
+    ids: Ids,
+    story: Vec<String>,
+    rotten: bool,
+    depth: usize,
+}
+
+impl<'a> Trial<'a> {
+    pub(super) fn new(workload: &'a Workload, number: u64, part: &'a mut Part) -> Trial<'a> {
+        Trial {
+            part,
+            workload,
+            random: Random::from(&[workload.plan.seed, 2, number]),
+            ids: workload.ids,
+            story: Vec::new(),
+            rotten: false,
+            depth: 0,
+        }
+    }
+
+    /// What happened, and whether a page rotted.
+    pub(super) fn end(self) -> (String, bool) {
+        (self.story.join("\n  "), self.rotten)
+    }
+
+    pub(super) fn run(&mut self, crash: Crash, disk: Disk) -> Result<(), Violation> {
+        let length = self.workload.session.record.len();
+        self.story.push(format!("workload of {length} records, {crash:?}"));
+        let mut state = self.fall(&self.workload.session, crash, Some(disk));
+        while self.goes_on(&state) {
+            self.depth += 1;
+            self.part.add("continued", 1);
+            let session = self.session(state)?;
+            let crashes: Vec<Crash> = crashes_of(&session).collect();
+            let Some(&crash) = self.random.pick(&crashes) else {
+                return Ok(());
+            };
+            let length = session.record.len();
+            self.story
+                .push(format!("session {:?} of {length} records, {crash:?}", session.ops));
+            state = self.fall(&session, crash, None);
+        }
+        self.maybe_rot(&mut state);
+        self.count(&state.disk);
+        let mut core = world::open(&state.disk, self.random.bits())?;
+        state.expectation.check(&observe(&mut core)?).map(drop)
+    }
+
+    /// A killed process leaves the bytes of its last state, so there the next session is what is worth trying.
+    fn goes_on(&mut self, state: &State) -> bool {
+        let percent = if state.tail.is_empty() { 35 } else { 100 };
+        self.depth < DEPTH_MAX && self.random.percent(percent)
+    }
+
+    fn session(&mut self, mut state: State) -> Result<Session, Violation> {
+        if self.random.percent(30) {
+            self.maybe_rot(&mut state);
+        }
+        self.count(&state.disk);
+        let mut guide = ByChance {
+            left: self.random.below(4) as usize,
+            random: &mut self.random,
+            ids: &mut self.ids,
+        };
+        let mut session = run_session(state, &mut guide, self.part.operations())?;
+        weaken(&self.workload.plan, &self.workload.world, &mut session);
+        Ok(session)
+    }
+
+    /// The disk as a power cut leaves it; or, now and then, as a kill at the same moment does.
+    fn fall(&mut self, session: &Session, crash: Crash, disk: Option<Disk>) -> State {
+        let expectation = session.expectation(crash.prefix);
+        let keeps_contents = self.workload.plan.weakening.is_none_or(Weakening::keeps_contents);
+        if crash.loss.is_none() && keeps_contents && self.depth < DEPTH_MAX && self.random.percent(40) {
+            self.story.push("killed there, the power stayed on".into());
+            return killed(session, crash.prefix, expectation);
+        }
+        let disk = disk.unwrap_or_else(|| Replay::new(&session.base, &session.record).disk(crash));
+        State::after_power_cut(disk, expectation)
+    }
+
+    /// What rots stays rotten in every later state, so it goes into the record of the session that finds it.
+    fn maybe_rot(&mut self, state: &mut State) {
+        if self.workload.plan.rot && !self.rotten && self.random.percent(40) {
+            let layout = &self.workload.world.layout;
+            let rot = Rot::choose(&state.disk, layout, &mut self.random);
+            state.tail.extend(rot.strike(&state.disk, layout));
+            self.story.push(rot.to_string());
+            self.rotten = true;
+        }
+    }
+
+    fn count(&mut self, disk: &Disk) {
+        self.part.state(disk.fingerprint());
+        self.part.add("rotten", u64::from(self.rotten));
+    }
+}
+
+/// A process is killed after so many records. All of them are there to be read, the last one perhaps only in the device's
+/// cache; what no flush covers can still be lost by a power cut later on.
+fn killed(session: &Session, prefix: usize, expectation: Expectation) -> State {
+    let mut happened = session.record[..prefix].to_vec();
+    if let Some(last) = happened.last_mut() {
+        *last = volatile(last.clone());
+    }
+    let flushed = covered(&happened);
+    let is_volatile = |record: &Record| matches!(record, Record::Write { durable: false, .. });
+    let settled = happened[flushed..]
+        .iter()
+        .position(is_volatile)
+        .map_or(prefix, |at| flushed + at);
+    let whole = |record: &[Record]| {
+        let crash = Crash {
+            prefix: record.len(),
+            loss: None,
+        };
+        Replay::new(&session.base, record).disk(crash)
+    };
+    State {
+        disk: whole(&happened),
+        base: whole(&happened[..settled]),
+        tail: happened
+            .split_off(settled)
+            .into_iter()
+            .filter(|record| !matches!(record, Record::Mark(_)))
+            .collect(),
+        expectation,
+    }
+}

@@ -1,0 +1,249 @@
+//! The oracle: what must be on a volume after a crash, and what may be.
+//!
+//! A [`Model`] is what the user was told: which segments exist, and for every sector the last content that was promised to
+//! last and those written since, of which any may be found. An [`Expectation`] is a model and the one operation that was
+//! under way when the power failed, which may have happened or not. [`Expectation::check`] compares it with what is there.
+//!
+//! What is promised, and nothing more:
+//!
+//! - A create or delete that was acknowledged is there for good; one under way has happened or has not.
+//! - A new segment reads as zeroes, whatever its blocks held before.
+//! - A write that was acknowledged and then synced on its segment, or written data-durable, or followed by a clean close,
+//!   is there. Without that, each of its sectors may be old or new.
+//! - What an opening served stays: it flushes before it reads, so what it reads cannot be taken back.
+//! - No two segments share a block, and every block that no segment holds is free.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::rc::Rc;
+
+use crate::observe::{Seen, SeenSegment};
+use crate::stamp::{Content, Instance, Version};
+
+mod model;
+
+pub use model::{BLOCK, Key, Model, NAMES, Op, SECTORS_PER_BLOCK, Sector, Segment, UIDS};
+
+/// Which promise was broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The volume does not open.
+    Refused,
+    /// Something acknowledged, or once served, is not there any more.
+    Lost,
+    /// Two segments claim a block.
+    Overlap,
+    /// The free space does not add up.
+    Space,
+    /// Bytes that were never written to the segment: a deleted one's, another's, or what was there before the volume.
+    Leak,
+    /// An operation on an opened volume failed.
+    Failed,
+}
+
+/// A broken promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub kind: Kind,
+    /// The story.
+    pub story: String,
+}
+
+impl Violation {
+    /// A violation with its story.
+    #[must_use]
+    pub fn new(kind: Kind, story: impl Into<String>) -> Violation {
+        Violation {
+            kind,
+            story: story.into(),
+        }
+    }
+
+    /// What had happened before.
+    #[must_use]
+    pub fn after(mut self, what: impl fmt::Display) -> Violation {
+        self.story = format!("{what}\n  {}", self.story);
+        self
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.kind, self.story)
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// What must be there, and the operation of which it is not known whether it happened.
+#[derive(Clone, Debug, Default)]
+pub struct Expectation {
+    /// What was acknowledged.
+    pub model: Model,
+    /// What was under way.
+    pub under_way: Option<Op>,
+}
+
+impl Expectation {
+    /// Everything acknowledged, nothing under way.
+    #[must_use]
+    pub fn exactly(model: Model) -> Expectation {
+        Expectation { model, under_way: None }
+    }
+
+    /// Compares with what is there. Returns it as the model from here on: what was served once must stay.
+    ///
+    /// # Errors
+    /// The broken promise.
+    pub fn check(&self, seen: &Seen) -> Result<Model, Violation> {
+        check_space(seen)?;
+        let after = self.under_way.as_ref().map(|op| self.model.after(op));
+        let possible = |key: &Key| {
+            let before = self.model.segments.get(key);
+            let after = after.as_ref().and_then(|after| after.segments.get(key));
+            before.into_iter().chain(after).map(Rc::as_ref)
+        };
+        let mut found = Model::default();
+        let mut instances = BTreeSet::new();
+        for there in &seen.segments {
+            let segment = check_segment(there, possible(&there.key))?;
+            if !instances.insert(segment.instance) {
+                let story = format!("{} is there under another name as well", there.key);
+                return Err(Violation::new(Kind::Lost, story));
+            }
+            found.segments.insert(there.key, Rc::new(segment));
+        }
+        for (key, segment) in &self.model.segments {
+            let lives_on = |after: &Model| after.segments.values().any(|other| other.instance == segment.instance);
+            if after.as_ref().is_none_or(lives_on) && !instances.contains(&segment.instance) {
+                let story = format!("{key} of {} blocks was acknowledged and is gone", segment.blocks);
+                return Err(Violation::new(Kind::Lost, story));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Of a segment that is there: is it one of those that may be?
+fn check_segment<'a>(
+    found: &SeenSegment,
+    possible: impl Iterator<Item = &'a Segment> + Clone,
+) -> Result<Segment, Violation> {
+    let key = found.key;
+    let Some(instance) = possible.clone().next().map(|segment| segment.instance) else {
+        let story = format!("{key} is there, but was never created, or its deletion was acknowledged");
+        return Err(Violation::new(Kind::Lost, story));
+    };
+    let fits = |segment: &&Segment| {
+        segment.start_block.is_none_or(|start| start == found.start_block)
+            && (segment.blocks, segment.reserve) == (found.blocks, found.reserve)
+    };
+    if !possible.clone().any(|segment| fits(&segment)) {
+        let shape = |segment: &Segment| (segment.start_block, segment.blocks, segment.reserve);
+        let story = format!(
+            "{key} is (start, blocks, reserve) {:?}, acknowledged was {:?}",
+            (found.start_block, found.blocks, found.reserve),
+            possible.map(shape).collect::<Vec<_>>()
+        );
+        return Err(Violation::new(Kind::Lost, story));
+    }
+    Ok(Segment {
+        instance,
+        start_block: Some(found.start_block),
+        blocks: found.blocks,
+        reserve: found.reserve,
+        sectors: check_sectors(found, instance, possible)?,
+    })
+}
+
+fn check_sectors<'a>(
+    found: &SeenSegment,
+    instance: Instance,
+    possible: impl Iterator<Item = &'a Segment> + Clone,
+) -> Result<Vec<Sector>, Violation> {
+    let key = found.key;
+    if found.contents.len() as u64 != found.blocks * SECTORS_PER_BLOCK {
+        let story = format!("{key} of {} blocks has {} sectors", found.blocks, found.contents.len());
+        return Err(Violation::new(Kind::Lost, story));
+    }
+    let mut sectors = Vec::with_capacity(found.contents.len());
+    for (position, content) in found.contents.iter().enumerate() {
+        let mut expected = possible.clone().filter_map(|segment| segment.sectors.get(position));
+        let version = match judge(instance, position as u64, *content) {
+            Ok(Some(version)) => version,
+            Ok(None) => {
+                sectors.push(expected.next().cloned().unwrap_or_default());
+                continue;
+            }
+            Err(story) => {
+                let story = format!("{key} sector {position}: {story}");
+                return Err(Violation::new(Kind::Leak, story));
+            }
+        };
+        if !expected.clone().any(|sector| sector.allows(version)) {
+            let expected: Vec<&Sector> = expected.collect();
+            let story = format!("{key} sector {position} has version {version}, expected {expected:?}");
+            return Err(Violation::new(Kind::Lost, story));
+        }
+        sectors.push(Sector {
+            settled: version,
+            pending: Vec::new(),
+        });
+    }
+    Ok(sectors)
+}
+
+/// The version that a sector has, or why its bytes cannot be this segment's. `None`: it was damaged on purpose.
+fn judge(instance: Instance, at: u64, content: Content) -> Result<Option<Version>, String> {
+    match content {
+        Content::Zero => Ok(Some(0)),
+        Content::Damaged => Ok(None),
+        Content::Written {
+            instance: writer,
+            position,
+            version,
+        } if writer == instance && u64::from(position) == at => Ok(Some(version)),
+        Content::Written { .. } => Err(format!("holds another segment's bytes, {content:?}")),
+        Content::Stale => Err("holds what was on the disk before the volume".into()),
+        Content::Mixed => Err("holds bytes that nobody wrote".into()),
+    }
+}
+
+/// No block twice, and every block either somebody's or free.
+fn check_space(seen: &Seen) -> Result<(), Violation> {
+    let mut runs: Vec<_> = seen
+        .segments
+        .iter()
+        .map(|s| (s.start_block, s.reserve, s.key))
+        .collect();
+    runs.sort_unstable();
+    for pair in runs.windows(2) {
+        if pair[0].0 + pair[0].1 > pair[1].0 {
+            let story = format!("{} and {} claim block {}", pair[0].2, pair[1].2, pair[1].0);
+            return Err(Violation::new(Kind::Overlap, story));
+        }
+    }
+    if let Some(segment) = seen.segments.iter().find(|segment| !segment.is_live) {
+        let story = format!(
+            "{} is there but not served: its blocks are claimed by another",
+            segment.key
+        );
+        return Err(Violation::new(Kind::Overlap, story));
+    }
+    let held: u64 = runs.iter().map(|run| run.1).sum();
+    if seen.free_blocks + held != seen.data_blocks || seen.segments_counted != runs.len() as u64 {
+        let story = format!(
+            "{} blocks free and {held} held of {}; {} segments counted, {} listed",
+            seen.free_blocks,
+            seen.data_blocks,
+            seen.segments_counted,
+            runs.len()
+        );
+        return Err(Violation::new(Kind::Space, story));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! What the user was told: the model, and what the acknowledgement of each operation does to it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+use crate::stamp::{Instance, SECTOR, Version};
+
+/// Users of the volume.
+pub const UIDS: [u32; 2] = [1000, 1001];
+
+/// Names that each of them uses.
+pub const NAMES: [&str; 5] = ["wal", "heap", "index", "undo", "temp"];
+
+/// Bytes of a block.
+pub const BLOCK: u64 = 4096;
+
+/// Sectors of a block.
+pub const SECTORS_PER_BLOCK: u64 = BLOCK / SECTOR as u64;
+
+/// Whose segment, and its name as a place in [`NAMES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// The owner.
+    pub uid: u32,
+    /// Which name.
+    pub name: usize,
+}
+
+impl Key {
+    /// The name as the volume knows it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        NAMES.get(self.name).copied().unwrap_or("none")
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.uid, self.name())
+    }
+}
+
+/// What may be in a sector.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sector {
+    /// The last version that was promised to last.
+    pub settled: Version,
+    /// Versions since.
+    pub pending: Vec<Version>,
+}
+
+impl Sector {
+    /// May it be found with this version?
+    #[must_use]
+    pub fn allows(&self, version: Version) -> bool {
+        self.settled == version || self.pending.contains(&version)
+    }
+
+    fn settle(&mut self) {
+        if let Some(&last) = self.pending.last() {
+            self.settled = last;
+            self.pending.clear();
+        }
+    }
+}
+
+/// A segment as the user was told about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Which life of the name.
+    pub instance: Instance,
+    /// Where its run begins; only the volume knows before it was acknowledged.
+    pub start_block: Option<u64>,
+    /// Its size.
+    pub blocks: u64,
+    /// Its run.
+    pub reserve: u64,
+    /// Its sectors.
+    pub sectors: Vec<Sector>,
+}
+
+/// What the user was told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Model {
+    /// The segments that exist.
+    pub segments: BTreeMap<Key, Rc<Segment>>,
+}
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Make a segment.
+    Create {
+        /// Which.
+        key: Key,
+        /// The life that begins.
+        instance: Instance,
+        /// Its size.
+        blocks: u64,
+        /// Its run, at least the size.
+        reserve: u64,
+        /// Where the volume put it, known when it was acknowledged.
+        start_block: Option<u64>,
+    },
+    /// Write some sectors.
+    Write {
+        /// Into which segment.
+        key: Key,
+        /// The first sector.
+        first: u64,
+        /// How many.
+        count: u64,
+        /// What they bear.
+        version: Version,
+        /// Data-durable?
+        durable: bool,
+    },
+    /// Sync a segment.
+    Sync {
+        /// Which.
+        key: Key,
+    },
+    /// Delete a segment.
+    Delete {
+        /// Which.
+        key: Key,
+    },
+    /// Close the volume cleanly.
+    Close,
+    /// The process is killed; the power stays on.
+    Kill,
+    /// Open the volume again.
+    Open,
+    /// An operation that was refused, as it should be, and has no effect: a name taken or missing, or no room.
+    Refused,
+}
+
+impl Model {
+    /// The model as it is when `op` was acknowledged.
+    #[must_use]
+    pub fn after(&self, op: &Op) -> Model {
+        let mut after = self.clone();
+        after.acknowledge(op);
+        after
+    }
+
+    /// Does to the model what the acknowledgement of `op` tells the user.
+    pub fn acknowledge(&mut self, op: &Op) {
+        match *op {
+            Op::Create {
+                key,
+                instance,
+                blocks,
+                reserve,
+                start_block,
+            } => {
+                let segment = Segment {
+                    instance,
+                    start_block,
+                    blocks,
+                    reserve,
+                    sectors: vec![Sector::default(); (blocks * SECTORS_PER_BLOCK) as usize],
+                };
+                self.segments.insert(key, Rc::new(segment));
+            }
+            Op::Write {
+                key,
+                first,
+                count,
+                version,
+                durable,
+            } => {
+                let sectors = self.sectors_of(key).iter_mut().skip(first as usize);
+                for sector in sectors.take(count as usize) {
+                    sector.pending.push(version);
+                    if durable {
+                        sector.settle();
+                    }
+                }
+            }
+            Op::Sync { key } => self.sectors_of(key).iter_mut().for_each(Sector::settle),
+            Op::Delete { key } => drop(self.segments.remove(&key)),
+            Op::Close => {
+                for segment in self.segments.values_mut() {
+                    Rc::make_mut(segment).sectors.iter_mut().for_each(Sector::settle);
+                }
+            }
+            Op::Kill | Op::Open | Op::Refused => {}
+        }
+    }
+
+    fn sectors_of(&mut self, key: Key) -> &mut [Sector] {
+        match self.segments.get_mut(&key) {
+            Some(segment) => &mut Rc::make_mut(segment).sectors,
+            None => &mut [],
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! How many operations of each kind were run.
+
+use std::ops::AddAssign;
+
+use serde::Serialize;
+
+use crate::oracle::Op;
+
+/// How many operations of each kind were run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Segments made.
+    pub create: u64,
+    /// Plain writes.
+    pub write: u64,
+    /// Data-durable writes.
+    pub write_durable: u64,
+    /// Syncs.
+    pub sync: u64,
+    /// Segments deleted.
+    pub delete: u64,
+    /// Clean closes.
+    pub close: u64,
+    /// Kills with the power on.
+    pub kill: u64,
+    /// Openings.
+    pub open: u64,
+    /// Operations refused as they should be.
+    pub refused: u64,
+}
+
+impl Counts {
+    pub(crate) fn count(&mut self, op: &Op) {
+        *match op {
+            Op::Create { .. } => &mut self.create,
+            Op::Write { durable: false, .. } => &mut self.write,
+            Op::Write { durable: true, .. } => &mut self.write_durable,
+            Op::Sync { .. } => &mut self.sync,
+            Op::Delete { .. } => &mut self.delete,
+            Op::Close => &mut self.close,
+            Op::Kill => &mut self.kill,
+            Op::Open => &mut self.open,
+            Op::Refused => &mut self.refused,
+        } += 1;
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.create += other.create;
+        self.write += other.write;
+        self.write_durable += other.write_durable;
+        self.sync += other.sync;
+        self.delete += other.delete;
+        self.close += other.close;
+        self.kill += other.kill;
+        self.open += other.open;
+        self.refused += other.refused;
+    }
+}

@@ -1,0 +1,194 @@
+//! One process on one volume: does an operation and holds the answer against the model.
+
+use baio_engine::sim::Disk;
+use baio_engine::{Durability, Memory};
+use baio_storage::{Access, Core, CreateOptions, Error, Fault, Identity, SegmentOp, SegmentRequest};
+
+use crate::observe::{failed, observe, run};
+use crate::oracle::{BLOCK, Expectation, Key, Kind, Model, Op, Violation};
+use crate::stamp::{self, SECTOR};
+use crate::world;
+
+/// What an operation came to.
+type Answer = Result<(), Error>;
+
+/// One process on one volume.
+#[derive(Debug)]
+pub struct Driver {
+    disk: Disk,
+    core: Option<Core>,
+    model: Model,
+}
+
+impl Driver {
+    /// Opens the volume on `disk`, and looks whether it is as expected.
+    ///
+    /// # Errors
+    /// It does not open, or is not what was promised.
+    pub fn open(disk: Disk, expectation: &Expectation, seed: u64) -> Result<Driver, Violation> {
+        let mut driver = Driver {
+            disk,
+            core: None,
+            model: Model::default(),
+        };
+        driver.reopen(expectation, seed)?;
+        Ok(driver)
+    }
+
+    fn reopen(&mut self, expectation: &Expectation, seed: u64) -> Result<(), Violation> {
+        let mut core = world::open(&self.disk, seed)?;
+        self.model = expectation.check(&observe(&mut core)?)?;
+        self.core = Some(core);
+        Ok(())
+    }
+
+    /// The disk, as the process sees it.
+    #[must_use]
+    pub fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    /// What the user was told.
+    #[must_use]
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Is there a process that has the volume open?
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.core.is_some()
+    }
+
+    /// Ends the process without a word; the disk stays.
+    #[must_use]
+    pub fn kill(mut self) -> Disk {
+        drop(self.core.take());
+        self.disk
+    }
+
+    /// Does it, tells the model, and returns it as it turned out. `seed` is the randomness of an opening.
+    ///
+    /// # Errors
+    /// It fails though it should not, or does not though it should.
+    pub fn perform(&mut self, op: Op, seed: u64) -> Result<Op, Violation> {
+        let done = match op {
+            Op::Open => {
+                let expectation = Expectation::exactly(std::mem::take(&mut self.model));
+                self.reopen(&expectation, seed)?;
+                Op::Open
+            }
+            Op::Kill => {
+                self.core = None;
+                Op::Kill
+            }
+            Op::Close => {
+                let core = self.core.take().ok_or_else(closed)?;
+                core.close().map_err(|error| failed("close", &error))?;
+                Op::Close
+            }
+            op => self.perform_on_volume(op)?,
+        };
+        self.model.acknowledge(&done);
+        Ok(done)
+    }
+
+    fn perform_on_volume(&mut self, mut op: Op) -> Result<Op, Violation> {
+        let core = self.core.as_mut().ok_or_else(closed)?;
+        let must_fail = must_be_refused(&self.model, &op);
+        match attempt(core, &self.model, &mut op) {
+            Ok(()) if must_fail => {
+                let story = format!("{op:?} was done, and must be refused");
+                Err(Violation::new(Kind::Lost, story))
+            }
+            Ok(()) => Ok(op),
+            Err(error) if is_right_refusal(core, &self.model, &op, &error) => Ok(Op::Refused),
+            Err(error) => Err(failed("operation", &error)),
+        }
+    }
+}
+
+/// Does it; a create tells where it was put.
+fn attempt(core: &mut Core, model: &Model, op: &mut Op) -> Answer {
+    match op {
+        Op::Create {
+            key,
+            blocks,
+            reserve,
+            start_block,
+            ..
+        } => {
+            let options = CreateOptions {
+                reserve_bytes: *reserve * BLOCK,
+                ..CreateOptions::of_size(*blocks * BLOCK)
+            };
+            let info = core.create(who(*key), key.uid, key.name(), &options)?;
+            *start_block = Some(info.start_block);
+            Ok(())
+        }
+        Op::Delete { key } => core.delete(who(*key), key.uid, key.name()).map(drop),
+        Op::Write {
+            key,
+            first,
+            count,
+            version,
+            durable,
+        } => {
+            let segment = model.segments.get(key);
+            let (instance, sectors) = segment.map_or((0, u64::MAX), |s| (s.instance, s.sectors.len() as u64));
+            *count = (*count).min(sectors.saturating_sub(*first));
+            let mut buffer = core.buffer(*count as usize * SECTOR)?;
+            stamp::fill(&mut buffer, instance, *first, *version);
+            let durability = if *durable { Durability::Data } else { Durability::None };
+            let offset = *first * SECTOR as u64;
+            on_segment(core, *key, SegmentOp::Write { offset }, Memory::Own(buffer), durability)
+        }
+        Op::Sync { key } => on_segment(core, *key, SegmentOp::Sync, Memory::None, Durability::Data),
+        Op::Close | Op::Kill | Op::Open | Op::Refused => Ok(()),
+    }
+}
+
+fn on_segment(core: &mut Core, key: Key, op: SegmentOp, memory: Memory, durability: Durability) -> Answer {
+    let (handle, _) = core.open_segment(who(key), key.uid, key.name(), Access::Write)?;
+    let request = SegmentRequest {
+        durability,
+        ..SegmentRequest::new(handle, op, memory)
+    };
+    let outcome = run(core, request);
+    core.close_handle(handle);
+    outcome.map(drop)
+}
+
+/// Is there a reason in the model why this cannot be done?
+fn must_be_refused(model: &Model, op: &Op) -> bool {
+    let exists = |key: &Key| model.segments.contains_key(key);
+    match op {
+        Op::Create { key, .. } => exists(key),
+        Op::Delete { key } | Op::Write { key, .. } | Op::Sync { key } => !exists(key),
+        Op::Close | Op::Kill | Op::Open | Op::Refused => false,
+    }
+}
+
+/// Is the reason true?
+fn is_right_refusal(core: &Core, model: &Model, op: &Op, error: &Error) -> bool {
+    let room = core.volume_info().map_or(0, |info| info.largest_free_bytes);
+    match (&error.fault, op) {
+        (Fault::Exists, Op::Create { key, .. }) => model.segments.contains_key(key),
+        (Fault::NotFound, Op::Delete { key } | Op::Write { key, .. } | Op::Sync { key }) => {
+            !model.segments.contains_key(key)
+        }
+        (Fault::NoSpace { .. }, Op::Create { reserve, .. }) => room < reserve * BLOCK,
+        _ => false,
+    }
+}
+
+fn who(key: Key) -> Identity {
+    Identity {
+        uid: key.uid,
+        gid: key.uid,
+    }
+}
+
+fn closed() -> Violation {
+    Violation::new(Kind::Failed, "the volume is not open")
+}
