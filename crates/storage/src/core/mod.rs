@@ -9,12 +9,14 @@
 //! | `mod.rs` | opening and closing, handles, turning |
 //! | `requests.rs` | requests on handles: checked, translated for the engine, answered |
 //! | `holds.rs` | ranges that an operation holds, and the requests that wait for them |
+//! | `resize.rs` | the volume itself: what is wrong with it, growing it |
 //! | `segments.rs` | create, delete, open: runs the operations, hands the table token round |
 //!
 //! Wakers are collected, never called, here: whoever turned the core wakes them when its borrow has ended.
 
 pub(crate) mod holds;
 mod requests;
+mod resize;
 mod segments;
 
 use std::collections::VecDeque;
@@ -244,11 +246,9 @@ impl Core {
     /// When the core has none.
     pub fn volume_info(&self) -> Result<VolumeInfo> {
         let volume = self.volume_or("stat")?;
-        Ok(inspect::volume_info(
-            &volume.superblock,
-            &volume.free,
-            volume.accounts.segments(),
-        ))
+        let mut info = inspect::volume_info(&volume.superblock, &volume.free, volume.accounts.segments());
+        info.warnings.clone_from(&volume.warnings);
+        Ok(info)
     }
 
     /// Opens a plain file or device beside the volume.

@@ -79,7 +79,7 @@ impl Delete {
                 Ok(Step::Requests)
             }
             Looked::Absent(_) => Err(Fault::NotFound),
-            Looked::Found { inode, .. } if inode.state != InodeState::Live => {
+            Looked::Found { inode, .. } if !matches!(inode.state, InodeState::Live | InodeState::Quarantined) => {
                 // No operation of this build leaves one in such a state.
                 let why = "the segment is being moved or deleted by a newer program, which this build cannot finish";
                 Err(Fault::Version(why.into()))
@@ -149,7 +149,7 @@ impl Delete {
         // The blocks of a quarantined segment belong to another one.
         if !cx.volume.quarantined.remove(&doomed.address) {
             let inode = &doomed.inode;
-            let _ = cx.volume.free.release(inode.start_block, inode.reserve_blocks);
+            cx.volume.release(inode.start_block, inode.reserve_blocks);
         }
     }
 }

@@ -194,6 +194,11 @@ impl<'a> Image<'a> {
         self.raw.inodes.get(slot).map(|bytes| Inode::decode(bytes, geometry))
     }
 
+    /// The bytes of one inode, for what can be saved of one that cannot be decoded.
+    pub fn slot_bytes(&self, slot: usize) -> Option<&'a [u8; INODE_BYTES]> {
+        self.raw.inodes.get(slot)
+    }
+
     /// The next generation of the bucket, with one slot replaced; the other three keep their bytes, even damaged ones.
     pub fn next(&self, slot: usize, inode: &Inode, epoch: u64) -> Result<NextImage, BucketError> {
         self.next_with(&[(slot, inode)], epoch)

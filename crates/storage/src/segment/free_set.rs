@@ -110,6 +110,73 @@ impl FreeSet {
         }
     }
 
+    /// Marks a run as in use, whatever of it is in use already; says how many of its blocks were free before.
+    pub fn occupy_any(&mut self, start: u64, blocks: u64) -> Result<u64, FreeSetError> {
+        self.check_inside(start, blocks)?;
+        let before = self.free;
+        let (mut at, end) = (start, start + blocks);
+        for word in self.words.iter_mut().skip((start / WORD_BITS) as usize) {
+            if at >= end {
+                break;
+            }
+            let offset = at % WORD_BITS;
+            let count = (WORD_BITS - offset).min(end - at);
+            let mask = u64::MAX >> (WORD_BITS - count) << offset;
+            self.free -= u64::from((mask & !*word).count_ones());
+            *word |= mask;
+            at += count;
+        }
+        Ok(before - self.free)
+    }
+
+    /// Blocks in use.
+    pub fn used_blocks(&self) -> u64 {
+        self.blocks - self.free
+    }
+
+    /// One block behind the last one in use.
+    pub fn used_end(&self) -> u64 {
+        let whole = |word: u64, at: usize| {
+            let bits = word & self.real_bits(at);
+            (bits != 0).then(|| (at as u64 + 1) * WORD_BITS - u64::from(bits.leading_zeros()))
+        };
+        let words = self.words.iter().enumerate().rev();
+        words.into_iter().find_map(|(at, word)| whole(*word, at)).unwrap_or(0)
+    }
+
+    /// Writes the bits of the blocks from `first` on, a multiple of 64, as little-endian words, set if in use; zero behind the
+    /// last block.
+    pub fn store(&self, first: u64, bytes: &mut [u8]) {
+        let from = (first / WORD_BITS) as usize;
+        for (at, target) in (from..).zip(bytes.chunks_exact_mut(size_of::<u64>())) {
+            let word = self.words.get(at).map_or(0, |word| word & self.real_bits(at));
+            target.copy_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    /// The way back: what is stored is in use, as well as what was before. Bits behind the last block are ignored.
+    pub fn load(&mut self, first: u64, bytes: &[u8]) {
+        let from = (first / WORD_BITS) as usize;
+        for (at, source) in (from..self.words.len()).zip(bytes.chunks_exact(size_of::<u64>())) {
+            let mut word = [0; size_of::<u64>()];
+            word.copy_from_slice(source);
+            let bits = u64::from_le_bytes(word) & self.real_bits(at);
+            if bits != 0 {
+                self.free -= u64::from((bits & !self.words[at]).count_ones());
+                self.words[at] |= bits;
+            }
+        }
+    }
+
+    /// The bits of a word that stand for blocks.
+    fn real_bits(&self, at: usize) -> u64 {
+        match self.blocks.saturating_sub(at as u64 * WORD_BITS) {
+            0 => 0,
+            left if left >= WORD_BITS => u64::MAX,
+            left => u64::MAX >> (WORD_BITS - left),
+        }
+    }
+
     /// Gives a run back. The hint stays: next fit comes round to it.
     pub fn release(&mut self, start: u64, blocks: u64) -> Result<(), FreeSetError> {
         self.check_inside(start, blocks)?;
@@ -448,6 +515,40 @@ mod tests {
             assert_eq!(FreeSet::new(blocks, 0), Err(NoMemory { blocks }));
             assert_eq!(set_of(1, 0).grow(blocks), Err(NoMemory { blocks }));
         }
+    }
+
+    #[test]
+    fn what_is_stored_is_loaded_again() {
+        let mut set = set_of(32 * 64 + 7, 0);
+        assert_eq!(set.used_end(), 0);
+        assert_eq!(set.occupy_any(60, 10), Ok(10));
+        assert_eq!(set.occupy_any(65, 10), Ok(5), "five were in use already");
+        assert_eq!(set.occupy_any(32 * 64 + 6, 1), Ok(1));
+        assert_eq!((set.used_blocks(), set.used_end()), (16, 32 * 64 + 7));
+        assert!(set.occupy_any(32 * 64 + 6, 2).is_err());
+        let mut bytes = [[0xff; 8 * 20], [0xff; 8 * 20]];
+        set.store(0, &mut bytes[0]);
+        set.store(20 * 64, &mut bytes[1]);
+        assert_eq!(bytes[1][8 * 13..], [0; 8 * 7], "no bits behind the last block");
+        let mut copy = set_of(32 * 64 + 7, 0);
+        bytes[1][8 * 13..].fill(0xff);
+        copy.load(20 * 64, &bytes[1]);
+        copy.load(0, &bytes[0]);
+        assert_eq!(copy, set_of_same(&set), "the same but for the bits behind the end");
+        let mut again = copy.clone();
+        again.load(0, &bytes[0]);
+        assert_eq!(again, copy, "loaded twice counts once");
+    }
+
+    /// The set that has the same blocks in use, made block by block.
+    fn set_of_same(set: &FreeSet) -> FreeSet {
+        let mut same = set_of(set.blocks(), 0);
+        for block in 0..set.blocks() {
+            if !set.is_free(block, 1) {
+                same.occupy(block, 1).unwrap();
+            }
+        }
+        same
     }
 
     /// A full 1 TiB volume with one free block at the end of a search: words that are full are skipped.

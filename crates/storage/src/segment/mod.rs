@@ -15,6 +15,7 @@
 //! | [`inode`] | the 1008 bytes that describe one segment |
 //! | [`bucket`] | four images of four inodes; which one is served, which are healed |
 //! | [`probe`] | looking up a name, one bucket at a time |
+//! | [`salvage`] | what an inode that cannot be decoded still says about its blocks |
 //! | [`free_set`] | which blocks are free, in memory |
 //!
 //! Three promises hold throughout. Bytes from a device never cause a panic: they become a value or a typed error. A value
@@ -30,4 +31,5 @@ pub mod layout;
 pub mod name;
 pub mod page;
 pub mod probe;
+pub mod salvage;
 pub mod superblock;

@@ -105,13 +105,27 @@ impl Device {
         Ok(buffer)
     }
 
-    /// Writes each page at its offset, all at once, and waits for all.
+    /// Writes some bytes and waits for that alone: others may have requests under way.
+    pub(crate) fn write_now(&self, engine: &mut Engine, at: u64, bytes: &[u8], durability: Durability) -> Result<()> {
+        let mut buffer = self.buffer(engine, bytes.len())?;
+        buffer.copy_from_slice(bytes);
+        let completion = engine.run(Request::write(&self.file, at, buffer, self.policy(durability)));
+        self.outcome("write", at, &completion).map(drop)
+    }
+
+    /// Writes each page at its offset, all at once, and waits for all. Where others use the engine it is one after the
+    /// other: their completions are not ours to take.
     pub(crate) fn write_pages(
         &self,
         engine: &mut Engine,
         pages: &[(u64, &[u8])],
         durability: Durability,
     ) -> Result<()> {
+        if engine.in_flight() + engine.completed() > 0 {
+            return pages
+                .iter()
+                .try_for_each(|(at, bytes)| self.write_now(engine, *at, bytes, durability));
+        }
         let mut failed = None;
         for &(offset, bytes) in pages {
             if let Err(error) = self.write_page(engine, offset, bytes, durability) {

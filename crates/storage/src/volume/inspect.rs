@@ -13,9 +13,10 @@ use crate::segment::inode::{Inode, InodeState};
 use crate::segment::name::SegmentName;
 use crate::segment::probe::SlotAddress;
 use crate::segment::superblock::Superblock;
+use crate::volume::contents::Contents;
 use crate::volume::device::{Device, Hold};
+use crate::volume::superblocks;
 use crate::volume::table::{self, Doubt, Healing};
-use crate::volume::{Contents, superblocks};
 
 /// A segment, as `list` and `stat` show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub struct VolumeInfo {
     pub clean: bool,
     /// Where block 0 of the data begins in the file or device, in bytes.
     pub data_at_bytes: u64,
+    /// What whoever owns the volume should know: segments that are not served, inodes that cannot be decoded.
+    pub warnings: Vec<String>,
 }
 
 impl SegmentInfo {
@@ -107,13 +110,17 @@ pub(crate) fn inspect(engine: &mut Engine, path: &Path, who: Identity) -> Result
 fn look(engine: &mut Engine, device: &Device, who: Identity) -> Result<(VolumeInfo, Vec<SegmentInfo>)> {
     let superblock = superblocks::read(engine, device)?.current;
     let doubt = Doubt::after(&superblock, Healing::InMemory);
-    let contents = Contents::read(engine, device, &superblock, doubt)?;
-    let quarantined = |at| contents.quarantined.contains(&at);
-    let segments = list(engine, device, &superblock, doubt, who, quarantined)?;
-    Ok((
-        volume_info(&superblock, &contents.free, contents.accounts.segments()),
-        segments,
-    ))
+    let mut listed = Listing::new(&superblock, who);
+    let contents = Contents::read_showing(engine, device, &superblock, doubt, &mut |address, inode| {
+        listed.show(address, inode);
+    })?;
+    let segments = listed.end(
+        |at| contents.superseded.contains(&at),
+        |at| contents.quarantined.contains(&at),
+    );
+    let mut info = volume_info(&superblock, &contents.free, contents.accounts.segments());
+    info.warnings = contents.warnings;
+    Ok((info, segments))
 }
 
 /// The segments that `who` may see: its own, or all for uid 0. Sorted by owner and name.
@@ -125,18 +132,55 @@ pub(crate) fn list(
     who: Identity,
     quarantined: impl Fn(SlotAddress) -> bool,
 ) -> Result<Vec<SegmentInfo>> {
-    let mut segments = Vec::new();
-    let block_size = superblock.layout().block_size();
-    table::scan(engine, device, superblock, doubt, &mut |address, inode| {
-        if let Some(name) = &inode.name
-            && inode.state.is_segment()
-            && who.acts_for(inode.owner_uid)
-        {
-            segments.push(SegmentInfo::of(&inode, name, block_size, quarantined(address)));
+    let mut listed = Listing::new(superblock, who);
+    table::scan(engine, device, superblock, doubt, &mut |address, found| {
+        if let Ok(inode) = &found {
+            listed.show(address, inode);
         }
     })?;
-    segments.sort_by(|a, b| (a.owner_uid, &a.name).cmp(&(b.owner_uid, &b.name)));
-    Ok(segments)
+    Ok(listed.end(|_| false, quarantined))
+}
+
+/// The segments that somebody may see, as they are found.
+struct Listing {
+    who: Identity,
+    block_size: u32,
+    segments: Vec<(SlotAddress, SegmentInfo)>,
+}
+
+impl Listing {
+    fn new(superblock: &Superblock, who: Identity) -> Listing {
+        Listing {
+            who,
+            block_size: superblock.layout().block_size(),
+            segments: Vec::new(),
+        }
+    }
+
+    fn show(&mut self, address: SlotAddress, inode: &Inode) {
+        if let Some(name) = &inode.name
+            && inode.state.is_segment()
+            && self.who.acts_for(inode.owner_uid)
+        {
+            let info = SegmentInfo::of(inode, name, self.block_size, false);
+            self.segments.push((address, info));
+        }
+    }
+
+    /// All of them, sorted by owner and name: without those that are gone, and with what became of the quarantined.
+    fn end(self, gone: impl Fn(SlotAddress) -> bool, quarantined: impl Fn(SlotAddress) -> bool) -> Vec<SegmentInfo> {
+        let mut segments: Vec<SegmentInfo> = Vec::with_capacity(self.segments.len());
+        for (address, mut info) in self.segments {
+            if quarantined(address) {
+                info.state = state_name(InodeState::Quarantined);
+            }
+            if !gone(address) {
+                segments.push(info);
+            }
+        }
+        segments.sort_by(|a, b| (a.owner_uid, &a.name).cmp(&(b.owner_uid, &b.name)));
+        segments
+    }
 }
 
 pub(crate) fn volume_info(
@@ -157,6 +201,7 @@ pub(crate) fn volume_info(
         segments_max: geometry.segments_max,
         clean: superblock.is_clean(),
         data_at_bytes: superblock.layout().data_at(),
+        warnings: Vec::new(),
     }
 }
 

@@ -5,35 +5,40 @@
 //! | `accounts.rs` | what each owner holds and may hold |
 //! | `device.rs` | the file: locked, read and written in a straight line |
 //! | `superblocks.rs` | the four copies: read, healed, updated |
+//! | `reads.rs` | large parts of it read in order, several reads under way |
 //! | `table.rs` | the inode table from end to end, healing on the way |
+//! | `contents.rs` | what the inodes say together: free blocks, accounts, who claims what another has |
 //! | `format.rs` | making a volume |
 //! | `inspect.rs` | looking at one without writing a byte |
 //! | `mod.rs` | opening to write, and closing |
 //!
-//! Opening to write, in this order (DESIGN §5): lock; flush, so that what is read is what a power cut would leave; read
-//! the superblock; raise the epoch durably; heal; note the healed epoch; serve. The inodes are the only truth: the free
-//! set is computed from them.
-
-use std::collections::BTreeSet;
+//! Opening to write, in this order: lock; flush, so that what is read is what a power cut would leave; read the superblock;
+//! raise the epoch durably; heal; finish renames and note who is quarantined; note the healed epoch; serve. The inodes are
+//! the only truth: the free set is computed from them.
 
 use baio_engine::{Durability, Engine};
 
 use crate::error::{Error, Fault, Result};
 use crate::segment::free_set::FreeSet;
-use crate::segment::inode::{AllocSeq, Inode, InodeState};
+use crate::segment::inode::{AllocSeq, InodeState};
 use crate::segment::layout::Layout;
 use crate::segment::probe::SlotAddress;
 use crate::segment::superblock::{Superblock, SuperblockError};
-use crate::volume::accounts::{Accounts, Limits, Usage};
+use crate::volume::accounts::Accounts;
+use crate::volume::contents::{Contents, Quarantine};
 use crate::volume::device::Device;
 use crate::volume::table::{Doubt, Healing};
 
 pub(crate) mod accounts;
+pub(crate) mod contents;
 pub(crate) mod device;
 pub(crate) mod format;
 pub(crate) mod inspect;
+pub(crate) mod reads;
 pub(crate) mod superblocks;
 pub(crate) mod table;
+
+pub(crate) use contents::usage_of;
 
 /// A volume opened to write.
 #[derive(Debug)]
@@ -42,13 +47,15 @@ pub(crate) struct Volume {
     pub(crate) superblock: Superblock,
     pub(crate) free: FreeSet,
     /// Segments whose blocks belong to another one with a later allocation: not served.
-    pub(crate) quarantined: BTreeSet<SlotAddress>,
+    pub(crate) quarantined: Quarantine,
     /// What each owner holds, with what is promised to operations under way.
     pub(crate) accounts: Accounts,
     /// Segments that a crash or a close left half-moved; whoever serves the volume goes on with them.
     pub(crate) unfinished_moves: Vec<SlotAddress>,
     /// Updates of the inode table begun since the open: a slot that was found stays found while this stands still.
     pub(crate) table_updates: u64,
+    /// What the opening found that the volume's owner should know.
+    pub(crate) warnings: Vec<String>,
     allocations: u64,
     /// A metadata write failed: which of two states the table holds is decided by the next open.
     latched: bool,
@@ -71,6 +78,7 @@ impl Volume {
         superblocks::write(engine, &device, &superblock)?;
         let doubt = Doubt::after(&found, Healing::Write);
         let contents = Contents::read(engine, &device, &superblock, doubt)?;
+        write_down(engine, &device, &superblock, &contents)?;
         if superblock.healed_epoch != superblock.epoch {
             superblock = superblock.successor().map_err(exhausted)?;
             superblock.healed_epoch = superblock.epoch;
@@ -85,6 +93,7 @@ impl Volume {
             accounts: contents.accounts,
             unfinished_moves: contents.unfinished_moves,
             table_updates: 0,
+            warnings: contents.warnings,
             allocations: 0,
             latched: false,
         })
@@ -119,6 +128,14 @@ impl Volume {
         self.layout().block_size()
     }
 
+    /// Gives a run back, but for what is kept for the sake of segments that are not served.
+    pub(crate) fn release(&mut self, start: u64, blocks: u64) {
+        for (start, end) in self.quarantined.outside(start, blocks) {
+            // Whoever gives it back has it.
+            let _ = self.free.release(start, end - start);
+        }
+    }
+
     /// When a run was allocated: decides between two inodes that claim one block.
     pub(crate) fn next_alloc_seq(&mut self) -> AllocSeq {
         self.allocations += 1;
@@ -138,6 +155,22 @@ impl Volume {
     }
 }
 
+/// Makes last what the contents decided: ends renames that a crash cut, and marks segments whose blocks are another's.
+fn write_down(engine: &mut Engine, device: &Device, superblock: &Superblock, contents: &Contents) -> Result<()> {
+    for &old in &contents.superseded {
+        table::rewrite(engine, device, superblock, old.bucket, &mut |slot, inode| {
+            (slot == old.slot).then(|| inode.tombstone(inode.operation_id))
+        })?;
+    }
+    for &loser in &contents.losers {
+        table::rewrite(engine, device, superblock, loser.bucket, &mut |slot, mut inode| {
+            inode.state = InodeState::Quarantined;
+            (slot == loser.slot).then_some(inode)
+        })?;
+    }
+    Ok(())
+}
+
 fn refuse_unknown_features(device: &Device, superblock: &Superblock) -> Result<()> {
     match superblock.unknown_ro_compat() {
         0 => Ok(()),
@@ -148,161 +181,5 @@ fn refuse_unknown_features(device: &Device, superblock: &Superblock) -> Result<(
                 "the volume has features {bits:#x} that this build does not know; it may be read but not written"
             )),
         )),
-    }
-}
-
-/// What the inode table says, taken together.
-#[derive(Debug)]
-pub(crate) struct Contents {
-    pub(crate) free: FreeSet,
-    pub(crate) quarantined: BTreeSet<SlotAddress>,
-    pub(crate) accounts: Accounts,
-    pub(crate) unfinished_moves: Vec<SlotAddress>,
-}
-
-/// A run of blocks and who claims it.
-#[derive(Clone, Copy, Debug)]
-struct Claim {
-    start: u64,
-    end: u64,
-    alloc_seq: AllocSeq,
-    owner: SlotAddress,
-}
-
-impl Contents {
-    pub(crate) fn read(
-        engine: &mut Engine,
-        device: &Device,
-        superblock: &Superblock,
-        doubt: Doubt,
-    ) -> Result<Contents> {
-        let mut claims = Vec::new();
-        let mut accounts = Accounts::default();
-        let mut unfinished_moves = Vec::new();
-        table::scan(engine, device, superblock, doubt, &mut |address, inode| {
-            account(&mut accounts, &inode);
-            if inode.state == InodeState::Moving {
-                unfinished_moves.push(address);
-            }
-            claims.extend(claims_of(&inode, address));
-        })?;
-        let quarantined = losers(&mut claims);
-        let mut free = FreeSet::new(superblock.geometry().data_blocks, superblock.alloc_hint)
-            .map_err(|error| Error::new("open volume", device.name(), Fault::Corrupt(error.to_string())))?;
-        for claim in claims.iter().filter(|claim| !quarantined.contains(&claim.owner)) {
-            free.occupy(claim.start, claim.end - claim.start).map_err(|error| {
-                let why = format!("slot {:?} claims blocks that it cannot have: {error}", claim.owner);
-                Error::new("read the inode table of", device.name(), Fault::Corrupt(why))
-            })?;
-        }
-        for claim in claims.iter().filter(|claim| quarantined.contains(&claim.owner)) {
-            keep_the_rest(&mut free, claim);
-        }
-        Ok(Contents {
-            free,
-            quarantined,
-            accounts,
-            unfinished_moves,
-        })
-    }
-}
-
-/// What a quarantined segment has and nobody else claims is not given away: it is all that is left of its bytes.
-fn keep_the_rest(free: &mut FreeSet, claim: &Claim) {
-    let inside = |(start, blocks): (u64, u64)| (start.max(claim.start), (start + blocks).min(claim.end));
-    let rest: Vec<(u64, u64)> = free
-        .free_runs()
-        .map(inside)
-        .filter(|(start, end)| start < end)
-        .collect();
-    for (start, end) in rest {
-        // It is free, as it was just found, so it can be taken.
-        let _ = free.occupy(start, end - start);
-    }
-}
-
-fn account(accounts: &mut Accounts, inode: &Inode) {
-    if inode.state.is_segment() {
-        accounts.add(inode.owner_uid, usage_of(inode));
-    }
-    if inode.state == InodeState::Quota {
-        let limit = |value: u64| (value != u64::MAX).then_some(value);
-        let limits = Limits {
-            blocks: limit(inode.quota_blocks),
-            segments: limit(inode.quota_segments),
-        };
-        accounts.set_limits(inode.owner_uid, limits);
-    }
-}
-
-/// What a segment counts for its owner.
-pub(crate) fn usage_of(inode: &Inode) -> Usage {
-    Usage {
-        blocks: inode.reserve_blocks,
-        segments: 1,
-    }
-}
-
-fn claims_of(inode: &Inode, owner: SlotAddress) -> impl Iterator<Item = Claim> + use<> {
-    let claim = move |start: u64, blocks: u64, alloc_seq| Claim {
-        start,
-        end: start + blocks,
-        alloc_seq,
-        owner,
-    };
-    let held = inode
-        .state
-        .holds_blocks()
-        .then(|| claim(inode.start_block, inode.reserve_blocks, inode.alloc_seq));
-    let target = inode.move_to.map(|to| claim(to.start, to.blocks, inode.alloc_seq));
-    held.into_iter().chain(target)
-}
-
-/// Two live inodes that claim one block never stop a mount: the later allocation wins, the other is not served.
-fn losers(claims: &mut [Claim]) -> BTreeSet<SlotAddress> {
-    claims.sort_unstable_by_key(|claim| claim.start);
-    let mut losers = BTreeSet::new();
-    let mut last: Option<Claim> = None;
-    for &claim in claims.iter() {
-        let Some(before) = last else {
-            last = Some(claim);
-            continue;
-        };
-        if claim.start >= before.end {
-            last = Some(claim);
-        } else if claim.alloc_seq > before.alloc_seq {
-            losers.insert(before.owner);
-            last = Some(claim);
-        } else {
-            losers.insert(claim.owner);
-        }
-    }
-    losers
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn claim(start: u64, end: u64, counter: u64) -> Claim {
-        Claim {
-            start,
-            end,
-            alloc_seq: AllocSeq { epoch: 1, counter },
-            owner: SlotAddress {
-                bucket: counter,
-                slot: 0,
-            },
-        }
-    }
-
-    #[test]
-    fn of_two_that_claim_one_block_the_later_allocation_wins() {
-        let mut claims = [claim(10, 20, 1), claim(15, 25, 2), claim(25, 30, 3), claim(0, 10, 4)];
-        let lost: Vec<u64> = losers(&mut claims).iter().map(|owner| owner.bucket).collect();
-        assert_eq!(lost, [1]);
-        let mut claims = [claim(10, 20, 5), claim(15, 25, 2)];
-        let lost: Vec<u64> = losers(&mut claims).iter().map(|owner| owner.bucket).collect();
-        assert_eq!(lost, [2]);
     }
 }

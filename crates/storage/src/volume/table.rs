@@ -4,16 +4,15 @@
 use baio_engine::{Buffer, Durability, Engine};
 
 use crate::error::{Error, Fault, Result};
-use crate::segment::bucket::{self, BucketId, Image, Pair, Slots};
-use crate::segment::inode::Inode;
-use crate::segment::layout::{BUCKET_BYTES, Layout, Place};
+use crate::segment::bucket::{self, BucketError, BucketId, Image, Pair};
+use crate::segment::inode::{Inode, InodeError};
+use crate::segment::layout::{BUCKET_BYTES, Place, SLOTS_PER_BUCKET};
 use crate::segment::page::PAGE_BYTES;
 use crate::segment::probe::SlotAddress;
+use crate::segment::salvage::Salvage;
 use crate::segment::superblock::Superblock;
 use crate::volume::device::Device;
-
-/// Buckets read at a time.
-const BUCKETS_PER_READ: u64 = 128;
+use crate::volume::reads;
 
 /// What a scan does about buckets that a crash left in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,51 +88,80 @@ fn pair(bytes: &[u8], id: BucketId) -> Pair<'_> {
     Pair::read(even, odd, id)
 }
 
-/// Shows every inode to `visit`, in order. One that cannot be decoded ends the scan: which blocks it holds is unknown.
+/// What a slot turned out to hold.
+pub(crate) type Found = std::result::Result<Inode, Undecodable>;
+
+/// An inode that cannot be decoded, and what can be saved of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Undecodable {
+    pub(crate) error: InodeError,
+    pub(crate) salvage: Salvage,
+}
+
+/// Shows every slot that was ever used to `visit`, in order.
+///
+/// # Errors
+/// A bucket of which no image is valid: which blocks its inodes hold is unknown. And what the device said.
 pub(crate) fn scan(
     engine: &mut Engine,
     device: &Device,
     superblock: &Superblock,
     doubt: Doubt,
-    visit: &mut dyn FnMut(SlotAddress, Inode),
+    visit: &mut dyn FnMut(SlotAddress, Found),
 ) -> Result<()> {
     let layout = superblock.layout();
-    let buckets = layout.buckets();
-    let mut first = 0;
-    while first < buckets {
-        let (count, bytes) = read_some(engine, device, layout, first)?;
-        for index in 0..count {
-            let at = (index * BUCKET_BYTES) as usize;
-            let end = (at + BUCKET_BYTES as usize).min(bytes.len());
-            let table = bytes.get(at..end).unwrap_or(&[]);
-            let slots = settle(engine, device, superblock, doubt, first + index, table)?;
-            for (slot, inode) in slots.into_iter().enumerate() {
-                let bucket = first + index;
-                let inode = inode.map_err(|error| {
-                    let why = format!("slot {slot} of bucket {bucket}: {error}");
-                    Error::new("read the inode table of", device.name(), Fault::Corrupt(why))
-                })?;
-                visit(SlotAddress { bucket, slot }, inode);
-            }
+    let range = (layout.table_at(), layout.table_bytes());
+    reads::read_all(engine, device, range, BUCKET_BYTES as usize, &mut |engine, chunk| {
+        let first = (chunk.offset - layout.table_at()) / BUCKET_BYTES;
+        for index in 0..chunk.units(BUCKET_BYTES) {
+            let at = 2 * index as usize;
+            let pages = (chunk.page(at), chunk.page(at + 1));
+            settle(engine, device, superblock, doubt, first + index, pages, &mut |image| {
+                show(image, superblock, visit);
+            })?;
         }
-        first += count;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
-/// As many buckets as there is memory for: callers may hold most of the arena.
-fn read_some(engine: &mut Engine, device: &Device, layout: &Layout, first: u64) -> Result<(u64, Buffer)> {
-    let at = layout.table_at() + first * BUCKET_BYTES;
-    let mut count = BUCKETS_PER_READ.min(layout.buckets() - first);
-    loop {
-        match device.read(engine, at, (count * BUCKET_BYTES) as usize) {
-            Err(Error {
-                fault: Fault::NoMemory { .. },
-                ..
-            }) if count > 1 => count /= 2,
-            read => return read.map(|bytes| (count, bytes)),
-        }
+/// Shows the slots of one bucket.
+fn show(image: &Image<'_>, superblock: &Superblock, visit: &mut dyn FnMut(SlotAddress, Found)) {
+    if image.generation() == 0 {
+        return; // Never written: four free slots.
     }
+    let geometry = superblock.geometry();
+    for slot in 0..SLOTS_PER_BUCKET {
+        let (Some(inode), Some(bytes)) = (image.slot(slot, geometry), image.slot_bytes(slot)) else {
+            continue;
+        };
+        let bucket = image.id().bucket;
+        let found = inode.map_err(|error| Undecodable {
+            error,
+            salvage: Salvage::of(bytes, geometry),
+        });
+        visit(SlotAddress { bucket, slot }, found);
+    }
+}
+
+/// Reads one bucket as a reader of a clean volume does, or with the doubt that a crash leaves.
+pub(crate) fn look(
+    engine: &mut Engine,
+    device: &Device,
+    superblock: &Superblock,
+    doubt: Doubt,
+    bucket: u64,
+    visit: &mut dyn FnMut(&Image<'_>),
+) -> Result<()> {
+    let at = superblock.layout().bucket_at(bucket, Place::Table);
+    let at = at.ok_or_else(|| corrupt(device, BucketError::Lost { bucket }))?;
+    let bytes = device.read(engine, at, BUCKET_BYTES as usize)?;
+    let (even, odd) = bytes.split_at(PAGE_BYTES.min(bytes.len()));
+    settle(engine, device, superblock, doubt, bucket, (even, odd), visit)
+}
+
+fn corrupt(device: &Device, error: BucketError) -> Error {
+    let why = format!("{error}; `baio check --repair` saves what can be saved");
+    Error::new("read the inode table of", device.name(), Fault::Corrupt(why))
 }
 
 /// Decides which image of a bucket is served, and, if asked, makes the decision last.
@@ -143,45 +171,75 @@ fn settle(
     superblock: &Superblock,
     doubt: Doubt,
     number: u64,
-    table: &[u8],
-) -> Result<Slots> {
+    (even, odd): (&[u8], &[u8]),
+    visit: &mut dyn FnMut(&Image<'_>),
+) -> Result<()> {
     let id = BucketId {
         uuid: superblock.uuid,
         bucket: number,
     };
-    let corrupt = |error: bucket::BucketError| {
-        Error::new(
-            "read the inode table of",
-            device.name(),
-            Fault::Corrupt(error.to_string()),
-        )
-    };
-    let table = pair(table, id);
-    if !bucket::needs_healing(&table, doubt.from_epoch) {
-        let newest = table
-            .newest()
-            .ok_or_else(|| corrupt(bucket::BucketError::Lost { bucket: number }))?;
-        return Ok(newest.slots(superblock.geometry()));
+    let table = Pair::read(even, odd, id);
+    if !bucket::needs_healing(&table, doubt.from_epoch)
+        && let Some(newest) = table.newest()
+    {
+        visit(&newest);
+        return Ok(());
     }
     let layout = superblock.layout();
-    let mirror_at = layout
-        .bucket_at(number, Place::Mirror)
-        .ok_or_else(|| corrupt(bucket::BucketError::Lost { bucket: number }))?;
+    let lost = || corrupt(device, BucketError::Lost { bucket: number });
+    let mirror_at = layout.bucket_at(number, Place::Mirror).ok_or_else(lost)?;
     let mirror = device.read(engine, mirror_at, BUCKET_BYTES as usize)?;
     let mirror = pair(&mirror, id);
-    let decision = bucket::heal(&table, &mirror, doubt.from_epoch, id).map_err(corrupt)?;
+    let decision = bucket::heal(&table, &mirror, doubt.from_epoch, id).map_err(|error| corrupt(device, error))?;
     if doubt.healing == Healing::Write {
         for (place, bytes) in bucket::bury(&table, &mirror, &decision.winner) {
             if let Some(at) = layout.image_at(number, decision.winner.parity().other(), place) {
-                device.write_pages(engine, &[(at, bytes)], Durability::Data)?;
+                device.write_now(engine, at, bytes, Durability::Data)?;
             }
         }
         for &place in decision.rewrite {
             let parity = decision.winner.parity();
             if let Some(at) = layout.image_at(number, parity, place) {
-                device.write_pages(engine, &[(at, decision.winner.bytes())], Durability::Data)?;
+                device.write_now(engine, at, decision.winner.bytes(), Durability::Data)?;
             }
         }
     }
-    Ok(decision.winner.slots(superblock.geometry()))
+    visit(&decision.winner);
+    Ok(())
+}
+
+/// Changes slots of one bucket in a straight line: the next image of the bucket, durably to the table, then to the mirror.
+///
+/// Only for a bucket that is whole: one that was healed since the last crash.
+pub(crate) fn rewrite(
+    engine: &mut Engine,
+    device: &Device,
+    superblock: &Superblock,
+    bucket: u64,
+    change: &mut dyn FnMut(usize, Inode) -> Option<Inode>,
+) -> Result<()> {
+    let mut next = None;
+    let doubt = Doubt {
+        from_epoch: u64::MAX,
+        healing: Healing::InMemory,
+    };
+    look(engine, device, superblock, doubt, bucket, &mut |image| {
+        let slots = image.slots(superblock.geometry()).into_iter().enumerate();
+        let changed: Vec<(usize, Inode)> = slots
+            .filter_map(|(slot, inode)| Some((slot, change(slot, inode.ok()?)?)))
+            .collect();
+        if !changed.is_empty() {
+            let changed: Vec<(usize, &Inode)> = changed.iter().map(|(slot, inode)| (*slot, inode)).collect();
+            next = Some(image.next_with(&changed, superblock.epoch));
+        }
+    })?;
+    let Some(next) = next.transpose().map_err(|error| corrupt(device, error))? else {
+        return Ok(());
+    };
+    for place in [Place::Table, Place::Mirror] {
+        let at = superblock.layout().image_at(bucket, next.parity(), place);
+        let at = at.ok_or_else(|| corrupt(device, BucketError::Lost { bucket }))?;
+        device.write_now(engine, at, next.page().bytes(), Durability::Data)?;
+    }
+    Ok(())
 }

@@ -1,0 +1,449 @@
+//! What the inode table says, taken together: which blocks are free, what each owner holds, who claims what another has.
+//!
+//! One pass over the table. Every claim is entered into the free set as it comes, whoever else claims the same blocks: what
+//! anybody claims is not free, so the set is the same whoever wins. Only if two live segments turn out to claim one block
+//! does a second pass gather those that touch such a run, and decide:
+//!
+//! - of two inodes of one segment, of which one names the other as what it was renamed from, the old one is superseded;
+//! - of others that claim one block, the later allocation has it; every segment of which a block belongs to a later one is
+//!   quarantined. It keeps, for `check`, what nobody else claims.
+//!
+//! So the memory of an opening is the free set and the accounts, whatever the number of segments.
+
+use std::collections::BTreeSet;
+
+use baio_engine::Engine;
+
+use crate::error::{Error, Fault, Result};
+use crate::segment::free_set::FreeSet;
+use crate::segment::inode::{AllocSeq, Inode, InodeState, RenameFrom};
+use crate::segment::probe::SlotAddress;
+use crate::segment::superblock::Superblock;
+use crate::volume::accounts::{Accounts, Limits, Usage};
+use crate::volume::device::Device;
+use crate::volume::table::{self, Doubt, Found, Healing};
+
+/// Everything that follows from the inodes.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    pub(crate) free: FreeSet,
+    pub(crate) accounts: Accounts,
+    pub(crate) unfinished_moves: Vec<SlotAddress>,
+    pub(crate) quarantined: Quarantine,
+    /// Old inodes of renames that were not finished.
+    pub(crate) superseded: Vec<SlotAddress>,
+    /// Live inodes that lost their blocks to a later one, and do not say so on the device yet.
+    pub(crate) losers: Vec<SlotAddress>,
+    /// What the owner of the volume should know, in words.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Segments that are not served, and the runs that are kept for their sake.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Quarantine {
+    slots: BTreeSet<SlotAddress>,
+    /// Runs of theirs, and of inodes that cannot be decoded: first block and the block behind the last.
+    kept: Vec<(u64, u64)>,
+}
+
+impl Quarantine {
+    pub(crate) fn contains(&self, address: &SlotAddress) -> bool {
+        self.slots.contains(address)
+    }
+
+    /// Forgets a segment that was deleted. Its blocks stay taken until the next opening finds out whose they are.
+    pub(crate) fn remove(&mut self, address: &SlotAddress) -> bool {
+        self.slots.remove(address)
+    }
+
+    /// Is nothing kept for the sake of anything that is not served?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty() && self.kept.is_empty()
+    }
+
+    /// The parts of a run that nothing is kept of.
+    pub(crate) fn outside(&self, start: u64, blocks: u64) -> Vec<(u64, u64)> {
+        let mut parts = vec![(start, start.saturating_add(blocks))];
+        for &(kept_start, kept_end) in &self.kept {
+            let before = |&(start, end): &(u64, u64)| (start, end.min(kept_start));
+            let after = |&(start, end): &(u64, u64)| (start.max(kept_end), end);
+            parts = parts.iter().flat_map(|part| [before(part), after(part)]).collect();
+            parts.retain(|(start, end)| start < end);
+        }
+        parts
+    }
+}
+
+/// A segment that touches a run which more than one claims.
+#[derive(Debug)]
+struct Contender {
+    address: SlotAddress,
+    alloc_seq: AllocSeq,
+    generation: u64,
+    uuid: [u8; 16],
+    renamed_from: Option<RenameFrom>,
+    owner_uid: u32,
+    usage: Usage,
+    runs: Vec<(u64, u64)>,
+    label: String,
+}
+
+/// The first pass.
+struct Gathering {
+    contents: Contents,
+    /// Runs of which a block was claimed before: first block and the block behind the last.
+    contested: Vec<(u64, u64)>,
+    outside: Option<String>,
+}
+
+impl Contents {
+    pub(crate) fn read(
+        engine: &mut Engine,
+        device: &Device,
+        superblock: &Superblock,
+        doubt: Doubt,
+    ) -> Result<Contents> {
+        Contents::read_showing(engine, device, superblock, doubt, &mut |_, _| {})
+    }
+
+    /// The same, showing every inode on the way to somebody who wants to list them.
+    pub(crate) fn read_showing(
+        engine: &mut Engine,
+        device: &Device,
+        superblock: &Superblock,
+        doubt: Doubt,
+        show: &mut dyn FnMut(SlotAddress, &Inode),
+    ) -> Result<Contents> {
+        let mut gathering = Gathering {
+            contents: Contents::empty(device, superblock)?,
+            contested: Vec::new(),
+            outside: None,
+        };
+        table::scan(engine, device, superblock, doubt, &mut |address, found| {
+            if let Ok(inode) = &found {
+                show(address, inode);
+            }
+            gathering.take_in(address, &found);
+        })?;
+        gathering.keep_quarantined();
+        let Gathering {
+            mut contents,
+            contested,
+            outside,
+        } = gathering;
+        if let Some(why) = outside {
+            return Err(Error::new(
+                "read the inode table of",
+                device.name(),
+                Fault::Corrupt(why),
+            ));
+        }
+        if !contested.is_empty() {
+            contents.settle(engine, device, superblock, doubt, contested)?;
+        }
+        Ok(contents)
+    }
+
+    /// The contents of a volume that was never used.
+    pub(crate) fn empty(device: &Device, superblock: &Superblock) -> Result<Contents> {
+        let free = FreeSet::new(superblock.geometry().data_blocks, superblock.alloc_hint)
+            .map_err(|error| Error::new("open volume", device.name(), Fault::Corrupt(error.to_string())))?;
+        Ok(Contents {
+            free,
+            accounts: Accounts::default(),
+            unfinished_moves: Vec::new(),
+            quarantined: Quarantine::default(),
+            superseded: Vec::new(),
+            losers: Vec::new(),
+            warnings: Vec::new(),
+        })
+    }
+
+    /// The second pass: who has what more than one claims.
+    fn settle(
+        &mut self,
+        engine: &mut Engine,
+        device: &Device,
+        superblock: &Superblock,
+        doubt: Doubt,
+        contested: Vec<(u64, u64)>,
+    ) -> Result<()> {
+        let contested = merged(contested);
+        let mut contenders = Vec::new();
+        // What the first pass has healed needs no second healing.
+        let doubt = Doubt {
+            healing: Healing::InMemory,
+            ..doubt
+        };
+        table::scan(engine, device, superblock, doubt, &mut |address, found| {
+            if let Ok(inode) = found
+                && runs_of(&inode).any(|run| touches(&contested, run))
+                && inode.state.holds_blocks()
+            {
+                contenders.push(Contender::of(address, &inode));
+            }
+        })?;
+        let superseded = superseded(&contenders);
+        for contender in contenders.iter().filter(|one| superseded.contains(&one.address)) {
+            self.accounts.give_back(contender.owner_uid, contender.usage);
+            self.unfinished_moves.retain(|address| *address != contender.address);
+        }
+        contenders.retain(|contender| !superseded.contains(&contender.address));
+        self.superseded = superseded.into_iter().collect();
+        for loser in losers(&mut contenders, &self.free) {
+            let (address, runs, label) = (loser.address, &loser.runs, &loser.label);
+            self.unfinished_moves.retain(|moving| *moving != address);
+            self.quarantined.slots.insert(address);
+            self.quarantined
+                .kept
+                .extend(runs.iter().map(|(start, blocks)| (*start, start + blocks)));
+            self.losers.push(address);
+            self.warnings.push(format!(
+                "{label}, slot {} of bucket {}, is quarantined: some of its blocks belong to a segment allocated later",
+                address.slot, address.bucket
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Gathering {
+    fn take_in(&mut self, address: SlotAddress, found: &Found) {
+        let SlotAddress { bucket, slot } = address;
+        let contents = &mut self.contents;
+        let inode = match found {
+            Ok(inode) => inode,
+            Err(undecodable) => {
+                let runs: Vec<(u64, u64)> = undecodable.salvage.runs().collect();
+                contents.warnings.push(format!(
+                    "the inode in slot {slot} of bucket {bucket} cannot be decoded: {}; {} kept for it; `baio check --repair` saves it",
+                    undecodable.error,
+                    said(&runs),
+                ));
+                contents
+                    .quarantined
+                    .kept
+                    .extend(runs.iter().map(|(start, blocks)| (*start, start + blocks)));
+                return;
+            }
+        };
+        account(&mut contents.accounts, inode);
+        match inode.state {
+            InodeState::Quarantined => {
+                contents.quarantined.slots.insert(address);
+                let runs = runs_of(inode).map(|(start, blocks)| (start, start + blocks));
+                contents.quarantined.kept.extend(runs);
+                return;
+            }
+            InodeState::Moving => contents.unfinished_moves.push(address),
+            _ => {}
+        }
+        for (start, blocks) in runs_of(inode).filter(|_| inode.state.holds_blocks()) {
+            match contents.free.occupy_any(start, blocks) {
+                Ok(new) if new == blocks => {}
+                Ok(_) => self.contested.push((start, start + blocks)),
+                // A decoded inode lies in the data area, so this cannot be; if it is, nothing may be given away.
+                Err(error) => self.outside = Some(format!("slot {slot} of bucket {bucket}: {error}")),
+            }
+        }
+    }
+
+    /// What is not served has the lowest priority: it keeps what nobody else claims.
+    fn keep_quarantined(&mut self) {
+        for (start, end) in &self.contents.quarantined.kept {
+            // It lies in the data area: salvaged runs were checked as well.
+            let _ = self.contents.free.occupy_any(*start, end - start);
+        }
+    }
+}
+
+impl Contender {
+    fn of(address: SlotAddress, inode: &Inode) -> Contender {
+        let name = inode.name.as_ref().map_or("", |name| name.as_str());
+        Contender {
+            address,
+            alloc_seq: inode.alloc_seq,
+            generation: inode.generation,
+            uuid: inode.uuid,
+            renamed_from: inode.rename_from,
+            owner_uid: inode.owner_uid,
+            usage: usage_of(inode),
+            runs: runs_of(inode).collect(),
+            label: format!("segment {}/{name}", inode.owner_uid),
+        }
+    }
+
+    /// Is this the inode that `newer` was renamed from?
+    fn was_renamed_to(&self, newer: &Contender) -> bool {
+        newer.renamed_from.is_some_and(|from| {
+            from.bucket == self.address.bucket
+                && from.slot as usize == self.address.slot
+                && from.generation == self.generation
+        }) && newer.address != self.address
+            && newer.uuid == self.uuid
+            && newer.runs.first() == self.runs.first()
+    }
+}
+
+/// The old inodes of renames that a crash cut between the new inode and the end of the old one.
+fn superseded(contenders: &[Contender]) -> BTreeSet<SlotAddress> {
+    let renamed: Vec<&Contender> = contenders.iter().filter(|one| one.renamed_from.is_some()).collect();
+    let is_old = |old: &&Contender| renamed.iter().any(|newer| old.was_renamed_to(newer));
+    contenders.iter().filter(is_old).map(|old| old.address).collect()
+}
+
+/// Those of which a block belongs to a later allocation. The later ones are entered first; who finds a block taken has lost it.
+fn losers<'a>(contenders: &'a mut [Contender], like: &FreeSet) -> Vec<&'a Contender> {
+    contenders.sort_unstable_by_key(|one| (std::cmp::Reverse(one.alloc_seq), one.address));
+    let Ok(mut taken) = FreeSet::new(like.blocks(), 0) else {
+        return Vec::new(); // A second set of a size that there is memory for already.
+    };
+    let mut lost = |one: &&Contender| {
+        let found_taken = |&(start, blocks): &(u64, u64)| taken.occupy_any(start, blocks) != Ok(blocks);
+        // All of its runs are entered, also after the first that is lost.
+        one.runs.iter().map(found_taken).fold(false, |any, one| any | one)
+    };
+    contenders.iter().filter(|one| lost(one)).collect()
+}
+
+/// Sorted and without overlaps.
+fn merged(mut runs: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    runs.sort_unstable();
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in runs {
+        match merged.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => merged.push((start, end)),
+        }
+    }
+    merged
+}
+
+/// Does a run touch one of these, which are sorted?
+fn touches(runs: &[(u64, u64)], (start, blocks): (u64, u64)) -> bool {
+    let next = runs.partition_point(|(_, end)| *end <= start);
+    runs.get(next)
+        .is_some_and(|(first, _)| *first < start.saturating_add(blocks))
+}
+
+fn said(runs: &[(u64, u64)]) -> String {
+    match runs {
+        [] => "no blocks are".into(),
+        runs => {
+            let one = |(start, blocks): &(u64, u64)| format!("{blocks} blocks from block {start}");
+            format!("{} are", runs.iter().map(one).collect::<Vec<_>>().join(" and "))
+        }
+    }
+}
+
+fn account(accounts: &mut Accounts, inode: &Inode) {
+    if inode.state.is_segment() {
+        accounts.add(inode.owner_uid, usage_of(inode));
+    }
+    if inode.state == InodeState::Quota {
+        let limit = |value: u64| (value != u64::MAX).then_some(value);
+        let limits = Limits {
+            blocks: limit(inode.quota_blocks),
+            segments: limit(inode.quota_segments),
+        };
+        accounts.set_limits(inode.owner_uid, limits);
+    }
+}
+
+/// What a segment counts for its owner.
+pub(crate) fn usage_of(inode: &Inode) -> Usage {
+    Usage {
+        blocks: inode.reserve_blocks,
+        segments: 1,
+    }
+}
+
+/// The runs that an inode claims, of whatever state it is: first block and length.
+pub(crate) fn runs_of(inode: &Inode) -> impl Iterator<Item = (u64, u64)> + use<> {
+    let held = inode
+        .state
+        .is_segment()
+        .then_some((inode.start_block, inode.reserve_blocks));
+    let target = inode.move_to.map(|to| (to.start, to.blocks));
+    held.into_iter().chain(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contender(counter: u64, runs: &[(u64, u64)]) -> Contender {
+        Contender {
+            address: SlotAddress {
+                bucket: counter,
+                slot: 0,
+            },
+            alloc_seq: AllocSeq { epoch: 1, counter },
+            generation: 1,
+            uuid: [counter as u8; 16],
+            renamed_from: None,
+            owner_uid: 7,
+            usage: Usage::default(),
+            runs: runs.to_vec(),
+            label: String::new(),
+        }
+    }
+
+    fn lost(mut contenders: Vec<Contender>) -> Vec<u64> {
+        let like = FreeSet::new(1000, 0).unwrap();
+        let mut lost: Vec<u64> = losers(&mut contenders, &like)
+            .iter()
+            .map(|one| one.address.bucket)
+            .collect();
+        lost.sort_unstable();
+        lost
+    }
+
+    #[test]
+    fn of_two_that_claim_one_block_the_later_allocation_wins() {
+        let runs = |counter, start, blocks| contender(counter, &[(start, blocks)]);
+        assert_eq!(
+            lost(vec![runs(1, 10, 10), runs(2, 15, 10), runs(3, 25, 5), runs(4, 0, 10)]),
+            [1]
+        );
+        assert_eq!(lost(vec![runs(5, 10, 10), runs(2, 15, 10)]), [2]);
+        // The middle one lost its end to the last, but its beginning is not the first one's for that.
+        assert_eq!(lost(vec![runs(1, 0, 10), runs(2, 5, 15), runs(3, 15, 15)]), [1, 2]);
+        assert_eq!(
+            lost(vec![contender(1, &[(0, 5), (50, 5)]), runs(2, 54, 1), runs(0, 4, 1)]),
+            [0, 1]
+        );
+    }
+
+    #[test]
+    fn a_rename_is_known_by_slot_generation_uuid_and_run() {
+        let from = RenameFrom {
+            bucket: 1,
+            slot: 0,
+            generation: 1,
+        };
+        let pair = |change: &dyn Fn(&mut Contender, &mut Contender)| {
+            let (mut old, mut new) = (contender(1, &[(0, 9)]), contender(2, &[(0, 9)]));
+            (new.uuid, new.renamed_from) = (old.uuid, Some(from));
+            change(&mut old, &mut new);
+            superseded(&[old, new]).len()
+        };
+        assert_eq!(pair(&|_, _| {}), 1);
+        assert_eq!(pair(&|old, _| old.generation = 2), 0);
+        assert_eq!(pair(&|old, _| old.uuid = [9; 16]), 0);
+        assert_eq!(pair(&|old, _| old.runs[0].1 = 8), 0);
+        assert_eq!(pair(&|old, _| old.address.slot = 1), 0);
+    }
+
+    #[test]
+    fn what_is_kept_is_cut_out() {
+        let quarantine = Quarantine {
+            slots: BTreeSet::new(),
+            kept: vec![(10, 20), (15, 30), (50, 60)],
+        };
+        assert_eq!(quarantine.outside(0, 100), [(0, 10), (30, 50), (60, 100)]);
+        assert_eq!(quarantine.outside(12, 5), []);
+        assert_eq!(quarantine.outside(55, 10), [(60, 65)]);
+        assert!(touches(&merged(quarantine.kept), (29, 1)) && !touches(&[(5, 6)], (6, 1)));
+    }
+}

@@ -1,0 +1,261 @@
+//! Reading large parts of the volume in order: some large reads are under way while what has come is looked at.
+//!
+//! How many and how large follows from the memory that is left: at most half of the arena, down to one read of a few
+//! pages. What the device cannot read is tried again page by page, so that one bad page costs that page.
+//!
+//! An engine that has requests of others under way is served one read at a time: their completions are not ours to take.
+
+use std::collections::VecDeque;
+
+use baio_engine::{Buffer, Completion, Durability, Engine, Request, RequestId, Wait};
+
+use crate::error::{Error, Fault, Result};
+use crate::segment::page::PAGE_BYTES;
+use crate::volume::device::Device;
+
+/// Bytes of a read.
+const READ_BYTES: usize = 1 << 20;
+/// Reads under way at most.
+const DEPTH: usize = 8;
+/// Bytes of the arena that are left to whoever looks at what was read.
+const LEFT_BYTES: usize = 16 << 10;
+
+/// Some pages as they were read.
+pub(crate) struct Chunk<'a> {
+    /// Where they lie on the device.
+    pub(crate) offset: u64,
+    /// How many bytes were asked for.
+    len: usize,
+    bytes: &'a [u8],
+    /// Pages that could not be read.
+    bad: &'a [usize],
+}
+
+impl<'a> Chunk<'a> {
+    /// How many units of so many bytes it has.
+    pub(crate) fn units(&self, bytes: u64) -> u64 {
+        self.len as u64 / bytes
+    }
+
+    /// A page by its number in the chunk; empty if it could not be read, or not whole.
+    pub(crate) fn page(&self, number: usize) -> &'a [u8] {
+        let at = number.saturating_mul(PAGE_BYTES);
+        match self.bytes.get(at..at.saturating_add(PAGE_BYTES)) {
+            Some(page) if !self.bad.contains(&number) => page,
+            _ => &[],
+        }
+    }
+}
+
+/// One read under way.
+struct Flight {
+    id: RequestId,
+    offset: u64,
+    len: usize,
+    ended: Option<Completion>,
+}
+
+/// The memory and the requests of a reading.
+struct Reads<'a> {
+    device: &'a Device,
+    spare: Vec<Buffer>,
+    flights: VecDeque<Flight>,
+    /// Others use the engine.
+    shared: bool,
+}
+
+/// Reads `len` bytes from `offset` on and shows them in order, in chunks of whole units (a power of two of bytes, at least a
+/// page).
+///
+/// # Errors
+/// What `visit` says; no memory at all; the engine is broken.
+pub(crate) fn read_all(
+    engine: &mut Engine,
+    device: &Device,
+    (offset, len): (u64, u64),
+    unit: usize,
+    visit: &mut dyn FnMut(&mut Engine, &Chunk<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut reads = Reads {
+        device,
+        spare: Vec::new(),
+        flights: VecDeque::new(),
+        shared: engine.in_flight() + engine.completed() > 0,
+    };
+    let read_bytes = reads.take_memory(engine, len, unit)?;
+    let read = reads.run(engine, offset, offset.saturating_add(len), read_bytes, visit);
+    reads.end(engine);
+    read
+}
+
+impl Reads<'_> {
+    /// Takes the buffers; returns how many bytes each has.
+    fn take_memory(&mut self, engine: &Engine, len: u64, unit: usize) -> Result<usize> {
+        let all = usize::try_from(len).unwrap_or(READ_BYTES).min(READ_BYTES);
+        let mut bytes = all.next_power_of_two().max(unit);
+        let left = engine.buffer(LEFT_BYTES);
+        loop {
+            match engine.buffer(bytes) {
+                Some(buffer) => {
+                    self.spare.push(buffer);
+                    break;
+                }
+                None if bytes > unit => bytes /= 2,
+                None => {
+                    let asked = bytes as u64;
+                    return Err(Error::new("read", self.device.name(), Fault::NoMemory { asked }));
+                }
+            }
+        }
+        let wanted = len.div_ceil(bytes as u64).min(DEPTH as u64) as usize;
+        while !self.shared && self.spare.len() < wanted && engine.arena().free_bytes() > engine.arena().size() / 2 {
+            let Some(buffer) = engine.buffer(bytes) else { break };
+            self.spare.push(buffer);
+        }
+        drop(left);
+        Ok(bytes)
+    }
+
+    fn run(
+        &mut self,
+        engine: &mut Engine,
+        mut next: u64,
+        end: u64,
+        read_bytes: usize,
+        visit: &mut dyn FnMut(&mut Engine, &Chunk<'_>) -> Result<()>,
+    ) -> Result<()> {
+        loop {
+            while next < end
+                && let Some(buffer) = self.spare.pop()
+            {
+                let len = (end - next).min(read_bytes as u64) as usize;
+                if !self.submit(engine, next, len, buffer)? {
+                    break;
+                }
+                next += len as u64;
+            }
+            let Some((flight, completion)) = self.first(engine)? else {
+                return Ok(());
+            };
+            self.show(engine, &flight, completion, visit)?;
+        }
+    }
+
+    /// Starts a read; false if the engine has no slot for it now.
+    fn submit(&mut self, engine: &mut Engine, offset: u64, len: usize, mut buffer: Buffer) -> Result<bool> {
+        buffer.set_len(len);
+        let policy = self.device.policy(Durability::None);
+        let request = Request::read(&self.device.file, offset, buffer, policy);
+        let flight = |id, ended| Flight { id, offset, len, ended };
+        if self.shared {
+            let completion = engine.run(request);
+            self.flights.push_back(flight(completion.id, Some(completion)));
+            return Ok(true);
+        }
+        match engine.submit_reserved(request) {
+            Ok(id) => self.flights.push_back(flight(id, None)),
+            Err(back) => {
+                self.spare.extend(back.memory.into_buffer());
+                if self.flights.is_empty() {
+                    return Err(Error::new("read", self.device.name(), baio_engine::Error::Full).at(offset));
+                }
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits for the first of those under way.
+    fn first(&mut self, engine: &mut Engine) -> Result<Option<(Flight, Completion)>> {
+        while let Some(front) = self.flights.front_mut() {
+            if let Some(completion) = front.ended.take() {
+                return Ok(self.flights.pop_front().map(|flight| (flight, completion)));
+            }
+            if !self.collect(engine) {
+                engine
+                    .turn(Wait::one())
+                    .map_err(|error| Error::new("read", self.device.name(), error))?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes the completions that are there. Nobody else has any.
+    fn collect(&mut self, engine: &mut Engine) -> bool {
+        let mut any = false;
+        while let Some(completion) = engine.next_completion() {
+            any = true;
+            if let Some(flight) = self.flights.iter_mut().find(|flight| flight.id == completion.id) {
+                flight.ended = Some(completion);
+            }
+        }
+        any
+    }
+
+    fn show(
+        &mut self,
+        engine: &mut Engine,
+        flight: &Flight,
+        completion: Completion,
+        visit: &mut dyn FnMut(&mut Engine, &Chunk<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let result = completion.result;
+        let Some(mut buffer) = completion.memory.into_buffer() else {
+            return Err(Error::new("read", self.device.name(), baio_engine::Error::Indeterminate).at(flight.offset));
+        };
+        let mut bad = Vec::new();
+        match result {
+            // What lies behind the end of the device is no page; before it, a read that stops has met a bad one.
+            Ok(got) if (got as usize) < flight.len && flight.offset + u64::from(got) < self.device.size()? => {
+                self.read_pages(engine, flight, &mut buffer, &mut bad)?;
+            }
+            Ok(got) => buffer.set_len(got as usize),
+            Err(baio_engine::Error::System(_)) => self.read_pages(engine, flight, &mut buffer, &mut bad)?,
+            Err(error) => return Err(Error::new("read", self.device.name(), error).at(flight.offset)),
+        }
+        let chunk = Chunk {
+            offset: flight.offset,
+            len: flight.len,
+            bytes: &buffer,
+            bad: &bad,
+        };
+        let seen = visit(engine, &chunk);
+        self.spare.push(buffer);
+        seen
+    }
+
+    /// The same range page by page. When not even the first and the last can be read it is the device that is broken, not a
+    /// page, and that is an error.
+    fn read_pages(&self, engine: &mut Engine, flight: &Flight, into: &mut Buffer, bad: &mut Vec<usize>) -> Result<()> {
+        into.set_len(flight.len);
+        let mut failed = None;
+        let pages = flight.len / PAGE_BYTES;
+        for number in 0..pages {
+            let at = number * PAGE_BYTES;
+            match self.device.read(engine, flight.offset + at as u64, PAGE_BYTES) {
+                Ok(page) if page.len() == PAGE_BYTES => into[at..at + PAGE_BYTES].copy_from_slice(&page),
+                Ok(_) => bad.push(number),
+                Err(error) => {
+                    bad.push(number);
+                    failed = Some(error);
+                }
+            }
+        }
+        match failed {
+            Some(error) if bad.len() == pages => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whatever happened: what is under way ends before its memory is somebody else's.
+    fn end(&mut self, engine: &mut Engine) {
+        while self.flights.iter().any(|flight| flight.ended.is_none()) {
+            if !self.collect(engine) && engine.turn(Wait::one()).is_err() {
+                for flight in self.flights.iter().filter(|flight| flight.ended.is_none()) {
+                    engine.abandon(flight.id);
+                }
+                return;
+            }
+        }
+    }
+}
