@@ -17,6 +17,7 @@
 //! | [`engine`] | the engine itself on slow, failing disks: every answer against a model, every seed twice |
 //! | [`explore`] | takes all that apart into numbered trials and runs them |
 //! | [`every_bit`] | every bit of the metadata of reference images, one at a time |
+//! | [`faults`] | one fault of the device under the metadata, during a session |
 //! | [`formatting`] | crashes inside the making of a volume |
 //! | [`exhaustive`] | all short sequences of operations, cut at every record |
 //! | [`cores`] | shares numbered pieces of work out among the cores |
@@ -29,6 +30,7 @@ pub mod engine;
 pub mod every_bit;
 pub mod exhaustive;
 pub mod explore;
+pub mod faults;
 pub mod formatting;
 pub mod mutate;
 pub mod observe;

@@ -19,6 +19,8 @@ enum Command {
     Crash(command::crash::Args),
     /// All short sequences of operations on a small volume, cut at every record
     Exhaustive(command::exhaustive::Args),
+    /// One fault of the device under the metadata: every answer right or an error
+    Faults(command::faults::Args),
     /// Power cuts inside the making of a volume: never a mixture of two
     Format(command::format::Args),
     /// Every bit of every metadata page of reference images turned over, one at a time
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Crash(args) => command::crash::run(&args),
         Command::Exhaustive(args) => command::exhaustive::run(&args),
+        Command::Faults(args) => command::faults::run(&args),
         Command::Format(args) => command::format::run(&args),
         Command::Rot(args) => command::rot::run(&args),
         Command::Soak(args) => command::soak::run(&args),

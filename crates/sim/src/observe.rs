@@ -1,6 +1,9 @@
 //! What is on a volume, asked through the public interface as a user asks: list, open, read.
 
+use std::ops::Range;
+
 use baio_engine::Memory;
+use baio_storage::segment::layout::Layout;
 use baio_storage::{Access, Core, Error, Identity, SegmentInfo, SegmentOp, SegmentRequest};
 
 use crate::oracle::{BLOCK, Key, Kind, NAMES, Violation};
@@ -36,6 +39,26 @@ pub struct SeenSegment {
     pub reserve: u64,
     /// Its sectors, when it is served.
     pub contents: Vec<Content>,
+}
+
+impl Seen {
+    /// The exploration has damaged these bytes of the disk, so what segments hold there says nothing.
+    pub fn damaged(&mut self, layout: &Layout, damaged: &[Range<u64>]) {
+        for segment in &mut self.segments {
+            let Some(first) = layout.block_at(segment.start_block) else {
+                continue;
+            };
+            for (at, content) in segment.contents.iter_mut().enumerate() {
+                let sector = first + (at * SECTOR) as u64..first + ((at + 1) * SECTOR) as u64;
+                if damaged
+                    .iter()
+                    .any(|hit| hit.start < sector.end && sector.start < hit.end)
+                {
+                    *content = Content::Damaged;
+                }
+            }
+        }
+    }
 }
 
 /// Looks at everything.

@@ -8,6 +8,7 @@ use baio_sim::report::Report;
 pub(crate) mod crash;
 pub(crate) mod engine;
 pub(crate) mod exhaustive;
+pub(crate) mod faults;
 pub(crate) mod format;
 pub(crate) mod rot;
 pub(crate) mod soak;

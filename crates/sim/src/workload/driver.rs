@@ -4,7 +4,7 @@ use baio_engine::sim::Disk;
 use baio_engine::{Durability, Memory};
 use baio_storage::{Access, Core, CreateOptions, Error, Fault, Identity, SegmentOp, SegmentRequest};
 
-use crate::observe::{failed, observe, run};
+use crate::observe::{Seen, failed, observe, run};
 use crate::oracle::{BLOCK, Expectation, Key, Kind, Model, Op, Violation};
 use crate::stamp::{self, SECTOR};
 use crate::world;
@@ -26,20 +26,45 @@ impl Driver {
     /// # Errors
     /// It does not open, or is not what was promised.
     pub fn open(disk: Disk, expectation: &Expectation, seed: u64) -> Result<Driver, Violation> {
-        let mut driver = Driver {
-            disk,
-            core: None,
-            model: Model::default(),
-        };
-        driver.reopen(expectation, seed)?;
+        let mut driver = Driver::open_unchecked(disk, seed)?;
+        driver.accept(expectation, |_| {})?;
         Ok(driver)
     }
 
-    fn reopen(&mut self, expectation: &Expectation, seed: u64) -> Result<(), Violation> {
-        let mut core = world::open(&self.disk, seed)?;
-        self.model = expectation.check(&observe(&mut core)?)?;
-        self.core = Some(core);
+    /// Opens the volume on `disk`, and does not look.
+    ///
+    /// # Errors
+    /// It does not open.
+    pub fn open_unchecked(disk: Disk, seed: u64) -> Result<Driver, Violation> {
+        let core = Some(world::open(&disk, seed)?);
+        Ok(Driver {
+            disk,
+            core,
+            model: Model::default(),
+        })
+    }
+
+    /// Looks whether all is as expected; what is seen becomes the model. `but` may pass over some of it.
+    ///
+    /// # Errors
+    /// It is not what was promised.
+    pub fn accept(&mut self, expectation: &Expectation, but: impl FnOnce(&mut Seen)) -> Result<(), Violation> {
+        let mut seen = observe(self.core.as_mut().ok_or_else(closed)?)?;
+        but(&mut seen);
+        self.model = expectation.check(&seen)?;
         Ok(())
+    }
+
+    /// Looks around behind an error: what can still be read must be right. (It may be that nothing can.)
+    ///
+    /// # Errors
+    /// Something is wrong and looks good.
+    pub fn look_around(&mut self, expectation: &Expectation, but: impl FnOnce(&mut Seen)) -> Result<(), Violation> {
+        let Some(Ok(mut seen)) = self.core.as_mut().map(observe) else {
+            return Ok(());
+        };
+        but(&mut seen);
+        expectation.check_contents(&seen).map(drop)
     }
 
     /// The disk, as the process sees it.
@@ -67,15 +92,35 @@ impl Driver {
         self.disk
     }
 
+    /// Closes the volume, if it is open.
+    ///
+    /// # Errors
+    /// It cannot be closed cleanly.
+    pub fn close(&mut self) -> Result<(), Violation> {
+        let Some(core) = self.core.take() else {
+            return Ok(());
+        };
+        core.close().map_err(|error| failed("close", &error))
+    }
+
     /// Does it, tells the model, and returns it as it turned out. `seed` is the randomness of an opening.
     ///
     /// # Errors
     /// It fails though it should not, or does not though it should.
     pub fn perform(&mut self, op: Op, seed: u64) -> Result<Op, Violation> {
+        self.perform_looking(op, seed, |_| {})
+    }
+
+    /// The same; of what an opening finds, `but` may pass over some.
+    ///
+    /// # Errors
+    /// As [`Driver::perform`].
+    pub fn perform_looking(&mut self, op: Op, seed: u64, but: impl FnOnce(&mut Seen)) -> Result<Op, Violation> {
         let done = match op {
             Op::Open => {
                 let expectation = Expectation::exactly(std::mem::take(&mut self.model));
-                self.reopen(&expectation, seed)?;
+                self.core = Some(world::open(&self.disk, seed)?);
+                self.accept(&expectation, but)?;
                 Op::Open
             }
             Op::Kill => {
@@ -83,8 +128,10 @@ impl Driver {
                 Op::Kill
             }
             Op::Close => {
-                let core = self.core.take().ok_or_else(closed)?;
-                core.close().map_err(|error| failed("close", &error))?;
+                if !self.is_open() {
+                    return Err(closed());
+                }
+                self.close()?;
                 Op::Close
             }
             op => self.perform_on_volume(op)?,
@@ -103,9 +150,28 @@ impl Driver {
             }
             Ok(()) => Ok(op),
             Err(error) if is_right_refusal(core, &self.model, &op, &error) => Ok(Op::Refused),
+            Err(error) if states_a_fact(&error) => {
+                let story = format!("answers what is not so: {error}");
+                Err(Violation::new(Kind::Lost, story))
+            }
             Err(error) => Err(failed("operation", &error)),
         }
     }
+}
+
+/// Does it say how things are, and not only that something went wrong?
+fn states_a_fact(error: &Error) -> bool {
+    matches!(
+        error.fault,
+        Fault::Exists
+            | Fault::NotFound
+            | Fault::NoSpace { .. }
+            | Fault::TableFull { .. }
+            | Fault::OverQuota { .. }
+            | Fault::Access { .. }
+            | Fault::Beyond { .. }
+            | Fault::BadSize(_)
+    )
 }
 
 /// Does it; a create tells where it was put.

@@ -1,0 +1,240 @@
+//! One fault of the device under the metadata, during a session: a write that is acknowledged and lost, or lands elsewhere; a bit
+//! that turns over in what is read; a read, write or flush that fails, a write that is torn and fails.
+//!
+//! A volume that was used before is opened and used on the failing disk until an operation answers with an error, or the
+//! session ends; then it is closed or killed, and opened again on a healthy disk. Every answer on the way must be right
+//! or an error, and what the last opening finds must be what was acknowledged; the operation that answered with an error
+//! may have happened or not.
+//!
+//! Not claimed: bytes of users, of which there is one copy. A metadata write that lands among them destroys them unseen,
+//! so the sectors that it hit are passed over ([`Content::Damaged`](crate::stamp::Content)).
+
+use std::ops::Range;
+
+use baio_engine::sim::{Disk, Fault, Faults, Trigger};
+use baio_storage::segment::layout::Layout;
+
+use crate::cores;
+use crate::oracle::{Expectation, Kind, Violation};
+use crate::random::Random;
+use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::workload::{ByChance, Driver, Guide, Ids, State, run_session};
+use crate::world::World;
+
+/// What goes wrong, and how it is counted.
+const FAULTS: [(Fault, &str); 7] = [
+    (Fault::LostWrite, "lost_write"),
+    (Fault::Misdirected, "misdirected"),
+    (Fault::Rot, "rot"),
+    (Fault::ReadError, "read_error"),
+    (Fault::WriteError, "write_error"),
+    (Fault::TornWrite, "torn_write"),
+    (Fault::FailedFlush, "failed_flush"),
+];
+
+/// What is counted beside the states.
+const COUNTED: &[&str] = &["answered_with_an_error", "passed_unseen", "not_struck"];
+
+/// Operations before the disk begins to fail, and after.
+const OPS_BEFORE: usize = 10;
+const OPS_FAILING: usize = 10;
+
+/// The fault strikes one of so many of the iterations that it can strike, the first ones more often.
+const PLACES: u64 = 64;
+
+/// Trials that are one piece of work.
+const PER_PIECE: u64 = 32;
+
+/// Runs so many trials on so many threads.
+#[must_use]
+pub fn run(seed: u64, trials: u64, threads: usize) -> Report {
+    let mut sum = Sum::of(COUNTED);
+    let make = |piece: u64| {
+        let first = piece * PER_PIECE;
+        (first < trials).then(|| {
+            let mut part = Part::default();
+            (first..trials.min(first + PER_PIECE)).for_each(|trial| run_trial(seed, trial, &mut part));
+            part
+        })
+    };
+    cores::in_order(threads, make, |part| {
+        sum.add(part);
+        true
+    });
+    sum.done()
+}
+
+/// Runs one trial alone.
+#[must_use]
+pub fn run_only(seed: u64, trial: u64) -> Report {
+    let mut sum = Sum::of(COUNTED);
+    let mut part = Part::default();
+    run_trial(seed, trial, &mut part);
+    sum.add(part);
+    sum.done()
+}
+
+fn run_trial(seed: u64, number: u64, part: &mut Part) {
+    let mut trial = Trial {
+        random: Random::from(&[seed, 6, number]),
+        ids: Ids::default(),
+        story: Vec::new(),
+        part,
+    };
+    let (fault, word) = FAULTS[(number % FAULTS.len() as u64) as usize];
+    let outcome = no_panic(|| trial.run(fault, word));
+    let story = trial.story.join("\n  ");
+    if let Err(violation) = outcome {
+        part.failed(Failure {
+            number,
+            replay: format!("faults --seed {seed} --only {number}"),
+            violation: violation.after(format!("{word}: {story}")),
+            rotten: fault == Fault::Rot,
+        });
+    }
+}
+
+struct Trial<'a> {
+    random: Random,
+    ids: Ids,
+    story: Vec<String>,
+    part: &'a mut Part,
+}
+
+impl Trial<'_> {
+    fn run(&mut self, fault: Fault, word: &'static str) -> Result<(), Violation> {
+        let world = World::new(self.random.bits())?;
+        let (disk, expectation) = self.used(&world)?;
+        let metadata = 0..world.layout.data_at();
+        let places = 1 + self.random.below(PLACES);
+        let nth = 1 + self.random.below(places);
+        let trigger = Trigger::nth(fault, nth);
+        // A flush touches no bytes.
+        let trigger = match fault {
+            Fault::FailedFlush => trigger,
+            _ => trigger.within(metadata),
+        };
+        disk.set_faults(Faults::none().when(trigger).listed());
+        let mut hits = Vec::new();
+        let expectation = self.use_failing(&disk, expectation, &world.layout, &mut hits)?;
+        match disk.faults_injected().total() {
+            0 => self.part.add("not_struck", 1),
+            _ => self.part.add(word, 1),
+        }
+        hits.extend(damage(&disk));
+        self.part.state(disk.fingerprint());
+        let healthy = disk.copy();
+        let model = self.look(&healthy, &expectation, &world.layout, &hits)?;
+        // What was served once stays.
+        self.look(&healthy, &Expectation::exactly(model), &world.layout, &hits)
+            .map(drop)
+    }
+
+    /// A volume that was used, then closed or killed.
+    fn used(&mut self, world: &World) -> Result<(Disk, Expectation), Violation> {
+        let state = State::after_power_cut(world.disk.copy(), Expectation::default());
+        let mut guide = ByChance {
+            random: &mut self.random,
+            ids: &mut self.ids,
+            left: OPS_BEFORE,
+        };
+        let session = run_session(state, &mut guide, self.part.operations())?;
+        let end = session.record.len();
+        Ok((session.disk_at(end), session.expectation(end)))
+    }
+
+    /// Uses the volume on the failing disk until something answers with an error. Returns what must be there then.
+    fn use_failing(
+        &mut self,
+        disk: &Disk,
+        before: Expectation,
+        layout: &Layout,
+        hits: &mut Vec<Range<u64>>,
+    ) -> Result<Expectation, Violation> {
+        // `ids` and `random` are borrowed by the guide, and the story is told meanwhile.
+        let Trial {
+            random,
+            ids,
+            story,
+            part,
+        } = self;
+        let mut guide = ByChance {
+            random,
+            ids,
+            left: OPS_FAILING,
+        };
+        let struck = || disk.faults_injected().total() > 0;
+        let mut driver = match Driver::open_unchecked(disk.clone(), guide.seed()) {
+            Ok(driver) => driver,
+            Err(violation) => {
+                return answered(violation, struck(), story, part).map(|()| before);
+            }
+        };
+        hits.extend(damage(disk));
+        if let Err(violation) = driver.accept(&before, |seen| seen.damaged(layout, hits)) {
+            return answered(violation, struck(), story, part).map(|()| before);
+        }
+        while let Some(op) = guide.next(driver.model(), driver.is_open()) {
+            let model = driver.model().clone();
+            story.push(format!("{op:?}"));
+            let done = driver.perform_looking(op.clone(), guide.seed(), |seen| {
+                hits.extend(damage(disk));
+                seen.damaged(layout, hits);
+            });
+            match done {
+                Ok(done) => part.operations().count(&done),
+                Err(violation) => {
+                    answered(violation, struck(), story, part)?;
+                    let in_doubt = Expectation {
+                        model,
+                        under_way: Some(op),
+                    };
+                    hits.extend(damage(disk));
+                    driver.look_around(&in_doubt, |seen| seen.damaged(layout, hits))?;
+                    let _ = driver.close();
+                    return Ok(in_doubt);
+                }
+            }
+        }
+        if struck() {
+            part.add("passed_unseen", 1);
+        }
+        let model = driver.model().clone();
+        drop(driver.kill());
+        Ok(Expectation::exactly(model))
+    }
+
+    fn look(
+        &mut self,
+        disk: &Disk,
+        expectation: &Expectation,
+        layout: &Layout,
+        hits: &[Range<u64>],
+    ) -> Result<crate::oracle::Model, Violation> {
+        let mut driver = Driver::open_unchecked(disk.clone(), self.random.bits())?;
+        driver.accept(expectation, |seen| seen.damaged(layout, hits))?;
+        let model = driver.model().clone();
+        drop(driver.kill());
+        Ok(model)
+    }
+}
+
+/// An error is an answer, if anything was wrong with the disk at all; a wrong answer is not.
+fn answered(violation: Violation, struck: bool, story: &mut Vec<String>, part: &mut Part) -> Result<(), Violation> {
+    if !struck || !matches!(violation.kind, Kind::Failed | Kind::Refused) {
+        return Err(violation);
+    }
+    story.push(format!("answered {violation}"));
+    part.add("answered_with_an_error", 1);
+    Ok(())
+}
+
+/// Where misdirected writes have landed since it was asked last.
+fn damage(disk: &Disk) -> Vec<Range<u64>> {
+    let misdirected = |injected: &baio_engine::sim::Injected| injected.fault == Fault::Misdirected;
+    disk.take_injected()
+        .iter()
+        .filter(|injected| misdirected(injected))
+        .map(|injected| injected.what..injected.what + injected.len)
+        .collect()
+}
