@@ -383,6 +383,7 @@ impl Service {
                     let reply = answer.map(|answer| match answer {
                         Answer::Segment(info) => Reply::Segment(info),
                         Answer::Opened(handle, info) => Reply::Opened(handle, info),
+                        Answer::Account(_) => Reply::Done, // No command sets a quota.
                     });
                     self.reply(tag, reply)?;
                 }

@@ -100,6 +100,8 @@ pub enum Fault {
         /// So many bytes of the segment are in its new place; the rest is still in the old one.
         mark: u64,
     },
+    /// The segment is being moved, and its move stands still.
+    Moving,
     /// A write through a handle that was opened for reading.
     ReadOnly,
     /// The handle's segment was deleted or closed.
@@ -162,7 +164,7 @@ impl Error {
             Fault::Version(_) => "EVERSION",
             Fault::Corrupt(_) => "ECORRUPT",
             Fault::LostWrite { .. } => "EIO",
-            Fault::Busy { .. } => "EBUSY",
+            Fault::Busy { .. } | Fault::Moving => "EBUSY",
             Fault::Occupied(_) | Fault::Exists => "EEXIST",
             Fault::NoSpace { .. } | Fault::TableFull { .. } => "ENOSPC",
             Fault::OverQuota { .. } => "EDQUOT",
@@ -191,7 +193,7 @@ impl Error {
             Fault::Setup(error) => error.errno,
             Fault::NotVolume(_) | Fault::Version(_) => Errno::EINVAL,
             Fault::Corrupt(_) | Fault::Latched | Fault::LostWrite { .. } => Errno::EIO,
-            Fault::Busy { .. } => Errno::EBUSY,
+            Fault::Busy { .. } | Fault::Moving => Errno::EBUSY,
             Fault::Occupied(_) | Fault::Exists => Errno::EEXIST,
             Fault::NoSpace { .. } | Fault::TableFull { .. } => Errno::ENOSPC,
             Fault::OverQuota { .. } => Errno::EDQUOT,
@@ -238,6 +240,7 @@ impl Error {
             Fault::BadSize(_) => Some("a size of at least one byte, and of no more than there is".into()),
             Fault::NotYet(_) => Some("a mode that this build has: only `direct` so far".into()),
             Fault::Latched => Some("a volume without a failed metadata write since it was opened".into()),
+            Fault::Moving => Some("a segment whose move has ended".into()),
             Fault::LostWrite { .. } => Some("a device that stores what it acknowledges".into()),
             Fault::MoveStopped { mark } => Some(format!(
                 "a range that ends or begins at byte {mark}, or a move that goes on"
@@ -284,6 +287,7 @@ impl Error {
             Fault::Beyond { .. } => Some("read less"),
             Fault::NotYet(_) => Some("use mode `direct`"),
             Fault::Latched => Some("close the volume and open it again: recovery decides what holds"),
+            Fault::Moving => Some("close the volume and open it again: an open goes on with the move"),
             Fault::LostWrite { .. } => {
                 Some("do not trust this device; `baio check` shows what it has, and whether a write landed elsewhere")
             }
@@ -351,6 +355,7 @@ impl fmt::Display for Fault {
             ),
             Fault::NotYet(what) => write!(f, "{what} is not available yet"),
             Fault::Latched => f.write_str("an earlier metadata write failed"),
+            Fault::Moving => f.write_str("the segment is being moved, and its move was stopped by an error"),
             Fault::LostWrite { page, at } => write!(
                 f,
                 "{page}, at byte {at} of the device, did not take its write, which the device acknowledged"
@@ -512,6 +517,7 @@ mod tests {
             Fault::BadSize(word()),
             Fault::NotYet("mode `cached`"),
             Fault::Latched,
+            Fault::Moving,
             Fault::LostWrite { page: word(), at: 1 },
             Fault::MoveStopped { mark: 4096 },
             Fault::ReadOnly,
@@ -551,6 +557,7 @@ mod tests {
             Fault::OverQuota { .. } => 23,
             Fault::LostWrite { .. } => 24,
             Fault::MoveStopped { .. } => 25,
+            Fault::Moving => 26,
         }
     }
 
@@ -558,7 +565,7 @@ mod tests {
     fn the_number_of_an_error_agrees_with_its_code() {
         let faults = all_faults();
         let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
-        assert!(seen.into_iter().eq(0..26), "a variant is missing in all_faults");
+        assert!(seen.into_iter().eq(0..27), "a variant is missing in all_faults");
         for fault in faults {
             let error = Error::new("test", "it", fault);
             let expected = match error.code() {

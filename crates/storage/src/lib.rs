@@ -8,7 +8,7 @@
 //! | [`core`](Core) | engine and volume together, driven by turns |
 //! | `request` | requests on handles, their outcomes, the status word |
 //! | `object` | opened segments and files |
-//! | `operation/` | create, open, delete as state machines |
+//! | `operation/` | create, open, resize, rename, delete, quota as state machines |
 //! | `volume/` | opening, healing, closing, formatting, inspecting |
 //! | [`segment`] | the format on disk, without any I/O |
 //! | `identity` | who asks, and what they may |
@@ -31,6 +31,7 @@ pub use identity::{Access, Identity};
 pub use operation::Answer;
 pub use operation::create::CreateOptions;
 pub use operation::fill::Zeroing;
+pub use operation::resize::ResizeOptions;
 pub use request::{Handle, Mode, Outcome, SegmentOp, SegmentRequest, Status, StatusWord, Ticket};
 pub use volume::accounts::{Account, Limited, Limits, OverQuota, Usage};
 pub use volume::format::{Format, format_simulated};

@@ -251,6 +251,18 @@ impl Objects {
         }
     }
 
+    /// The segment's inode lives elsewhere now, and messages call it so.
+    pub(crate) fn rename(&mut self, from: SlotAddress, to: SlotAddress, name: &str) {
+        for object in &mut self.objects {
+            if let Some(Target::Segment { address, .. }) = &mut object.target
+                && *address == from
+            {
+                *address = to;
+                name.clone_into(&mut object.name);
+            }
+        }
+    }
+
     /// Where the inode of a handle's segment lives.
     pub(crate) fn address(&self, handle: Handle) -> Option<SlotAddress> {
         match self.get(handle)?.target {

@@ -9,10 +9,14 @@ use crate::identity::{Access, Identity};
 use crate::operation::create::{Create, CreateOptions};
 use crate::operation::delete::Delete;
 use crate::operation::open::OpenSegment;
+use crate::operation::quota::SetQuota;
+use crate::operation::rename::Rename;
+use crate::operation::resize::{Resize, ResizeOptions};
 use crate::operation::{Answer, Context, Event, Operation, Step, Subject};
 use crate::request::Handle;
 use crate::segment::name::{Key, SegmentName};
 use crate::segment::probe::SlotAddress;
+use crate::volume::accounts::{Account, Limits};
 use crate::volume::inspect::{self, SegmentInfo};
 use crate::volume::table::{Doubt, Healing};
 
@@ -64,6 +68,39 @@ impl Core {
     pub fn begin_open(&mut self, who: Identity, owner_uid: u32, name: &str, access: Access) -> Result<OperationId> {
         let subject = self.subject("open", who, owner_uid, name)?;
         Ok(self.begin(Operation::Open(OpenSegment::new(subject, access))))
+    }
+
+    /// Begins to give a segment another size or reserve.
+    ///
+    /// # Errors
+    /// As [`Core::begin_create`].
+    pub fn begin_resize(
+        &mut self,
+        who: Identity,
+        owner_uid: u32,
+        name: &str,
+        options: &ResizeOptions,
+    ) -> Result<OperationId> {
+        let subject = self.subject("resize", who, owner_uid, name)?;
+        Ok(self.begin(Operation::Resize(Resize::new(subject, *options))))
+    }
+
+    /// Begins to give a segment another name.
+    ///
+    /// # Errors
+    /// As [`Core::begin_create`], for either name.
+    pub fn begin_rename(&mut self, who: Identity, owner_uid: u32, old: &str, new: &str) -> Result<OperationId> {
+        let operation = self.rename_of(who, owner_uid, old, new)?;
+        Ok(self.begin(operation))
+    }
+
+    /// Begins to set what an owner may hold, in blocks and segments.
+    ///
+    /// # Errors
+    /// No volume; everything else is told by the answer.
+    pub fn begin_set_quota(&mut self, who: Identity, uid: u32, limits: Limits) -> Result<OperationId> {
+        let operation = self.quota_of(who, uid, limits)?;
+        Ok(self.begin(operation))
     }
 
     /// Takes the answer of an operation that has ended; its id is not valid any more then.
@@ -133,8 +170,83 @@ impl Core {
         options: &CreateOptions,
     ) -> Result<SegmentInfo> {
         let subject = self.subject("create", who, owner_uid, name)?;
-        let operation = Operation::Create(Create::new(subject, *options));
-        self.run_operation(operation).map(Answer::into_info)
+        self.run_on_segment(Operation::Create(Create::new(subject, *options)))
+    }
+
+    /// Gives a segment another size or reserve; open handles see the new size at once. What is cut off is gone: when it grows
+    /// again it reads as zero there. Requests behind the new end that come meanwhile wait, and are refused then.
+    ///
+    /// # Errors
+    /// `NotFound`, `Access`, `NoSpace`, `OverQuota`, a bad size; or what the system said. Unless that was a failed record
+    /// (then the volume is latched) all is as before.
+    pub fn resize(
+        &mut self,
+        who: Identity,
+        owner_uid: u32,
+        name: &str,
+        options: &ResizeOptions,
+    ) -> Result<SegmentInfo> {
+        let subject = self.subject("resize", who, owner_uid, name)?;
+        self.run_on_segment(Operation::Resize(Resize::new(subject, *options)))
+    }
+
+    /// Gives a segment another name. Its handles stay valid.
+    ///
+    /// # Errors
+    /// `NotFound`, `Exists`, `Access`, `TableFull`, a bad name; or what the system said.
+    pub fn rename(&mut self, who: Identity, owner_uid: u32, old: &str, new: &str) -> Result<SegmentInfo> {
+        let operation = self.rename_of(who, owner_uid, old, new)?;
+        self.run_on_segment(operation)
+    }
+
+    fn rename_of(&self, who: Identity, owner_uid: u32, old: &str, new: &str) -> Result<Operation> {
+        let subject = self.subject("rename", who, owner_uid, old)?;
+        let object = self.object_name(owner_uid, new);
+        let name = SegmentName::new(new).map_err(|error| Error::new("rename", &object, error))?;
+        Ok(Operation::Rename(Rename::new(subject, name, object)))
+    }
+
+    /// Sets what an owner may hold, in blocks and segments; only uid 0 may. A limit below what is held takes nothing away.
+    ///
+    /// # Errors
+    /// `Access`, `TableFull`; or what the system said.
+    pub fn set_quota(&mut self, who: Identity, uid: u32, limits: Limits) -> Result<Account> {
+        let operation = self.quota_of(who, uid, limits)?;
+        match self.run_operation(operation)? {
+            Answer::Account(account) => Ok(account),
+            Answer::Segment(_) | Answer::Opened(..) => self.quota(who, uid),
+        }
+    }
+
+    fn quota_of(&self, who: Identity, uid: u32, limits: Limits) -> Result<Operation> {
+        let operation = "set the quota";
+        self.volume_or(operation)?;
+        let subject = Subject {
+            operation,
+            key: Key::quota(uid),
+            who,
+            object: self.account_name(uid),
+        };
+        Ok(Operation::Quota(SetQuota::new(subject, limits)))
+    }
+
+    /// What an owner holds and may hold, in blocks and segments; what is promised to operations under way counts. Owners see
+    /// their own.
+    ///
+    /// # Errors
+    /// `Access`; or when the core has no volume.
+    pub fn quota(&self, who: Identity, uid: u32) -> Result<Account> {
+        let operation = "show the quota";
+        let volume = self.volume_or(operation)?;
+        if !who.acts_for(uid) {
+            let fault = Fault::Access { uid: who.uid };
+            return Err(Error::new(operation, self.account_name(uid), fault));
+        }
+        Ok(volume.accounts.get(uid))
+    }
+
+    fn account_name(&self, uid: u32) -> String {
+        format!("uid {uid} on {}", self.volume_name())
     }
 
     /// Deletes a segment: new requests are refused, those under way end, then it is gone for good.
@@ -143,8 +255,7 @@ impl Core {
     /// `NotFound`, `Access`; or what the system said.
     pub fn delete(&mut self, who: Identity, owner_uid: u32, name: &str) -> Result<SegmentInfo> {
         let subject = self.subject("delete", who, owner_uid, name)?;
-        self.run_operation(Operation::Delete(Delete::new(subject, [0; 16])))
-            .map(Answer::into_info)
+        self.run_on_segment(Operation::Delete(Delete::new(subject, [0; 16])))
     }
 
     /// Opens a segment.
@@ -162,12 +273,12 @@ impl Core {
         let object = subject.object.clone();
         match self.run_operation(Operation::Open(OpenSegment::new(subject, access)))? {
             Answer::Opened(handle, info) => Ok((handle, info)),
-            Answer::Segment(_) => Err(Error::new("open", object, Fault::NotFound)),
+            Answer::Segment(_) | Answer::Account(_) => Err(Error::new("open", object, Fault::NotFound)),
         }
     }
 
     fn subject(&self, operation: &'static str, who: Identity, owner_uid: u32, name: &str) -> Result<Subject> {
-        let object = format!("{}#{owner_uid}/{name}", self.volume_name());
+        let object = self.object_name(owner_uid, name);
         let name = SegmentName::new(name).map_err(|error| Error::new(operation, &object, error))?;
         self.volume_or(operation)?;
         Ok(Subject {
@@ -176,6 +287,18 @@ impl Core {
             who,
             object,
         })
+    }
+
+    fn object_name(&self, owner_uid: u32, name: &str) -> String {
+        format!("{}#{owner_uid}/{name}", self.volume_name())
+    }
+
+    /// The same for an operation that answers with its segment.
+    fn run_on_segment(&mut self, operation: Operation) -> Result<SegmentInfo> {
+        match self.run_operation(operation)? {
+            Answer::Segment(info) | Answer::Opened(_, info) => Ok(info),
+            Answer::Account(_) => Err(Error::new("run an operation on", self.volume_name(), Fault::NotFound)),
+        }
     }
 
     /// Runs an operation to its end, turning the core meanwhile.
@@ -226,10 +349,11 @@ impl Core {
             wall_ns: self.wall_ns,
         };
         let step = running.operation.step(&mut context, event);
-        if self.token == Some(index) && !has_token {
+        let done = matches!(step, Step::Done(_));
+        if self.token == Some(index) && (done || !has_token) {
             self.token = None;
         }
-        if matches!(step, Step::Done(_)) {
+        if done {
             self.holds.release_of(index, &mut self.engine, &self.objects);
         }
         match step {

@@ -1,11 +1,15 @@
 //! Deleting a segment: refuse new requests, let those under way end, record, and only then give the blocks back.
+//!
+//! A segment that is being moved is deleted where its move stands: the move is asked to end at its mark, then both runs go.
 
 use baio_engine::Completion;
 
 use crate::error::Fault;
 use crate::object::State;
+use crate::operation::claims::Claim;
 use crate::operation::lookup::{Looked, Lookup};
-use crate::operation::update::{Update, Updated};
+use crate::operation::update::Updated;
+use crate::operation::vacate::Vacate;
 use crate::operation::{Answer, Context, Event, Step, Subject};
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::probe::SlotAddress;
@@ -17,7 +21,6 @@ use crate::volume::usage_of;
 struct Doomed {
     address: SlotAddress,
     inode: Box<Inode>,
-    bucket: Option<BucketCopy>,
 }
 
 /// Where the operation stands.
@@ -26,10 +29,12 @@ enum Phase {
     Begin,
     /// Looking.
     Looking(Lookup),
-    /// Waiting for the requests on its handles to end.
-    Draining(Doomed),
-    /// Writing the tombstone.
-    Recording(Doomed, Update),
+    /// Waiting for the requests on its handles to end, without the token.
+    Draining,
+    /// They have ended; waiting to look again.
+    Drained,
+    /// Writing the record.
+    Recording(Doomed, Vacate),
 }
 
 /// A delete under way.
@@ -37,6 +42,8 @@ pub(crate) struct Delete {
     pub(super) subject: Subject,
     operation_id: [u8; 16],
     phase: Phase,
+    /// The segment whose handles refuse requests: they serve again if nothing comes of it.
+    refusing: Option<SlotAddress>,
 }
 
 impl Delete {
@@ -45,24 +52,38 @@ impl Delete {
             subject,
             operation_id,
             phase: Phase::Begin,
+            refusing: None,
         }
     }
 
     pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
+        let stepped = self.go_on(cx, event);
+        if stepped.is_err()
+            && let Some(address) = self.refusing.take()
+        {
+            cx.objects.move_segment(address, State::Open);
+        }
+        stepped
+    }
+
+    fn go_on(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
         let phase = std::mem::replace(&mut self.phase, Phase::Begin);
         match (phase, event) {
             (Phase::Begin, Event::Begin) => {
                 self.subject.may_change(cx.volume)?;
                 Ok(Step::Token)
             }
-            (Phase::Begin, Event::Token) => {
+            (Phase::Begin | Phase::Drained, Event::Token) => {
                 self.phase = Phase::Looking(Lookup::begin(cx, self.subject.key.clone())?);
                 Ok(Step::Requests)
             }
             (Phase::Looking(lookup), Event::Completed(completion)) => self.looked(cx, lookup, completion),
-            (Phase::Draining(doomed), Event::Drained) => self.record(cx, doomed),
-            (Phase::Recording(doomed, update), Event::Completed(completion)) => {
-                self.recorded(cx, doomed, update, completion)
+            (Phase::Draining, Event::Drained) => {
+                self.phase = Phase::Drained;
+                Ok(Step::Token)
+            }
+            (Phase::Recording(doomed, vacate), Event::Completed(completion)) => {
+                self.recorded(cx, doomed, vacate, completion)
             }
             (phase, _) => {
                 // Nothing else can happen in any phase; going on where it stood loses nothing.
@@ -73,83 +94,76 @@ impl Delete {
     }
 
     fn looked(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Result<Step, Fault> {
-        match lookup.completed(cx, completion)? {
+        let (address, inode, bucket) = match lookup.completed(cx, completion)? {
             Looked::Reading => {
                 self.phase = Phase::Looking(lookup);
-                Ok(Step::Requests)
+                return Ok(Step::Requests);
             }
-            Looked::Absent(_) => Err(Fault::NotFound),
-            Looked::Found { inode, .. } if !matches!(inode.state, InodeState::Live | InodeState::Quarantined) => {
-                // No operation of this build leaves one in such a state.
-                let why = "the segment is being moved or deleted by a newer program, which this build cannot finish";
-                Err(Fault::Version(why.into()))
-            }
-            Looked::Found { address, inode, bucket } => {
-                let doomed = Doomed {
-                    address,
-                    inode,
-                    bucket: Some(bucket),
-                };
-                if cx.drain(address) > 0 {
-                    self.phase = Phase::Draining(doomed);
-                    return Ok(Step::Drain(address));
-                }
-                self.record(cx, doomed)
+            Looked::Absent(_) => return Err(Fault::NotFound),
+            Looked::Found { address, inode, bucket } => (address, inode, bucket),
+        };
+        if !cx.claims.claim(address, cx.index, Claim::Closed) {
+            cx.claims.ask_to_end(address);
+            return Ok(cx.wait_for_claim());
+        }
+        if self.refusing.is_none() {
+            self.refusing = Some(address);
+            if cx.drain(address) > 0 {
+                // Others may change the table meanwhile, but not this segment.
+                cx.release_token();
+                self.phase = Phase::Draining;
+                return Ok(Step::Drain(address));
             }
         }
+        self.record(cx, Doomed { address, inode }, bucket)
     }
 
-    fn record(&mut self, cx: &mut Context<'_>, mut doomed: Doomed) -> Result<Step, Fault> {
+    fn record(&mut self, cx: &mut Context<'_>, doomed: Doomed, bucket: BucketCopy) -> Result<Step, Fault> {
         let tombstone = doomed.inode.tombstone(self.operation_id);
-        match Update::begin(
-            cx,
-            doomed.bucket.take().ok_or(Fault::NotFound)?,
-            doomed.address,
-            &tombstone,
-        ) {
-            Ok(update) => {
-                self.phase = Phase::Recording(doomed, update);
-                Ok(Step::Requests)
-            }
-            Err(fault) => {
-                cx.objects.move_segment(doomed.address, State::Open);
-                Err(fault)
-            }
-        }
+        let vacate = Vacate::begin(cx, bucket, doomed.address, &tombstone, None)?;
+        self.phase = Phase::Recording(doomed, vacate);
+        Ok(Step::Requests)
     }
 
     fn recorded(
         &mut self,
         cx: &mut Context<'_>,
         doomed: Doomed,
-        mut update: Update,
+        mut vacate: Vacate,
         completion: Completion,
     ) -> Result<Step, Fault> {
-        match update.completed(cx, completion)? {
+        if vacate.has_begun() {
+            // Neither gone nor there: whatever fails now, no request may reach its blocks.
+            self.refusing = None;
+        }
+        match vacate.completed(cx, completion)? {
             Updated::Writing => {
-                self.phase = Phase::Recording(doomed, update);
+                self.phase = Phase::Recording(doomed, vacate);
                 Ok(Step::Requests)
             }
             Updated::Done => {
-                self.finish(cx, &doomed);
+                finish(cx, &doomed);
                 let name = doomed.inode.name.clone().ok_or(Fault::NotFound)?;
                 let info = SegmentInfo::of(&doomed.inode, &name, cx.volume.block_size(), false);
                 Ok(Step::Done(Ok(Answer::Segment(info))))
             }
         }
     }
+}
 
-    /// The tombstone is durable: only now may the blocks become somebody else's.
-    fn finish(&self, cx: &mut Context<'_>, doomed: &Doomed) {
-        cx.release_token();
-        cx.objects.move_segment(doomed.address, State::Gone);
-        cx.volume
-            .accounts
-            .give_back(doomed.inode.owner_uid, usage_of(&doomed.inode));
-        // The blocks of a quarantined segment belong to another one.
-        if !cx.volume.quarantined.remove(&doomed.address) {
-            let inode = &doomed.inode;
-            cx.volume.release(inode.start_block, inode.reserve_blocks);
-        }
+/// The record is durable: only now may the blocks become somebody else's.
+fn finish(cx: &mut Context<'_>, doomed: &Doomed) {
+    let Doomed { address, inode } = doomed;
+    cx.release_token();
+    cx.objects.move_segment(*address, State::Gone);
+    cx.volume.accounts.give_back(inode.owner_uid, usage_of(inode));
+    cx.volume.unfinished_moves.retain(|moving| moving != address);
+    // The blocks of a quarantined segment belong to another one; what nobody else claims of them is free after the next open.
+    if cx.volume.quarantined.remove(address) || inode.state == InodeState::Quarantined {
+        return;
+    }
+    cx.volume.release(inode.start_block, inode.reserve_blocks);
+    if let Some(to) = inode.move_to {
+        cx.volume.release(to.start, to.blocks);
     }
 }

@@ -13,7 +13,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `lookup.rs`, `update.rs` | find a name; write its record |
+//! | `lookup.rs`, `update.rs`, `vacate.rs` | find a name; write its record; give its slot up |
 //! | `fill.rs` | zero blocks before they are exposed |
 //! | `claims.rs` | who changes which segment |
 //! | `create.rs`, `open.rs`, `delete.rs`, `rename.rs`, `resize.rs`, `quota.rs` | the operations |
@@ -29,8 +29,10 @@ use crate::error::{Error, Fault, Result};
 use crate::identity::Identity;
 use crate::object::{Objects, State};
 use crate::request::{Handle, Requests};
+use crate::segment::inode::{Inode, InodeState};
 use crate::segment::probe::SlotAddress;
 use crate::volume::Volume;
+use crate::volume::accounts::Account;
 use crate::volume::inspect::SegmentInfo;
 
 pub(crate) mod claims;
@@ -39,7 +41,11 @@ pub(crate) mod delete;
 pub(crate) mod fill;
 pub(crate) mod lookup;
 pub(crate) mod open;
+pub(crate) mod quota;
+pub(crate) mod rename;
+pub(crate) mod resize;
 pub(crate) mod update;
+pub(crate) mod vacate;
 
 /// Which of an operation's requests: those of two parts may be under way at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,14 +106,8 @@ pub enum Answer {
     Segment(SegmentInfo),
     /// A handle on it.
     Opened(Handle, SegmentInfo),
-}
-
-impl Answer {
-    pub(crate) fn into_info(self) -> SegmentInfo {
-        match self {
-            Answer::Segment(info) | Answer::Opened(_, info) => info,
-        }
-    }
+    /// What an owner holds and may hold.
+    Account(Account),
 }
 
 /// What a step may use.
@@ -132,6 +132,26 @@ pub(crate) struct Context<'a> {
 impl Context<'_> {
     pub(crate) fn release_token(&mut self) {
         *self.has_token = false;
+    }
+
+    /// Gives the token back and waits until somebody's claim ends; then the operation looks again.
+    pub(crate) fn wait_for_claim(&mut self) -> Step {
+        self.release_token();
+        Step::Unclaimed
+    }
+
+    /// Refuses a segment of which not all is as it should be: it can be deleted, and nothing else.
+    pub(crate) fn must_be_whole(&self, at: SlotAddress, inode: &Inode) -> std::result::Result<(), Fault> {
+        if inode.state == InodeState::Quarantined || self.volume.quarantined.contains(&at) {
+            return Err(Fault::Corrupt(
+                "its blocks belong to a segment allocated later; it is quarantined, and readable by `check` only"
+                    .into(),
+            ));
+        }
+        if inode.state == InodeState::Moving {
+            return Err(Fault::Moving);
+        }
+        Ok(())
     }
 
     /// Nanoseconds since 1970; in a simulation, since its beginning.
@@ -223,6 +243,9 @@ pub(crate) enum Operation {
     Create(create::Create),
     Delete(delete::Delete),
     Open(open::OpenSegment),
+    Quota(quota::SetQuota),
+    Rename(rename::Rename),
+    Resize(resize::Resize),
 }
 
 impl Operation {
@@ -232,6 +255,9 @@ impl Operation {
             Operation::Create(create) => (create.advance(cx, event), &create.subject),
             Operation::Delete(delete) => (delete.advance(cx, event), &delete.subject),
             Operation::Open(open) => (open.advance(cx, event), &open.subject),
+            Operation::Quota(quota) => (quota.advance(cx, event), &quota.subject),
+            Operation::Rename(rename) => (rename.advance(cx, event), &rename.subject),
+            Operation::Resize(resize) => (resize.advance(cx, event), &resize.subject),
         };
         advanced.unwrap_or_else(|fault| {
             cx.release_token();

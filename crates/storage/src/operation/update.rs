@@ -78,11 +78,6 @@ impl Update {
         Ok(update)
     }
 
-    /// The bucket as this update leaves it.
-    pub(crate) fn image(&self) -> Image<'_> {
-        self.image.image()
-    }
-
     /// Takes in the end of one of its requests.
     ///
     /// # Errors

@@ -16,6 +16,7 @@
 //! | [`bucket`] | four images of four inodes; which one is served, which are healed |
 //! | [`probe`] | looking up a name, one bucket at a time |
 //! | [`salvage`] | what an inode that cannot be decoded still says about its blocks |
+//! | [`tombstones`] | when a slot that is given up may be free again |
 //! | [`free_set`] | which blocks are free, in memory |
 //!
 //! Three promises hold throughout. Bytes from a device never cause a panic: they become a value or a typed error. A value
@@ -33,3 +34,4 @@ pub mod page;
 pub mod probe;
 pub mod salvage;
 pub mod superblock;
+pub mod tombstones;

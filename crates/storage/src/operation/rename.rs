@@ -1,0 +1,236 @@
+//! Giving a segment another name: its new inode, which names the slot of the old one, is durable before the old one goes. A
+//! crash between leaves both; of two inodes with one uuid an open keeps the one that names the other's slot and generation.
+//! Handles stay valid.
+//!
+//! Where both names fall into one bucket, one record does it all.
+//!
+//! Generations rise along the renames of a segment, though a slot that was free may begin again at 1: so of two inodes that
+//! a crash left, only one can name the other, however often the segment went back and forth.
+
+use baio_engine::Completion;
+
+use crate::error::Fault;
+use crate::operation::claims::Claim;
+use crate::operation::lookup::{Looked, Lookup, Place};
+use crate::operation::update::{Update, Updated};
+use crate::operation::vacate::Vacate;
+use crate::operation::{Answer, Context, Event, Step, Subject};
+use crate::segment::inode::{Inode, RenameFrom};
+use crate::segment::name::{Key, SegmentName};
+use crate::segment::probe::SlotAddress;
+use crate::volume::inspect::SegmentInfo;
+
+/// An inode and where it lives.
+struct Placed {
+    at: SlotAddress,
+    inode: Box<Inode>,
+}
+
+/// Where the operation stands.
+enum Phase {
+    /// Waiting for the token, which it then has to the end.
+    Begin,
+    /// Looking for the segment.
+    Finding(Lookup),
+    /// Looking whether the new name is free, and for a slot.
+    Placing(Placed, Lookup),
+    /// Writing the new inode.
+    Recording(Placed, Placed, Update),
+    /// The new inode is durable: reading the old one's bucket again.
+    Returning(Placed, Placed, Lookup),
+    /// Giving up the old slot.
+    Vacating(Placed, Placed, Vacate),
+}
+
+/// A rename under way.
+pub(crate) struct Rename {
+    pub(super) subject: Subject,
+    name: SegmentName,
+    /// What messages call it by its new name.
+    object: String,
+    phase: Phase,
+    /// Both inodes are there: what fails now leaves a choice to the next open.
+    is_double: bool,
+}
+
+impl Rename {
+    pub(crate) fn new(subject: Subject, name: SegmentName, object: String) -> Rename {
+        Rename {
+            subject,
+            name,
+            object,
+            phase: Phase::Begin,
+            is_double: false,
+        }
+    }
+
+    pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
+        let stepped = self.go_on(cx, event);
+        if stepped.is_err() && self.is_double {
+            cx.volume.latch();
+        }
+        stepped
+    }
+
+    fn go_on(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
+        let phase = std::mem::replace(&mut self.phase, Phase::Begin);
+        match (phase, event) {
+            (Phase::Begin, Event::Begin) => {
+                self.subject.may_change(cx.volume)?;
+                Ok(Step::Token)
+            }
+            (Phase::Begin, Event::Token) => {
+                self.phase = Phase::Finding(Lookup::begin(cx, self.subject.key.clone())?);
+                Ok(Step::Requests)
+            }
+            (Phase::Finding(lookup), Event::Completed(completion)) => self.found(cx, lookup, completion),
+            (Phase::Placing(old, lookup), Event::Completed(completion)) => self.placed(cx, old, lookup, completion),
+            (Phase::Recording(old, new, update), Event::Completed(completion)) => {
+                self.recorded(cx, old, new, update, completion)
+            }
+            (Phase::Returning(old, new, lookup), Event::Completed(completion)) => {
+                self.returned(cx, old, new, lookup, completion)
+            }
+            (Phase::Vacating(old, new, vacate), Event::Completed(completion)) => {
+                self.vacated(cx, old, new, vacate, completion)
+            }
+            (phase, _) => {
+                // Nothing else can happen in any phase; going on where it stood loses nothing.
+                self.phase = phase;
+                Ok(Step::Requests)
+            }
+        }
+    }
+
+    fn found(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Result<Step, Fault> {
+        let (at, inode) = match lookup.completed(cx, completion)? {
+            Looked::Reading => {
+                self.phase = Phase::Finding(lookup);
+                return Ok(Step::Requests);
+            }
+            Looked::Absent(_) => return Err(Fault::NotFound),
+            Looked::Found { address, inode, .. } => (address, inode),
+        };
+        if !cx.claims.claim(at, cx.index, Claim::Shared) {
+            return Ok(cx.wait_for_claim());
+        }
+        cx.must_be_whole(at, &inode)?;
+        let key = Key::segment(self.subject.key.owner_uid, self.name.clone());
+        self.phase = Phase::Placing(Placed { at, inode }, Lookup::begin(cx, key)?);
+        Ok(Step::Requests)
+    }
+
+    fn placed(
+        &mut self,
+        cx: &mut Context<'_>,
+        old: Placed,
+        mut lookup: Lookup,
+        completion: Completion,
+    ) -> Result<Step, Fault> {
+        match lookup.completed(cx, completion)? {
+            Looked::Reading => {
+                self.phase = Phase::Placing(old, lookup);
+                Ok(Step::Requests)
+            }
+            Looked::Found { .. } => Err(Fault::Exists),
+            Looked::Absent(None) => {
+                let segments_max = cx.volume.superblock.geometry().segments_max;
+                Err(Fault::TableFull { segments_max })
+            }
+            Looked::Absent(Some(place)) => self.record(cx, old, place),
+        }
+    }
+
+    fn record(&mut self, cx: &mut Context<'_>, old: Placed, place: Place) -> Result<Step, Fault> {
+        let together = place.at.bucket == old.at.bucket;
+        let from = RenameFrom {
+            bucket: old.at.bucket,
+            slot: old.at.slot as u32,
+            generation: old.inode.generation,
+        };
+        let generation = place.next_generation(cx)?.max(old.inode.next_generation());
+        let inode = Box::new(Inode {
+            name: Some(self.name.clone()),
+            generation,
+            alloc_seq: cx.volume.next_alloc_seq(),
+            rename_from: (!together).then_some(from),
+            operation_id: [0; 16],
+            ..(*old.inode).clone()
+        });
+        let new = Placed { at: place.at, inode };
+        if together {
+            let tombstone = old.inode.tombstone([0; 16]);
+            let also = Some((new.at.slot, &*new.inode));
+            let vacate = Vacate::begin(cx, place.bucket, old.at, &tombstone, also)?;
+            self.phase = Phase::Vacating(old, new, vacate);
+        } else {
+            let update = Update::begin(cx, place.bucket, new.at, &new.inode)?;
+            self.phase = Phase::Recording(old, new, update);
+        }
+        Ok(Step::Requests)
+    }
+
+    fn recorded(
+        &mut self,
+        cx: &mut Context<'_>,
+        old: Placed,
+        new: Placed,
+        mut update: Update,
+        completion: Completion,
+    ) -> Result<Step, Fault> {
+        match update.completed(cx, completion)? {
+            Updated::Writing => self.phase = Phase::Recording(old, new, update),
+            Updated::Done => {
+                self.is_double = true;
+                self.phase = Phase::Returning(old, new, Lookup::begin(cx, self.subject.key.clone())?);
+            }
+        }
+        Ok(Step::Requests)
+    }
+
+    fn returned(
+        &mut self,
+        cx: &mut Context<'_>,
+        old: Placed,
+        new: Placed,
+        mut lookup: Lookup,
+        completion: Completion,
+    ) -> Result<Step, Fault> {
+        match lookup.completed(cx, completion)? {
+            Looked::Reading => self.phase = Phase::Returning(old, new, lookup),
+            Looked::Found { address, bucket, .. } if address == old.at => {
+                let tombstone = old.inode.tombstone([0; 16]);
+                let vacate = Vacate::begin(cx, bucket, old.at, &tombstone, None)?;
+                self.phase = Phase::Vacating(old, new, vacate);
+            }
+            // The token was here all the time.
+            Looked::Found { .. } | Looked::Absent(_) => {
+                let why = "the inode under the old name is not where it was a moment ago";
+                return Err(Fault::Corrupt(why.into()));
+            }
+        }
+        Ok(Step::Requests)
+    }
+
+    fn vacated(
+        &mut self,
+        cx: &mut Context<'_>,
+        old: Placed,
+        new: Placed,
+        mut vacate: Vacate,
+        completion: Completion,
+    ) -> Result<Step, Fault> {
+        match vacate.completed(cx, completion)? {
+            Updated::Writing => {
+                self.phase = Phase::Vacating(old, new, vacate);
+                Ok(Step::Requests)
+            }
+            Updated::Done => {
+                cx.release_token();
+                cx.objects.rename(old.at, new.at, &self.object);
+                let info = SegmentInfo::of(&new.inode, &self.name, cx.volume.block_size(), false);
+                Ok(Step::Done(Ok(Answer::Segment(info))))
+            }
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! Another size, another reserve.
+//!
+//! ```text
+//!   grow     take the blocks behind the run, if the reserve is to be longer;
+//!            zero from `zeroed_to` to the new size, flush; one record; then handles see the new size
+//!   shrink   hold what lies behind the new end: new requests there wait, those in flight end;
+//!            one record, with `zeroed_to` at most the new size; then handles see it, and the blocks return
+//! ```
+//!
+//! What was cut off is zeroed again before it is shown again, because `zeroed_to` is not behind the end. The requests that
+//! waited behind a new end are refused, as the end is then where it is.
+//!
+//! While a segment is being resized it is claimed (others may open it); the token is not held while blocks are zeroed or
+//! requests end.
+
+use baio_engine::Completion;
+
+use crate::error::Fault;
+use crate::operation::claims::Claim;
+use crate::operation::fill::{Fill, Filled, Zeroing};
+use crate::operation::lookup::{Looked, Lookup};
+use crate::operation::update::{Update, Updated};
+use crate::operation::{Answer, Context, Event, Step, Subject};
+use crate::segment::inode::Inode;
+use crate::segment::probe::SlotAddress;
+use crate::volume::Volume;
+use crate::volume::accounts::Usage;
+use crate::volume::inspect::SegmentInfo;
+use crate::volume::table::BucketCopy;
+
+/// What a segment is to become.
+#[derive(Clone, Copy, Debug)]
+pub struct ResizeOptions {
+    /// Size in bytes; rounded up to whole blocks.
+    pub size_bytes: u64,
+    /// Bytes up to which it can grow in place. `None`: a segment that shrinks gives back all behind its new end, one that
+    /// grows keeps a reserve that is large enough.
+    pub reserve_bytes: Option<u64>,
+}
+
+impl ResizeOptions {
+    /// This size, and no decision about the reserve.
+    #[must_use]
+    pub fn to_size(size_bytes: u64) -> ResizeOptions {
+        ResizeOptions {
+            size_bytes,
+            reserve_bytes: None,
+        }
+    }
+
+    /// Size and reserve in blocks, for a segment that has these now.
+    pub(crate) fn blocks(&self, inode: &Inode, block_size: u32) -> (u64, u64) {
+        let blocks = self.size_bytes.div_ceil(u64::from(block_size));
+        let reserve = match self.reserve_bytes {
+            Some(bytes) => bytes.div_ceil(u64::from(block_size)),
+            None if blocks < inode.blocks => blocks,
+            None => inode.reserve_blocks,
+        };
+        (blocks, reserve.max(blocks))
+    }
+}
+
+/// The segment as it was found, and what it is to become, in blocks.
+struct Plan {
+    at: SlotAddress,
+    found: Box<Inode>,
+    blocks: u64,
+    reserve: u64,
+}
+
+impl Plan {
+    /// Blocks to be taken behind the run.
+    fn taken(&self) -> u64 {
+        self.reserve.saturating_sub(self.found.reserve_blocks)
+    }
+
+    /// What must be zeroed before it is shown: first block of the run, and how many.
+    fn unzeroed(&self) -> (u64, u64) {
+        let from = self.found.zeroed_to.max(self.found.blocks);
+        (from, self.blocks.saturating_sub(from))
+    }
+
+    fn shrinks(&self) -> bool {
+        self.blocks < self.found.blocks
+    }
+}
+
+/// Where the operation stands.
+enum Phase {
+    /// Waiting to look.
+    Begin,
+    /// Looking for the segment.
+    Looking(Lookup),
+    /// Filling what is to be shown with zeroes.
+    Zeroing(Plan, Fill),
+    /// Waiting for the requests behind the new end.
+    Quieting(Plan),
+    /// Waiting to look again, for the bucket as it is now.
+    Ready(Plan),
+    /// Looking again.
+    Returning(Plan, Lookup),
+    /// Writing the record.
+    Recording(Plan, Box<Inode>, Update),
+}
+
+/// A resize under way.
+pub(crate) struct Resize {
+    pub(super) subject: Subject,
+    options: ResizeOptions,
+    phase: Phase,
+    /// Charged and taken behind the run: first block and how many; given back by whatever fails before its record may be on
+    /// the device.
+    taken: Option<(u64, u64)>,
+}
+
+impl Resize {
+    pub(crate) fn new(subject: Subject, options: ResizeOptions) -> Resize {
+        Resize {
+            subject,
+            options,
+            phase: Phase::Begin,
+            taken: None,
+        }
+    }
+
+    pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
+        let stepped = self.go_on(cx, event);
+        if stepped.is_err() {
+            self.give_back(cx);
+        }
+        stepped
+    }
+
+    fn go_on(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
+        let phase = std::mem::replace(&mut self.phase, Phase::Begin);
+        match (phase, event) {
+            (Phase::Begin, Event::Begin) => {
+                self.subject.may_change(cx.volume)?;
+                if self.options.size_bytes == 0 {
+                    return Err(Fault::BadSize("a segment has at least one byte".into()));
+                }
+                Ok(Step::Token)
+            }
+            (Phase::Begin, Event::Token) => {
+                self.phase = Phase::Looking(Lookup::begin(cx, self.subject.key.clone())?);
+                Ok(Step::Requests)
+            }
+            (Phase::Looking(lookup), Event::Completed(completion)) => self.looked(cx, lookup, completion),
+            (Phase::Zeroing(plan, mut fill), Event::Completed(completion)) => {
+                let filled = fill.completed(cx, completion, false)?;
+                self.zeroed(plan, fill, filled)
+            }
+            (Phase::Quieting(plan), Event::Drained) => {
+                self.phase = Phase::Ready(plan);
+                Ok(Step::Token)
+            }
+            (Phase::Ready(plan), Event::Token) => {
+                self.phase = Phase::Returning(plan, Lookup::begin(cx, self.subject.key.clone())?);
+                Ok(Step::Requests)
+            }
+            (Phase::Returning(plan, lookup), Event::Completed(completion)) => {
+                self.returned(cx, plan, lookup, completion)
+            }
+            (Phase::Recording(plan, inode, update), Event::Completed(completion)) => {
+                self.recorded(cx, plan, inode, update, completion)
+            }
+            (phase, _) => {
+                // Nothing else can happen in any phase; going on where it stood loses nothing.
+                self.phase = phase;
+                Ok(Step::Requests)
+            }
+        }
+    }
+
+    fn looked(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Result<Step, Fault> {
+        let (at, found, bucket) = match lookup.completed(cx, completion)? {
+            Looked::Reading => {
+                self.phase = Phase::Looking(lookup);
+                return Ok(Step::Requests);
+            }
+            Looked::Absent(_) => return Err(Fault::NotFound),
+            Looked::Found { address, inode, bucket } => (address, inode, bucket),
+        };
+        if !cx.claims.claim(at, cx.index, Claim::Shared) {
+            return Ok(cx.wait_for_claim());
+        }
+        cx.must_be_whole(at, &found)?;
+        let (blocks, reserve) = self.options.blocks(&found, cx.volume.block_size());
+        let plan = Plan {
+            at,
+            found,
+            blocks,
+            reserve,
+        };
+        if (plan.blocks, plan.reserve) == (plan.found.blocks, plan.found.reserve_blocks) {
+            cx.release_token();
+            return self.answer(cx, &plan.found);
+        }
+        if !self.take_behind(cx, &plan)? {
+            return self.elsewhere(cx, plan);
+        }
+        self.prepare(cx, plan, bucket)
+    }
+
+    /// Takes the blocks behind the run that a longer reserve needs; `false` if others have some of them.
+    fn take_behind(&mut self, cx: &mut Context<'_>, plan: &Plan) -> Result<bool, Fault> {
+        let (start, blocks) = (plan.found.end_block(), plan.taken());
+        if blocks == 0 {
+            return Ok(true);
+        }
+        let block_size = cx.volume.block_size();
+        let Volume { free, accounts, .. } = &mut *cx.volume;
+        let owner = plan.found.owner_uid;
+        let more = Usage { blocks, segments: 0 };
+        accounts
+            .charge(owner, more)
+            .map_err(|over| Fault::over_quota(over, block_size))?;
+        if free.occupy(start, blocks).is_err() {
+            accounts.give_back(owner, more);
+            return Ok(false);
+        }
+        self.taken = Some((start, blocks));
+        Ok(true)
+    }
+
+    fn give_back(&mut self, cx: &mut Context<'_>) {
+        let Some((start, blocks)) = self.taken.take() else {
+            return;
+        };
+        let less = Usage { blocks, segments: 0 };
+        cx.volume.accounts.give_back(self.subject.key.owner_uid, less);
+        // It was taken by this operation, so it can be released.
+        let _ = cx.volume.free.release(start, blocks);
+    }
+
+    /// The neighbours of the run are taken: the segment would have to be moved to where there is room for all of it. The
+    /// segment is claimed, the token is here, nothing is charged or taken.
+    fn elsewhere(&mut self, cx: &mut Context<'_>, plan: Plan) -> Result<Step, Fault> {
+        let free = &cx.volume.free;
+        let space = crate::segment::free_set::NoSpace {
+            asked: plan.reserve,
+            free: free.free_blocks(),
+            largest_run: free.largest_free_run().1,
+        };
+        Err(Fault::no_space(&space, cx.volume.block_size()))
+    }
+
+    /// What comes before the record: zeroes, or that requests end.
+    fn prepare(&mut self, cx: &mut Context<'_>, plan: Plan, bucket: BucketCopy) -> Result<Step, Fault> {
+        let (from, count) = plan.unzeroed();
+        if count > 0 {
+            drop(bucket); // The zeroes may need its memory.
+            cx.release_token();
+            let start = plan.found.start_block.saturating_add(from);
+            let mut fill = Fill::new(cx, start, count, Zeroing::Written)?;
+            let filled = fill.go_on(cx, false)?;
+            return self.zeroed(plan, fill, filled);
+        }
+        if plan.shrinks() {
+            cx.release_token();
+            let block_size = u64::from(cx.volume.block_size());
+            let bytes = |blocks: u64| blocks.saturating_mul(block_size);
+            let hold = cx.hold(plan.at, bytes(plan.blocks)..bytes(plan.found.blocks));
+            self.phase = Phase::Quieting(plan);
+            return Ok(Step::Quiet(hold));
+        }
+        self.record(cx, plan, bucket)
+    }
+
+    fn zeroed(&mut self, plan: Plan, fill: Fill, filled: Filled) -> Result<Step, Fault> {
+        if filled == Filled::UnderWay {
+            self.phase = Phase::Zeroing(plan, fill);
+            return Ok(Step::Requests);
+        }
+        self.phase = Phase::Ready(plan);
+        Ok(Step::Token)
+    }
+
+    fn returned(
+        &mut self,
+        cx: &mut Context<'_>,
+        plan: Plan,
+        mut lookup: Lookup,
+        completion: Completion,
+    ) -> Result<Step, Fault> {
+        match lookup.completed(cx, completion)? {
+            Looked::Reading => {
+                self.phase = Phase::Returning(plan, lookup);
+                Ok(Step::Requests)
+            }
+            Looked::Found { address, bucket, .. } if address == plan.at => self.record(cx, plan, bucket),
+            // It was claimed all the time.
+            Looked::Found { .. } | Looked::Absent(_) => {
+                let why = "the inode is not where it was before its resize";
+                Err(Fault::Corrupt(why.into()))
+            }
+        }
+    }
+
+    fn record(&mut self, cx: &mut Context<'_>, plan: Plan, bucket: BucketCopy) -> Result<Step, Fault> {
+        let found = &plan.found;
+        let zeroed_to = if plan.shrinks() {
+            found.zeroed_to.min(plan.blocks)
+        } else {
+            found.zeroed_to.max(plan.blocks)
+        };
+        // Blocks that were free are claimed: later than by whoever had them before.
+        let alloc_seq = match plan.taken() {
+            0 => found.alloc_seq,
+            _ => cx.volume.next_alloc_seq(),
+        };
+        let inode = Inode {
+            blocks: plan.blocks,
+            reserve_blocks: plan.reserve,
+            zeroed_to: zeroed_to.min(plan.reserve),
+            alloc_seq,
+            rename_from: None,
+            operation_id: [0; 16],
+            ..(**found).clone()
+        };
+        let update = Update::begin(cx, bucket, plan.at, &inode)?;
+        // From here on they may be the segment's on the device.
+        self.taken = None;
+        self.phase = Phase::Recording(plan, Box::new(inode), update);
+        Ok(Step::Requests)
+    }
+
+    /// A record whose write failed may or may not be on the device: the volume is latched, what was taken stays taken, and
+    /// nobody reaches what was to be cut off, as it may be gone at the next open.
+    fn recorded(
+        &mut self,
+        cx: &mut Context<'_>,
+        plan: Plan,
+        inode: Box<Inode>,
+        mut update: Update,
+        completion: Completion,
+    ) -> Result<Step, Fault> {
+        let block_size = u64::from(cx.volume.block_size());
+        let bytes = inode.blocks.saturating_mul(block_size);
+        let updated = update.completed(cx, completion);
+        if updated.is_err() && plan.shrinks() {
+            cx.objects.resize(plan.at, bytes);
+        }
+        match updated? {
+            Updated::Writing => {
+                self.phase = Phase::Recording(plan, inode, update);
+                Ok(Step::Requests)
+            }
+            Updated::Done => {
+                cx.release_token();
+                cx.objects.resize(plan.at, bytes);
+                let returned = plan.found.reserve_blocks.saturating_sub(inode.reserve_blocks);
+                let less = Usage {
+                    blocks: returned,
+                    segments: 0,
+                };
+                cx.volume.accounts.give_back(inode.owner_uid, less);
+                let _ = cx.volume.free.release(inode.end_block(), returned);
+                self.answer(cx, &inode)
+            }
+        }
+    }
+
+    fn answer(&self, cx: &Context<'_>, inode: &Inode) -> Result<Step, Fault> {
+        let name = inode.name.clone().ok_or(Fault::NotFound)?;
+        let info = SegmentInfo::of(inode, &name, cx.volume.block_size(), false);
+        Ok(Step::Done(Ok(Answer::Segment(info))))
+    }
+}
