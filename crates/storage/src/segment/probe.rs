@@ -4,10 +4,11 @@
 //! (linear probing over buckets of four slots). A probe ends
 //!
 //! - at the key, or
-//! - at a bucket with a *free* slot, one that was never used: had the key come this far, it would be there, or
+//! - at a bucket with a *free* slot: no key has gone past it, so this one would be there, or
 //! - when it has gone round.
 //!
-//! A tombstone does not end a probe, as keys behind it came past when it was in use; but a create may use it. The slot to be
+//! A tombstone does not end a probe, as keys behind it came past when it was in use; but a create may use it. (Which of the
+//! two a slot becomes when it is given up: [`super::tombstones`].) The slot to be
 //! used is the first tombstone on the way, else the free slot at the end: so tombstones are used up before free slots, which
 //! keep the probes short. With twice as many slots as usable segments nearly every probe reads one bucket.
 //!

@@ -35,7 +35,7 @@ pub struct SegmentInfo {
     pub reserve_bytes: u64,
     /// First block of the run.
     pub start_block: u64,
-    /// "live", "moving", "deleting", "quarantined".
+    /// "live", "moving", "quarantined".
     pub state: &'static str,
 }
 
@@ -90,7 +90,6 @@ fn state_name(state: InodeState) -> &'static str {
     match state {
         InodeState::Live => "live",
         InodeState::Moving => "moving",
-        InodeState::Deleting => "deleting",
         InodeState::Quarantined => "quarantined",
         InodeState::Free | InodeState::Tombstone | InodeState::Quota => "none",
     }
