@@ -270,6 +270,10 @@ impl Local {
     /// # Errors
     /// What the system said; the next open then heals the volume.
     pub fn close(self) -> Result<()> {
+        self.with(|core| {
+            core.wind_down();
+            Ok(())
+        })?;
         while self.in_flight() > 0 {
             self.turn(Wait::one())?;
         }

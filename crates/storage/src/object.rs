@@ -34,8 +34,8 @@ pub(crate) struct Moving {
     pub(crate) target: u64,
     /// Bytes copied so far, durably noted.
     pub(crate) mark: u64,
-    /// Nobody moves the mark: the copy failed, and was not begun again.
-    pub(crate) stopped: bool,
+    /// Bytes above the mark that may be in the target already: the record that says so failed, and only the next open knows.
+    pub(crate) doubt: u64,
 }
 
 /// Where a range of a segment lies.
@@ -44,7 +44,9 @@ pub(crate) enum Route {
     /// Behind this byte of the device, which is the segment's first there.
     At(u64),
     /// In both places at once.
-    Across(Moving),
+    Across,
+    /// In one of the two, and nobody knows in which.
+    Unknown,
 }
 
 impl Moving {
@@ -52,10 +54,12 @@ impl Moving {
     pub(crate) fn route(&self, source: u64, range: &Range<u64>) -> Route {
         if range.end <= self.mark {
             Route::At(self.target)
-        } else if range.start >= self.mark {
+        } else if range.start >= self.mark + self.doubt {
             Route::At(source)
+        } else if range.end <= self.mark + self.doubt || range.start >= self.mark {
+            Route::Unknown
         } else {
-            Route::Across(*self)
+            Route::Across
         }
     }
 }
@@ -307,17 +311,22 @@ mod tests {
 
     #[test]
     fn a_moving_segment_is_served_by_its_mark() {
-        let moving = Moving {
+        let mut moving = Moving {
             target: 1 << 30,
             mark: 8192,
-            stopped: false,
+            doubt: 0,
         };
-        let route = |range| moving.route(4096, &range);
-        assert_eq!(route(0..8192), Route::At(1 << 30));
-        assert_eq!(route(8192..8193), Route::At(4096));
-        assert_eq!(route(8191..8193), Route::Across(moving));
-        assert_eq!(route(0..u64::MAX), Route::Across(moving));
+        let route = |moving: &Moving, range| moving.route(4096, &range);
+        assert_eq!(route(&moving, 0..8192), Route::At(1 << 30));
+        assert_eq!(route(&moving, 8192..8193), Route::At(4096));
+        assert_eq!(route(&moving, 8191..8193), Route::Across);
+        assert_eq!(route(&moving, 0..u64::MAX), Route::Across);
         // What is empty lies in either; at the mark it must not be taken for crossing it.
-        assert_eq!(route(8192..8192), Route::At(1 << 30));
+        assert_eq!(route(&moving, 8192..8192), Route::At(1 << 30));
+        moving.doubt = 4096;
+        assert_eq!(route(&moving, 0..8192), Route::At(1 << 30));
+        assert_eq!(route(&moving, 12288..12289), Route::At(4096));
+        assert_eq!(route(&moving, 8192..12288), Route::Unknown);
+        assert_eq!(route(&moving, 12287..12289), Route::Unknown);
     }
 }

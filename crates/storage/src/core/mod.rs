@@ -10,11 +10,13 @@
 //! | `requests.rs` | requests on handles: checked, translated for the engine, answered |
 //! | `holds.rs` | ranges that an operation holds, and the requests that wait for them |
 //! | `resize.rs` | the volume itself: what is wrong with it, growing it |
+//! | `moves.rs` | moves: begun, begun again after an open, stopped by a close |
 //! | `segments.rs` | create, delete, open: runs the operations, hands the table token round |
 //!
 //! Wakers are collected, never called, here: whoever turned the core wakes them when its borrow has ended.
 
 pub(crate) mod holds;
+mod moves;
 mod requests;
 mod resize;
 mod segments;
@@ -83,6 +85,8 @@ pub struct Core {
     /// The operation that has the table token.
     token: Option<u32>,
     waiting_for_token: VecDeque<u32>,
+    /// Nobody is given the token: the table is being read in a straight line.
+    token_kept: bool,
     /// Who is changing which segment, and who waits for the end of that.
     claims: Claims,
     waiting_for_claim: Vec<u32>,
@@ -130,7 +134,11 @@ impl Core {
     fn serve(mut engine: Engine, device: Device, config: &Config) -> Result<Core> {
         let file = device.file.clone();
         match Volume::open(&mut engine, device) {
-            Ok(volume) => Ok(Core::around(engine, Some(volume), config)),
+            Ok(volume) => {
+                let mut core = Core::around(engine, Some(volume), config);
+                core.resume_moves();
+                Ok(core)
+            }
             Err(error) => {
                 engine.detach(&file);
                 file.unlock();
@@ -151,6 +159,7 @@ impl Core {
             running: Vec::new(),
             token: None,
             waiting_for_token: VecDeque::new(),
+            token_kept: false,
             claims: Claims::default(),
             waiting_for_claim: Vec::new(),
             wall_ns: 0,
@@ -351,11 +360,12 @@ impl Core {
         self.engine.queued() + self.engine.completed() > 0
     }
 
-    /// Ends everything under way, notes a clean close and gives the volume back.
+    /// Ends everything under way (moves stop at their next mark), notes a clean close and gives the volume back.
     ///
     /// # Errors
     /// What the system said; the volume is then healed by the next open.
     pub fn close(mut self) -> Result<()> {
+        self.wind_down();
         while self.in_flight() > 0 {
             self.turn(Wait::one())?;
         }

@@ -9,7 +9,7 @@ use super::holds::{Parked, Place};
 use super::{Core, Owner, stale};
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
-use crate::object::{Moving, Route, State, Target};
+use crate::object::{Route, State, Target};
 use crate::request::{Ended, Handle, Outcome, SegmentOp, SegmentRequest, Ticket};
 
 impl Core {
@@ -190,7 +190,8 @@ impl Core {
                     Some(moving) => match moving.route(*start, &request.range()) {
                         Route::At(start) => start,
                         // While the move runs the block at the mark is held, so it has stopped.
-                        Route::Across(Moving { mark, .. }) => return Err(fail(Fault::MoveStopped { mark })),
+                        Route::Across => return Err(fail(Fault::MoveStopped { mark: moving.mark })),
+                        Route::Unknown => return Err(fail(Fault::Latched)),
                     },
                 };
                 Ok(Prepared::Submit(

@@ -111,7 +111,7 @@ impl Core {
         Some(answer)
     }
 
-    fn begin(&mut self, operation: Operation) -> OperationId {
+    pub(super) fn begin(&mut self, operation: Operation) -> OperationId {
         let free = self.running.iter().position(Option::is_none);
         let index = free.unwrap_or_else(|| {
             self.running.push(None);
@@ -127,19 +127,42 @@ impl Core {
         self.step(index as u32, Event::Begin);
         OperationId(index as u32)
     }
+
+    /// Begins an operation whose answer nobody waits for.
+    pub(super) fn begin_alone(&mut self, operation: Operation) {
+        let OperationId(index) = self.begin(operation);
+        let Some(running) = &mut self.running[index as usize] else {
+            return;
+        };
+        running.left_alone = true;
+        if running.answer.is_some() {
+            self.running[index as usize] = None;
+        }
+    }
 }
 
 impl Core {
-    /// The segments that `who` may see. Runs the core until no operation is under way.
+    /// The segments that `who` may see. Runs the core until no operation but moves is under way.
     ///
     /// # Errors
     /// When the core has no volume, or the table cannot be read.
     pub fn list(&mut self, who: Identity) -> Result<Vec<SegmentInfo>> {
         // One that has ended stays until somebody takes its answer, which cannot happen in here.
-        let under_way = |place: &Option<Running>| place.as_ref().is_some_and(|running| running.answer.is_none());
+        // A move may take long and changes nothing that a list shows but where it stands: only its records are waited for.
+        let under_way = |place: &Option<Running>| {
+            let counts = |running: &Running| running.answer.is_none() && !running.operation.is_move();
+            place.as_ref().is_some_and(counts)
+        };
         while self.running.iter().any(under_way) {
             self.turn(Wait::one())?;
         }
+        self.keep_token()?;
+        let listed = self.list_now(who);
+        self.give_token();
+        listed
+    }
+
+    fn list_now(&mut self, who: Identity) -> Result<Vec<SegmentInfo>> {
         let Some(volume) = &self.volume else {
             return Err(no_volume("list"));
         };
@@ -277,7 +300,13 @@ impl Core {
         }
     }
 
-    fn subject(&self, operation: &'static str, who: Identity, owner_uid: u32, name: &str) -> Result<Subject> {
+    pub(super) fn subject(
+        &self,
+        operation: &'static str,
+        who: Identity,
+        owner_uid: u32,
+        name: &str,
+    ) -> Result<Subject> {
         let object = self.object_name(owner_uid, name);
         let name = SegmentName::new(name).map_err(|error| Error::new(operation, &object, error))?;
         self.volume_or(operation)?;
@@ -289,12 +318,12 @@ impl Core {
         })
     }
 
-    fn object_name(&self, owner_uid: u32, name: &str) -> String {
+    pub(super) fn object_name(&self, owner_uid: u32, name: &str) -> String {
         format!("{}#{owner_uid}/{name}", self.volume_name())
     }
 
     /// The same for an operation that answers with its segment.
-    fn run_on_segment(&mut self, operation: Operation) -> Result<SegmentInfo> {
+    pub(super) fn run_on_segment(&mut self, operation: Operation) -> Result<SegmentInfo> {
         match self.run_operation(operation)? {
             Answer::Segment(info) | Answer::Opened(_, info) => Ok(info),
             Answer::Account(_) => Err(Error::new("run an operation on", self.volume_name(), Fault::NotFound)),
@@ -382,8 +411,27 @@ impl Core {
         }
     }
 
+    /// Waits until no operation has the token, and lets none have it: for straight-line code that reads the table.
+    pub(super) fn keep_token(&mut self) -> Result<()> {
+        self.token_kept = true;
+        while self.token.is_some() {
+            if let Err(error) = self.turn(Wait::one()) {
+                self.give_token();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn give_token(&mut self) {
+        self.token_kept = false;
+        if let Some(index) = self.grant_token() {
+            self.step(index, Event::Token);
+        }
+    }
+
     fn grant_token(&mut self) -> Option<u32> {
-        if self.token.is_some() {
+        if self.token.is_some() || self.token_kept {
             return None;
         }
         self.token = self.waiting_for_token.pop_front();

@@ -29,6 +29,7 @@ struct Claimed {
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     claims: Vec<Claimed>,
+    closing: bool,
 }
 
 impl Claims {
@@ -66,10 +67,14 @@ impl Claims {
         }
     }
 
+    /// Asks everybody who can to end where they stand: the volume is being closed.
+    pub(crate) fn ask_all_to_end(&mut self) {
+        self.closing = true;
+    }
+
     /// Whether this operation was asked to end where it stands.
-    #[allow(dead_code)] // For operations that can.
     pub(crate) fn is_asked_to_end(&self, by: u32) -> bool {
-        self.claims.iter().any(|claimed| claimed.by == by && claimed.wanted)
+        self.closing || self.claims.iter().any(|claimed| claimed.by == by && claimed.wanted)
     }
 
     /// The operation has ended; whether it had claimed anything.

@@ -141,7 +141,7 @@ pub(crate) fn bucket_copy(cx: &Context<'_>, bucket: u64, completion: Completion)
     Ok(BucketCopy::new(BucketId { uuid, bucket }, bytes_of(completion)?))
 }
 
-fn bytes_of(completion: Completion) -> Result<Buffer, Fault> {
+pub(crate) fn bytes_of(completion: Completion) -> Result<Buffer, Fault> {
     let got = completion.result? as usize;
     let mut bytes = completion
         .memory

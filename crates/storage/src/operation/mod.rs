@@ -15,8 +15,9 @@
 //! |---|---|
 //! | `lookup.rs`, `update.rs`, `vacate.rs` | find a name; write its record; give its slot up |
 //! | `fill.rs` | zero blocks before they are exposed |
+//! | `mover.rs` | copy a segment to another run while it serves |
 //! | `claims.rs` | who changes which segment |
-//! | `create.rs`, `open.rs`, `delete.rs`, `rename.rs`, `resize.rs`, `quota.rs` | the operations |
+//! | `create.rs`, `open.rs`, `delete.rs`, `moving.rs`, `rename.rs`, `resize.rs`, `quota.rs` | the operations |
 
 use std::ops::Range;
 
@@ -40,6 +41,8 @@ pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod fill;
 pub(crate) mod lookup;
+pub(crate) mod mover;
+pub(crate) mod moving;
 pub(crate) mod open;
 pub(crate) mod quota;
 pub(crate) mod rename;
@@ -243,18 +246,24 @@ pub(crate) enum Operation {
     Create(create::Create),
     Delete(delete::Delete),
     Open(open::OpenSegment),
+    Move(Box<moving::Move>),
     Quota(quota::SetQuota),
     Rename(rename::Rename),
     Resize(resize::Resize),
 }
 
 impl Operation {
+    pub(crate) fn is_move(&self) -> bool {
+        matches!(self, Operation::Move(_))
+    }
+
     /// Moves the operation on. Whatever fails ends it, and gives the token back.
     pub(crate) fn step(&mut self, cx: &mut Context<'_>, event: Event) -> Step {
         let (advanced, subject) = match self {
             Operation::Create(create) => (create.advance(cx, event), &create.subject),
             Operation::Delete(delete) => (delete.advance(cx, event), &delete.subject),
             Operation::Open(open) => (open.advance(cx, event), &open.subject),
+            Operation::Move(moving) => (moving.advance(cx, event), &moving.subject),
             Operation::Quota(quota) => (quota.advance(cx, event), &quota.subject),
             Operation::Rename(rename) => (rename.advance(cx, event), &rename.subject),
             Operation::Resize(resize) => (resize.advance(cx, event), &resize.subject),

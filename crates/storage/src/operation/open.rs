@@ -4,7 +4,7 @@ use baio_engine::Completion;
 
 use crate::error::Fault;
 use crate::identity::Access;
-use crate::object::Target;
+use crate::object::{Moving, Target};
 use crate::operation::lookup::{Looked, Lookup};
 use crate::operation::{Answer, Context, Event, Step, Subject};
 use crate::segment::inode::{Inode, InodeState};
@@ -74,7 +74,8 @@ impl OpenSegment {
             });
         }
         let quarantined = cx.volume.quarantined.contains(&address);
-        if inode.state != InodeState::Live || quarantined {
+        let serves = matches!(inode.state, InodeState::Live | InodeState::Moving);
+        if !serves || quarantined {
             return Err(Fault::Corrupt(
                 "its blocks belong to a segment allocated later; it is quarantined, and readable by `check` only"
                     .into(),
@@ -91,9 +92,26 @@ impl OpenSegment {
             address,
             start,
             size,
-            moving: None,
+            moving: moving(cx, inode)?,
         };
         let handle = cx.objects.add(self.subject.object.clone(), self.access, target);
         Ok(Step::Done(Ok(Answer::Opened(handle, info))))
     }
+}
+
+/// A segment that is being moved is served by its mark, which changes with the token only: so this one is the newest.
+fn moving(cx: &Context<'_>, inode: &Inode) -> Result<Option<Moving>, Fault> {
+    let Some(to) = inode.move_to.filter(|_| inode.state == InodeState::Moving) else {
+        return Ok(None);
+    };
+    if cx.volume.is_latched() {
+        return Err(Fault::Latched); // The mark may be the one in doubt.
+    }
+    let run = cx.volume.layout().run_at(to.start, to.blocks);
+    let (target, _) = run.ok_or_else(|| Fault::Corrupt("it is being moved out of the volume".into()))?;
+    Ok(Some(Moving {
+        target,
+        mark: to.done.saturating_mul(u64::from(cx.volume.block_size())),
+        doubt: 0,
+    }))
 }

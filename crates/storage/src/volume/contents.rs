@@ -350,10 +350,11 @@ fn account(accounts: &mut Accounts, inode: &Inode) {
     }
 }
 
-/// What a segment counts for its owner.
+/// What a segment counts for its owner: while it is being moved, the run that it will have.
 pub(crate) fn usage_of(inode: &Inode) -> Usage {
+    let moving = inode.move_to.filter(|_| inode.state == InodeState::Moving);
     Usage {
-        blocks: inode.reserve_blocks,
+        blocks: moving.map_or(inode.reserve_blocks, |to| to.blocks),
         segments: 1,
     }
 }

@@ -1,0 +1,58 @@
+//! Moving segments: asked for by a caller, or begun again after an open for those that were left half-moved.
+
+use super::{Core, OperationId};
+use crate::error::Result;
+use crate::identity::Identity;
+use crate::operation::moving::Move;
+use crate::operation::{Operation, Subject};
+use crate::segment::name::Key;
+use crate::volume::inspect::SegmentInfo;
+
+impl Core {
+    /// Begins to move a segment. Turn the core, and look for the answer.
+    ///
+    /// # Errors
+    /// As [`Core::begin_create`].
+    pub fn begin_move(&mut self, who: Identity, owner_uid: u32, name: &str, to: Option<u64>) -> Result<OperationId> {
+        let subject = self.subject("move", who, owner_uid, name)?;
+        Ok(self.begin(Operation::Move(Box::new(Move::new(subject, to)))))
+    }
+
+    /// Moves a segment to the run of free blocks that begins with block `to`; without one, to the lowest run below it that
+    /// is long enough, else to the one above that fits best. It is served meanwhile: requests on the part that is just
+    /// being copied wait. One that was left half-moved is moved on to where it was going.
+    ///
+    /// # Errors
+    /// `NotFound`, `Access`, `NoSpace`; `MoveStopped` when the volume is closed or the segment deleted meanwhile; or what the
+    /// system said: then the move stands where it stopped, and another one goes on from there.
+    pub fn move_segment(&mut self, who: Identity, owner_uid: u32, name: &str, to: Option<u64>) -> Result<SegmentInfo> {
+        let subject = self.subject("move", who, owner_uid, name)?;
+        self.run_on_segment(Operation::Move(Box::new(Move::new(subject, to))))
+    }
+
+    /// Goes on with the moves that a crash or a close left unfinished, while the core is turned for others.
+    pub(super) fn resume_moves(&mut self) {
+        let Some(volume) = &self.volume else { return };
+        let name = self.volume_name();
+        for at in volume.unfinished_moves.clone() {
+            let key = Key {
+                owner_uid: 0,
+                name: None,
+            };
+            let subject = Subject {
+                operation: "move",
+                key,
+                who: Identity { uid: 0, gid: 0 },
+                object: format!("{name}, slot {} of bucket {}", at.slot, at.bucket),
+            };
+            let moving = Move::unfinished(subject, at);
+            self.begin_alone(Operation::Move(Box::new(moving)));
+        }
+    }
+
+    /// The volume is about to be closed: moves stop at their next mark, and go on after the next open. Turn the core until
+    /// [`Core::in_flight`] is 0; [`Core::close`] does both.
+    pub fn wind_down(&mut self) {
+        self.claims.ask_all_to_end();
+    }
+}
