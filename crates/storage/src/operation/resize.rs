@@ -3,6 +3,7 @@
 //! ```text
 //!   grow     take the blocks behind the run, if the reserve is to be longer;
 //!            zero from `zeroed_to` to the new size, flush; one record; then handles see the new size
+//!            where the blocks behind the run are taken, the segment is moved to where there is room, and grows there
 //!   shrink   hold what lies behind the new end: new requests there wait, those in flight end;
 //!            one record, with `zeroed_to` at most the new size; then handles see it, and the blocks return
 //! ```
@@ -19,6 +20,8 @@ use crate::error::Fault;
 use crate::operation::claims::Claim;
 use crate::operation::fill::{Fill, Filled, Zeroing};
 use crate::operation::lookup::{Looked, Lookup};
+use crate::operation::mover::{Moved, Mover};
+use crate::operation::moving::take_target;
 use crate::operation::update::{Update, Updated};
 use crate::operation::{Answer, Context, Event, Step, Subject};
 use crate::segment::inode::Inode;
@@ -101,6 +104,8 @@ enum Phase {
     Returning(Plan, Lookup),
     /// Writing the record.
     Recording(Plan, Box<Inode>, Update),
+    /// Moving it to a run that is long enough.
+    Moving(Plan, Box<Mover>),
 }
 
 /// A resize under way.
@@ -164,6 +169,7 @@ impl Resize {
             (Phase::Recording(plan, inode, update), Event::Completed(completion)) => {
                 self.recorded(cx, plan, inode, update, completion)
             }
+            (Phase::Moving(plan, mover), event) => self.moved(cx, plan, mover, event),
             (phase, _) => {
                 // Nothing else can happen in any phase; going on where it stood loses nothing.
                 self.phase = phase;
@@ -197,7 +203,7 @@ impl Resize {
             return self.answer(cx, &plan.found);
         }
         if !self.take_behind(cx, &plan)? {
-            return self.elsewhere(cx, plan);
+            return self.elsewhere(cx, plan, bucket);
         }
         self.prepare(cx, plan, bucket)
     }
@@ -233,16 +239,53 @@ impl Resize {
         let _ = cx.volume.free.release(start, blocks);
     }
 
-    /// The neighbours of the run are taken: the segment would have to be moved to where there is room for all of it. The
-    /// segment is claimed, the token is here, nothing is charged or taken.
-    fn elsewhere(&mut self, cx: &mut Context<'_>, plan: Plan) -> Result<Step, Fault> {
-        let free = &cx.volume.free;
-        let space = crate::segment::free_set::NoSpace {
-            asked: plan.reserve,
-            free: free.free_blocks(),
-            largest_run: free.largest_free_run().1,
+    /// The neighbours of the run are taken: the segment is moved to where there is room for all of it. It is claimed, the
+    /// token is here, nothing is charged or taken. While it is being moved its owner is charged for the run that it will
+    /// have, and so is a move that stops half-way.
+    fn elsewhere(&mut self, cx: &mut Context<'_>, mut plan: Plan, bucket: BucketCopy) -> Result<Step, Fault> {
+        let found = std::mem::take(&mut plan.found);
+        let (owner, from) = (found.owner_uid, found.start_block);
+        let more = Usage {
+            blocks: plan.reserve.saturating_sub(found.reserve_blocks),
+            segments: 0,
         };
-        Err(Fault::no_space(&space, cx.volume.block_size()))
+        let block_size = cx.volume.block_size();
+        let charged = cx.volume.accounts.charge(owner, more);
+        charged.map_err(|over| Fault::over_quota(over, block_size))?;
+        let begun = take_target(cx, None, from, plan.reserve).and_then(|start| {
+            let blocks = plan.blocks.max(found.blocks);
+            let mover = Mover::begin(cx, (plan.at, bucket), found, (start, plan.reserve), blocks);
+            if mover.is_err() {
+                // It was taken just now, and nothing was written that names it.
+                let _ = cx.volume.free.release(start, plan.reserve);
+            }
+            mover
+        });
+        match begun {
+            Ok(mover) => {
+                self.phase = Phase::Moving(plan, Box::new(mover));
+                Ok(Step::Requests)
+            }
+            Err(fault) => {
+                cx.volume.accounts.give_back(owner, more);
+                Err(fault)
+            }
+        }
+    }
+
+    fn moved(&mut self, cx: &mut Context<'_>, plan: Plan, mut mover: Box<Mover>, event: Event) -> Result<Step, Fault> {
+        match mover.advance(cx, event)? {
+            Moved::Waits(step) => {
+                self.phase = Phase::Moving(plan, mover);
+                Ok(step)
+            }
+            // A longer reserve for a shorter segment: it has the reserve now, and shrinks as one that had it.
+            Moved::Ended(inode) if inode.blocks != plan.blocks => {
+                self.phase = Phase::Begin;
+                Ok(Step::Token)
+            }
+            Moved::Ended(inode) => self.answer(cx, &inode),
+        }
     }
 
     /// What comes before the record: zeroes, or that requests end.
