@@ -266,6 +266,19 @@ pub struct SnapshotNote {
     pub segments: u64,
 }
 
+impl SnapshotNote {
+    /// The note of an empty volume.
+    pub fn of_nothing(epoch: u64) -> SnapshotNote {
+        SnapshotNote {
+            epoch,
+            pages: 0,
+            accounts: 0,
+            used_blocks: 0,
+            segments: 0,
+        }
+    }
+}
+
 /// A superblock that was checked: every offset of its layout is consistent and below 2^63.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {

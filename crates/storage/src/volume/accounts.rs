@@ -82,7 +82,14 @@ impl Accounts {
 
     /// Segments of all owners.
     pub(crate) fn segments(&self) -> u64 {
-        self.of.values().map(|account| account.used.segments).sum()
+        let segments = self.of.values().map(|account| account.used.segments);
+        segments.fold(0, u64::saturating_add)
+    }
+
+    /// Blocks of all owners.
+    pub(crate) fn blocks(&self) -> u64 {
+        let blocks = self.of.values().map(|account| account.used.blocks);
+        blocks.fold(0, u64::saturating_add)
     }
 
     /// Charges an owner, if its limits allow.

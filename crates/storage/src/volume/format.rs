@@ -11,7 +11,7 @@ use baio_engine::{Create, Durability, Engine, Kind};
 use crate::error::{Error, Fault, Result};
 use crate::segment::layout::{BLOCK_SIZE_MIN, Layout, SUPERBLOCK_STEP};
 use crate::segment::page::PAGE_BYTES;
-use crate::segment::superblock::{MAGIC, Superblock};
+use crate::segment::superblock::{MAGIC, SnapshotNote, Superblock};
 use crate::volume::device::{Device, Hold};
 use crate::volume::superblocks;
 
@@ -126,7 +126,9 @@ fn write_volume(engine: &mut Engine, device: &Device, format: &Format) -> Result
     let (mut uuid, mut seed) = ([0; 16], [0; 16]);
     uuid.copy_from_slice(&identity[..16]);
     seed.copy_from_slice(&identity[16..]);
-    let superblock = Superblock::fresh(layout, uuid, seed);
+    let mut superblock = Superblock::fresh(layout, uuid, seed);
+    // Nothing is in use: so says a snapshot without a page, and the first open need not read the table.
+    superblock.snapshot = Some(SnapshotNote::of_nothing(superblock.epoch));
     superblocks::write(engine, device, &superblock)?;
     device.sync(engine, Durability::Full)?;
     Ok(superblock)

@@ -8,13 +8,14 @@
 //! | `reads.rs` | large parts of it read in order, several reads under way |
 //! | `table.rs` | the inode table from end to end, healing on the way |
 //! | `contents.rs` | what the inodes say together: free blocks, accounts, who claims what another has |
+//! | `snapshot.rs` | what a clean close writes so that the next open need not read the table |
 //! | `format.rs` | making a volume |
 //! | `inspect.rs` | looking at one without writing a byte |
 //! | `mod.rs` | opening to write, and closing |
 //!
 //! Opening to write, in this order: lock; flush, so that what is read is what a power cut would leave; read the superblock;
 //! raise the epoch durably; heal; finish renames and note who is quarantined; note the healed epoch; serve. The inodes are
-//! the only truth: the free set is computed from them.
+//! the only truth: the free set is computed from them, or read from the snapshot of a clean close.
 
 use baio_engine::{Durability, Engine};
 
@@ -35,6 +36,7 @@ pub(crate) mod device;
 pub(crate) mod format;
 pub(crate) mod inspect;
 pub(crate) mod reads;
+pub(crate) mod snapshot;
 pub(crate) mod superblocks;
 pub(crate) mod table;
 
@@ -71,13 +73,20 @@ impl Volume {
         let found = chosen.current;
         let exhausted = |error: SuperblockError| Error::new("open volume", device.name(), superblocks::fault(error));
         let mut superblock = found.next_epoch().map_err(exhausted)?;
+        superblock.snapshot = None;
         if found.is_clean() {
             // Nothing can be in doubt, so both notes fit in one update.
             superblock.healed_epoch = superblock.epoch;
         }
         superblocks::write(engine, &device, &superblock)?;
-        let doubt = Doubt::after(&found, Healing::Write);
-        let contents = Contents::read(engine, &device, &superblock, doubt)?;
+        let contents = match snapshot::read(engine, &device, &found)? {
+            Some(Ok(contents)) => contents,
+            // No snapshot, or one that cannot be believed: the inodes say it all.
+            None | Some(Err(_)) => {
+                let doubt = Doubt::after(&found, Healing::Write);
+                Contents::read(engine, &device, &superblock, doubt)?
+            }
+        };
         write_down(engine, &device, &superblock, &contents)?;
         if superblock.healed_epoch != superblock.epoch {
             superblock = superblock.successor().map_err(exhausted)?;
@@ -111,12 +120,17 @@ impl Volume {
         if self.latched {
             return Ok(()); // What holds is in doubt: the next open must heal.
         }
+        let snapshot = snapshot::write(engine, self);
+        if snapshot.is_some() {
+            self.device.sync(engine, Durability::Full)?;
+        }
         let mut superblock = self
             .superblock
             .successor()
             .map_err(|error| Error::new("close volume", self.device.name(), superblocks::fault(error)))?;
         superblock.clean_epoch = superblock.epoch;
         superblock.alloc_hint = self.free.hint();
+        superblock.snapshot = snapshot;
         superblocks::write(engine, &self.device, &superblock)
     }
 

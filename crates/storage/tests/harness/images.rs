@@ -110,11 +110,18 @@ pub(crate) fn state_of(disk: &Disk, at: SlotAddress) -> InodeState {
     state
 }
 
-/// Takes the note of the snapshot out of the superblock, and makes it look like the end of a killed process.
-pub(crate) fn forget_clean_close(disk: &Disk) {
+/// Changes all four copies of the superblock.
+pub(crate) fn tamper_superblock(disk: &Disk, change: impl FnOnce(&mut Superblock)) {
     let mut superblock = superblock(disk);
-    (superblock.clean_epoch, superblock.snapshot) = (0, None);
+    change(&mut superblock);
     for (copy, at) in (0..).zip(superblock.layout().superblocks_at()) {
         disk.poke(at, superblock.encode(copy).bytes());
     }
+}
+
+/// Takes the note of the snapshot out of the superblock, and makes it look like the end of a killed process.
+pub(crate) fn forget_clean_close(disk: &Disk) {
+    tamper_superblock(disk, |superblock| {
+        (superblock.clean_epoch, superblock.snapshot) = (0, None)
+    });
 }
