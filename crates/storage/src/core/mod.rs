@@ -176,7 +176,8 @@ impl Core {
         let superblock = format::format(&mut engine, path, options)?;
         let free = crate::segment::free_set::FreeSet::new(superblock.geometry().data_blocks, 0)
             .map_err(|error| Error::new("format", path.display().to_string(), Fault::Corrupt(error.to_string())))?;
-        Ok(inspect::volume_info(&superblock, &free, 0))
+        let device_bytes = options.size_bytes.unwrap_or_else(|| superblock.layout().end());
+        Ok(inspect::volume_info(&superblock, device_bytes, &free, 0))
     }
 
     /// What a volume holds, as far as `who` may see it; writes nothing.
@@ -255,7 +256,12 @@ impl Core {
     /// When the core has none.
     pub fn volume_info(&self) -> Result<VolumeInfo> {
         let volume = self.volume_or("stat")?;
-        let mut info = inspect::volume_info(&volume.superblock, &volume.free, volume.accounts.segments());
+        let mut info = inspect::volume_info(
+            &volume.superblock,
+            volume.device.size()?,
+            &volume.free,
+            volume.accounts.segments(),
+        );
         info.warnings.clone_from(&volume.warnings);
         Ok(info)
     }

@@ -1,6 +1,11 @@
 //! The volume itself: what its opening found, and growing it.
 
-use super::Core;
+use baio_engine::Wait;
+
+use super::{Core, no_volume};
+use crate::error::{Error, Fault, Result};
+use crate::identity::Identity;
+use crate::volume::inspect::VolumeInfo;
 
 impl Core {
     /// What the opening found that whoever owns the volume should know, in words: segments that are not served because their
@@ -8,5 +13,28 @@ impl Core {
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         self.volume.as_ref().map_or(&[], |volume| &volume.warnings)
+    }
+
+    /// Makes the volume larger: a file is extended to `size_bytes`, a device must have them already. Runs the core until no
+    /// operation is under way. A size that the volume has already changes nothing.
+    ///
+    /// Only uid 0 may, and the user that this process runs as: whoever may open the file could extend it anyway.
+    ///
+    /// # Errors
+    /// `Access`; `BadSize` for less than the volume has, or more than it was formatted for (`max_size_bytes`), or than the
+    /// device has; `Latched`; or what the system said.
+    pub fn resize_volume(&mut self, who: Identity, size_bytes: u64) -> Result<VolumeInfo> {
+        let name = self.volume_or("resize")?.device.name().to_owned();
+        if who.uid != 0 && who.uid != Identity::effective().uid {
+            return Err(Error::new("resize", name, Fault::Access { uid: who.uid }));
+        }
+        while self.operations_under_way() {
+            self.turn(Wait::one())?;
+        }
+        let Some(volume) = &mut self.volume else {
+            return Err(no_volume("resize"));
+        };
+        volume.grow(&mut self.engine, size_bytes)?;
+        self.volume_info()
     }
 }

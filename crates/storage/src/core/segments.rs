@@ -181,6 +181,12 @@ impl Core {
         )
     }
 
+    /// Is an operation under way? One that has ended stays until somebody takes its answer.
+    pub(super) fn operations_under_way(&self) -> bool {
+        let under_way = |place: &Option<Running>| place.as_ref().is_some_and(|running| running.answer.is_none());
+        self.running.iter().any(under_way)
+    }
+
     /// Makes a segment. Returns when it is durable; other requests go on meanwhile.
     ///
     /// # Errors

@@ -263,6 +263,21 @@ impl Layout {
         })
     }
 
+    /// Whether a device of this size is larger than any that the volume was formatted for: one on which a format would have
+    /// planned more data blocks. (The largest volume may end a little before the size that was asked for.)
+    pub fn leaves_room_unused(&self, size_bytes: u64) -> bool {
+        let Geometry {
+            block_size,
+            data_blocks_max,
+            segments_max,
+            ..
+        } = self.geometry;
+        let by_blocks = segments_max == segments_for(data_blocks_max, None);
+        let asked = (!by_blocks).then_some(segments_max);
+        let more = data_blocks_max.saturating_add(1);
+        Offsets::place(block_size, more, segments_for(more, asked)).is_some_and(|larger| larger.end_max <= size_bytes)
+    }
+
     /// The numbers that it follows from.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry

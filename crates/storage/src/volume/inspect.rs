@@ -50,6 +50,10 @@ pub struct VolumeInfo {
     pub block_size: u32,
     /// Bytes of data that it can hold.
     pub size_bytes: u64,
+    /// Bytes of data that it can hold when it has grown as far as it was formatted for.
+    pub size_bytes_max: u64,
+    /// Bytes of the file or device, metadata included: more than the volume takes if it has grown since.
+    pub device_bytes: u64,
     /// Bytes that no segment holds.
     pub free_bytes: u64,
     /// Bytes of the longest run that no segment holds: the largest segment that can be made.
@@ -117,7 +121,12 @@ fn look(engine: &mut Engine, device: &Device, who: Identity) -> Result<(VolumeIn
         |at| contents.superseded.contains(&at),
         |at| contents.quarantined.contains(&at),
     );
-    let mut info = volume_info(&superblock, &contents.free, contents.accounts.segments());
+    let mut info = volume_info(
+        &superblock,
+        device.size()?,
+        &contents.free,
+        contents.accounts.segments(),
+    );
     info.warnings = contents.warnings;
     Ok((info, segments))
 }
@@ -184,6 +193,7 @@ impl Listing {
 
 pub(crate) fn volume_info(
     superblock: &Superblock,
+    device_bytes: u64,
     free: &crate::segment::free_set::FreeSet,
     segments: u64,
 ) -> VolumeInfo {
@@ -194,6 +204,8 @@ pub(crate) fn volume_info(
         format_version: crate::segment::superblock::VERSION,
         block_size: geometry.block_size,
         size_bytes: bytes(geometry.data_blocks),
+        size_bytes_max: bytes(geometry.data_blocks_max),
+        device_bytes,
         free_bytes: bytes(free.free_blocks()),
         largest_free_bytes: bytes(free.largest_free_run().1),
         segments,

@@ -10,6 +10,7 @@
 //! | `contents.rs` | what the inodes say together: free blocks, accounts, who claims what another has |
 //! | `snapshot.rs` | what a clean close writes so that the next open need not read the table |
 //! | `format.rs` | making a volume |
+//! | `grow.rs` | making it larger |
 //! | `inspect.rs` | looking at one without writing a byte |
 //! | `mod.rs` | opening to write, and closing |
 //!
@@ -34,6 +35,7 @@ pub(crate) mod accounts;
 pub(crate) mod contents;
 pub(crate) mod device;
 pub(crate) mod format;
+pub(crate) mod grow;
 pub(crate) mod inspect;
 pub(crate) mod reads;
 pub(crate) mod snapshot;
