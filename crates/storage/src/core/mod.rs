@@ -188,7 +188,15 @@ impl Core {
         inspect::inspect(&mut Core::plain_engine()?, path, who)
     }
 
-    /// One segment of a volume; writes nothing.
+    /// A volume by itself, without its segments; writes nothing, and after a clean close reads no inode.
+    ///
+    /// # Errors
+    /// As [`Core::inspect`].
+    pub fn inspect_volume(path: &Path) -> Result<VolumeInfo> {
+        inspect::inspect_volume(&mut Core::plain_engine()?, path)
+    }
+
+    /// One segment of a volume; writes nothing, and reads one bucket of the inode table as a rule.
     ///
     /// # Errors
     /// As [`Core::inspect`], and when there is none or `who` may not see it.

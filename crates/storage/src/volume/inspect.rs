@@ -1,7 +1,8 @@
 //! Looking at a volume without writing a byte: `list` and `stat`.
 //!
 //! The volume is locked for reading, so nobody writes meanwhile. After a crash the same decisions are made as an open to
-//! write would make, but in memory only.
+//! write would make, but in memory only. A list reads the table once; one segment is looked up by its name, in one bucket
+//! as a rule, and says what that bucket says: that another segment claims its blocks is known after the next open.
 
 use std::path::Path;
 
@@ -10,13 +11,13 @@ use baio_engine::{Create, Engine};
 use crate::error::{Error, Fault, Result};
 use crate::identity::Identity;
 use crate::segment::inode::{Inode, InodeState};
-use crate::segment::name::SegmentName;
-use crate::segment::probe::SlotAddress;
+use crate::segment::name::{Key, SegmentName};
+use crate::segment::probe::{Probe, SlotAddress, Visit};
 use crate::segment::superblock::Superblock;
 use crate::volume::contents::Contents;
 use crate::volume::device::{Device, Hold};
-use crate::volume::superblocks;
 use crate::volume::table::{self, Doubt, Healing};
+use crate::volume::{snapshot, superblocks};
 
 /// A segment, as `list` and `stat` show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +109,32 @@ pub(crate) fn inspect(engine: &mut Engine, path: &Path, who: Identity) -> Result
     let seen = look(engine, &device, who);
     device.close(engine);
     seen
+}
+
+/// The volume alone: after a clean close its snapshot says it all.
+///
+/// # Errors
+/// As [`inspect`].
+pub(crate) fn inspect_volume(engine: &mut Engine, path: &Path) -> Result<VolumeInfo> {
+    let device = Device::open(path, Hold::Shared, Create::Never)?;
+    let seen = measure(engine, &device);
+    device.close(engine);
+    seen
+}
+
+fn measure(engine: &mut Engine, device: &Device) -> Result<VolumeInfo> {
+    let superblock = superblocks::read(engine, device)?.current;
+    let contents = match snapshot::read(engine, device, &superblock)? {
+        Some(Ok(contents)) => contents,
+        None | Some(Err(_)) => {
+            let doubt = Doubt::after(&superblock, Healing::InMemory);
+            Contents::read(engine, device, &superblock, doubt)?
+        }
+    };
+    let segments = contents.accounts.segments();
+    let mut info = volume_info(&superblock, device.size()?, &contents.free, segments);
+    info.warnings = contents.warnings;
+    Ok(info)
 }
 
 fn look(engine: &mut Engine, device: &Device, who: Identity) -> Result<(VolumeInfo, Vec<SegmentInfo>)> {
@@ -232,9 +259,29 @@ pub(crate) fn inspect_segment(
     if !who.acts_for(owner_uid) {
         return Err(Error::new("stat", object, Fault::Access { uid: who.uid }));
     }
-    let (_, segments) = inspect(engine, path, who)?;
-    segments
-        .into_iter()
-        .find(|segment| segment.owner_uid == owner_uid && segment.name == name.as_str())
-        .ok_or_else(|| Error::new("stat", object, Fault::NotFound))
+    let device = Device::open(path, Hold::Shared, Create::Never)?;
+    let found = find(engine, &device, Key::segment(owner_uid, name));
+    device.close(engine);
+    found?.ok_or_else(|| Error::new("stat", object, Fault::NotFound))
+}
+
+/// Looks for a name as an open volume does: one bucket in the common case, not the table.
+fn find(engine: &mut Engine, device: &Device, key: Key) -> Result<Option<SegmentInfo>> {
+    let superblock = superblocks::read(engine, device)?.current;
+    let (layout, geometry) = (superblock.layout(), superblock.geometry());
+    let doubt = Doubt::after(&superblock, Healing::InMemory);
+    let mut probe = Probe::new(key, &superblock.hash_seed, layout.buckets());
+    let mut found = None;
+    while let Some(bucket) = probe.next_bucket() {
+        table::look(engine, device, &superblock, doubt, bucket, &mut |image| {
+            let slots = image.slots(geometry);
+            if let Visit::Found(at) = probe.visit(bucket, &slots)
+                && let Some(Ok(inode)) = slots.get(at.slot)
+                && let Some(name) = &inode.name
+            {
+                found = Some(SegmentInfo::of(inode, name, layout.block_size(), false));
+            }
+        })?;
+    }
+    Ok(found)
 }
