@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use baio_engine::{
-    Buffer, Caching, Completion, Create, Descriptions, Durability, Engine, Errno, File, Op, Open, Policy, Request,
-    SetupError, Space, Wait,
+    Buffer, Caching, Completion, Create, Descriptions, Durability, Engine, Errno, File, LockHolder, Op, Open, Policy,
+    Request, SetupError, Space, Wait,
 };
 
 use crate::error::{Error, Fault, Result};
@@ -59,6 +59,7 @@ impl Device {
                 let file = File::open(path, &options(Caching::Kernel, create));
                 (file.map_err(|error| Error::new("open", &name, error))?, Caching::Kernel)
             }
+            Err(error) if error.errno == Errno::EBUSY => return Err(claimed(path, &name, error)),
             Err(error) => return Err(Error::new("open", &name, error)),
         };
         lock(&file, hold)?;
@@ -225,16 +226,52 @@ impl Device {
     }
 }
 
-/// Opens a file. A claimed block device stays claimed until the last copy of its descriptor is closed, and a child that some
-/// thread is just starting has one until it execs: such a claim is outlasted. (Locks are given back explicitly.)
+/// Opens a file. A claim on a block device lasts as long as its description: that of a killed owner until its last write has
+/// landed, which is waited for as with its lock; that of a closed volume for as long as a child that some thread is just
+/// starting has a copy, until it execs, which is outlasted (locks are given back explicitly). A mounted device is refused.
 fn open_claimed(path: &Path, options: &Open) -> std::result::Result<File, SetupError> {
-    let deadline = Instant::now() + CLAIM_PATIENCE;
+    let began = Instant::now();
     loop {
-        match File::open(path, options) {
-            Err(error) if error.errno == Errno::EBUSY && Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(10));
-            }
+        let error = match File::open(path, options) {
+            Err(error) if options.claim_device && error.errno == Errno::EBUSY => error,
             opened => return opened,
+        };
+        let patience = match owner_of_claimed(path) {
+            Some(Some(holder)) if holder.exclusive && is_alive(holder.pid) => return Err(error),
+            Some(_) => HOLDER_PATIENCE,
+            None => CLAIM_PATIENCE,
+        };
+        if began.elapsed() >= patience {
+            return Err(error);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A device that has a living owner is not merely busy: he is named.
+fn claimed(path: &Path, name: &str, error: SetupError) -> Error {
+    match owner_of_claimed(path) {
+        Some(holder) => {
+            let holder = holder.map(|holder| holder.pid);
+            Error::new("lock", name, Fault::Busy { holder })
+        }
+        None => Error::new("open", name, error),
+    }
+}
+
+/// Who has locked a claimed device, as far as the kernel names him; `None` where nobody has, so that whoever claims it
+/// owns no volume on it. Another description, without a claim, is enough to look.
+fn owner_of_claimed(path: &Path) -> Option<Option<LockHolder>> {
+    let look = Open {
+        descriptions: Descriptions::Only(Caching::Kernel),
+        ..Open::read()
+    };
+    let file = File::open(path, &look).ok()?;
+    match file.try_lock(false) {
+        Err(Errno::EAGAIN) => Some(file.lock_holder()),
+        _ => {
+            file.unlock();
+            None
         }
     }
 }
