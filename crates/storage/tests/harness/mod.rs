@@ -3,6 +3,7 @@
 
 #![allow(dead_code)] // Every test file uses its own part of this.
 
+pub(crate) mod late_device;
 pub(crate) mod loop_device;
 
 use std::cell::RefCell;
