@@ -137,7 +137,12 @@ pub(crate) fn role() -> Option<String> {
 /// This test binary again, to run one of its tests as a child. Stderr is its line to the parent: unlike stdout, the test
 /// runner writes nothing there by itself.
 pub(crate) fn child(test: &str, role: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    child_at(&std::env::current_exe().unwrap(), test, role)
+}
+
+/// The same of a copy of it.
+pub(crate) fn child_at(program: &Path, test: &str, role: &str) -> Command {
+    let mut command = Command::new(program);
     command
         .args([test, "--exact", "--nocapture", "--test-threads=1"])
         .env(ROLE, role)
