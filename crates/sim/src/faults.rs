@@ -7,7 +7,9 @@
 //! may have happened or not.
 //!
 //! Not claimed: bytes of users, of which there is one copy. A metadata write that lands among them destroys them unseen,
-//! so the sectors that it hit are passed over ([`Content::Damaged`](crate::stamp::Content)).
+//! so the sectors that it hit are passed over ([`Content::Damaged`](crate::stamp::Content)). Nor what `docs/disk-format.md`
+//! calls the limit: a page of the table that is all zeroes looks as if it had never been written. The rear of a superblock
+//! is zeroes, and put over a bucket's image some sectors too early it makes one; what is wrong then is counted apart.
 
 use std::ops::Range;
 
@@ -33,7 +35,7 @@ const FAULTS: [(Fault, &str); 7] = [
 ];
 
 /// What is counted beside the states.
-const COUNTED: &[&str] = &["answered_with_an_error", "passed_unseen", "not_struck"];
+const COUNTED: &[&str] = &["answered_with_an_error", "passed_unseen", "not_struck", "zeroed_a_page"];
 
 /// Operations before the disk begins to fail, and after.
 const OPS_BEFORE: usize = 10;
@@ -115,18 +117,34 @@ impl Trial<'_> {
             _ => trigger.within(metadata),
         };
         disk.set_faults(Faults::none().when(trigger).listed());
-        let mut hits = Vec::new();
-        let expectation = self.use_failing(&disk, expectation, &world.layout, &mut hits)?;
+        let mut hits = Hits::default();
+        let outcome = self.use_and_look(&disk, expectation, &world.layout, &mut hits);
         match disk.faults_injected().total() {
             0 => self.part.add("not_struck", 1),
             _ => self.part.add(word, 1),
         }
-        hits.extend(damage(&disk));
+        hits.take(&disk, &world.layout);
+        if outcome.is_err() && hits.zeroed_a_page {
+            self.part.add("zeroed_a_page", 1);
+            return Ok(());
+        }
+        outcome
+    }
+
+    fn use_and_look(
+        &mut self,
+        disk: &Disk,
+        before: Expectation,
+        layout: &Layout,
+        hits: &mut Hits,
+    ) -> Result<(), Violation> {
+        let expectation = self.use_failing(disk, before, layout, hits)?;
+        hits.take(disk, layout);
         self.part.state(disk.fingerprint());
         let healthy = disk.copy();
-        let model = self.look(&healthy, &expectation, &world.layout, &hits)?;
+        let model = self.look(&healthy, &expectation, layout, hits)?;
         // What was served once stays.
-        self.look(&healthy, &Expectation::exactly(model), &world.layout, &hits)
+        self.look(&healthy, &Expectation::exactly(model), layout, hits)
             .map(drop)
     }
 
@@ -149,7 +167,7 @@ impl Trial<'_> {
         disk: &Disk,
         before: Expectation,
         layout: &Layout,
-        hits: &mut Vec<Range<u64>>,
+        hits: &mut Hits,
     ) -> Result<Expectation, Violation> {
         // `ids` and `random` are borrowed by the guide, and the story is told meanwhile.
         let Trial {
@@ -170,16 +188,16 @@ impl Trial<'_> {
                 return answered(violation, struck(), story, part).map(|()| before);
             }
         };
-        hits.extend(damage(disk));
-        if let Err(violation) = driver.accept(&before, |seen| seen.damaged(layout, hits)) {
+        hits.take(disk, layout);
+        if let Err(violation) = driver.accept(&before, |seen| seen.damaged(layout, &hits.ranges)) {
             return answered(violation, struck(), story, part).map(|()| before);
         }
         while let Some(op) = guide.next(driver.model(), driver.is_open()) {
             let model = driver.model().clone();
             story.push(format!("{op:?}"));
             let done = driver.perform_looking(op.clone(), guide.seed(), |seen| {
-                hits.extend(damage(disk));
-                seen.damaged(layout, hits);
+                hits.take(disk, layout);
+                seen.damaged(layout, &hits.ranges);
             });
             match done {
                 Ok(done) => part.operations().count(&done),
@@ -189,8 +207,8 @@ impl Trial<'_> {
                         model,
                         under_way: Some(op),
                     };
-                    hits.extend(damage(disk));
-                    driver.look_around(&in_doubt, |seen| seen.damaged(layout, hits))?;
+                    hits.take(disk, layout);
+                    driver.look_around(&in_doubt, |seen| seen.damaged(layout, &hits.ranges))?;
                     let _ = driver.close();
                     return Ok(in_doubt);
                 }
@@ -209,10 +227,10 @@ impl Trial<'_> {
         disk: &Disk,
         expectation: &Expectation,
         layout: &Layout,
-        hits: &[Range<u64>],
+        hits: &Hits,
     ) -> Result<crate::oracle::Model, Violation> {
         let mut driver = Driver::open_unchecked(disk.clone(), self.random.bits())?;
-        driver.accept(expectation, |seen| seen.damaged(layout, hits))?;
+        driver.accept(expectation, |seen| seen.damaged(layout, &hits.ranges))?;
         let model = driver.model().clone();
         drop(driver.kill());
         Ok(model)
@@ -229,12 +247,34 @@ fn answered(violation: Violation, struck: bool, story: &mut Vec<String>, part: &
     Ok(())
 }
 
-/// Where misdirected writes have landed since it was asked last.
-fn damage(disk: &Disk) -> Vec<Range<u64>> {
-    let misdirected = |injected: &baio_engine::sim::Injected| injected.fault == Fault::Misdirected;
-    disk.take_injected()
-        .iter()
-        .filter(|injected| misdirected(injected))
-        .map(|injected| injected.what..injected.what + injected.len)
-        .collect()
+/// Where misdirected writes have landed.
+#[derive(Debug, Default)]
+struct Hits {
+    ranges: Vec<Range<u64>>,
+    /// One of them left zeroes where an image of a bucket was, or was to be.
+    zeroed_a_page: bool,
+}
+
+impl Hits {
+    /// Takes in what has been injected since the last time.
+    fn take(&mut self, disk: &Disk, layout: &Layout) {
+        let images = layout.table_at()..layout.mirror_at() + layout.table_bytes();
+        for injected in disk.take_injected() {
+            if injected.fault != Fault::Misdirected {
+                continue;
+            }
+            let hit = injected.what..injected.what + injected.len;
+            let pages = [hit.start / 4096, (hit.end - 1) / 4096];
+            self.zeroed_a_page |= pages
+                .into_iter()
+                .any(|page| images.contains(&(page * 4096)) && is_zero(disk, page * 4096));
+            self.ranges.push(hit);
+        }
+    }
+}
+
+fn is_zero(disk: &Disk, page_at: u64) -> bool {
+    let mut page = [0; 4096];
+    disk.read(page_at, &mut page);
+    page == [0; 4096]
 }

@@ -1,0 +1,27 @@
+//! The promise: with one fault of the device under the metadata (a lost, misdirected, torn or failing write, a bit that turns over,
+//! a read or a flush that fails) every answer is right or an error, and nothing acknowledged is lost.
+
+use baio_sim::faults;
+
+#[test]
+fn is_answered_with_an_error_or_costs_nothing() {
+    let report = faults::run(1, 4_000, 2);
+    for failure in &report.failures {
+        eprintln!("{}", failure.violation);
+        eprintln!("replay: cargo run --release -p baio-sim -- {}", failure.replay);
+    }
+    assert!(!report.is_broken());
+    for fault in [
+        "lost_write",
+        "misdirected",
+        "rot",
+        "read_error",
+        "write_error",
+        "torn_write",
+        "failed_flush",
+    ] {
+        assert!(report.more(fault) > 50, "{fault} struck often: {report:?}");
+    }
+    assert!(report.more("answered_with_an_error") > 500 && report.more("passed_unseen") > 500);
+    assert!(report.more("zeroed_a_page") < 20, "{report:?}");
+}
