@@ -26,6 +26,7 @@ mod volume;
 
 pub use crate::core::Core;
 pub use crate::core::OperationId;
+pub use crate::core::defrag::{DefragProgress, DefragReport, Unmoved};
 pub use error::{Error, Fault, Result};
 pub use identity::{Access, Identity};
 pub use operation::Answer;

@@ -105,11 +105,13 @@ impl Known {
     }
 }
 
+/// Segment, first block, blocks, and the byte written; none for a read.
+type UnderWay = (usize, u64, u64, Option<u8>);
+
 /// Random requests on some segments, of which the outcome of each is known: no two under way touch one block.
 struct Load {
     random: Random,
-    /// Segment, first block, blocks, and the byte written; none for a read.
-    under_way: Vec<Option<(usize, u64, u64, Option<u8>)>>,
+    under_way: Vec<Option<UnderWay>>,
     ended: u64,
 }
 

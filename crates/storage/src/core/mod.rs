@@ -9,12 +9,14 @@
 //! | `mod.rs` | opening and closing, handles, turning |
 //! | `requests.rs` | requests on handles: checked, translated for the engine, answered |
 //! | `holds.rs` | ranges that an operation holds, and the requests that wait for them |
+//! | `defrag.rs` | packing a volume by moves |
 //! | `resize.rs` | the volume itself: what is wrong with it, growing it |
 //! | `moves.rs` | moves: begun, begun again after an open, stopped by a close |
 //! | `segments.rs` | create, delete, open: runs the operations, hands the table token round |
 //!
 //! Wakers are collected, never called, here: whoever turned the core wakes them when its borrow has ended.
 
+pub(crate) mod defrag;
 pub(crate) mod holds;
 mod moves;
 mod requests;

@@ -204,7 +204,12 @@ impl FreeSet {
 
     /// All free runs in ascending order: (first block, length).
     pub fn free_runs(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let mut at = 0;
+        self.free_runs_from(0)
+    }
+
+    /// The free runs at or after a block; of one that contains it, what is left of it there.
+    pub fn free_runs_from(&self, block: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let mut at = block.min(self.blocks);
         std::iter::from_fn(move || {
             let start = self.next_free(at, self.blocks);
             at = self.next_used(start, self.blocks);
