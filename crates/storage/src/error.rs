@@ -287,7 +287,7 @@ impl Error {
             Fault::Beyond { .. } => Some("read less"),
             Fault::NotYet(_) => Some("use mode `direct`"),
             Fault::Latched => Some("close the volume and open it again: recovery decides what holds"),
-            Fault::Moving => Some("close the volume and open it again: an open goes on with the move"),
+            Fault::Moving => Some("move the segment again, or open the volume again: its move goes on then"),
             Fault::LostWrite { .. } => {
                 Some("do not trust this device; `baio check` shows what it has, and whether a write landed elsewhere")
             }

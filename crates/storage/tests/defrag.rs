@@ -3,7 +3,7 @@
 
 mod harness;
 
-use baio_engine::sim::{Disk, Flash, Profile, Sim};
+use baio_engine::sim::{Disk, Fault as Injected, Faults, Flash, Profile, Sim, Trigger};
 use baio_engine::{Config, Engine, File, Wait};
 use baio_storage::{Core, CreateOptions, DefragReport, Format, Handle, Identity};
 use harness::{BLOCK, ME, ROOT, Random, STRANGER, config, create, open_write, read, simulated_disk, write};
@@ -181,6 +181,42 @@ fn without_room_to_hop_it_stays_and_that_is_told() {
         .find(|one| one.name == "small")
         .unwrap();
     assert_eq!((small.start_block, report.moves), (0, 1), "{report:?}");
+}
+
+/// What cannot be read stays half-moved, the others are packed all the same; when it can be read again it is packed, too.
+#[test]
+fn a_segment_that_cannot_be_read_is_told_and_the_others_are_packed() {
+    let (mut core, disk) = simulated(false);
+    for name in ["gap", "bad", "gap 2", "good"] {
+        marked(&mut core, name, 80);
+    }
+    core.delete(ME, ME.uid, "gap").unwrap();
+    core.delete(ME, ME.uid, "gap 2").unwrap();
+    let at = core.volume_info().unwrap().data_at_bytes + (80 + 70) * BLOCK as u64;
+    let unreadable = Trigger::always(Injected::ReadError).within(at..at + BLOCK as u64);
+    disk.set_faults(Faults::none().when(unreadable));
+    let report = defrag(&mut core, ME);
+    let [unmoved] = &report.unmoved[..] else {
+        panic!("{report:?}")
+    };
+    assert_eq!(unmoved.name, "bad");
+    assert!(
+        unmoved.why.contains("EIO") || unmoved.why.contains("error"),
+        "{}",
+        unmoved.why
+    );
+    let segments = core.list(ME).unwrap();
+    let of = |name| segments.iter().find(|one| one.name == name).unwrap();
+    assert_eq!((of("bad").state, of("good").state), ("moving", "live"));
+    assert_eq!(of("good").start_block, 160, "as low as it can");
+    disk.set_faults(Faults::none());
+    let report = defrag(&mut core, ME);
+    assert_eq!(report.unmoved, []);
+    assert!(is_packed(&mut core));
+    for name in ["bad", "good"] {
+        let handle = open_write(&mut core, name);
+        assert_marked(&mut core, name, handle, 80);
+    }
 }
 
 /// Only root moves what belongs to others.
