@@ -45,7 +45,7 @@ use std::path::Path;
 pub use baio_engine::{Buffer, Choice, Config, Durability, Errno, Frozen, Memory, Stats, Time, Vectored, Wait};
 pub use baio_storage::{
     Access, Core, CreateOptions, Error, Fault, Format, Handle, Identity, Mode, Outcome, Result, SegmentInfo, SegmentOp,
-    SegmentRequest, Status, StatusWord, Ticket, VolumeInfo,
+    SegmentRequest, Status, StatusWord, Ticket, VolumeInfo, Zeroing,
 };
 pub use future::InFlight;
 pub use link::Link;

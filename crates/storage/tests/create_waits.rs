@@ -22,6 +22,8 @@ struct Lockstep {
     outstanding: usize,
     /// How many requests ended in each wait.
     waits: Rc<RefCell<Vec<usize>>>,
+    /// It cannot zero ranges.
+    writes_only: bool,
 }
 
 impl Backend for Lockstep {
@@ -81,7 +83,14 @@ impl Backend for Lockstep {
     }
 
     fn refuses(&self, op: Op) -> Option<baio_engine::Error> {
-        self.sim.refuses(op)
+        let refused = baio_engine::Error::Unsupported {
+            operation: op.name(),
+            backend: "lockstep",
+        };
+        match op {
+            Op::Allocate { .. } if self.writes_only => Some(refused),
+            op => self.sim.refuses(op),
+        }
     }
 
     fn disown(&mut self) {
@@ -106,17 +115,50 @@ fn superblock(disk: &Disk) -> Superblock {
     Superblock::decode(&page, 0).unwrap()
 }
 
-#[test]
-fn a_lone_create_waits_twice_beside_zeroing_and_flush() {
-    let disk = simulated_disk(&small());
+fn open_lockstep(disk: &Disk, writes_only: bool) -> (Core, Rc<RefCell<Vec<usize>>>) {
     let waits = Rc::new(RefCell::new(Vec::new()));
     let backend = Lockstep {
         sim: Sim::new(3).unwrap(),
         outstanding: 0,
         waits: Rc::clone(&waits),
+        writes_only,
     };
     let engine = Engine::with_backend(Box::new(backend), &config()).unwrap();
-    let mut core = Core::open_simulated(engine, &File::simulated(&disk, "disk"), &config()).unwrap();
+    let core = Core::open_simulated(engine, &File::simulated(disk, "disk"), &config()).unwrap();
+    (core, waits)
+}
+
+/// What the device cannot zero is written: the same bytes, and the same waits as if that had been asked for.
+#[test]
+fn lazy_zeroing_writes_where_the_device_cannot() {
+    let disk = simulated_disk(&small());
+    let mut core = open_simulated(&disk);
+    create(&mut core, "old", 3 << 20);
+    let old = open_write(&mut core, "old");
+    for at in 0..3 {
+        write(&mut core, old, at << 20, &vec![7; 1 << 20]).unwrap();
+    }
+    core.delete(ME, ME.uid, "old").unwrap();
+    core.close().unwrap();
+    let (mut core, waits) = open_lockstep(&disk, true);
+    let before = waits.borrow().len();
+    let lazy = CreateOptions {
+        zero: Zeroing::Lazy,
+        ..CreateOptions::of_size(14 << 20)
+    };
+    core.create(ME, ME.uid, "new", &lazy).unwrap();
+    // The refusals cost no wait.
+    assert_eq!(waits.borrow()[before..].iter().sum::<usize>(), 1 + 14 + 1 + 1 + 2);
+    let new = open_write(&mut core, "new");
+    for at in 0..14 {
+        assert!(read(&mut core, new, at << 20, 1 << 20).unwrap() == vec![0; 1 << 20]);
+    }
+}
+
+#[test]
+fn a_lone_create_waits_twice_beside_zeroing_and_flush() {
+    let disk = simulated_disk(&small());
+    let (mut core, waits) = open_lockstep(&disk, false);
     for name in ["a", "b"] {
         waits.borrow_mut().clear();
         core.create(ME, ME.uid, name, &CreateOptions::of_size(3 << 20)).unwrap();

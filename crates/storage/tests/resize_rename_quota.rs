@@ -438,3 +438,38 @@ fn operations_on_one_segment_wait_for_each_other() {
     assert_eq!(shape(&core.list(ME).unwrap()[0]), (600, 600));
     assert_nothing_leaked(&mut core);
 }
+
+/// A delete waits for a request on its segment. Meanwhile other segments are made and deleted, and an open of the doomed
+/// one waits for the outcome.
+#[test]
+fn a_delete_that_waits_keeps_nobody_but_its_own_segment_waiting() {
+    let disk = simulated_disk(&small());
+    let (mut core, whims) = open_moody(&disk, &config());
+    create(&mut core, "doomed", 10 * B);
+    create(&mut core, "other", B);
+    let handle = open_write(&mut core, "doomed");
+    whims.borrow_mut().hold = true;
+    whims.borrow_mut().hold_turns = 400;
+    let request = write_request(&core, handle, 0, &[1; BLOCK]);
+    let slow = start(&mut core, request);
+    core.turn(Wait::No).unwrap();
+    whims.borrow_mut().hold = false;
+    let delete = core.begin_delete(ME, ME.uid, "doomed").unwrap();
+    let open = core.begin_open(ME, ME.uid, "doomed", Access::Read).unwrap();
+    core.delete(ME, ME.uid, "other").unwrap();
+    create(&mut core, "another", B);
+    assert!(core.take_answer(&delete).is_none() && core.take_answer(&open).is_none());
+    core.wait(slow).unwrap().unwrap().result.unwrap();
+    let mut answers = Vec::new();
+    for id in [delete, open] {
+        loop {
+            if let Some(answer) = core.take_answer(&id) {
+                answers.push(answer.map_or_else(|error| error.code(), |_| "done"));
+                break;
+            }
+            core.turn(Wait::one()).unwrap();
+        }
+    }
+    assert_eq!(answers, ["done", "ENOENT"]);
+    assert_nothing_leaked(&mut core);
+}
