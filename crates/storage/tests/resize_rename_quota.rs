@@ -296,7 +296,7 @@ fn a_rename_within_a_bucket_is_one_record() {
         .unwrap();
     let (mut core, whims) = open_moody(&disk, &config());
     create(&mut core, "a", B);
-    let mut requests = |core: &mut Core, from: &str, to: &str| {
+    let requests = |core: &mut Core, from: &str, to: &str| {
         let seen = whims.borrow().seen;
         core.rename(ME, ME.uid, from, to).unwrap();
         whims.borrow().seen - seen
