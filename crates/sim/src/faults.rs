@@ -199,6 +199,7 @@ impl Trial<'_> {
                 hits.take(disk, layout);
                 seen.damaged(layout, &hits.ranges);
             });
+            hits.take(disk, layout);
             match done {
                 Ok(done) => part.operations().count(&done),
                 Err(violation) => {
@@ -207,7 +208,6 @@ impl Trial<'_> {
                         model,
                         under_way: Some(op),
                     };
-                    hits.take(disk, layout);
                     driver.look_around(&in_doubt, |seen| seen.damaged(layout, &hits.ranges))?;
                     let _ = driver.close();
                     return Ok(in_doubt);
