@@ -258,6 +258,9 @@ pub(crate) struct ReportArgs {
     /// Bytes that each experiment works on [default: 1G, with --quick 256M]
     #[arg(long, value_name = "SIZE")]
     pub(crate) working_set: Option<Size>,
+    /// Segments that `volume-scale` makes, which runs only when --only names it [default: 20000, with --quick 2000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) segments: Option<u64>,
     /// Run this part alone; may be given several times
     #[arg(long, value_name = "NAME")]
     pub(crate) only: Vec<String>,

@@ -7,5 +7,12 @@ use crate::report::{self, Report};
 /// Runs the experiments.
 pub(crate) fn run(args: ReportArgs) -> Result<Report, Failure> {
     let working_set = args.working_set.map(|size| size.bytes());
-    report::run(args.dir.as_deref(), args.input, args.quick, working_set, &args.only)
+    report::run(
+        args.dir.as_deref(),
+        args.input,
+        args.quick,
+        working_set,
+        args.segments,
+        &args.only,
+    )
 }

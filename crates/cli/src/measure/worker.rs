@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::measure::child;
+use crate::measure::child::{self, Finished};
 use crate::measure::{Measurement, Recorder, quoted};
 use crate::stress::pattern::Random;
 
@@ -17,6 +18,7 @@ pub(crate) mod buffered_writes;
 pub(crate) mod cached_reads;
 pub(crate) mod one_queue;
 pub(crate) mod posted_writes;
+pub(crate) mod volume_scale;
 
 /// What a worker is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,6 +40,8 @@ pub(crate) enum Job {
     CachedReads(cached_reads::Job),
     /// Messages through a pipe beside reads of a disk.
     OneQueue(one_queue::Job),
+    /// A volume of many segments, filled or used; it prints findings of its own.
+    VolumeScale(volume_scale::Job),
 }
 
 /// The environment variable by which the program knows that it is a worker.
@@ -75,8 +79,16 @@ fn work(job: Result<Job, String>) -> Result<(), String> {
         Job::BufferedWrites(job) => buffered_writes::run(&job)?,
         Job::CachedReads(job) => cached_reads::run(&job)?,
         Job::OneQueue(job) => one_queue::run(&job)?,
+        Job::VolumeScale(volume_scale::Job::Fill { path, segments }) => {
+            return print(&volume_scale::fill(&path, segments)?);
+        }
+        Job::VolumeScale(volume_scale::Job::Use(job)) => return print(&volume_scale::look(&job)?),
     };
-    let json = serde_json::to_string(&measurement).map_err(|error| error.to_string())?;
+    print(&measurement)
+}
+
+fn print(findings: &impl Serialize) -> Result<(), String> {
+    let json = serde_json::to_string(findings).map_err(|error| error.to_string())?;
     println!("{json}");
     Ok(())
 }
@@ -90,20 +102,34 @@ pub(crate) fn command_line(job: &Job) -> String {
 
 /// Runs a job in a process of its own; its costs are the whole process's.
 pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
-    let program = std::env::current_exe().map_err(|error| format!("find this program: {error}"))?;
-    let json = serde_json::to_string(job).map_err(|error| error.to_string())?;
-    let finished =
-        child::run(Command::new(program).env(JOB, json)).map_err(|error| format!("start a worker: {error}"))?;
-    if !finished.success {
-        return Err(finished.stderr.trim().to_owned());
-    }
-    let mut measurement: Measurement =
-        serde_json::from_str(finished.stdout.trim()).map_err(|error| format!("a worker's output: {error}"))?;
+    let finished = finish(job)?;
+    let mut measurement: Measurement = parse(&finished)?;
     let requests = measurement.requests.max(1) as f64;
     measurement.cpu_us_per_request = finished.cpu.as_secs_f64() * 1e6 / requests;
     measurement.context_switches_per_request = finished.context_switches as f64 / requests;
     measurement.rss_bytes = finished.rss_bytes;
     Ok(measurement)
+}
+
+/// Runs a job that prints findings of its own.
+pub(crate) fn ask<T: DeserializeOwned>(job: &Job) -> Result<T, String> {
+    parse(&finish(job)?)
+}
+
+fn finish(job: &Job) -> Result<Finished, String> {
+    let program = std::env::current_exe().map_err(|error| format!("find this program: {error}"))?;
+    let json = serde_json::to_string(job).map_err(|error| error.to_string())?;
+    let finished =
+        child::run(Command::new(program).env(JOB, json)).map_err(|error| format!("start a worker: {error}"))?;
+    if finished.success {
+        Ok(finished)
+    } else {
+        Err(finished.stderr.trim().to_owned())
+    }
+}
+
+fn parse<T: DeserializeOwned>(finished: &Finished) -> Result<T, String> {
+    serde_json::from_str(finished.stdout.trim()).map_err(|error| format!("a worker's output: {error}"))
 }
 
 fn pread(path: &Path, offset: u64, len: u64, size: u64, threads: u32, runtime_ms: u64) -> Result<Measurement, String> {

@@ -22,11 +22,14 @@ mod random_read;
 mod random_write;
 mod service;
 mod slow_device;
+mod volume_scale;
 
 /// An experiment: what it is called, what it shows, and what runs it.
 struct Experiment {
     name: &'static str,
     shows: &'static str,
+    /// Runs only when it is named: it takes long, or much room.
+    on_request: bool,
     run: fn(&Setting) -> Result<Section, Failure>,
 }
 
@@ -34,42 +37,56 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "segments",
         shows: "a file goes into a segment and comes back; what the volume refuses a second user",
+        on_request: false,
         run: main_job::run,
     },
     Experiment {
         name: "random-read",
         shows: "4 KiB random direct reads of a file and of a segment, on each backend, against its peer",
+        on_request: false,
         run: random_read::run,
     },
     Experiment {
         name: "random-write",
         shows: "4 KiB random direct writes: many side by side on one file, against eight files and fio",
+        on_request: false,
         run: random_write::run,
     },
     Experiment {
         name: "service",
         shows: "4 KiB random direct reads of a segment through a service thread, against the same in the caller's thread",
+        on_request: false,
         run: service::run,
     },
     Experiment {
         name: "posted-writes",
         shows: "a thousand writes posted to a slow device: posting must not wait for it",
+        on_request: false,
         run: posted_writes::run,
     },
     Experiment {
         name: "buffered-writes",
         shows: "64 KiB writes through the kernel's cache: who blocks, and with how many threads",
+        on_request: false,
         run: buffered_writes::run,
     },
     Experiment {
         name: "cached-reads",
         shows: "4 KiB reads that the kernel's cache answers, against a loop of pread",
+        on_request: false,
         run: cached_reads::run,
     },
     Experiment {
         name: "one-queue",
         shows: "messages through a pipe and reads of a disk, waited for in one queue, against blocking threads",
+        on_request: false,
         run: one_queue::run,
+    },
+    Experiment {
+        name: "volume-scale",
+        shows: "a sparse volume of 4 TiB with many segments: opens, creates, memory",
+        on_request: true,
+        run: volume_scale::run,
     },
 ];
 
@@ -86,6 +103,8 @@ pub(crate) struct Setting {
     pub(crate) quick: bool,
     /// Bytes of the working set of an experiment, a multiple of [`WORKING_SET_STEP`].
     pub(crate) working_set: u64,
+    /// Segments of the experiment that makes many.
+    pub(crate) segments: Option<u64>,
 }
 
 impl Setting {
@@ -202,6 +221,7 @@ pub(crate) fn run(
     input: Option<PathBuf>,
     quick: bool,
     working_set: Option<u64>,
+    segments: Option<u64>,
     only: &[String],
 ) -> Result<Report, Failure> {
     let chosen = choose(only)?;
@@ -214,6 +234,7 @@ pub(crate) fn run(
         input,
         quick,
         working_set,
+        segments,
     };
     let started = Instant::now();
     let mut parts = Vec::new();
@@ -252,7 +273,7 @@ fn working_set_of(quick: bool, asked: Option<u64>) -> Result<u64, Failure> {
 
 fn choose(only: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
     if only.is_empty() {
-        return Ok(EXPERIMENTS.iter().collect());
+        return Ok(EXPERIMENTS.iter().filter(|e| !e.on_request).collect());
     }
     let find = |name: &String| {
         let known = || EXPERIMENTS.iter().map(|e| e.name).collect::<Vec<_>>().join(", ");
