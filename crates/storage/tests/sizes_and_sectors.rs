@@ -28,7 +28,7 @@ fn try_all(place: &Path, device_bytes: u64, sector: Option<u64>) {
                 size_bytes: Some(size_bytes),
                 block_size,
                 // The table of as many as fit takes its time to read.
-                segments: (size_bytes == 8 * TIB).then_some(50_000),
+                segments: (size_bytes == 8 * TIB).then_some(5_000),
                 force: true,
                 ..Format::default()
             };
@@ -129,7 +129,7 @@ fn check_alignment(core: &mut Core, sector: Option<u64>) {
     let handle = open_write(core, "first");
     for (offset, len) in [(0, 512), (512, 512), (3584, 512), (1024, 3072)] {
         let result = write(core, handle, offset, &vec![0; len]);
-        let aligned = offset % sector == 0 && len as u64 % sector == 0;
+        let aligned = (offset | len as u64).is_multiple_of(sector);
         match result {
             Ok(bytes) => assert!(aligned && bytes as usize == len, "{offset} {len}"),
             Err(error) => {

@@ -325,7 +325,7 @@ fn be_tenant(path: &Path, seed: u64) {
         tenants.write_all(who, &name);
     }
     // Some end well and some do not.
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         tenants.core.close().unwrap();
     }
 }
