@@ -35,5 +35,6 @@ pub use operation::fill::Zeroing;
 pub use operation::resize::ResizeOptions;
 pub use request::{Handle, Mode, Outcome, SegmentOp, SegmentRequest, Status, StatusWord, Ticket};
 pub use volume::accounts::{Account, Limited, Limits, OverQuota, Usage};
+pub use volume::check::{CheckProgress, CheckReport, Problem, ProblemPlace, Repair, check, check_simulated};
 pub use volume::format::{Format, format_simulated};
 pub use volume::inspect::{SegmentInfo, VolumeInfo};

@@ -424,7 +424,8 @@ pub fn view_with_mirror<'a>(table: &Pair<'a>, mirror: &Pair<'a>, id: BucketId) -
     }
 }
 
-fn newest_of_four<'a>(table: &Pair<'a>, mirror: &Pair<'a>, id: BucketId) -> Result<Image<'a>, BucketError> {
+/// The newest valid of all four images; the table's if two are equal.
+pub fn newest_of_four<'a>(table: &Pair<'a>, mirror: &Pair<'a>, id: BucketId) -> Result<Image<'a>, BucketError> {
     newer(table.newest(), mirror.newest()).ok_or(BucketError::Lost { bucket: id.bucket })
 }
 

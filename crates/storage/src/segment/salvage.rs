@@ -12,6 +12,7 @@ use super::name::SegmentName;
 const NAME_LENGTH_AT: usize = 4;
 const NAME_AT: usize = 5;
 const OWNER_UID_AT: usize = 260;
+const UUID_AT: usize = 280;
 const START_AT: usize = 296;
 const RESERVE_AT: usize = 312;
 const MOVE_START_AT: usize = 376;
@@ -26,6 +27,8 @@ pub struct Salvage {
     pub target: Option<(u64, u64)>,
     /// The owner's uid, whatever it is worth.
     pub owner_uid: u32,
+    /// The segment's uuid.
+    pub uuid: [u8; 16],
     /// The name, if it is one.
     pub name: Option<SegmentName>,
 }
@@ -41,7 +44,10 @@ impl Salvage {
         let length = usize::from(bytes[NAME_LENGTH_AT]);
         let mut uid = [0; 4];
         uid.copy_from_slice(&bytes[OWNER_UID_AT..OWNER_UID_AT + 4]);
+        let mut uuid = [0; 16];
+        uuid.copy_from_slice(&bytes[UUID_AT..UUID_AT + 16]);
         Salvage {
+            uuid,
             run: run(START_AT, RESERVE_AT),
             target: run(MOVE_START_AT, MOVE_BLOCKS_AT),
             owner_uid: u32::from_le_bytes(uid),
@@ -83,7 +89,7 @@ mod tests {
         let found = Salvage::of(&bytes, &GEOMETRY);
         assert_eq!(found.run, Some((inode.start_block, inode.reserve_blocks)));
         assert_eq!(found.target, Some((500, 40)));
-        assert_eq!((found.owner_uid, found.name), (7, inode.name));
+        assert_eq!((found.owner_uid, found.name, found.uuid), (7, inode.name, inode.uuid));
         bytes[START_AT + 7] = 0xff;
         bytes[NAME_LENGTH_AT] = 0xff;
         let found = Salvage::of(&bytes, &GEOMETRY);

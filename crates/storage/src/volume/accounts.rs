@@ -41,6 +41,16 @@ pub struct Account {
     pub limits: Limits,
 }
 
+impl Account {
+    /// Does the owner hold more than it may? So it does where a limit was set below what it had.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let Account { used, limits } = self;
+        limits.blocks.is_some_and(|limit| used.blocks > limit)
+            || limits.segments.is_some_and(|limit| used.segments > limit)
+    }
+}
+
 /// More than the owner may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverQuota {

@@ -34,6 +34,8 @@ pub(crate) struct Contents {
     pub(crate) superseded: Vec<SlotAddress>,
     /// Live inodes that lost their blocks to a later one, and do not say so on the device yet.
     pub(crate) losers: Vec<SlotAddress>,
+    /// The same in words.
+    pub(crate) loser_labels: Vec<String>,
     /// What the owner of the volume should know, in words.
     pub(crate) warnings: Vec<String>,
 }
@@ -54,6 +56,11 @@ impl Quarantine {
     /// Forgets a segment that was deleted. Its blocks stay taken until the next opening finds out whose they are.
     pub(crate) fn remove(&mut self, address: &SlotAddress) -> bool {
         self.slots.remove(address)
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.slots.len()
     }
 
     /// Is nothing kept for the sake of anything that is not served?
@@ -88,8 +95,8 @@ struct Contender {
     label: String,
 }
 
-/// The first pass.
-struct Gathering {
+/// The first pass, inode by inode.
+pub(crate) struct Gathering {
     contents: Contents,
     /// Runs of which a block was claimed before: first block and the block behind the last.
     contested: Vec<(u64, u64)>,
@@ -114,34 +121,14 @@ impl Contents {
         doubt: Doubt,
         show: &mut dyn FnMut(SlotAddress, &Inode),
     ) -> Result<Contents> {
-        let mut gathering = Gathering {
-            contents: Contents::empty(device, superblock)?,
-            contested: Vec::new(),
-            outside: None,
-        };
+        let mut gathering = Gathering::new(device, superblock)?;
         table::scan(engine, device, superblock, doubt, &mut |address, found| {
             if let Ok(inode) = &found {
                 show(address, inode);
             }
             gathering.take_in(address, &found);
         })?;
-        gathering.keep_quarantined();
-        let Gathering {
-            mut contents,
-            contested,
-            outside,
-        } = gathering;
-        if let Some(why) = outside {
-            return Err(Error::new(
-                "read the inode table of",
-                device.name(),
-                Fault::Corrupt(why),
-            ));
-        }
-        if !contested.is_empty() {
-            contents.settle(engine, device, superblock, doubt, contested)?;
-        }
-        Ok(contents)
+        gathering.end(engine, device, superblock, doubt)
     }
 
     /// The contents of a volume that was never used.
@@ -155,6 +142,7 @@ impl Contents {
             quarantined: Quarantine::default(),
             superseded: Vec::new(),
             losers: Vec::new(),
+            loser_labels: Vec::new(),
             warnings: Vec::new(),
         })
     }
@@ -171,10 +159,11 @@ impl Contents {
         let contested = merged(contested);
         let mut contenders = Vec::new();
         // What the first pass has healed needs no second healing.
-        let doubt = Doubt {
-            healing: Healing::InMemory,
-            ..doubt
+        let healing = match doubt.healing {
+            Healing::Write | Healing::InMemory => Healing::InMemory,
+            Healing::Check => Healing::Check,
         };
+        let doubt = Doubt { healing, ..doubt };
         table::scan(engine, device, superblock, doubt, &mut |address, found| {
             if let Ok(inode) = found
                 && runs_of(&inode).any(|run| touches(&contested, run))
@@ -198,6 +187,7 @@ impl Contents {
                 .kept
                 .extend(runs.iter().map(|(start, blocks)| (*start, start + blocks)));
             self.losers.push(address);
+            self.loser_labels.push(label.clone());
             self.warnings.push(format!(
                 "{label}, slot {} of bucket {}, is quarantined: some of its blocks belong to a segment allocated later",
                 address.slot, address.bucket
@@ -208,7 +198,42 @@ impl Contents {
 }
 
 impl Gathering {
-    fn take_in(&mut self, address: SlotAddress, found: &Found) {
+    pub(crate) fn new(device: &Device, superblock: &Superblock) -> Result<Gathering> {
+        Ok(Gathering {
+            contents: Contents::empty(device, superblock)?,
+            contested: Vec::new(),
+            outside: None,
+        })
+    }
+
+    /// Everything was taken in; where two claim one block, the table is read once more.
+    pub(crate) fn end(
+        mut self,
+        engine: &mut Engine,
+        device: &Device,
+        superblock: &Superblock,
+        doubt: Doubt,
+    ) -> Result<Contents> {
+        self.keep_quarantined();
+        let Gathering {
+            mut contents,
+            contested,
+            outside,
+        } = self;
+        if let Some(why) = outside {
+            return Err(Error::new(
+                "read the inode table of",
+                device.name(),
+                Fault::Corrupt(why),
+            ));
+        }
+        if !contested.is_empty() {
+            contents.settle(engine, device, superblock, doubt, contested)?;
+        }
+        Ok(contents)
+    }
+
+    pub(crate) fn take_in(&mut self, address: SlotAddress, found: &Found) {
         let SlotAddress { bucket, slot } = address;
         let contents = &mut self.contents;
         let inode = match found {

@@ -12,6 +12,7 @@
 //! | `format.rs` | making a volume |
 //! | `grow.rs` | making it larger |
 //! | `inspect.rs` | looking at one without writing a byte |
+//! | `check/` | naming what is wrong with a volume, and repairing it |
 //! | `mod.rs` | opening to write, and closing |
 //!
 //! Opening to write, in this order: lock; flush, so that what is read is what a power cut would leave; read the superblock;
@@ -32,6 +33,7 @@ use crate::volume::device::Device;
 use crate::volume::table::{Doubt, Healing};
 
 pub(crate) mod accounts;
+pub(crate) mod check;
 pub(crate) mod contents;
 pub(crate) mod device;
 pub(crate) mod format;

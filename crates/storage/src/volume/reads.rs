@@ -47,6 +47,84 @@ impl<'a> Chunk<'a> {
     }
 }
 
+/// Some pages that were read by themselves.
+pub(crate) struct Pages {
+    offset: u64,
+    len: usize,
+    buffer: Buffer,
+    bad: Vec<usize>,
+}
+
+impl Pages {
+    pub(crate) fn chunk(&self) -> Chunk<'_> {
+        Chunk {
+            offset: self.offset,
+            len: self.len,
+            bytes: &self.buffer,
+            bad: &self.bad,
+        }
+    }
+}
+
+/// Reads some pages beside such a reading, with the same patience for bad ones.
+pub(crate) fn read_pages(engine: &mut Engine, device: &Device, offset: u64, len: usize) -> Result<Pages> {
+    let mut bad = Vec::new();
+    let read = device.read(engine, offset, len);
+    let whole = read.as_ref().is_ok_and(|buffer| buffer.len() == len);
+    let buffer = match read {
+        Ok(buffer) if whole || offset + buffer.len() as u64 >= device.size()? => buffer,
+        Ok(mut buffer) => {
+            read_singly(engine, device, offset, len, &mut buffer, &mut bad)?;
+            buffer
+        }
+        Err(Error {
+            fault: Fault::Io(baio_engine::Error::System(_)),
+            ..
+        }) => {
+            let no_memory = || Error::new("read", device.name(), Fault::NoMemory { asked: len as u64 });
+            let mut buffer = engine.buffer(len).ok_or_else(no_memory)?;
+            read_singly(engine, device, offset, len, &mut buffer, &mut bad)?;
+            buffer
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(Pages {
+        offset,
+        len,
+        buffer,
+        bad,
+    })
+}
+
+/// Page by page. When not one can be read it is the device that is broken, not a page, and that is an error.
+fn read_singly(
+    engine: &mut Engine,
+    device: &Device,
+    offset: u64,
+    len: usize,
+    into: &mut Buffer,
+    bad: &mut Vec<usize>,
+) -> Result<()> {
+    into.set_len(len);
+    let mut failed = None;
+    let pages = len / PAGE_BYTES;
+    for number in 0..pages {
+        let at = number * PAGE_BYTES;
+        match device.read(engine, offset + at as u64, PAGE_BYTES) {
+            Ok(page) if page.len() == PAGE_BYTES => into[at..at + PAGE_BYTES].copy_from_slice(&page),
+            Ok(_) => bad.push(number),
+            Err(error) => {
+                bad.push(number);
+                failed = Some(error);
+            }
+        }
+    }
+    match failed {
+        Some(error) if bad.len() == pages => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// One read under way.
 struct Flight {
     id: RequestId,
@@ -207,10 +285,12 @@ impl Reads<'_> {
         match result {
             // What lies behind the end of the device is no page; before it, a read that stops has met a bad one.
             Ok(got) if (got as usize) < flight.len && flight.offset + u64::from(got) < self.device.size()? => {
-                self.read_pages(engine, flight, &mut buffer, &mut bad)?;
+                read_singly(engine, self.device, flight.offset, flight.len, &mut buffer, &mut bad)?;
             }
             Ok(got) => buffer.set_len(got as usize),
-            Err(baio_engine::Error::System(_)) => self.read_pages(engine, flight, &mut buffer, &mut bad)?,
+            Err(baio_engine::Error::System(_)) => {
+                read_singly(engine, self.device, flight.offset, flight.len, &mut buffer, &mut bad)?;
+            }
             Err(error) => return Err(Error::new("read", self.device.name(), error).at(flight.offset)),
         }
         let chunk = Chunk {
@@ -222,29 +302,6 @@ impl Reads<'_> {
         let seen = visit(engine, &chunk);
         self.spare.push(buffer);
         seen
-    }
-
-    /// The same range page by page. When not even the first and the last can be read it is the device that is broken, not a
-    /// page, and that is an error.
-    fn read_pages(&self, engine: &mut Engine, flight: &Flight, into: &mut Buffer, bad: &mut Vec<usize>) -> Result<()> {
-        into.set_len(flight.len);
-        let mut failed = None;
-        let pages = flight.len / PAGE_BYTES;
-        for number in 0..pages {
-            let at = number * PAGE_BYTES;
-            match self.device.read(engine, flight.offset + at as u64, PAGE_BYTES) {
-                Ok(page) if page.len() == PAGE_BYTES => into[at..at + PAGE_BYTES].copy_from_slice(&page),
-                Ok(_) => bad.push(number),
-                Err(error) => {
-                    bad.push(number);
-                    failed = Some(error);
-                }
-            }
-        }
-        match failed {
-            Some(error) if bad.len() == pages => Err(error),
-            _ => Ok(()),
-        }
     }
 
     /// Whatever happened: what is under way ends before its memory is somebody else's.

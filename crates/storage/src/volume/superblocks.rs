@@ -8,8 +8,29 @@ use crate::segment::page::PAGE_BYTES;
 use crate::segment::superblock::{self, Chosen, Superblock, SuperblockError};
 use crate::volume::device::Device;
 
-/// The current superblock, and the copies to be healed before the next update.
+/// The current superblock, and the copies to be healed before the next update. Refuses a device that ends too early.
 pub(crate) fn read(engine: &mut Engine, device: &Device) -> Result<Chosen> {
+    let chosen = find(engine, device)?;
+    chosen
+        .current
+        .check_device(device.size()?)
+        .map_err(|error| Error::new("open volume", device.name(), fault(error)))?;
+    Ok(chosen)
+}
+
+/// What one copy holds: its sequence, or what is wrong with it.
+pub(crate) fn read_copy(
+    engine: &mut Engine,
+    device: &Device,
+    at: u64,
+    copy: u8,
+) -> Result<std::result::Result<u64, SuperblockError>> {
+    let page = read_page(engine, device, at)?;
+    Ok(Superblock::decode(&page, copy).map(|superblock| superblock.sequence))
+}
+
+/// The same whatever the size of the device.
+pub(crate) fn find(engine: &mut Engine, device: &Device) -> Result<Chosen> {
     let front = [
         read_page(engine, device, 0)?,
         read_page(engine, device, SUPERBLOCK_STEP)?,
@@ -34,14 +55,8 @@ pub(crate) fn read(engine: &mut Engine, device: &Device) -> Result<Chosen> {
         });
     }
     // The front alone decides only if it knows of no rear: a rear of a newer format, or one that contradicts, must be heard.
-    let chosen = best
-        .unwrap_or(alone)
-        .map_err(|error| Error::new("open volume", device.name(), fault(error)))?;
-    chosen
-        .current
-        .check_device(device.size()?)
-        .map_err(|error| Error::new("open volume", device.name(), fault(error)))?;
-    Ok(chosen)
+    best.unwrap_or(alone)
+        .map_err(|error| Error::new("open volume", device.name(), fault(error)))
 }
 
 /// Of two readings the one with a newer superblock; of two failures the later, which saw more copies.

@@ -1,0 +1,239 @@
+//! The four images of a bucket: which of them is the bucket, what is wrong with the others, and how they become whole.
+//!
+//! The bucket is the newest valid image of all four. In its own place it must stand in table and mirror; in the other place
+//! both must hold the image before it, of which one copy is enough to restore both. Where that is lost in both, the bucket is
+//! written once more as its next generation, so that again two generations are there.
+
+use crate::error::Result;
+use crate::segment::bucket::{BucketId, Image, Pair, Reading, newest_of_four};
+use crate::segment::inode::{Inode, InodeState};
+use crate::segment::layout::{Layout, Parity, Place, SLOTS_PER_BUCKET};
+use crate::segment::page::{self, PAGE_BYTES, Page};
+use crate::segment::probe::SlotAddress;
+use crate::segment::salvage::Salvage;
+use crate::segment::superblock::Superblock;
+use crate::volume::check::inodes::Seen;
+use crate::volume::check::{CheckReport, Problem, ProblemPlace, Repair};
+use crate::volume::table::Undecodable;
+
+/// What judges the buckets of one volume.
+pub(super) struct Judge<'a> {
+    superblock: &'a Superblock,
+    /// Updates of this epoch or later may have been cut by a crash.
+    doubt_from: u64,
+}
+
+type Visit<'v> = &'v mut dyn FnMut(SlotAddress, &Seen);
+
+impl Judge<'_> {
+    /// `found` is the superblock as it was, `superblock` the one that repairs are made under.
+    pub(super) fn new<'a>(found: &Superblock, superblock: &'a Superblock) -> Judge<'a> {
+        Judge {
+            superblock,
+            doubt_from: if found.is_clean() { u64::MAX } else { found.healed_epoch },
+        }
+    }
+
+    fn layout(&self) -> &Layout {
+        self.superblock.layout()
+    }
+
+    /// Judges a bucket, notes what is wrong with its images, shows its inodes, and says what to write where, in order.
+    pub(super) fn bucket(
+        &mut self,
+        bucket: u64,
+        table: [&[u8]; 2],
+        mirror: [&[u8]; 2],
+        repair: bool,
+        report: &mut CheckReport,
+        visit: Visit<'_>,
+    ) -> Result<Vec<(u64, Page)>> {
+        if [table, mirror].as_flattened().iter().all(|page| is_zero(page)) {
+            visit(SlotAddress { bucket, slot: 0 }, &Seen::Untouched);
+            return Ok(Vec::new());
+        }
+        let id = BucketId {
+            uuid: self.superblock.uuid,
+            bucket,
+        };
+        let table = Pair::read(table[0], table[1], id);
+        let mirror = Pair::read(mirror[0], mirror[1], id);
+        let status = if repair { Repair::Repaired } else { Repair::Repairable };
+        let Ok(winner) = newest_of_four(&table, &mirror, id) else {
+            let offset = self.layout().bucket_at(bucket, Place::Table).unwrap_or(0);
+            report.problems.push(Problem {
+                kind: "bucket-lost",
+                place: ProblemPlace {
+                    object: format!("bucket {bucket}"),
+                    offset,
+                },
+                what: "no valid image in table and mirror: up to four segments, their names and where they were, are gone; a \
+                       repair leaves four empty slots"
+                    .into(),
+                repair: Repair::Lost,
+            });
+            visit(SlotAddress { bucket, slot: 0 }, &Seen::Lost);
+            return Ok(self.tombstones(id));
+        };
+        show(&winner, self.superblock, visit);
+        let older = older(&table, &mirror, &winner);
+        let mut writes = Vec::new();
+        for (place, pair) in [(Place::Table, &table), (Place::Mirror, &mirror)] {
+            for parity in [winner.parity().other(), winner.parity()] {
+                let wanted = if parity == winner.parity() {
+                    Some(winner.bytes())
+                } else {
+                    older
+                };
+                let reading = pair.at(parity);
+                if holds(reading, wanted) {
+                    continue;
+                }
+                let at = self.layout().image_at(bucket, parity, place).unwrap_or(0);
+                if let Some(bytes) = wanted {
+                    writes.push((at, Page::copy_of(bytes)));
+                }
+                if self.is_cut_by_a_crash(place, parity, reading, &winner) {
+                    report.in_doubt += 1;
+                    continue;
+                }
+                let (kind, what) = describe(reading, &winner, parity);
+                report.problems.push(Problem {
+                    kind,
+                    place: ProblemPlace {
+                        object: format!("bucket {bucket}, {} image of the {}", word(parity), noun(place)),
+                        offset: at,
+                    },
+                    what,
+                    repair: status,
+                });
+            }
+        }
+        if older.is_none() {
+            writes.extend(self.once_more(&winner));
+        }
+        Ok(writes)
+    }
+
+    /// A crash leaves the newest generation in the table and an older one, or nothing, in the mirror.
+    fn is_cut_by_a_crash(&self, place: Place, parity: Parity, reading: &Reading<'_>, winner: &Image<'_>) -> bool {
+        place == Place::Mirror
+            && parity == winner.parity()
+            && winner.epoch() >= self.doubt_from
+            && !reading.is_invalid()
+    }
+
+    /// The same inodes as the next generation, to table and mirror: then the winner is the image before it.
+    fn once_more(&self, winner: &Image<'_>) -> Vec<(u64, Page)> {
+        let Ok(next) = winner.next_with(&[], self.superblock.epoch) else {
+            return Vec::new();
+        };
+        self.at_home(winner.id().bucket, next.parity(), next.page())
+    }
+
+    /// Four empty slots that end no probe, in two generations.
+    fn tombstones(&self, id: BucketId) -> Vec<(u64, Page)> {
+        let empty = Inode {
+            state: InodeState::Tombstone,
+            generation: 1,
+            ..Inode::default()
+        };
+        let all: Vec<(usize, &Inode)> = (0..SLOTS_PER_BUCKET).map(|slot| (slot, &empty)).collect();
+        let epoch = self.superblock.epoch;
+        let mut writes = Vec::new();
+        let Ok(first) = Image::initial(id).next_with(&all, epoch) else {
+            return writes;
+        };
+        writes.extend(self.at_home(id.bucket, first.parity(), first.page()));
+        if let Ok(second) = first.image().next_with(&[], epoch) {
+            writes.extend(self.at_home(id.bucket, second.parity(), second.page()));
+        }
+        writes
+    }
+
+    fn at_home(&self, bucket: u64, parity: Parity, page: &Page) -> Vec<(u64, Page)> {
+        [Place::Table, Place::Mirror]
+            .into_iter()
+            .filter_map(|place| Some((self.layout().image_at(bucket, parity, place)?, page.clone())))
+            .collect()
+    }
+}
+
+/// The bytes that belong in the winner's other place; nothing if they are lost. Zeroes, where nothing can have been written
+/// there yet.
+fn older<'a>(table: &Pair<'a>, mirror: &Pair<'a>, winner: &Image<'_>) -> Option<&'a [u8; PAGE_BYTES]> {
+    let Some(before) = winner.generation().checked_sub(1).filter(|before| *before > 0) else {
+        return Some(page::zero_page());
+    };
+    let parity = winner.parity().other();
+    let images = [table.at(parity).image(), mirror.at(parity).image()];
+    let older = images.into_iter().flatten().find(|image| image.generation() == before);
+    older.map(|image| image.bytes())
+}
+
+fn holds(reading: &Reading<'_>, wanted: Option<&[u8; PAGE_BYTES]>) -> bool {
+    match reading {
+        Reading::Valid(image) => wanted.is_some_and(|wanted| wanted == image.bytes()),
+        Reading::Never => wanted.is_some_and(page::is_zero),
+        Reading::Invalid(_) => false,
+    }
+}
+
+fn describe(reading: &Reading<'_>, winner: &Image<'_>, parity: Parity) -> (&'static str, String) {
+    let generation = if parity == winner.parity() {
+        winner.generation()
+    } else {
+        winner.generation().saturating_sub(1)
+    };
+    match reading {
+        Reading::Invalid(crate::segment::bucket::ImageError::Erased) => (
+            "image-erased",
+            format!("zeroes in the place of generation {generation}"),
+        ),
+        Reading::Invalid(error) => ("image", error.to_string()),
+        Reading::Valid(image) if image.generation() > 0 => (
+            "image-stale",
+            format!(
+                "generation {} in the place of generation {generation}: a write was lost",
+                image.generation()
+            ),
+        ),
+        Reading::Valid(_) | Reading::Never => (
+            "image-erased",
+            format!("zeroes in the place of generation {generation}"),
+        ),
+    }
+}
+
+fn show(winner: &Image<'_>, superblock: &Superblock, visit: Visit<'_>) {
+    let geometry = superblock.geometry();
+    let bucket = winner.id().bucket;
+    for slot in 0..SLOTS_PER_BUCKET {
+        let (Some(inode), Some(bytes)) = (winner.slot(slot, geometry), winner.slot_bytes(slot)) else {
+            continue;
+        };
+        let found = inode.map_err(|error| Undecodable {
+            error,
+            salvage: Salvage::of(bytes, geometry),
+        });
+        visit(SlotAddress { bucket, slot }, &Seen::Slot(found));
+    }
+}
+
+fn is_zero(page: &[u8]) -> bool {
+    <&[u8; PAGE_BYTES]>::try_from(page).is_ok_and(page::is_zero)
+}
+
+fn word(parity: Parity) -> &'static str {
+    match parity {
+        Parity::Even => "even",
+        Parity::Odd => "odd",
+    }
+}
+
+fn noun(place: Place) -> &'static str {
+    match place {
+        Place::Table => "table",
+        Place::Mirror => "mirror",
+    }
+}

@@ -1,0 +1,389 @@
+//! Checking a volume that nobody serves: reads all of its metadata, names everything that is wrong and where, and, if asked,
+//! repairs it.
+//!
+//! A check that does not repair opens the volume for reading under a shared lock and writes nothing. It judges as a repair
+//! would, in memory: every bucket is the newest valid one of its four images, whatever a reader would have taken, so it also
+//! finds writes that the device acknowledged and lost. What a crash alone leaves, an update in the table that the mirror does
+//! not have yet, is no problem but counted: the next opening makes it whole.
+//!
+//! | file | what it looks at |
+//! |---|---|
+//! | `mod.rs` | superblock copies, the size of the device, the snapshot; and the order of it all |
+//! | `images.rs` | the four images of each bucket |
+//! | `inodes.rs` | what the inodes say: decodable, reachable by their names, each name once |
+//! | `repair.rs` | the changes that heal what `inodes.rs` found |
+//!
+//! **Repairing**, in this order: a file that is too short is extended; the superblock's copies are healed and its epoch raised,
+//! so that a repair that is cut short is an opening that crashed; every bucket's images are made whole; inodes that cannot
+//! stay as they are get changed, each by an update of its bucket; then the volume is opened and closed as ever, which
+//! ends renames that were cut, quarantines who lost its blocks, and writes a new snapshot.
+
+mod images;
+mod inodes;
+mod repair;
+
+use std::path::Path;
+
+use baio_engine::{Config, Create, Durability, Engine, File, Kind};
+
+use crate::error::{Error, Fault, Result};
+use crate::segment::layout::BUCKET_BYTES;
+use crate::segment::superblock::{Chosen, Superblock};
+use crate::volume::contents::{Contents, Gathering};
+use crate::volume::device::{Device, Hold};
+use crate::volume::table::{Doubt, Healing};
+use crate::volume::{Volume, reads, refuse_unknown_features, snapshot, superblocks};
+
+/// What was done about a problem, or can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// It is healed, and nothing was lost.
+    Repaired,
+    /// A check that repairs heals it, and nothing is lost.
+    Repairable,
+    /// Something is lost for good. A check that repairs makes the volume sound without it.
+    Lost,
+}
+
+/// Something that is wrong with a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What kind of problem, in a word that stays: `superblock`, `device-short`, `segment-cut`, `image`, `image-stale`,
+    /// `image-erased`, `bucket-lost`, `inode`, `name-twice`, `name-unreachable`, `rename`, `overlap`, `snapshot`.
+    pub kind: &'static str,
+    /// Where it is.
+    pub place: ProblemPlace,
+    /// What is wrong, and what becomes of it.
+    pub what: String,
+    /// What was done about it, or can be.
+    pub repair: Repair,
+}
+
+impl Problem {
+    fn is_of_an_inode(&self) -> bool {
+        matches!(self.kind, "bucket-lost" | "inode" | "rename" | "overlap")
+    }
+}
+
+/// Where a problem is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProblemPlace {
+    /// Which part of the volume: "superblock copy 2", "bucket 7, odd image of the mirror".
+    pub object: String,
+    /// Its first byte on the device.
+    pub offset: u64,
+}
+
+/// How far a check is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckProgress {
+    /// Buckets of the inode table that were looked at.
+    pub buckets_done: u64,
+    /// Buckets that there are.
+    pub buckets: u64,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Everything that is wrong, in the order of the device within each part.
+    pub problems: Vec<Problem>,
+    /// How many of them are healed now.
+    pub repaired: u64,
+    /// Had the volume been closed cleanly?
+    pub clean: bool,
+    /// Buckets of the inode table.
+    pub buckets: u64,
+    /// Segments, of whatever state.
+    pub segments: u64,
+    /// Owners with segments or limits.
+    pub owners: u64,
+    /// Owners that hold more than they may: a limit was set below what they had.
+    pub over_quota: u64,
+    /// Segments that are not served, because another one has some of their blocks.
+    pub quarantined: u64,
+    /// Segments that are being moved: the next opening goes on with them.
+    pub unfinished_moves: u64,
+    /// Buckets whose last update a crash cut: the next opening makes them whole.
+    pub in_doubt: u64,
+    /// Blocks of data, and those that nobody claims.
+    pub blocks: u64,
+    /// Blocks that nobody claims.
+    pub free_blocks: u64,
+}
+
+/// Checks the volume at `path`; with `repair`, heals what can be healed.
+///
+/// # Errors
+/// In use, no volume at all, a newer version; or what the system said. What is wrong with the volume is no error but told
+/// by the report.
+pub fn check(path: &Path, repair: bool, progress: &mut dyn FnMut(CheckProgress)) -> Result<CheckReport> {
+    let config = Config {
+        slots: 64,
+        arena_bytes: 16 << 20,
+        ..Config::default()
+    };
+    let mut engine = Engine::new(&config).map_err(|error| Error::new("start", "the engine", error))?;
+    let hold = if repair { Hold::Exclusive } else { Hold::Shared };
+    let device = Device::open(path, hold, Create::Never)?;
+    run(&mut engine, device, repair, progress)
+}
+
+/// Checks a volume on a simulated disk.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_simulated(engine: &mut Engine, file: &File, repair: bool) -> Result<CheckReport> {
+    run(engine, Device::simulated(file.clone()), repair, &mut |_| {})
+}
+
+fn run(
+    engine: &mut Engine,
+    device: Device,
+    repair: bool,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Result<CheckReport> {
+    let file = device.file.clone();
+    let mut check = Check {
+        engine,
+        report: CheckReport::default(),
+        repair,
+    };
+    let done = check.all(device, progress);
+    let report = std::mem::take(&mut check.report);
+    // A repair that ended has closed the volume, and with that given the lock back.
+    engine.detach(&file);
+    file.unlock();
+    done.map(|()| {
+        let repaired = report
+            .problems
+            .iter()
+            .filter(|problem| problem.repair == Repair::Repaired);
+        CheckReport {
+            repaired: repaired.count() as u64,
+            ..report
+        }
+    })
+}
+
+/// A check under way.
+struct Check<'a> {
+    engine: &'a mut Engine,
+    report: CheckReport,
+    repair: bool,
+}
+
+impl Check<'_> {
+    /// Notes a problem of which nothing is lost.
+    fn note(&mut self, kind: &'static str, object: impl Into<String>, offset: u64, what: impl Into<String>) {
+        let repair = if self.repair {
+            Repair::Repaired
+        } else {
+            Repair::Repairable
+        };
+        self.note_as(repair, kind, object.into(), offset, what.into());
+    }
+
+    fn note_lost(&mut self, kind: &'static str, object: impl Into<String>, offset: u64, what: impl Into<String>) {
+        self.note_as(Repair::Lost, kind, object.into(), offset, what.into());
+    }
+
+    fn note_as(&mut self, repair: Repair, kind: &'static str, object: String, offset: u64, what: String) {
+        self.report.problems.push(Problem {
+            kind,
+            place: ProblemPlace { object, offset },
+            what,
+            repair,
+        });
+    }
+
+    fn all(&mut self, device: Device, progress: &mut dyn FnMut(CheckProgress)) -> Result<()> {
+        if self.repair {
+            device.sync(self.engine, Durability::Full)?;
+        }
+        let chosen = superblocks::find(self.engine, &device)?;
+        if self.repair {
+            refuse_unknown_features(&device, &chosen.current)?;
+        }
+        self.report.clean = chosen.current.is_clean();
+        self.superblock_copies(&device, &chosen)?;
+        let cut = self.length(&device, &chosen.current)?;
+        let superblock = self.raise_epoch(&device, &chosen)?;
+        let mut gathering = Gathering::new(&device, &chosen.current)?;
+        let mut inodes = inodes::Inodes::new(&superblock, cut);
+        self.table(
+            &device,
+            &chosen.current,
+            &superblock,
+            progress,
+            &mut |address, found| {
+                inodes.take_in(address, found);
+                if let inodes::Seen::Slot(found) = found {
+                    gathering.take_in(address, found);
+                }
+            },
+        )?;
+        let contents = self.contents(&device, &superblock, gathering)?;
+        let changes = inodes.judge(self, &device, &superblock, &contents)?;
+        self.snapshot(&device, &chosen.current, &contents)?;
+        self.count(&superblock, &contents);
+        if self.repair {
+            repair::apply(self.engine, &device, &superblock, changes)?;
+            let volume = Volume::open(self.engine, device)?;
+            volume.close(self.engine)?;
+        }
+        Ok(())
+    }
+
+    fn superblock_copies(&mut self, device: &Device, chosen: &Chosen) -> Result<()> {
+        let places = chosen.current.layout().superblocks_at();
+        for &copy in &chosen.heal {
+            let at = places[usize::from(copy)];
+            let why = superblocks::read_copy(self.engine, device, at, copy)?;
+            let what = match why {
+                Ok(sequence) => format!(
+                    "it holds sequence {sequence}, the current one is {}",
+                    chosen.current.sequence
+                ),
+                Err(error) => error.to_string(),
+            };
+            self.note("superblock", format!("superblock copy {copy}"), at, what);
+        }
+        Ok(())
+    }
+
+    /// Notes a device that ends too early; returns where it ends then. A file can be extended, what it held is gone.
+    fn length(&mut self, device: &Device, superblock: &Superblock) -> Result<Option<u64>> {
+        let (size, end) = (device.size()?, superblock.layout().end());
+        if size >= end {
+            return Ok(None);
+        }
+        let what = format!("it has {size} bytes, the volume on it needs {end}; what was behind is gone");
+        if device.file.kind() != Kind::Regular {
+            self.note_lost("device-short", "device", size, what);
+            return match self.repair {
+                false => Ok(Some(size)),
+                true => superblock
+                    .check_device(size)
+                    .map(|()| None)
+                    .map_err(|error| Error::new("repair", device.name(), superblocks::fault(error))),
+            };
+        }
+        self.note("device-short", "file", size, what);
+        if self.repair {
+            let extended = device.file.set_size(end);
+            extended.map_err(|errno| Error::new("resize", device.name(), errno))?;
+            device.sync(self.engine, Durability::Full)?;
+        }
+        Ok(Some(size))
+    }
+
+    /// Begins a repair as an opening begins: the copies healed, the epoch raised.
+    fn raise_epoch(&mut self, device: &Device, chosen: &Chosen) -> Result<Superblock> {
+        if !self.repair {
+            return Ok(chosen.current.clone());
+        }
+        superblocks::heal(self.engine, device, chosen)?;
+        let mut superblock = chosen
+            .current
+            .next_epoch()
+            .map_err(|error| Error::new("repair", device.name(), superblocks::fault(error)))?;
+        superblock.snapshot = None;
+        superblocks::write(self.engine, device, &superblock)?;
+        Ok(superblock)
+    }
+
+    /// Reads table and mirror side by side, judges the images of every bucket, heals them if asked, and shows what they hold.
+    fn table(
+        &mut self,
+        device: &Device,
+        found: &Superblock,
+        superblock: &Superblock,
+        progress: &mut dyn FnMut(CheckProgress),
+        visit: &mut dyn FnMut(crate::segment::probe::SlotAddress, &inodes::Seen),
+    ) -> Result<()> {
+        let layout = superblock.layout();
+        let (table_at, buckets) = (layout.table_at(), layout.buckets());
+        let range = (table_at, layout.table_bytes());
+        let mut judge = images::Judge::new(found, superblock);
+        // The closure of the reading has the engine; what it notes is gathered here.
+        let (repair, report) = (self.repair, &mut self.report);
+        reads::read_all(
+            self.engine,
+            device,
+            range,
+            BUCKET_BYTES as usize,
+            &mut |engine, chunk| {
+                let first = (chunk.offset - table_at) / BUCKET_BYTES;
+                let count = chunk.units(BUCKET_BYTES);
+                let mirror_at = layout.mirror_at() + (chunk.offset - table_at);
+                let mirror = reads::read_pages(engine, device, mirror_at, (count * BUCKET_BYTES) as usize)?;
+                let mirror = mirror.chunk();
+                for index in 0..count {
+                    let at = 2 * index as usize;
+                    let table = [chunk.page(at), chunk.page(at + 1)];
+                    let mirror = [mirror.page(at), mirror.page(at + 1)];
+                    let writes = judge.bucket(first + index, table, mirror, repair, report, visit)?;
+                    if repair {
+                        for (at, page) in writes {
+                            device.write_now(engine, at, page.bytes(), Durability::Data)?;
+                        }
+                    }
+                }
+                progress(CheckProgress {
+                    buckets_done: first + count,
+                    buckets,
+                });
+                Ok(())
+            },
+        )
+    }
+
+    /// Puts together what was gathered; where two claim one block, by all four images of every bucket.
+    fn contents(&mut self, device: &Device, superblock: &Superblock, gathering: Gathering) -> Result<Contents> {
+        let doubt = Doubt {
+            from_epoch: 0,
+            healing: Healing::Check,
+        };
+        gathering.end(self.engine, device, superblock, doubt)
+    }
+
+    fn snapshot(&mut self, device: &Device, found: &Superblock, contents: &Contents) -> Result<()> {
+        let Some(read) = snapshot::read(self.engine, device, found)? else {
+            return Ok(());
+        };
+        match read {
+            Err((offset, why)) => self.note("snapshot", "snapshot of the clean close", offset, why),
+            // Inodes that are damaged are reason enough to differ.
+            Ok(_) if self.report.problems.iter().any(|problem| problem.is_of_an_inode()) => {}
+            Ok(noted) if noted.free != contents.free || noted.accounts != contents.accounts => {
+                let what = "it does not agree with the inodes: blocks in use or owners' sums differ";
+                let at = found.layout().bitmap_at();
+                self.note("snapshot", "snapshot of the clean close", at, what);
+            }
+            Ok(_) => {}
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, superblock: &Superblock, contents: &Contents) {
+        let report = &mut self.report;
+        report.buckets = superblock.layout().buckets();
+        report.segments = contents.accounts.segments();
+        report.owners = contents.accounts.iter().count() as u64;
+        report.over_quota = contents
+            .accounts
+            .iter()
+            .filter(|(_, account)| account.is_over())
+            .count() as u64;
+        report.quarantined = contents.quarantined.count() as u64;
+        report.unfinished_moves = contents.unfinished_moves.len() as u64;
+        report.blocks = superblock.geometry().data_blocks;
+        report.free_blocks = contents.free.free_blocks();
+    }
+}
+
+/// An error of a check.
+fn corrupt(device: &Device, why: impl Into<String>) -> Error {
+    Error::new("check", device.name(), Fault::Corrupt(why.into()))
+}

@@ -1,0 +1,103 @@
+//! Changing inodes that cannot stay as they are: per bucket one update, to the table and then to the mirror.
+
+use std::collections::BTreeMap;
+
+use baio_engine::{Durability, Engine};
+
+use crate::error::Result;
+use crate::segment::inode::{Inode, InodeState};
+use crate::segment::layout::{Place, SLOTS_PER_BUCKET};
+use crate::segment::name::SegmentName;
+use crate::segment::probe::SlotAddress;
+use crate::segment::superblock::Superblock;
+use crate::volume::check::corrupt;
+use crate::volume::device::Device;
+use crate::volume::table::{self, Doubt, Healing};
+
+/// What heals an inode, or a bucket.
+pub(super) enum Change {
+    /// Another inode in its place.
+    Replace(SlotAddress, Box<Inode>),
+    /// The same under another name.
+    Rename(SlotAddress, SegmentName),
+    /// An empty slot that ends no probe.
+    Bury(SlotAddress),
+    /// The same for every free slot of a bucket.
+    Fill(u64),
+}
+
+impl Change {
+    fn bucket(&self) -> u64 {
+        match self {
+            Change::Replace(at, _) | Change::Rename(at, _) | Change::Bury(at) => at.bucket,
+            Change::Fill(bucket) => *bucket,
+        }
+    }
+
+    /// What becomes of a slot of its bucket; nothing if it stays.
+    fn of(&self, slot: usize, inode: Option<&Inode>) -> Option<Inode> {
+        match self {
+            Change::Replace(at, with) => (at.slot == slot).then(|| Inode::clone(with)),
+            Change::Bury(at) => (at.slot == slot).then(empty),
+            Change::Fill(_) => inode.filter(|inode| inode.state == InodeState::Free).map(|_| empty()),
+            Change::Rename(at, name) => {
+                let mut renamed = inode.filter(|_| at.slot == slot)?.clone();
+                renamed.name = Some(name.clone());
+                renamed.rename_from = None;
+                Some(renamed)
+            }
+        }
+    }
+}
+
+fn empty() -> Inode {
+    Inode {
+        state: InodeState::Tombstone,
+        generation: 1,
+        ..Inode::default()
+    }
+}
+
+/// Makes all changes. The buckets are whole.
+pub(super) fn apply(engine: &mut Engine, device: &Device, superblock: &Superblock, changes: Vec<Change>) -> Result<()> {
+    let mut by_bucket: BTreeMap<u64, Vec<Change>> = BTreeMap::new();
+    for change in changes {
+        by_bucket.entry(change.bucket()).or_default().push(change);
+    }
+    for (bucket, changes) in by_bucket {
+        update(engine, device, superblock, bucket, &changes)?;
+    }
+    Ok(())
+}
+
+fn update(
+    engine: &mut Engine,
+    device: &Device,
+    superblock: &Superblock,
+    bucket: u64,
+    changes: &[Change],
+) -> Result<()> {
+    let doubt = Doubt {
+        from_epoch: u64::MAX,
+        healing: Healing::Check,
+    };
+    let mut next = None;
+    table::look(engine, device, superblock, doubt, bucket, &mut |image| {
+        let slot_after = |slot: usize| {
+            let before = image.slot(slot, superblock.geometry()).and_then(|inode| inode.ok());
+            let after = changes.iter().find_map(|change| change.of(slot, before.as_ref()))?;
+            Some((slot, after))
+        };
+        let after: Vec<(usize, Inode)> = (0..SLOTS_PER_BUCKET).filter_map(slot_after).collect();
+        let after: Vec<(usize, &Inode)> = after.iter().map(|(slot, inode)| (*slot, inode)).collect();
+        next = Some(image.next_with(&after, superblock.epoch));
+    })?;
+    let Some(next) = next else { return Ok(()) };
+    let next = next.map_err(|error| corrupt(device, error.to_string()))?;
+    for place in [Place::Table, Place::Mirror] {
+        if let Some(at) = superblock.layout().image_at(bucket, next.parity(), place) {
+            device.write_now(engine, at, next.page().bytes(), Durability::Data)?;
+        }
+    }
+    Ok(())
+}
