@@ -24,6 +24,7 @@ use crate::volume::table::{self, Doubt, Found, Healing, Undecodable};
 const WAY_MAX: u64 = 64;
 
 /// What a check sees in the table.
+#[expect(clippy::large_enum_variant, reason = "one at a time, and never stored")]
 pub(super) enum Seen {
     /// A slot of a bucket.
     Slot(Found),
