@@ -159,6 +159,10 @@ fn an_inode_that_does_not_even_say_where_its_blocks_are_is_lost() {
 fn a_bucket_without_an_image_becomes_four_tombstones() {
     let disk = volume(2 << 20);
     let (at, _) = find(&disk, "b");
+    let others = segments(&disk)
+        .iter()
+        .filter(|(other, _)| other.bucket != at.bucket)
+        .count();
     let layout = *superblock(&disk).layout();
     for place in [Place::Table, Place::Mirror] {
         disk.poke(
