@@ -1,0 +1,192 @@
+//! The promise: what an earlier build wrote is read. The images in `tests/images` were written once and are kept; when the
+//! format gets a new version, those of the old one stay, and this test says what becomes of them.
+//!
+//! An image is text: its size, then sixteen bytes a line with their offset, lines of zeroes left out. They are made by
+//! `cargo test -p baio-storage --test reads_old_images -- --ignored`, which overwrites them.
+
+mod harness;
+#[path = "harness/images.rs"]
+mod images;
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use baio_engine::sim::{Disk, Sim};
+use baio_engine::{Engine, File};
+use baio_storage::segment::inode::{Inode, InodeState};
+use baio_storage::segment::layout::{Parity, Place};
+use baio_storage::segment::name::Key;
+use baio_storage::segment::probe::SlotAddress;
+use baio_storage::segment::superblock::VERSION;
+use baio_storage::{CreateOptions, Format, SegmentInfo, check_simulated};
+use harness::{BLOCK, ME, ROOT, STRANGER, create, open_simulated, open_write, read, simulated_disk, write};
+use images::{find, forget_clean_close, put, state_of, superblock, tamper};
+
+const SIZE: u64 = 1 << 20;
+const NAMES: [&str; 3] = ["closed", "quarantined", "killed"];
+
+fn path_of(name: &str) -> PathBuf {
+    let file = format!("version-{VERSION}-{name}.hex");
+    [env!("CARGO_MANIFEST_DIR"), "tests", "images", &file].iter().collect()
+}
+
+fn to_text(disk: &Disk) -> String {
+    let mut bytes = vec![0; SIZE as usize];
+    disk.read(0, &mut bytes);
+    let mut text = format!("size {SIZE}\n");
+    for (number, line) in bytes.chunks(16).enumerate() {
+        if line.iter().any(|byte| *byte != 0) {
+            write!(text, "{:06x} ", number * 16).unwrap();
+            line.iter().for_each(|byte| write!(text, "{byte:02x}").unwrap());
+            text.push('\n');
+        }
+    }
+    text
+}
+
+fn from_text(text: &str) -> Disk {
+    let (size, lines) = text.split_once('\n').unwrap();
+    let disk = Disk::new(size.strip_prefix("size ").unwrap().parse().unwrap());
+    for line in lines.lines() {
+        let (at, hex) = line.split_once(' ').unwrap();
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+        let bytes: Vec<u8> = hex.as_bytes().chunks(2).map(byte).collect();
+        disk.poke(u64::from_str_radix(at, 16).unwrap(), &bytes);
+    }
+    disk
+}
+
+/// What a segment holds: zeroes, but for one line that says whose it is.
+fn contents_of(name: &str) -> Vec<u8> {
+    let mut bytes = vec![0; 2 * BLOCK];
+    bytes[BLOCK..BLOCK + name.len()].copy_from_slice(name.as_bytes());
+    bytes
+}
+
+/// Segments of two owners, one with a limit, one deleted, one with a reserve; closed.
+fn closed() -> Disk {
+    let disk = simulated_disk(&Format {
+        size_bytes: Some(SIZE),
+        ..Format::default()
+    });
+    let quota = Inode {
+        state: InodeState::Quota,
+        owner_uid: STRANGER.uid,
+        generation: 1,
+        quota_blocks: 7,
+        quota_segments: u64::MAX,
+        ..Inode::free()
+    };
+    let key = Key {
+        owner_uid: STRANGER.uid,
+        name: None,
+    };
+    let superblock = superblock(&disk);
+    let bucket = key.hash(&superblock.hash_seed) % superblock.layout().buckets();
+    put(&disk, SlotAddress { bucket, slot: 0 }, &quota);
+    forget_clean_close(&disk);
+    let mut core = open_simulated(&disk);
+    for name in ["wal", "heap", "gone"] {
+        create(&mut core, name, 2 * BLOCK as u64);
+        let handle = open_write(&mut core, name);
+        write(&mut core, handle, 0, &contents_of(name)).unwrap();
+    }
+    core.delete(ME, ME.uid, "gone").unwrap();
+    let options = CreateOptions {
+        reserve_bytes: 5 * BLOCK as u64,
+        mode: 0o640,
+        ..CreateOptions::of_size(2 * BLOCK as u64)
+    };
+    core.create(STRANGER, STRANGER.uid, "théirs", &options).unwrap();
+    core.close().unwrap();
+    disk
+}
+
+/// The same with a segment whose blocks a later one took.
+fn quarantined() -> Disk {
+    let disk = closed();
+    let (_, wal) = find(&disk, "wal");
+    tamper(&disk, "heap", |heap| heap.start_block = wal.start_block + 1);
+    forget_clean_close(&disk);
+    open_simulated(&disk).close().unwrap();
+    disk
+}
+
+/// The same, killed in the middle of a delete: the table has it, the mirror does not.
+fn killed() -> Disk {
+    let disk = closed();
+    drop(open_simulated(&disk));
+    let (at, heap) = find(&disk, "heap");
+    let layout = *superblock(&disk).layout();
+    let mirror_at = layout.bucket_at(at.bucket, Place::Mirror).unwrap();
+    let mut mirror = [0; 2 * BLOCK];
+    disk.read(mirror_at, &mut mirror);
+    put(&disk, at, &heap.tombstone([0; 16]));
+    disk.poke(mirror_at, &mirror);
+    disk
+}
+
+#[test]
+#[ignore = "writes the images that the other test reads"]
+fn make_the_images() {
+    for (name, disk) in NAMES.into_iter().zip([closed(), quarantined(), killed()]) {
+        std::fs::write(path_of(name), to_text(&disk)).unwrap();
+    }
+}
+
+fn summary(infos: &[SegmentInfo]) -> Vec<(u32, &str, u64, u64, &str)> {
+    let blocks = |bytes: u64| bytes / BLOCK as u64;
+    infos
+        .iter()
+        .map(|info| {
+            let (size, reserve) = (blocks(info.size_bytes), blocks(info.reserve_bytes));
+            (info.owner_uid, info.name.as_str(), size, reserve, info.state)
+        })
+        .collect()
+}
+
+#[test]
+fn what_was_written_once_is_read() {
+    let theirs = (STRANGER.uid, "théirs", 2, 5, "live");
+    let (wal, heap) = ((ME.uid, "wal", 2, 2, "live"), (ME.uid, "heap", 2, 2, "live"));
+    let lost = (ME.uid, "wal", 2, 2, "quarantined");
+    let expected = [vec![heap, wal, theirs], vec![heap, lost, theirs], vec![wal, theirs]];
+    for (name, expected) in NAMES.into_iter().zip(expected) {
+        let disk = from_text(&std::fs::read_to_string(path_of(name)).unwrap());
+        assert_eq!(superblock(&disk).is_clean(), name != "killed");
+        assert_eq!(superblock(&disk).valid_snapshot().is_some(), name == "closed", "{name}");
+        let mut engine = Engine::simulated(Sim::new(3).unwrap(), &harness::config()).unwrap();
+        let report = check_simulated(&mut engine, &File::simulated(&disk, "disk"), false).unwrap();
+        assert!(report.problems.is_empty(), "{name}: {:?}", report.problems);
+        assert_eq!(
+            (report.in_doubt, report.quarantined),
+            (u64::from(name == "killed"), u64::from(name == "quarantined"))
+        );
+
+        let mut core = open_simulated(&disk);
+        assert_eq!(summary(&core.list(ROOT).unwrap()), expected, "{name}");
+        for &(owner_uid, segment, _, _, state) in &expected {
+            // In one image "heap" has a block of "wal" instead of its own first one.
+            if owner_uid == ME.uid && state == "live" && !(name == "quarantined" && segment == "heap") {
+                let handle = open_write(&mut core, segment);
+                assert!(
+                    read(&mut core, handle, 0, 2 * BLOCK).unwrap() == contents_of(segment),
+                    "{name}: {segment}"
+                );
+            }
+        }
+        let options = CreateOptions::of_size(3 * BLOCK as u64);
+        let over = core.create(STRANGER, STRANGER.uid, "more", &options).unwrap_err();
+        assert_eq!(over.code(), "EDQUOT", "{name}: {over}");
+        create(&mut core, "new", BLOCK as u64);
+        core.close().unwrap();
+        let (at, _) = find(&disk, "new");
+        assert_eq!(state_of(&disk, at), InodeState::Live);
+        assert!(
+            superblock(&disk)
+                .layout()
+                .image_at(at.bucket, Parity::Even, Place::Table)
+                .is_some()
+        );
+    }
+}
