@@ -162,8 +162,8 @@ fn finish(cx: &mut Context<'_>, doomed: &Doomed) {
     if cx.volume.quarantined.remove(address) || inode.state == InodeState::Quarantined {
         return;
     }
-    cx.volume.release(inode.start_block, inode.reserve_blocks);
+    let _ = cx.volume.free.release(inode.start_block, inode.reserve_blocks);
     if let Some(to) = inode.move_to {
-        cx.volume.release(to.start, to.blocks);
+        let _ = cx.volume.free.release(to.start, to.blocks);
     }
 }

@@ -441,7 +441,7 @@ impl Mover {
                 cx.objects.moved(self.address, start, size);
                 cx.volume.unfinished_moves.retain(|moving| *moving != self.address);
                 // It was the segment's until now.
-                cx.volume.release(before.start_block, before.reserve_blocks);
+                let _ = cx.volume.free.release(before.start_block, before.reserve_blocks);
                 return Ok(Moved::Ended(self.inode.clone()));
             }
         }

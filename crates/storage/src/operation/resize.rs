@@ -398,7 +398,7 @@ impl Resize {
                     segments: 0,
                 };
                 cx.volume.accounts.give_back(inode.owner_uid, less);
-                cx.volume.release(inode.end_block(), returned);
+                let _ = cx.volume.free.release(inode.end_block(), returned);
                 self.answer(cx, &inode)
             }
         }

@@ -11,7 +11,9 @@
 //! once, 10 ms on the machine of our figures. Fragments cost more, but there are at most as many as inodes. Bits behind the
 //! last block are set, so that no search ends there.
 
-use std::fmt;
+mod error;
+
+pub use error::{FreeSetError, NoMemory, NoSpace};
 
 const WORD_BITS: u64 = u64::BITS as u64;
 
@@ -24,6 +26,8 @@ pub struct FreeSet {
     free: u64,
     /// Where the next search begins, below `blocks` or 0.
     hint: u64,
+    /// Runs that stay in use whoever gives them back: first block, and the block behind the last.
+    kept: Vec<(u64, u64)>,
 }
 
 impl FreeSet {
@@ -41,6 +45,7 @@ impl FreeSet {
             blocks,
             free: blocks,
             hint: 0,
+            kept: Vec::new(),
         };
         set.pad();
         set.set_hint(hint);
@@ -177,7 +182,15 @@ impl FreeSet {
         }
     }
 
-    /// Gives a run back. The hint stays: next fit comes round to it.
+    /// Keeps a run in use from now on, also when somebody else who has blocks of it gives them back: what is left of a
+    /// segment that is not served lies there.
+    pub fn keep(&mut self, start: u64, blocks: u64) -> Result<(), FreeSetError> {
+        self.occupy_any(start, blocks)?;
+        self.kept.push((start, start + blocks));
+        Ok(())
+    }
+
+    /// Gives a run back, but for what is kept. The hint stays: next fit comes round to it.
     pub fn release(&mut self, start: u64, blocks: u64) -> Result<(), FreeSetError> {
         self.check_inside(start, blocks)?;
         match self.next_free(start, start + blocks) {
@@ -185,9 +198,20 @@ impl FreeSet {
             _ => {
                 self.for_each_word(start, blocks, |word, mask| *word &= !mask);
                 self.free += blocks;
-                Ok(())
+                self.keep_again(start, start + blocks)
             }
         }
+    }
+
+    /// Takes the parts of a run that are kept.
+    fn keep_again(&mut self, start: u64, end: u64) -> Result<(), FreeSetError> {
+        for at in 0..self.kept.len() {
+            let (from, to) = (self.kept[at].0.max(start), self.kept[at].1.min(end));
+            if from < to {
+                self.occupy_any(from, to - from)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether a whole run is free; one that leaves the volume is not.
@@ -326,109 +350,6 @@ fn words_for(blocks: u64) -> Result<usize, NoMemory> {
         .ok_or(NoMemory { blocks })
 }
 
-/// The bitmap of so many blocks does not fit into memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoMemory {
-    /// Blocks of the volume.
-    pub blocks: u64,
-}
-
-impl fmt::Display for NoMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the bitmap of {} blocks does not fit into memory; larger blocks make it smaller",
-            self.blocks
-        )
-    }
-}
-
-impl std::error::Error for NoMemory {}
-
-/// No free run is long enough.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoSpace {
-    /// Blocks asked for.
-    pub asked: u64,
-    /// Free blocks in all.
-    pub free: u64,
-    /// The longest free run.
-    pub largest_run: u64,
-}
-
-impl fmt::Display for NoSpace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            asked,
-            free,
-            largest_run,
-        } = self;
-        write!(
-            f,
-            "no run of {asked} blocks is free: {free} are free in all, the longest run has {largest_run}"
-        )?;
-        if asked <= free {
-            write!(f, "; `baio defrag` joins them")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for NoSpace {}
-
-/// A run that cannot be marked so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FreeSetError {
-    /// It leaves the volume.
-    Outside {
-        /// First block.
-        start: u64,
-        /// Length.
-        blocks: u64,
-        /// Blocks of the volume.
-        volume: u64,
-    },
-    /// To be occupied, but a block is in use already.
-    Overlap {
-        /// First block.
-        start: u64,
-        /// Length.
-        blocks: u64,
-        /// The first block in use.
-        at: u64,
-    },
-    /// To be released, but a block is free already.
-    NotInUse {
-        /// First block.
-        start: u64,
-        /// Length.
-        blocks: u64,
-        /// The first free block.
-        at: u64,
-    },
-}
-
-impl fmt::Display for FreeSetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Outside { start, blocks, volume } => {
-                write!(
-                    f,
-                    "{blocks} blocks from block {start} leave the volume of {volume} blocks"
-                )
-            }
-            Self::Overlap { start, blocks, at } => {
-                write!(f, "of {blocks} blocks from block {start}, block {at} is in use already")
-            }
-            Self::NotInUse { start, blocks, at } => {
-                write!(f, "of {blocks} blocks from block {start}, block {at} is free already")
-            }
-        }
-    }
-}
-
-impl std::error::Error for FreeSetError {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -543,6 +464,18 @@ mod tests {
         let mut again = copy.clone();
         again.load(0, &bytes[0]);
         assert_eq!(again, copy, "loaded twice counts once");
+    }
+
+    #[test]
+    fn what_is_kept_stays_in_use() {
+        let mut set = set_of(100, 0);
+        set.occupy(10, 30).unwrap();
+        set.keep(35, 10).unwrap();
+        set.keep(12, 1).unwrap();
+        assert_eq!(set.used_blocks(), 35);
+        set.release(10, 30).unwrap();
+        let free: Vec<_> = set.free_runs().collect();
+        assert_eq!((free, set.free_blocks()), (vec![(0, 12), (13, 22), (45, 55)], 89));
     }
 
     /// The set that has the same blocks in use, made block by block.

@@ -67,18 +67,6 @@ impl Quarantine {
     pub(crate) fn is_empty(&self) -> bool {
         self.slots.is_empty() && self.kept.is_empty()
     }
-
-    /// The parts of a run that nothing is kept of.
-    pub(crate) fn outside(&self, start: u64, blocks: u64) -> Vec<(u64, u64)> {
-        let mut parts = vec![(start, start.saturating_add(blocks))];
-        for &(kept_start, kept_end) in &self.kept {
-            let before = |&(start, end): &(u64, u64)| (start, end.min(kept_start));
-            let after = |&(start, end): &(u64, u64)| (start.max(kept_end), end);
-            parts = parts.iter().flat_map(|part| [before(part), after(part)]).collect();
-            parts.retain(|(start, end)| start < end);
-        }
-        parts
-    }
 }
 
 /// A segment that touches a run which more than one claims.
@@ -183,9 +171,11 @@ impl Contents {
             let (address, runs, label) = (loser.address, &loser.runs, &loser.label);
             self.unfinished_moves.retain(|moving| *moving != address);
             self.quarantined.slots.insert(address);
-            self.quarantined
-                .kept
-                .extend(runs.iter().map(|(start, blocks)| (*start, start + blocks)));
+            for &(start, blocks) in runs {
+                self.quarantined.kept.push((start, start + blocks));
+                // It lies in the data area, as its inode was decoded.
+                let _ = self.free.keep(start, blocks);
+            }
             self.losers.push(address);
             self.loser_labels.push(label.clone());
             self.warnings.push(format!(
@@ -277,7 +267,7 @@ impl Gathering {
     fn keep_quarantined(&mut self) {
         for (start, end) in &self.contents.quarantined.kept {
             // It lies in the data area: salvaged runs were checked as well.
-            let _ = self.contents.free.occupy_any(*start, end - start);
+            let _ = self.contents.free.keep(*start, end - start);
         }
     }
 }
@@ -462,14 +452,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_cut_out() {
-        let quarantine = Quarantine {
-            slots: BTreeSet::new(),
-            kept: vec![(10, 20), (15, 30), (50, 60)],
-        };
-        assert_eq!(quarantine.outside(0, 100), [(0, 10), (30, 50), (60, 100)]);
-        assert_eq!(quarantine.outside(12, 5), []);
-        assert_eq!(quarantine.outside(55, 10), [(60, 65)]);
-        assert!(touches(&merged(quarantine.kept), (29, 1)) && !touches(&[(5, 6)], (6, 1)));
+    fn runs_touch_where_they_share_a_block() {
+        let runs = merged(vec![(15, 30), (50, 60), (10, 20)]);
+        assert_eq!(runs, [(10, 30), (50, 60)]);
+        assert!(touches(&runs, (29, 1)) && touches(&runs, (0, 11)) && touches(&runs, (45, 100)));
+        assert!(!touches(&runs, (30, 20)) && !touches(&runs, (0, 10)) && !touches(&runs, (60, 1)));
     }
 }

@@ -146,14 +146,6 @@ impl Volume {
         self.layout().block_size()
     }
 
-    /// Gives a run back, but for what is kept for the sake of segments that are not served.
-    pub(crate) fn release(&mut self, start: u64, blocks: u64) {
-        for (start, end) in self.quarantined.outside(start, blocks) {
-            // Whoever gives it back has it.
-            let _ = self.free.release(start, end - start);
-        }
-    }
-
     /// When a run was allocated: decides between two inodes that claim one block.
     pub(crate) fn next_alloc_seq(&mut self) -> AllocSeq {
         self.allocations += 1;
