@@ -40,6 +40,7 @@ use crate::object::{Objects, Target};
 use crate::operation::Event;
 use crate::operation::claims::Claims;
 use crate::request::{Handle, Requests, Ticket};
+use crate::volume::accounts::Account;
 use crate::volume::device::{Device, Hold};
 use crate::volume::inspect::{self, SegmentInfo, VolumeInfo};
 use crate::volume::{Volume, format};
@@ -204,6 +205,15 @@ impl Core {
     /// As [`Core::inspect`], and when there is none or `who` may not see it.
     pub fn inspect_segment(path: &Path, who: Identity, owner_uid: u32, name: &str) -> Result<SegmentInfo> {
         inspect::inspect_segment(&mut Core::plain_engine()?, path, who, owner_uid, name)
+    }
+
+    /// What an owner holds and may hold, in blocks and segments, and how many bytes a block has; writes nothing. Owners see
+    /// their own.
+    ///
+    /// # Errors
+    /// As [`Core::inspect`], and `Access`.
+    pub fn inspect_quota(path: &Path, who: Identity, uid: u32) -> Result<(Account, u32)> {
+        inspect::inspect_quota(&mut Core::plain_engine()?, path, who, uid)
     }
 
     fn plain_engine() -> Result<Engine> {

@@ -14,6 +14,7 @@ use crate::segment::inode::{Inode, InodeState};
 use crate::segment::name::{Key, SegmentName};
 use crate::segment::probe::{Probe, SlotAddress, Visit};
 use crate::segment::superblock::Superblock;
+use crate::volume::accounts::Account;
 use crate::volume::contents::Contents;
 use crate::volume::device::{Device, Hold};
 use crate::volume::table::{self, Doubt, Healing};
@@ -122,15 +123,38 @@ pub(crate) fn inspect_volume(engine: &mut Engine, path: &Path) -> Result<VolumeI
     seen
 }
 
+/// What an owner holds and may hold, and the bytes of a block.
+///
+/// # Errors
+/// As [`inspect`]; `Access` when it is another's.
+pub(crate) fn inspect_quota(engine: &mut Engine, path: &Path, who: Identity, uid: u32) -> Result<(Account, u32)> {
+    if !who.acts_for(uid) {
+        let object = format!("uid {uid} on {}", path.display());
+        return Err(Error::new("show the quota", object, Fault::Access { uid: who.uid }));
+    }
+    let device = Device::open(path, Hold::Shared, Create::Never)?;
+    let seen = superblocks::read(engine, &device).and_then(|chosen| {
+        let contents = contents(engine, &device, &chosen.current)?;
+        Ok((contents.accounts.get(uid), chosen.current.layout().block_size()))
+    });
+    device.close(engine);
+    seen
+}
+
+/// From the snapshot of a clean close, else from the table.
+fn contents(engine: &mut Engine, device: &Device, superblock: &Superblock) -> Result<Contents> {
+    match snapshot::read(engine, device, superblock)? {
+        Some(Ok(contents)) => Ok(contents),
+        None | Some(Err(_)) => {
+            let doubt = Doubt::after(superblock, Healing::InMemory);
+            Contents::read(engine, device, superblock, doubt)
+        }
+    }
+}
+
 fn measure(engine: &mut Engine, device: &Device) -> Result<VolumeInfo> {
     let superblock = superblocks::read(engine, device)?.current;
-    let contents = match snapshot::read(engine, device, &superblock)? {
-        Some(Ok(contents)) => contents,
-        None | Some(Err(_)) => {
-            let doubt = Doubt::after(&superblock, Healing::InMemory);
-            Contents::read(engine, device, &superblock, doubt)?
-        }
-    };
+    let contents = contents(engine, device, &superblock)?;
     let segments = contents.accounts.segments();
     let mut info = volume_info(&superblock, device.size()?, &contents.free, segments);
     info.warnings = contents.warnings;
