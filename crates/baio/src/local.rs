@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use baio_engine::{Buffer, Config, Doorbell, Stats, Time, Wait};
 use baio_storage::{
-    Access, Core, CreateOptions, Error, Fault, Handle, Identity, Outcome, Result, SegmentInfo, SegmentRequest, Ticket,
-    VolumeInfo,
+    Access, Core, CreateOptions, Error, Fault, Handle, Identity, Outcome, ResizeOptions, Result, SegmentInfo,
+    SegmentRequest, Ticket, VolumeInfo,
 };
 
 use crate::link::Link;
@@ -160,6 +160,23 @@ impl Local {
     pub fn delete_segment(&self, name: &str) -> Result<()> {
         self.operate(|core| core.delete(self.0.identity, self.0.identity.uid, name))
             .map(drop)
+    }
+
+    /// Gives a segment of the caller's own another size; open handles see it at once. What it gains reads as zero. It is moved
+    /// where neither its reserve nor free blocks behind it are enough, and is served meanwhile.
+    ///
+    /// # Errors
+    /// There is none, there is no space, it is over quota; or what the system said.
+    pub fn resize_segment(&self, name: &str, options: &ResizeOptions) -> Result<SegmentInfo> {
+        self.operate(|core| core.resize(self.0.identity, self.0.identity.uid, name, options))
+    }
+
+    /// Gives a segment of the caller's own another name; open handles stay valid.
+    ///
+    /// # Errors
+    /// There is none, the new name is taken or bad; or what the system said.
+    pub fn rename_segment(&self, old: &str, new: &str) -> Result<SegmentInfo> {
+        self.operate(|core| core.rename(self.0.identity, self.0.identity.uid, old, new))
     }
 
     /// The segments that the caller may see.

@@ -57,10 +57,18 @@ impl<L: Link> Segment<L> {
         &self.opened.info
     }
 
-    /// Size in bytes.
+    /// Size in bytes when it was opened.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.opened.info.size_bytes
+    }
+
+    /// Size in bytes now: it may have been resized. On `Remote` this blocks for the length of one hop.
+    ///
+    /// # Errors
+    /// `Stale` when the segment is gone.
+    pub fn current_size(&self) -> Result<u64> {
+        self.opened.link.size(self.opened.handle)
     }
 
     /// The link it was opened on.

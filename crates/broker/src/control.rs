@@ -4,7 +4,7 @@
 //! processes they will be messages on the socket, where names and identities can be checked at leisure.
 
 use baio_engine::{Memory, Stats};
-use baio_storage::{Access, CreateOptions, Error, Handle, SegmentInfo, VolumeInfo};
+use baio_storage::{Access, CreateOptions, Error, Handle, ResizeOptions, SegmentInfo, VolumeInfo};
 
 /// What is asked.
 #[derive(Debug)]
@@ -24,6 +24,24 @@ pub enum Command {
         owner_uid: u32,
         /// Its name.
         name: String,
+    },
+    /// Give a segment another size.
+    Resize {
+        /// Whose.
+        owner_uid: u32,
+        /// Its name.
+        name: String,
+        /// What it is to be like.
+        options: ResizeOptions,
+    },
+    /// Give a segment another name.
+    Rename {
+        /// Whose.
+        owner_uid: u32,
+        /// Its name.
+        old: String,
+        /// Its new name.
+        new: String,
     },
     /// Open a segment.
     Open {

@@ -450,6 +450,12 @@ impl Service {
                 options,
             } => self.core.begin_create(who, owner_uid, &name, &options),
             Command::Delete { owner_uid, name } => self.core.begin_delete(who, owner_uid, &name),
+            Command::Resize {
+                owner_uid,
+                name,
+                options,
+            } => self.core.begin_resize(who, owner_uid, &name, &options),
+            Command::Rename { owner_uid, old, new } => self.core.begin_rename(who, owner_uid, &old, &new),
             Command::Open {
                 owner_uid,
                 name,

@@ -35,8 +35,8 @@ use baio_broker::control::{Command, Reply};
 use baio_broker::{Setup, start};
 use baio_engine::{Buffer, Config, Stats, Time, Wait};
 use baio_storage::{
-    Access, Core, CreateOptions, Error, Fault, Handle, Identity, Outcome, Result, SegmentInfo, SegmentRequest, Ticket,
-    VolumeInfo,
+    Access, Core, CreateOptions, Error, Fault, Handle, Identity, Outcome, ResizeOptions, Result, SegmentInfo,
+    SegmentRequest, Ticket, VolumeInfo,
 };
 
 pub use self::asked::Asked;
@@ -183,10 +183,7 @@ impl Remote {
             name: name.to_owned(),
             options: *options,
         };
-        Asked::new(self, command, |_, reply| match reply {
-            Reply::Segment(info) => Some(info),
-            _ => None,
-        })
+        Asked::new(self, command, segment_of)
     }
 
     /// Opens a segment of the caller's own.
@@ -229,6 +226,33 @@ impl Remote {
         Asked::new(self, command, |_, reply| {
             matches!(reply, Reply::Segment(_)).then_some(())
         })
+    }
+
+    /// Gives a segment of the caller's own another size; open handles see it at once. What it gains reads as zero. It is moved
+    /// where neither its reserve nor free blocks behind it are enough, and is served meanwhile.
+    ///
+    /// # Errors
+    /// The future's: there is none, there is no space, it is over quota; or what the system said.
+    pub fn resize_segment(&self, name: &str, options: &ResizeOptions) -> Asked<SegmentInfo> {
+        let command = Command::Resize {
+            owner_uid: self.0.identity.uid,
+            name: name.to_owned(),
+            options: *options,
+        };
+        Asked::new(self, command, segment_of)
+    }
+
+    /// Gives a segment of the caller's own another name; open handles stay valid.
+    ///
+    /// # Errors
+    /// The future's: there is none, the new name is taken or bad; or what the system said.
+    pub fn rename_segment(&self, old: &str, new: &str) -> Asked<SegmentInfo> {
+        let command = Command::Rename {
+            owner_uid: self.0.identity.uid,
+            old: old.to_owned(),
+            new: new.to_owned(),
+        };
+        Asked::new(self, command, segment_of)
     }
 
     /// The segments that the caller may see. The service reads the table in one go; other requests go on in the kernel, and
@@ -501,6 +525,14 @@ impl Client {
             }
         });
         ended.flatten()
+    }
+}
+
+/// A segment, where one was asked for.
+fn segment_of(_: &Remote, reply: Reply) -> Option<SegmentInfo> {
+    match reply {
+        Reply::Segment(info) => Some(info),
+        _ => None,
     }
 }
 

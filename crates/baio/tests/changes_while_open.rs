@@ -1,0 +1,116 @@
+//! A segment that is open, and busy, is resized, moved and renamed: handles stay valid, what was written stays, and what
+//! was gained reads as zero; on both links.
+
+mod common;
+
+use baio::{Access, Choice, CreateOptions, Durability, ResizeOptions, Segment};
+use common::remote;
+use futures_util::future::join_all;
+
+const PAGE: usize = 4096;
+const PAGES: u64 = 64;
+
+fn to(pages: u64) -> ResizeOptions {
+    ResizeOptions {
+        size_bytes: pages * PAGE as u64,
+        reserve_bytes: None,
+    }
+}
+
+fn stamp(page: u64, round: u8) -> u8 {
+    (page as u8).wrapping_mul(31).wrapping_add(round) | 1
+}
+
+async fn fill<L: baio::Link>(segment: &Segment<L>, round: u8) {
+    let writes = (0..PAGES).map(|page| {
+        let mut buffer = segment.buffer(PAGE).unwrap();
+        buffer.fill(stamp(page, round));
+        segment.write_at(page * PAGE as u64, buffer)
+    });
+    for outcome in join_all(writes).await {
+        assert_eq!(outcome.result.unwrap(), PAGE as u32);
+    }
+    segment.sync(Durability::Data).await.result.unwrap();
+}
+
+async fn expect<L: baio::Link>(segment: &Segment<L>, page: u64, byte: u8) {
+    let buffer = segment.buffer(PAGE).unwrap();
+    let outcome = segment.read_at(page * PAGE as u64, buffer).await;
+    assert_eq!(
+        outcome.result.as_ref().map_err(ToString::to_string),
+        Ok(&(PAGE as u32)),
+        "page {page}"
+    );
+    let buffer = outcome.memory.into_buffer().unwrap();
+    assert!(
+        buffer.iter().all(|&found| found == byte),
+        "page {page} is not all {byte}"
+    );
+}
+
+#[test]
+fn on_the_callers_own_thread() {
+    let (_dir, volume) = common::volume(Choice::Auto);
+    let segment = common::segment(&volume, "a", PAGES * PAGE as u64);
+    // Right behind it, so that growing has to move it.
+    common::segment(&volume, "b", PAGE as u64);
+    volume.block_on(fill(&segment, 1)).unwrap();
+    let before = segment.info().start_block;
+    let after = volume.resize_segment("a", &to(2 * PAGES)).unwrap();
+    assert_ne!(after.start_block, before, "it was not moved");
+    assert_eq!(segment.current_size().unwrap(), 2 * PAGES * PAGE as u64);
+    volume
+        .block_on(async {
+            for page in 0..2 * PAGES {
+                expect(&segment, page, if page < PAGES { stamp(page, 1) } else { 0 }).await;
+            }
+        })
+        .unwrap();
+    assert_eq!(volume.rename_segment("a", "c").unwrap().name, "c");
+    volume.block_on(fill(&segment, 2)).unwrap();
+    let again = volume.open_segment("c", Access::Read).unwrap();
+    volume
+        .block_on(async {
+            for page in 0..PAGES {
+                expect(&again, page, stamp(page, 2)).await;
+            }
+        })
+        .unwrap();
+    volume.delete_segment("c").unwrap();
+    volume.close().unwrap();
+}
+
+#[test]
+fn on_a_thread_of_its_own_while_requests_go_on() {
+    let (_dir, volume) = remote::volume(Choice::Auto);
+    let segment = remote::segment(&volume, "a", PAGES * PAGE as u64);
+    remote::segment(&volume, "b", PAGE as u64);
+    let work = async {
+        fill(&segment, 1).await;
+        let moved = async {
+            for pages in [2 * PAGES, 4 * PAGES, PAGES] {
+                volume.resize_segment("a", &to(pages)).await.unwrap();
+                volume
+                    .create_segment(&format!("in the way {pages}"), &CreateOptions::of_size(1))
+                    .await
+                    .unwrap();
+            }
+            volume.rename_segment("a", "c").await.unwrap()
+        };
+        let busy = async {
+            for round in 2..20 {
+                fill(&segment, round).await;
+                for page in 0..PAGES {
+                    expect(&segment, page, stamp(page, round)).await;
+                }
+            }
+        };
+        let (info, ()) = futures_util::future::join(moved, busy).await;
+        assert_eq!((info.name.as_str(), info.size_bytes), ("c", PAGES * PAGE as u64));
+        for page in 0..PAGES {
+            expect(&segment, page, stamp(page, 19)).await;
+        }
+    };
+    volume.block_on(work).unwrap();
+    assert_eq!(segment.current_size().unwrap(), PAGES * PAGE as u64);
+}
