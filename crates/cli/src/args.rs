@@ -11,11 +11,13 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 
 use crate::command::aio_stress::args::AioStressArgs;
 use crate::command::stress::args::StressArgs;
+use crate::command::volume_args::{
+    CheckArgs, CreateArgs, DefragArgs, DeleteArgs, FormatArgs, ListArgs, QuotaArgs, RenameArgs, ResizeArgs, StatArgs,
+};
 use crate::failure::Failure;
 use crate::operands::DdOperands;
 use crate::output::Output;
 use crate::size::Size;
-use crate::target::{TypedTarget, parse_uid};
 use crate::usage;
 
 /// A command line that makes sense.
@@ -127,6 +129,16 @@ pub(crate) enum Command {
     Stat(StatArgs),
     /// Delete a segment
     Delete(DeleteArgs),
+    /// Rename a segment
+    Rename(RenameArgs),
+    /// Make a segment, or a whole volume, larger or smaller
+    Resize(ResizeArgs),
+    /// Show or set what a user may hold
+    Quota(QuotaArgs),
+    /// Read all metadata of a volume, name every problem, and repair on request
+    Check(CheckArgs),
+    /// Move segments together, so that the free space is one piece
+    Defrag(DefragArgs),
     /// Copy like GNU dd, with many requests in flight
     Dd(DdOperands),
     /// Keep a file, a device or a segment busy, and measure it
@@ -137,102 +149,6 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// Tell which backend works here, why not a better one, and the cure
     Doctor(DoctorArgs),
-}
-
-/// `baio format`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-A file that exists is used at its own size unless --size is given; a missing one needs --size.
-A path that holds a volume, a file system or a mounted device is refused without --force.
-
-Examples:
-  baio format /tmp/vol --size 1G
-  baio format /tmp/vol --size 1G --max-size 1T --segments 500
-  baio format /dev/vdb --force")]
-pub(crate) struct FormatArgs {
-    /// The file or device
-    #[arg(value_name = "PATH")]
-    pub(crate) path: TypedTarget,
-    /// Size of the volume
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) size: Option<Size>,
-    /// Size to which the volume may grow one day; its tables are laid out for it
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) max_size: Option<Size>,
-    /// Unit of allocation
-    #[arg(long, value_name = "SIZE", default_value = "4K")]
-    pub(crate) block_size: Size,
-    /// How many segments the volume can hold [default: one for every 1000 blocks]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) segments: Option<u64>,
-    /// Overwrite whatever is there
-    #[arg(long)]
-    pub(crate) force: bool,
-}
-
-/// `baio create`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-The segment is zeroed and durable when the command returns. Its size is rounded up to whole blocks.
-
-Examples:
-  baio create /tmp/vol#log --size 64M
-  baio create /tmp/vol#1000/mail --size 1G --group 1000 --mode 0640")]
-pub(crate) struct CreateArgs {
-    /// The volume and the new segment's name
-    #[arg(value_name = "PATH#[UID/]NAME")]
-    pub(crate) target: TypedTarget,
-    /// Size of the segment
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) size: Size,
-    /// Owner, where the target names none [default: the caller]
-    #[arg(long, value_name = "UID", value_parser = parse_id)]
-    pub(crate) owner: Option<u32>,
-    /// Group [default: the caller's]
-    #[arg(long, value_name = "GID", value_parser = parse_id)]
-    pub(crate) group: Option<u32>,
-    /// Permissions, in octal
-    #[arg(long, value_name = "MODE", default_value = "0600", value_parser = parse_mode)]
-    pub(crate) mode: u32,
-}
-
-/// `baio list`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Opens the volume for reading only. Root sees all segments, everybody else their own.
-
-Examples:
-  baio list /tmp/vol
-  baio list /tmp/vol --json")]
-pub(crate) struct ListArgs {
-    /// The volume
-    #[arg(value_name = "PATH")]
-    pub(crate) path: TypedTarget,
-}
-
-/// `baio stat`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Opens the volume for reading only.
-
-Examples:
-  baio stat /tmp/vol
-  baio stat /tmp/vol#log --json")]
-pub(crate) struct StatArgs {
-    /// The volume or the segment
-    #[arg(value_name = "PATH[#[UID/]NAME]")]
-    pub(crate) target: TypedTarget,
-}
-
-/// `baio delete`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Example:
-  baio delete /tmp/vol#log")]
-pub(crate) struct DeleteArgs {
-    /// The segment
-    #[arg(value_name = "PATH#[UID/]NAME")]
-    pub(crate) target: TypedTarget,
 }
 
 /// `baio report`
@@ -327,20 +243,6 @@ impl Args for DdOperands {
     }
 }
 
-/// Reads a uid or a gid, as a target's owner is read.
-fn parse_id(text: &str) -> Result<u32, String> {
-    parse_uid(text).ok_or_else(|| "an id is a number from 0 to 4294967294".to_owned())
-}
-
-/// Reads permission bits in octal, with or without a leading zero.
-fn parse_mode(text: &str) -> Result<u32, String> {
-    let octal = text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
-    match u32::from_str_radix(text, 8) {
-        Ok(mode) if octal && mode <= 0o777 => Ok(mode),
-        _ => Err("permissions are octal, 0 to 0777".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -365,44 +267,6 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         CommandLine::command().debug_assert();
-    }
-
-    #[test]
-    fn format_with_everything_and_with_nothing() {
-        let line = "baio format vol --size 1G --max-size 1T --block-size 8K --segments 9 --force";
-        let Command::Format(args) = parsed(line).command else {
-            panic!("not format");
-        };
-        assert_eq!(args.path.to_string(), "vol");
-        assert_eq!(args.size.map(Size::bytes), Some(1 << 30));
-        assert_eq!(args.max_size.map(Size::bytes), Some(1 << 40));
-        assert_eq!(args.block_size.bytes(), 8192);
-        assert_eq!(args.segments, Some(9));
-        assert!(args.force);
-
-        let Command::Format(args) = parsed("baio format vol").command else {
-            panic!("not format");
-        };
-        assert_eq!(args.block_size.bytes(), 4096);
-        assert_eq!((args.size, args.segments, args.force), (None, None, false));
-    }
-
-    #[test]
-    fn create_reads_modes_in_octal() {
-        let Command::Create(args) = parsed("baio create v#a --size 4K --mode 640").command else {
-            panic!("not create");
-        };
-        assert_eq!(args.mode, 0o640);
-        let Command::Create(args) = parsed("baio create v#a --size 4K --owner 7").command else {
-            panic!("not create");
-        };
-        assert_eq!((args.mode, args.owner, args.group), (0o600, Some(7), None));
-        for id in ["4294967295", "4294967296", "-1", "+1", "root", ""] {
-            assert!(parse_id(id).is_err(), "{id}");
-        }
-        for mode in ["0888", "01777", "+600", "rw", ""] {
-            assert!(parse_mode(mode).is_err(), "{mode}");
-        }
     }
 
     #[test]

@@ -3,11 +3,11 @@
 //! What can be refused is refused by looking only: opening a volume to write raises its epoch, and a create that
 //! cannot be shall not change a byte. Whoever gets in between is caught by the volume itself.
 
-use baio_storage::{Core, CreateOptions, Error, Fault, Identity};
+use baio_storage::{Core, CreateOptions, Error, Fault, Identity, Zeroing};
 
-use crate::args::CreateArgs;
 use crate::command::named::NamedSegment;
 use crate::command::shown::Segment;
+use crate::command::volume_args::{CreateArgs, ZeroArg};
 use crate::failure::Failure;
 
 /// Creates, and shows the new segment.
@@ -15,10 +15,15 @@ pub(crate) fn run(args: CreateArgs) -> Result<Segment, Failure> {
     let named = NamedSegment::resolve("create", &args.target)?;
     let who = Identity::effective();
     let owner_uid = owner_uid(&named, args.owner, who)?;
-    named.told("create", look_first(&named, owner_uid, who, args.size.bytes()))?;
+    named.told("create", look_first(&named, owner_uid, who, &args))?;
     let options = CreateOptions {
         mode: args.mode,
         group: args.group,
+        reserve_bytes: args.reserve.map_or(0, |size| size.bytes()),
+        zero: match args.zero {
+            ZeroArg::Written => Zeroing::Written,
+            ZeroArg::Lazy => Zeroing::Lazy,
+        },
         ..CreateOptions::of_size(args.size.bytes())
     };
     let created = named.with_volume("create", |core| core.create(who, owner_uid, &named.name, &options))?;
@@ -39,19 +44,27 @@ fn owner_uid(named: &NamedSegment, option: Option<u32>, who: Identity) -> Result
     }
 }
 
-fn look_first(named: &NamedSegment, owner_uid: u32, who: Identity, asked: u64) -> baio_storage::Result<()> {
+fn look_first(named: &NamedSegment, owner_uid: u32, who: Identity, args: &CreateArgs) -> baio_storage::Result<()> {
+    let size = args.size.bytes();
     let refused = |fault| Err(Error::new("create", named.typed.clone(), fault));
     if !who.acts_for(owner_uid) {
         return refused(Fault::Access { uid: who.uid });
     }
-    if asked == 0 {
+    if size == 0 {
         return refused(Fault::BadSize("a segment has at least one byte".into()));
     }
-    let (volume, segments) = Core::inspect(&named.volume, who)?;
-    let taken = |segment: &baio_storage::SegmentInfo| segment.owner_uid == owner_uid && segment.name == named.name;
-    if segments.iter().any(taken) {
-        return refused(Fault::Exists);
+    let asked = args.reserve.map_or(size, |reserve| reserve.bytes());
+    if asked < size {
+        return refused(Fault::BadSize(format!(
+            "a reserve of {asked} bytes is less than the size of {size}"
+        )));
     }
+    match Core::inspect_segment(&named.volume, who, owner_uid, &named.name) {
+        Ok(_) => return refused(Fault::Exists),
+        Err(error) if matches!(error.fault, Fault::NotFound) => {}
+        Err(error) => return Err(error),
+    }
+    let volume = Core::inspect_volume(&named.volume)?;
     if volume.segments >= volume.segments_max {
         let segments_max = volume.segments_max;
         return refused(Fault::TableFull { segments_max });

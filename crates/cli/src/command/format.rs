@@ -4,8 +4,8 @@ use std::path::Path;
 
 use baio_storage::{Core, Format};
 
-use crate::args::FormatArgs;
 use crate::command::shown::Volume;
+use crate::command::volume_args::FormatArgs;
 use crate::failure::Failure;
 use crate::target::exists_on_disk;
 

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use baio_storage::{Core, Identity};
 use serde::Serialize;
 
-use crate::args::ListArgs;
 use crate::command::shown::{Segment, segment_table};
+use crate::command::volume_args::ListArgs;
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::target::exists_on_disk;

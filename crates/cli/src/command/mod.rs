@@ -4,24 +4,36 @@
 //! |---|---|
 //! | `format.rs` | makes a volume |
 //! | `create.rs`, `delete.rs` | make and remove a segment |
+//! | `rename.rs`, `resize.rs` | change one; `resize.rs` also grows a volume |
+//! | `quota.rs` | what a user holds and may hold |
+//! | `check.rs`, `defrag.rs` | read or tidy a whole volume |
 //! | `list.rs`, `stat.rs` | look, and write nothing |
 //! | `dd/` | copies, with many requests in flight |
 //! | `stress/` | keeps something busy, and measures it |
 //! | `aio_stress/` | the same with the letters and the output of aio-stress |
 //! | `doctor.rs` | tells what works here |
 //! | `report.rs` | measures |
+//! | `volume_args.rs` | the arguments of those on volumes and segments |
+//! | `gauge.rs` | how far a long command has come |
 //! | `named.rs` | the segment that a command line names |
 //! | `shown.rs` | how volumes and segments are shown |
 
 pub(crate) mod aio_stress;
+pub(crate) mod check;
 pub(crate) mod create;
 pub(crate) mod dd;
+pub(crate) mod defrag;
 pub(crate) mod delete;
 pub(crate) mod doctor;
 pub(crate) mod format;
+mod gauge;
 pub(crate) mod list;
 mod named;
+pub(crate) mod quota;
+pub(crate) mod rename;
 pub(crate) mod report;
+pub(crate) mod resize;
 mod shown;
 pub(crate) mod stat;
 pub(crate) mod stress;
+pub(crate) mod volume_args;

@@ -63,6 +63,12 @@ impl NamedSegment {
         result.map_err(|error| Failure::from_storage(command, self.typed.clone(), &error))
     }
 
+    /// Refuses what looking already refuses, before the volume is opened to write, which raises its epoch.
+    pub(crate) fn look_first(&self, command: &str, who: Identity) -> Result<(), Failure> {
+        let seen = Core::inspect_segment(&self.volume, who, self.owner_uid(who), &self.name);
+        self.told(command, seen).map(drop)
+    }
+
     /// Opens the volume to write, does something, and closes it cleanly whatever came of it.
     pub(crate) fn with_volume<T>(
         &self,

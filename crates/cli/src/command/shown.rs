@@ -84,6 +84,8 @@ pub(crate) struct Volume {
     segments: u64,
     segments_max: u64,
     clean: bool,
+    size_bytes_max: u64,
+    warnings: Vec<String>,
 }
 
 impl From<VolumeInfo> for Volume {
@@ -98,6 +100,8 @@ impl From<VolumeInfo> for Volume {
             segments: info.segments,
             segments_max: info.segments_max,
             clean: info.clean,
+            size_bytes_max: info.size_bytes_max,
+            warnings: info.warnings,
         }
     }
 }
@@ -109,6 +113,9 @@ impl Answer for Volume {
         table.row(["format version", &self.format_version.to_string()]);
         table.row(["block size", &format_size(self.block_size.into())]);
         table.row(["size", &format_size(self.size_bytes)]);
+        if self.size_bytes_max > self.size_bytes {
+            table.row(["can grow to", &format_size(self.size_bytes_max)]);
+        }
         table.row(["free", &format_size(self.free_bytes)]);
         table.row(["largest free run", &format_size(self.largest_free_bytes)]);
         table.row(["segments", &format!("{} of {}", self.segments, self.segments_max)]);
@@ -120,6 +127,9 @@ impl Answer for Volume {
                 "no: the next open heals it"
             },
         ]);
+        for warning in &self.warnings {
+            table.row(["warning", warning]);
+        }
         table.write(out)
     }
 }

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use baio_storage::{Core, Identity};
 use serde::Serialize;
 
-use crate::args::StatArgs;
 use crate::command::named::NamedSegment;
 use crate::command::shown::{Segment, Volume};
+use crate::command::volume_args::StatArgs;
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::target::{Target, exists_on_disk};

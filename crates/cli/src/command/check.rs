@@ -1,0 +1,130 @@
+//! `baio check`: what is wrong with a volume, and with `--repair` what was done about it.
+
+use std::io::{self, Write};
+
+use baio_storage::{CheckReport, Repair};
+use serde::Serialize;
+
+use crate::command::gauge::Gauge;
+use crate::command::volume_args::CheckArgs;
+use crate::exit_status::ExitStatus;
+use crate::failure::Failure;
+use crate::output::{Align, Answer, Table};
+use crate::target::exists_on_disk;
+
+/// What `check` shows.
+#[derive(Serialize)]
+pub(crate) struct Checked {
+    problems: Vec<Problem>,
+    repaired: u64,
+    clean: bool,
+    buckets: u64,
+    segments: u64,
+    owners: u64,
+    quarantined: u64,
+    unfinished_moves: u64,
+    over_quota: u64,
+    blocks: u64,
+    free_blocks: u64,
+}
+
+/// One thing that is wrong.
+#[derive(Serialize)]
+struct Problem {
+    kind: &'static str,
+    object: String,
+    offset: u64,
+    what: String,
+    repair: &'static str,
+}
+
+/// Checks, and tells.
+pub(crate) fn run(args: CheckArgs) -> Result<Checked, Failure> {
+    let path = args.path.resolve_path(exists_on_disk);
+    let path = path.map_err(|error| error.into_failure("check"))?;
+    let mut gauge = Gauge::new();
+    let checked = baio_storage::check(&path, args.repair, &mut |progress| {
+        gauge.show(|| format!("{} of {} buckets", progress.buckets_done, progress.buckets));
+    });
+    drop(gauge);
+    let report = checked.map_err(|error| Failure::from_storage("check", args.path.to_string(), &error))?;
+    Ok(Checked::from(report))
+}
+
+impl From<CheckReport> for Checked {
+    fn from(report: CheckReport) -> Checked {
+        let problems = report.problems.into_iter().map(|problem| Problem {
+            kind: problem.kind,
+            object: problem.place.object,
+            offset: problem.place.offset,
+            what: problem.what,
+            repair: match problem.repair {
+                Repair::Repaired => "repaired",
+                Repair::Repairable => "repairable",
+                Repair::Lost => "lost",
+            },
+        });
+        Checked {
+            problems: problems.collect(),
+            repaired: report.repaired,
+            clean: report.clean,
+            buckets: report.buckets,
+            segments: report.segments,
+            owners: report.owners,
+            quarantined: report.quarantined,
+            unfinished_moves: report.unfinished_moves,
+            over_quota: report.over_quota,
+            blocks: report.blocks,
+            free_blocks: report.free_blocks,
+        }
+    }
+}
+
+impl Answer for Checked {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        if !self.problems.is_empty() {
+            let mut table = Table::with_headings(&[
+                ("OFFSET", Align::Right),
+                ("WHERE", Align::Left),
+                ("PROBLEM", Align::Left),
+                ("REPAIR", Align::Left),
+                ("WHAT", Align::Left),
+            ]);
+            for problem in &self.problems {
+                table.row([
+                    problem.offset.to_string(),
+                    problem.object.clone(),
+                    problem.kind.to_owned(),
+                    problem.repair.to_owned(),
+                    problem.what.clone(),
+                ]);
+            }
+            table.write(out)?;
+            writeln!(out)?;
+        }
+        let mut table = Table::without_headings(&[Align::Left, Align::Left]);
+        let found = match self.problems.len() as u64 {
+            0 => "none".to_owned(),
+            found => format!("{found}, {} of them repaired", self.repaired),
+        };
+        table.row(["problems", &found]);
+        table.row([
+            "segments",
+            &format!(
+                "{} of {} owners, in {} buckets",
+                self.segments, self.owners, self.buckets
+            ),
+        ]);
+        table.row(["blocks", &format!("{}, {} of them free", self.blocks, self.free_blocks)]);
+        table.write(out)
+    }
+
+    /// What is left wrong did not verify.
+    fn exit_status(&self) -> ExitStatus {
+        if self.problems.len() as u64 > self.repaired {
+            ExitStatus::NotVerified
+        } else {
+            ExitStatus::Success
+        }
+    }
+}

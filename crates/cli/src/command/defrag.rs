@@ -1,0 +1,98 @@
+//! `baio defrag`: moves segments together.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use baio_engine::Config;
+use baio_storage::{Core, DefragReport, Identity};
+use serde::Serialize;
+
+use crate::command::gauge::Gauge;
+use crate::command::volume_args::DefragArgs;
+use crate::failure::Failure;
+use crate::output::{Align, Answer, Table};
+use crate::size::format_size;
+use crate::target::exists_on_disk;
+
+/// What `defrag` shows.
+#[derive(Serialize)]
+pub(crate) struct Packed {
+    segments_moved: u64,
+    moves: u64,
+    moved_bytes: u64,
+    free_bytes: u64,
+    largest_free_before_bytes: u64,
+    largest_free_bytes: u64,
+    unmoved: Vec<Unmoved>,
+}
+
+#[derive(Serialize)]
+struct Unmoved {
+    name: String,
+    owner_uid: u32,
+    why: String,
+}
+
+/// Packs, and shows what has come of it.
+pub(crate) fn run(args: DefragArgs) -> Result<Packed, Failure> {
+    let path = args.path.resolve_path(exists_on_disk);
+    let path = path.map_err(|error| error.into_failure("defrag"))?;
+    let report = pack(&path).map_err(|error| Failure::from_storage("defrag", args.path.to_string(), &error))?;
+    Ok(Packed {
+        segments_moved: report.moved_segments,
+        moves: report.moves,
+        moved_bytes: report.moved_bytes,
+        free_bytes: report.free_bytes,
+        largest_free_before_bytes: report.largest_free_before_bytes,
+        largest_free_bytes: report.largest_free_bytes,
+        unmoved: report
+            .unmoved
+            .into_iter()
+            .map(|unmoved| Unmoved {
+                name: unmoved.name,
+                owner_uid: unmoved.owner_uid,
+                why: unmoved.why,
+            })
+            .collect(),
+    })
+}
+
+fn pack(path: &Path) -> baio_storage::Result<DefragReport> {
+    let mut core = Core::open(path, &Config::default())?;
+    let mut gauge = Gauge::new();
+    let done = core.defrag(Identity::effective(), &mut |progress| {
+        gauge.show(|| {
+            format!(
+                "pass {}: {} of {} segments, {} moved",
+                progress.pass,
+                progress.segments_done,
+                progress.segments,
+                format_size(progress.moved_bytes)
+            )
+        });
+    });
+    let closed = core.close();
+    done.and_then(|report| closed.map(|()| report))
+}
+
+impl Answer for Packed {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut table = Table::without_headings(&[Align::Left, Align::Left]);
+        table.row(["segments moved", &self.segments_moved.to_string()]);
+        table.row(["bytes moved", &format_size(self.moved_bytes)]);
+        table.row(["free", &format_size(self.free_bytes)]);
+        table.row([
+            "largest free run",
+            &format!(
+                "{}, was {}",
+                format_size(self.largest_free_bytes),
+                format_size(self.largest_free_before_bytes)
+            ),
+        ]);
+        for unmoved in &self.unmoved {
+            let whose = format!("{}/{}", unmoved.owner_uid, unmoved.name);
+            table.row(["not moved", &format!("{whose}: {}", unmoved.why)]);
+        }
+        table.write(out)
+    }
+}

@@ -1,0 +1,82 @@
+//! `baio quota`: what a user holds of a volume, and what it may hold.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use baio_engine::Config;
+use baio_storage::{Account, Core, Identity, Limits};
+use serde::Serialize;
+
+use crate::command::volume_args::{LimitArg, QuotaArgs};
+use crate::failure::Failure;
+use crate::output::{Align, Answer, Table};
+use crate::size::format_size;
+use crate::target::exists_on_disk;
+
+/// What `quota` shows. A limit that is not set is null.
+#[derive(Serialize)]
+pub(crate) struct Quota {
+    owner_uid: u32,
+    used_bytes: u64,
+    limit_bytes: Option<u64>,
+    used_segments: u64,
+    limit_segments: Option<u64>,
+}
+
+/// Shows, or sets and shows.
+pub(crate) fn run(args: QuotaArgs) -> Result<Quota, Failure> {
+    let path = args.path.resolve_path(exists_on_disk);
+    let path = path.map_err(|error| error.into_failure("quota"))?;
+    let who = Identity::effective();
+    let told = if args.blocks.is_none() && args.segments.is_none() {
+        Core::inspect_quota(&path, who, args.uid)
+    } else {
+        set(&path, who, &args)
+    };
+    let (account, block_size) = told.map_err(|error| Failure::from_storage("quota", args.path.to_string(), &error))?;
+    let bytes = |blocks: u64| blocks.saturating_mul(u64::from(block_size));
+    Ok(Quota {
+        owner_uid: args.uid,
+        used_bytes: bytes(account.used.blocks),
+        limit_bytes: account.limits.blocks.map(bytes),
+        used_segments: account.used.segments,
+        limit_segments: account.limits.segments,
+    })
+}
+
+/// What is not given stays as it is.
+fn set(path: &Path, who: Identity, args: &QuotaArgs) -> baio_storage::Result<(Account, u32)> {
+    let (before, block_size) = Core::inspect_quota(path, who, args.uid)?;
+    let blocks = |LimitArg(bytes): LimitArg| bytes.map(|bytes| bytes / u64::from(block_size));
+    let limits = Limits {
+        blocks: args.blocks.map_or(before.limits.blocks, blocks),
+        segments: args
+            .segments
+            .map_or(before.limits.segments, |LimitArg(segments)| segments),
+    };
+    let mut core = Core::open(path, &Config::default())?;
+    let done = core.set_quota(who, args.uid, limits);
+    let closed = core.close();
+    done.and_then(|account| closed.map(|()| (account, block_size)))
+}
+
+impl Answer for Quota {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let limit = |limit: Option<String>| limit.unwrap_or_else(|| "none".to_owned());
+        let mut table = Table::with_headings(&[
+            ("UID", Align::Right),
+            ("USED", Align::Right),
+            ("LIMIT", Align::Right),
+            ("SEGMENTS", Align::Right),
+            ("LIMIT", Align::Right),
+        ]);
+        table.row([
+            self.owner_uid.to_string(),
+            format_size(self.used_bytes),
+            limit(self.limit_bytes.map(format_size)),
+            self.used_segments.to_string(),
+            limit(self.limit_segments.map(|limit| limit.to_string())),
+        ]);
+        table.write(out)
+    }
+}
