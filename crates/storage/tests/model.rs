@@ -264,6 +264,7 @@ fn resize(core: &mut Core, model: &mut Model, who: Identity, name: &str, blocks:
         size_bytes: blocks * block,
         reserve_bytes: reserve.map(|reserve| reserve * block),
     };
+    let largest_free = core.volume_info().unwrap().largest_free_bytes;
     let resized = core.resize(who, who.uid, name, &options);
     let code = resized.as_ref().map_or_else(|error| error.code(), |_| "resized");
     let key = (who.uid, name.to_owned());
@@ -279,8 +280,12 @@ fn resize(core: &mut Core, model: &mut Model, who: Identity, name: &str, blocks:
         assert_eq!(code, "EDQUOT");
         return;
     }
-    // Whether there is room for more depends on the neighbours; what is inside the run always fits.
+    // What is inside the run always fits; for more it may move, if there is a run to move to.
     if more > 0 && code == "ENOSPC" {
+        assert!(
+            largest_free < reserve * block,
+            "{largest_free} are free in a run, {reserve} blocks are asked for"
+        );
         return;
     }
     let info = resized.unwrap();
