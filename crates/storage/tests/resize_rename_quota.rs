@@ -308,6 +308,13 @@ fn a_rename_within_a_bucket_is_one_record() {
 
 #[test]
 fn a_rename_that_fails_at_any_request_loses_nothing() {
+    // Into the same bucket and into others.
+    for name in ["b", "c", "d", "e", "f"] {
+        a_rename_fails_at_any_request(name);
+    }
+}
+
+fn a_rename_fails_at_any_request(name: &str) {
     let mut failed = 0;
     for at in 0.. {
         let disk = simulated_disk(&small());
@@ -318,7 +325,7 @@ fn a_rename_that_fails_at_any_request_loses_nothing() {
         let seen = whims.borrow().seen;
         whims.borrow_mut().fail_from = Some(seen + at);
         whims.borrow_mut().fail_count = 1;
-        let renamed = core.rename(ME, ME.uid, "a", "b");
+        let renamed = core.rename(ME, ME.uid, "a", name);
         let reached = whims.borrow().seen > seen + at;
         whims.borrow_mut().fail_from = None;
         if !reached {
@@ -329,10 +336,19 @@ fn a_rename_that_fails_at_any_request_loses_nothing() {
         assert_eq!(renamed.unwrap_err().code(), "EIO");
         // Its bytes are served whatever name it has.
         assert_eq!(read(&mut core, handle, 0, BLOCK).unwrap(), [7; BLOCK]);
-        let again = core.rename(ME, ME.uid, "a", "b");
+        let again = core.rename(ME, ME.uid, "a", name);
         if let Err(error) = again {
             assert_eq!(error.code(), "EPOISONED", "request {at}: {error}");
         }
+        // An open decides: one name, one segment, the same bytes.
+        let _ = core.close();
+        let mut core = open_simulated(&disk);
+        let listed = core.list(ME).unwrap();
+        assert_eq!(listed.len(), 1, "request {at}: {listed:?}");
+        assert!(listed[0].name == "a" || listed[0].name == name);
+        let handle = open_write(&mut core, &listed[0].name);
+        assert_eq!(read(&mut core, handle, 0, BLOCK).unwrap(), [7; BLOCK]);
+        assert_nothing_leaked(&mut core);
     }
     assert!(failed >= 4);
 }
