@@ -263,7 +263,11 @@ fn requests_under_way_see_what_was_written_last_while_segments_move() {
             assert_nothing_leaked(&mut core);
         }
         segments.iter().for_each(|known| known.assert_holds(&mut core));
-        assert_eq!(core.in_flight(), 0);
+        // No move is under way; only syncs may be, of which the load keeps nothing.
+        while core.in_flight() > 0 {
+            core.turn(Wait::one()).unwrap();
+            load.collect(&mut core, &mut segments);
+        }
         core.close().unwrap();
         let mut core = world.open();
         for known in &mut segments {
