@@ -73,7 +73,9 @@ fn the_keys_are_the_documented_ones() {
         "segments",
         "segments_max",
         "size_bytes",
+        "size_bytes_max",
         "uuid",
+        "warnings",
     ];
     assert_eq!(keys(&volume), expected);
     let doctor = place.baio("doctor vol --json").json();
