@@ -1,5 +1,5 @@
 //! The promise: after a defragmentation the free blocks are one run at the end, wherever that can be had; no byte is lost,
-//! whatever goes on meanwhile; and what stays where it was is told (DESIGN §5).
+//! whatever goes on meanwhile; and what stays where it was is told.
 
 mod harness;
 
@@ -181,6 +181,33 @@ fn without_room_to_hop_it_stays_and_that_is_told() {
         .find(|one| one.name == "small")
         .unwrap();
     assert_eq!((small.start_block, report.moves), (0, 1), "{report:?}");
+}
+
+/// In the first pass there is no room to hop; those behind make it.
+#[test]
+fn what_those_behind_free_is_room_for_another_pass() {
+    let (mut core, _disk) = simulated(false);
+    let data = marked(&mut core, "gap", 10);
+    core.close_handle(data);
+    let data = marked(&mut core, "data", 200);
+    marked(&mut core, "free 1", 120);
+    let small = marked(&mut core, "small", 30);
+    marked(&mut core, "free 2", 120);
+    let rest = CreateOptions::of_size(core.volume_info().unwrap().free_bytes);
+    core.create(STRANGER, STRANGER.uid, "rest", &rest).unwrap();
+    for name in ["gap", "free 1", "free 2"] {
+        core.delete(ME, ME.uid, name).unwrap();
+    }
+    let mut passes = 0;
+    let report = core.defrag(ME, &mut |progress| passes = progress.pass).unwrap();
+    assert_eq!((report.unmoved.len(), report.moved_segments), (0, 2), "{report:?}");
+    assert!(passes >= 2);
+    let segments = core.list(ME).unwrap();
+    let at = |name| segments.iter().find(|one| one.name == name).unwrap().start_block;
+    assert_eq!((at("data"), at("small")), (0, 200));
+    assert_eq!(report.largest_free_bytes, 250 * BLOCK as u64);
+    assert_marked(&mut core, "data", data, 200);
+    assert_marked(&mut core, "small", small, 30);
 }
 
 /// What cannot be read stays half-moved, the others are packed all the same; when it can be read again it is packed, too.

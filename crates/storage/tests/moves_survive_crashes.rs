@@ -1,6 +1,6 @@
 //! The promise: the power may fail at any moment of a move, of a grow that moves, and of going on with either after an open;
 //! what was acknowledged as durable is there in every state that the device can be in then, no block leaks, and the move
-//! goes on to its end (DESIGN §5: "routed by the durable progress mark").
+//! goes on to its end.
 //!
 //! The device records what reaches it; every crash of the record is replayed, opened and looked at.
 

@@ -231,7 +231,8 @@ fn a_hold_is_quiet_when_the_device_is_done_with_the_range() {
         assert!(w.end(outside).result.is_ok());
         // What is parked is not at work, and its end changes nothing.
         let parked = w.write(5, 3);
-        assert!(w.core.holds.is_quiet(hold));
+        let second = w.hold(5..6);
+        assert!(w.core.holds.is_quiet(hold) && w.core.holds.is_quiet(second));
         w.core.cancel(parked);
         assert!(w.end(parked).result.is_err());
         assert!(w.core.holds.is_quiet(hold));
@@ -245,11 +246,15 @@ fn an_abandoned_or_overdue_request_still_touches() {
     let mut request = w.request(SegmentOp::Write { offset: 4 * BLOCK }, 1, 1);
     request.deadline = Some(w.core.engine.now().after(Duration::from_nanos(1)));
     let overdue = w.core.start(request).unwrap();
+    w.core.turn(Wait::one()).unwrap();
+    // Answered, but nobody has taken the answer; then somebody has.
+    let holds = w.hold(4..5);
+    assert!(!w.core.holds.is_quiet(holds));
     let error = w.end(overdue).result.unwrap_err();
     assert_eq!(error.code(), "EINDETERMINATE");
     assert_eq!(w.core.in_flight(), 1, "the device still has it");
     let hold = w.hold(4..5);
-    assert!(!w.core.holds.is_quiet(hold));
+    assert!(!w.core.holds.is_quiet(hold) && !w.core.holds.is_quiet(holds));
     w.settle();
     assert!(w.core.holds.is_quiet(hold));
     let given_up = w.write(5, 2);
