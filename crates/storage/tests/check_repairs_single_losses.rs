@@ -178,3 +178,33 @@ fn of_a_closed_volume() {
 fn of_a_killed_volume() {
     destroy_one_after_the_other(false);
 }
+
+/// A repair that the power cuts anywhere is an opening that crashed: the next repair finds everything.
+#[test]
+fn a_repair_can_be_cut_short() {
+    let (disk, _) = volume(true);
+    let expected = contents(&disk.copy());
+    let mut random = Random(12);
+    let mut cuts = 0;
+    for (what, at) in pages(&disk).into_iter().step_by(5) {
+        let damaged = disk.copy();
+        damaged.poke(at, &random.bytes(BLOCK));
+        for steps in (0..).step_by(3) {
+            let cut = damaged.copy();
+            cut.cut_power_after(steps, random.next());
+            let mut engine = Engine::simulated(Sim::new(3).unwrap(), &harness::config()).unwrap();
+            let repaired = check_simulated(&mut engine, &File::simulated(&cut, "disk"), true);
+            let Some(left) = cut.surviving() else {
+                repaired.unwrap();
+                break;
+            };
+            let again = check(&left, true);
+            let lost = again.problems.iter().any(|problem| problem.repair == Repair::Lost);
+            assert!(!lost, "{what}, cut after {steps}: {:?}", again.problems);
+            assert!(check(&left, false).problems.is_empty(), "{what}, cut after {steps}");
+            assert!(contents(&left) == expected, "{what}, cut after {steps}: contents");
+            cuts += 1;
+        }
+    }
+    assert!(cuts > 50, "{cuts} cuts");
+}

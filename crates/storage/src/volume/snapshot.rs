@@ -31,7 +31,7 @@ use baio_engine::{Durability, Engine};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::error::Result;
+use crate::error::{self, Error, Result};
 use crate::segment::layout::{BITMAP_BLOCKS_PER_PAGE, Layout};
 use crate::segment::page::{self, PAGE_BYTES, PAGE_BYTES_U64};
 use crate::segment::superblock::{SnapshotNote, Superblock};
@@ -272,7 +272,7 @@ pub(crate) fn read(
             break;
         }
         let range = (kind.at(layout), kind.pages(&note) * PAGE_BYTES_U64);
-        reads::read_all(engine, device, range, PAGE_BYTES, &mut |_, chunk| {
+        let read = reads::read_all(engine, device, range, PAGE_BYTES, &mut |_, chunk| {
             let first = (chunk.offset - range.0) / PAGE_BYTES_U64;
             for index in 0..chunk.units(PAGE_BYTES_U64) {
                 let number = first + index;
@@ -290,7 +290,15 @@ pub(crate) fn read(
                 }
             }
             Ok(())
-        })?;
+        });
+        match read {
+            Ok(()) => {}
+            Err(Error {
+                fault: error::Fault::Io(baio_engine::Error::System(errno)),
+                ..
+            }) => fault = fault.or(Some((range.0, format!("it cannot be read: {errno}")))),
+            Err(error) => return Err(error),
+        }
     }
     let Contents { free, accounts, .. } = &contents;
     let found = (

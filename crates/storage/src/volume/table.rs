@@ -156,9 +156,18 @@ pub(crate) fn look(
 ) -> Result<()> {
     let at = superblock.layout().bucket_at(bucket, Place::Table);
     let at = at.ok_or_else(|| corrupt(device, BucketError::Lost { bucket }))?;
-    let bytes = device.read(engine, at, BUCKET_BYTES as usize)?;
-    let (even, odd) = bytes.split_at(PAGE_BYTES.min(bytes.len()));
-    settle(engine, device, superblock, doubt, bucket, (even, odd), visit)
+    let table = match reads::read_pages(engine, device, at, BUCKET_BYTES as usize) {
+        Ok(table) => Some(table),
+        // Neither image can be read: the mirror has them.
+        Err(Error {
+            fault: Fault::Io(baio_engine::Error::System(_)),
+            ..
+        }) => None,
+        Err(error) => return Err(error),
+    };
+    let chunk = table.as_ref().map(reads::Pages::chunk);
+    let page = |number| chunk.as_ref().map_or(&[][..], |chunk| chunk.page(number));
+    settle(engine, device, superblock, doubt, bucket, (page(0), page(1)), visit)
 }
 
 fn corrupt(device: &Device, error: BucketError) -> Error {
@@ -190,8 +199,9 @@ fn settle(
     let layout = superblock.layout();
     let lost = || corrupt(device, BucketError::Lost { bucket: number });
     let mirror_at = layout.bucket_at(number, Place::Mirror).ok_or_else(lost)?;
-    let mirror = device.read(engine, mirror_at, BUCKET_BYTES as usize)?;
-    let mirror = pair(&mirror, id);
+    let mirror = reads::read_pages(engine, device, mirror_at, BUCKET_BYTES as usize)?;
+    let mirror = mirror.chunk();
+    let mirror = Pair::read(mirror.page(0), mirror.page(1), id);
     if doubt.healing == Healing::Check && bucket::newest_of_four(&table, &mirror, id).is_err() {
         return Ok(());
     }

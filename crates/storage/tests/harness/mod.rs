@@ -272,8 +272,8 @@ pub(crate) fn simulated_disk(format: &Format) -> Disk {
     disk
 }
 
-/// Opens the volume on a disk whose device can be made moody.
-pub(crate) fn open_moody(disk: &Disk, config: &Config) -> (Core, Rc<RefCell<Whims>>) {
+/// A simulated machine whose device can be made moody.
+pub(crate) fn moody() -> (Box<dyn Backend>, Rc<RefCell<Whims>>) {
     let whims = Rc::new(RefCell::new(Whims::default()));
     let backend = Moody {
         sim: Sim::new(2).unwrap(),
@@ -281,7 +281,13 @@ pub(crate) fn open_moody(disk: &Disk, config: &Config) -> (Core, Rc<RefCell<Whim
         held: VecDeque::new(),
         turns: 0,
     };
-    let engine = Engine::with_backend(Box::new(backend), config).unwrap();
+    (Box::new(backend), whims)
+}
+
+/// Opens the volume on a disk whose device can be made moody.
+pub(crate) fn open_moody(disk: &Disk, config: &Config) -> (Core, Rc<RefCell<Whims>>) {
+    let (backend, whims) = moody();
+    let engine = Engine::with_backend(backend, config).unwrap();
     let core = Core::open_simulated(engine, &File::simulated(disk, "disk"), config).unwrap();
     (core, whims)
 }
