@@ -429,3 +429,34 @@ fn a_file_that_was_cut_is_extended_and_what_was_behind_is_named() {
     assert_eq!(check(&path, false, &mut |_| {}).unwrap_err().code(), "EBUSY");
     core.close().unwrap();
 }
+
+/// Three of the four copies of the superblock, or both that stand at the beginning: an opening refuses, a repair saves.
+#[test]
+fn a_superblock_is_saved_from_its_last_copy() {
+    for left in 0..4 {
+        let disk = volume(2 << 20);
+        let places = superblock(&disk).layout().superblocks_at();
+        for (_, at) in places.into_iter().enumerate().filter(|(copy, _)| *copy != left) {
+            disk.poke(at, &[0; BLOCK]);
+        }
+        assert_eq!(found(&disk, Repair::Repairable), ["superblock"; 3], "copy {left}");
+        assert_eq!(repair(&disk), 3, "copy {left}");
+        assert_full_of(&disk, "a", 1);
+    }
+    let disk = volume(2 << 20);
+    let places = superblock(&disk).layout().superblocks_at();
+    places[..2].iter().for_each(|at| disk.poke(*at, &[0; BLOCK]));
+    assert_eq!(found(&disk, Repair::Repairable), ["superblock"; 2]);
+    assert_eq!(repair(&disk), 2);
+    assert_full_of(&disk, "a", 1);
+}
+
+#[test]
+fn what_is_no_volume_is_an_error_and_stays_as_it_is() {
+    let disk = Disk::new(1 << 20);
+    disk.poke(5, b"something else");
+    let fingerprint = disk.fingerprint();
+    let mut engine = Engine::simulated(Sim::new(3).unwrap(), &harness::config()).unwrap();
+    let error = check_simulated(&mut engine, &File::simulated(&disk, "disk"), true).unwrap_err();
+    assert_eq!((error.code(), disk.fingerprint()), ("ENOTVOLUME", fingerprint));
+}

@@ -10,7 +10,7 @@ use crate::volume::device::Device;
 
 /// The current superblock, and the copies to be healed before the next update. Refuses a device that ends too early.
 pub(crate) fn read(engine: &mut Engine, device: &Device) -> Result<Chosen> {
-    let chosen = find(engine, device)?;
+    let chosen = find(engine, device, superblock::choose, false)?;
     chosen
         .current
         .check_device(device.size()?)
@@ -29,26 +29,34 @@ pub(crate) fn read_copy(
     Ok(Superblock::decode(&page, copy).map(|superblock| superblock.sequence))
 }
 
-/// The same whatever the size of the device.
-pub(crate) fn find(engine: &mut Engine, device: &Device) -> Result<Chosen> {
+/// What decides between the four copies.
+type Choose = fn([&[u8]; SUPERBLOCK_COPIES]) -> std::result::Result<Chosen, SuperblockError>;
+
+/// The same for a check: whatever the size of the device, and with a single copy left, wherever it is.
+pub(crate) fn find_any(engine: &mut Engine, device: &Device) -> Result<Chosen> {
+    find(engine, device, superblock::choose_single, true)
+}
+
+fn find(engine: &mut Engine, device: &Device, choose: Choose, search_blank: bool) -> Result<Chosen> {
     let front = [
         read_page(engine, device, 0)?,
         read_page(engine, device, SUPERBLOCK_STEP)?,
     ];
-    let alone = superblock::choose([&front[0], &front[1], &[], &[]]);
+    let alone = choose([&front[0], &front[1], &[], &[]]);
     let mut places = superblock::rear_copies_at([&front[0], &front[1]]);
     // Two copies that agree on a newer format have said it all: a search could last for hours and find nothing.
     let is_newer = matches!(
         alone,
         Err(SuperblockError::Version { .. } | SuperblockError::Features { .. })
     );
-    if places.is_empty() && !is_newer && front.iter().any(|page| page.starts_with(&superblock::MAGIC)) {
+    let is_worth_it = search_blank || front.iter().any(|page| page.starts_with(&superblock::MAGIC));
+    if places.is_empty() && !is_newer && is_worth_it {
         places.extend(search(engine, device)?);
     }
     let mut best = None;
     for [second, third] in places {
         let rear = [read_page(engine, device, second)?, read_page(engine, device, third)?];
-        let seen = superblock::choose([&front[0], &front[1], &rear[0], &rear[1]]);
+        let seen = choose([&front[0], &front[1], &rear[0], &rear[1]]);
         best = Some(match best {
             Some(best) => newer(best, seen),
             None => seen,

@@ -74,6 +74,22 @@ pub fn choose(copies: [&[u8]; SUPERBLOCK_COPIES]) -> Result<Chosen, SuperblockEr
     })
 }
 
+/// The same for a repair: where no two copies agree, the newest valid one. All others are to be written.
+///
+/// An opening does not believe it: the loss of that one page would silently take the volume back.
+pub fn choose_single(copies: [&[u8]; SUPERBLOCK_COPIES]) -> Result<Chosen, SuperblockError> {
+    let no_pair = match choose(copies) {
+        Err(error @ SuperblockError::NoPair { .. }) => error,
+        chosen => return chosen,
+    };
+    let valid = (0u8..)
+        .zip(copies)
+        .filter_map(|(copy, bytes)| Some((copy, Superblock::decode(bytes, copy).ok()?)));
+    let (single, current) = valid.max_by_key(|(_, superblock)| superblock.sequence).ok_or(no_pair)?;
+    let heal = (0..SUPERBLOCK_COPIES as u8).filter(|copy| *copy != single).collect();
+    Ok(Chosen { current, heal })
+}
+
 fn same_content(a: &[u8], b: &[u8]) -> bool {
     match (RawSuperblock::view(a), RawSuperblock::view(b)) {
         (Ok(a), Ok(b)) => a.same_content(b),

@@ -201,7 +201,7 @@ impl Check<'_> {
         if self.repair {
             device.sync(self.engine, Durability::Full)?;
         }
-        let chosen = superblocks::find(self.engine, &device)?;
+        let chosen = superblocks::find_any(self.engine, &device)?;
         if self.repair {
             refuse_unknown_features(&device, &chosen.current)?;
         }
