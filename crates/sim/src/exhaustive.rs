@@ -60,6 +60,7 @@ impl Start {
 /// Every operation that a sequence may have at any place.
 #[must_use]
 pub fn alphabet() -> Vec<Step> {
+    let [one, two] = KEYS;
     let of_both = |step: fn(Key) -> Step| KEYS.map(step);
     let creates = KEYS
         .into_iter()
@@ -69,7 +70,13 @@ pub fn alphabet() -> Vec<Step> {
         .chain(of_both(Step::WriteDurable))
         .chain(of_both(Step::Write))
         .chain(of_both(Step::Sync))
-        .chain([Step::Reopen])
+        .chain(
+            KEYS.into_iter()
+                .flat_map(|key| SIZES.map(|size| Step::Resize(key, size))),
+        )
+        .chain([Step::Rename(one, two), Step::Rename(two, one)])
+        .chain(of_both(Step::Move))
+        .chain([Step::Quota(one, SIZES[1]), Step::Reopen])
         .collect()
 }
 
@@ -219,6 +226,11 @@ fn use_further(state: State, nth: u64, mut ids: Ids, counts: &mut Counts) -> Res
         Step::Create(one, SIZES[1]),
         Step::Delete(two),
         Step::Create(two, SIZES[0]),
+        Step::Resize(one, SIZES[2]),
+        Step::Rename(one, two),
+        Step::Move(one),
+        Step::Resize(two, SIZES[1]),
+        Step::Move(two),
     ];
     let steps = [uses[(nth % uses.len() as u64) as usize], Step::Reopen];
     run_session(state, &mut script(&steps, &mut ids, SEED + 100), counts).map(drop)

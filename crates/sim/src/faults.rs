@@ -35,7 +35,13 @@ const FAULTS: [(Fault, &str); 7] = [
 ];
 
 /// What is counted beside the states.
-const COUNTED: &[&str] = &["answered_with_an_error", "passed_unseen", "not_struck", "zeroed_a_page"];
+const COUNTED: &[&str] = &[
+    "answered_with_an_error",
+    "passed_unseen",
+    "not_struck",
+    "zeroed_a_page",
+    "moved_damage",
+];
 
 /// Operations before the disk begins to fail, and after.
 const OPS_BEFORE: usize = 10;
@@ -124,11 +130,13 @@ impl Trial<'_> {
             _ => self.part.add(word, 1),
         }
         hits.take(&disk, &world.layout);
-        if outcome.is_err() && hits.zeroed_a_page {
-            self.part.add("zeroed_a_page", 1);
-            return Ok(());
+        match outcome {
+            Err(_) if hits.zeroed_a_page => self.part.add("zeroed_a_page", 1),
+            // Where the hit bytes were moved to since, is not followed.
+            Err(violation) if violation.kind == Kind::Leak && hits.destroyed_data => self.part.add("moved_damage", 1),
+            outcome => return outcome,
         }
-        outcome
+        Ok(())
     }
 
     fn use_and_look(
@@ -182,14 +190,15 @@ impl Trial<'_> {
             left: OPS_FAILING,
         };
         let struck = || disk.faults_injected().total() > 0;
-        let mut driver = match Driver::open_unchecked(disk.clone(), guide.seed()) {
+        let seed = guide.seed();
+        let mut driver = match Driver::open_unchecked(disk.clone(), seed) {
             Ok(driver) => driver,
             Err(violation) => {
                 return answered(violation, struck(), story, part).map(|()| before);
             }
         };
         hits.take(disk, layout);
-        if let Err(violation) = driver.accept(&before, |seen| seen.damaged(layout, &hits.ranges)) {
+        if let Err(violation) = driver.accept(&before, seed, |seen| seen.damaged(layout, &hits.ranges)) {
             return answered(violation, struck(), story, part).map(|()| before);
         }
         while let Some(op) = guide.next(driver.model(), driver.is_open()) {
@@ -229,8 +238,9 @@ impl Trial<'_> {
         layout: &Layout,
         hits: &Hits,
     ) -> Result<crate::oracle::Model, Violation> {
-        let mut driver = Driver::open_unchecked(disk.clone(), self.random.bits())?;
-        driver.accept(expectation, |seen| seen.damaged(layout, &hits.ranges))?;
+        let seed = self.random.bits();
+        let mut driver = Driver::open_unchecked(disk.clone(), seed)?;
+        driver.accept(expectation, seed, |seen| seen.damaged(layout, &hits.ranges))?;
         let model = driver.model().clone();
         drop(driver.kill());
         Ok(model)
@@ -253,6 +263,8 @@ struct Hits {
     ranges: Vec<Range<u64>>,
     /// One of them left zeroes where an image of a bucket was, or was to be.
     zeroed_a_page: bool,
+    /// One of them fell among the users' bytes.
+    destroyed_data: bool,
 }
 
 impl Hits {
@@ -268,6 +280,7 @@ impl Hits {
             self.zeroed_a_page |= pages
                 .into_iter()
                 .any(|page| images.contains(&(page * 4096)) && is_zero(disk, page * 4096));
+            self.destroyed_data |= hit.end > layout.data_at();
             self.ranges.push(hit);
         }
     }

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use baio_engine::Memory;
+use baio_engine::{Memory, Wait};
 use baio_storage::segment::layout::Layout;
-use baio_storage::{Access, Core, Error, Identity, SegmentInfo, SegmentOp, SegmentRequest};
+use baio_storage::{Access, Account, Core, Error, Identity, SegmentInfo, SegmentOp, SegmentRequest};
 
-use crate::oracle::{BLOCK, Key, Kind, NAMES, Violation};
+use crate::oracle::{BLOCK, Key, Kind, NAMES, UIDS, Violation};
 use crate::stamp::{self, Content, SECTOR};
 
 const ROOT: Identity = Identity { uid: 0, gid: 0 };
@@ -22,6 +22,8 @@ pub struct Seen {
     pub data_blocks: u64,
     /// Those that it says are free.
     pub free_blocks: u64,
+    /// What each owner is told to hold, and may.
+    pub accounts: Vec<(u32, Account)>,
 }
 
 /// A segment as it was found.
@@ -29,8 +31,8 @@ pub struct Seen {
 pub struct SeenSegment {
     /// Whose, and its name.
     pub key: Key,
-    /// Is it served?
-    pub is_live: bool,
+    /// As it is told: "live", "moving" or "quarantined".
+    pub state: &'static str,
     /// Where its run begins.
     pub start_block: u64,
     /// Its size.
@@ -41,13 +43,30 @@ pub struct SeenSegment {
     pub contents: Vec<Content>,
 }
 
+impl SeenSegment {
+    /// Can its bytes be had?
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        matches!(self.state, "live" | "moving")
+    }
+}
+
 impl Seen {
+    /// Is a segment on its way to another place? Then blocks are held twice.
+    #[must_use]
+    pub fn is_moving(&self) -> bool {
+        self.segments.iter().any(|segment| segment.state == "moving")
+    }
+
     /// The exploration has damaged these bytes of the disk, so what segments hold there says nothing.
     pub fn damaged(&mut self, layout: &Layout, damaged: &[Range<u64>]) {
         for segment in &mut self.segments {
             let Some(first) = layout.block_at(segment.start_block) else {
                 continue;
             };
+            if segment.state == "moving" && !damaged.is_empty() {
+                segment.contents.fill(Content::Damaged); // Part of it is elsewhere.
+            }
             for (at, content) in segment.contents.iter_mut().enumerate() {
                 let sector = first + (at * SECTOR) as u64..first + ((at + 1) * SECTOR) as u64;
                 if damaged
@@ -72,11 +91,16 @@ pub fn observe(core: &mut Core) -> Result<Seen, Violation> {
     for info in infos {
         segments.push(observe_segment(core, &info)?);
     }
+    let mut accounts = Vec::with_capacity(UIDS.len());
+    for uid in UIDS {
+        accounts.push((uid, core.quota(ROOT, uid).map_err(|error| failed("quota", &error))?));
+    }
     Ok(Seen {
         segments,
         segments_counted: volume.segments,
         data_blocks: volume.size_bytes / BLOCK,
         free_blocks: volume.free_bytes / BLOCK,
+        accounts,
     })
 }
 
@@ -89,20 +113,18 @@ fn observe_segment(core: &mut Core, info: &SegmentInfo) -> Result<SeenSegment, V
         uid: info.owner_uid,
         name,
     };
-    let is_live = info.state == "live";
-    let contents = if is_live {
-        read_all(core, key, info.size_bytes)?
-    } else {
-        Vec::new()
-    };
-    Ok(SeenSegment {
+    let mut seen = SeenSegment {
         key,
-        is_live,
+        state: info.state,
         start_block: info.start_block,
         blocks: info.size_bytes / BLOCK,
         reserve: info.reserve_bytes / BLOCK,
-        contents,
-    })
+        contents: Vec::new(),
+    };
+    if seen.is_served() {
+        seen.contents = read_all(core, key, info.size_bytes)?;
+    }
+    Ok(seen)
 }
 
 fn read_all(core: &mut Core, key: Key, bytes: u64) -> Result<Vec<Content>, Violation> {
@@ -117,6 +139,25 @@ fn read_all(core: &mut Core, key: Key, bytes: u64) -> Result<Vec<Content>, Viola
         .into_buffer()
         .ok_or_else(|| Violation::new(Kind::Failed, "a read lost its memory"))?;
     Ok(buffer.chunks(SECTOR).map(stamp::read).collect())
+}
+
+/// Drives the core until no segment is on its way any more.
+///
+/// # Errors
+/// When that does not come about.
+pub fn settle(core: &mut Core) -> Result<(), Violation> {
+    const TURNS_MAX: u32 = 100_000;
+    for turn in 0..TURNS_MAX {
+        core.turn(Wait::one()).map_err(|error| failed("turn", &error))?;
+        // To list costs more than to turn.
+        if turn % 8 == 7 {
+            let infos = core.list(ROOT).map_err(|error| failed("list", &error))?;
+            if infos.iter().all(|info| info.state != "moving") {
+                return Ok(());
+            }
+        }
+    }
+    Err(Violation::new(Kind::Failed, "a move goes on for ever"))
 }
 
 /// Runs one request to its end; gives its memory back.

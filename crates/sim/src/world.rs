@@ -13,7 +13,13 @@ use crate::stamp;
 
 /// Bytes of the disk: the metadata of the smallest volume, and 48 blocks of data. Small, so that blocks are soon used a
 /// second time and an image is cheap to copy and to compare.
-pub const DISK_BYTES: u64 = (328 + 48 * 4) << 10;
+pub const DISK_BYTES: u64 = (328 + BLOCKS * 4) << 10;
+
+/// Its data blocks.
+pub const BLOCKS: u64 = 48;
+
+/// Memory of a process: so little that a move copies four blocks at a time.
+const ARENA_BYTES: usize = 256 << 10;
 
 /// The name of the disk in messages.
 const NAME: &str = "simulated";
@@ -84,7 +90,7 @@ fn config() -> Config {
     Config {
         slots: 32,
         reserved_slots: 8,
-        arena_bytes: 1 << 20,
+        arena_bytes: ARENA_BYTES,
         ..Config::default()
     }
 }

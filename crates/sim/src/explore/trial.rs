@@ -6,13 +6,11 @@ use baio_engine::sim::log::Record;
 
 use super::{Workload, crashes_of, weaken};
 use crate::mutate::{Weakening, volatile};
-use crate::observe::observe;
 use crate::oracle::{Expectation, Violation};
 use crate::random::Random;
 use crate::report::Part;
 use crate::rot::Rot;
-use crate::workload::{ByChance, Ids, Session, State, run_session};
-use crate::world;
+use crate::workload::{ByChance, Driver, Ids, Session, State, run_session};
 
 /// How often a trial goes on from a crash at most.
 const DEPTH_MAX: usize = 3;
@@ -65,8 +63,7 @@ impl<'a> Trial<'a> {
         }
         self.maybe_rot(&mut state);
         self.count(&state.disk);
-        let mut core = world::open(&state.disk, self.random.bits())?;
-        state.expectation.check(&observe(&mut core)?).map(drop)
+        Driver::open(state.disk, &state.expectation, self.random.bits()).map(drop)
     }
 
     /// A killed process leaves the bytes of its last state, so there the next session is what is worth trying.

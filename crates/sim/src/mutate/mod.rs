@@ -26,6 +26,14 @@ pub enum During {
     Sync,
     /// A clean close.
     Close,
+    /// Another size.
+    Resize,
+    /// Another name.
+    Rename,
+    /// Another place.
+    Move,
+    /// A limit.
+    Quota,
     /// Nothing that writes.
     Idle,
 }
@@ -150,7 +158,11 @@ impl Weakening {
 }
 
 const ROLES: [Role; 4] = [Role::Heal, Role::Raise, Role::Note, Role::Clean];
-const DURING: [During; 8] = [
+const DURING: [During; 12] = [
+    During::Resize,
+    During::Rename,
+    During::Move,
+    During::Quota,
     During::Opening,
     During::Create,
     During::Delete,
@@ -196,6 +208,10 @@ fn scenes(record: &[Record], ops: &[Op], layout: &Layout) -> Vec<Scene> {
 fn during_of(op: &Op) -> During {
     match op {
         Op::Create { .. } => During::Create,
+        Op::Resize { .. } => During::Resize,
+        Op::Rename { .. } => During::Rename,
+        Op::Move { .. } => During::Move,
+        Op::Quota { .. } => During::Quota,
         Op::Delete { .. } => During::Delete,
         Op::Write { durable: false, .. } => During::Write,
         Op::Write { durable: true, .. } => During::WriteDurable,

@@ -6,16 +6,22 @@
 //!
 //! What is promised, and nothing more:
 //!
-//! - A create or delete that was acknowledged is there for good; one under way has happened or has not.
-//! - A new segment reads as zeroes, whatever its blocks held before.
+//! - A create, delete, resize, rename, move or quota that was acknowledged is there for good; one under way has happened or has
+//!   not. A resize that has to move may have lengthened the run and not yet the segment.
+//! - A new segment reads as zeroes, whatever its blocks held before; so does what a segment is made longer, also where it was
+//!   cut off before.
+//! - A segment that is moved holds the same bytes at every moment, and a renamed one has one name, never two or none.
 //! - A write that was acknowledged and then synced on its segment, or written data-durable, or followed by a clean close,
 //!   is there. Without that, each of its sectors may be old or new.
 //! - What an opening served stays: it flushes before it reads, so what it reads cannot be taken back.
-//! - No two segments share a block, and every block that no segment holds is free.
+//! - No two segments share a block, and every block that no segment holds is free, once moves have ended. What the owners are
+//!   told to hold adds up.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
+
+use baio_storage::Limits;
 
 use crate::observe::{Seen, SeenSegment};
 use crate::stamp::{Content, Instance, Version};
@@ -108,15 +114,23 @@ impl Expectation {
     /// As [`Expectation::check`].
     pub fn check_contents(&self, seen: &Seen) -> Result<Model, Violation> {
         let after = self.under_way.as_ref().map(|op| self.model.after(op));
-        let possible = |key: &Key| {
-            let before = self.model.segments.get(key);
-            let after = after.as_ref().and_then(|after| after.segments.get(key));
-            before.into_iter().chain(after).map(Rc::as_ref)
+        let between = self.half_resized(after.as_ref());
+        let possible = |key: Key| {
+            let before = self.model.segments.get(&key);
+            let after = after.as_ref().and_then(|after| after.segments.get(&key));
+            let between = between
+                .iter()
+                .filter(move |(of, _)| *of == key)
+                .map(|(_, segment)| segment);
+            before.into_iter().chain(after).map(Rc::as_ref).chain(between)
         };
-        let mut found = Model::default();
+        let mut found = Model {
+            limits: self.check_limits(seen, after.as_ref())?,
+            ..Model::default()
+        };
         let mut instances = BTreeSet::new();
         for there in &seen.segments {
-            let segment = check_segment(there, possible(&there.key))?;
+            let segment = check_segment(there, possible(there.key))?;
             if !instances.insert(segment.instance) {
                 let story = format!("{} is there under another name as well", there.key);
                 return Err(Violation::new(Kind::Lost, story));
@@ -128,6 +142,43 @@ impl Expectation {
             if after.as_ref().is_none_or(lives_on) && !instances.contains(&segment.instance) {
                 let story = format!("{key} of {} blocks was acknowledged and is gone", segment.blocks);
                 return Err(Violation::new(Kind::Lost, story));
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Expectation {
+    /// A resize that has to move the segment first gives it the longer run, then the size; cut between the two it has the one
+    /// and not the other.
+    fn half_resized(&self, after: Option<&Model>) -> Option<(Key, Segment)> {
+        let Some(Op::Resize { key, .. }) = self.under_way else {
+            return None;
+        };
+        let segment = Segment::clone(self.model.segments.get(&key)?);
+        let reserve = after?.segments.get(&key)?.reserve;
+        let longer = reserve > segment.reserve;
+        longer.then_some((
+            key,
+            Segment {
+                start_block: None,
+                reserve,
+                ..segment
+            },
+        ))
+    }
+
+    fn check_limits(&self, seen: &Seen, after: Option<&Model>) -> Result<BTreeMap<u32, Limits>, Violation> {
+        let mut found = BTreeMap::new();
+        for (uid, account) in &seen.accounts {
+            let of = |model: &Model| model.limits.get(uid).copied().unwrap_or_default();
+            let expected = [Some(of(&self.model)), after.map(of)];
+            if !expected.contains(&Some(account.limits)) {
+                let story = format!("limits of {uid} are {:?}, expected {expected:?}", account.limits);
+                return Err(Violation::new(Kind::Lost, story));
+            }
+            if !account.limits.is_none() {
+                found.insert(*uid, account.limits);
             }
         }
         Ok(found)
@@ -233,7 +284,7 @@ fn check_space(seen: &Seen) -> Result<(), Violation> {
             return Err(Violation::new(Kind::Overlap, story));
         }
     }
-    if let Some(segment) = seen.segments.iter().find(|segment| !segment.is_live) {
+    if let Some(segment) = seen.segments.iter().find(|segment| !segment.is_served()) {
         let story = format!(
             "{} is there but not served: its blocks are claimed by another",
             segment.key
@@ -250,6 +301,17 @@ fn check_space(seen: &Seen) -> Result<(), Violation> {
             runs.len()
         );
         return Err(Violation::new(Kind::Space, story));
+    }
+    for (uid, account) in &seen.accounts {
+        let own = seen.segments.iter().filter(|segment| segment.key.uid == *uid);
+        let (blocks, segments) = own.fold((0, 0), |(blocks, count), s| (blocks + s.reserve, count + 1));
+        if (account.used.blocks, account.used.segments) != (blocks, segments) {
+            let story = format!(
+                "{uid} is told to hold {:?}, and holds {blocks} blocks in {segments} segments",
+                account.used
+            );
+            return Err(Violation::new(Kind::Space, story));
+        }
     }
     Ok(())
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
+use baio_storage::Limits;
+
 use crate::stamp::{Instance, SECTOR, Version};
 
 /// Users of the volume.
@@ -80,11 +82,27 @@ pub struct Segment {
     pub sectors: Vec<Sector>,
 }
 
+impl Segment {
+    /// Its run with another size: what is asked for; else a shorter segment gives back what is behind its end, and a longer
+    /// one keeps a run that is long enough.
+    #[must_use]
+    pub fn reserve_of(&self, blocks: u64, asked: Option<u64>) -> u64 {
+        let reserve = match asked {
+            Some(reserve) => reserve,
+            None if blocks < self.blocks => blocks,
+            None => self.reserve,
+        };
+        reserve.max(blocks)
+    }
+}
+
 /// What the user was told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Model {
     /// The segments that exist.
     pub segments: BTreeMap<Key, Rc<Segment>>,
+    /// What the owners may hold, where there is a limit.
+    pub limits: BTreeMap<u32, Limits>,
 }
 
 /// One operation.
@@ -100,8 +118,44 @@ pub enum Op {
         blocks: u64,
         /// Its run, at least the size.
         reserve: u64,
+        /// Are its blocks zeroed by the device, and not by writing?
+        lazily: bool,
         /// Where the volume put it, known when it was acknowledged.
         start_block: Option<u64>,
+    },
+    /// Give a segment another size.
+    Resize {
+        /// Which.
+        key: Key,
+        /// Its size.
+        blocks: u64,
+        /// Its run, if it is to be another than follows from the size.
+        reserve: Option<u64>,
+        /// Where it is then; it may have to move.
+        start_block: Option<u64>,
+    },
+    /// Give a segment another name.
+    Rename {
+        /// Which.
+        from: Key,
+        /// Its new name, of the same owner.
+        to: Key,
+    },
+    /// Move a segment.
+    Move {
+        /// Which.
+        key: Key,
+        /// The block to which it goes; else the volume decides.
+        to: Option<u64>,
+        /// Where it is then.
+        start_block: Option<u64>,
+    },
+    /// Limit what an owner may hold.
+    Quota {
+        /// The owner.
+        uid: u32,
+        /// The limits.
+        limits: Limits,
     },
     /// Write some sectors.
     Write {
@@ -154,6 +208,7 @@ impl Model {
                 blocks,
                 reserve,
                 start_block,
+                ..
             } => {
                 let segment = Segment {
                     instance,
@@ -163,6 +218,31 @@ impl Model {
                     sectors: vec![Sector::default(); (blocks * SECTORS_PER_BLOCK) as usize],
                 };
                 self.segments.insert(key, Rc::new(segment));
+            }
+            Op::Resize {
+                key,
+                blocks,
+                reserve,
+                start_block,
+            } => self.change(key, |segment| {
+                segment.reserve = segment.reserve_of(blocks, reserve);
+                segment.blocks = blocks;
+                // What is cut off is gone; what is added is zero.
+                let sectors = (blocks * SECTORS_PER_BLOCK) as usize;
+                segment.sectors.resize(sectors, Sector::default());
+                segment.start_block = start_block;
+            }),
+            Op::Rename { from, to } => {
+                if let Some(segment) = self.segments.remove(&from) {
+                    self.segments.insert(to, segment);
+                }
+            }
+            Op::Move { key, start_block, .. } => self.change(key, |segment| segment.start_block = start_block),
+            Op::Quota { uid, limits } => {
+                self.limits.remove(&uid);
+                if !limits.is_none() {
+                    self.limits.insert(uid, limits);
+                }
             }
             Op::Write {
                 key,
@@ -187,6 +267,12 @@ impl Model {
                 }
             }
             Op::Kill | Op::Open | Op::Refused => {}
+        }
+    }
+
+    fn change(&mut self, key: Key, change: impl FnOnce(&mut Segment)) {
+        if let Some(segment) = self.segments.get_mut(&key) {
+            change(Rc::make_mut(segment));
         }
     }
 

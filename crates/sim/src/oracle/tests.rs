@@ -105,7 +105,7 @@ fn blocks_of_two_owners_are_reported() {
     seen.segments[1].start_block = seen.segments[0].start_block;
     assert_eq!(kind_of(&expectation, &seen), Some(Kind::Overlap));
     let (expectation, mut seen) = ended();
-    seen.segments[0].is_live = false;
+    seen.segments[0].state = "quarantined";
     assert_eq!(kind_of(&expectation, &seen), Some(Kind::Overlap));
 }
 

@@ -17,6 +17,14 @@ pub struct Counts {
     pub write_durable: u64,
     /// Syncs.
     pub sync: u64,
+    /// Segments made longer or shorter.
+    pub resize: u64,
+    /// Segments renamed.
+    pub rename: u64,
+    /// Segments moved.
+    pub moved: u64,
+    /// Limits set.
+    pub quota: u64,
     /// Segments deleted.
     pub delete: u64,
     /// Clean closes.
@@ -36,6 +44,10 @@ impl Counts {
             Op::Write { durable: false, .. } => &mut self.write,
             Op::Write { durable: true, .. } => &mut self.write_durable,
             Op::Sync { .. } => &mut self.sync,
+            Op::Resize { .. } => &mut self.resize,
+            Op::Rename { .. } => &mut self.rename,
+            Op::Move { .. } => &mut self.moved,
+            Op::Quota { .. } => &mut self.quota,
             Op::Delete { .. } => &mut self.delete,
             Op::Close => &mut self.close,
             Op::Kill => &mut self.kill,
@@ -51,6 +63,10 @@ impl AddAssign for Counts {
         self.write += other.write;
         self.write_durable += other.write_durable;
         self.sync += other.sync;
+        self.resize += other.resize;
+        self.rename += other.rename;
+        self.moved += other.moved;
+        self.quota += other.quota;
         self.delete += other.delete;
         self.close += other.close;
         self.kill += other.kill;

@@ -1,10 +1,14 @@
 //! One process on one volume: does an operation and holds the answer against the model.
 
+use std::rc::Rc;
+
 use baio_engine::sim::Disk;
 use baio_engine::{Durability, Memory};
-use baio_storage::{Access, Core, CreateOptions, Error, Fault, Identity, SegmentOp, SegmentRequest};
+use baio_storage::{
+    Access, Core, CreateOptions, Error, Fault, Identity, ResizeOptions, SegmentOp, SegmentRequest, Zeroing,
+};
 
-use crate::observe::{Seen, failed, observe, run};
+use crate::observe::{Seen, failed, observe, run, settle};
 use crate::oracle::{BLOCK, Expectation, Key, Kind, Model, Op, Violation};
 use crate::stamp::{self, SECTOR};
 use crate::world;
@@ -27,7 +31,7 @@ impl Driver {
     /// It does not open, or is not what was promised.
     pub fn open(disk: Disk, expectation: &Expectation, seed: u64) -> Result<Driver, Violation> {
         let mut driver = Driver::open_unchecked(disk, seed)?;
-        driver.accept(expectation, |_| {})?;
+        driver.accept(expectation, seed, |_| {})?;
         Ok(driver)
     }
 
@@ -44,14 +48,43 @@ impl Driver {
         })
     }
 
-    /// Looks whether all is as expected; what is seen becomes the model. `but` may pass over some of it.
+    /// Looks whether all is as expected; what is seen becomes the model. `but` may pass over some of it. Moves that go on
+    /// behind the opening are waited for, or, of some seeds, left to go on beside what comes next.
     ///
     /// # Errors
     /// It is not what was promised.
-    pub fn accept(&mut self, expectation: &Expectation, but: impl FnOnce(&mut Seen)) -> Result<(), Violation> {
-        let mut seen = observe(self.core.as_mut().ok_or_else(closed)?)?;
+    pub fn accept(
+        &mut self,
+        expectation: &Expectation,
+        seed: u64,
+        mut but: impl FnMut(&mut Seen),
+    ) -> Result<(), Violation> {
+        let core = self.core.as_mut().ok_or_else(closed)?;
+        let mut seen = observe(core)?;
         but(&mut seen);
-        self.model = expectation.check(&seen)?;
+        if !seen.is_moving() {
+            self.model = expectation.check(&seen)?;
+            return Ok(());
+        }
+        let mut served = expectation.check_contents(&seen)?;
+        for segment in seen.segments.iter().filter(|segment| segment.state == "moving") {
+            if let Some(segment) = served.segments.get_mut(&segment.key) {
+                Rc::make_mut(segment).start_block = None;
+            }
+        }
+        // A resize that was under way is not decided yet.
+        if seed.is_multiple_of(3) && !matches!(expectation.under_way, Some(Op::Resize { .. })) {
+            self.model = served;
+            return Ok(());
+        }
+        settle(core)?;
+        let mut seen = observe(core)?;
+        but(&mut seen);
+        let served = Expectation {
+            model: served,
+            under_way: expectation.under_way.clone(),
+        };
+        self.model = served.check(&seen)?;
         Ok(())
     }
 
@@ -64,6 +97,11 @@ impl Driver {
             return Ok(());
         };
         but(&mut seen);
+        if let Some(Op::Rename { from, to }) = expectation.under_way {
+            // Cut half-way it has both names; nothing can be changed then, and the next opening decides.
+            let has_old = from != to && seen.segments.iter().any(|segment| segment.key == from);
+            seen.segments.retain(|segment| !has_old || segment.key != to);
+        }
         expectation.check_contents(&seen).map(drop)
     }
 
@@ -115,12 +153,12 @@ impl Driver {
     ///
     /// # Errors
     /// As [`Driver::perform`].
-    pub fn perform_looking(&mut self, op: Op, seed: u64, but: impl FnOnce(&mut Seen)) -> Result<Op, Violation> {
+    pub fn perform_looking(&mut self, op: Op, seed: u64, but: impl FnMut(&mut Seen)) -> Result<Op, Violation> {
         let done = match op {
             Op::Open => {
                 let expectation = Expectation::exactly(std::mem::take(&mut self.model));
                 self.core = Some(world::open(&self.disk, seed)?);
-                self.accept(&expectation, but)?;
+                self.accept(&expectation, seed, but)?;
                 Op::Open
             }
             Op::Kill => {
@@ -181,17 +219,40 @@ fn attempt(core: &mut Core, model: &Model, op: &mut Op) -> Answer {
             key,
             blocks,
             reserve,
+            lazily,
             start_block,
             ..
         } => {
             let options = CreateOptions {
                 reserve_bytes: *reserve * BLOCK,
+                zero: if *lazily { Zeroing::Lazy } else { Zeroing::Written },
                 ..CreateOptions::of_size(*blocks * BLOCK)
             };
             let info = core.create(who(*key), key.uid, key.name(), &options)?;
             *start_block = Some(info.start_block);
             Ok(())
         }
+        Op::Resize {
+            key,
+            blocks,
+            reserve,
+            start_block,
+        } => {
+            let options = ResizeOptions {
+                size_bytes: *blocks * BLOCK,
+                reserve_bytes: reserve.map(|reserve| reserve * BLOCK),
+            };
+            let info = core.resize(who(*key), key.uid, key.name(), &options)?;
+            *start_block = Some(info.start_block);
+            Ok(())
+        }
+        Op::Rename { from, to } => core.rename(who(*from), from.uid, from.name(), to.name()).map(drop),
+        Op::Move { key, to, start_block } => {
+            let info = core.move_segment(who(*key), key.uid, key.name(), *to)?;
+            *start_block = Some(info.start_block);
+            Ok(())
+        }
+        Op::Quota { uid, limits } => core.set_quota(ROOT, *uid, *limits).map(drop),
         Op::Delete { key } => core.delete(who(*key), key.uid, key.name()).map(drop),
         Op::Write {
             key,
@@ -230,23 +291,61 @@ fn must_be_refused(model: &Model, op: &Op) -> bool {
     let exists = |key: &Key| model.segments.contains_key(key);
     match op {
         Op::Create { key, .. } => exists(key),
-        Op::Delete { key } | Op::Write { key, .. } | Op::Sync { key } => !exists(key),
-        Op::Close | Op::Kill | Op::Open | Op::Refused => false,
+        Op::Rename { from, to } => !exists(from) || (from != to && exists(to)),
+        Op::Delete { key }
+        | Op::Write { key, .. }
+        | Op::Sync { key }
+        | Op::Resize { key, .. }
+        | Op::Move { key, .. } => !exists(key),
+        Op::Quota { .. } | Op::Close | Op::Kill | Op::Open | Op::Refused => false,
     }
 }
 
 /// Is the reason true?
 fn is_right_refusal(core: &Core, model: &Model, op: &Op, error: &Error) -> bool {
-    let room = core.volume_info().map_or(0, |info| info.largest_free_bytes);
+    let exists = |key: &Key| model.segments.contains_key(key);
+    let room = core.volume_info().map_or(0, |info| info.largest_free_bytes / BLOCK);
+    // The run that is asked for, and how much more that is.
+    let (reserve, more, segments) = match op {
+        Op::Create { reserve, .. } => (*reserve, *reserve, 1),
+        Op::Resize {
+            key, blocks, reserve, ..
+        } => model.segments.get(key).map_or((0, 0, 0), |segment| {
+            let asked = segment.reserve_of(*blocks, *reserve);
+            (asked, asked.saturating_sub(segment.reserve), 0)
+        }),
+        Op::Move { key, .. } => (model.segments.get(key).map_or(0, |s| s.reserve), 0, 0),
+        _ => (0, 0, 0),
+    };
     match (&error.fault, op) {
-        (Fault::Exists, Op::Create { key, .. }) => model.segments.contains_key(key),
-        (Fault::NotFound, Op::Delete { key } | Op::Write { key, .. } | Op::Sync { key }) => {
-            !model.segments.contains_key(key)
+        (Fault::Exists, Op::Create { key, .. }) => exists(key),
+        (Fault::Exists, Op::Rename { to, .. }) => exists(to),
+        (Fault::NotFound, Op::Rename { from, .. }) => !exists(from),
+        (
+            Fault::NotFound,
+            Op::Delete { key }
+            | Op::Write { key, .. }
+            | Op::Sync { key }
+            | Op::Resize { key, .. }
+            | Op::Move { key, .. },
+        ) => !exists(key),
+        // Whether just that place is free, only the volume knows.
+        (Fault::NoSpace { .. }, Op::Move { to: Some(_), .. }) => true,
+        (Fault::NoSpace { .. }, Op::Create { .. } | Op::Resize { .. } | Op::Move { .. }) => room < reserve,
+        (Fault::OverQuota { uid, .. }, Op::Create { key, .. } | Op::Resize { key, .. }) if *uid == key.uid => {
+            let Ok(account) = core.quota(ROOT, *uid) else {
+                return false;
+            };
+            let exceeds =
+                |used: u64, more: u64, limit: Option<u64>| more > 0 && limit.is_some_and(|limit| used + more > limit);
+            exceeds(account.used.blocks, more, account.limits.blocks)
+                || exceeds(account.used.segments, segments, account.limits.segments)
         }
-        (Fault::NoSpace { .. }, Op::Create { reserve, .. }) => room < reserve * BLOCK,
         _ => false,
     }
 }
+
+const ROOT: Identity = Identity { uid: 0, gid: 0 };
 
 fn who(key: Key) -> Identity {
     Identity {

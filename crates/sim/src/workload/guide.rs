@@ -1,8 +1,11 @@
 //! Which operation comes next: chosen by chance from what the model allows, or read from a script.
 
+use baio_storage::Limits;
+
 use crate::oracle::{Key, Model, NAMES, Op, SECTORS_PER_BLOCK, UIDS};
 use crate::random::Random;
 use crate::workload::Ids;
+use crate::world::BLOCKS;
 
 /// Largest size of a segment in blocks, in workloads by chance.
 const BLOCKS_MAX: u64 = 6;
@@ -17,7 +20,7 @@ pub trait Guide {
     fn seed(&mut self) -> u64;
 }
 
-/// A process with two users who create, write, sync and delete; now and then it closes the volume or is killed, and opens
+/// A process with two users who create, write, sync, resize, rename, move and delete, and are limited; now and then it closes the volume or is killed, and opens
 /// it again.
 #[derive(Debug)]
 pub struct ByChance<'a> {
@@ -40,15 +43,20 @@ impl Guide for ByChance<'_> {
         Some(match (self.random.below(100), chosen) {
             (0..=4, _) => Op::Close,
             (5..=8, _) => Op::Kill,
-            (9..=14, Some(key)) => self.create(key), // The name is taken.
-            (15..=34, Some(key)) => Op::Delete { key },
-            (35..=58, Some(key)) => self.write(model, key),
-            (59..=70, Some(key)) => Op::Sync { key },
+            (9..=12, Some(key)) => self.create(key), // The name is taken.
+            (13..=26, Some(key)) => Op::Delete { key },
+            (27..=44, Some(key)) => self.write(model, key),
+            (45..=52, Some(key)) => Op::Sync { key },
+            (53..=61, Some(key)) => self.resize(key),
+            (62..=66, Some(from)) => self.rename(from),
+            (67..=72, Some(key)) => Op::Move {
+                key,
+                to: self.random.percent(30).then(|| self.random.below(BLOCKS)),
+                start_block: None,
+            },
+            (73..=75, _) => self.quota(),
             _ => {
-                let key = Key {
-                    uid: self.random.pick(&UIDS).copied().unwrap_or(UIDS[0]),
-                    name: self.random.below(NAMES.len() as u64) as usize,
-                };
+                let key = self.any();
                 self.create(key)
             }
         })
@@ -60,6 +68,42 @@ impl Guide for ByChance<'_> {
 }
 
 impl ByChance<'_> {
+    fn any(&mut self) -> Key {
+        Key {
+            uid: self.random.pick(&UIDS).copied().unwrap_or(UIDS[0]),
+            name: self.random.below(NAMES.len() as u64) as usize,
+        }
+    }
+
+    fn resize(&mut self, key: Key) -> Op {
+        let blocks = 1 + self.random.below(2 * BLOCKS_MAX);
+        let reserve = self.random.percent(30).then(|| blocks + self.random.below(4));
+        Op::Resize {
+            key,
+            blocks,
+            reserve,
+            start_block: None,
+        }
+    }
+
+    /// Now and then to a name that is taken, also its own.
+    fn rename(&mut self, from: Key) -> Op {
+        let to = Key {
+            uid: from.uid,
+            ..self.any()
+        };
+        Op::Rename { from, to }
+    }
+
+    fn quota(&mut self) -> Op {
+        let blocks = self.random.percent(60).then(|| self.random.below(BLOCKS));
+        let segments = self.random.percent(20).then(|| self.random.below(NAMES.len() as u64));
+        Op::Quota {
+            uid: self.random.pick(&UIDS).copied().unwrap_or(UIDS[0]),
+            limits: Limits { blocks, segments },
+        }
+    }
+
     fn create(&mut self, key: Key) -> Op {
         let blocks = 1 + self.random.below(BLOCKS_MAX);
         let more = if self.random.percent(30) {
@@ -72,6 +116,7 @@ impl ByChance<'_> {
             instance: self.ids.instance(),
             blocks,
             reserve: blocks + more,
+            lazily: self.random.percent(20),
             start_block: None,
         }
     }
@@ -102,6 +147,14 @@ pub enum Step {
     Write(Key),
     /// Syncs it.
     Sync(Key),
+    /// Gives it this size in blocks.
+    Resize(Key, u64),
+    /// Gives it the other name.
+    Rename(Key, Key),
+    /// Moves it wherever the volume likes.
+    Move(Key),
+    /// Limits its owner to so many blocks.
+    Quota(Key, u64),
     /// Closes the volume and opens it again; where it is not open, only that.
     Reopen,
     /// Closes the volume.
@@ -147,12 +200,32 @@ impl Guide for Script<'_> {
                 instance: self.ids.instance(),
                 blocks,
                 reserve: blocks,
+                lazily: false,
                 start_block: None,
             },
             Step::Delete(key) => Op::Delete { key },
             Step::WriteDurable(key) => write(key, self.ids.version(), true),
             Step::Write(key) => write(key, self.ids.version(), false),
             Step::Sync(key) => Op::Sync { key },
+            Step::Resize(key, blocks) => Op::Resize {
+                key,
+                blocks,
+                reserve: None,
+                start_block: None,
+            },
+            Step::Rename(from, to) => Op::Rename { from, to },
+            Step::Move(key) => Op::Move {
+                key,
+                to: None,
+                start_block: None,
+            },
+            Step::Quota(key, blocks) => Op::Quota {
+                uid: key.uid,
+                limits: Limits {
+                    blocks: Some(blocks),
+                    segments: None,
+                },
+            },
             Step::Reopen => Op::Open,
             Step::Close => Op::Close,
             Step::Kill => Op::Kill,
