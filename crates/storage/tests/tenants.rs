@@ -1,5 +1,5 @@
 //! The promise: two tenants of one volume see nothing of each other. No byte that one has written is ever read by the other
-//! (a new segment reads zero over its size), and no name is revealed: whatever a stranger asks about a name, the error is the
+//! (a new segment reads zero over its size, and over whatever it grows into), and no name is revealed: whatever a stranger asks about a name, the error is the
 //! same whether it exists or not, each may use any name, and a list shows only one's own.
 //!
 //! Embedded, whoever may open the file can do anything; here the checks of the core are what is promised. How long an
@@ -15,8 +15,10 @@ use std::process::Stdio;
 
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Durability, Engine, File, Policy, Request};
-use baio_storage::{Access, Core, CreateOptions, Error, Format, Identity};
-use harness::{BLOCK, ME, Random, STRANGER, child_at, config, open, read, role, run, simulated_disk, write_request};
+use baio_storage::{Access, Core, CreateOptions, Error, Format, Identity, ResizeOptions};
+use harness::{
+    BLOCK, ME, Random, STRANGER, child_at, config, create, open, read, role, run, simulated_disk, write_request,
+};
 
 const TENANTS: [Identity; 2] = [ME, STRANGER];
 const NAMES: u64 = 4;
@@ -80,6 +82,7 @@ struct Tenants {
     /// Blocks given to one tenant that hold the other's bytes.
     inherited: u64,
     creates: u64,
+    resizes: u64,
 }
 
 impl Tenants {
@@ -91,6 +94,7 @@ impl Tenants {
             writers: BTreeMap::new(),
             inherited: 0,
             creates: 0,
+            resizes: 0,
         }
     }
 
@@ -100,6 +104,17 @@ impl Tenants {
         let name = self.create(first);
         self.write_all(first, &name);
         self.look_at(first, second, &name);
+        let name = match self.random.below(4) {
+            0 => self.rename(first, name),
+            1 => {
+                // What it leaves behind, others get.
+                let moved = self.core.move_segment(first, first.uid, &name, None);
+                self.keep_writers(first, moved.map(drop));
+                name
+            }
+            _ => name,
+        };
+        self.grow_and_shrink(first, &name);
         if self.random.below(8) != 0 {
             self.delete(first, &name);
         }
@@ -124,9 +139,7 @@ impl Tenants {
         };
         let info = self.core.create(who, who.uid, &name, &options).unwrap();
         self.creates += 1;
-        let other = |block: &u64| self.writers.get(block).is_some_and(|&uid| uid != who.uid);
-        let held = info.start_block..info.start_block + blocks;
-        self.inherited += held.filter(other).count() as u64;
+        self.inherited += self.foreign(who, info.start_block..info.start_block + blocks);
         self.segments.insert((who.uid, name.clone()), blocks);
         self.assert_zero(who, &name, 0..blocks);
         name
@@ -144,6 +157,63 @@ impl Tenants {
             );
         }
         self.core.close_handle(handle);
+    }
+
+    /// Up, down and up again: what it grows into reads zero, be it new, its own reserve, or what it once had.
+    fn grow_and_shrink(&mut self, who: Identity, name: &str) {
+        for _ in 0..self.random.below(4) {
+            let before = self.segments[&(who.uid, name.to_owned())];
+            let blocks = 1 + self.random.below(2 * before);
+            let spare = [None, Some(0), Some(4)][self.random.below(3) as usize];
+            let options = ResizeOptions {
+                size_bytes: blocks * BLOCK as u64,
+                reserve_bytes: spare.map(|spare| (blocks + spare) * BLOCK as u64),
+            };
+            let info = match self.core.resize(who, who.uid, name, &options) {
+                Ok(info) => info,
+                Err(error) => {
+                    assert_eq!(error.code(), "ENOSPC", "{error}");
+                    continue;
+                }
+            };
+            self.segments.insert((who.uid, name.to_owned()), blocks);
+            if blocks > before {
+                self.resizes += 1;
+                let held = info.start_block + before..info.start_block + blocks;
+                self.inherited += self.foreign(who, held);
+                self.assert_zero(who, name, before..blocks);
+                self.write_all(who, name);
+            }
+        }
+    }
+
+    fn rename(&mut self, who: Identity, name: String) -> String {
+        let new = format!("s{}", self.random.below(NAMES));
+        if self.segments.contains_key(&(who.uid, new.clone())) {
+            return name;
+        }
+        self.core.rename(who, who.uid, &name, &new).unwrap();
+        let blocks = self.segments.remove(&(who.uid, name)).unwrap();
+        self.segments.insert((who.uid, new.clone()), blocks);
+        new
+    }
+
+    /// A move may find no room; what it has copied stays where it was, too.
+    fn keep_writers(&mut self, who: Identity, moved: Result<(), Error>) {
+        if let Err(error) = moved {
+            assert_eq!(error.code(), "ENOSPC", "{error}");
+        }
+        for info in self.core.list(who).unwrap() {
+            for block in 0..info.size_bytes / BLOCK as u64 {
+                self.writers.insert(info.start_block + block, who.uid);
+            }
+        }
+    }
+
+    /// How many of these blocks the other wrote last.
+    fn foreign(&self, who: Identity, blocks: std::ops::Range<u64>) -> u64 {
+        let other = |block: &u64| self.writers.get(block).is_some_and(|&uid| uid != who.uid);
+        blocks.filter(other).count() as u64
     }
 
     /// Fills the segment with bytes that name its owner; none of them is zero.
@@ -205,8 +275,8 @@ fn rounds(place: &(impl Place + ?Sized), rounds: u64) {
         }
     }
     println!(
-        "{rounds} rounds, {} creates, {} blocks came to one tenant with the other's bytes in them",
-        tenants.creates, tenants.inherited
+        "{rounds} rounds, {} creates, {} times grown, {} blocks came to one tenant with the other's bytes in them",
+        tenants.creates, tenants.resizes, tenants.inherited
     );
     assert!(tenants.inherited > rounds, "blocks hardly ever changed hands");
 }
@@ -260,6 +330,27 @@ const ATTEMPTS: &[Attempt] = &[
             .map(drop)
     }),
     ("delete", |core, who, name| core.delete(who, ME.uid, name).map(drop)),
+    ("resize", |core, who, name| {
+        core.resize(who, ME.uid, name, &ResizeOptions::to_size(1 << 20))
+            .map(drop)
+    }),
+    ("resize too large", |core, who, name| {
+        core.resize(who, ME.uid, name, &ResizeOptions::to_size(1 << 50))
+            .map(drop)
+    }),
+    ("move", |core, who, name| {
+        core.move_segment(who, ME.uid, name, None).map(drop)
+    }),
+    ("rename", |core, who, name| {
+        core.rename(who, ME.uid, name, "other").map(drop)
+    }),
+    // To a name that is taken, as far as he can know.
+    ("rename into", |core, who, name| {
+        core.rename(who, ME.uid, "nothing", name).map(drop)
+    }),
+    ("rename one of ours into", |core, who, name| {
+        core.rename(who, ME.uid, "subject", name).map(drop)
+    }),
 ];
 
 #[test]
@@ -277,6 +368,7 @@ fn no_name_is_revealed_by_an_error() {
         };
         core.create(ME, ME.uid, name, &options).unwrap();
     }
+    create(&mut core, "subject", 4096);
     let same_group_as_nobody = Identity { uid: 1002, gid: 7 };
     for who in [STRANGER, same_group_as_nobody] {
         for (what, attempt) in ATTEMPTS {
@@ -294,7 +386,8 @@ fn no_name_is_revealed_by_an_error() {
             core.delete(who, who.uid, name).unwrap();
         }
     }
-    assert_eq!(core.list(ME).unwrap().len(), 3, "nothing came about");
+    assert_eq!(core.quota(STRANGER, ME.uid).unwrap_err().code(), "EACCES");
+    assert_eq!(core.list(ME).unwrap().len(), 4, "nothing came about");
     core.close().unwrap();
     let missing = Core::inspect_segment(&path, STRANGER, ME.uid, "missing").unwrap_err();
     assert_eq!(missing.code(), "EACCES", "{missing}");
