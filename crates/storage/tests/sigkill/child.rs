@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use baio_engine::{Choice, Config, Durability, Wait};
-use baio_storage::{Access, Core, CreateOptions, Fault, Handle, OperationId, SegmentOp, SegmentRequest};
+use baio_storage::{Access, Core, CreateOptions, Fault, Handle, OperationId, ResizeOptions, SegmentOp, SegmentRequest};
 
 use super::block;
 use crate::harness::{BLOCK, ME, Random, config, write_request};
@@ -79,12 +79,18 @@ impl Segment {
 enum Task {
     Create { name: String, blocks: u64 },
     Delete { name: String },
+    Resize { name: String, blocks: u64 },
+    Rename { name: String, new: String },
+    Move { name: String },
 }
 
 impl Task {
     fn touches(&self, other: &str) -> bool {
         match self {
-            Task::Create { name, .. } | Task::Delete { name } => name == other,
+            Task::Create { name, .. } | Task::Delete { name } | Task::Resize { name, .. } | Task::Move { name } => {
+                name == other
+            }
+            Task::Rename { name, new } => name == other || new == other,
         }
     }
 }
@@ -151,13 +157,52 @@ impl Worker {
             self.operations.push((op, id, Task::Create { name, blocks }));
             return;
         }
-        say(&format!("delete {op} {name}"));
-        let id = self.core.begin_delete(ME, ME.uid, &name).unwrap();
-        self.operations.push((op, id, Task::Delete { name }));
+        match self.random.below(8) {
+            0..2 => {
+                say(&format!("delete {op} {name}"));
+                let id = self.core.begin_delete(ME, ME.uid, &name).unwrap();
+                self.operations.push((op, id, Task::Delete { name }));
+            }
+            2..4 => self.begin_resize(op, name),
+            4..6 => {
+                say(&format!("move {op} {name}"));
+                let id = self.core.begin_move(ME, ME.uid, &name, None).unwrap();
+                self.operations.push((op, id, Task::Move { name }));
+            }
+            _ => self.begin_rename(op, name),
+        }
+    }
+
+    fn begin_resize(&mut self, op: u64, name: String) {
+        let blocks = match self.random.below(3) {
+            0 => self.some_blocks(),
+            1 => self.segments[&name].blocks + 1 + self.random.below(40),
+            _ => 1 + self.random.below(self.segments[&name].blocks),
+        };
+        say(&format!("resize {op} {name} {blocks}"));
+        let spare = [None, Some(0), Some(16)][self.random.below(3) as usize];
+        let options = ResizeOptions {
+            size_bytes: blocks * BLOCK as u64,
+            reserve_bytes: spare.map(|spare| (blocks + spare) * BLOCK as u64),
+        };
+        let id = self.core.begin_resize(ME, ME.uid, &name, &options).unwrap();
+        self.operations.push((op, id, Task::Resize { name, blocks }));
+    }
+
+    fn begin_rename(&mut self, op: u64, name: String) {
+        let new = format!("s{}", self.random.below(NAMES));
+        let taken = self.segments.contains_key(&new) || self.operations.iter().any(|(.., task)| task.touches(&new));
+        if taken {
+            return;
+        }
+        say(&format!("rename {op} {name} {new}"));
+        let id = self.core.begin_rename(ME, ME.uid, &name, &new).unwrap();
+        self.operations.push((op, id, Task::Rename { name, new }));
     }
 
     fn some_blocks(&mut self) -> u64 {
-        if self.random.below(8) == 0 {
+        // More than a move copies at a time.
+        if self.random.below(5) == 0 {
             600
         } else {
             1 + self.random.below(24)
@@ -258,6 +303,13 @@ impl Worker {
                 let segment = self.segments.remove(&name).unwrap();
                 self.core.close_handle(segment.handle);
             }
+            Task::Resize { name, blocks } => self.segments.get_mut(&name).unwrap().blocks = blocks,
+            Task::Rename { name, new } => {
+                // Its handle stays valid.
+                let segment = self.segments.remove(&name).unwrap();
+                self.segments.insert(new, segment);
+            }
+            Task::Move { .. } => {}
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What the parent knows: what has been acknowledged, and what is in doubt.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
+use baio_engine::Wait;
 use baio_storage::{Access, Core, SegmentInfo};
 
 use super::block;
@@ -21,6 +23,9 @@ struct Known {
 enum Doubt {
     Create(Known),
     Delete(u64),
+    Resize(u64, u64),
+    Rename(u64, String),
+    Move,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +41,8 @@ pub(crate) struct Model {
     segments: BTreeMap<u64, Known>,
     doubts: BTreeMap<u64, Doubt>,
     writes: BTreeMap<u64, Writing>,
+    /// What was said of operations since the last check: what a failure is explained by.
+    said: Vec<String>,
     /// How often each word was heard.
     pub(crate) heard: BTreeMap<String, u64>,
 }
@@ -62,6 +69,15 @@ impl Model {
                 let doomed = self.called(name);
                 self.doubts.insert(number(1), Doubt::Delete(doomed));
             }
+            ["resize", _, name, _] => {
+                let resized = self.called(name);
+                self.doubts.insert(number(1), Doubt::Resize(resized, number(3)));
+            }
+            ["rename", _, name, new] => {
+                let renamed = self.called(name);
+                self.doubts.insert(number(1), Doubt::Rename(renamed, new.to_owned()));
+            }
+            ["move", _, _] => _ = self.doubts.insert(number(1), Doubt::Move),
             ["done", _] => {
                 let doubt = self.doubts.remove(&number(1)).unwrap();
                 counted = self.settle(number(1), doubt).to_owned();
@@ -87,6 +103,9 @@ impl Model {
             _ => panic!("the child says: {line}"),
         }
         *self.heard.entry(counted).or_default() += 1;
+        if !["write", "wrote", "refused"].contains(&words[0]) {
+            self.said.push(line.to_owned());
+        }
     }
 
     fn called(&self, name: &str) -> u64 {
@@ -114,6 +133,19 @@ impl Model {
                 self.segments.remove(&doomed);
                 "deleted"
             }
+            Doubt::Resize(resized, blocks) => {
+                let known = self.segments.get_mut(&resized).unwrap();
+                let grows = blocks > known.blocks;
+                known.blocks = blocks;
+                // What it may later grow into again reads zero.
+                known.stamps.retain(|&at, _| at < blocks);
+                if grows { "grown" } else { "shrunk" }
+            }
+            Doubt::Rename(renamed, new) => {
+                self.segments.get_mut(&renamed).unwrap().name = new;
+                "renamed"
+            }
+            Doubt::Move => "moved",
         }
     }
 
@@ -129,6 +161,9 @@ impl Model {
             let came_about = match &doubt {
                 Doubt::Create(new) => found.contains_key(&new.name),
                 Doubt::Delete(doomed) => !found.contains_key(&self.segments[doomed].name),
+                Doubt::Resize(resized, blocks) => found.get(&self.segments[resized].name) == Some(blocks),
+                Doubt::Rename(_, new) => found.contains_key(new),
+                Doubt::Move => true,
             };
             if came_about {
                 self.settle(op, doubt);
@@ -140,10 +175,41 @@ impl Model {
             .values()
             .map(|known| (known.name.clone(), known.blocks))
             .collect();
-        assert_eq!(found, known, "{round}: these are there, and these should be");
+        assert_eq!(
+            found, known,
+            "{round}: these are there, and these should be, after {:#?}",
+            self.said
+        );
+        self.said.clear();
+        // While what was half-moved goes on, and once more when all has arrived.
+        let moving = listed.iter().any(|info| info.state == "moving");
+        if moving {
+            *self.heard.entry("half-moved".into()).or_default() += 1;
+            self.check_bytes(core, round);
+        }
+        let listed = settled(core, round);
         check_space(core, &listed, round);
+        self.check_bytes(core, round);
+    }
+
+    fn check_bytes(&mut self, core: &mut Core, round: &str) {
         for known in self.segments.values_mut() {
             known.check_bytes(core, round);
+        }
+    }
+}
+
+/// The list when no move is under way any more.
+fn settled(core: &mut Core, round: &str) -> Vec<SegmentInfo> {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let listed = core.list(ME).unwrap();
+        if listed.iter().all(|info| info.state == "live") {
+            return listed;
+        }
+        assert!(Instant::now() < deadline, "{round}: a move does not end: {listed:?}");
+        if core.in_flight() > 0 {
+            core.turn(Wait::one()).unwrap();
         }
     }
 }
