@@ -94,7 +94,7 @@ impl Scale {
             creates: 200,
             ..look.clone()
         }))?;
-        self.in_use(&long, segments, opens);
+        self.in_use(&clean, &long, opens);
         let counts = [clean.segments, long.segments];
         self.verified = counts.iter().all(|&count| count == segments);
         if !self.verified {
@@ -187,7 +187,9 @@ impl Scale {
         Ok(())
     }
 
-    fn in_use(&mut self, used: &Used, segments: u64, opens: u64) {
+    /// Both after an open that read a snapshot and after one that read the table.
+    fn in_use(&mut self, clean: &Used, used: &Used, opens: u64) {
+        let segments = used.segments;
         let [reads, writes, syncs] = used.create_kinds;
         self.tell(
             "a durable create in the open volume",
@@ -210,16 +212,19 @@ impl Scale {
             ),
             _ => format!("{per_tib:.2} MiB per TiB"),
         };
-        let growth = used.later_rss as i64 - used.open_rss as i64;
+        let clean_volume = clean.open_rss.saturating_sub(clean.engine_rss);
+        let growth = used.later_rss as i64 - used.used_rss as i64;
         self.tell(
             "memory of the open volume",
             format!(
-                "{:.1} MiB beside an engine's {:.1}: {per}; {:+.1} MiB after {opens} more opens and closes",
+                "{:.1} MiB beside an engine's {:.1}, of which reading the table took some: {per}; after a clean close {:.1} \
+                 MiB; {:+.2} MiB by {opens} opens and closes",
                 mib(volume),
                 mib(used.engine_rss),
+                mib(clean_volume),
                 growth as f64 / f64::from(1 << 20)
             ),
-            json!({ "volume_bytes": volume, "engine_bytes": used.engine_rss, "growth_bytes": growth, "opens": opens }),
+            json!({ "volume_bytes": volume, "volume_bytes_clean": clean_volume, "engine_bytes": used.engine_rss, "growth_bytes": growth, "opens": opens }),
         );
     }
 }

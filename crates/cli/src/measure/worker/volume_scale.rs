@@ -59,9 +59,11 @@ pub(crate) struct Used {
     pub(crate) create_rounds: f64,
     pub(crate) create_kinds: [f64; 3],
     pub(crate) create_us: f64,
-    /// Resident memory of an engine alone, of the open volume, and after the handles were opened and closed.
+    /// Resident memory of an engine alone, of the open volume, after the opens by name, and after the handles were opened
+    /// and closed.
     pub(crate) engine_rss: u64,
     pub(crate) open_rss: u64,
+    pub(crate) used_rss: u64,
     pub(crate) later_rss: u64,
 }
 
@@ -121,6 +123,7 @@ pub(super) fn look(job: &Use) -> Result<Used, String> {
         open_one(&mut core, who, random.below(job.segments))?;
     }
     let after = core.stats();
+    let used_rss = resident()?;
     for _ in 0..job.opens {
         open_one(&mut core, who, random.below(job.segments))?;
     }
@@ -144,6 +147,7 @@ pub(super) fn look(job: &Use) -> Result<Used, String> {
         pairs_per_name: (after.bytes_read - before.bytes_read) as f64 / PAIR_BYTES as f64 / names,
         engine_rss,
         open_rss,
+        used_rss,
         later_rss,
         ..creates
     })
@@ -190,6 +194,7 @@ fn create_some(core: &mut Core, who: Identity, creates: u64) -> Result<Used, Str
         create_us: took.as_secs_f64() * 1e6 / creates.max(1) as f64,
         engine_rss: 0,
         open_rss: 0,
+        used_rss: 0,
         later_rss: 0,
     })
 }
