@@ -76,7 +76,7 @@ pub fn alphabet() -> Vec<Step> {
         )
         .chain([Step::Rename(one, two), Step::Rename(two, one)])
         .chain(of_both(Step::Move))
-        .chain([Step::Quota(one, SIZES[1]), Step::Reopen])
+        .chain([Step::Quota(one, SIZES[1]), Step::Defrag, Step::Grow, Step::Reopen])
         .collect()
 }
 

@@ -6,17 +6,40 @@
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Config, Engine, File};
 use baio_storage::segment::layout::Layout;
-use baio_storage::{Core, Format, format_simulated};
+use baio_storage::{CheckReport, Core, Format, check_simulated, format_simulated};
 
 use crate::oracle::{Kind, Violation};
 use crate::stamp;
 
-/// Bytes of the disk: the metadata of the smallest volume, and 48 blocks of data. Small, so that blocks are soon used a
+/// Bytes of the disk: the metadata of the smallest volume, 48 blocks of data, and room to grow. Small, so that blocks are soon used a
 /// second time and an image is cheap to copy and to compare.
-pub const DISK_BYTES: u64 = (328 + BLOCKS * 4) << 10;
+pub const DISK_BYTES: u64 = VOLUME_BYTES + (BLOCKS_MORE << 12);
+
+/// Bytes of the volume before it grows.
+const VOLUME_BYTES: u64 = METADATA_BYTES + (BLOCKS << 12);
+const METADATA_BYTES: u64 = 328 << 10;
 
 /// Its data blocks.
 pub const BLOCKS: u64 = 48;
+
+/// Data blocks by which it can grow.
+pub const BLOCKS_MORE: u64 = 12;
+
+/// The shape of the volume.
+#[must_use]
+pub fn shape() -> Format {
+    Format {
+        size_bytes: Some(VOLUME_BYTES),
+        max_size_bytes: Some(DISK_BYTES),
+        ..Format::default()
+    }
+}
+
+/// Bytes of the volume with so many data blocks.
+#[must_use]
+pub fn volume_bytes(data_blocks: u64) -> u64 {
+    METADATA_BYTES + (data_blocks << 12)
+}
 
 /// Memory of a process: so little that a move copies four blocks at a time.
 const ARENA_BYTES: usize = 256 << 10;
@@ -39,7 +62,7 @@ impl World {
     /// # Errors
     /// The volume cannot be made.
     pub fn new(seed: u64) -> Result<World, Violation> {
-        World::formatted(seed, &Format::default())
+        World::formatted(seed, &shape())
     }
 
     /// The same with a shape of its own.
@@ -83,6 +106,16 @@ pub fn format(disk: &Disk, seed: u64, shape: &Format) -> Result<Layout, Violatio
 pub fn open(disk: &Disk, seed: u64) -> Result<Core, Violation> {
     Core::open_simulated(engine(seed)?, &File::simulated(disk, NAME), &config())
         .map_err(|error| Violation::new(Kind::Refused, error.to_string()))
+}
+
+/// Checks the volume on `disk`, and repairs it if told.
+///
+/// # Errors
+/// It cannot be checked.
+pub fn check(disk: &Disk, seed: u64, repair: bool) -> Result<CheckReport, Violation> {
+    let mut engine = engine(seed)?;
+    check_simulated(&mut engine, &File::simulated(disk, NAME), repair)
+        .map_err(|error| Violation::new(Kind::Refused, format!("check: {error}")))
 }
 
 /// Small, because there is one for every crash state.

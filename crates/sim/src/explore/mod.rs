@@ -32,7 +32,7 @@ pub const TRIALS_PER_WORKLOAD: u64 = 256;
 const WORKLOAD_OPS: usize = 18;
 
 /// What is counted beside the states.
-const COUNTED: &[&str] = &["trials", "continued", "rotten"];
+const COUNTED: &[&str] = &["trials", "continued", "rotten", "checked"];
 
 /// What is explored.
 #[derive(Clone, Copy, Debug)]

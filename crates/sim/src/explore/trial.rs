@@ -3,14 +3,16 @@
 use baio_engine::sim::Disk;
 use baio_engine::sim::crash::{Crash, Replay, covered};
 use baio_engine::sim::log::Record;
+use baio_storage::{Problem, Repair};
 
 use super::{Workload, crashes_of, weaken};
 use crate::mutate::{Weakening, volatile};
-use crate::oracle::{Expectation, Violation};
+use crate::oracle::{Expectation, Kind, Violation};
 use crate::random::Random;
 use crate::report::Part;
 use crate::rot::Rot;
 use crate::workload::{ByChance, Driver, Ids, Session, State, run_session};
+use crate::world;
 
 /// How often a trial goes on from a crash at most.
 const DEPTH_MAX: usize = 3;
@@ -63,7 +65,42 @@ impl<'a> Trial<'a> {
         }
         self.maybe_rot(&mut state);
         self.count(&state.disk);
-        Driver::open(state.disk, &state.expectation, self.random.bits()).map(drop)
+        self.look(&state)
+    }
+
+    /// Opens the last state; now and then it is checked before, repaired before, or checked after.
+    fn look(&mut self, state: &State) -> Result<(), Violation> {
+        let mut with = Random::from(&[self.random.bits()]);
+        let seed = with.bits();
+        let what = with.below(12);
+        if what == 0 {
+            self.story.push("repaired by a check".into());
+            world::check(&state.disk, seed, true)?;
+            self.check(&state.disk, seed, false)?;
+        }
+        if what == 1 && !self.rotten {
+            // What a crash left half-written is told, and nothing of it is lost.
+            self.check(&state.disk, seed, true)?;
+        }
+        let driver = Driver::open(state.disk.clone(), &state.expectation, seed)?;
+        let disk = driver.kill();
+        if what == 2 && !self.rotten {
+            self.story.push("opened, looked at, and killed".into());
+            self.check(&disk, seed, false)?;
+        }
+        Ok(())
+    }
+
+    /// A check names nothing; or, of a crash, nothing that costs anything.
+    fn check(&mut self, disk: &Disk, seed: u64, of_a_crash: bool) -> Result<(), Violation> {
+        self.part.add("checked", 1);
+        let report = world::check(disk, seed, false)?;
+        let is_allowed = |problem: &Problem| of_a_crash && problem.repair == Repair::Repairable;
+        if report.problems.iter().all(is_allowed) {
+            return Ok(());
+        }
+        let story = format!("a check finds {:?}", report.problems);
+        Err(Violation::new(Kind::Failed, story))
     }
 
     /// A killed process leaves the bytes of its last state, so there the next session is what is worth trying.

@@ -34,6 +34,8 @@ pub enum During {
     Move,
     /// A limit.
     Quota,
+    /// A larger volume.
+    Grow,
     /// Nothing that writes.
     Idle,
 }
@@ -158,7 +160,8 @@ impl Weakening {
 }
 
 const ROLES: [Role; 4] = [Role::Heal, Role::Raise, Role::Note, Role::Clean];
-const DURING: [During; 12] = [
+const DURING: [During; 13] = [
+    During::Grow,
     During::Resize,
     During::Rename,
     During::Move,
@@ -210,7 +213,8 @@ fn during_of(op: &Op) -> During {
         Op::Create { .. } => During::Create,
         Op::Resize { .. } => During::Resize,
         Op::Rename { .. } => During::Rename,
-        Op::Move { .. } => During::Move,
+        Op::Move { .. } | Op::Defrag => During::Move,
+        Op::Grow { .. } => During::Grow,
         Op::Quota { .. } => During::Quota,
         Op::Delete { .. } => During::Delete,
         Op::Write { durable: false, .. } => During::Write,

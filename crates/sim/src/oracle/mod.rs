@@ -126,6 +126,7 @@ impl Expectation {
         };
         let mut found = Model {
             limits: self.check_limits(seen, after.as_ref())?,
+            data_blocks: Some(self.check_size(seen, after.as_ref())?),
             ..Model::default()
         };
         let mut instances = BTreeSet::new();
@@ -166,6 +167,16 @@ impl Expectation {
                 ..segment
             },
         ))
+    }
+
+    fn check_size(&self, seen: &Seen, after: Option<&Model>) -> Result<u64, Violation> {
+        let expected = [self.model.data_blocks, after.and_then(|after| after.data_blocks)];
+        let known = expected.into_iter().flatten();
+        if self.model.data_blocks.is_some() && !known.clone().any(|blocks| blocks == seen.data_blocks) {
+            let story = format!("the volume has {} blocks, expected {expected:?}", seen.data_blocks);
+            return Err(Violation::new(Kind::Lost, story));
+        }
+        Ok(seen.data_blocks)
     }
 
     fn check_limits(&self, seen: &Seen, after: Option<&Model>) -> Result<BTreeMap<u32, Limits>, Violation> {

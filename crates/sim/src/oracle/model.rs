@@ -103,6 +103,8 @@ pub struct Model {
     pub segments: BTreeMap<Key, Rc<Segment>>,
     /// What the owners may hold, where there is a limit.
     pub limits: BTreeMap<u32, Limits>,
+    /// Data blocks of the volume, once they have been seen.
+    pub data_blocks: Option<u64>,
 }
 
 /// One operation.
@@ -180,6 +182,13 @@ pub enum Op {
         /// Which.
         key: Key,
     },
+    /// Pack the segments of all owners.
+    Defrag,
+    /// Give the volume so many data blocks.
+    Grow {
+        /// How many it has then.
+        blocks: u64,
+    },
     /// Close the volume cleanly.
     Close,
     /// The process is killed; the power stays on.
@@ -238,6 +247,13 @@ impl Model {
                 }
             }
             Op::Move { key, start_block, .. } => self.change(key, |segment| segment.start_block = start_block),
+            // Which of them were moved, and where to, the next look tells.
+            Op::Defrag => {
+                for segment in self.segments.values_mut() {
+                    Rc::make_mut(segment).start_block = None;
+                }
+            }
+            Op::Grow { blocks } => self.data_blocks = Some(blocks),
             Op::Quota { uid, limits } => {
                 self.limits.remove(&uid);
                 if !limits.is_none() {

@@ -27,6 +27,10 @@ pub struct Counts {
     pub quota: u64,
     /// Segments deleted.
     pub delete: u64,
+    /// Volumes packed.
+    pub defrag: u64,
+    /// Volumes made larger.
+    pub grow: u64,
     /// Clean closes.
     pub close: u64,
     /// Kills with the power on.
@@ -49,6 +53,8 @@ impl Counts {
             Op::Move { .. } => &mut self.moved,
             Op::Quota { .. } => &mut self.quota,
             Op::Delete { .. } => &mut self.delete,
+            Op::Defrag => &mut self.defrag,
+            Op::Grow { .. } => &mut self.grow,
             Op::Close => &mut self.close,
             Op::Kill => &mut self.kill,
             Op::Open => &mut self.open,
@@ -68,6 +74,8 @@ impl AddAssign for Counts {
         self.moved += other.moved;
         self.quota += other.quota;
         self.delete += other.delete;
+        self.defrag += other.defrag;
+        self.grow += other.grow;
         self.close += other.close;
         self.kill += other.kill;
         self.open += other.open;

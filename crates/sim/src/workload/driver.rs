@@ -253,6 +253,8 @@ fn attempt(core: &mut Core, model: &Model, op: &mut Op) -> Answer {
             Ok(())
         }
         Op::Quota { uid, limits } => core.set_quota(ROOT, *uid, *limits).map(drop),
+        Op::Defrag => core.defrag(ROOT, &mut |_| {}).map(drop),
+        Op::Grow { blocks } => core.resize_volume(ROOT, world::volume_bytes(*blocks)).map(drop),
         Op::Delete { key } => core.delete(who(*key), key.uid, key.name()).map(drop),
         Op::Write {
             key,
@@ -297,7 +299,7 @@ fn must_be_refused(model: &Model, op: &Op) -> bool {
         | Op::Sync { key }
         | Op::Resize { key, .. }
         | Op::Move { key, .. } => !exists(key),
-        Op::Quota { .. } | Op::Close | Op::Kill | Op::Open | Op::Refused => false,
+        Op::Quota { .. } | Op::Defrag | Op::Grow { .. } | Op::Close | Op::Kill | Op::Open | Op::Refused => false,
     }
 }
 

@@ -5,7 +5,7 @@ use baio_storage::Limits;
 use crate::oracle::{Key, Model, NAMES, Op, SECTORS_PER_BLOCK, UIDS};
 use crate::random::Random;
 use crate::workload::Ids;
-use crate::world::BLOCKS;
+use crate::world::{BLOCKS, BLOCKS_MORE};
 
 /// Largest size of a segment in blocks, in workloads by chance.
 const BLOCKS_MAX: u64 = 6;
@@ -55,6 +55,13 @@ impl Guide for ByChance<'_> {
                 start_block: None,
             },
             (73..=75, _) => self.quota(),
+            (76, _) => Op::Defrag,
+            (77, _) => Op::Grow {
+                blocks: model
+                    .data_blocks
+                    .unwrap_or(BLOCKS)
+                    .max(BLOCKS + self.random.below(BLOCKS_MORE + 1)),
+            },
             _ => {
                 let key = self.any();
                 self.create(key)
@@ -155,6 +162,10 @@ pub enum Step {
     Move(Key),
     /// Limits its owner to so many blocks.
     Quota(Key, u64),
+    /// Packs the volume.
+    Defrag,
+    /// Makes the volume as large as it was formatted for.
+    Grow,
     /// Closes the volume and opens it again; where it is not open, only that.
     Reopen,
     /// Closes the volume.
@@ -225,6 +236,10 @@ impl Guide for Script<'_> {
                     blocks: Some(blocks),
                     segments: None,
                 },
+            },
+            Step::Defrag => Op::Defrag,
+            Step::Grow => Op::Grow {
+                blocks: BLOCKS + BLOCKS_MORE,
             },
             Step::Reopen => Op::Open,
             Step::Close => Op::Close,
