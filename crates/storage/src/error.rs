@@ -269,7 +269,7 @@ impl Error {
             Fault::Setup(error) => return error.cure.clone(),
             Fault::NotVolume(_) => Some("check the path; `baio format` makes a volume (and destroys what is there)"),
             Fault::Version(_) => Some("use a newer baio"),
-            Fault::Corrupt(_) => Some("restore the volume from a backup, or copy what is still readable"),
+            Fault::Corrupt(_) => Some("`baio check` names what is damaged, and with --repair saves what can be saved"),
             Fault::Busy { holder: Some(pid) } => {
                 return Some(format!("wait for process {pid} to end, or stop it"));
             }

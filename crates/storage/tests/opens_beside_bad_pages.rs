@@ -69,3 +69,22 @@ fn what_cannot_be_read_has_another_copy() {
         }
     }
 }
+
+/// An open volume goes on in the same way: a look-up reads the mirror where the table cannot be read.
+#[test]
+fn a_look_up_beside_a_bad_page_reads_the_mirror() {
+    let disk = volume(true);
+    let (backend, whims) = harness::moody();
+    let engine = Engine::with_backend(backend, &config()).unwrap();
+    let mut core = Core::open_simulated(engine, &File::simulated(&disk, "disk"), &config()).unwrap();
+    for name in ["a", "b", "c"] {
+        let seen = whims.borrow().seen;
+        whims.borrow_mut().fail_from = Some(seen);
+        whims.borrow_mut().fail_count = 1;
+        let handle = open_write(&mut core, name);
+        assert!(whims.borrow().seen >= seen + 2, "the read that failed was followed by another");
+        whims.borrow_mut().fail_count = 0;
+        assert_eq!(read(&mut core, handle, 0, BLOCK).unwrap(), [name.as_bytes()[0]; BLOCK]);
+    }
+    core.close().unwrap();
+}

@@ -141,8 +141,13 @@ pub(crate) fn bucket_copy(cx: &Context<'_>, bucket: u64, completion: Completion)
     Ok(BucketCopy::new(BucketId { uuid, bucket }, bytes_of(completion)?))
 }
 
+/// What a read gave. A page that the device cannot read is damage, for which there is another copy: nothing of it is believed.
 pub(crate) fn bytes_of(completion: Completion) -> Result<Buffer, Fault> {
-    let got = completion.result? as usize;
+    let got = match completion.result {
+        Ok(got) => got as usize,
+        Err(baio_engine::Error::System(_)) => 0,
+        Err(error) => return Err(Fault::Io(error)),
+    };
     let mut bytes = completion
         .memory
         .into_buffer()

@@ -17,7 +17,7 @@ use crate::error::{Error, Fault, Result};
 /// How long a lock is waited for that will soon be free.
 const HOLDER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a claim on a block device is outlasted; a mounted one is refused after this.
+/// How long the claim on a mounted block device is outlasted: it may just be being unmounted.
 const CLAIM_PATIENCE: Duration = Duration::from_millis(300);
 
 /// How the volume's file is to be held.
@@ -228,7 +228,8 @@ impl Device {
 
 /// Opens a file. A claim on a block device lasts as long as its description: that of a killed owner until its last write has
 /// landed, which is waited for as with its lock; that of a closed volume for as long as a child that some thread is just
-/// starting has a copy, until it execs, which is outlasted (locks are given back explicitly). A mounted device is refused.
+/// starting has a copy, until it execs, which is outlasted (locks are given back explicitly). The claim of a killed owner
+/// outlives its lock: the kernel writes back its page cache of the device in between. A mounted device is refused.
 fn open_claimed(path: &Path, options: &Open) -> std::result::Result<File, SetupError> {
     let began = Instant::now();
     loop {
@@ -238,14 +239,24 @@ fn open_claimed(path: &Path, options: &Open) -> std::result::Result<File, SetupE
         };
         let patience = match owner_of_claimed(path) {
             Some(Some(holder)) if holder.exclusive && is_alive(holder.pid) => return Err(error),
-            Some(_) => HOLDER_PATIENCE,
-            None => CLAIM_PATIENCE,
+            None if is_mounted(path) => CLAIM_PATIENCE,
+            _ => HOLDER_PATIENCE,
         };
         if began.elapsed() >= patience {
             return Err(error);
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Is a file system of this mount namespace on the device? (proc_pid_mountinfo(5): the third field is its number.)
+fn is_mounted(path: &Path) -> bool {
+    let (Ok(metadata), Ok(mounts)) = (path.metadata(), std::fs::read_to_string("/proc/self/mountinfo")) else {
+        return false;
+    };
+    let device = std::os::unix::fs::MetadataExt::rdev(&metadata);
+    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    mounts.lines().any(|mount| mount.split(' ').nth(2) == Some(&number))
 }
 
 /// A device that has a living owner is not merely busy: he is named.
