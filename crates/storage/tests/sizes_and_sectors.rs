@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use baio_engine::Error as EngineError;
-use baio_storage::{Access, Core, CreateOptions, Fault, Format};
+use baio_storage::{Access, Core, CreateOptions, Fault, Format, ResizeOptions};
 use harness::loop_device::Loop;
 use harness::{BLOCK, ME, Random, config, create, open, open_write, read, sync, write};
 
@@ -19,7 +19,7 @@ const TIB: u64 = 1 << 40;
 /// One volume of each size and block size at this place, which is `sector` bytes fine, if it is a device.
 fn try_all(place: &Path, device_bytes: u64, sector: Option<u64>) {
     for block_size in [4 << 10, 16 << 10, 64 << 10] {
-        for size_bytes in [MIB, 64 * MIB, 8 * TIB] {
+        for size_bytes in [MIB, 16 * MIB, 8 * TIB] {
             if size_bytes > device_bytes {
                 continue;
             }
@@ -104,9 +104,10 @@ fn try_one(place: &Path, format: &Format, sector: Option<u64>) {
                 .iter()
                 .all(|&byte| byte == 0)
         );
+        resize_one(&mut core, block);
         // Full to the last block, and no further.
         let (asked, largest) = (core.volume_info().unwrap().largest_free_bytes, free);
-        if asked < 64 * MIB {
+        if asked < 16 * MIB {
             assert_eq!(asked, largest);
             create(&mut core, "rest", asked);
             let handle = open_write(&mut core, "rest");
@@ -121,6 +122,36 @@ fn try_one(place: &Path, format: &Format, sector: Option<u64>) {
             core.close().unwrap();
         }
     }
+}
+
+/// Inside its run and beyond it, and back.
+fn resize_one(core: &mut Core, block: u64) {
+    create(core, "sized", block);
+    let handle = open_write(core, "sized");
+    let content = Random(3).bytes(block as usize);
+    write(core, handle, 0, &content).unwrap();
+    let reserve = ResizeOptions {
+        reserve_bytes: Some(4 * block),
+        ..ResizeOptions::to_size(2 * block)
+    };
+    for (options, blocks) in [
+        (reserve, (2, 4)),
+        (ResizeOptions::to_size(3 * block + 1), (4, 4)),
+        (ResizeOptions::to_size(5 * block), (5, 5)),
+        (ResizeOptions::to_size(1), (1, 1)),
+    ] {
+        let info = core.resize(ME, ME.uid, "sized", &options).unwrap();
+        assert_eq!(
+            (info.size_bytes, info.reserve_bytes),
+            (blocks.0 * block, blocks.1 * block),
+            "{options:?}"
+        );
+        let bytes = read(core, handle, 0, info.size_bytes as usize).unwrap();
+        assert!(bytes.starts_with(&content));
+        assert!(bytes[block as usize..].iter().all(|&byte| byte == 0));
+    }
+    core.delete(ME, ME.uid, "sized").unwrap();
+    core.close_handle(handle);
 }
 
 /// What a device cannot do is said before it is tried.
