@@ -11,10 +11,15 @@ fn baio() -> Command {
 
 /// Runs one experiment in an empty directory, which must be empty again.
 fn report(only: &str) -> Value {
+    report_with(only, &[])
+}
+
+fn report_with(only: &str, options: &[&str]) -> Value {
     let dir = tempfile::tempdir().unwrap();
     let output = baio()
         .args(["report", "--quick", "--json", "--only", only, "--dir"])
         .arg(dir.path())
+        .args(options)
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -46,6 +51,30 @@ fn work(job: &Value) -> Result<Value, String> {
 #[test]
 fn cached_reads_are_compared_with_pread() {
     assert_eq!(marks(&report("cached-reads")), 2);
+}
+
+/// What is counted of requests, and is no figure of this machine, may be asserted.
+#[test]
+fn a_large_volume_is_measured_in_small() {
+    let parts = report_with("volume-scale", &["--segments", "300"]);
+    let part = |name: &str| -> &Value {
+        let found = parts.as_array().unwrap().iter().find(|part| part["name"] == name);
+        &found.unwrap_or_else(|| panic!("no {name} in {parts}"))["values"]
+    };
+    let number = |value: &Value| value.as_f64().unwrap();
+    assert_eq!(part("the volume")["segments"], 300);
+    let pairs = number(&part("an open by name")["pairs"]);
+    assert!((1.0..1.3).contains(&pairs), "{pairs}");
+    // Opened by its snapshot: the table was not read.
+    let read = number(&part("an open after a clean close")["bytes_read"]);
+    assert!(read < number(&part("the volume")["table_bytes"]) / 2.0, "{read}");
+    assert!(number(&part("an open after a crash")["ratio_to_dd"]) > 0.0);
+    // Looking up beside the zeroing, its flush, the record in the table, and in the mirror beside the look at the table.
+    let create = part("a durable create in the open volume");
+    assert_eq!((number(&create["writes"]), number(&create["syncs"])), (3.0, 1.0));
+    let rounds = number(&create["rounds"]);
+    assert!((4.0..4.7).contains(&rounds), "{rounds}");
+    assert_eq!(part("memory of the open volume")["opens"], 10_000);
 }
 
 #[test]

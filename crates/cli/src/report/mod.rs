@@ -400,6 +400,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_takes_long_runs_only_when_it_is_named() {
+        let all = choose(&[]).unwrap();
+        assert!(all.len() > 1 && all.iter().all(|e| e.name != "volume-scale"));
+        assert_eq!(choose(&["volume-scale".into()]).unwrap().len(), 1);
+    }
+
+    #[test]
     fn only_exact_names_are_ours() {
         assert_eq!(pid_in("baio-report-17"), Some(17));
         for name in [
