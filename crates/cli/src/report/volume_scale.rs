@@ -202,30 +202,31 @@ impl Scale {
             ),
             json!({ "rounds": used.create_rounds, "reads": reads, "writes": writes, "syncs": syncs, "us": used.create_us }),
         );
-        let volume = used.open_rss.saturating_sub(used.engine_rss);
-        let per_tib = mib(volume) / (SIZE_BYTES >> 40) as f64;
-        // Of few segments, what does not depend on their number would be multiplied.
-        let per = match segments {
-            100_000.. => format!(
-                "{per_tib:.2} MiB per TiB, {:.1} per million segments",
-                mib(volume) * 1e6 / segments as f64
-            ),
-            _ => format!("{per_tib:.2} MiB per TiB"),
-        };
-        let clean_volume = clean.open_rss.saturating_sub(clean.engine_rss);
+        let of = |used: &Used| used.open_rss.saturating_sub(used.engine_rss);
+        let (clean_volume, volume) = (of(clean), of(used));
         let growth = used.later_rss as i64 - used.used_rss as i64;
         self.tell(
             "memory of the open volume",
             format!(
-                "{:.1} MiB beside an engine's {:.1}, of which reading the table took some: {per}; after a clean close {:.1} \
-                 MiB; {:+.2} MiB by {opens} opens and closes",
-                mib(volume),
+                "beside an engine's {:.1} MiB, after a clean close {}; after a crash, with the buffers that read the table, \
+                 {}; {:+.2} MiB by {opens} opens and closes",
                 mib(used.engine_rss),
-                mib(clean_volume),
+                memory(clean_volume, segments),
+                memory(volume, segments),
                 growth as f64 / f64::from(1 << 20)
             ),
             json!({ "volume_bytes": volume, "volume_bytes_clean": clean_volume, "engine_bytes": used.engine_rss, "growth_bytes": growth, "opens": opens }),
         );
+    }
+}
+
+fn memory(bytes: u64, segments: u64) -> String {
+    let per_tib = mib(bytes) / (SIZE_BYTES >> 40) as f64;
+    let all = format!("{:.1} MiB ({per_tib:.2} per TiB", mib(bytes));
+    // Of few segments, what does not depend on their number would be multiplied.
+    match segments {
+        100_000.. => format!("{all}, {:.1} per million segments)", mib(bytes) * 1e6 / segments as f64),
+        _ => format!("{all})"),
     }
 }
 
