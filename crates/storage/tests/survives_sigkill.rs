@@ -4,7 +4,7 @@
 //! pipe what it is about to do and what has returned. The parent kills it at some moment, some rounds also a second one in the midst of recovery, and
 //! opens the volume at once. Every acknowledged operation must hold, every one in doubt have happened wholly or not at all;
 //! every completed write must be there (the machine did not lose power), bytes of one segment must never show in another,
-//! no block may be lost, and no stale lock may stand in the way. All rounds on one volume, so that recovery meets its own
+//! no block may be lost, `check` must find no damage, and no stale lock may stand in the way. All rounds on one volume, so that recovery meets its own
 //! work, and each with another backend.
 //!
 //! `BAIO_KILLS=N` chooses how many rounds, of each kind.
@@ -19,7 +19,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use baio_engine::{Choice, Engine};
-use baio_storage::{Core, Format};
+use baio_storage::{CheckReport, Core, Format, Repair};
 use harness::loop_device::Loop;
 use harness::{Random, child, format, role};
 use sigkill::child::{config_of, open_only, work};
@@ -98,6 +98,26 @@ fn is_about_a_write(line: &str) -> bool {
         .any(|word| line.starts_with(word))
 }
 
+/// A crash is no damage: a check finds nothing but what the crash cut in half, and repairs that as well as an open does.
+fn check_after_kill(path: &Path, round: &str, random: &mut Random) {
+    for problem in check(path, false).problems {
+        let is_half = matches!(problem.kind, "image" | "superblock" | "rename");
+        assert!(
+            is_half && problem.repair == Repair::Repairable,
+            "{round}, killed: {problem:?}"
+        );
+    }
+    if random.below(3) == 0 {
+        check(path, true);
+        let report = check(path, false);
+        assert!(report.problems.is_empty(), "{round}, repaired: {:?}", report.problems);
+    }
+}
+
+fn check(path: &Path, repair: bool) -> CheckReport {
+    baio_storage::check(path, repair, &mut |_| {}).unwrap_or_else(|error| panic!("{error}"))
+}
+
 /// The backends that work here.
 fn backends() -> Vec<Choice> {
     [Choice::Uring, Choice::Threads, Choice::Aio]
@@ -127,6 +147,7 @@ fn kill_many(test: &str, path: &Path) {
             kill_one(test, Role { works: false, ..role }, &mut random);
             reopened += 1;
         }
+        check_after_kill(path, &format!("round {round}"), &mut random);
         let other = backends[(round / backends.len() as u64 % backends.len() as u64) as usize];
         let round = format!("round {round}, {} after {}", other.name(), backend.name());
         let began = Instant::now();
@@ -135,6 +156,8 @@ fn kill_many(test: &str, path: &Path) {
         model.check(&mut core, &round);
         if random.below(2) == 0 {
             core.close().unwrap();
+            let report = check(path, false);
+            assert!(report.problems.is_empty(), "{round}, closed: {:?}", report.problems);
         }
     }
     println!(
