@@ -133,7 +133,9 @@ impl Trial<'_> {
         match outcome {
             Err(_) if hits.zeroed_a_page => self.part.add("zeroed_a_page", 1),
             // Where the hit bytes were moved to since, is not followed.
-            Err(violation) if violation.kind == Kind::Leak && hits.destroyed_data => self.part.add("moved_damage", 1),
+            Err(violation) if hits.destroyed_data && violation.story.contains(" sector ") => {
+                self.part.add("moved_damage", 1);
+            }
             outcome => return outcome,
         }
         Ok(())

@@ -35,12 +35,6 @@ pub fn shape() -> Format {
     }
 }
 
-/// Bytes of the volume with so many data blocks.
-#[must_use]
-pub fn volume_bytes(data_blocks: u64) -> u64 {
-    METADATA_BYTES + (data_blocks << 12)
-}
-
 /// Memory of a process: so little that a move copies four blocks at a time.
 const ARENA_BYTES: usize = 256 << 10;
 

@@ -254,7 +254,10 @@ fn attempt(core: &mut Core, model: &Model, op: &mut Op) -> Answer {
         }
         Op::Quota { uid, limits } => core.set_quota(ROOT, *uid, *limits).map(drop),
         Op::Defrag => core.defrag(ROOT, &mut |_| {}).map(drop),
-        Op::Grow { blocks } => core.resize_volume(ROOT, world::volume_bytes(*blocks)).map(drop),
+        Op::Grow { blocks } => {
+            let data_at = core.volume_info()?.data_at_bytes;
+            core.resize_volume(ROOT, data_at + *blocks * BLOCK).map(drop)
+        }
         Op::Delete { key } => core.delete(who(*key), key.uid, key.name()).map(drop),
         Op::Write {
             key,
