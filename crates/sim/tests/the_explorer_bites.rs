@@ -187,3 +187,82 @@ fn a_lost_healed_epoch_costs_only_time() {
 fn a_lost_note_of_a_clean_close_costs_only_time() {
     nothing_shows("clean-note-held");
 }
+
+/// A promise that the newer operations ask for is broken; whichever it is that the user loses is told first.
+fn shows(name: &str, kinds: &[Kind]) {
+    let failure = first_failure(name, false, STATES).expect("a broken promise");
+    assert!(kinds.contains(&failure.violation.kind), "{}", failure.violation);
+}
+
+#[test]
+fn a_resize_that_is_not_durable() {
+    shows("resize-volatile", &[Kind::Lost, Kind::Failed, Kind::Overlap]);
+}
+
+/// What lies behind the old end are bytes of whoever had the blocks before.
+#[test]
+fn a_segment_that_grows_into_what_was_not_zeroed() {
+    shows("grow-without-zeroes", &[Kind::Leak, Kind::Lost]);
+}
+
+#[test]
+fn a_segment_that_grows_and_does_not_flush_its_zeroes() {
+    shows("grow-without-flush", &[Kind::Leak, Kind::Lost]);
+}
+
+#[test]
+fn a_rename_that_is_not_durable() {
+    shows("rename-volatile", &[Kind::Lost, Kind::Failed, Kind::Overlap]);
+}
+
+/// Between the two records the segment has no name.
+#[test]
+fn a_rename_that_gives_up_the_old_name_first() {
+    shows("rename-old-name-first", &[Kind::Lost, Kind::Failed, Kind::Overlap]);
+}
+
+/// The second record of the move is written over a bucket that does not have the first.
+#[test]
+fn a_move_whose_first_record_is_not_durable() {
+    shows("move-begins-volatile", &[Kind::Failed, Kind::Lost, Kind::Leak]);
+}
+
+#[test]
+fn a_move_whose_copy_is_not_durable() {
+    shows("move-copy-volatile", &[Kind::Leak, Kind::Lost]);
+}
+
+#[test]
+fn a_move_that_records_its_mark_before_the_copy() {
+    shows("move-mark-before-copy", &[Kind::Leak, Kind::Lost]);
+}
+
+#[test]
+fn a_move_that_ends_before_its_last_chunk_is_copied() {
+    shows("move-end-before-copy", &[Kind::Leak, Kind::Lost]);
+}
+
+/// The blocks of the source are given away, and after the power cut the segment is half there.
+#[test]
+fn a_move_whose_last_record_is_not_durable() {
+    shows(
+        "move-end-volatile",
+        &[Kind::Failed, Kind::Lost, Kind::Leak, Kind::Overlap],
+    );
+}
+
+#[test]
+fn a_quota_that_is_not_durable() {
+    shows("quota-volatile", &[Kind::Lost, Kind::Failed]);
+}
+
+#[test]
+fn a_volume_that_was_larger() {
+    shows("volume-growth-held", &[Kind::Lost, Kind::Refused, Kind::Failed]);
+}
+
+/// Each page of a snapshot carries its epoch and a checksum, and the sums must add up; else the table is read.
+#[test]
+fn a_lost_snapshot_costs_only_time() {
+    nothing_shows("snapshot-held");
+}

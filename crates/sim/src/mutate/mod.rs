@@ -62,6 +62,8 @@ pub enum What {
     Table,
     /// The same in the mirror.
     Mirror,
+    /// A page of the snapshot of a clean close.
+    Snapshot,
     /// Bytes of segments.
     Data,
     /// A flush.
@@ -77,6 +79,10 @@ pub struct Scene {
     pub during: During,
     /// What.
     pub what: What,
+    /// The how-manieth of its kind in its operation, from 0.
+    pub nth: usize,
+    /// Is it the last of its kind in its operation?
+    pub is_last: bool,
 }
 
 /// How a promise is broken.
@@ -90,6 +96,8 @@ pub enum How {
     Held,
     /// It changes places with the write behind it.
     Swapped,
+    /// It is done at the end of its operation.
+    Late,
 }
 
 /// One promise less.
@@ -118,16 +126,24 @@ impl Weakening {
         match self.how {
             How::Volatile => true,
             How::Dropped => self.concerns_flushes_only(),
-            How::Held | How::Swapped => false,
+            How::Held | How::Swapped | How::Late => false,
         }
     }
 
     fn concerns_flushes_only(&self) -> bool {
-        let writes = [What::Table, What::Mirror, What::Data]
+        let writes = [What::Table, What::Mirror, What::Data, What::Snapshot]
             .into_iter()
             .chain((0..4).flat_map(|copy| ROLES.map(|role| What::Superblock(copy, role))));
         !writes
-            .flat_map(|what| DURING.map(|during| Scene { during, what }))
+            .flat_map(|what| DURING.map(|during| (what, during)))
+            .flat_map(|(what, during)| {
+                [(0, true), (0, false), (1, true), (1, false)].map(|(nth, is_last)| Scene {
+                    during,
+                    what,
+                    nth,
+                    is_last,
+                })
+            })
             .any(self.concerns)
     }
 
@@ -137,11 +153,15 @@ impl Weakening {
         let scenes = scenes(&record, ops, layout);
         let mut weaker = Vec::with_capacity(record.len());
         let mut held = Vec::new();
+        let mut late = Vec::new();
         let mut swapped = None;
         for (record, scene) in record.into_iter().zip(scenes) {
             if !(self.concerns)(scene) {
                 if matches!(record, Record::Sync | Record::LateSync { .. }) {
                     weaker.append(&mut held);
+                }
+                if matches!(record, Record::Mark(_)) {
+                    weaker.append(&mut late);
                 }
                 weaker.push(record);
                 weaker.extend(swapped.take());
@@ -152,9 +172,11 @@ impl Weakening {
                 How::Volatile => weaker.push(volatile(record)),
                 How::Held => held.push(volatile(record)),
                 How::Swapped => swapped = Some(record),
+                How::Late => late.push(record),
             }
         }
         weaker.extend(swapped);
+        weaker.append(&mut late);
         weaker
     }
 }
@@ -199,13 +221,36 @@ fn scenes(record: &[Record], ops: &[Op], layout: &Layout) -> Vec<Scene> {
             Record::Sync | Record::LateSync { .. } => What::Flush,
             Record::Mark(_) => What::Mark,
         };
-        scenes.push(Scene { during, what });
+        scenes.push(Scene {
+            during,
+            what,
+            nth: 0,
+            is_last: false,
+        });
         if let Record::Mark(mark) = record {
             during = ops.get(*mark as usize).map_or(During::Idle, during_of);
         }
     }
     tell_roles(&mut scenes);
+    count(&mut scenes);
     scenes
+}
+
+/// Numbers what is of one kind in each operation.
+fn count(scenes: &mut [Scene]) {
+    for operation in scenes.split_mut(|scene| scene.what == What::Mark) {
+        for kind in [What::Table, What::Mirror, What::Data, What::Snapshot, What::Flush] {
+            let of_kind = operation.iter_mut().filter(|scene| scene.what == kind);
+            let mut last = None;
+            for (nth, scene) in of_kind.enumerate() {
+                scene.nth = nth;
+                last = Some(scene);
+            }
+            if let Some(last) = last {
+                last.is_last = true;
+            }
+        }
+    }
 }
 
 fn during_of(op: &Op) -> During {
@@ -242,6 +287,7 @@ fn what_is_at(offset: u64, during: During, layout: &Layout) -> What {
     }
     match offset {
         at if at >= layout.data_at() => What::Data,
+        at if at >= layout.superblocks_at()[2] => What::Snapshot,
         at if at >= layout.mirror_at() => What::Mirror,
         _ => What::Table,
     }
@@ -271,9 +317,9 @@ fn tell_roles(scenes: &mut [Scene]) {
     }
 }
 
-use During::{Close, Create, Delete, Opening, Sync, Write, WriteDurable};
-use How::{Dropped, Held, Swapped, Volatile};
-use What::{Data, Flush, Mirror, Superblock, Table};
+use During::{Close, Create, Delete, Grow, Move, Opening, Quota, Rename, Resize, Sync, Write, WriteDurable};
+use How::{Dropped, Held, Late, Swapped, Volatile};
+use What::{Data, Flush, Mirror, Snapshot, Superblock, Table};
 
 const fn weakening(name: &'static str, how: How, concerns: fn(Scene) -> bool, story: &'static str) -> Weakening {
     Weakening {
@@ -405,6 +451,84 @@ pub const ALL: &[Weakening] = &[
         Held,
         |s| matches!(s.what, Superblock(_, Role::Clean)),
         "the note of a clean close stays in the device's cache",
+    ),
+    weakening(
+        "resize-volatile",
+        Volatile,
+        |s| s.during == Resize && s.what == Table && s.is_last,
+        "the table image of a resize is written without durability",
+    ),
+    weakening(
+        "grow-without-zeroes",
+        Dropped,
+        |s| s.during == Resize && s.what == Data && s.nth == 0,
+        "a segment that grows in place is not zeroed there",
+    ),
+    weakening(
+        "grow-without-flush",
+        Dropped,
+        |s| s.during == Resize && s.what == Flush,
+        "a segment that grows does not flush its zeroes before its record",
+    ),
+    weakening(
+        "rename-volatile",
+        Volatile,
+        |s| s.during == Rename && s.what == Table,
+        "the table images of a rename are written without durability",
+    ),
+    weakening(
+        "rename-old-name-first",
+        Late,
+        |s| s.during == Rename && matches!(s.what, Table | Mirror) && s.nth == 0 && !s.is_last,
+        "a rename gives up the old name before the new one is written",
+    ),
+    weakening(
+        "move-begins-volatile",
+        Volatile,
+        |s| s.during == Move && s.what == Table && s.nth == 0,
+        "the record that a move begins with is written without durability",
+    ),
+    weakening(
+        "move-copy-volatile",
+        Volatile,
+        |s| s.during == Move && s.what == Data,
+        "a move copies without durability, and records that it has",
+    ),
+    weakening(
+        "move-mark-before-copy",
+        Swapped,
+        |s| s.during == Move && s.what == Data,
+        "a move records that a chunk is copied before it is",
+    ),
+    weakening(
+        "move-end-before-copy",
+        Late,
+        |s| s.during == Move && s.what == Data && s.is_last,
+        "a move ends before its last chunk is copied",
+    ),
+    weakening(
+        "move-end-volatile",
+        Volatile,
+        |s| s.during == Move && s.what == Table && s.is_last,
+        "the record that ends a move is written without durability",
+    ),
+    weakening(
+        "quota-volatile",
+        Volatile,
+        |s| s.during == Quota && s.what == Table,
+        "the table image of a quota is written without durability",
+    ),
+    weakening(
+        "volume-growth-held",
+        Held,
+        |s| s.during == Grow && matches!(s.what, Superblock(..)),
+        "the larger size of the volume stays in the device's cache",
+    ),
+    weakening(
+        "snapshot-held",
+        Held,
+        |s| s.during == Close && s.what == Snapshot,
+        "the snapshot of a clean close is noted before it is durable",
     ),
 ];
 

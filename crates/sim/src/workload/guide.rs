@@ -56,12 +56,13 @@ impl Guide for ByChance<'_> {
             },
             (73..=75, _) => self.quota(),
             (76, _) => Op::Defrag,
-            (77, _) => Op::Grow {
-                blocks: model
-                    .data_blocks
-                    .unwrap_or(BLOCKS)
-                    .max(BLOCKS + self.random.below(BLOCKS_MORE + 1)),
-            },
+            (77, _) => {
+                let now = model.data_blocks.unwrap_or(BLOCKS);
+                let larger = BLOCKS + self.random.below(BLOCKS_MORE + 1);
+                // A volume of another shape has no room.
+                let blocks = if now < BLOCKS { now } else { now.max(larger) };
+                Op::Grow { blocks }
+            }
             _ => {
                 let key = self.any();
                 self.create(key)
