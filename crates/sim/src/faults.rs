@@ -165,6 +165,8 @@ impl Trial<'_> {
             random: &mut self.random,
             ids: &mut self.ids,
             left: OPS_BEFORE,
+            writes_late: false,
+            then: None,
         };
         let session = run_session(state, &mut guide, self.part.operations())?;
         let end = session.record.len();
@@ -190,6 +192,8 @@ impl Trial<'_> {
             random,
             ids,
             left: OPS_FAILING,
+            writes_late: false,
+            then: None,
         };
         let struck = || disk.faults_injected().total() > 0;
         let seed = guide.seed();

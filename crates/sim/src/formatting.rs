@@ -121,6 +121,8 @@ fn old_disk(before: Before, seed: u64) -> Result<(Disk, Option<Model>), Violatio
         random: &mut random,
         ids: &mut ids,
         left: 12,
+        writes_late: false,
+        then: None,
     };
     let state = State::after_power_cut(world.disk, Expectation::default());
     let session = run_session(state, &mut guide, &mut Counts::default())?;

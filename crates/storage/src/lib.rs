@@ -24,6 +24,22 @@ mod request;
 pub mod segment;
 mod volume;
 
+/// Is this bug in the code? Only in a build that tests the crash explorer, with `--cfg baio_seeded_bugs`, and there the one
+/// that the environment names; else the compiler takes all of it out.
+#[inline]
+fn seeded_bug(name: &str) -> bool {
+    #[cfg(baio_seeded_bugs)]
+    {
+        static BUG: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+        BUG.get_or_init(|| std::env::var("BAIO_SEEDED_BUG").unwrap_or_default()) == name
+    }
+    #[cfg(not(baio_seeded_bugs))]
+    {
+        let _ = name;
+        false
+    }
+}
+
 pub use crate::core::Core;
 pub use crate::core::OperationId;
 pub use crate::core::defrag::{DefragProgress, DefragReport, Unmoved};

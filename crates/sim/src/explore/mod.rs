@@ -193,6 +193,8 @@ impl Workload {
             random: &mut random,
             ids: &mut ids,
             left: WORKLOAD_OPS,
+            writes_late: true,
+            then: None,
         };
         let mut session = run_session(fresh, &mut guide, counts)?;
         weaken(plan, &world, &mut session);

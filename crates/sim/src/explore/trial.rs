@@ -116,6 +116,8 @@ impl<'a> Trial<'a> {
         self.count(&state.disk);
         let mut guide = ByChance {
             left: self.random.below(4) as usize,
+            writes_late: true,
+            then: None,
             random: &mut self.random,
             ids: &mut self.ids,
         };

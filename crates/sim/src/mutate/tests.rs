@@ -12,6 +12,8 @@ fn session() -> (Session, Layout) {
         random: &mut random,
         ids: &mut ids,
         left: 60,
+        writes_late: false,
+        then: None,
     };
     let session = run_session(state, &mut guide, &mut Counts::default()).unwrap();
     (session, world.layout)

@@ -171,6 +171,8 @@ pub enum Op {
         version: Version,
         /// Data-durable?
         durable: bool,
+        /// It is only begun, reaches the disk late, and is under way when the next operation begins.
+        late: bool,
     },
     /// Sync a segment.
     Sync {
@@ -266,6 +268,7 @@ impl Model {
                 count,
                 version,
                 durable,
+                ..
             } => {
                 let sectors = self.sectors_of(key).iter_mut().skip(first as usize);
                 for sector in sectors.take(count as usize) {

@@ -8,7 +8,13 @@ use crate::world::{self, World};
 use baio_storage::Identity;
 
 fn by_chance<'a>(random: &'a mut Random, ids: &'a mut Ids, left: usize) -> ByChance<'a> {
-    ByChance { random, ids, left }
+    ByChance {
+        random,
+        ids,
+        left,
+        writes_late: false,
+        then: None,
+    }
 }
 
 /// A session that ends with at least two segments, one of them with synced bytes.

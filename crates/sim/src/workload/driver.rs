@@ -1,17 +1,22 @@
 //! One process on one volume: does an operation and holds the answer against the model.
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use baio_engine::sim::Disk;
-use baio_engine::{Durability, Memory};
+use baio_engine::sim::{Disk, Faults, Trigger};
+use baio_engine::{Durability, Memory, Wait};
 use baio_storage::{
-    Access, Core, CreateOptions, Error, Fault, Identity, ResizeOptions, SegmentOp, SegmentRequest, Zeroing,
+    Access, Core, CreateOptions, Error, Fault, Handle, Identity, ResizeOptions, SegmentOp, SegmentRequest, Ticket,
+    Zeroing,
 };
 
 use crate::observe::{Seen, failed, observe, run, settle};
 use crate::oracle::{BLOCK, Expectation, Key, Kind, Model, Op, Violation};
 use crate::stamp::{self, SECTOR};
 use crate::world;
+
+/// How late a late write is: later than whatever the next operation asks of the disk.
+const LATE: Duration = Duration::from_millis(10);
 
 /// What an operation came to.
 type Answer = Result<(), Error>;
@@ -22,6 +27,8 @@ pub struct Driver {
     disk: Disk,
     core: Option<Core>,
     model: Model,
+    /// A write that is under way, and the handle it goes through.
+    late: Option<(Ticket, Handle)>,
 }
 
 impl Driver {
@@ -45,6 +52,7 @@ impl Driver {
             disk,
             core,
             model: Model::default(),
+            late: None,
         })
     }
 
@@ -178,7 +186,54 @@ impl Driver {
         Ok(done)
     }
 
-    fn perform_on_volume(&mut self, mut op: Op) -> Result<Op, Violation> {
+    fn perform_on_volume(&mut self, op: Op) -> Result<Op, Violation> {
+        if let Op::Write { late: true, .. } = op {
+            return self.begin_late(op);
+        }
+        let late = self.late.take();
+        let done = self.perform_now(op);
+        // Whatever it came to: its segment may be gone.
+        if let (Some((ticket, handle)), Some(core)) = (late, &mut self.core) {
+            let _ = core.wait(ticket);
+            core.close_handle(handle);
+            self.disk.set_faults(Faults::none());
+        }
+        done
+    }
+
+    /// Begins a write that reaches its disk late, so that the next operation finds it under way.
+    fn begin_late(&mut self, op: Op) -> Result<Op, Violation> {
+        let Op::Write {
+            key,
+            first,
+            count,
+            version,
+            ..
+        } = op
+        else {
+            return Ok(op);
+        };
+        let core = self.core.as_mut().ok_or_else(closed)?;
+        let instance = self.model.segments.get(&key).map_or(0, |segment| segment.instance);
+        let failed = |error| failed("begin a write", &error);
+        let mut buffer = core.buffer(count as usize * SECTOR).map_err(failed)?;
+        stamp::fill(&mut buffer, instance, first, version);
+        let (handle, _) = core
+            .open_segment(who(key), key.uid, key.name(), Access::Write)
+            .map_err(failed)?;
+        let once = Trigger::nth(baio_engine::sim::Fault::Delay, 1);
+        self.disk.set_faults(Faults::none().when(once).delays(LATE..2 * LATE));
+        let offset = first * SECTOR as u64;
+        let request = SegmentRequest::new(handle, SegmentOp::Write { offset }, Memory::Own(buffer));
+        let ticket = core
+            .start(request)
+            .map_err(|_| Violation::new(Kind::Failed, "no slot for a second request"))?;
+        core.turn(Wait::No).map_err(failed)?;
+        self.late = Some((ticket, handle));
+        Ok(op)
+    }
+
+    fn perform_now(&mut self, mut op: Op) -> Result<Op, Violation> {
         let core = self.core.as_mut().ok_or_else(closed)?;
         let must_fail = must_be_refused(&self.model, &op);
         match attempt(core, &self.model, &mut op) {
@@ -265,6 +320,7 @@ fn attempt(core: &mut Core, model: &Model, op: &mut Op) -> Answer {
             count,
             version,
             durable,
+            ..
         } => {
             let segment = model.segments.get(key);
             let (instance, sectors) = segment.map_or((0, u64::MAX), |s| (s.instance, s.sectors.len() as u64));

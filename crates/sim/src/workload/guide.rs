@@ -30,6 +30,10 @@ pub struct ByChance<'a> {
     pub ids: &'a mut Ids,
     /// Operations until it ends.
     pub left: usize,
+    /// May a write be under way beside what comes next?
+    pub writes_late: bool,
+    /// What comes next in any case: behind a write that is under way.
+    pub then: Option<Op>,
 }
 
 impl Guide for ByChance<'_> {
@@ -38,22 +42,28 @@ impl Guide for ByChance<'_> {
         if !is_open {
             return Some(Op::Open);
         }
+        if let Some(then) = self.then.take() {
+            return Some(then);
+        }
         let existing: Vec<Key> = model.segments.keys().copied().collect();
         let chosen = self.random.pick(&existing).copied();
         Some(match (self.random.below(100), chosen) {
             (0..=4, _) => Op::Close,
             (5..=8, _) => Op::Kill,
             (9..=12, Some(key)) => self.create(key), // The name is taken.
-            (13..=26, Some(key)) => Op::Delete { key },
+            (13..=26, Some(key)) => self.beside_a_write(model, key, Op::Delete { key }),
             (27..=44, Some(key)) => self.write(model, key),
             (45..=52, Some(key)) => Op::Sync { key },
-            (53..=61, Some(key)) => self.resize(key),
+            (53..=61, Some(key)) => {
+                let resize = self.resize(key);
+                self.beside_a_write(model, key, resize)
+            }
             (62..=66, Some(from)) => self.rename(from),
-            (67..=72, Some(key)) => Op::Move {
-                key,
-                to: self.random.percent(30).then(|| self.random.below(BLOCKS)),
-                start_block: None,
-            },
+            (67..=72, Some(key)) => {
+                let to = self.random.percent(30).then(|| self.random.below(BLOCKS));
+                let start_block = None;
+                self.beside_a_write(model, key, Op::Move { key, to, start_block })
+            }
             (73..=75, _) => self.quota(),
             (76, _) => Op::Defrag,
             (77, _) => {
@@ -112,6 +122,19 @@ impl ByChance<'_> {
         }
     }
 
+    /// Now and then a write on the segment is still under way.
+    fn beside_a_write(&mut self, model: &Model, key: Key, op: Op) -> Op {
+        if !self.writes_late || self.left == 0 || !self.random.percent(40) {
+            return op;
+        }
+        let mut write = self.write(model, key);
+        if let Op::Write { durable, late, .. } = &mut write {
+            (*durable, *late) = (false, true);
+        }
+        self.then = Some(op);
+        write
+    }
+
     fn create(&mut self, key: Key) -> Op {
         let blocks = 1 + self.random.below(BLOCKS_MAX);
         let more = if self.random.percent(30) {
@@ -138,6 +161,7 @@ impl ByChance<'_> {
             count: 1 + self.random.below((sectors - first).min(20)),
             version: self.ids.version(),
             durable: self.random.percent(40),
+            late: false,
         }
     }
 }
@@ -205,6 +229,7 @@ impl Guide for Script<'_> {
             count: SCRIPT_SECTORS,
             version,
             durable,
+            late: false,
         };
         Some(match step {
             Step::Create(key, blocks) => Op::Create {

@@ -293,6 +293,11 @@ impl Mover {
         self.must_be_whole(cx, &completion)?;
         let copied = u64::from(completion.bytes_done) / u64::from(cx.volume.block_size());
         self.buffer = completion.memory.into_buffer();
+        if crate::seeded_bug("mark-in-memory-only") {
+            self.to.done += copied;
+            self.show(cx, 0)?;
+            return self.next_chunk(cx);
+        }
         Ok(self.want(Record::Mark(self.to.done + copied)))
     }
 
@@ -433,6 +438,9 @@ impl Mover {
         match record {
             Record::Begin => {
                 cx.volume.unfinished_moves.push(self.address);
+                if crate::seeded_bug("source-is-released-early") {
+                    let _ = cx.volume.free.release(before.start_block, before.reserve_blocks);
+                }
             }
             Record::Mark(done) => self.to.done = done,
             Record::End => {

@@ -213,7 +213,9 @@ impl<'a> Image<'a> {
         let bucket = self.id.bucket;
         let generation = self
             .generation()
-            .checked_add(1)
+            .checked_add(u64::from(
+                self.generation() == 0 || !crate::seeded_bug("generation-not-raised"),
+            ))
             .ok_or(BucketError::Exhausted { bucket })?;
         let mut raw = self.raw.clone();
         for &(slot, inode) in changes {

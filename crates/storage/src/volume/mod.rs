@@ -82,7 +82,7 @@ impl Volume {
         let exhausted = |error: SuperblockError| Error::new("open volume", device.name(), superblocks::fault(error));
         let mut superblock = found.next_epoch().map_err(exhausted)?;
         superblock.snapshot = None;
-        if found.is_clean() {
+        if found.is_clean() || crate::seeded_bug("healed-is-noted-before-healing") {
             // Nothing can be in doubt, so both notes fit in one update.
             superblock.healed_epoch = superblock.epoch;
         }
@@ -172,6 +172,9 @@ impl Volume {
 /// Makes last what the contents decided: ends renames that a crash cut, and marks segments whose blocks are another's.
 fn write_down(engine: &mut Engine, device: &Device, superblock: &Superblock, contents: &Contents) -> Result<()> {
     for &old in &contents.superseded {
+        if crate::seeded_bug("half-a-rename-stays") {
+            continue;
+        }
         table::rewrite(engine, device, superblock, old.bucket, &mut |slot, inode| {
             (slot == old.slot).then(|| inode.tombstone(inode.operation_id))
         })?;

@@ -37,7 +37,11 @@ impl Doubt {
     /// What an opening of a volume with this superblock has to doubt. After a clean close that is nothing; damage leads
     /// to the mirror in any case.
     pub(crate) fn after(found: &Superblock, healing: Healing) -> Doubt {
-        let from_epoch = if found.is_clean() { u64::MAX } else { found.healed_epoch };
+        let from_epoch = match found.is_clean() {
+            true => u64::MAX,
+            false if crate::seeded_bug("only-the-last-epoch-is-healed") => found.epoch,
+            false => found.healed_epoch,
+        };
         Doubt { from_epoch, healing }
     }
 }
