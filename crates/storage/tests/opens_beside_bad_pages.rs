@@ -82,7 +82,10 @@ fn a_look_up_beside_a_bad_page_reads_the_mirror() {
         whims.borrow_mut().fail_from = Some(seen);
         whims.borrow_mut().fail_count = 1;
         let handle = open_write(&mut core, name);
-        assert!(whims.borrow().seen >= seen + 2, "the read that failed was followed by another");
+        assert!(
+            whims.borrow().seen >= seen + 2,
+            "the read that failed was followed by another"
+        );
         whims.borrow_mut().fail_count = 0;
         assert_eq!(read(&mut core, handle, 0, BLOCK).unwrap(), [name.as_bytes()[0]; BLOCK]);
     }

@@ -57,7 +57,7 @@ pub use error::SuperblockError;
 /// The first eight bytes of every superblock.
 pub const MAGIC: [u8; 8] = *b"BAIOVOL\0";
 /// The format version that this code reads and writes.
-pub const VERSION: u32 = 0;
+pub const VERSION: u32 = 1;
 /// Read-only compatible features that this code knows: none yet.
 pub const FEATURES_RO_COMPAT_KNOWN: u64 = 0;
 /// Incompatible features that this code knows: none yet.
