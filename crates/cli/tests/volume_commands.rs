@@ -137,6 +137,7 @@ fn a_volume_grows_up_to_what_it_was_formatted_for() {
     let told = place.baio("resize vol --size 64M --json").succeeds().json();
     let grown = told["size_bytes"].as_u64().unwrap();
     assert_eq!(grown - before, 48 * MIB as u64);
+    assert_eq!(told["clean"], true, "{told}");
     place.baio("create vol#b --size 40M").succeeds();
     for (size, what) in [("65M", "beyond the maximum"), ("16M", "smaller")] {
         let error = place
