@@ -110,10 +110,7 @@ impl Answer for Checked {
         table.row(["problems", &found]);
         table.row([
             "segments",
-            &format!(
-                "{} of {} owners, in {} buckets",
-                self.segments, self.owners, self.buckets
-            ),
+            &format!("{}; owners {}, buckets {}", self.segments, self.owners, self.buckets),
         ]);
         table.row(["blocks", &format!("{}, {} of them free", self.blocks, self.free_blocks)]);
         table.write(out)
