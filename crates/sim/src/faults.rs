@@ -166,7 +166,7 @@ impl Trial<'_> {
             ids: &mut self.ids,
             left: OPS_BEFORE,
             writes_late: false,
-            then: None,
+            then: Default::default(),
         };
         let session = run_session(state, &mut guide, self.part.operations())?;
         let end = session.record.len();
@@ -193,7 +193,7 @@ impl Trial<'_> {
             ids,
             left: OPS_FAILING,
             writes_late: false,
-            then: None,
+            then: Default::default(),
         };
         let struck = || disk.faults_injected().total() > 0;
         let seed = guide.seed();

@@ -122,7 +122,7 @@ fn old_disk(before: Before, seed: u64) -> Result<(Disk, Option<Model>), Violatio
         ids: &mut ids,
         left: 12,
         writes_late: false,
-        then: None,
+        then: Default::default(),
     };
     let state = State::after_power_cut(world.disk, Expectation::default());
     let session = run_session(state, &mut guide, &mut Counts::default())?;

@@ -194,7 +194,7 @@ impl Workload {
             ids: &mut ids,
             left: WORKLOAD_OPS,
             writes_late: true,
-            then: None,
+            then: Default::default(),
         };
         let mut session = run_session(fresh, &mut guide, counts)?;
         weaken(plan, &world, &mut session);

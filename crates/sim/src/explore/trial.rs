@@ -117,7 +117,7 @@ impl<'a> Trial<'a> {
         let mut guide = ByChance {
             left: self.random.below(4) as usize,
             writes_late: true,
-            then: None,
+            then: Default::default(),
             random: &mut self.random,
             ids: &mut self.ids,
         };

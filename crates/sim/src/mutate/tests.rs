@@ -13,7 +13,7 @@ fn session() -> (Session, Layout) {
         ids: &mut ids,
         left: 60,
         writes_late: false,
-        then: None,
+        then: Default::default(),
     };
     let session = run_session(state, &mut guide, &mut Counts::default()).unwrap();
     (session, world.layout)

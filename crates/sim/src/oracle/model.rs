@@ -149,6 +149,8 @@ pub enum Op {
         key: Key,
         /// The block to which it goes; else the volume decides.
         to: Option<u64>,
+        /// It is only begun, and goes on beside the next operation.
+        beside: bool,
         /// Where it is then.
         start_block: Option<u64>,
     },

@@ -13,7 +13,7 @@ fn by_chance<'a>(random: &'a mut Random, ids: &'a mut Ids, left: usize) -> ByCha
         ids,
         left,
         writes_late: false,
-        then: None,
+        then: Default::default(),
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use baio_engine::sim::{Disk, Faults, Trigger};
 use baio_engine::{Durability, Memory, Wait};
 use baio_storage::{
-    Access, Core, CreateOptions, Error, Fault, Handle, Identity, ResizeOptions, SegmentOp, SegmentRequest, Ticket,
-    Zeroing,
+    Access, Core, CreateOptions, Error, Fault, Handle, Identity, OperationId, ResizeOptions, SegmentOp, SegmentRequest,
+    Ticket, Zeroing,
 };
 
 use crate::observe::{Seen, failed, observe, run, settle};
@@ -29,6 +29,8 @@ pub struct Driver {
     model: Model,
     /// A write that is under way, and the handle it goes through.
     late: Option<(Ticket, Handle)>,
+    /// A move that goes on beside the next operation.
+    moving: Option<OperationId>,
 }
 
 impl Driver {
@@ -53,6 +55,7 @@ impl Driver {
             core,
             model: Model::default(),
             late: None,
+            moving: None,
         })
     }
 
@@ -138,11 +141,20 @@ impl Driver {
         self.disk
     }
 
+    /// What was under way is the volume's business now.
+    fn forget(&mut self) {
+        self.moving = None;
+        if self.late.take().is_some() {
+            self.disk.set_faults(Faults::none());
+        }
+    }
+
     /// Closes the volume, if it is open.
     ///
     /// # Errors
     /// It cannot be closed cleanly.
     pub fn close(&mut self) -> Result<(), Violation> {
+        self.forget();
         let Some(core) = self.core.take() else {
             return Ok(());
         };
@@ -170,6 +182,7 @@ impl Driver {
                 Op::Open
             }
             Op::Kill => {
+                self.forget();
                 self.core = None;
                 Op::Kill
             }
@@ -180,25 +193,54 @@ impl Driver {
                 self.close()?;
                 Op::Close
             }
-            op => self.perform_on_volume(op)?,
+            op => self.perform_on_volume(op, seed)?,
         };
         self.model.acknowledge(&done);
         Ok(done)
     }
 
-    fn perform_on_volume(&mut self, op: Op) -> Result<Op, Violation> {
+    fn perform_on_volume(&mut self, op: Op, seed: u64) -> Result<Op, Violation> {
         if let Op::Write { late: true, .. } = op {
             return self.begin_late(op);
         }
-        let late = self.late.take();
+        if let Op::Move { beside: true, .. } = op {
+            return self.begin_move(op, seed);
+        }
+        let moving = self.moving.take();
+        let is_delete = matches!(op, Op::Delete { .. });
         let done = self.perform_now(op);
-        // Whatever it came to: its segment may be gone.
-        if let (Some((ticket, handle)), Some(core)) = (late, &mut self.core) {
+        let Some(core) = &mut self.core else {
+            return done;
+        };
+        if let Some(moving) = moving {
+            // It may end by moving nothing, where there is no room.
+            while core.take_answer(&moving).is_none() {
+                core.turn(Wait::one()).map_err(|error| failed("turn", &error))?;
+            }
+        }
+        // A write that was under way when its segment was deleted must be over; whoever gets the blocks would tell.
+        if !is_delete && let Some((ticket, handle)) = self.late.take() {
             let _ = core.wait(ticket);
             core.close_handle(handle);
             self.disk.set_faults(Faults::none());
         }
         done
+    }
+
+    /// Begins a move, and lets it go so far as `seed` says.
+    fn begin_move(&mut self, op: Op, seed: u64) -> Result<Op, Violation> {
+        let Op::Move { key, to, .. } = op else {
+            return Ok(op);
+        };
+        let core = self.core.as_mut().ok_or_else(closed)?;
+        let moving = core
+            .begin_move(who(key), key.uid, key.name(), to)
+            .map_err(|error| failed("begin a move", &error))?;
+        for _ in 0..seed % 24 {
+            core.turn(Wait::No).map_err(|error| failed("turn", &error))?;
+        }
+        self.moving = Some(moving);
+        Ok(op)
     }
 
     /// Begins a write that reaches its disk late, so that the next operation finds it under way.
@@ -302,7 +344,9 @@ fn attempt(core: &mut Core, model: &Model, op: &mut Op) -> Answer {
             Ok(())
         }
         Op::Rename { from, to } => core.rename(who(*from), from.uid, from.name(), to.name()).map(drop),
-        Op::Move { key, to, start_block } => {
+        Op::Move {
+            key, to, start_block, ..
+        } => {
             let info = core.move_segment(who(*key), key.uid, key.name(), *to)?;
             *start_block = Some(info.start_block);
             Ok(())

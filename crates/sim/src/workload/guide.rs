@@ -1,5 +1,7 @@
 //! Which operation comes next: chosen by chance from what the model allows, or read from a script.
 
+use std::collections::VecDeque;
+
 use baio_storage::Limits;
 
 use crate::oracle::{Key, Model, NAMES, Op, SECTORS_PER_BLOCK, UIDS};
@@ -33,7 +35,7 @@ pub struct ByChance<'a> {
     /// May a write be under way beside what comes next?
     pub writes_late: bool,
     /// What comes next in any case: behind a write that is under way.
-    pub then: Option<Op>,
+    pub then: VecDeque<Op>,
 }
 
 impl Guide for ByChance<'_> {
@@ -42,7 +44,7 @@ impl Guide for ByChance<'_> {
         if !is_open {
             return Some(Op::Open);
         }
-        if let Some(then) = self.then.take() {
+        if let Some(then) = self.then.pop_front() {
             return Some(then);
         }
         let existing: Vec<Key> = model.segments.keys().copied().collect();
@@ -51,19 +53,18 @@ impl Guide for ByChance<'_> {
             (0..=4, _) => Op::Close,
             (5..=8, _) => Op::Kill,
             (9..=12, Some(key)) => self.create(key), // The name is taken.
-            (13..=26, Some(key)) => self.beside_a_write(model, key, Op::Delete { key }),
+            (13..=26, Some(key)) => self.delete(model, key),
             (27..=44, Some(key)) => self.write(model, key),
             (45..=52, Some(key)) => Op::Sync { key },
             (53..=61, Some(key)) => {
+                if self.random.percent(25) {
+                    return Some(self.shrink_and_grow(model, key));
+                }
                 let resize = self.resize(key);
                 self.beside_a_write(model, key, resize)
             }
             (62..=66, Some(from)) => self.rename(from),
-            (67..=72, Some(key)) => {
-                let to = self.random.percent(30).then(|| self.random.below(BLOCKS));
-                let start_block = None;
-                self.beside_a_write(model, key, Op::Move { key, to, start_block })
-            }
+            (67..=72, Some(key)) => self.move_it(model, key),
             (73..=75, _) => self.quota(),
             (76, _) => Op::Defrag,
             (77, _) => {
@@ -104,6 +105,53 @@ impl ByChance<'_> {
         }
     }
 
+    /// Keeps its run, so that it can grow back over what it held.
+    fn shrink_and_grow(&mut self, model: &Model, key: Key) -> Op {
+        let (blocks, reserve) = model.segments.get(&key).map_or((1, 1), |s| (s.blocks, s.reserve));
+        let to = |blocks| Op::Resize {
+            key,
+            blocks,
+            reserve: Some(reserve),
+            start_block: None,
+        };
+        self.then.push_back(to(blocks));
+        to(1 + self.random.below(blocks))
+    }
+
+    /// Behind one with a write under way somebody else wants blocks.
+    fn delete(&mut self, model: &Model, key: Key) -> Op {
+        let op = self.beside_a_write(model, key, Op::Delete { key });
+        if op != (Op::Delete { key }) {
+            let other = self.any();
+            let create = self.create(other);
+            self.then.push_back(create);
+        }
+        op
+    }
+
+    /// Waited for, with a write under way; or only begun, beside a write or somebody who wants blocks.
+    fn move_it(&mut self, model: &Model, key: Key) -> Op {
+        let to = self.random.percent(30).then(|| self.random.below(BLOCKS));
+        let beside = self.writes_late && self.random.percent(50);
+        let op = Op::Move {
+            key,
+            to,
+            beside,
+            start_block: None,
+        };
+        if !beside {
+            return self.beside_a_write(model, key, op);
+        }
+        let next = if self.random.percent(60) {
+            self.write(model, key)
+        } else {
+            let other = self.any();
+            self.create(other)
+        };
+        self.then.push_back(next);
+        op
+    }
+
     /// Now and then to a name that is taken, also its own.
     fn rename(&mut self, from: Key) -> Op {
         let to = Key {
@@ -131,7 +179,7 @@ impl ByChance<'_> {
         if let Op::Write { durable, late, .. } = &mut write {
             (*durable, *late) = (false, true);
         }
-        self.then = Some(op);
+        self.then.push_back(op);
         write
     }
 
@@ -254,6 +302,7 @@ impl Guide for Script<'_> {
             Step::Move(key) => Op::Move {
                 key,
                 to: None,
+                beside: false,
                 start_block: None,
             },
             Step::Quota(key, blocks) => Op::Quota {
