@@ -60,7 +60,7 @@ fn resize_volume(path: &Path, who: Identity, size_bytes: u64) -> baio_storage::R
     let mut core = Core::open(path, &Config::default())?;
     let done = core.resize_volume(who, size_bytes);
     let closed = core.close();
-    done.and_then(|_| closed)?;
+    done.and(closed)?;
     // As it is now, closed, and not as it was when it had grown.
     Core::inspect_volume(path)
 }
