@@ -18,6 +18,9 @@ pub(crate) struct Args {
     /// Run only this trial: what a failure prints
     #[arg(long, conflicts_with = "states")]
     only: Option<u64>,
+    /// Stop at the first broken promise
+    #[arg(long)]
+    first: bool,
     /// Leave out rotten metadata pages
     #[arg(long)]
     no_rot: bool,
@@ -46,7 +49,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     };
     let report = match args.only {
         Some(trial) => explore::run_only(&plan, trial),
-        None => explore::run(&plan, Until::Distinct(args.states), args.shared.threads()),
+        None => {
+            let until = match args.first {
+                true => Until::Broken(args.states),
+                false => Until::Distinct(args.states),
+            };
+            explore::run(&plan, until, args.shared.threads())
+        }
     };
     args.shared.tell(&report)
 }

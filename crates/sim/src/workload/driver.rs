@@ -213,9 +213,20 @@ impl Driver {
             return done;
         };
         if let Some(moving) = moving {
-            // It may end by moving nothing, where there is no room.
-            while core.take_answer(&moving).is_none() {
-                core.turn(Wait::one()).map_err(|error| failed("turn", &error))?;
+            let answer = loop {
+                match core.take_answer(&moving) {
+                    Some(answer) => break answer,
+                    None => core.turn(Wait::one()).map_err(|error| failed("turn", &error))?,
+                };
+            };
+            // Where there is no room it moves nothing; and the segment may be deleted meanwhile.
+            if let Err(error) = answer
+                && !matches!(
+                    error.fault,
+                    Fault::NoSpace { .. } | Fault::MoveStopped { .. } | Fault::NotFound
+                )
+            {
+                return Err(failed("a move beside another operation", &error));
             }
         }
         // A write that was under way when its segment was deleted must be over; whoever gets the blocks would tell.

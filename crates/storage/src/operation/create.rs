@@ -120,7 +120,11 @@ impl Create {
             (Phase::Begin, Event::Token) => self.prepare(cx),
             (Phase::Preparing(look, fill), Event::Completed(completion)) => self.prepared(cx, look, fill, completion),
             (Phase::Refusing(lookup), Event::Completed(completion)) => self.refused(cx, lookup, completion),
-            (Phase::Zeroed(place), Event::Token) if place.holds(cx) => self.record(cx, place),
+            (Phase::Zeroed(place), Event::Token)
+                if place.holds(cx) || crate::seeded_bug("two-updates-from-one-image") =>
+            {
+                self.record(cx, place)
+            }
             (Phase::Zeroed(_), Event::Token) => {
                 self.phase = Phase::Placing(Lookup::begin(cx, self.subject.key.clone())?);
                 Ok(Step::Requests)

@@ -152,7 +152,7 @@ impl Update {
         let got = completion.result? as usize;
         let found = completion.memory.into_buffer();
         let found = found.as_deref().and_then(|bytes| bytes.get(..got));
-        if found == Some(&self.image.page().bytes()[..]) {
+        if found == Some(&self.image.page().bytes()[..]) || crate::seeded_bug("nothing-is-read-back") {
             return Ok(());
         }
         let at = self.place(cx, Place::Table)?;
