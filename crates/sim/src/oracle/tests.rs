@@ -56,6 +56,12 @@ fn an_acknowledged_segment_that_is_gone_is_reported() {
     let gone = seen.segments.pop().unwrap();
     seen.free_blocks += gone.reserve;
     seen.segments_counted -= 1;
+    for (uid, account) in &mut seen.accounts {
+        if *uid == gone.key.uid {
+            account.used.blocks -= gone.reserve;
+            account.used.segments -= 1;
+        }
+    }
     assert_eq!(kind_of(&expectation, &seen), Some(Kind::Lost));
     let under_way = Expectation {
         under_way: Some(Op::Delete { key: gone.key }),
@@ -145,4 +151,59 @@ fn a_volume_that_forgets_is_reported() {
     drop(core);
     let seen = observe(&mut world::open(&disk, 8).unwrap()).unwrap();
     assert_eq!(kind_of(&expectation, &seen), Some(Kind::Lost));
+}
+
+#[test]
+fn an_account_that_does_not_add_up_is_reported() {
+    let (expectation, mut seen) = ended();
+    seen.accounts[0].1.used.blocks += 1;
+    assert_eq!(kind_of(&expectation, &seen), Some(Kind::Space));
+    let (expectation, mut seen) = ended();
+    seen.accounts[0].1.limits.segments = Some(4711);
+    assert_eq!(kind_of(&expectation, &seen), Some(Kind::Lost));
+}
+
+/// Cut half-way a renamed segment has one name or the other; a resized one the old shape, the new one, or the longer run.
+#[test]
+fn what_is_under_way_may_have_happened_or_not() {
+    let (expectation, seen) = ended();
+    let key = seen.segments[0].key;
+    let free = (0..NAMES.len())
+        .map(|name| Key { name, ..key })
+        .find(|key| !expectation.model.segments.contains_key(key));
+    let to = free.expect("a name that is free");
+    let renaming = Expectation {
+        under_way: Some(Op::Rename { from: key, to }),
+        ..expectation.clone()
+    };
+    let mut renamed = seen.clone();
+    renamed.segments[0].key = to;
+    assert_eq!(kind_of(&renaming, &seen), None);
+    assert_eq!(kind_of(&renaming, &renamed), None);
+    assert_eq!(kind_of(&expectation, &renamed), Some(Kind::Lost));
+
+    let segment = &seen.segments[0];
+    let resizing = Expectation {
+        under_way: Some(Op::Resize {
+            key,
+            blocks: segment.blocks + 2,
+            reserve: Some(segment.reserve + 3),
+            start_block: None,
+        }),
+        ..expectation
+    };
+    let mut resized = seen.clone();
+    resized.free_blocks -= 3;
+    resized.segments[0].reserve += 3;
+    resized.segments[0].start_block += 1_000; // It had to move.
+    for (uid, account) in &mut resized.accounts {
+        account.used.blocks += if *uid == key.uid { 3 } else { 0 };
+    }
+    assert_eq!(kind_of(&resizing, &resized), None, "the run and not yet the size");
+    resized.segments[0].blocks += 2;
+    let zeroes = resized.segments[0].contents.len() + 2 * SECTORS_PER_BLOCK as usize;
+    resized.segments[0].contents.resize(zeroes, Content::Zero);
+    assert_eq!(kind_of(&resizing, &resized), None, "both");
+    *resized.segments[0].contents.last_mut().unwrap() = Content::Stale;
+    assert_eq!(kind_of(&resizing, &resized), Some(Kind::Leak), "not zeroed");
 }
