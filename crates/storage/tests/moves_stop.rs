@@ -98,7 +98,9 @@ fn a_move_that_fails_at_any_request_loses_nothing() {
             arena,
             "request {at}: memory is lost"
         );
-        assert_eq!(moved.is_err(), reached, "request {at}");
+        // A look-up can read the mirror instead; that a read of the segment's bytes cannot be passed over is told above.
+        let passed_over = reached && harness::only_a_read_failed(&core);
+        assert!(moved.is_err() == reached || passed_over, "request {at}");
         // What is acknowledged now must still be there after the next open, whichever record it finds.
         for block in 0..130 {
             let byte = block as u8 ^ 0x5a;

@@ -217,10 +217,11 @@ fn of_the_two_inodes_of_half_a_rename_one_names_the_other() {
             core.rename(ME, ME.uid, names[0], names[1]).unwrap();
             names.swap(0, 1);
         }
-        // Two look-ups, a record of three requests; the look-up before the second half fails.
+        // Two look-ups, a record of three requests; the look-up before the second half fails,
+        // and so does the mirror's page.
         let seen = whims.borrow().seen;
         whims.borrow_mut().fail_from = Some(seen + 5);
-        whims.borrow_mut().fail_count = 1;
+        whims.borrow_mut().fail_count = 2;
         core.rename(ME, ME.uid, names[0], names[1]).unwrap_err();
         let (_, buckets) = table(&disk);
         let live: Vec<_> = (0_u64..)
