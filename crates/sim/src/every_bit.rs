@@ -72,7 +72,7 @@ impl Reference {
                 session.record.iter().rposition(is_mirror).unwrap_or(0)
             }
         };
-        let disk = Replay::new(&session.base, &session.record).disk(Crash { prefix, loss: None });
+        let disk = Replay::new(&session.base, &session.record).disk(Crash::clean(prefix));
         Ok(Reference {
             pages: pages(&disk, &layout),
             disk,

@@ -85,6 +85,7 @@ impl Rot {
             offset: at,
             bytes: page.as_slice().into(),
             durable: true,
+            under_way: 0,
         })
     }
 }

@@ -9,7 +9,7 @@
 //!    newer than what was served.
 
 use baio_engine::sim::Disk;
-use baio_engine::sim::crash::{Crash, Loss, Replay};
+use baio_engine::sim::crash::{Crash, Replay, Torn};
 use baio_engine::sim::log::Record;
 use baio_sim::world::{self, World};
 use baio_storage::{Core, CreateOptions, Identity};
@@ -33,10 +33,10 @@ fn write_in(record: &[Record], from: u64, to: u64) -> Option<(usize, u64)> {
     })
 }
 
-fn torn(base: &Disk, record: &[Record], at: usize, loss: Loss) -> Disk {
+fn torn(base: &Disk, record: &[Record], at: usize, torn: Torn) -> Disk {
     let crash = Crash {
-        prefix: at,
-        loss: Some((at, loss)),
+        torn: Some((at, torn)),
+        ..Crash::clean(at)
     };
     Replay::new(base, record).disk(crash)
 }
@@ -52,7 +52,7 @@ fn a_create_that_was_served_as_absent_does_not_come_back() {
     let (_, image) = write_in(&record, layout.table_at(), layout.mirror_at()).unwrap();
     let (mirror, _) = write_in(&record, layout.mirror_at(), layout.data_at()).unwrap();
 
-    let disk = torn(&base, &record, mirror, Loss::Tail(4));
+    let disk = torn(&base, &record, mirror, Torn::Tail(4));
     let mut byte = [0];
     disk.read(image + 3000, &mut byte);
     disk.poke(image + 3000, &[byte[0] ^ 4]);
@@ -71,7 +71,7 @@ fn a_create_that_was_served_as_absent_does_not_come_back() {
         })
         .expect("a name in the same bucket");
     for cut in 1..8 {
-        let disk = torn(&base, &record, at, Loss::Tail(cut));
+        let disk = torn(&base, &record, at, Torn::Tail(cut));
         assert!(!is_there(&disk, "first"), "torn behind {cut} sectors");
     }
 }

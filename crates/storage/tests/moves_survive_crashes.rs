@@ -241,7 +241,7 @@ fn going_on_with_a_move_survives_a_crash_as_well() {
     let mut replay = Replay::new(&base, &first);
     let mut explored = 0;
     for prefix in (0..first.len()).step_by(5) {
-        let disk = replay.disk(crash::Crash { prefix, loss: None });
+        let disk = replay.disk(crash::Crash::clean(prefix));
         if info(&mut open(&disk.copy())).state != "moving" {
             continue;
         }

@@ -10,8 +10,9 @@
 
 use std::time::Duration;
 
-use baio_engine::sim::crash::{Crash, Replay, states};
+use baio_engine::sim::crash::{Crash, Replay, cuts, states};
 use baio_engine::sim::log::Record;
+use baio_engine::sim::{Disk, Flash, Profile};
 
 use crate::cores;
 use crate::mutate::Weakening;
@@ -189,6 +190,7 @@ impl Workload {
         let world = World::new(random.bits())?;
         let mut ids = Ids::default();
         let fresh = State::after_power_cut(world.disk.copy(), Expectation::default());
+        maybe_reorder(plan, &fresh.disk, &mut random);
         let mut guide = ByChance {
             random: &mut random,
             ids: &mut ids,
@@ -209,6 +211,17 @@ impl Workload {
     }
 }
 
+/// Half of the disks work on many requests at a time, and end them in any order. (The weakenings know writes by their order.)
+fn maybe_reorder(plan: &Plan, disk: &Disk, random: &mut Random) {
+    if plan.weakening.is_none() && random.percent(50) {
+        let flash = Flash {
+            jitter_percent: 400,
+            ..Flash::default()
+        };
+        disk.set_profile(Profile::Flash(flash));
+    }
+}
+
 /// Edits what a session added to its record.
 fn weaken(plan: &Plan, world: &World, session: &mut Session) {
     if let Some(weakening) = plan.weakening {
@@ -217,24 +230,32 @@ fn weaken(plan: &Plan, world: &World, session: &mut Session) {
     }
 }
 
-/// Crashes of a session: of those just before a mark, the ones behind it have the same bytes and promise more.
+/// All crashes of a session's own records.
 pub(crate) fn crashes_of(session: &Session) -> impl Iterator<Item = Crash> + '_ {
-    states(&session.record).filter(|crash| {
-        crash.prefix >= session.inherited && !matches!(session.record.get(crash.prefix), Some(Record::Mark(_)))
-    })
+    let own = states(&session.record).skip_while(|crash| crash.prefix < session.inherited);
+    own.filter(|crash| !is_just_before_a_mark(session, *crash))
+}
+
+/// A crash at any of the session's own records, each as likely as the others; then any of that one's.
+fn pick_crash(session: &Session, random: &mut Random) -> Crash {
+    let own = (session.record.len() - session.inherited) as u64;
+    let prefix = session.inherited + random.below(own + 1) as usize;
+    random
+        .pick(&cuts(&session.record, prefix))
+        .copied()
+        .unwrap_or(Crash::clean(prefix))
 }
 
 /// At most as many as have numbers, in the order of the record.
 fn choose_crashes(session: &Session, random: &mut Random) -> Vec<Crash> {
-    let mut left: u64 = crashes_of(session).count() as u64;
-    let mut wanted = TRIALS_PER_WORKLOAD.min(left);
-    let mut chosen = Vec::with_capacity(wanted as usize);
-    for crash in crashes_of(session) {
-        if random.below(left) < wanted {
-            chosen.push(crash);
-            wanted -= 1;
-        }
-        left -= 1;
-    }
+    let mut chosen: Vec<Crash> = (0..TRIALS_PER_WORKLOAD).map(|_| pick_crash(session, random)).collect();
+    chosen.retain(|crash| !is_just_before_a_mark(session, *crash));
+    chosen.sort_unstable();
+    chosen.dedup();
     chosen
+}
+
+/// Behind a mark are the same bytes, and more is promised.
+fn is_just_before_a_mark(session: &Session, crash: Crash) -> bool {
+    matches!(session.record.get(crash.prefix), Some(Record::Mark(_)))
 }

@@ -5,7 +5,7 @@ use baio_engine::sim::crash::{Crash, Replay, covered};
 use baio_engine::sim::log::Record;
 use baio_storage::{Problem, Repair};
 
-use super::{Workload, crashes_of, weaken};
+use super::{Workload, maybe_reorder, pick_crash, weaken};
 use crate::mutate::{Weakening, volatile};
 use crate::oracle::{Expectation, Kind, Violation};
 use crate::random::Random;
@@ -54,10 +54,7 @@ impl<'a> Trial<'a> {
             self.depth += 1;
             self.part.add("continued", 1);
             let session = self.session(state)?;
-            let crashes: Vec<Crash> = crashes_of(&session).collect();
-            let Some(&crash) = self.random.pick(&crashes) else {
-                return Ok(());
-            };
+            let crash = pick_crash(&session, &mut self.random);
             let length = session.record.len();
             self.story
                 .push(format!("session {:?} of {length} records, {crash:?}", session.ops));
@@ -114,6 +111,7 @@ impl<'a> Trial<'a> {
             self.maybe_rot(&mut state);
         }
         self.count(&state.disk);
+        maybe_reorder(&self.workload.plan, &state.disk, &mut self.random);
         let mut guide = ByChance {
             left: self.random.below(4) as usize,
             writes_late: true,
@@ -130,9 +128,11 @@ impl<'a> Trial<'a> {
     fn fall(&mut self, session: &Session, crash: Crash, disk: Option<Disk>) -> State {
         let expectation = session.expectation(crash.prefix);
         let keeps_contents = self.workload.plan.weakening.is_none_or(Weakening::keeps_contents);
-        if crash.loss.is_none() && keeps_contents && self.depth < DEPTH_MAX && self.random.percent(40) {
+        let early = crash.early(&session.record);
+        let nothing_lost = crash.torn.is_none() && crash.swayed.count_ones() as usize == early.len();
+        if nothing_lost && keeps_contents && self.depth < DEPTH_MAX && self.random.percent(40) {
             self.story.push("killed there, the power stayed on".into());
-            return killed(session, crash.prefix, expectation);
+            return killed(session, crash.prefix, &early, expectation);
         }
         let disk = disk.unwrap_or_else(|| Replay::new(&session.base, &session.record).disk(crash));
         State::after_power_cut(disk, expectation)
@@ -155,26 +155,19 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// A process is killed after so many records. All of them are there to be read, the last one perhaps only in the device's
-/// cache; what no flush covers can still be lost by a power cut later on.
-fn killed(session: &Session, prefix: usize, expectation: Expectation) -> State {
+/// A process is killed after so many records. All of them are there to be read, and so are the early ones of the writes that
+/// it had under way, durable or not perhaps only in the device's cache. What no flush covers can still be lost by a power cut
+/// later on.
+fn killed(session: &Session, prefix: usize, early: &[usize], expectation: Expectation) -> State {
     let mut happened = session.record[..prefix].to_vec();
-    if let Some(last) = happened.last_mut() {
-        *last = volatile(last.clone());
-    }
+    happened.extend(early.iter().map(|&at| volatile(session.record[at].clone())));
     let flushed = covered(&happened);
     let is_volatile = |record: &Record| matches!(record, Record::Write { durable: false, .. });
     let settled = happened[flushed..]
         .iter()
         .position(is_volatile)
-        .map_or(prefix, |at| flushed + at);
-    let whole = |record: &[Record]| {
-        let crash = Crash {
-            prefix: record.len(),
-            loss: None,
-        };
-        Replay::new(&session.base, record).disk(crash)
-    };
+        .map_or(happened.len(), |at| flushed + at);
+    let whole = |record: &[Record]| Replay::new(&session.base, record).disk(Crash::clean(record.len()));
     State {
         disk: whole(&happened),
         base: whole(&happened[..settled]),

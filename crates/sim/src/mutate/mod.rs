@@ -202,10 +202,16 @@ const DURING: [During; 13] = [
 #[must_use]
 pub fn volatile(record: Record) -> Record {
     match record {
-        Record::Write { offset, bytes, .. } => Record::Write {
+        Record::Write {
+            offset,
+            bytes,
+            under_way,
+            ..
+        } => Record::Write {
             offset,
             bytes,
             durable: false,
+            under_way,
         },
         other => other,
     }

@@ -98,6 +98,7 @@ fn write(offset: u64, durable: bool) -> Record {
         offset,
         bytes: vec![1; 512].into(),
         durable,
+        under_way: 0,
     }
 }
 

@@ -71,7 +71,7 @@ impl Session {
     /// The disk when so many records have happened, all of them wholly.
     #[must_use]
     pub fn disk_at(&self, prefix: usize) -> Disk {
-        Replay::new(&self.base, &self.record).disk(Crash { prefix, loss: None })
+        Replay::new(&self.base, &self.record).disk(Crash::clean(prefix))
     }
 
     /// What must be there when so many records have happened.

@@ -1,63 +1,138 @@
 //! Crash states, cut from one record.
 //!
-//! The model: power fails after some prefix of the record. Of the writes in that prefix that no later sync covers and that
-//! are not durable by themselves, any one may be absent, or torn at a multiple of 512 bytes; and the write that was under
-//! way, the first behind the prefix, may be there in part. ([`states`] enumerates; several losses at a time, as a real
-//! device may show: [`Disk::power_cut`].)
+//! The model: power fails after some prefix of the record. Two sorts of writes are then in doubt: those of the prefix that no
+//! later sync covers and that are not durable by themselves, which may be absent; and those that had begun and not
+//! ended, durable or not, which may be there. Any of them may be torn at a multiple of 512 bytes. So writes that were on their
+//! way together reach the medium in any order. [`cuts`] gives, for one prefix, every subset of those in doubt while they are
+//! few, and chosen ones when they are many; with each, one write may be torn.
 
+use crate::backend::sim::dice::Dice;
 use crate::backend::sim::disk::Disk;
 use crate::backend::sim::log::Record;
 
 /// Granularity of a torn write, in bytes: the smallest sector.
 pub const SECTOR: usize = 512;
 
-/// What happened to one write when the power failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
-    /// It never reached the medium.
-    Absent,
-    /// Only its first this many sectors did.
+/// Of so many writes in doubt, every subset is tried.
+const FEW: usize = 4;
+
+/// Of more, so many chosen ones, beside each alone, all but one, and all.
+const CHOSEN: u64 = 8;
+
+/// More are not looked at: the rest are there, or not there yet.
+const IN_DOUBT_MAX: usize = 64;
+
+/// What of a write reached the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Torn {
+    /// Only its first this many sectors.
     Head(usize),
-    /// Only the sectors from this one on did.
+    /// Only the sectors from this one on.
     Tail(usize),
 }
 
 /// One moment at which the power fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Crash {
     /// Records that had happened.
     pub prefix: usize,
-    /// A write (by its place in the record) that is not wholly there; it may be the one at `prefix`, then under way.
-    pub loss: Option<(usize, Loss)>,
+    /// Of the writes in doubt, in the order of the record (the first is bit 0), those with which it goes the unlikely way: of
+    /// the prefix the absent ones, behind it those that are there.
+    pub swayed: u64,
+    /// One write in doubt, by its place in the record, that is there in part.
+    pub torn: Option<(usize, Torn)>,
+}
+
+impl Crash {
+    /// Everything of the prefix is there, and nothing else.
+    #[must_use]
+    pub fn clean(prefix: usize) -> Crash {
+        Crash {
+            prefix,
+            swayed: 0,
+            torn: None,
+        }
+    }
+
+    /// The places of the writes behind the prefix that are wholly there.
+    #[must_use]
+    pub fn early(&self, record: &[Record]) -> Vec<usize> {
+        let doubted = in_doubt(record, self.prefix);
+        let is_early = |(nth, at): &(usize, &usize)| self.swayed >> nth & 1 == 1 && **at >= self.prefix;
+        doubted.iter().enumerate().filter(is_early).map(|(_, at)| *at).collect()
+    }
 }
 
 /// Every crash of a record, in order. The count grows with the writes between syncs; callers who cannot afford all of
-/// them take some (`step_by`, or a seeded choice).
+/// them take some of each prefix ([`cuts`]).
 pub fn states(record: &[Record]) -> impl Iterator<Item = Crash> + '_ {
-    (0..=record.len()).flat_map(move |prefix| {
-        let whole = Crash { prefix, loss: None };
-        let uncovered = uncovered(record, prefix).flat_map(move |at| {
-            losses(&record[at]).map(move |loss| Crash {
-                prefix,
-                loss: Some((at, loss)),
-            })
-        });
-        let under_way = record.get(prefix).into_iter().flat_map(move |next| {
-            losses(next)
-                .filter(|loss| *loss != Loss::Absent)
-                .map(move |loss| Crash {
-                    prefix,
-                    loss: Some((prefix, loss)),
-                })
-        });
-        std::iter::once(whole).chain(uncovered).chain(under_way)
-    })
+    (0..=record.len()).flat_map(|prefix| cuts(record, prefix))
 }
 
-/// Writes of the prefix that a power cut may still lose.
-fn uncovered(record: &[Record], prefix: usize) -> impl Iterator<Item = usize> + '_ {
+/// The crashes of one prefix: the clean one first.
+#[must_use]
+pub fn cuts(record: &[Record], prefix: usize) -> Vec<Crash> {
+    let doubted = in_doubt(record, prefix);
+    let before = doubted.iter().filter(|&&at| at < prefix).count();
+    let all = bits(doubted.len());
+    let mut crashes: Vec<Crash> = subsets(doubted.len(), prefix)
+        .into_iter()
+        .map(|swayed| Crash {
+            prefix,
+            swayed,
+            torn: None,
+        })
+        .collect();
+    // With a torn one the others are all there, or none of them.
+    let others = if before == 0 { vec![0] } else { vec![0, bits(before)] };
+    for (nth, &at) in doubted.iter().enumerate() {
+        for torn in tears(&record[at]) {
+            for swayed in others.iter().map(|swayed| swayed & all & !(1 << nth)) {
+                let crash = Crash {
+                    prefix,
+                    swayed,
+                    torn: Some((at, torn)),
+                };
+                if crashes.last() != Some(&crash) {
+                    crashes.push(crash);
+                }
+            }
+        }
+    }
+    crashes
+}
+
+/// The lowest `count` bits.
+fn bits(count: usize) -> u64 {
+    (1_u64 << count.min(63)) - 1
+}
+
+/// Subsets of so many, each as its bits: all, or chosen ones.
+fn subsets(count: usize, seed: usize) -> Vec<u64> {
+    if count <= FEW {
+        return (0..1 << count).collect();
+    }
+    let all = bits(count);
+    let each = |nth: usize| [1 << nth, all & !(1 << nth)];
+    let mut subsets = vec![0, all];
+    subsets.extend((0..count).flat_map(each));
+    let mut dice = Dice::new(seed as u64);
+    subsets.extend((0..CHOSEN).map(|_| dice.bits() & all));
+    subsets.sort_unstable();
+    subsets.dedup();
+    subsets
+}
+
+/// The places of the writes that a power cut behind this prefix may or may not find.
+fn in_doubt(record: &[Record], prefix: usize) -> Vec<usize> {
     let covered = covered(&record[..prefix]);
-    (covered..prefix).filter(|&at| matches!(record[at], Record::Write { durable: false, .. }))
+    let lost = (covered..prefix).filter(|&at| matches!(record[at], Record::Write { durable: false, .. }));
+    let had_begun = |&at: &usize| match record[at] {
+        Record::Write { under_way, .. } => at.saturating_sub(under_way as usize) <= prefix,
+        Record::Sync | Record::LateSync { .. } | Record::Mark(_) => false,
+    };
+    let early = (prefix..record.len()).filter(had_begun);
+    lost.chain(early).take(IN_DOUBT_MAX - 1).collect()
 }
 
 /// How many of these records, from the first on, a sync among them has made safe.
@@ -84,17 +159,18 @@ fn without_late(record: &[Record], late: u32) -> usize {
     last.take(late as usize).last().map_or(record.len(), |(at, _)| at)
 }
 
-/// The ways in which one write can be lost: absent, and torn in the middle, at its first and at its last sector.
-fn losses(record: &Record) -> impl Iterator<Item = Loss> + use<> {
+/// Where one write can be torn: every sector of a page; of longer ones at the first, in the middle, and at the last.
+fn tears(record: &Record) -> impl Iterator<Item = Torn> + use<> {
     let sectors = match record {
         Record::Write { bytes, .. } => bytes.len().div_ceil(SECTOR),
         Record::Sync | Record::LateSync { .. } | Record::Mark(_) => 0,
     };
-    let mut cuts = vec![1, sectors / 2, sectors.saturating_sub(1)];
-    cuts.retain(|&cut| cut > 0 && cut < sectors);
+    let mut cuts: Vec<usize> = match sectors {
+        ..=8 => (1..sectors).collect(),
+        _ => vec![1, sectors / 2, sectors - 1],
+    };
     cuts.dedup();
-    let torn = cuts.into_iter().flat_map(|cut| [Loss::Head(cut), Loss::Tail(cut)]);
-    (sectors > 0).then_some(Loss::Absent).into_iter().chain(torn)
+    cuts.into_iter().flat_map(|cut| [Torn::Head(cut), Torn::Tail(cut)])
 }
 
 /// Replays records on a disk. What no crash can undo any more is applied once, so a state costs its tail and not its
@@ -123,33 +199,43 @@ impl<'a> Replay<'a> {
     /// When crashes do not come in the order of their prefixes, or lie behind the record.
     #[must_use]
     pub fn disk(&mut self, crash: Crash) -> Disk {
-        let certain = uncovered(self.record, crash.prefix).next().unwrap_or(crash.prefix);
+        let doubted = in_doubt(self.record, crash.prefix);
+        let certain = doubted.first().map_or(crash.prefix, |&at| at.min(crash.prefix));
         assert!(certain >= self.applied, "crashes come in order");
         for record in &self.record[self.applied..certain] {
             apply(&self.settled, record, None);
         }
         self.applied = certain;
         let disk = self.settled.copy();
-        let loss_at = |at| crash.loss.filter(|(lost, _)| *lost == at).map(|(_, loss)| loss);
+        let is_swayed = |at| {
+            let nth = doubted.iter().position(|&doubted| doubted == at);
+            nth.is_some_and(|nth| crash.swayed >> nth & 1 == 1)
+        };
+        let torn_at = |at| crash.torn.filter(|(torn, _)| *torn == at).map(|(_, torn)| torn);
         for at in certain..crash.prefix {
-            apply(&disk, &self.record[at], loss_at(at));
+            let torn = torn_at(at);
+            if torn.is_some() || !is_swayed(at) {
+                apply(&disk, &self.record[at], torn);
+            }
         }
-        if let Some(loss) = loss_at(crash.prefix) {
-            apply(&disk, &self.record[crash.prefix], Some(loss));
+        for &at in doubted.iter().filter(|&&at| at >= crash.prefix) {
+            let torn = torn_at(at);
+            if torn.is_some() || is_swayed(at) {
+                apply(&disk, &self.record[at], torn);
+            }
         }
         disk
     }
 }
 
-fn apply(disk: &Disk, record: &Record, loss: Option<Loss>) {
+fn apply(disk: &Disk, record: &Record, torn: Option<Torn>) {
     let Record::Write { offset, bytes, .. } = record else {
         return;
     };
-    let kept = match loss {
+    let kept = match torn {
         None => 0..bytes.len(),
-        Some(Loss::Absent) => 0..0,
-        Some(Loss::Head(sectors)) => 0..(sectors * SECTOR).min(bytes.len()),
-        Some(Loss::Tail(sectors)) => (sectors * SECTOR).min(bytes.len())..bytes.len(),
+        Some(Torn::Head(sectors)) => 0..(sectors * SECTOR).min(bytes.len()),
+        Some(Torn::Tail(sectors)) => (sectors * SECTOR).min(bytes.len())..bytes.len(),
     };
     disk.poke(offset + kept.start as u64, &bytes[kept]);
 }
@@ -163,6 +249,7 @@ mod tests {
             offset,
             bytes: vec![byte; 1024].into(),
             durable,
+            under_way: 0,
         }
     }
 
@@ -184,6 +271,74 @@ mod tests {
         );
         assert_eq!(covered(&[&record[..], &[Record::Sync]].concat()), 4);
         assert_eq!(covered(&record[..2]), 0);
+    }
+
+    /// What is seen of the first bytes of some places, in every crash of one prefix.
+    fn seen(record: &[Record], prefix: usize, places: &[u64]) -> Vec<Vec<u8>> {
+        let mut replay = Replay::new(&Disk::new(1 << 20), record);
+        let look = |disk: &Disk| places.iter().map(|&at| byte_at(disk, at)).collect();
+        cuts(record, prefix)
+            .into_iter()
+            .map(|crash| look(&replay.disk(crash)))
+            .collect()
+    }
+
+    #[test]
+    fn of_a_few_uncovered_writes_every_subset_is_lost() {
+        let record: Vec<Record> = (0..4).map(|nth| write(nth * 4096, 1, false)).collect();
+        let seen = seen(&record, 4, &[0, 4096, 8192, 12288]);
+        for subset in 0..16_u8 {
+            let wanted: Vec<u8> = (0..4).map(|nth| subset >> nth & 1).collect();
+            assert!(seen.contains(&wanted), "{wanted:?}");
+        }
+    }
+
+    #[test]
+    fn of_many_each_is_lost_alone_and_kept_alone_and_all_are_lost() {
+        let record: Vec<Record> = (0..12).map(|nth| write(nth * 4096, 1, false)).collect();
+        let places: Vec<u64> = (0..12).map(|nth| nth * 4096).collect();
+        let seen = seen(&record, 12, &places);
+        let there = |seen: &[u8]| seen.iter().map(|&byte| u32::from(byte)).sum::<u32>();
+        for (count, subsets) in [(0, 1), (1, 12), (11, 12), (12, 1)] {
+            let distinct: std::collections::BTreeSet<_> = seen.iter().filter(|seen| there(seen) == count).collect();
+            assert_eq!(distinct.len(), subsets, "{count}: {distinct:?}");
+        }
+        assert!(
+            seen.iter().any(|seen| (3..9).contains(&there(seen))),
+            "and some chosen ones"
+        );
+    }
+
+    #[test]
+    fn durable_writes_under_way_together_land_in_any_order() {
+        let mut record = [write(0, 1, true), write(4096, 2, true), write(8192, 3, true)];
+        for (nth, record) in record.iter_mut().enumerate() {
+            if let Record::Write { under_way, .. } = record {
+                *under_way = nth.min(1) as u32;
+            }
+        }
+        // The first two began together; the third when the first had ended.
+        let of = |prefix| seen(&record, prefix, &[0, 4096, 8192]);
+        assert!(of(0).contains(&vec![0, 2, 0]) && of(0).iter().all(|seen| seen[2] == 0));
+        assert!(of(1).contains(&vec![1, 0, 3]) && of(1).iter().all(|seen| seen[0] == 1));
+        assert!(of(3).iter().all(|seen| *seen == [1, 2, 3]));
+    }
+
+    #[test]
+    fn a_page_is_torn_at_each_of_its_sectors() {
+        let page = Record::Write {
+            offset: 0,
+            bytes: vec![1; 4096].into(),
+            durable: true,
+            under_way: 0,
+        };
+        let sectors: Vec<u64> = (0..8).map(|nth| nth * 512).collect();
+        let seen = seen(&[page], 0, &sectors);
+        for cut in 1..8 {
+            let head: Vec<u8> = (0..8).map(|nth| u8::from(nth < cut)).collect();
+            let tail: Vec<u8> = head.iter().map(|byte| 1 - byte).collect();
+            assert!(seen.contains(&head) && seen.contains(&tail), "{cut}");
+        }
     }
 
     fn byte_at(disk: &Disk, offset: u64) -> u8 {

@@ -216,11 +216,12 @@ impl Disk {
         hash
     }
 
-    /// A write has begun: if the power fails before its end, some of it may be there.
-    pub(crate) fn begin(&self, token: u64, change: Change) {
+    /// A write has begun: if the power fails before its end, some of it may be there. Returns how much was recorded before.
+    pub(crate) fn begin(&self, token: u64, change: Change) -> usize {
         let mut inner = self.0.borrow_mut();
         inner.cache().begin(token, change);
         inner.step();
+        inner.recording.as_ref().map_or(0, |recording| recording.records.len())
     }
 
     /// It has ended, or was called back; if anything is stored, that is told by `store`.
@@ -244,13 +245,13 @@ impl Disk {
         if self.is_off() { Err(-libc::EIO) } else { Ok(()) }
     }
 
-    /// Bytes have reached the disk's cache, or with `durable` the medium.
-    pub(crate) fn store(&self, change: &Change, durable: bool) {
+    /// Bytes have reached the disk's cache, or with `durable` the medium; on their way since so many records.
+    pub(crate) fn store(&self, change: &Change, durable: bool, began: usize) {
         let mut inner = self.0.borrow_mut();
         inner.cache().add(change.clone(), durable);
         change.apply(&mut inner.pages);
         if let Some(recording) = &mut inner.recording {
-            recording.write(change, durable);
+            recording.write(change, durable, began);
         }
     }
 
@@ -283,7 +284,7 @@ impl Disk {
                 let mut bytes = vec![0; (range.end - at).min(ZERO_CHUNK) as usize];
                 pages.read(at, &mut bytes);
                 at += bytes.len() as u64;
-                recording.push(at - bytes.len() as u64, bytes.into(), false);
+                recording.push(at - bytes.len() as u64, bytes.into(), false, usize::MAX);
             }
         }
         dropped
@@ -343,9 +344,9 @@ impl Inner {
 }
 
 impl Recording {
-    fn write(&mut self, change: &Change, durable: bool) {
+    fn write(&mut self, change: &Change, durable: bool, began: usize) {
         match change {
-            Change::Bytes(offset, bytes) => self.push(*offset, Rc::clone(bytes), durable),
+            Change::Bytes(offset, bytes) => self.push(*offset, Rc::clone(bytes), durable, began),
             Change::Zero(range) => {
                 let zeroes: Rc<[u8]> = vec![0; ZERO_CHUNK.min(range.end - range.start) as usize].into();
                 let mut at = range.start;
@@ -356,16 +357,22 @@ impl Recording {
                     } else {
                         zeroes[..len].into()
                     };
-                    self.push(at, bytes, durable);
+                    self.push(at, bytes, durable, began);
                     at += len as u64;
                 }
             }
         }
     }
 
-    fn push(&mut self, offset: u64, bytes: Rc<[u8]>, durable: bool) {
+    fn push(&mut self, offset: u64, bytes: Rc<[u8]>, durable: bool, began: usize) {
         self.writes += 1;
-        self.records.push(Record::Write { offset, bytes, durable });
+        let under_way = self.records.len().saturating_sub(began);
+        self.records.push(Record::Write {
+            offset,
+            bytes,
+            durable,
+            under_way: u32::try_from(under_way).unwrap_or(u32::MAX),
+        });
     }
 }
 
@@ -422,7 +429,7 @@ mod tests {
         disk.poke(4096, &[1; 100]);
         assert_eq!(disk.room(0, 4096), 4096);
         assert_eq!(disk.room(4000, 10_000), 4096 + 96, "its own page, and one new one");
-        disk.store(&Change::Zero(0..8192), false);
+        disk.store(&Change::Zero(0..8192), false, 0);
         assert_eq!(disk.room(4000, 10_000), 4096 + 96);
         assert_eq!(disk.room(65536, 10_000), 8192, "what was discarded comes back");
     }
@@ -430,8 +437,8 @@ mod tests {
     #[test]
     fn a_huge_range_is_zeroed_at_once() {
         let disk = Disk::new(8 << 40);
-        disk.store(&Change::Bytes(1 << 40, vec![1; 10_000].into()), false);
-        disk.store(&Change::Zero(100..8 << 40), false);
+        disk.store(&Change::Bytes(1 << 40, vec![1; 10_000].into()), false, 0);
+        disk.store(&Change::Zero(100..8 << 40), false, 0);
         assert_eq!(disk.fingerprint(), Disk::new(8 << 40).fingerprint());
         assert_eq!(disk.power_cut(1).size(), 8 << 40);
     }

@@ -33,6 +33,7 @@ pub(crate) fn prepare(slots: &Slots, id: RequestId, number: u64, now: Time) -> R
         durable: slot.policy.durability != Durability::None,
         direct: slot.policy.caching == Caching::Direct,
         reserves: false,
+        began: 0,
         covers: (0, 0),
         strike: None,
         arrived: now,
@@ -80,7 +81,7 @@ pub(crate) fn prepare(slots: &Slots, id: RequestId, number: u64, now: Time) -> R
 /// It begins: from now on a power cut may find some of it.
 pub(crate) fn begin(disk: &Disk, job: &mut Job) {
     match (&job.change, job.kind) {
-        (Some(change), _) => disk.begin(job.number, change.clone()),
+        (Some(change), _) => job.began = disk.begin(job.number, change.clone()),
         (None, Kind::Flush) => job.covers = disk.begin_flush(),
         (None, _) => {}
     }
@@ -209,7 +210,7 @@ impl Ending<'_> {
             return 0;
         }
         if let Some(change) = &job.change {
-            self.disk.store(change, false);
+            self.disk.store(change, false, job.began);
             self.trace.note(Event::Store, [job.offset, job.len, 0, 0]);
         }
         0
@@ -232,7 +233,8 @@ impl Ending<'_> {
         self.trace
             .note(Event::Store, [offset, len as u64, u64::from(self.job.durable), 0]);
         self.trace.note_bytes(&bytes);
-        self.disk.store(&Change::Bytes(offset, bytes), self.job.durable);
+        self.disk
+            .store(&Change::Bytes(offset, bytes), self.job.durable, self.job.began);
     }
 
     /// Faults that end an iteration before it does anything.

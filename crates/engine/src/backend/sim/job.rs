@@ -21,6 +21,8 @@ pub(crate) struct Job {
     pub(crate) direct: bool,
     /// Sets space aside, and changes nothing.
     pub(crate) reserves: bool,
+    /// Records that its disk had when it began.
+    pub(crate) began: usize,
     /// What a flush covers: see `Disk::begin_flush`.
     pub(crate) covers: (u64, u64),
     pub(crate) strike: Option<Strike>,

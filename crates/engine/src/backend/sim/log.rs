@@ -13,6 +13,8 @@ pub enum Record {
         bytes: Rc<[u8]>,
         /// Durable by itself when it completed (a data-durable write, FUA).
         durable: bool,
+        /// It began so many records before this one: a power cut among them may find some of it.
+        under_way: u32,
     },
     /// Every write before this is durable.
     Sync,
