@@ -497,3 +497,36 @@ fn a_delete_that_waits_keeps_nobody_but_its_own_segment_waiting() {
     assert_eq!(answers, ["done", "ENOENT"]);
     assert_nothing_leaked(&mut core);
 }
+
+/// Somebody takes every byte of memory that comes free, at any time of a rename: it may be refused, but the volume goes on.
+#[test]
+fn a_rename_for_which_memory_runs_out_latches_nothing() {
+    use baio_engine::sim::{Flash, Profile};
+    for begin in 0..12 {
+        let disk = simulated_disk(&small());
+        // The read-back ends before the mirror is written, so memory comes free in two pieces.
+        disk.set_profile(Profile::Flash(Flash::default()));
+        let mut core = open_simulated(&disk);
+        create(&mut core, "data", B);
+        let id = core.begin_rename(ME, ME.uid, "data", "other").unwrap();
+        let mut all = Vec::new();
+        let mut answer = None;
+        for turn in 0..100 {
+            while turn >= begin
+                && let Ok(buffer) = core.buffer(BLOCK)
+            {
+                all.push(buffer);
+            }
+            core.turn(Wait::one()).unwrap();
+            answer = core.take_answer(&id);
+            if answer.is_some() {
+                break;
+            }
+        }
+        let name = answer.expect("it ends").map_or("data", |_| "other");
+        all.clear();
+        open_write(&mut core, name);
+        create(&mut core, "later", B);
+        assert_nothing_leaked(&mut core);
+    }
+}

@@ -7,18 +7,20 @@
 //! Generations rise along the renames of a segment, though a slot that was free may begin again at 1: so of two inodes that
 //! a crash left, only one can name the other, however often the segment went back and forth.
 
-use baio_engine::Completion;
+use baio_engine::{Buffer, Completion};
 
 use crate::error::Fault;
 use crate::operation::claims::Claim;
-use crate::operation::lookup::{Looked, Lookup, Place};
+use crate::operation::lookup::{Looked, Lookup, Place, bucket_copy, bytes_of, read_pair};
 use crate::operation::update::{Update, Updated};
 use crate::operation::vacate::Vacate;
 use crate::operation::{Answer, Context, Event, Step, Subject};
 use crate::segment::inode::{Inode, RenameFrom};
+use crate::segment::layout::{self, BUCKET_BYTES};
 use crate::segment::name::{Key, SegmentName};
 use crate::segment::probe::SlotAddress;
 use crate::volume::inspect::SegmentInfo;
+use crate::volume::table::BucketCopy;
 
 /// An inode and where it lives.
 struct Placed {
@@ -36,8 +38,8 @@ enum Phase {
     Placing(Placed, Lookup),
     /// Writing the new inode.
     Recording(Placed, Placed, Update),
-    /// The new inode is durable: reading the old one's bucket again.
-    Returning(Placed, Placed, Lookup),
+    /// The new inode is durable: reading the old one's bucket again, of which the table is there already or not.
+    Returning(Placed, Placed, Option<BucketCopy>),
     /// Giving up the old slot.
     Vacating(Placed, Placed, Vacate),
 }
@@ -51,6 +53,8 @@ pub(crate) struct Rename {
     phase: Phase,
     /// Both inodes are there: what fails now leaves a choice to the next open.
     is_double: bool,
+    /// Memory for the second half, taken before the first is written: for want of it the volume would have to be latched.
+    spare: [Option<Buffer>; 2],
 }
 
 impl Rename {
@@ -61,6 +65,7 @@ impl Rename {
             object,
             phase: Phase::Begin,
             is_double: false,
+            spare: [None, None],
         }
     }
 
@@ -88,8 +93,8 @@ impl Rename {
             (Phase::Recording(old, new, update), Event::Completed(completion)) => {
                 self.recorded(cx, old, new, update, completion)
             }
-            (Phase::Returning(old, new, lookup), Event::Completed(completion)) => {
-                self.returned(cx, old, new, lookup, completion)
+            (Phase::Returning(old, new, copy), Event::Completed(completion)) => {
+                self.returned(cx, old, new, copy, completion)
             }
             (Phase::Vacating(old, new, vacate), Event::Completed(completion)) => {
                 self.vacated(cx, old, new, vacate, completion)
@@ -164,6 +169,9 @@ impl Rename {
             let vacate = Vacate::begin(cx, place.bucket, old.at, &tombstone, also)?;
             self.phase = Phase::Vacating(old, new, vacate);
         } else {
+            for spare in &mut self.spare {
+                *spare = Some(cx.buffer(BUCKET_BYTES as usize)?);
+            }
             let update = Update::begin(cx, place.bucket, new.at, &new.inode)?;
             self.phase = Phase::Recording(old, new, update);
         }
@@ -182,7 +190,9 @@ impl Rename {
             Updated::Writing => self.phase = Phase::Recording(old, new, update),
             Updated::Done => {
                 self.is_double = true;
-                self.phase = Phase::Returning(old, new, Lookup::begin(cx, self.subject.key.clone())?);
+                self.spare[0] = None;
+                read_pair(cx, old.at.bucket, layout::Place::Table)?;
+                self.phase = Phase::Returning(old, new, None);
             }
         }
         Ok(Step::Requests)
@@ -193,22 +203,31 @@ impl Rename {
         cx: &mut Context<'_>,
         old: Placed,
         new: Placed,
-        mut lookup: Lookup,
+        copy: Option<BucketCopy>,
         completion: Completion,
     ) -> Result<Step, Fault> {
-        match lookup.completed(cx, completion)? {
-            Looked::Reading => self.phase = Phase::Returning(old, new, lookup),
-            Looked::Found { address, bucket, .. } if address == old.at => {
-                let tombstone = old.inode.tombstone([0; 16]);
-                let vacate = Vacate::begin(cx, bucket, old.at, &tombstone, None)?;
-                self.phase = Phase::Vacating(old, new, vacate);
+        let copy = match copy {
+            Some(mut copy) => {
+                copy.add_mirror(bytes_of(completion)?);
+                copy
             }
-            // The token was here all the time.
-            Looked::Found { .. } | Looked::Absent(_) => {
-                let why = "the inode under the old name is not where it was a moment ago";
-                return Err(Fault::Corrupt(why.into()));
-            }
+            None => bucket_copy(cx, old.at.bucket, completion)?,
+        };
+        self.spare[1] = None;
+        if copy.needs_mirror() {
+            read_pair(cx, old.at.bucket, layout::Place::Mirror)?;
+            self.phase = Phase::Returning(old, new, Some(copy));
+            return Ok(Step::Requests);
         }
+        let found = copy.image()?.slot(old.at.slot, cx.volume.superblock.geometry());
+        if found.and_then(Result::ok).as_ref() != Some(&*old.inode) {
+            // The token was here all the time.
+            let why = "the inode under the old name is not where it was a moment ago";
+            return Err(Fault::Corrupt(why.into()));
+        }
+        let tombstone = old.inode.tombstone([0; 16]);
+        let vacate = Vacate::begin(cx, copy, old.at, &tombstone, None)?;
+        self.phase = Phase::Vacating(old, new, vacate);
         Ok(Step::Requests)
     }
 
