@@ -5,11 +5,12 @@
 
 mod harness;
 
+use baio_engine::sim::{Fault as Sick, Faults, Trigger};
 use baio_engine::{Config, Wait};
 use baio_storage::segment::layout::SLOTS_PER_BUCKET;
 use baio_storage::segment::name::{Key, SegmentName};
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{Access, Core, CreateOptions, Fault, Format, SegmentInfo};
+use baio_storage::{Access, Core, CreateOptions, Fault, Format, ResizeOptions, SegmentInfo};
 use harness::{
     BLOCK, ME, config, create, open_moody, open_simulated, open_write, read, run, simulated_disk, start, sync_request,
     write, write_request,
@@ -445,4 +446,35 @@ fn a_table_full_of_tombstones_can_be_searched_with_little_memory() {
     assert_eq!(absent.code(), "ENOENT", "{absent}");
     create(&mut core, "present", BLOCK as u64);
     assert_nothing_leaked(&mut core);
+}
+
+/// The record of a delete or a shrink fails: what it was to take away may be gone at the next open, so nobody reaches it,
+/// through an old handle or a new one.
+#[test]
+fn what_a_failed_record_was_to_take_away_is_reached_by_nobody() {
+    for shrinks in [false, true] {
+        let disk = simulated_disk(&small());
+        let mut core = open_simulated(&disk);
+        for name in ["data", "other"] {
+            create(&mut core, name, 10 * BLOCK as u64);
+        }
+        let handle = open_write(&mut core, "data");
+        let mut page = [0; BLOCK];
+        disk.read(0, &mut page);
+        let layout = *Superblock::decode(&page, 0).unwrap().layout();
+        let table = layout.table_at()..layout.table_at() + layout.table_bytes();
+        disk.set_faults(Faults::none().when(Trigger::always(Sick::WriteError).within(table)));
+        let failed = match shrinks {
+            true => core.resize(ME, ME.uid, "data", &ResizeOptions::to_size(BLOCK as u64)),
+            false => core.delete(ME, ME.uid, "data"),
+        };
+        assert_eq!(failed.unwrap_err().code(), "EIO");
+        disk.set_faults(Faults::none());
+        write(&mut core, handle, 9 * BLOCK as u64, &[7; BLOCK]).unwrap_err();
+        let opened = core.open_segment(ME, ME.uid, "data", Access::Read);
+        assert!(matches!(opened.unwrap_err().fault, Fault::Latched));
+        open_write(&mut core, "other");
+        core.close().unwrap();
+        open_write(&mut open_simulated(&disk), "data");
+    }
 }

@@ -136,7 +136,11 @@ impl Delete {
             // Neither gone nor there: whatever fails now, no request may reach its blocks.
             self.refusing = None;
         }
-        match vacate.completed(cx, completion)? {
+        let recorded = vacate.completed(cx, completion);
+        if recorded.is_err() && self.refusing.is_none() {
+            cx.volume.doubt(doomed.address);
+        }
+        match recorded? {
             Updated::Writing => {
                 self.phase = Phase::Recording(doomed, vacate);
                 Ok(Step::Requests)

@@ -81,6 +81,9 @@ impl OpenSegment {
                     .into(),
             ));
         }
+        if cx.volume.is_in_doubt(address) {
+            return Err(Fault::Latched); // What it would reach may be gone at the next open.
+        }
         let (start, size) = cx
             .volume
             .layout()

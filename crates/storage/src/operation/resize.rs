@@ -386,6 +386,7 @@ impl Resize {
         let updated = update.completed(cx, completion);
         if updated.is_err() && plan.shrinks() {
             cx.objects.resize(plan.at, bytes);
+            cx.volume.doubt(plan.at);
         }
         match updated? {
             Updated::Writing => {

@@ -69,6 +69,8 @@ pub(crate) struct Volume {
     allocations: u64,
     /// A metadata write failed: which of two states the table holds is decided by the next open.
     latched: bool,
+    /// Segments of which that record was to take something away: nobody opens them before it is decided.
+    doubted: Vec<SlotAddress>,
 }
 
 impl Volume {
@@ -113,6 +115,7 @@ impl Volume {
             warnings: contents.warnings,
             allocations: 0,
             latched: false,
+            doubted: Vec::new(),
         })
     }
 
@@ -166,6 +169,15 @@ impl Volume {
 
     pub(crate) fn is_latched(&self) -> bool {
         self.latched
+    }
+
+    /// A record failed that may have taken away the segment, or its end.
+    pub(crate) fn doubt(&mut self, address: SlotAddress) {
+        self.doubted.push(address);
+    }
+
+    pub(crate) fn is_in_doubt(&self, address: SlotAddress) -> bool {
+        self.doubted.contains(&address)
     }
 }
 
