@@ -530,3 +530,26 @@ fn a_rename_for_which_memory_runs_out_latches_nothing() {
         assert_nothing_leaked(&mut core);
     }
 }
+
+/// The device writes no limit as the highest number: a limit of so many is none, and the volume is as sound with it.
+#[test]
+fn the_highest_limit_is_none() {
+    let disk = simulated_disk(&small());
+    let mut core = open_simulated(&disk);
+    let limits = Limits {
+        blocks: Some(u64::MAX),
+        segments: Some(u64::MAX),
+    };
+    assert_eq!(core.set_quota(ROOT, 7, limits).unwrap(), Account::default());
+    let few = Limits {
+        blocks: Some(u64::MAX),
+        segments: Some(3),
+    };
+    let told = core.set_quota(ROOT, 8, few).unwrap();
+    assert_eq!((told.limits.blocks, told.limits.segments), (None, Some(3)));
+    core.close().unwrap();
+    let mut engine = baio_engine::Engine::simulated(baio_engine::sim::Sim::new(1).unwrap(), &config()).unwrap();
+    let file = baio_engine::File::simulated(&disk, "disk");
+    let report = baio_storage::check_simulated(&mut engine, &file, false).unwrap();
+    assert_eq!(report.problems, []);
+}

@@ -250,6 +250,12 @@ impl Core {
     fn quota_of(&self, who: Identity, uid: u32, limits: Limits) -> Result<Operation> {
         let operation = "set the quota";
         self.volume_or(operation)?;
+        // The device says so of no limit: what is in memory must not say otherwise.
+        let limit = |limit: Option<u64>| limit.filter(|limit| *limit != u64::MAX);
+        let limits = Limits {
+            blocks: limit(limits.blocks),
+            segments: limit(limits.segments),
+        };
         let subject = Subject {
             operation,
             key: Key::quota(uid),
