@@ -7,7 +7,7 @@ mod harness;
 mod images;
 
 use baio_engine::sim::Disk;
-use baio_storage::segment::inode::InodeState;
+use baio_storage::segment::inode::{InodeState, MoveTo};
 use baio_storage::{Access, Core, CreateOptions, Format};
 use harness::{BLOCK, ME, create, open_simulated, open_write, read, simulated_disk, write};
 use images::{find, forget_clean_close, state_of, superblock, tamper, tamper_bytes};
@@ -149,4 +149,51 @@ fn an_inode_that_cannot_be_decoded_refuses_nothing_and_keeps_its_blocks() {
         false
     });
     assert!(before == after, "its slot is untouched");
+}
+
+/// Nor is it forgotten where it claims no blocks that could be kept for it.
+#[test]
+fn an_inode_that_cannot_be_decoded_is_told_by_every_open() {
+    let disk = small_disk();
+    let mut core = open_simulated(&disk);
+    create(&mut core, "strange", BLOCK as u64);
+    core.close().unwrap();
+    let (at, _) = find(&disk, "strange");
+    tamper_bytes(&disk, |address, bytes| {
+        bytes[0] = 99;
+        bytes[296..320].fill(0xff); // No run in the data area.
+        address == at
+    });
+    forget_clean_close(&disk);
+    for open in 0..3 {
+        let core = open_simulated(&disk);
+        assert_eq!(core.warnings().len(), 1, "open {open}");
+        core.close().unwrap();
+    }
+}
+
+/// Its owner is charged for what is given back when it is deleted, whatever it was being moved to.
+#[test]
+fn a_quarantined_move_is_charged_by_the_run_that_it_has() {
+    let disk = small_disk();
+    let mut core = open_simulated(&disk);
+    create(&mut core, "old", 8 * BLOCK as u64);
+    create(&mut core, "new", BLOCK as u64);
+    core.close().unwrap();
+    let (_, inode) = find(&disk, "old");
+    tamper(&disk, "old", |old| {
+        old.state = InodeState::Moving;
+        old.move_to = Some(MoveTo {
+            start: 100,
+            blocks: 30,
+            done: 0,
+        });
+    });
+    tamper(&disk, "new", |new| new.start_block = inode.start_block + 3);
+    forget_clean_close(&disk);
+    let mut core = open_simulated(&disk);
+    assert_eq!(core.quota(ME, ME.uid).unwrap().used.blocks, 8 + 1);
+    core.delete(ME, ME.uid, "old").unwrap();
+    let used = core.quota(ME, ME.uid).unwrap().used;
+    assert_eq!((used.blocks, used.segments), (1, 1));
 }

@@ -171,6 +171,10 @@ impl Contents {
             let (address, runs, label) = (loser.address, &loser.runs, &loser.label);
             self.unfinished_moves.retain(|moving| *moving != address);
             self.quarantined.slots.insert(address);
+            // Of a move that ends here only the run that it has counts, as its inode will say.
+            self.accounts.give_back(loser.owner_uid, loser.usage);
+            let blocks = runs.first().map_or(0, |(_, blocks)| *blocks);
+            self.accounts.add(loser.owner_uid, Usage { blocks, segments: 1 });
             for &(start, blocks) in runs {
                 self.quarantined.kept.push((start, start + blocks));
                 // It lies in the data area, as its inode was decoded.

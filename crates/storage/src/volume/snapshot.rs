@@ -198,6 +198,8 @@ fn note_of(volume: &Volume) -> Option<SnapshotNote> {
     let told_by_inodes_only = volume.is_latched()
         || !volume.unfinished_moves.is_empty()
         || !volume.quarantined.is_empty()
+        // Whoever opens it next is to be told the same: also of an inode that cannot be decoded and claims nothing.
+        || !volume.warnings.is_empty()
         || accounts > ACCOUNT_PAGES * ACCOUNTS_PER_PAGE
         || held != volume.free.used_blocks();
     (!told_by_inodes_only).then(|| SnapshotNote {
