@@ -163,3 +163,49 @@ fn a_failed_growth_latches() {
         core.close().unwrap();
     }
 }
+
+/// A move that nobody waits for waits for memory as long as it must; growing the volume does not wait for that.
+#[test]
+fn a_volume_grows_beside_a_move_that_waits() {
+    use baio_storage::segment::inode::{InodeState, MoveTo};
+    let disk = simulated_disk(&Format {
+        size_bytes: Some(8 * MIB),
+        ..Format::default()
+    });
+    let mut core = open_moody(&disk, &config()).0;
+    create(&mut core, "data", 300 * BLOCK as u64);
+    core.close().unwrap();
+    images::tamper(&disk, "data", |inode| {
+        inode.state = InodeState::Moving;
+        inode.move_to = Some(MoveTo {
+            start: 1000,
+            blocks: 300,
+            done: 0,
+        });
+    });
+    images::forget_clean_close(&disk);
+    let mut core = open_moody(&disk, &config()).0;
+    let some = core.buffer(4 * BLOCK).unwrap(); // Less than the move needs, enough for the superblock.
+    let mut all = Vec::new();
+    let mut size = 1 << 20;
+    while size >= BLOCK {
+        match core.buffer(size) {
+            Ok(buffer) => all.push(buffer),
+            Err(_) => size /= 2,
+        }
+    }
+    drop(some);
+    for _ in 0..10 {
+        core.turn(baio_engine::Wait::one()).unwrap();
+    }
+    let under_way = core.list(ROOT).unwrap();
+    assert_eq!(under_way[0].state, "moving");
+    let size = core.volume_info().unwrap().device_bytes;
+    core.resize_volume(ROOT, size).unwrap();
+    drop(all);
+    while core.in_flight() > 0 {
+        core.turn(baio_engine::Wait::one()).unwrap();
+    }
+    assert_eq!(core.list(ROOT).unwrap()[0].state, "live");
+    core.close().unwrap();
+}

@@ -16,7 +16,7 @@ impl Core {
     }
 
     /// Makes the volume larger: a file is extended to `size_bytes`, a device must have them already. Runs the core until no
-    /// operation is under way. A size that the volume has already changes nothing.
+    /// operation but moves is under way. A size that the volume has already changes nothing.
     ///
     /// Only uid 0 may, and the user that this process runs as: whoever may open the file could extend it anyway.
     ///

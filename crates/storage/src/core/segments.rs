@@ -147,13 +147,8 @@ impl Core {
     /// # Errors
     /// When the core has no volume, or the table cannot be read.
     pub fn list(&mut self, who: Identity) -> Result<Vec<SegmentInfo>> {
-        // One that has ended stays until somebody takes its answer, which cannot happen in here.
-        // A move may take long and changes nothing that a list shows but where it stands: only its records are waited for.
-        let under_way = |place: &Option<Running>| {
-            let counts = |running: &Running| running.answer.is_none() && !running.operation.is_move();
-            place.as_ref().is_some_and(counts)
-        };
-        while self.running.iter().any(under_way) {
+        // A move changes nothing that a list shows but where it stands: only its records are waited for.
+        while self.operations_under_way() {
             self.turn(Wait::one())?;
         }
         self.keep_token()?;
@@ -181,9 +176,13 @@ impl Core {
         )
     }
 
-    /// Is an operation under way? One that has ended stays until somebody takes its answer.
+    /// Is an operation under way that is waited for? One that has ended stays until somebody takes its answer, and a move may
+    /// take long: in the background it waits for memory that the very caller may hold.
     pub(super) fn operations_under_way(&self) -> bool {
-        let under_way = |place: &Option<Running>| place.as_ref().is_some_and(|running| running.answer.is_none());
+        let under_way = |place: &Option<Running>| {
+            let counts = |running: &Running| running.answer.is_none() && !running.operation.is_move();
+            place.as_ref().is_some_and(counts)
+        };
         self.running.iter().any(under_way)
     }
 
