@@ -460,3 +460,28 @@ fn what_is_no_volume_is_an_error_and_stays_as_it_is() {
     let error = check_simulated(&mut engine, &File::simulated(&disk, "disk"), true).unwrap_err();
     assert_eq!((error.code(), disk.fingerprint()), ("ENOTVOLUME", fingerprint));
 }
+
+/// Two good superblocks of a volume with a table of 2^61 bytes, on a small device: nothing is reserved, read or written for it.
+#[test]
+fn a_table_that_no_device_has_room_for_is_refused() {
+    use baio_storage::segment::layout::{Geometry, Layout};
+    use baio_storage::segment::superblock::Superblock;
+    let disk = volume(16 << 20);
+    let geometry = Geometry {
+        block_size: BLOCK as u32,
+        data_blocks: 100,
+        data_blocks_max: 100,
+        segments_max: 1 << 49,
+    };
+    let superblock = Superblock::fresh(Layout::of(&geometry).unwrap(), [1; 16], [2; 16]);
+    for (copy, at) in [(0, 0), (1, 64 << 10)] {
+        disk.poke(at, superblock.encode(copy).bytes());
+    }
+    let fingerprint = disk.fingerprint();
+    for repair in [false, true] {
+        let mut engine = Engine::simulated(Sim::new(3).unwrap(), &harness::config()).unwrap();
+        let refused = check_simulated(&mut engine, &File::simulated(&disk, "disk"), repair).unwrap_err();
+        assert_eq!(refused.code(), "ECORRUPT", "{refused}");
+    }
+    assert_eq!(disk.fingerprint(), fingerprint);
+}

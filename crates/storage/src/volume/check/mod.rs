@@ -258,6 +258,13 @@ impl Check<'_> {
         if size >= end {
             return Ok(None);
         }
+        // Nothing of any segment is left then; and a superblock may claim a table of any size.
+        if size <= superblock.layout().data_at() {
+            let short = superblock.check_device(size);
+            return short
+                .map(|()| None)
+                .map_err(|error| Error::new("check", device.name(), superblocks::fault(error)));
+        }
         let what = format!("it has {size} bytes, the volume on it needs {end}; what was behind is gone");
         if device.file.kind() != Kind::Regular {
             self.note_lost("device-short", "device", size, what);
