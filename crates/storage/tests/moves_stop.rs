@@ -2,6 +2,8 @@
 //! from there, and what waits for a chunk in copy can still be called back and ends in time.
 
 mod harness;
+#[path = "harness/images.rs"]
+mod images;
 #[path = "harness/known.rs"]
 mod known;
 
@@ -9,6 +11,7 @@ use std::time::Duration;
 
 use baio_engine::sim::{Fault as Injected, Faults, Trigger};
 use baio_engine::{Buffer, Memory, Wait};
+use baio_storage::segment::inode::{InodeState, MoveTo};
 use baio_storage::{Core, Fault, Format, SegmentOp, SegmentRequest};
 use harness::{
     BLOCK, ME, Random, config, create, open_moody, open_simulated, open_write, read, read_request, run, simulated_disk,
@@ -267,6 +270,56 @@ fn take_all_memory(core: &Core, all: &mut Vec<Buffer>) {
         match core.buffer(size) {
             Ok(buffer) => all.push(buffer),
             Err(_) => size /= 2,
+        }
+    }
+}
+
+/// A move that goes on in the background waits for memory for as long as that takes; but a close and whoever wants to change
+/// the segment do not wait for ever with it, as it may be they who have the memory.
+#[test]
+fn a_move_in_the_background_starves_nobody_who_waits_for_it() {
+    for closes in [false, true] {
+        for begin in 0..12 {
+            let disk = simulated_disk(&Format {
+                size_bytes: Some(VOLUME),
+                ..Format::default()
+            });
+            let mut core = open_moody(&disk, &config()).0;
+            create(&mut core, "data", 300 * BLOCK as u64);
+            core.close().unwrap();
+            images::tamper(&disk, "data", |inode| {
+                inode.state = InodeState::Moving;
+                inode.move_to = Some(MoveTo {
+                    start: 1000,
+                    blocks: 300,
+                    done: 0,
+                });
+            });
+            images::forget_clean_close(&disk);
+            let mut core = open_moody(&disk, &config()).0;
+            let mut all = Vec::new();
+            for turn in 0..begin + 20 {
+                if turn >= begin {
+                    take_all_memory(&core, &mut all);
+                }
+                core.turn(Wait::one()).unwrap();
+            }
+            if closes {
+                let _ = core.close(); // Perhaps it cannot be noted, but it ends.
+                continue;
+            }
+            // Enough for a look-up, not for a chunk.
+            all.retain(|buffer| buffer.len() > BLOCK);
+            let some = core.buffer(4 * BLOCK).or_else(|_| {
+                all.pop();
+                core.buffer(4 * BLOCK)
+            });
+            take_all_memory(&core, &mut all);
+            drop(some);
+            match core.rename(ME, ME.uid, "data", "other") {
+                Ok(_) => assert_eq!(start_block(&mut core, "other").0, 1000),
+                Err(error) => assert!(matches!(error.code(), "EBUSY" | "ENOBUFS"), "{error}"),
+            }
         }
     }
 }

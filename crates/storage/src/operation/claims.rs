@@ -23,6 +23,8 @@ struct Claimed {
     claim: Claim,
     /// Somebody asks the operation to end where it stands.
     wanted: bool,
+    /// Somebody waits for its end.
+    awaited: bool,
 }
 
 /// All claims.
@@ -48,6 +50,7 @@ impl Claims {
                     by,
                     claim,
                     wanted: false,
+                    awaited: false,
                 });
                 true
             }
@@ -65,6 +68,18 @@ impl Claims {
         for claimed in self.claims.iter_mut().filter(|claimed| claimed.at == at) {
             claimed.wanted = true;
         }
+    }
+
+    /// Whoever has the segment is waited for: it may go on, but not sit idle for ever.
+    pub(crate) fn wait_for(&mut self, at: SlotAddress) {
+        for claimed in self.claims.iter_mut().filter(|claimed| claimed.at == at) {
+            claimed.awaited = true;
+        }
+    }
+
+    /// Whether somebody waits for what this operation has claimed.
+    pub(crate) fn is_awaited(&self, by: u32) -> bool {
+        self.claims.iter().any(|claimed| claimed.by == by && claimed.awaited)
     }
 
     /// Asks everybody who can to end where they stand: the volume is being closed.

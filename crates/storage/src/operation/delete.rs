@@ -104,7 +104,7 @@ impl Delete {
         };
         if !cx.claims.claim(address, cx.index, Claim::Closed) {
             cx.claims.ask_to_end(address);
-            return Ok(cx.wait_for_claim());
+            return Ok(cx.wait_for_claim(address));
         }
         if self.refusing.is_none() {
             self.refusing = Some(address);

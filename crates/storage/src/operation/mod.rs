@@ -138,7 +138,8 @@ impl Context<'_> {
     }
 
     /// Gives the token back and waits until somebody's claim ends; then the operation looks again.
-    pub(crate) fn wait_for_claim(&mut self) -> Step {
+    pub(crate) fn wait_for_claim(&mut self, at: SlotAddress) -> Step {
+        self.claims.wait_for(at);
         self.release_token();
         Step::Unclaimed
     }

@@ -51,7 +51,7 @@ const PAUSES_MAX: u32 = 12;
 pub(crate) enum Patience {
     /// A caller, who may be the one that has all the memory.
     Caller,
-    /// Nobody.
+    /// Nobody, unless somebody wants to change the segment.
     Background,
 }
 
@@ -487,7 +487,8 @@ impl Mover {
         if !matches!(fault, Fault::NoMemory { .. } | Fault::Io(baio_engine::Error::Full)) {
             return Err(fault);
         }
-        if self.patience == Patience::Caller && self.pauses >= PAUSES_MAX {
+        let is_awaited = self.patience == Patience::Caller || cx.claims.is_awaited(cx.index);
+        if cx.claims.is_asked_to_end(cx.index) || is_awaited && self.pauses >= PAUSES_MAX {
             return Err(fault);
         }
         self.buffer = None;

@@ -139,8 +139,7 @@ impl Move {
         bucket: BucketCopy,
     ) -> Result<Step, Fault> {
         if !cx.claims.claim(at, cx.index, Claim::Shared) {
-            cx.release_token();
-            return Ok(Step::Unclaimed);
+            return Ok(cx.wait_for_claim(at));
         }
         if inode.state == InodeState::Quarantined || cx.volume.quarantined.contains(&at) {
             return Err(Fault::Corrupt(

@@ -49,7 +49,7 @@ impl OpenSegment {
                 Ok(Step::Requests)
             }
             Looked::Absent(_) => Err(self.absent()),
-            Looked::Found { address, .. } if cx.claims.is_closed(address) => Ok(cx.wait_for_claim()),
+            Looked::Found { address, .. } if cx.claims.is_closed(address) => Ok(cx.wait_for_claim(address)),
             Looked::Found { address, inode, .. } => {
                 cx.release_token();
                 self.found(cx, address, &inode)

@@ -117,7 +117,7 @@ impl Rename {
             Looked::Found { address, inode, .. } => (address, inode),
         };
         if !cx.claims.claim(at, cx.index, Claim::Shared) {
-            return Ok(cx.wait_for_claim());
+            return Ok(cx.wait_for_claim(at));
         }
         cx.must_be_whole(at, &inode)?;
         let key = Key::segment(self.subject.key.owner_uid, self.name.clone());

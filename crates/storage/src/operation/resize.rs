@@ -188,7 +188,7 @@ impl Resize {
             Looked::Found { address, inode, bucket } => (address, inode, bucket),
         };
         if !cx.claims.claim(at, cx.index, Claim::Shared) {
-            return Ok(cx.wait_for_claim());
+            return Ok(cx.wait_for_claim(at));
         }
         cx.must_be_whole(at, &found)?;
         let (blocks, reserve) = self.options.blocks(&found, cx.volume.block_size());
