@@ -485,3 +485,38 @@ fn a_table_that_no_device_has_room_for_is_refused() {
     }
     assert_eq!(disk.fingerprint(), fingerprint);
 }
+
+/// Both copies of the newest image are gone: the one before it serves, and only the snapshot tells that something is missing.
+#[test]
+fn what_only_the_snapshot_remembers_is_lost() {
+    let disk = volume(2 << 20);
+    let (at, _) = find(&disk, "b");
+    let layout = *superblock(&disk).layout();
+    let mut core = open_simulated(&disk);
+    core.delete(ME, ME.uid, "b").unwrap();
+    create(&mut core, "b", BLOCK as u64); // It is in the newest image only.
+    core.close().unwrap();
+    let (table_at, mirror_at) = [Place::Table, Place::Mirror]
+        .map(|place| layout.bucket_at(at.bucket, place).unwrap())
+        .into();
+    let mut bytes = [0; BUCKET_BYTES as usize];
+    disk.read(table_at, &mut bytes);
+    let generation = |page: usize| u64::from_le_bytes(bytes[page * BLOCK + 40..][..8].try_into().unwrap());
+    let newest = u64::from(generation(1) > generation(0)) * BLOCK as u64;
+    for at in [table_at, mirror_at] {
+        disk.poke(at + newest + 100, &[0xee; 8]);
+    }
+    let report = check_disk(&disk, true);
+    assert!(
+        report.problems.iter().any(|problem| problem.repair == Repair::Lost),
+        "{:?}",
+        report.problems
+    );
+    assert!(
+        open_simulated(&disk)
+            .list(ME)
+            .unwrap()
+            .iter()
+            .all(|info| info.name != "b")
+    );
+}

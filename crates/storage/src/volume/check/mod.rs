@@ -364,8 +364,21 @@ impl Check<'_> {
             // Inodes that are damaged are reason enough to differ.
             Ok(_) if self.report.problems.iter().any(|problem| problem.is_of_an_inode()) => {}
             Ok(noted) if noted.free != contents.free || noted.accounts != contents.accounts => {
-                let what = "it does not agree with the inodes: blocks in use or owners' sums differ";
                 let at = found.layout().bitmap_at();
+                let what = "it does not agree with the inodes: blocks in use or owners' sums differ";
+                // Both copies of an image may be gone. Then the one before it serves, and only the snapshot knows of the other.
+                if self
+                    .report
+                    .problems
+                    .iter()
+                    .any(|problem| problem.kind.starts_with("image"))
+                {
+                    let what = format!(
+                        "{what}; images of buckets are damaged, and some were the only ones of what is missing now"
+                    );
+                    self.note_lost("snapshot", "snapshot of the clean close", at, what);
+                    return Ok(());
+                }
                 self.note("snapshot", "snapshot of the clean close", at, what);
             }
             Ok(_) => {}
