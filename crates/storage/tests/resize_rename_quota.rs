@@ -553,3 +553,24 @@ fn the_highest_limit_is_none() {
     let report = baio_storage::check_simulated(&mut engine, &file, false).unwrap();
     assert_eq!(report.problems, []);
 }
+
+/// A resize that has to copy a segment may take long: a list waits for its records only.
+#[test]
+fn a_list_does_not_wait_for_a_resize_that_copies() {
+    let disk = simulated_disk(&small());
+    disk.set_profile(baio_engine::sim::Profile::Flash(baio_engine::sim::Flash::default()));
+    let mut core = open_simulated(&disk);
+    create(&mut core, "a", 500 * B);
+    create(&mut core, "wall", B);
+    let options = ResizeOptions::to_size(600 * B);
+    let id = core.begin_resize(ME, ME.uid, "a", &options).unwrap();
+    while core.list(ME).unwrap()[0].state != "moving" {
+        assert!(core.take_answer(&id).is_none(), "all was copied first");
+        core.turn(Wait::one()).unwrap();
+    }
+    while core.in_flight() > 0 {
+        core.turn(Wait::one()).unwrap();
+    }
+    core.take_answer(&id).unwrap().unwrap();
+    assert_eq!(shape(&core.list(ME).unwrap()[0]), (600, 600));
+}

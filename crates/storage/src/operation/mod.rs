@@ -254,8 +254,12 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
+    /// Is it a move, or does it move its segment now?
     pub(crate) fn is_move(&self) -> bool {
-        matches!(self, Operation::Move(_))
+        match self {
+            Operation::Resize(resize) => resize.is_moving(),
+            other => matches!(other, Operation::Move(_)),
+        }
     }
 
     /// Moves the operation on. Whatever fails ends it, and gives the token back.

@@ -128,6 +128,10 @@ impl Resize {
         }
     }
 
+    pub(super) fn is_moving(&self) -> bool {
+        matches!(self.phase, Phase::Moving(..))
+    }
+
     pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
         let stepped = self.go_on(cx, event);
         if stepped.is_err() {
