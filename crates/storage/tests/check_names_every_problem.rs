@@ -5,7 +5,7 @@ mod harness;
 #[path = "harness/images.rs"]
 mod images;
 
-use baio_engine::sim::{Disk, Sim};
+use baio_engine::sim::{Disk, Fault as Injected, Faults, Sim, Trigger};
 use baio_engine::{Engine, File};
 use baio_storage::segment::inode::{Inode, InodeState, RenameFrom};
 use baio_storage::segment::layout::{BUCKET_BYTES, Place};
@@ -519,4 +519,31 @@ fn what_only_the_snapshot_remembers_is_lost() {
             .iter()
             .all(|info| info.name != "b")
     );
+}
+
+/// A page that cannot be read may be read again tomorrow: a repair that wrote over it would be what loses it.
+#[test]
+fn what_cannot_be_read_is_not_thrown_away() {
+    let disk = volume(16 << 20);
+    let (at, _) = find(&disk, "a");
+    let layout = *superblock(&disk).layout();
+    let mut faults = Faults::none();
+    for place in [Place::Table, Place::Mirror] {
+        let from = layout.bucket_at(at.bucket, place).unwrap();
+        faults = faults.when(Trigger::always(Injected::ReadError).within(from..from + 8192));
+    }
+    disk.set_faults(faults);
+    let check = |repair| {
+        let mut engine = Engine::simulated(Sim::new(3).unwrap(), &harness::config()).unwrap();
+        check_simulated(&mut engine, &File::simulated(&disk, "disk"), repair)
+    };
+    let problems = check(false).unwrap().problems;
+    assert!(
+        problems.iter().any(|problem| problem.kind == "bucket-unreadable"),
+        "{problems:?}"
+    );
+    assert_eq!(check(true).unwrap_err().code(), "EIO");
+    disk.set_faults(Faults::none());
+    assert_eq!(open_simulated(&disk).list(ME).unwrap().len(), 3);
+    assert!(check(true).unwrap().problems.is_empty());
 }

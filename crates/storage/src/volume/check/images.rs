@@ -4,7 +4,9 @@
 //! both must hold the image before it, of which one copy is enough to restore both. Where that is lost in both, the bucket is
 //! written once more as its next generation, so that again two generations are there.
 
-use crate::error::Result;
+use baio_engine::Errno;
+
+use crate::error::{Error, Result};
 use crate::segment::bucket::{BucketId, Image, Pair, Reading, newest_of_four};
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::layout::{Layout, Parity, Place, SLOTS_PER_BUCKET};
@@ -51,6 +53,10 @@ impl Judge<'_> {
         if [table, mirror].as_flattened().iter().all(|page| is_zero(page)) {
             visit(SlotAddress { bucket, slot: 0 }, &Seen::Untouched);
             return Ok(Vec::new());
+        }
+        let is_unreadable = |parity: usize| table[parity].is_empty() && mirror[parity].is_empty();
+        if is_unreadable(0) || is_unreadable(1) {
+            return self.unreadable(bucket, repair, report, visit);
         }
         let id = BucketId {
             uuid: self.superblock.uuid,
@@ -113,6 +119,34 @@ impl Judge<'_> {
             writes.extend(self.once_more(&winner));
         }
         Ok(writes)
+    }
+
+    /// A page that cannot be read now may be read again, or may have been the newest: what is there is not written over.
+    fn unreadable(
+        &self,
+        bucket: u64,
+        repair: bool,
+        report: &mut CheckReport,
+        visit: Visit<'_>,
+    ) -> Result<Vec<(u64, Page)>> {
+        let offset = self.layout().bucket_at(bucket, Place::Table).unwrap_or(0);
+        if repair {
+            let object = format!("both copies of an image of bucket {bucket}");
+            return Err(Error::new("repair", object, baio_engine::Error::System(Errno::EIO)).at(offset));
+        }
+        report.problems.push(Problem {
+            kind: "bucket-unreadable",
+            place: ProblemPlace {
+                object: format!("bucket {bucket}"),
+                offset,
+            },
+            what: "both copies of an image cannot be read: up to four segments may be there; a repair writes nothing here before \
+                   they can be, or the volume was copied to a sound device with zeroes in their place"
+                .into(),
+            repair: Repair::Lost,
+        });
+        visit(SlotAddress { bucket, slot: 0 }, &Seen::Lost);
+        Ok(Vec::new())
     }
 
     /// A crash leaves the newest generation in the table and an older one, or nothing, in the mirror.
