@@ -69,6 +69,11 @@ pub enum Fault {
         /// Who asked.
         uid: u32,
     },
+    /// The caller may not make a segment of this group.
+    Group {
+        /// The group.
+        gid: u32,
+    },
     /// The name cannot be a segment's.
     Name(NameError),
     /// The volume cannot have this shape.
@@ -169,7 +174,7 @@ impl Error {
             Fault::NoSpace { .. } | Fault::TableFull { .. } => "ENOSPC",
             Fault::OverQuota { .. } => "EDQUOT",
             Fault::NotFound => "ENOENT",
-            Fault::Access { .. } => "EACCES",
+            Fault::Access { .. } | Fault::Group { .. } => "EACCES",
             Fault::Name(NameError::TooLong { .. }) => "ENAMETOOLONG",
             Fault::Name(_) | Fault::Layout(_) | Fault::BadSize(_) => "EINVAL",
             Fault::Beyond { write: true, .. } => "ENOSPC",
@@ -198,7 +203,7 @@ impl Error {
             Fault::NoSpace { .. } | Fault::TableFull { .. } => Errno::ENOSPC,
             Fault::OverQuota { .. } => Errno::EDQUOT,
             Fault::NotFound => Errno::ENOENT,
-            Fault::Access { .. } => Errno::EACCES,
+            Fault::Access { .. } | Fault::Group { .. } => Errno::EACCES,
             Fault::Name(NameError::TooLong { .. }) => Errno::ENAMETOOLONG,
             Fault::Name(_) | Fault::Layout(_) | Fault::BadSize(_) => Errno::EINVAL,
             Fault::Beyond { write: true, .. } => Errno::ENOSPC,
@@ -235,6 +240,7 @@ impl Error {
             Fault::Beyond { size, .. } => Some(format!("offset plus length of at most {size} bytes")),
             Fault::Name(_) => Some("1 to 255 bytes of UTF-8 without '#', '/' and control characters".into()),
             Fault::Access { .. } => Some("the owner's uid, uid 0, or a mode that allows it".into()),
+            Fault::Group { .. } => Some("the caller's own group, or uid 0".into()),
             Fault::Busy { .. } => Some("to be the only process that has the volume open".into()),
             Fault::Layout(error) => layout_need(error),
             Fault::BadSize(_) => Some("a size of at least one byte, and of no more than there is".into()),
@@ -281,6 +287,7 @@ impl Error {
             Fault::Exists => Some("choose another name, or delete the segment first"),
             Fault::NotFound => Some("`baio list` shows the segments"),
             Fault::Access { .. } => Some("act as its owner, or as root"),
+            Fault::Group { .. } => Some("leave the group out, or let root make the segment and name its owner"),
             Fault::Name(_) => Some("choose another name"),
             Fault::Layout(_) | Fault::BadSize(_) => Some("choose another size"),
             Fault::Beyond { write: true, .. } => Some("write less, or make a larger segment"),
@@ -346,6 +353,7 @@ impl fmt::Display for Fault {
             Fault::Exists => f.write_str("a segment of this name exists"),
             Fault::NotFound => f.write_str("no such segment"),
             Fault::Access { uid } => write!(f, "uid {uid} may not do this"),
+            Fault::Group { gid } => write!(f, "the caller is not in group {gid}"),
             Fault::Name(error) => write!(f, "{error}"),
             Fault::Layout(error) => write!(f, "{error}"),
             Fault::Beyond { len, size, write } => write!(
@@ -501,6 +509,7 @@ mod tests {
             Fault::Exists,
             Fault::NotFound,
             Fault::Access { uid: 1 },
+            Fault::Group { gid: 1 },
             Fault::Name(NameError::Empty),
             Fault::Name(NameError::TooLong { bytes: 256 }),
             Fault::Layout(LayoutError::Overflow),
@@ -558,6 +567,7 @@ mod tests {
             Fault::LostWrite { .. } => 24,
             Fault::MoveStopped { .. } => 25,
             Fault::Moving => 26,
+            Fault::Group { .. } => 27,
         }
     }
 
@@ -565,7 +575,7 @@ mod tests {
     fn the_number_of_an_error_agrees_with_its_code() {
         let faults = all_faults();
         let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
-        assert!(seen.into_iter().eq(0..27), "a variant is missing in all_faults");
+        assert!(seen.into_iter().eq(0..28), "a variant is missing in all_faults");
         for fault in faults {
             let error = Error::new("test", "it", fault);
             let expected = match error.code() {

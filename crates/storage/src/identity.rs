@@ -38,6 +38,12 @@ impl Identity {
         self.uid == 0 || self.uid == owner_uid
     }
 
+    /// May it make a segment of that group? As for files, a group that it is in; uid 0 any.
+    #[must_use]
+    pub fn may_give_to(&self, gid: u32) -> bool {
+        self.uid == 0 || self.gid == gid
+    }
+
     /// May it open the segment? The owner by the owner's bits of the mode, the group by the group's, others by theirs.
     #[must_use]
     pub fn may_open(&self, inode: &Inode, access: Access) -> bool {

@@ -2,7 +2,7 @@
 //! format gets a new version, those of the old one stay, and this test says what becomes of them.
 //!
 //! An image is text: its size, then sixteen bytes a line with their offset, lines of zeroes left out. They are made by
-//! `cargo test -p baio-storage --test reads_old_images -- --ignored`, which overwrites them.
+//! `cargo test -p baio-storage --test reads_old_images -- --ignored`, which makes those that are missing.
 
 mod harness;
 #[path = "harness/images.rs"]
@@ -12,18 +12,18 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use baio_engine::sim::{Disk, Sim};
-use baio_engine::{Engine, File};
-use baio_storage::segment::inode::{Inode, InodeState};
+use baio_engine::{Engine, File, Wait};
+use baio_storage::segment::inode::{Inode, InodeState, MoveTo};
 use baio_storage::segment::layout::{Parity, Place};
 use baio_storage::segment::name::Key;
 use baio_storage::segment::probe::SlotAddress;
 use baio_storage::segment::superblock::VERSION;
 use baio_storage::{CreateOptions, Format, SegmentInfo, check_simulated};
 use harness::{BLOCK, ME, ROOT, STRANGER, create, open_simulated, open_write, read, simulated_disk, write};
-use images::{find, forget_clean_close, put, state_of, superblock, tamper};
+use images::{find, forget_clean_close, put, segments, state_of, superblock, tamper};
 
 const SIZE: u64 = 1 << 20;
-const NAMES: [&str; 3] = ["closed", "quarantined", "killed"];
+const NAMES: [&str; 4] = ["closed", "quarantined", "killed", "moving"];
 
 fn path_of(name: &str) -> PathBuf {
     let file = format!("version-{VERSION}-{name}.hex");
@@ -126,11 +126,33 @@ fn killed() -> Disk {
     disk
 }
 
+/// The same, killed in the middle of a move: of two blocks the first is in its new place, and is not what it was in the old.
+fn moving() -> Disk {
+    let disk = closed();
+    drop(open_simulated(&disk));
+    let to = MoveTo {
+        start: 20,
+        blocks: 3,
+        done: 1,
+    };
+    let (_, heap) = find(&disk, "heap");
+    let place = |start: u64| superblock(&disk).layout().run_at(start, 2).unwrap().0;
+    disk.poke(place(to.start), &contents_of("heap")[..BLOCK]);
+    disk.poke(place(heap.start_block), &[0x5a; BLOCK]);
+    tamper(&disk, "heap", |heap| {
+        heap.state = InodeState::Moving;
+        heap.move_to = Some(to);
+    });
+    disk
+}
+
 #[test]
-#[ignore = "writes the images that the other test reads"]
+#[ignore = "writes those images that are not there yet"]
 fn make_the_images() {
-    for (name, disk) in NAMES.into_iter().zip([closed(), quarantined(), killed()]) {
-        std::fs::write(path_of(name), to_text(&disk)).unwrap();
+    for (name, disk) in NAMES.into_iter().zip([closed(), quarantined(), killed(), moving()]) {
+        if !path_of(name).exists() {
+            std::fs::write(path_of(name), to_text(&disk)).unwrap();
+        }
     }
 }
 
@@ -150,24 +172,29 @@ fn what_was_written_once_is_read() {
     let theirs = (STRANGER.uid, "théirs", 2, 5, "live");
     let (wal, heap) = ((ME.uid, "wal", 2, 2, "live"), (ME.uid, "heap", 2, 2, "live"));
     let lost = (ME.uid, "wal", 2, 2, "quarantined");
-    let expected = [vec![heap, wal, theirs], vec![heap, lost, theirs], vec![wal, theirs]];
+    let half_way = (ME.uid, "heap", 2, 2, "moving");
+    let expected = [
+        vec![heap, wal, theirs],
+        vec![heap, lost, theirs],
+        vec![wal, theirs],
+        vec![half_way, wal, theirs],
+    ];
     for (name, expected) in NAMES.into_iter().zip(expected) {
         let disk = from_text(&std::fs::read_to_string(path_of(name)).unwrap());
-        assert_eq!(superblock(&disk).is_clean(), name != "killed");
+        assert_eq!(superblock(&disk).is_clean(), matches!(name, "closed" | "quarantined"));
         assert_eq!(superblock(&disk).valid_snapshot().is_some(), name == "closed", "{name}");
         let mut engine = Engine::simulated(Sim::new(3).unwrap(), &harness::config()).unwrap();
         let report = check_simulated(&mut engine, &File::simulated(&disk, "disk"), false).unwrap();
         assert!(report.problems.is_empty(), "{name}: {:?}", report.problems);
-        assert_eq!(
-            (report.in_doubt, report.quarantined),
-            (u64::from(name == "killed"), u64::from(name == "quarantined"))
-        );
+        let told = (report.in_doubt, report.quarantined, report.unfinished_moves);
+        let is = |image: &str| u64::from(name == image);
+        assert_eq!(told, (is("killed"), is("quarantined"), is("moving")));
 
         let mut core = open_simulated(&disk);
         assert_eq!(summary(&core.list(ROOT).unwrap()), expected, "{name}");
         for &(owner_uid, segment, _, _, state) in &expected {
             // In one image "heap" has a block of "wal" instead of its own first one.
-            if owner_uid == ME.uid && state == "live" && !(name == "quarantined" && segment == "heap") {
+            if owner_uid == ME.uid && state != "quarantined" && !(name == "quarantined" && segment == "heap") {
                 let handle = open_write(&mut core, segment);
                 assert!(
                     read(&mut core, handle, 0, 2 * BLOCK).unwrap() == contents_of(segment),
@@ -179,7 +206,15 @@ fn what_was_written_once_is_read() {
         let over = core.create(STRANGER, STRANGER.uid, "more", &options).unwrap_err();
         assert_eq!(over.code(), "EDQUOT", "{name}: {over}");
         create(&mut core, "new", BLOCK as u64);
+        while core.in_flight() > 0 {
+            core.turn(Wait::one()).unwrap();
+        }
         core.close().unwrap();
+        assert!(
+            segments(&disk)
+                .iter()
+                .all(|(_, inode)| inode.state != InodeState::Moving)
+        );
         let (at, _) = find(&disk, "new");
         assert_eq!(state_of(&disk, at), InodeState::Live);
         assert!(

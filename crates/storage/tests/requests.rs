@@ -238,7 +238,7 @@ fn strangers_learn_nothing() {
         group: Some(55),
         ..CreateOptions::of_size(1)
     };
-    core.create(ME, ME.uid, "shared", &shared).unwrap();
+    core.create(ROOT, ME.uid, "shared", &shared).unwrap();
     let member = Identity { uid: 2000, gid: 55 };
     core.open_segment(member, ME.uid, "shared", Access::Read).unwrap();
     assert_eq!(

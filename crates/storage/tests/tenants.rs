@@ -6,6 +6,8 @@
 //! answer takes is not.
 
 mod harness;
+#[path = "harness/images.rs"]
+mod images;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -459,4 +461,53 @@ fn processes_of_two_users_see_nothing_of_each_other() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "uid {}, seed {seed}: {said}", who.uid);
     }
+}
+
+#[test]
+fn nobody_gives_a_segment_to_a_group_that_he_is_not_in() {
+    let disk = simulated_disk(&Format {
+        size_bytes: Some(2 << 20),
+        ..Format::default()
+    });
+    let mut core = harness::open_simulated(&disk);
+    let me = TENANTS[0];
+    let of_group = |group| CreateOptions {
+        group,
+        mode: 0o660,
+        ..CreateOptions::of_size(1)
+    };
+    let refused = core.create(me, me.uid, "a", &of_group(Some(0))).unwrap_err();
+    assert_eq!(refused.code(), "EACCES", "{refused}");
+    assert!(core.list(harness::ROOT).unwrap().is_empty());
+    core.create(me, me.uid, "a", &of_group(Some(me.gid))).unwrap();
+    core.create(harness::ROOT, me.uid, "b", &of_group(Some(7))).unwrap();
+}
+
+/// What the opening found wrong is told to whoever asks, and not whose segment it is about.
+#[test]
+fn warnings_name_nobodys_segment() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("volume.img");
+    let disk = simulated_disk(&Format {
+        size_bytes: Some(2 << 20),
+        ..Format::default()
+    });
+    let mut core = harness::open_simulated(&disk);
+    create(&mut core, "secret", 8 * BLOCK as u64);
+    create(&mut core, "rival", BLOCK as u64);
+    core.close().unwrap();
+    let (_, secret) = images::find(&disk, "secret");
+    images::tamper(&disk, "rival", |rival| rival.start_block = secret.start_block + 3);
+    images::forget_clean_close(&disk);
+    let mut bytes = vec![0; 2 << 20];
+    disk.read(0, &mut bytes);
+    std::fs::write(&path, &bytes).unwrap();
+    let (info, listed) = Core::inspect(&path, STRANGER).unwrap();
+    assert!(listed.is_empty());
+    assert_eq!(info.warnings.len(), 1);
+    let told = info.warnings[0].as_str();
+    assert!(
+        !told.contains("secret") && !told.contains("rival") && !told.contains("1000"),
+        "{told}"
+    );
 }

@@ -50,6 +50,9 @@ fn look_first(named: &NamedSegment, owner_uid: u32, who: Identity, args: &Create
     if !who.acts_for(owner_uid) {
         return refused(Fault::Access { uid: who.uid });
     }
+    if let Some(gid) = args.group.filter(|gid| !who.may_give_to(*gid)) {
+        return refused(Fault::Group { gid });
+    }
     if size == 0 {
         return refused(Fault::BadSize("a segment has at least one byte".into()));
     }

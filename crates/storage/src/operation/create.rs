@@ -28,7 +28,7 @@ pub struct CreateOptions {
     pub zero: Zeroing,
     /// Permission bits.
     pub mode: u32,
-    /// The owner's group; `None` takes the caller's.
+    /// The owner's group; `None` takes the caller's. Only uid 0 may name another.
     pub group: Option<u32>,
     /// Names the operation, so that a repeat of it can be recognised.
     pub operation_id: [u8; 16],
@@ -145,6 +145,9 @@ impl Create {
         self.subject.may_change(cx.volume)?;
         if self.options.size_bytes == 0 {
             return Err(Fault::BadSize("a segment has at least one byte".into()));
+        }
+        if let Some(gid) = self.options.group.filter(|gid| !self.subject.who.may_give_to(*gid)) {
+            return Err(Fault::Group { gid });
         }
         Ok(Step::Token)
     }

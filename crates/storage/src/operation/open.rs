@@ -49,7 +49,12 @@ impl OpenSegment {
                 Ok(Step::Requests)
             }
             Looked::Absent(_) => Err(self.absent()),
-            Looked::Found { address, .. } if cx.claims.is_closed(address) => Ok(cx.wait_for_claim(address)),
+            // Who may not open it is told at once that there is none, and nothing by how long that takes.
+            Looked::Found { address, inode, .. }
+                if cx.claims.is_closed(address) && self.subject.who.may_open(&inode, self.access) =>
+            {
+                Ok(cx.wait_for_claim(address))
+            }
             Looked::Found { address, inode, .. } => {
                 cx.release_token();
                 self.found(cx, address, &inode)

@@ -168,7 +168,7 @@ impl Contents {
         contenders.retain(|contender| !superseded.contains(&contender.address));
         self.superseded = superseded.into_iter().collect();
         for loser in losers(&mut contenders, &self.free) {
-            let (address, runs, label) = (loser.address, &loser.runs, &loser.label);
+            let (address, runs) = (loser.address, &loser.runs);
             self.unfinished_moves.retain(|moving| *moving != address);
             self.quarantined.slots.insert(address);
             // Of a move that ends here only the run that it has counts, as its inode will say.
@@ -181,9 +181,9 @@ impl Contents {
                 let _ = self.free.keep(start, blocks);
             }
             self.losers.push(address);
-            self.loser_labels.push(label.clone());
+            self.loser_labels.push(loser.label.clone());
             self.warnings.push(format!(
-                "{label}, slot {} of bucket {}, is quarantined: some of its blocks belong to a segment allocated later",
+                "the segment in slot {} of bucket {} is quarantined: some of its blocks belong to one allocated later",
                 address.slot, address.bucket
             ));
         }
