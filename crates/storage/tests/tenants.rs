@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Durability, Engine, File, Policy, Request};
@@ -440,7 +440,12 @@ fn processes_of_two_users_see_nothing_of_each_other() {
     open_to_all(dir.path(), 0o755);
     // This program may lie where others cannot reach it.
     let program = dir.path().join("tenant");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // By another process: what a test beside this one forks meanwhile would have the copy open for writing (ETXTBSY).
+    let copied = Command::new("cp")
+        .arg(std::env::current_exe().unwrap())
+        .arg(&program)
+        .status();
+    assert!(copied.unwrap().success());
     let path = dir.path().join("volume.img");
     harness::format(&path, 2 << 20);
     open_to_all(&path, 0o666);

@@ -117,7 +117,10 @@ fn filter(calls: &[libc::c_long], errno: i32) -> Vec<libc::sock_filter> {
 fn reachable(program: &str, place: &Path) -> PathBuf {
     let everybody = || std::fs::Permissions::from_mode(0o755);
     let path = place.join("baio");
-    std::fs::copy(program, &path).unwrap();
+    // By another process: a child that a test beside this one forks meanwhile would have the copy open for writing, and what is
+    // open so cannot be executed (ETXTBSY).
+    let copied = Command::new("cp").arg(program).arg(&path).status().unwrap();
+    assert!(copied.success());
     for opened in [place, &path] {
         std::fs::set_permissions(opened, everybody()).unwrap();
     }
