@@ -10,11 +10,13 @@
 //! | `object` | opened segments and files |
 //! | `operation/` | create, open, resize, rename, delete, quota as state machines |
 //! | `volume/` | opening, healing, closing, formatting, inspecting |
+//! | [`cache`] | the page cache, without any I/O |
 //! | [`segment`] | the format on disk, without any I/O |
 //! | `identity` | who asks, and what they may |
 //!
 //! Sources: seed 004 (BAIO) §4 for segments, capabilities and batches, §5 for the structure on disk.
 
+pub mod cache;
 mod core;
 mod error;
 mod identity;

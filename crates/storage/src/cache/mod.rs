@@ -1,0 +1,3 @@
+//! The page cache: its pure parts. None of them does any I/O, takes a lock or knows the others.
+
+pub mod tree;
