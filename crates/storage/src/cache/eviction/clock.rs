@@ -1,0 +1,104 @@
+//! CLOCK: a hand goes round the frames; who was used since it last came by is passed over once, who was not is the victim.
+//!
+//! It approximates least-recently-used with one bit per frame. A page comes in with its bit clear and earns its second
+//! chance by a second use. What CLOCK cannot do is to tell a scan from a working set: a scan longer than two rounds of the
+//! hand drives out everything that is not used meanwhile (`s3_fifo` is for that).
+//!
+//! Pages of [`Hint::Once`] are not on the dial: they wait in a queue of their own, which is emptied first.
+
+use std::collections::TryReserveError;
+
+use super::queue::{Links, Queue};
+use super::{Eviction, Hint, filled};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Holds no page.
+    Empty,
+    /// In the queue of pages that are used once.
+    Once,
+    /// On the dial, not used since the hand came by.
+    Idle,
+    /// On the dial, used since.
+    Used,
+}
+
+/// The CLOCK policy.
+#[derive(Debug)]
+pub struct Clock {
+    states: Box<[State]>,
+    /// Where the hand looks next, below the number of frames.
+    hand: usize,
+    once: Queue,
+    links: Links,
+}
+
+impl Clock {
+    /// For so many frames, all without a page.
+    pub fn new(frames: u32) -> Result<Self, TryReserveError> {
+        let frames = frames as usize;
+        Ok(Self {
+            states: filled(frames, State::Empty)?,
+            hand: 0,
+            once: Queue::new(),
+            links: Links::new(frames)?,
+        })
+    }
+}
+
+impl Eviction for Clock {
+    fn inserted(&mut self, frame: u32, _key: u64, hint: Hint) {
+        self.removed(frame);
+        self.states[frame as usize] = match hint {
+            Hint::Normal => State::Idle,
+            Hint::Once => {
+                self.once.push(&mut self.links, frame);
+                State::Once
+            }
+        };
+    }
+
+    fn hit(&mut self, frame: u32) {
+        let state = &mut self.states[frame as usize];
+        if *state == State::Idle {
+            *state = State::Used;
+        }
+    }
+
+    fn removed(&mut self, frame: u32) {
+        if self.states[frame as usize] == State::Once {
+            self.once.remove(&mut self.links, frame);
+        }
+        self.states[frame as usize] = State::Empty;
+    }
+
+    fn victim(&mut self, may_go: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+        if let Some(frame) = self.once.pop(&mut self.links, may_go) {
+            self.states[frame as usize] = State::Empty;
+            return Some(frame);
+        }
+        // Frames in a row with which nothing could be done; a whole round of them is the end. The first round clears the
+        // bits, the second finds what it cleared.
+        let mut passed = 0;
+        while passed < self.states.len() {
+            let frame = self.hand;
+            self.hand = (self.hand + 1) % self.states.len();
+            match self.states[frame] {
+                State::Idle if may_go(frame as u32) => {
+                    self.states[frame] = State::Empty;
+                    return Some(frame as u32);
+                }
+                State::Used if may_go(frame as u32) => {
+                    self.states[frame] = State::Idle;
+                    passed = 0;
+                }
+                _ => passed += 1,
+            }
+        }
+        None
+    }
+
+    fn name(&self) -> &'static str {
+        "clock"
+    }
+}

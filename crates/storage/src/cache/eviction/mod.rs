@@ -1,0 +1,88 @@
+//! Which page leaves when a frame is wanted: policies over frame numbers.
+//!
+//! A policy sees numbers and nothing else: not the pages, not their state, not the device. The cache tells it what came,
+//! what was used and what went, and asks for a victim with a closure that says which frames may go (a dirty, filling or
+//! pinned frame may not). So a policy is tested alone, and a database brings its own by implementing one trait.
+//!
+//! | file | policy |
+//! |---|---|
+//! | `clock` | CLOCK: one bit per frame and a hand; the simple one |
+//! | `s3_fifo` | S3-FIFO: three queues; a scan passes through the smallest |
+//! | `queue` | the queues that both use |
+//!
+//! Everything is allocated when a policy is made: nothing is asked of memory while pages come and go.
+
+pub mod clock;
+mod queue;
+pub mod s3_fifo;
+#[cfg(test)]
+mod tests;
+
+use std::collections::TryReserveError;
+use std::fmt::Debug;
+
+/// What the caller knows about a page that comes in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hint {
+    /// Nothing.
+    #[default]
+    Normal,
+    /// It will be used once, as by a scan or a backup: it leaves before any other page, uses do not promote it, and it is
+    /// not remembered when it has gone.
+    Once,
+}
+
+/// Decides which frame gives up its page.
+///
+/// Frames are numbered densely from 0 to the number that the policy was made with; a call with a larger number panics.
+/// To tell the policy again what it knows is harmless: a frame that comes in twice is the newer page, and a use or removal
+/// of a frame that holds none is nothing.
+pub trait Eviction: Debug + Send {
+    /// A page has come into this frame. The key is a hash of object and page index, by which a policy may remember pages
+    /// that have left; two pages with one key are mistaken for each other in that, and in nothing else.
+    fn inserted(&mut self, frame: u32, key: u64, hint: Hint);
+
+    /// The page in this frame was used again. To come in was its first use and is not told here.
+    fn hit(&mut self, frame: u32);
+
+    /// The page has left this frame otherwise than as a victim: it was dropped, or its fill failed.
+    fn removed(&mut self, frame: u32);
+
+    /// The frame that gives up its page, which the policy forgets; `None` if none may go.
+    ///
+    /// `may_go` is only asked about frames that hold a page, and answers the same throughout one call. A call that finds a
+    /// victim is cheap on average; one that finds none has asked about every frame (a small multiple of their number), so
+    /// wait for a change before asking again. Frames that may not go keep what they earned.
+    fn victim(&mut self, may_go: &mut dyn FnMut(u32) -> bool) -> Option<u32>;
+
+    /// The policy's name, for statistics.
+    fn name(&self) -> &'static str;
+}
+
+/// The policies that come with the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// [`clock::Clock`].
+    Clock,
+    /// [`s3_fifo::S3Fifo`].
+    #[default]
+    S3Fifo,
+}
+
+impl Policy {
+    /// Makes the policy for so many frames.
+    pub fn build(self, frames: u32) -> Result<Box<dyn Eviction>, TryReserveError> {
+        Ok(match self {
+            Policy::Clock => Box::new(clock::Clock::new(frames)?),
+            Policy::S3Fifo => Box::new(s3_fifo::S3Fifo::new(frames)?),
+        })
+    }
+}
+
+/// So many copies, or an error where `vec!` would abort.
+fn filled<T: Clone>(length: usize, value: T) -> Result<Box<[T]>, TryReserveError> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(length)?;
+    all.resize(length, value);
+    Ok(all.into_boxed_slice())
+}

@@ -1,0 +1,96 @@
+//! FIFO queues of frames, linked through arrays: a frame is in one queue at most, so one pair of links per frame serves
+//! all queues of a policy, and taking a frame out of the middle costs the same as at an end.
+
+use std::collections::TryReserveError;
+
+use super::filled;
+
+const NONE: u32 = u32::MAX;
+
+/// The neighbours of every frame in the queue that it is in.
+#[derive(Debug)]
+pub(super) struct Links {
+    older: Box<[u32]>,
+    newer: Box<[u32]>,
+}
+
+impl Links {
+    pub(super) fn new(frames: usize) -> Result<Self, TryReserveError> {
+        Ok(Self {
+            older: filled(frames, NONE)?,
+            newer: filled(frames, NONE)?,
+        })
+    }
+}
+
+/// One queue, from the oldest frame to the newest.
+#[derive(Debug)]
+pub(super) struct Queue {
+    oldest: u32,
+    newest: u32,
+    frames: usize,
+}
+
+impl Queue {
+    pub(super) const fn new() -> Self {
+        Self {
+            oldest: NONE,
+            newest: NONE,
+            frames: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.frames
+    }
+
+    pub(super) fn oldest(&self) -> Option<u32> {
+        (self.oldest != NONE).then_some(self.oldest)
+    }
+
+    /// Puts in a frame that is in no queue.
+    pub(super) fn push(&mut self, links: &mut Links, frame: u32) {
+        links.older[frame as usize] = self.newest;
+        links.newer[frame as usize] = NONE;
+        match self.newest {
+            NONE => self.oldest = frame,
+            newest => links.newer[newest as usize] = frame,
+        }
+        self.newest = frame;
+        self.frames += 1;
+    }
+
+    /// Takes out a frame that is in this queue.
+    pub(super) fn remove(&mut self, links: &mut Links, frame: u32) {
+        let (older, newer) = (links.older[frame as usize], links.newer[frame as usize]);
+        match older {
+            NONE => self.oldest = newer,
+            older => links.newer[older as usize] = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            newer => links.older[newer as usize] = older,
+        }
+        self.frames -= 1;
+    }
+
+    /// Makes a frame of this queue its newest.
+    pub(super) fn renew(&mut self, links: &mut Links, frame: u32) {
+        self.remove(links, frame);
+        self.push(links, frame);
+    }
+
+    /// Takes out the oldest frame that may go. Those that may not become the newest, so that the next call does not meet
+    /// them first again.
+    pub(super) fn pop(&mut self, links: &mut Links, may_go: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+        for _ in 0..self.frames {
+            let frame = self.oldest;
+            if may_go(frame) {
+                self.remove(links, frame);
+                return Some(frame);
+            }
+            self.renew(links, frame);
+        }
+        None
+    }
+}

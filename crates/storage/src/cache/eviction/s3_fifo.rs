@@ -1,0 +1,208 @@
+//! S3-FIFO: three queues, of which a scan passes through the smallest only.
+//!
+//! Most pages of most workloads are used once within their time in a cache. So a new page goes into a **small** queue, a
+//! tenth of the frames, and leaves from there soon, unless it was used more than once meanwhile: then it moves to the
+//! **main** queue. Whoever left the small queue is remembered by its key in the **ghost** queue, of as many keys as there
+//! are frames; if it comes back in time, it goes straight to the main queue. There a page is put back to the end while its
+//! count of uses (3 at most) is not 0, one less each time. No page moves when it is used: a hit is one saturating addition.
+//!
+//! ```text
+//!   new ──► small ──used twice──► main ──not used──► out
+//!             │                   ▲  └──used: back to its end, count - 1
+//!             └──► out, ghost ────┘ when it comes back
+//! ```
+//!
+//! A victim comes from the small queue while that holds a tenth of the frames, else from the main queue; and from the other
+//! one if none there may go. Frames that may not go are put back to the end and keep their count. Pages of [`Hint::Once`]
+//! wait in a fourth queue, which is emptied first and leaves no ghosts.
+//!
+//! Source: Yang, Zhang, Qiu, Yue, Vinayak: FIFO queues are all you need for cache eviction, SOSP 2023, algorithm 1.
+
+mod ghost;
+
+use std::collections::TryReserveError;
+
+use super::queue::{Links, Queue};
+use super::{Eviction, Hint, filled};
+use ghost::Ghost;
+
+/// The count of uses ends here: two bits say enough.
+const USES_MAX: u8 = 3;
+/// More uses than this in the small queue lead to the main queue.
+const USES_OF_A_SMALL: u8 = 1;
+/// The part of the frames that is the small queue's.
+const SMALL_PART: usize = 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Holds no page.
+    Nowhere,
+    Once,
+    Small,
+    Main,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    key: u64,
+    place: Place,
+    uses: u8,
+}
+
+/// The S3-FIFO policy.
+#[derive(Debug)]
+pub struct S3Fifo {
+    frames: Box<[Frame]>,
+    links: Links,
+    once: Queue,
+    small: Queue,
+    main: Queue,
+    ghost: Ghost,
+    /// From so many frames on the small queue gives the victims.
+    small_max: usize,
+}
+
+impl S3Fifo {
+    /// For so many frames, all without a page.
+    pub fn new(frames: u32) -> Result<Self, TryReserveError> {
+        let length = frames as usize;
+        let empty = Frame {
+            key: 0,
+            place: Place::Nowhere,
+            uses: 0,
+        };
+        Ok(Self {
+            frames: filled(length, empty)?,
+            links: Links::new(length)?,
+            once: Queue::new(),
+            small: Queue::new(),
+            main: Queue::new(),
+            ghost: Ghost::new(frames)?,
+            small_max: (length / SMALL_PART).max(1),
+        })
+    }
+
+    fn put(&mut self, frame: u32, place: Place) {
+        match place {
+            Place::Nowhere => {}
+            Place::Once => self.once.push(&mut self.links, frame),
+            Place::Small => self.small.push(&mut self.links, frame),
+            Place::Main => self.main.push(&mut self.links, frame),
+        }
+        self.frames[frame as usize].place = place;
+    }
+
+    /// Looks at the oldest of the small queue; it is the victim, or goes to the main queue, or to the end.
+    fn step_small(&mut self, may_go: &mut dyn FnMut(u32) -> bool) -> Step {
+        let Some(frame) = self.small.oldest() else {
+            return Step::Refused;
+        };
+        if self.frames[frame as usize].uses > USES_OF_A_SMALL {
+            self.removed(frame);
+            self.frames[frame as usize].uses = 0;
+            self.put(frame, Place::Main);
+            return Step::Spared;
+        }
+        if !may_go(frame) {
+            self.small.renew(&mut self.links, frame);
+            return Step::Refused;
+        }
+        self.removed(frame);
+        self.ghost.insert(self.frames[frame as usize].key);
+        Step::Victim(frame)
+    }
+
+    /// Looks at the oldest of the main queue; it is the victim or goes to the end.
+    fn step_main(&mut self, may_go: &mut dyn FnMut(u32) -> bool) -> Step {
+        let Some(frame) = self.main.oldest() else {
+            return Step::Refused;
+        };
+        let step = match (may_go(frame), &mut self.frames[frame as usize].uses) {
+            (false, _) => Step::Refused,
+            (true, 0) => {
+                self.removed(frame);
+                return Step::Victim(frame);
+            }
+            (true, uses) => {
+                *uses -= 1;
+                Step::Spared
+            }
+        };
+        self.main.renew(&mut self.links, frame);
+        step
+    }
+}
+
+/// What came of a look at a queue's oldest frame.
+enum Step {
+    Victim(u32),
+    /// It had been used: it is in the main queue now, and counts for less.
+    Spared,
+    /// It may not go.
+    Refused,
+}
+
+impl Eviction for S3Fifo {
+    fn inserted(&mut self, frame: u32, key: u64, hint: Hint) {
+        self.removed(frame);
+        self.frames[frame as usize].key = key;
+        self.frames[frame as usize].uses = 0;
+        let place = match hint {
+            Hint::Once => Place::Once,
+            Hint::Normal if self.ghost.remove(key) => Place::Main,
+            Hint::Normal => Place::Small,
+        };
+        self.put(frame, place);
+    }
+
+    fn hit(&mut self, frame: u32) {
+        let frame = &mut self.frames[frame as usize];
+        frame.uses = (frame.uses + 1).min(USES_MAX);
+    }
+
+    fn removed(&mut self, frame: u32) {
+        match self.frames[frame as usize].place {
+            Place::Nowhere => {}
+            Place::Once => self.once.remove(&mut self.links, frame),
+            Place::Small => self.small.remove(&mut self.links, frame),
+            Place::Main => self.main.remove(&mut self.links, frame),
+        }
+        self.frames[frame as usize].place = Place::Nowhere;
+    }
+
+    fn victim(&mut self, may_go: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+        if let Some(frame) = self.once.pop(&mut self.links, may_go) {
+            self.frames[frame as usize].place = Place::Nowhere;
+            return Some(frame);
+        }
+        // A small queue above its share is looked at first, once through at most; then the main queue, until all of it has
+        // refused in a row (who may go is spared three times at most); then the rest of the small queue; and the main queue
+        // again for those that came over.
+        let mut small_left = self.small.len();
+        let mut refused_by_main = 0;
+        let mut main_refused = false;
+        loop {
+            let from_small = small_left > 0 && (main_refused || self.small.len() >= self.small_max);
+            let step = if from_small {
+                small_left -= 1;
+                self.step_small(may_go)
+            } else if refused_by_main < self.main.len() {
+                self.step_main(may_go)
+            } else if small_left > 0 {
+                main_refused = true;
+                continue;
+            } else {
+                return None;
+            };
+            match step {
+                Step::Victim(frame) => return Some(frame),
+                Step::Spared => refused_by_main = 0,
+                Step::Refused => refused_by_main += usize::from(!from_small),
+            }
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "s3-fifo"
+    }
+}
