@@ -1,0 +1,184 @@
+//! Readahead: which pages to read before anyone asks (seed 001 §3).
+//!
+//! An object keeps a few [`Streams`], each the place where some reader is. A request that goes on where a stream ends is
+//! that stream's next step, and a stream that has made a few steps in a row is read ahead of by a window, which doubles up
+//! to its maximum. The request is judged as a whole, before any of its pages is read: so sixteen pages at random places
+//! remain sixteen reads of what was asked, and do not each look like the start of a stream (seed 001 §3.3, §3.4).
+//!
+//! ```text
+//!   asked    0..4   4..8         8..12          12..16   16..20          20..24 ..
+//!   ahead           8..16  (8)   16..28 (16)      -      28..36 (16)       -
+//!                   └ window: twice the request, then doubled whenever half of it or less is left
+//! ```
+//!
+//! The next pages are only named when half of the window or less is left, so that they are few large reads and not
+//! one page behind every page; and each page of a stream is named once.
+//!
+//! - **Overlap is progress.** `0..32`, `2..34`, `4..36`: each step begins where the last did or behind, and ends behind its
+//!   end. It is one stream, as a reader that asks for much and takes little makes it (seed 001 §3.5).
+//! - **A repeat is no progress.** What lies within a stream's last request, as a retry of it or the next piece of a page,
+//!   changes nothing and names nothing.
+//! - **Randomness is remembered.** How many steps make a stream depends on how many of the last requests led nowhere: one
+//!   step on a quiet object, up to nine among random reads, which now and then lie side by side by chance. A request that
+//!   overlaps a stream backwards takes its steps from it. A stream read ahead of outlives the random reads between its steps.
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+/// Streams of one object at a time.
+const STREAMS: usize = 8;
+/// The first window, in pages, if the request was smaller than half of it.
+const WINDOW_MIN: u64 = 4;
+/// A stream that is read ahead of counts as younger by so many requests when a place for a new one is sought.
+const GRACE: u64 = 64;
+
+/// How a reader says it will read an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pattern {
+    /// Nothing was said: streams are recognised.
+    #[default]
+    Unknown,
+    /// In order: every request is read ahead of, and by the largest window at once.
+    Sequential,
+    /// At random: nothing is read ahead.
+    Random,
+}
+
+/// Where one reader is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stream {
+    /// The last request.
+    first: u64,
+    end: u64,
+    /// The end of what was named to be read ahead; not below `end`.
+    ahead: u64,
+    /// Steps in a row.
+    steps: u32,
+    /// Pages; 0 while it is no stream yet.
+    window: u64,
+    /// The request that made its last step, counted from 1; 0 for a place never used.
+    used: u64,
+}
+
+/// The readers of one object, as far as their requests tell them apart: at most eight.
+#[derive(Clone, Debug, Default)]
+pub struct Streams {
+    streams: [Stream; STREAMS],
+    /// Requests so far.
+    now: u64,
+    /// The last sixteen requests that said anything, newest lowest: set if it led nowhere, clear if a stream made a step.
+    nowhere: u16,
+    pattern: Pattern,
+}
+
+impl Streams {
+    /// No reader yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the reader's word for what follows, until it says otherwise.
+    pub fn hint(&mut self, pattern: Pattern) {
+        self.pattern = pattern;
+    }
+
+    /// A reader asks for `count` pages from `first` on. Gives the pages to read ahead now: they lie behind the request, are
+    /// `max` at most and end at most `max` behind it; empty for a random reader, for a repeat, and while enough is under way.
+    ///
+    /// Call it once per request and not once per retry. The object's end is the caller's to know: the range may lie behind
+    /// it. Pages of the range that are cached need no read; nobody asks for the range again if its reads come to nothing.
+    pub fn asked(&mut self, first: u64, count: u64, max: u64) -> Range<u64> {
+        let end = first.saturating_add(count);
+        let nothing = end..end;
+        if first == end || max == 0 || self.pattern == Pattern::Random {
+            return nothing;
+        }
+        self.now += 1;
+        if self.streams.iter().any(|stream| stream.holds(first, end)) {
+            return nothing;
+        }
+        let steps_needed = self.steps_needed();
+        let at = match self.next_step(first, end) {
+            Some(at) => at,
+            None => self.begin(first, end),
+        };
+        let stream = &mut self.streams[at];
+        stream.used = self.now;
+        stream.first = first;
+        stream.end = end;
+        stream.ahead = stream.ahead.max(end);
+        if stream.window == 0 && stream.steps < steps_needed {
+            return nothing;
+        }
+        self.nowhere <<= 1;
+        let left = stream.ahead - end;
+        stream.window = match (stream.window, self.pattern) {
+            (_, Pattern::Sequential) => max,
+            (0, _) => count.saturating_mul(2).max(WINDOW_MIN),
+            (window, _) if left <= window / 2 => window.saturating_mul(2),
+            (window, _) => window,
+        }
+        .min(max);
+        if left > stream.window / 2 {
+            return nothing;
+        }
+        let ahead = stream.ahead;
+        stream.ahead = end.saturating_add(stream.window).max(ahead);
+        ahead..stream.ahead
+    }
+
+    /// The steps that make a stream now.
+    fn steps_needed(&self) -> u32 {
+        match self.pattern {
+            Pattern::Sequential => 0,
+            _ => 1 + self.nowhere.count_ones() / 2,
+        }
+    }
+
+    /// The stream of which this is the next step: of several, the one whose end is nearest.
+    fn next_step(&mut self, first: u64, end: u64) -> Option<usize> {
+        let (at, stream) = self
+            .streams
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, stream)| stream.leads_to(first, end))
+            .min_by_key(|(_, stream)| stream.end.abs_diff(first))?;
+        stream.steps = stream.steps.saturating_add(1);
+        Some(at)
+    }
+
+    /// A new stream in the place that is worth least, for a request that is no step of any.
+    fn begin(&mut self, first: u64, end: u64) -> usize {
+        self.nowhere = self.nowhere << 1 | 1;
+        let mut place = (0, u64::MAX);
+        for (at, stream) in self.streams.iter_mut().enumerate() {
+            if first < stream.first && end > stream.first {
+                (stream.steps, stream.window) = (0, 0);
+            }
+            let worth = stream.used + if stream.window > 0 { GRACE } else { 0 };
+            if worth < place.1 {
+                place = (at, worth);
+            }
+        }
+        self.streams[place.0] = Stream::default();
+        place.0
+    }
+}
+
+impl Stream {
+    fn is_used(&self) -> bool {
+        self.used > 0
+    }
+
+    /// Is it within the last request?
+    fn holds(&self, first: u64, end: u64) -> bool {
+        self.is_used() && self.first <= first && end <= self.end
+    }
+
+    /// Does the reader go on with this request? It may begin within the last one or within what was read ahead.
+    fn leads_to(&self, first: u64, end: u64) -> bool {
+        self.is_used() && self.first <= first && first <= self.ahead && end > self.end
+    }
+}
