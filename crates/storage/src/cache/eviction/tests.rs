@@ -213,17 +213,39 @@ fn s3_fifo_remembers_who_left() {
 #[test]
 fn asking_in_vain_changes_nothing() {
     for policy in POLICIES {
-        let mut model = warmed(policy);
-        for page in HOT..u64::from(MANY) {
+        let mut model = Model::new(policy, MANY);
+        // Side by side: the hand of a clock that forgot would soon meet the working set.
+        for page in 0..HOT {
             model.touch(page, Hint::Normal);
+            model.touch(SCAN + page, Hint::Normal);
+        }
+        for _ in 0..3 {
+            for page in 0..HOT {
+                model.touch(page, Hint::Normal);
+            }
         }
         for _ in 0..10 {
             assert_eq!(model.eviction.victim(&mut |_| false), None);
         }
         for page in 0..u64::from(MANY) - HOT {
-            model.touch(SCAN + page, Hint::Normal);
+            model.touch(2 * SCAN + page, Hint::Normal);
         }
         assert_eq!(model.cached(0..HOT), HOT as usize, "{policy:?}");
+    }
+}
+
+/// A main queue that could take all does not starve the newcomers: a tenth of the frames is theirs.
+#[test]
+fn s3_fifo_keeps_a_tenth_for_newcomers() {
+    let mut model = Model::new(Policy::S3Fifo, MANY);
+    for _ in 0..4 {
+        for page in 0..u64::from(MANY) {
+            model.touch(page, Hint::Normal);
+        }
+    }
+    for page in 0..500 {
+        assert!(!model.touch(SCAN + page, Hint::Normal));
+        assert!(page < 90 || model.touch(SCAN + page - 90, Hint::Normal), "page {page}");
     }
 }
 

@@ -148,6 +148,15 @@ fn a_stream_among_random_reads_must_make_more_steps() {
         reader.ask(&mut streams, step, 1);
     }
     assert_eq!((reader.widest, reader.missed), (MAX, 10));
+    // When the random reads have ended, a few steps later one step is enough again.
+    for step in 50..70 {
+        reader.ask(&mut streams, step, 1);
+    }
+    let mut other = Reader::default();
+    for step in 1000..1100 {
+        other.ask(&mut streams, step, 1);
+    }
+    assert_eq!((other.widest, other.missed), (MAX, 2));
 }
 
 #[test]
@@ -175,6 +184,7 @@ fn a_reader_is_taken_at_its_word() {
     let mut streams = Streams::new();
     streams.hint(Pattern::Sequential);
     assert_eq!(streams.asked(1000, 1, MAX), 1001..1033);
+    assert_eq!(streams.asked(u64::MAX - 9, 4, MAX), u64::MAX - 5..u64::MAX);
     streams.hint(Pattern::Random);
     for page in 0..100 {
         assert!(streams.asked(page, 1, MAX).is_empty());
