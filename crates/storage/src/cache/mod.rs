@@ -1,13 +1,411 @@
-//! The page cache: its pure parts. None of them does any I/O, takes a lock or knows the others.
+//! # The page cache
 //!
-//! | module | what it is |
+//! Cached reads and writes over anything that reads and writes blocks, in memory of our own with direct I/O below: so write-back,
+//! errors and eviction are ours. **It does no I/O.** It is a deterministic state machine over a fixed budget of frames: it says
+//! which reads, writes and flushes it wants, and is told how they ended. Whoever drives it does, in this order:
+//!
+//! 1. [`Cache::start`] (or [`cancel`](Cache::cancel), [`release`](Cache::release), [`tick`](Cache::tick)): all that can be done
+//!    now is done at once, a hit to its end.
+//! 2. [`Cache::next_io`] until it gives none: carry these out, in any order.
+//! 3. [`Cache::io_ended`] for each that ended. Then 2 again, and:
+//! 4. [`Cache::next_done`] until it gives none: exactly one end per request.
+//!
+//! | file | what it holds |
 //! |---|---|
-//! | [`tree`] | which frame holds which page, and which pages are dirty |
-//! | [`eviction`] | which page leaves when a frame is wanted |
-//! | [`window`] | which pages to read before anyone asks |
+//! | `request` | what is asked, what is told, what is kept in between |
+//! | `read`, `write` | one iteration of a read, a write (seed 001 §3, §5.2, §7.1) |
+//! | `sync`, `write_back` | passes over dirty pages, flushes; the cleaner (§5.3, §6, §8) |
+//! | `reserve` | direct writes beside cached ones (§4) |
+//! | `wait`, `turn` | who waits for what; how waking goes on (§7.2) |
+//! | `flight` | I/Os on their way |
+//! | `frames`, `object` | frames and their states; the pages of one object |
+//! | `tree`, [`eviction`], [`window`] | tagged tree, eviction policies, readahead: pure parts |
+//! | `caller` | the caller's memory |
 //!
-//! Sources: seed 001 §3 for readahead, §6 for the tagged tree.
+//! What it promises: a read gives the last completed writes. A sync, or a durable write, that succeeded holds over a power
+//! cut; none succeeds after a failed write or flush before the pages concerned have been written and flushed well. A plain
+//! write is done after the copy: until a sync, a power cut, or the end of the process, takes it away. Writes that overlap
+//! while both are under way may mix, page by page.
 
+mod caller;
 pub mod eviction;
+mod flight;
+mod frames;
+mod object;
+mod read;
+mod request;
+mod reserve;
+mod stats;
+mod sync;
 pub mod tree;
+mod turn;
+mod wait;
 pub mod window;
+mod write;
+mod write_back;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use baio_engine::{Arena, Durability, Time};
+
+use caller::Caller;
+use eviction::{Eviction, Policy};
+use flight::Flights;
+use frames::Frames;
+use object::{Object, pages_of};
+use request::{Phase, Request, Requests};
+use wait::{List, Wait};
+use window::Pattern;
+
+pub use flight::{Io, IoId, IoKind};
+pub use frames::PAGE_BYTES;
+pub use object::ObjectId;
+pub use request::{CacheDone, CacheError, CacheOp, CacheRequest, RequestId};
+pub use stats::CacheStats;
+
+/// How a cache is made.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheConfig {
+    /// Its budget in bytes: at least four pages. A part of a page is not used.
+    pub bytes: usize,
+    /// Who leaves when a frame is wanted.
+    pub eviction: Policy,
+    /// Percent of the frames that may be anything but clean; writers wait above it. One frame at least, all but one at most.
+    pub dirty_percent_max: u8,
+    /// Bytes of one merged write of the cleaner or of a sync.
+    pub write_bytes_max: usize,
+    /// Writes of the cleaner and of syncs on their way at once. Durable writes are their callers' and are not counted.
+    pub writes_in_flight_max: u32,
+    /// How old a change may grow before the cleaner writes it.
+    pub age_max: Duration,
+}
+
+impl Default for CacheConfig {
+    fn default() -> CacheConfig {
+        CacheConfig {
+            bytes: 64 << 20,
+            eviction: Policy::default(),
+            dirty_percent_max: 40,
+            write_bytes_max: 256 << 10,
+            writes_in_flight_max: 16,
+            age_max: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Pages that one request brings in or makes safe at once: 1 MiB.
+const WINDOW_PAGES: u64 = 256;
+
+/// A page cache. See the module.
+#[derive(Debug)]
+pub struct Cache {
+    config: CacheConfig,
+    dirty_max: u32,
+    window: u64,
+    frames: Frames,
+    eviction: Box<dyn Eviction>,
+    objects: Vec<Object>,
+    free_objects: Vec<u32>,
+    requests: Requests,
+    /// Requests whose wake-up has come.
+    ready: VecDeque<u32>,
+    /// Durable writes whose pages are copied: written when all that is ready has run, so that they share.
+    copied: VecDeque<u32>,
+    frame_waiters: List,
+    dirty_waiters: List,
+    flights: Flights,
+    outgoing: VecDeque<Io>,
+    done: VecDeque<CacheDone>,
+    /// Objects that have a pass.
+    passing: Vec<u32>,
+    /// The object that the cleaner is at.
+    cleaning: u32,
+    /// Grows with every change of a page.
+    version: u64,
+    arrivals: u64,
+    /// Grows with everything that is done; an iteration that leaves it alone was spurious.
+    progress: u64,
+    now: Time,
+    stats: CacheStats,
+}
+
+impl Cache {
+    /// A cache whose frames are taken from the arena now, all of them.
+    ///
+    /// # Errors
+    /// `NoMemory` when the arena does not hold the budget; `NoFrame` for a budget below four pages.
+    pub fn new(arena: &Arc<Arena>, config: CacheConfig) -> Result<Cache, CacheError> {
+        let count = u32::try_from(config.bytes / PAGE_BYTES).map_err(|_| CacheError::NoMemory)?;
+        if count < 4 {
+            return Err(CacheError::NoFrame);
+        }
+        let part = u64::from(count) * u64::from(config.dirty_percent_max.min(100)) / 100;
+        Ok(Cache {
+            config,
+            dirty_max: (part as u32).clamp(1, count - 1),
+            window: u64::from(count / 4).clamp(1, WINDOW_PAGES),
+            frames: Frames::new(arena, count).ok_or(CacheError::NoMemory)?,
+            eviction: config.eviction.build(count).map_err(|_| CacheError::NoMemory)?,
+            objects: Vec::new(),
+            free_objects: Vec::new(),
+            requests: Requests::default(),
+            ready: VecDeque::new(),
+            copied: VecDeque::new(),
+            frame_waiters: List::default(),
+            dirty_waiters: List::default(),
+            flights: Flights::default(),
+            outgoing: VecDeque::new(),
+            done: VecDeque::new(),
+            passing: Vec::new(),
+            cleaning: 0,
+            version: 1,
+            arrivals: 0,
+            progress: 0,
+            now: Time(0),
+            stats: CacheStats::default(),
+        })
+    }
+
+    /// An object of this many bytes, of which nothing is cached; reads ahead at most `readahead_bytes_max` of it.
+    pub fn add(&mut self, size_bytes: u64, readahead_bytes_max: usize) -> ObjectId {
+        let slot = self.free_objects.pop().unwrap_or_else(|| {
+            self.objects.push(Object::default());
+            self.objects.len() as u32 - 1
+        });
+        let object = &mut self.objects[slot as usize];
+        object.live = true;
+        object.size = size_bytes;
+        object.readahead_pages = (readahead_bytes_max / PAGE_BYTES) as u64;
+        ObjectId {
+            slot,
+            generation: object.generation,
+        }
+    }
+
+    /// Changes an object's size; what was cached is dropped.
+    ///
+    /// # Errors
+    /// `Busy` while a request, an I/O, a reservation or a page that is not clean exists: sync first.
+    pub fn resize(&mut self, id: ObjectId, size_bytes: u64) -> Result<(), CacheError> {
+        let slot = self.object(id).ok_or(CacheError::NoObject)?;
+        let object = &self.objects[slot as usize];
+        let safe = object.dirty + object.failed + object.unflushed == 0;
+        if self.is_busy(slot) || !safe {
+            return Err(CacheError::Busy);
+        }
+        self.drop_all(slot);
+        self.objects[slot as usize].size = size_bytes;
+        Ok(())
+    }
+
+    /// Forgets an object. Gives the number of pages that were changed and not safe, and are lost with it: 0 after a sync.
+    ///
+    /// # Errors
+    /// `Busy` while a request, an I/O or a reservation exists.
+    pub fn remove(&mut self, id: ObjectId) -> Result<u64, CacheError> {
+        let slot = self.object(id).ok_or(CacheError::NoObject)?;
+        if self.is_busy(slot) {
+            return Err(CacheError::Busy);
+        }
+        let object = &self.objects[slot as usize];
+        let lost = u64::from(object.dirty) + u64::from(object.failed) + u64::from(object.unflushed);
+        self.drop_all(slot);
+        let generation = self.objects[slot as usize].generation.wrapping_add(1);
+        self.objects[slot as usize] = Object {
+            generation,
+            ..Object::default()
+        };
+        self.passing.retain(|&passing| passing != slot);
+        self.free_objects.push(slot);
+        self.settle(); // Its pages' frames, and their room below the dirty limit, go to who waits.
+        Ok(lost)
+    }
+
+    /// Is anything under way on it: a request, an I/O, a reservation?
+    fn is_busy(&self, slot: u32) -> bool {
+        let object = &self.objects[slot as usize];
+        object.requests > 0 || object.flights > 0 || !object.reservations.is_empty()
+    }
+
+    fn drop_all(&mut self, slot: u32) {
+        while let Some((_, frame)) = self.objects[slot as usize].tree.next(0, None) {
+            self.drop_page(frame);
+        }
+        self.objects[slot as usize].streams = window::Streams::new();
+    }
+
+    /// Takes a reader's word for how it will read the object.
+    ///
+    /// # Errors
+    /// `NoObject`.
+    pub fn hint(&mut self, id: ObjectId, pattern: Pattern) -> Result<(), CacheError> {
+        let slot = self.object(id).ok_or(CacheError::NoObject)?;
+        self.objects[slot as usize].streams.hint(pattern);
+        Ok(())
+    }
+
+    fn object(&self, id: ObjectId) -> Option<u32> {
+        let object = self.objects.get(id.slot as usize)?;
+        (object.live && object.generation == id.generation).then_some(id.slot)
+    }
+
+    /// Starts a request for `owner`, a name of the caller's own; does all of it that can be done at once. What is wrong with
+    /// it is told by its end, as everything else.
+    pub fn start(&mut self, owner: u64, request: CacheRequest) -> RequestId {
+        let writes = matches!(request.op, CacheOp::Write { .. });
+        let (caller, mut told) = match Caller::new(request.memory, writes) {
+            Ok(caller) => (caller, None),
+            Err((memory, error)) => (Caller::unused(memory), Some(error)),
+        };
+        let object = self.object(request.object);
+        let size = object.map_or(0, |slot| self.objects[slot as usize].size);
+        let (start, len) = match request.op {
+            CacheOp::Read { offset } => {
+                let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+                (offset, caller.len().min(left))
+            }
+            CacheOp::Write { offset, .. } => (offset, caller.len()),
+            _ => (0, 0),
+        };
+        let inside = start.checked_add(len as u64).is_some_and(|end| end <= size);
+        if object.is_none() {
+            told = Some(CacheError::NoObject);
+        } else if caller.len() > i32::MAX as usize {
+            told = told.or(Some(CacheError::TooLong));
+        } else if writes && !inside {
+            told = told.or(Some(CacheError::PastEnd));
+        }
+        self.arrivals += 1;
+        let pages = pages_of(start, len as u64);
+        let request = Request {
+            owner,
+            object: object.unwrap_or(u32::MAX),
+            op: request.op,
+            caller,
+            hint: request.hint,
+            arrived: self.arrivals,
+            start,
+            len,
+            done: 0,
+            phase: Phase::Copy,
+            window: pages.start,
+            version: 0,
+            pinned: 0..0,
+            ahead: 0..0,
+            wait: Wait::None,
+            granted: None,
+            credit: false,
+            told: None,
+            iterations: 0,
+            parked: 0,
+            writes: 0,
+        };
+        let op = request.op;
+        let id = self.requests.insert(request);
+        if let Some(object) = object {
+            self.objects[object as usize].requests += 1;
+        }
+        match (told, object) {
+            (Some(error), _) => self.finish_slot(id.slot, Err(error)),
+            (None, Some(object)) => self.begin(id, object, op, pages.end - pages.start),
+            (None, None) => {}
+        }
+        self.settle();
+        id
+    }
+
+    /// The first step of a request that is not wrong.
+    fn begin(&mut self, id: RequestId, object: u32, op: CacheOp, pages: u64) {
+        match op {
+            CacheOp::Read { offset } => {
+                let object = &mut self.objects[object as usize];
+                let max = object.readahead_pages.min(self.window);
+                let mut ahead = object.streams.asked(offset / PAGE_BYTES as u64, pages, max);
+                ahead.end = ahead.end.min(object.pages());
+                if let Some(request) = self.requests.get_mut(id.slot) {
+                    request.ahead = ahead;
+                }
+                self.ready.push_back(id.slot);
+            }
+            CacheOp::Write { .. } => self.ready.push_back(id.slot),
+            CacheOp::Reserve { start, end } => {
+                self.reserve(id, object, pages_of(start, end.saturating_sub(start)));
+                self.ready.push_back(id.slot);
+            }
+            CacheOp::Sync { start, end, durability } => {
+                let durability = match durability {
+                    Durability::None => Durability::Data,
+                    some => some,
+                };
+                let covers = pages_of(start, end.saturating_sub(start));
+                self.start_pass(object, Some(id.slot), covers, Some(durability));
+            }
+            CacheOp::WriteOut { start, end } => {
+                let covers = pages_of(start, end.saturating_sub(start));
+                self.start_pass(object, Some(id.slot), covers, None);
+            }
+        }
+    }
+
+    /// Ends a request as `Cancelled`, unless it has ended: then nothing happens. Its I/Os go on for the pages' sake. A write may
+    /// have been done in part, or wholly.
+    pub fn cancel(&mut self, id: RequestId) {
+        if let Some(slot) = self.requests.find(id) {
+            self.stop_waiting(slot);
+            self.finish_slot(slot, Err(CacheError::Cancelled));
+            self.settle();
+        }
+    }
+
+    /// The next request that has ended.
+    pub fn next_done(&mut self) -> Option<CacheDone> {
+        self.done.pop_front()
+    }
+
+    /// Requests that have not ended.
+    #[must_use]
+    pub fn requests_under_way(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Tells the time: the cleaner begins to write what has grown older than `age_max`, failed pages too.
+    pub fn tick(&mut self, now: Time) {
+        self.now = now;
+        for slot in 0..self.objects.len() as u32 {
+            let object = &mut self.objects[slot as usize];
+            let old = |since: Time| now >= since.after(self.config.age_max);
+            if object.live && object.dirty_since.is_some_and(old) {
+                object.dirty_since = None;
+                self.start_pass(slot, None, 0..u64::MAX, Some(Durability::Data));
+            }
+        }
+        self.settle();
+    }
+
+    /// When [`Cache::tick`] has something to do next.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<Time> {
+        let oldest = self.objects.iter().filter_map(|object| object.dirty_since).min()?;
+        Some(oldest.after(self.config.age_max))
+    }
+
+    /// Counters, and what the frames hold now.
+    #[must_use]
+    pub fn stats(&self) -> CacheStats {
+        use frames::State;
+        CacheStats {
+            frames: self.frames.total(),
+            frames_free: self.frames.count(State::Free),
+            frames_clean: self.frames.count(State::Clean),
+            frames_filling: self.frames.count(State::Filling),
+            frames_dirty: self.frames.count(State::Dirty),
+            frames_failed: self.frames.count(State::Failed),
+            frames_write_back: self.frames.count(State::WriteBack),
+            frames_unflushed: self.frames.count(State::Unflushed),
+            frames_lost: self.frames.count(State::Lost),
+            ..self.stats
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! I/Os on their way: what the cache asks of the device, and what becomes of the pages when it has ended.
+//!
+//! The cache does no I/O. It hands out an [`Io`] with the frames' own memory in it, and is told once how that ended and given
+//! the memory back. Memory that does not come back (the engine gave up on a request that still runs) takes its frames out of
+//! the budget until [`Cache::io_released`]: a fill's pages are then simply not there; a write's pages stay readable, because
+//! the cache shares their bytes with the device, and count as being written until then.
+
+use baio_engine::{Durability, Errno, Memory, Vectored};
+
+use super::Cache;
+use super::frames::{PAGE, PAGE_BYTES, State};
+use super::object::ObjectId;
+
+/// Names an I/O. Carries a generation: a stale one names nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct IoId {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+}
+
+/// What the device is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoKind {
+    /// Read into the memory, directly.
+    Read {
+        /// Byte in the object; a multiple of the page size.
+        offset: u64,
+        /// Bytes; a multiple of the page size, except at the object's end.
+        len: u32,
+    },
+    /// Write from the memory, directly.
+    Write {
+        /// Byte in the object; a multiple of the page size.
+        offset: u64,
+        /// Bytes; a multiple of the page size, except at the object's end.
+        len: u32,
+        /// `None`: a flush will follow; else it has ended when the bytes are safe.
+        durability: Durability,
+    },
+    /// Flush: make safe all writes that have ended before it began.
+    Sync {
+        /// How much of the inode too.
+        durability: Durability,
+    },
+}
+
+/// One I/O to carry out.
+#[derive(Debug)]
+pub struct Io {
+    /// To be named in [`Cache::io_ended`].
+    pub id: IoId,
+    /// Of which object.
+    pub object: ObjectId,
+    /// What to do.
+    pub kind: IoKind,
+    /// The bytes of the pages, of exactly the length of the I/O; none for a sync.
+    pub memory: Memory,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Fill,
+    Write {
+        durability: Durability,
+        /// Of the cleaner or a sync: those are bounded together.
+        background: bool,
+        /// How many flushes of the object had failed when it began.
+        failed_flushes: u64,
+    },
+    Flush,
+}
+
+impl Kind {
+    fn is_background(self) -> bool {
+        matches!(self, Kind::Write { background: true, .. })
+    }
+}
+
+#[derive(Debug)]
+struct Flight {
+    object: u32,
+    kind: Kind,
+    first: u64,
+    /// Its frames, in page order.
+    frames: Vec<u32>,
+    /// It was told as ended, and its memory is not back.
+    given_up: bool,
+}
+
+/// All I/Os on their way, by slot.
+#[derive(Debug, Default)]
+pub(super) struct Flights {
+    slots: Vec<(u32, Option<Flight>)>,
+    free: Vec<u32>,
+    /// Emptied lists, so that a new I/O allocates nothing.
+    spare_frames: Vec<Vec<u32>>,
+    spare_lists: Vec<Vectored>,
+    /// I/Os that the device works at and that may still end well; of them those that are no fills; of those the writes of the
+    /// cleaner and of syncs.
+    pub(super) live: u32,
+    pub(super) live_writes: u32,
+    pub(super) live_background: u32,
+}
+
+impl Flights {
+    fn insert(&mut self, flight: Flight) -> IoId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            self.slots.len() as u32 - 1
+        });
+        self.live += 1;
+        self.live_writes += u32::from(flight.kind != Kind::Fill);
+        self.live_background += u32::from(flight.kind.is_background());
+        let entry = &mut self.slots[slot as usize];
+        entry.1 = Some(flight);
+        IoId {
+            slot,
+            generation: entry.0,
+        }
+    }
+
+    fn take(&mut self, id: IoId, given_up: bool) -> Option<Flight> {
+        let entry = self.slots.get_mut(id.slot as usize)?;
+        if entry.0 != id.generation || entry.1.as_ref()?.given_up != given_up {
+            return None;
+        }
+        let flight = entry.1.take()?;
+        if !given_up {
+            self.live -= 1;
+            self.live_writes -= u32::from(flight.kind != Kind::Fill);
+            self.live_background -= u32::from(flight.kind.is_background());
+        }
+        Some(flight)
+    }
+
+    fn retire(&mut self, id: IoId, mut flight: Flight) {
+        let entry = &mut self.slots[id.slot as usize];
+        entry.0 = entry.0.wrapping_add(1);
+        self.free.push(id.slot);
+        flight.frames.clear();
+        self.spare_frames.push(flight.frames);
+    }
+
+    fn give_up(&mut self, id: IoId, mut flight: Flight) {
+        flight.given_up = true;
+        self.slots[id.slot as usize].1 = Some(flight);
+    }
+
+    /// An empty list of frames.
+    pub(super) fn frames(&mut self) -> Vec<u32> {
+        self.spare_frames.pop().unwrap_or_default()
+    }
+
+    /// Keeps a list that was not needed.
+    pub(super) fn put_away(&mut self, frames: Vec<u32>) {
+        self.spare_frames.push(frames);
+    }
+
+    fn list(&mut self, parts: usize) -> Vectored {
+        self.spare_lists.pop().unwrap_or_else(|| Vectored::with_capacity(parts))
+    }
+}
+
+impl Cache {
+    /// The next I/O to carry out; `None` when there is none now. Take all of them before sleeping.
+    pub fn next_io(&mut self) -> Option<Io> {
+        self.outgoing.pop_front()
+    }
+
+    /// Starts reading these frames, which are `Filling` and follow one another from page `first`.
+    pub(super) fn start_fill(&mut self, object: u32, first: u64, frames: Vec<u32>) {
+        let mut len = 0;
+        let mut list = (frames.len() > 1).then(|| self.flights.list(frames.len()));
+        let mut memory = Memory::None;
+        for (page, &frame) in (first..).zip(&frames) {
+            let valid = self.objects[object as usize].valid(page);
+            let Some(buffer) = self.frames.lend(frame, valid) else {
+                continue; // A free frame has its memory: never so.
+            };
+            len += valid as u32;
+            match &mut list {
+                Some(list) => drop(list.push(buffer.into())),
+                None => memory = buffer.into(),
+            }
+        }
+        if let Some(list) = list {
+            memory = Memory::Many(list);
+        }
+        self.stats.fills += 1;
+        self.stats.pages_filled += frames.len() as u64;
+        let offset = first * PAGE;
+        self.send(object, Kind::Fill, first, frames, IoKind::Read { offset, len }, memory);
+    }
+
+    /// Starts writing these frames, which follow one another from page `first`, are readable and not being written.
+    pub(super) fn start_write(&mut self, object: u32, first: u64, frames: Vec<u32>, durability: Durability) {
+        // Who asks for a durable write waits for it itself; there are as many as there are requests.
+        let background = durability == Durability::None;
+        let durability = self.strengthen(object, first, frames.len() as u64, durability);
+        let mut len = 0;
+        let mut list = (frames.len() > 1).then(|| self.flights.list(frames.len()));
+        let mut memory = Memory::None;
+        for (page, &frame) in (first..).zip(&frames) {
+            self.turn(frame, State::WriteBack);
+            self.frames.get_mut(frame).writing = self.version;
+            let valid = self.objects[object as usize].valid(page);
+            let Some(bytes) = self.frames.share(frame, valid) else {
+                continue; // Its bytes are here unless it is filling or being written: never so.
+            };
+            len += valid as u32;
+            match &mut list {
+                Some(list) => drop(list.push(bytes.into())),
+                None => memory = bytes.into(),
+            }
+        }
+        if let Some(list) = list {
+            memory = Memory::Many(list);
+        }
+        self.stats.writes += 1;
+        self.stats.durable_writes += u64::from(durability != Durability::None);
+        self.stats.pages_written += frames.len() as u64;
+        let kind = Kind::Write {
+            durability,
+            background,
+            failed_flushes: self.objects[object as usize].failed_flushes,
+        };
+        let offset = first * PAGE;
+        let io = IoKind::Write {
+            offset,
+            len,
+            durability,
+        };
+        self.send(object, kind, first, frames, io, memory);
+    }
+
+    /// Sends a flush off.
+    pub(super) fn send_flush(&mut self, object: u32, durability: Durability) {
+        self.stats.flushes += 1;
+        let frames = self.flights.frames();
+        self.send(
+            object,
+            Kind::Flush,
+            0,
+            frames,
+            IoKind::Sync { durability },
+            Memory::None,
+        );
+    }
+
+    fn send(&mut self, slot: u32, kind: Kind, first: u64, frames: Vec<u32>, io: IoKind, memory: Memory) {
+        self.progress += 1;
+        let object = &mut self.objects[slot as usize];
+        object.flights += 1;
+        let id = self.flights.insert(Flight {
+            object: slot,
+            kind,
+            first,
+            frames,
+            given_up: false,
+        });
+        let object = ObjectId {
+            slot,
+            generation: object.generation,
+        };
+        self.outgoing.push_back(Io {
+            id,
+            object,
+            kind: io,
+            memory,
+        });
+    }
+
+    /// Tells how an I/O ended: the bytes transferred, or why not. `memory` is the I/O's own; `Memory::None` instead says that
+    /// the device still holds it, and [`Cache::io_released`] will bring it. A stale id is ignored.
+    pub fn io_ended(&mut self, id: IoId, result: Result<u32, Errno>, memory: Memory) {
+        let Some(flight) = self.flights.take(id, false) else {
+            return;
+        };
+        let is_back = match flight.kind {
+            Kind::Fill => self.fill_ended(&flight, result, memory),
+            Kind::Write {
+                durability,
+                failed_flushes,
+                ..
+            } => {
+                self.put_list_away(memory);
+                self.write_ended(&flight, result, durability, failed_flushes)
+            }
+            Kind::Flush => {
+                self.flush_ended(flight.object, result.map(drop));
+                true
+            }
+        };
+        if is_back {
+            self.objects[flight.object as usize].flights -= 1;
+            self.flights.retire(id, flight);
+        } else {
+            self.flights.give_up(id, flight);
+        }
+        self.settle();
+    }
+
+    /// Brings the memory of an I/O that was told as ended without it. A stale id is ignored.
+    pub fn io_released(&mut self, id: IoId, memory: Memory) {
+        let Some(flight) = self.flights.take(id, true) else {
+            return;
+        };
+        let mut is_back = true;
+        if flight.kind == Kind::Fill {
+            self.take_buffers(&flight.frames, memory);
+            for &frame in &flight.frames {
+                if self.frames.get(frame).state == State::Lost {
+                    self.frames.give_free(frame);
+                }
+            }
+        } else {
+            self.put_list_away(memory);
+            for &frame in &flight.frames {
+                if !self.frames.get(frame).stuck {
+                    continue; // It came back before the others.
+                }
+                if !self.frames.unshare(frame) {
+                    is_back = false;
+                    continue;
+                }
+                self.frames.get_mut(frame).stuck = false;
+                self.objects[flight.object as usize].stuck -= 1;
+                self.turn(frame, State::Failed);
+                self.wake_page(frame);
+            }
+        }
+        if is_back {
+            self.objects[flight.object as usize].flights -= 1;
+            self.flights.retire(id, flight);
+        } else {
+            self.flights.give_up(id, flight);
+        }
+        self.settle();
+    }
+
+    /// Puts the buffers of a fill back into their frames; those that are missing stay away.
+    fn take_buffers(&mut self, frames: &[u32], memory: Memory) {
+        match memory {
+            Memory::Own(buffer) if frames.len() == 1 && buffer.capacity() == PAGE_BYTES => {
+                self.frames.take_back(frames[0], buffer);
+            }
+            Memory::Many(mut list) => {
+                for (part, &frame) in list.drain().zip(frames) {
+                    if let Memory::Own(buffer) = part
+                        && buffer.capacity() == PAGE_BYTES
+                    {
+                        self.frames.take_back(frame, buffer);
+                    }
+                }
+                self.flights.spare_lists.push(list);
+            }
+            _ => {}
+        }
+    }
+
+    fn put_list_away(&mut self, memory: Memory) {
+        if let Memory::Many(mut list) = memory {
+            drop(list.drain());
+            self.flights.spare_lists.push(list);
+        }
+    }
+
+    /// A page is good when all its bytes came; who waits for it finds out by its state.
+    fn fill_ended(&mut self, flight: &Flight, result: Result<u32, Errno>, memory: Memory) -> bool {
+        let is_back = !memory.is_empty();
+        self.take_buffers(&flight.frames, memory);
+        let got = result.unwrap_or(0) as usize;
+        for (nth, &frame) in flight.frames.iter().enumerate() {
+            let valid = self.objects[flight.object as usize].valid(flight.first + nth as u64);
+            let bytes = self.frames.bytes_mut(frame);
+            if result.is_ok() && got >= nth * PAGE_BYTES + valid && !bytes.is_empty() {
+                bytes[valid..].fill(0);
+                self.turn(frame, State::Clean);
+                self.wake_page(frame);
+                continue;
+            }
+            self.stats.failed_fills += 1;
+            self.turn(frame, State::Broken(result.err().unwrap_or(Errno::EIO)));
+            self.wake_page(frame);
+            self.free_if_broken(frame);
+        }
+        is_back
+    }
+
+    fn write_ended(
+        &mut self,
+        flight: &Flight,
+        result: Result<u32, Errno>,
+        durability: Durability,
+        failed: u64,
+    ) -> bool {
+        let (first, count) = (flight.first, flight.frames.len() as u64);
+        let object = &self.objects[flight.object as usize];
+        let end = ((first + count) * PAGE).min(object.size);
+        let asked = end - first * PAGE;
+        let mut result = match result {
+            Ok(done) if u64::from(done) < asked => Err(Errno::EIO),
+            Ok(_) => Ok(()),
+            Err(errno) => Err(errno),
+        };
+        // A flush that failed meanwhile may have lost what this write left in the device's cache.
+        if result.is_ok() && durability == Durability::None && object.failed_flushes != failed {
+            result = Err(object.errno.unwrap_or(Errno::EIO));
+        }
+        let mut is_back = true;
+        for &frame in &flight.frames {
+            if self.frames.unshare(frame) {
+                self.page_written(frame, result, durability);
+            } else {
+                is_back = false;
+                self.frames.get_mut(frame).stuck = true;
+                self.objects[flight.object as usize].stuck += 1;
+                self.tell_failure(frame, result.err().unwrap_or(Errno::ETIMEDOUT));
+            }
+            self.wake_page(frame);
+        }
+        is_back
+    }
+}

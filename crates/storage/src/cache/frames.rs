@@ -1,0 +1,307 @@
+//! The budget: a fixed number of frames of one page each, their memory and their state.
+//!
+//! ```text
+//!            fill asked            fill ended           written to
+//!   Free ---------------> Filling -----------> Clean ---------------> Dirty <---- Failed: dirty too, and its last write
+//!    ^                       |                  ^  ^                   |           |        or flush went wrong
+//!    |   nobody waits        v fill failed      |  | durable write     v started   v started
+//!    +------------------- Broken                |  +------------- WriteBack <------+
+//!    |                                    flush |                      | plain write ended
+//!    |   memory never came back                 +------------- Unflushed, until then: on the device, perhaps not safe
+//!   Lost <- Filling
+//! ```
+//!
+//! Only a clean page leaves: clean means that a durable write, or a flush that began after its write had ended, covered it.
+//! A page under write-back lends its bytes to the device as shared memory, so nobody can change them, and they stay readable.
+
+use std::sync::Arc;
+
+use baio_engine::{Arena, Buffer, Errno, Frozen};
+
+use super::wait::List;
+
+/// Bytes of a page, and of the frame that holds it.
+pub const PAGE_BYTES: usize = 4096;
+pub(super) const PAGE: u64 = PAGE_BYTES as u64;
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum State {
+    /// No page.
+    #[default]
+    Free,
+    /// A page whose bytes are being read.
+    Filling,
+    /// What the device holds safely.
+    Clean,
+    /// Changed, and not yet being written.
+    Dirty,
+    /// Dirty, and its last write or flush failed.
+    Failed,
+    /// Being written.
+    WriteBack,
+    /// Written, and no flush has covered it yet.
+    Unflushed,
+    /// A page whose fill failed, for those who hold on to it; the last of them frees the frame.
+    Broken(Errno),
+    /// No page and no memory: the device never gave it back.
+    Lost,
+}
+
+impl State {
+    /// Can its bytes be read?
+    pub(super) fn is_readable(self) -> bool {
+        use State::{Clean, Dirty, Failed, Unflushed, WriteBack};
+        matches!(self, Clean | Dirty | Failed | WriteBack | Unflushed)
+    }
+
+    /// Does it count against the dirty limit?
+    pub(super) fn is_unsafe(self) -> bool {
+        use State::{Dirty, Failed, Unflushed, WriteBack};
+        matches!(self, Dirty | Failed | WriteBack | Unflushed)
+    }
+
+    /// Must it still be written?
+    pub(super) fn is_dirty(self) -> bool {
+        matches!(self, State::Dirty | State::Failed)
+    }
+
+    /// Is an I/O on its way?
+    pub(super) fn is_busy(self) -> bool {
+        matches!(self, State::Filling | State::WriteBack)
+    }
+}
+
+/// Where a frame's bytes are.
+#[derive(Debug, Default)]
+pub(super) enum Bytes {
+    /// With the device, for a fill.
+    #[default]
+    Away,
+    /// Here.
+    Here(Buffer),
+    /// Shared with the device, for a write.
+    Shared(Frozen),
+}
+
+/// One frame.
+#[derive(Debug, Default)]
+pub(super) struct Frame {
+    pub(super) state: State,
+    pub(super) object: u32,
+    pub(super) page: u64,
+    pub(super) bytes: Bytes,
+    /// Requests that will use this page: it may not leave.
+    pub(super) pins: u32,
+    pub(super) waiters: List,
+    /// Version of its first change that no ended write covers.
+    pub(super) since: u64,
+    /// All changes up to this version are in the write on its way.
+    pub(super) writing: u64,
+    /// All changes up to this version are safe.
+    pub(super) stable: u64,
+    /// Unflushed: how many flushes had begun when its write ended.
+    pub(super) flushes: u64,
+    /// The device has been given up on (its memory is not back): nothing can be done with this page but read it.
+    pub(super) stuck: bool,
+    /// Read ahead, and not asked for so far.
+    pub(super) ahead: bool,
+}
+
+/// All frames.
+#[derive(Debug)]
+pub(super) struct Frames {
+    frames: Vec<Frame>,
+    free: Vec<u32>,
+    /// Frames per kind of state, by [`kind`].
+    counts: [u32; 9],
+    /// Clean pages that nobody holds on to or waits for.
+    evictable: u32,
+}
+
+fn kind(state: State) -> usize {
+    match state {
+        State::Free => 0,
+        State::Filling => 1,
+        State::Clean => 2,
+        State::Dirty => 3,
+        State::Failed => 4,
+        State::WriteBack => 5,
+        State::Unflushed => 6,
+        State::Broken(_) => 7,
+        State::Lost => 8,
+    }
+}
+
+impl Frames {
+    /// Takes `count` frames from the arena; `None` when it has not so much, or the bookkeeping finds no memory.
+    pub(super) fn new(arena: &Arc<Arena>, count: u32) -> Option<Frames> {
+        let mut frames = Vec::new();
+        let mut free = Vec::new();
+        frames.try_reserve_exact(count as usize).ok()?;
+        free.try_reserve_exact(count as usize).ok()?;
+        for _ in 0..count {
+            frames.push(Frame {
+                bytes: Bytes::Here(arena.buffer(PAGE_BYTES)?),
+                ..Frame::default()
+            });
+        }
+        free.extend((0..count).rev());
+        let mut counts = [0; 9];
+        counts[kind(State::Free)] = count;
+        Some(Frames {
+            frames,
+            free,
+            counts,
+            evictable: 0,
+        })
+    }
+
+    pub(super) fn get(&self, frame: u32) -> &Frame {
+        &self.frames[frame as usize]
+    }
+
+    /// A frame for changing what no count depends on: not its state, pins or waiters.
+    pub(super) fn get_mut(&mut self, frame: u32) -> &mut Frame {
+        &mut self.frames[frame as usize]
+    }
+
+    pub(super) fn total(&self) -> u32 {
+        self.frames.len() as u32
+    }
+
+    /// Frames in this state; whatever the error, for broken ones.
+    pub(super) fn count(&self, state: State) -> u32 {
+        self.counts[kind(state)]
+    }
+
+    /// Frames that count against the dirty limit.
+    pub(super) fn count_unsafe(&self) -> u32 {
+        [State::Dirty, State::Failed, State::WriteBack, State::Unflushed]
+            .map(|state| self.count(state))
+            .iter()
+            .sum()
+    }
+
+    pub(super) fn evictable(&self) -> u32 {
+        self.evictable
+    }
+
+    pub(super) fn take_free(&mut self) -> Option<u32> {
+        self.free.pop()
+    }
+
+    /// A frame whose page has left, or that was never used, is free again.
+    pub(super) fn give_free(&mut self, frame: u32) {
+        let came_back = matches!(self.get(frame).bytes, Bytes::Here(_));
+        self.set(frame, if came_back { State::Free } else { State::Lost });
+        if came_back {
+            self.free.push(frame);
+        }
+    }
+
+    /// The one place where a state changes.
+    pub(super) fn set(&mut self, frame: u32, state: State) {
+        self.changing(frame, |frame| frame.state = state);
+    }
+
+    pub(super) fn pin(&mut self, frame: u32) {
+        self.changing(frame, |frame| frame.pins += 1);
+    }
+
+    pub(super) fn unpin(&mut self, frame: u32) {
+        self.changing(frame, |frame| frame.pins -= 1);
+    }
+
+    pub(super) fn set_waiters(&mut self, frame: u32, waiters: List) {
+        self.changing(frame, |frame| frame.waiters = waiters);
+    }
+
+    /// May this page be evicted?
+    pub(super) fn may_go(&self, frame: u32) -> bool {
+        may_go(self.get(frame))
+    }
+
+    fn changing(&mut self, frame: u32, change: impl FnOnce(&mut Frame)) {
+        let frame = &mut self.frames[frame as usize];
+        let (before, could_go) = (frame.state, may_go(frame));
+        change(frame);
+        self.counts[kind(before)] -= 1;
+        self.counts[kind(frame.state)] += 1;
+        match (could_go, may_go(frame)) {
+            (true, false) => self.evictable -= 1,
+            (false, true) => self.evictable += 1,
+            _ => {}
+        }
+    }
+
+    /// The bytes of a page; none while they are away.
+    pub(super) fn bytes(&self, frame: u32) -> &[u8] {
+        match &self.get(frame).bytes {
+            Bytes::Away => &[],
+            Bytes::Here(buffer) => buffer,
+            Bytes::Shared(frozen) => frozen,
+        }
+    }
+
+    /// The bytes of a page for changing; none while the device has them.
+    pub(super) fn bytes_mut(&mut self, frame: u32) -> &mut [u8] {
+        match &mut self.get_mut(frame).bytes {
+            Bytes::Here(buffer) => buffer,
+            Bytes::Away | Bytes::Shared(_) => &mut [],
+        }
+    }
+
+    /// Takes the buffer out for a fill of `len` bytes.
+    pub(super) fn lend(&mut self, frame: u32, len: usize) -> Option<Buffer> {
+        match std::mem::take(&mut self.get_mut(frame).bytes) {
+            Bytes::Here(mut buffer) => {
+                buffer.set_len(len);
+                Some(buffer)
+            }
+            other => {
+                self.get_mut(frame).bytes = other;
+                None
+            }
+        }
+    }
+
+    /// The buffer of a fill is back.
+    pub(super) fn take_back(&mut self, frame: u32, mut buffer: Buffer) {
+        buffer.set_len(PAGE_BYTES);
+        self.get_mut(frame).bytes = Bytes::Here(buffer);
+    }
+
+    /// Shares the first `len` bytes with the device, for a write.
+    pub(super) fn share(&mut self, frame: u32, len: usize) -> Option<Frozen> {
+        let mut buffer = self.lend(frame, len)?;
+        buffer.set_len(len);
+        let frozen = buffer.freeze();
+        self.get_mut(frame).bytes = Bytes::Shared(frozen.clone());
+        Some(frozen)
+    }
+
+    /// Ends the sharing; false when the device still holds the bytes.
+    pub(super) fn unshare(&mut self, frame: u32) -> bool {
+        match std::mem::take(&mut self.get_mut(frame).bytes) {
+            Bytes::Shared(frozen) => match frozen.thaw() {
+                Ok(buffer) => {
+                    self.take_back(frame, buffer);
+                    true
+                }
+                Err(frozen) => {
+                    self.get_mut(frame).bytes = Bytes::Shared(frozen);
+                    false
+                }
+            },
+            other => {
+                self.get_mut(frame).bytes = other;
+                true
+            }
+        }
+    }
+}
+
+fn may_go(frame: &Frame) -> bool {
+    frame.state == State::Clean && frame.pins == 0 && frame.waiters.is_empty()
+}

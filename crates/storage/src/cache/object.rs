@@ -1,0 +1,144 @@
+//! One object: the pages of a file or a segment, and what is under way on it as a whole.
+
+use std::ops::Range;
+
+use baio_engine::{Durability, Errno, Time};
+
+use super::frames::PAGE;
+use super::tree::Tree;
+use super::wait::List;
+use super::window::Streams;
+
+/// Names an object of the cache. Carries a generation: a stale one is an error, never another object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ObjectId {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+}
+
+/// A walk that writes the pages that were dirty when it began, in offset order: a sync, or the cleaner for what has grown old.
+/// Pages that became dirty later are passed over, so writers cannot keep it from ending (seed 001 §5.3, §6).
+#[derive(Debug)]
+pub(super) struct Pass {
+    /// Who waits for it; none for the cleaner.
+    pub(super) request: Option<u32>,
+    /// Pages still to be looked at.
+    pub(super) pages: Range<u64>,
+    /// Pages that it covers.
+    pub(super) covers: Range<u64>,
+    /// Only changes up to this version.
+    pub(super) version: u64,
+    /// Pages of it whose write has not ended.
+    pub(super) left: u64,
+    /// Does a flush follow, and how much must it make safe?
+    pub(super) flush: Option<Durability>,
+}
+
+/// A range that a direct write has, or will have, for itself.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    pub(super) request: u32,
+    pub(super) generation: u32,
+    /// When it was asked for, in the order of all requests.
+    pub(super) arrived: u64,
+    pub(super) pages: Range<u64>,
+    pub(super) granted: bool,
+}
+
+/// A flush on its way.
+#[derive(Debug)]
+pub(super) struct Flush {
+    /// Which flush of the object it is; covers writes that ended before it began.
+    pub(super) number: u64,
+    /// The syncs that end with it.
+    pub(super) syncs: Vec<u32>,
+}
+
+/// The state of one object.
+#[derive(Debug, Default)]
+pub(super) struct Object {
+    pub(super) live: bool,
+    pub(super) generation: u32,
+    pub(super) size: u64,
+    pub(super) tree: Tree,
+    pub(super) streams: Streams,
+    pub(super) readahead_pages: u64,
+    /// Requests that have not ended.
+    pub(super) requests: u32,
+    /// I/Os that have not ended, or whose memory is not back.
+    pub(super) flights: u32,
+    pub(super) dirty: u32,
+    pub(super) failed: u32,
+    pub(super) unflushed: u32,
+    /// Why the last write or flush failed.
+    pub(super) errno: Option<Errno>,
+    /// Writes that were given up on and whose memory is not back.
+    pub(super) stuck: u32,
+    /// Where the cleaner's last write ended (seed 001 §6).
+    pub(super) resume: u64,
+    /// Since when there has been a dirty page that no pass of the cleaner has begun to write.
+    pub(super) dirty_since: Option<Time>,
+    pub(super) passes: Vec<Pass>,
+    /// How many flushes have begun.
+    pub(super) flushes: u64,
+    /// How many have failed: writes that ran meanwhile are not trusted.
+    pub(super) failed_flushes: u64,
+    pub(super) flush: Option<Flush>,
+    /// Syncs that wait for the next flush, with what they need of it.
+    pub(super) next_flush: Vec<(u32, Durability)>,
+    pub(super) reservations: Vec<Reservation>,
+    /// Who waits for a reservation to end.
+    pub(super) waiters: List,
+    /// Durable writes that wait for another's write-back of their pages: what overlaps them is written durably.
+    pub(super) durable_waiting: Vec<(u32, Range<u64>)>,
+}
+
+impl Object {
+    /// Bytes of this page that belong to the object.
+    pub(super) fn valid(&self, page: u64) -> usize {
+        self.size.saturating_sub(page.saturating_mul(PAGE)).min(PAGE) as usize
+    }
+
+    /// Pages that hold its bytes.
+    pub(super) fn pages(&self) -> u64 {
+        self.size.div_ceil(PAGE)
+    }
+
+    /// May a request that arrived at `arrived` start something at this page? A granted reservation stops everybody, one that
+    /// still waits only those who came later: so neither side is kept out by newcomers.
+    pub(super) fn is_open(&self, page: u64, arrived: u64) -> bool {
+        !self
+            .reservations
+            .iter()
+            .any(|held| held.pages.contains(&page) && (held.granted || held.arrived < arrived))
+    }
+
+    /// May this reservation be granted, as far as others go?
+    pub(super) fn is_first(&self, request: u32) -> bool {
+        let mut before = self
+            .reservations
+            .iter()
+            .take_while(|held| held.request != request || held.granted);
+        let Some(own) = self
+            .reservations
+            .iter()
+            .find(|held| held.request == request && !held.granted)
+        else {
+            return true;
+        };
+        !before.any(|held| overlap(&held.pages, &own.pages))
+    }
+}
+
+/// Do two ranges of pages share one?
+pub(super) fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start.max(other.start) < one.end.min(other.end)
+}
+
+/// The pages that bytes `offset..offset + len` touch.
+pub(super) fn pages_of(offset: u64, len: u64) -> Range<u64> {
+    if len == 0 {
+        return offset / PAGE..offset / PAGE;
+    }
+    offset / PAGE..offset.saturating_add(len).div_ceil(PAGE)
+}

@@ -1,0 +1,215 @@
+//! One iteration of a read (seed 001 §2, §3).
+//!
+//! It copies the pages that are there, in order, up to the first that is not. Then everything that is missing in the window,
+//! not only that page, is started, in as few reads as there are gaps, straight into frames; with what the object's streams say
+//! will be asked for next at its end. Then it waits for the first page alone. What it has started or found in its window it
+//! holds until it has copied it, so every wake-up copies at least a page, and iterations are bounded by the pages.
+
+use super::Cache;
+use super::frames::{PAGE, State};
+use super::object::pages_of;
+use super::request::{CacheError, Request};
+use super::turn::Step;
+use super::wait::Wait;
+
+/// A gap that is being gathered: frames of pages that follow one another and are to be read.
+#[derive(Debug, Default)]
+struct Gap {
+    first: u64,
+    frames: Vec<u32>,
+}
+
+impl Cache {
+    pub(super) fn read_on(&mut self, request: &mut Request) -> Step {
+        if let Some(error) = request.told {
+            return Step::Done(Err(error));
+        }
+        while request.done < request.len {
+            let page = request.at() / PAGE;
+            let Some(frame) = self.objects[request.object as usize].tree.get(page) else {
+                if let Some(wait) = self.bring_in(request, page) {
+                    return wait;
+                }
+                continue;
+            };
+            match self.frames.get(frame).state {
+                state if state.is_readable() => self.copy_out(request, page, frame),
+                State::Broken(errno) => return Step::Done(Err(CacheError::System(errno))),
+                _ => {
+                    self.start_window(request, page);
+                    return Step::Wait(Wait::Filled(frame));
+                }
+            }
+        }
+        self.read_ahead(request);
+        Step::Done(Ok(request.done as u32))
+    }
+
+    /// The page at which the read stands is not there: starts bringing it in, with its window. Gives what to wait for if that
+    /// cannot be done now.
+    fn bring_in(&mut self, request: &mut Request, page: u64) -> Option<Step> {
+        if !self.objects[request.object as usize].is_open(page, request.arrived) {
+            if let Some(frame) = request.granted.take() {
+                self.frames.give_free(frame);
+            }
+            return Some(Step::Wait(Wait::Unreserved(request.object, page)));
+        }
+        let Some(frame) = self.frame_for(request) else {
+            return Some(Step::Wait(Wait::FreeFrame));
+        };
+        let mut gap = Gap {
+            first: page,
+            frames: self.flights.frames(),
+        };
+        if let Err(error) = self.begin_page(request, page, frame) {
+            return Some(Step::Done(Err(error)));
+        }
+        gap.frames.push(frame);
+        self.hold(request, page, frame);
+        self.extend_window(request, page, gap);
+        None
+    }
+
+    /// Others fill this page: starts what is missing behind it.
+    fn start_window(&mut self, request: &mut Request, page: u64) {
+        if request.pinned.is_empty()
+            && let Some(frame) = self.objects[request.object as usize].tree.get(page)
+        {
+            self.hold(request, page, frame);
+        }
+        let gap = Gap {
+            first: page,
+            frames: self.flights.frames(),
+        };
+        self.extend_window(request, page, gap);
+    }
+
+    /// Holds the pages of the window from `page` on, and starts reading those that are missing. A window that is more than half
+    /// full stays as it is, so that a long read goes on in large pieces.
+    fn extend_window(&mut self, request: &mut Request, page: u64, mut gap: Gap) {
+        let last = request.end().div_ceil(PAGE);
+        let end = last.min(page + self.window);
+        let mut at = request.pinned.end;
+        let worth_it = !gap.frames.is_empty() || at - page <= self.window / 2;
+        while at < end && worth_it {
+            let object = &self.objects[request.object as usize];
+            let frame = match object.tree.get(at) {
+                Some(frame) => frame,
+                None => {
+                    if !object.is_open(at, request.arrived) || !self.add_to_gap(request, at, &mut gap) {
+                        break;
+                    }
+                    gap.frames[gap.frames.len() - 1]
+                }
+            };
+            self.hold(request, at, frame);
+            at += 1;
+        }
+        if at == last {
+            self.gather_ahead(request, &mut gap);
+        }
+        self.start_gap(request.object, gap);
+    }
+
+    /// Puts a missing page into a frame and into the gap, if a frame can be had without pushing in.
+    fn add_to_gap(&mut self, request: &mut Request, page: u64, gap: &mut Gap) -> bool {
+        if !self.frame_waiters.is_empty() {
+            return false;
+        }
+        let Some(frame) = self.obtain() else {
+            return false;
+        };
+        if self.begin_page(request, page, frame).is_err() {
+            return false;
+        }
+        let full = gap.frames.len() as u64 >= super::WINDOW_PAGES;
+        if gap.first + gap.frames.len() as u64 != page || full {
+            let frames = self.flights.frames();
+            let before = std::mem::replace(gap, Gap { first: page, frames });
+            self.start_gap(request.object, before);
+        }
+        gap.frames.push(frame);
+        true
+    }
+
+    fn begin_page(&mut self, request: &Request, page: u64, frame: u32) -> Result<(), CacheError> {
+        self.put_in(request.object, page, frame, request)?;
+        self.turn(frame, State::Filling);
+        Ok(())
+    }
+
+    fn start_gap(&mut self, object: u32, gap: Gap) {
+        if gap.frames.is_empty() {
+            self.flights.put_away(gap.frames);
+        } else {
+            self.start_fill(object, gap.first, gap.frames);
+        }
+    }
+
+    /// Starts reading ahead for a request that found everything there.
+    fn read_ahead(&mut self, request: &mut Request) {
+        if request.ahead.is_empty() {
+            return;
+        }
+        let mut gap = Gap {
+            first: request.ahead.start,
+            frames: self.flights.frames(),
+        };
+        self.gather_ahead(request, &mut gap);
+        self.start_gap(request.object, gap);
+    }
+
+    /// Adds what is to be read ahead, once; ends where a page is reserved or no frame can be had: it is only a guess.
+    fn gather_ahead(&mut self, request: &mut Request, gap: &mut Gap) {
+        for page in std::mem::take(&mut request.ahead) {
+            let object = &self.objects[request.object as usize];
+            if object.tree.get(page).is_some() {
+                continue;
+            }
+            if !object.is_open(page, request.arrived) || !self.add_to_gap(request, page, gap) {
+                return;
+            }
+            self.stats.pages_ahead += 1;
+            let frame = gap.frames[gap.frames.len() - 1];
+            self.frames.get_mut(frame).ahead = true;
+        }
+    }
+
+    /// Copies what the read wants of this page, and lets go of it.
+    fn copy_out(&mut self, request: &mut Request, page: u64, frame: u32) {
+        let from = (request.at() % PAGE) as usize;
+        let len = (PAGE as usize - from).min(request.len - request.done);
+        request
+            .caller
+            .put(request.done, &self.frames.bytes(frame)[from..from + len]);
+        self.used(request, page, frame);
+        request.done += len;
+        self.let_go(request, page + 1);
+        self.progress += 1;
+    }
+
+    /// Counts a use of a page.
+    pub(super) fn used(&mut self, request: &Request, page: u64, frame: u32) {
+        if request.pinned.contains(&page) {
+            self.stats.pages_missed += 1;
+        } else {
+            self.stats.pages_hit += 1;
+            self.eviction.hit(frame);
+        }
+        let entry = self.frames.get_mut(frame);
+        if std::mem::take(&mut entry.ahead) {
+            self.stats.ahead_hit += 1;
+        }
+    }
+
+    /// Starts reading one page for a write that covers a part of it.
+    pub(super) fn fill_one(&mut self, request: &mut Request, page: u64, frame: u32) -> Result<(), CacheError> {
+        debug_assert_eq!(pages_of(page * PAGE, 1), page..page + 1);
+        self.begin_page(request, page, frame)?;
+        self.hold(request, page, frame);
+        let mut frames = self.flights.frames();
+        frames.push(frame);
+        self.start_fill(request.object, page, frames);
+        Ok(())
+    }
+}

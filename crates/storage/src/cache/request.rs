@@ -1,0 +1,305 @@
+//! Requests: what callers ask, what they are told, and what is kept in between.
+//!
+//! A request runs as iterations (seed 001 §2): each does all that can be done now and leaves; a wake-up for the one condition
+//! it waits for begins the next. It is never run twice at once.
+
+use std::fmt;
+use std::ops::Range;
+
+use baio_engine::{Durability, Errno, Memory};
+
+use super::caller::Caller;
+use super::eviction::Hint;
+use super::object::ObjectId;
+use super::wait::{Links, Wait};
+
+/// Names a request. Carries a generation: a stale one names nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheOp {
+    /// Reads at this offset, in bytes. Ends at the object's end.
+    Read {
+        /// Where it begins.
+        offset: u64,
+    },
+    /// Writes at this offset, in bytes. Must lie inside the object.
+    Write {
+        /// Where it begins.
+        offset: u64,
+        /// When it is done: after the copy, or when the bytes are safe.
+        durability: Durability,
+    },
+    /// Makes safe what was written to these bytes before it started. `0..u64::MAX` is the whole object.
+    Sync {
+        /// First byte.
+        start: u64,
+        /// Byte behind the last.
+        end: u64,
+        /// What the flush must cover; `None` counts as `Data`.
+        durability: Durability,
+    },
+    /// Writes what is dirty in these bytes to the device, without a flush: what a direct read needs before it starts.
+    WriteOut {
+        /// First byte.
+        start: u64,
+        /// Byte behind the last.
+        end: u64,
+    },
+    /// Takes these bytes for a direct write: what is cached of them is made safe and dropped, and nobody brings it in again until
+    /// [`Cache::release`](super::Cache::release) of this request's id.
+    Reserve {
+        /// First byte.
+        start: u64,
+        /// Byte behind the last.
+        end: u64,
+    },
+}
+
+/// A request.
+#[derive(Debug)]
+pub struct CacheRequest {
+    /// On which object.
+    pub object: ObjectId,
+    /// What to do.
+    pub op: CacheOp,
+    /// The caller's memory: read into, or written from. None for syncs and reservations.
+    pub memory: Memory,
+    /// What is known about the pages' use.
+    pub hint: Hint,
+}
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// The device said so: about a fill to a read, about a write or a flush to a durable write, a sync or a reservation.
+    System(Errno),
+    /// It was cancelled; a write may have been done in part.
+    Cancelled,
+    /// A write does not lie inside the object.
+    PastEnd,
+    /// Too many pages of the object, or of the whole cache, could not be written, for this reason; no more can become dirty.
+    Unwritable(Errno),
+    /// An earlier write of these pages was given up on, and the device has not given their memory back.
+    Stuck,
+    /// No frame can be had: all are lost to I/Os that were given up on.
+    NoFrame,
+    /// A read cannot fill shared, read-only memory.
+    ReadOnlyMemory,
+    /// Memory lent by a foreign interface cannot be copied here.
+    MemoryKind,
+    /// The request is longer than a result can tell (2 GiB).
+    TooLong,
+    /// There is no such object (any more).
+    NoObject,
+    /// The object is in use: end its requests first.
+    Busy,
+    /// No memory for bookkeeping.
+    NoMemory,
+}
+
+impl CacheError {
+    /// The nearest error number, for interfaces that have nothing else.
+    #[must_use]
+    pub fn errno(self) -> Errno {
+        match self {
+            CacheError::System(errno) | CacheError::Unwritable(errno) => errno,
+            CacheError::Cancelled => Errno::ECANCELED,
+            CacheError::PastEnd => Errno::ENOSPC,
+            CacheError::Stuck => Errno::ETIMEDOUT,
+            CacheError::NoFrame | CacheError::NoMemory => Errno::ENOMEM,
+            CacheError::ReadOnlyMemory => Errno::EFAULT,
+            CacheError::MemoryKind | CacheError::TooLong => Errno::EINVAL,
+            CacheError::NoObject => Errno::EBADF,
+            CacheError::Busy => Errno::EBUSY,
+        }
+    }
+}
+
+impl fmt::Display for CacheError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CacheError::System(errno) => write!(f, "the device failed: {errno}"),
+            CacheError::Cancelled => f.write_str("cancelled"),
+            CacheError::PastEnd => f.write_str("the write reaches past the end: make the object larger first"),
+            CacheError::Unwritable(errno) => write!(
+                f,
+                "too many pages could not be written ({errno}): repair the device, and a sync writes them again"
+            ),
+            CacheError::Stuck => f.write_str("an earlier write of these pages was given up on and still runs"),
+            CacheError::NoFrame => f.write_str("every frame is held by an I/O that was given up on"),
+            CacheError::ReadOnlyMemory => {
+                f.write_str("the memory is shared and read-only: read into a buffer of your own")
+            }
+            CacheError::MemoryKind => f.write_str("lent memory cannot be used with the cache: use a buffer or a span"),
+            CacheError::TooLong => f.write_str("longer than 2 GiB: ask in pieces"),
+            CacheError::NoObject => f.write_str("no such object"),
+            CacheError::Busy => f.write_str("the object is in use: wait for its requests, and sync it"),
+            CacheError::NoMemory => f.write_str("no memory for bookkeeping"),
+        }
+    }
+}
+
+impl std::error::Error for CacheError {}
+
+/// The end of a request: exactly one each.
+#[derive(Debug)]
+pub struct CacheDone {
+    /// Which request.
+    pub id: RequestId,
+    /// The caller's name for it.
+    pub owner: u64,
+    /// Bytes read or written; 0 for the others.
+    pub result: Result<u32, CacheError>,
+    /// Bytes copied, also when an error ended it half-way.
+    pub bytes_done: u32,
+    /// The caller's memory.
+    pub memory: Memory,
+    /// How many iterations it ran: at most one per page and one more, not counting those that `parked` explains and, for
+    /// a durable write, one for each write-back of its pages that others had begun.
+    pub iterations: u32,
+    /// How often it waited in a queue for something that all share: a frame, room below the dirty limit, a reserved range.
+    pub parked: u32,
+    /// Device writes that it started itself.
+    pub writes: u32,
+}
+
+/// How far a write has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Its bytes are copied.
+    #[default]
+    Copy,
+    /// A durable write's pages are made safe.
+    Safe,
+}
+
+/// One request under way.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) owner: u64,
+    pub(super) object: u32,
+    pub(super) op: CacheOp,
+    pub(super) caller: Caller,
+    pub(super) hint: Hint,
+    /// In the order of all requests.
+    pub(super) arrived: u64,
+    /// First byte in the object.
+    pub(super) start: u64,
+    /// Bytes to do, and done.
+    pub(super) len: usize,
+    pub(super) done: usize,
+    pub(super) phase: Phase,
+    /// First page of the window of a durable write that is not known to be safe.
+    pub(super) window: u64,
+    /// All changes that must be safe are at most this version.
+    pub(super) version: u64,
+    /// Pages that are held for it.
+    pub(super) pinned: Range<u64>,
+    /// Pages to read ahead when the request itself has been started.
+    pub(super) ahead: Range<u64>,
+    pub(super) wait: Wait,
+    /// A frame that was handed over with a wake-up.
+    pub(super) granted: Option<u32>,
+    /// May make one page dirty: granted with a wake-up.
+    pub(super) credit: bool,
+    /// What it waited for went wrong.
+    pub(super) told: Option<CacheError>,
+    pub(super) iterations: u32,
+    pub(super) parked: u32,
+    pub(super) writes: u32,
+}
+
+impl Request {
+    /// The byte of the object at which it goes on.
+    pub(super) fn at(&self) -> u64 {
+        self.start + self.done as u64
+    }
+
+    /// The byte behind its last.
+    pub(super) fn end(&self) -> u64 {
+        self.start + self.len as u64
+    }
+}
+
+/// All requests under way, by slot.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    slots: Vec<(u32, Option<Box<Request>>)>,
+    free: Vec<u32>,
+    /// Emptied boxes would be freed and made again for each request.
+    #[allow(clippy::vec_box, reason = "it is the boxes that are kept")]
+    spare: Vec<Box<Request>>,
+    pub(super) links: Links,
+}
+
+impl Requests {
+    pub(super) fn insert(&mut self, request: Request) -> RequestId {
+        let boxed = match self.spare.pop() {
+            Some(mut spare) => {
+                *spare = request;
+                spare
+            }
+            None => Box::new(request),
+        };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            self.slots.len() as u32 - 1
+        });
+        self.links.cover(slot);
+        let entry = &mut self.slots[slot as usize];
+        entry.1 = Some(boxed);
+        RequestId {
+            slot,
+            generation: entry.0,
+        }
+    }
+
+    /// The request with this id, if it is still under way.
+    pub(super) fn find(&self, id: RequestId) -> Option<u32> {
+        let (generation, request) = self.slots.get(id.slot as usize)?;
+        (*generation == id.generation && request.is_some()).then_some(id.slot)
+    }
+
+    pub(super) fn id(&self, slot: u32) -> RequestId {
+        let generation = self.slots[slot as usize].0;
+        RequestId { slot, generation }
+    }
+
+    pub(super) fn get(&self, slot: u32) -> Option<&Request> {
+        self.slots.get(slot as usize)?.1.as_deref()
+    }
+
+    pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut Request> {
+        self.slots.get_mut(slot as usize)?.1.as_deref_mut()
+    }
+
+    /// Takes it out for an iteration; the slot stays its own.
+    pub(super) fn take(&mut self, slot: u32) -> Option<Box<Request>> {
+        self.slots.get_mut(slot as usize)?.1.take()
+    }
+
+    pub(super) fn put_back(&mut self, slot: u32, request: Box<Request>) {
+        self.slots[slot as usize].1 = Some(request);
+    }
+
+    /// Its slot is free, and its id names nothing any more.
+    pub(super) fn retire(&mut self, slot: u32, mut request: Box<Request>) -> Caller {
+        let entry = &mut self.slots[slot as usize];
+        entry.0 = entry.0.wrapping_add(1);
+        self.free.push(slot);
+        let caller = std::mem::take(&mut request.caller);
+        self.spare.push(request);
+        caller
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}

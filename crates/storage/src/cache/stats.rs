@@ -1,0 +1,49 @@
+//! Counters: a plain snapshot.
+
+/// What the cache has done, and holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(
+    missing_docs,
+    reason = "the names say it; each counts since the beginning unless it says `now`"
+)]
+#[non_exhaustive]
+pub struct CacheStats {
+    /// Requests that have ended.
+    pub requests: u64,
+    /// Pages that a request found readable, and that it had to read or wait for.
+    pub pages_hit: u64,
+    pub pages_missed: u64,
+    /// Reads of the device, and the pages they brought.
+    pub fills: u64,
+    pub pages_filled: u64,
+    pub failed_fills: u64,
+    /// Pages read ahead; those of them that were asked for later; those that left without.
+    pub pages_ahead: u64,
+    pub ahead_hit: u64,
+    pub ahead_wasted: u64,
+    /// Writes to the device, of those the durable ones, and the pages of all.
+    pub writes: u64,
+    pub durable_writes: u64,
+    pub pages_written: u64,
+    pub failed_writes: u64,
+    /// Writes begun by the cleaner, because few frames were clean.
+    pub cleaner_writes: u64,
+    pub flushes: u64,
+    pub failed_flushes: u64,
+    pub evictions: u64,
+    pub iterations: u64,
+    /// Iterations that could do nothing (seed 001 §7.2): a bug if it is not 0.
+    pub spurious_wakeups: u64,
+    /// Waits for something that all share: a frame, room below the dirty limit, a reserved range.
+    pub parked: u64,
+    /// Now: frames in all, without a page, clean, being read, changed, changed and failed, being written, not flushed, lost.
+    pub frames: u32,
+    pub frames_free: u32,
+    pub frames_clean: u32,
+    pub frames_filling: u32,
+    pub frames_dirty: u32,
+    pub frames_failed: u32,
+    pub frames_write_back: u32,
+    pub frames_unflushed: u32,
+    pub frames_lost: u32,
+}

@@ -1,0 +1,258 @@
+//! Syncs: a pass over what is dirty, then a flush (seed 001 §5.3, §6).
+//!
+//! A sync covers the pages that are dirty or being written when it starts. It counts them once; each write that ends well takes
+//! one off. Pages that become dirty later have a later version and are passed over, so it ends whatever writers do. Then it
+//! joins a flush that begins after its last write has ended; all syncs that get there while one flush runs share the next.
+//!
+//! A write that fails ends the passes that cover its page. A flush that fails ends every sync of the object: nobody knows what the
+//! device lost, so all that was written and not flushed counts as dirty again, and writes that ran meanwhile are not
+//! trusted either. Nothing asks the device for a second flush as proof; the pages are in memory and are written again.
+
+use std::ops::Range;
+
+use baio_engine::{Durability, Errno};
+
+use super::Cache;
+use super::frames::State;
+use super::object::{Flush, Pass};
+use super::request::CacheError;
+use super::tree::Tag;
+use super::wait::Wait;
+use super::write::stronger;
+
+impl Cache {
+    /// Begins a pass; one with nothing to write goes on at once.
+    pub(super) fn start_pass(
+        &mut self,
+        slot: u32,
+        request: Option<u32>,
+        covers: Range<u64>,
+        flush: Option<Durability>,
+    ) {
+        if let Some(request) = request.and_then(|request| self.requests.get_mut(request)) {
+            request.wait = Wait::Synced;
+            request.iterations = 1;
+        }
+        let object = &mut self.objects[slot as usize];
+        if object.stuck > 0 {
+            // Nobody knows when those pages can be written again.
+            object.dirty_since = Some(self.now);
+            if let Some(request) = request {
+                self.finish_slot(request, Err(CacheError::Stuck));
+            }
+            return;
+        }
+        let mut left = 0;
+        for tag in [Tag::Dirty, Tag::Failed, Tag::WriteBack] {
+            let mut at = covers.start;
+            let mut found = [(0, 0); 64];
+            loop {
+                let count = object.tree.gang(at, Some(tag), &mut found);
+                let inside = found[..count].iter().take_while(|(page, _)| *page < covers.end);
+                // What is written a second time, for somebody's sake, needs the flush alone.
+                left += inside
+                    .filter(|(_, frame)| self.frames.get(*frame).since <= self.version)
+                    .count() as u64;
+                match found[..count].last() {
+                    Some((page, _)) if count == found.len() && *page < covers.end => at = page + 1,
+                    _ => break,
+                }
+            }
+        }
+        object.passes.push(Pass {
+            request,
+            pages: covers.clone(),
+            covers,
+            version: self.version,
+            left,
+            flush,
+        });
+        if !self.passing.contains(&slot) {
+            self.passing.push(slot);
+        }
+        self.end_passes(slot);
+    }
+
+    /// The next write of any pass.
+    pub(super) fn write_for_pass(&mut self) -> bool {
+        for at in 0..self.passing.len() {
+            let slot = self.passing[at];
+            for nth in 0..self.objects[slot as usize].passes.len() {
+                if let Some(first) = self.next_of_pass(slot, nth) {
+                    let pass = &self.objects[slot as usize].passes[nth];
+                    let (end, version) = (pass.pages.end, pass.version);
+                    let frames = self.run_of(slot, first, end, version, true);
+                    let pass = &mut self.objects[slot as usize].passes[nth];
+                    pass.pages.start = first + frames.len() as u64;
+                    self.start_write(slot, first, frames, Durability::None);
+                    self.passing.rotate_left(at); // The others' turn comes before its next.
+                    self.passing.rotate_left(1);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// The next page that this pass must write; moves its cursor there, or to the end.
+    fn next_of_pass(&mut self, slot: u32, nth: usize) -> Option<u64> {
+        let object = &mut self.objects[slot as usize];
+        let pass = &mut object.passes[nth];
+        while !pass.pages.is_empty() {
+            let dirty = object.tree.next(pass.pages.start, Some(Tag::Dirty));
+            let failed = object.tree.next(pass.pages.start, Some(Tag::Failed));
+            let next = [dirty, failed].into_iter().flatten().min();
+            let Some((page, frame)) = next.filter(|(page, _)| *page < pass.pages.end) else {
+                pass.pages.start = pass.pages.end;
+                return None;
+            };
+            pass.pages.start = page;
+            if self.frames.get(frame).since <= pass.version {
+                return Some(page);
+            }
+            pass.pages.start = page + 1;
+        }
+        None
+    }
+
+    /// A page was written well: the passes that counted it count one less.
+    pub(super) fn page_left_pass(&mut self, slot: u32, page: u64, since: u64) {
+        let object = &mut self.objects[slot as usize];
+        if object.passes.is_empty() {
+            return;
+        }
+        let mut ended = false;
+        for pass in &mut object.passes {
+            if pass.covers.contains(&page) && since <= pass.version {
+                pass.left = pass.left.saturating_sub(1);
+                ended |= pass.left == 0;
+            }
+        }
+        if ended {
+            self.end_passes(slot);
+        }
+    }
+
+    /// Passes whose last write has ended go on: to a flush, or to their end.
+    fn end_passes(&mut self, slot: u32) {
+        let mut at = 0;
+        while let Some(pass) = self.objects[slot as usize].passes.get(at) {
+            if pass.left > 0 {
+                at += 1;
+                continue;
+            }
+            let pass = self.objects[slot as usize].passes.remove(at);
+            match (pass.flush, pass.request) {
+                (Some(durability), Some(request)) => self.objects[slot as usize].next_flush.push((request, durability)),
+                (None, Some(request)) => self.finish_slot(request, Ok(0)),
+                (_, None) => {}
+            }
+            let object = &self.objects[slot as usize];
+            let flush = !object.next_flush.is_empty() || (pass.request.is_none() && object.unflushed > 0);
+            if flush && object.flush.is_none() {
+                self.start_flush(slot, pass.flush.unwrap_or_default());
+            }
+        }
+        if self.objects[slot as usize].passes.is_empty() {
+            self.passing.retain(|&passing| passing != slot);
+        }
+    }
+
+    /// Starts a flush for all that wait for one. None is on its way.
+    pub(super) fn start_flush(&mut self, slot: u32, durability: Durability) {
+        let object = &mut self.objects[slot as usize];
+        let waiting = std::mem::take(&mut object.next_flush);
+        object.flushes += 1;
+        let number = object.flushes;
+        let most = waiting
+            .iter()
+            .fold(stronger(durability, Durability::Data), |most, (_, each)| {
+                stronger(most, *each)
+            });
+        let syncs = waiting.into_iter().map(|(request, _)| request).collect();
+        self.send_flush(slot, most);
+        self.objects[slot as usize].flush = Some(Flush { number, syncs });
+    }
+
+    /// A flush has ended.
+    pub(super) fn flush_ended(&mut self, slot: u32, result: Result<(), Errno>) {
+        let Some(flush) = self.objects[slot as usize].flush.take() else {
+            return;
+        };
+        match result {
+            Ok(()) => self.flushed(slot, flush),
+            Err(errno) => self.not_flushed(slot, flush, errno),
+        }
+        if !self.objects[slot as usize].next_flush.is_empty() {
+            self.start_flush(slot, Durability::Data);
+        }
+    }
+
+    fn flushed(&mut self, slot: u32, flush: Flush) {
+        let mut at = 0;
+        while let Some((page, frame)) = self.objects[slot as usize].tree.next(at, Some(Tag::Unflushed)) {
+            at = page + 1;
+            let entry = self.frames.get_mut(frame);
+            if entry.flushes < flush.number {
+                entry.stable = entry.writing;
+                self.turn(frame, State::Clean);
+                self.wake_page(frame);
+            }
+        }
+        for request in flush.syncs {
+            self.finish_slot(request, Ok(0));
+        }
+    }
+
+    fn not_flushed(&mut self, slot: u32, flush: Flush, errno: Errno) {
+        self.stats.failed_flushes += 1;
+        let object = &mut self.objects[slot as usize];
+        object.failed_flushes += 1;
+        object.errno = Some(errno);
+        let mut told = flush.syncs;
+        told.extend(object.next_flush.drain(..).map(|(request, _)| request));
+        told.extend(object.passes.iter().filter_map(|pass| pass.request));
+        object.passes.clear();
+        self.passing.retain(|&passing| passing != slot);
+        while let Some((_, frame)) = self.objects[slot as usize].tree.next(0, Some(Tag::Unflushed)) {
+            self.tell_failure(frame, errno);
+            self.turn(frame, State::Failed);
+            self.wake_page(frame);
+        }
+        for request in told {
+            self.finish_slot(request, Err(CacheError::System(errno)));
+        }
+    }
+
+    /// Ends the passes that cover a page whose write failed.
+    pub(super) fn tell_passes(&mut self, slot: u32, page: u64, since: u64, errno: Errno) {
+        let mut at = 0;
+        while let Some(pass) = self.objects[slot as usize].passes.get(at) {
+            let relies = since <= pass.version || since == u64::MAX;
+            if !pass.covers.contains(&page) || !relies {
+                at += 1;
+                continue;
+            }
+            let pass = self.objects[slot as usize].passes.remove(at);
+            if let Some(request) = pass.request {
+                self.finish_slot(request, Err(CacheError::System(errno)));
+            }
+        }
+        if self.objects[slot as usize].passes.is_empty() {
+            self.passing.retain(|&passing| passing != slot);
+        }
+    }
+
+    /// A sync has ended, however: nothing refers to it any more.
+    pub(super) fn forget_sync(&mut self, slot: u32, request: u32) {
+        let object = &mut self.objects[slot as usize];
+        object.passes.retain(|pass| pass.request != Some(request));
+        object.next_flush.retain(|(waiting, _)| *waiting != request);
+        if let Some(flush) = &mut object.flush {
+            flush.syncs.retain(|waiting| *waiting != request);
+        }
+        if object.passes.is_empty() {
+            self.passing.retain(|&passing| passing != slot);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! One iteration of a write (seed 001 §5.2, §7.1).
+//!
+//! It copies into page after page. A page that it covers needs no read; another one is read first. A page under write-back
+//! is not touched until that has ended. A page that is not dirty yet needs room below the dirty limit. A plain write is done
+//! with its last copy.
+//!
+//! A durable write then goes on by windows: when the copies of a window are done, one device write makes all its pages safe,
+//! from the first to the last that is not yet; what others have made safe meanwhile is left out, so that two durable writes to
+//! one page share one device write. What waits for another's write-back of its pages says so (`durable_waiting`), and
+//! from then on whatever is written of its range is written durably: each wait makes pages safe for it.
+
+use std::ops::Range;
+
+use baio_engine::{Durability, Errno};
+
+use super::Cache;
+use super::frames::{Bytes, PAGE, State};
+use super::object::{overlap, pages_of};
+use super::request::{CacheError, CacheOp, Phase, Request};
+use super::turn::Step;
+use super::wait::Wait;
+
+impl Cache {
+    pub(super) fn write_on(&mut self, slot: u32, request: &mut Request) -> Step {
+        if let Some(error) = request.told {
+            return Step::Done(Err(error));
+        }
+        if request.phase == Phase::Safe {
+            return self.safe_on(slot, request, false);
+        }
+        let window_end = match durability(request) {
+            Durability::None => u64::MAX,
+            _ => request.window.saturating_add(self.window),
+        };
+        while request.done < request.len {
+            let page = request.at() / PAGE;
+            if page >= window_end {
+                break;
+            }
+            if let Some(step) = self.write_page(request, page) {
+                return step;
+            }
+        }
+        if window_end == u64::MAX {
+            return Step::Done(Ok(request.done as u32));
+        }
+        request.phase = Phase::Safe;
+        request.version = self.version;
+        self.safe_on(slot, request, false)
+    }
+
+    /// Copies into one page; gives what to wait for if that cannot be done now.
+    fn write_page(&mut self, request: &mut Request, page: u64) -> Option<Step> {
+        let held = request.pinned.contains(&page);
+        // A page that it already holds is one whose reservation waits for it.
+        if !held && !self.objects[request.object as usize].is_open(page, request.arrived) {
+            if let Some(frame) = request.granted.take() {
+                self.frames.give_free(frame);
+            }
+            return Some(Step::Wait(Wait::Unreserved(request.object, page)));
+        }
+        let object = &self.objects[request.object as usize];
+        let from = (request.at() % PAGE) as usize;
+        let len = (PAGE as usize - from).min(request.len - request.done);
+        let covers = from == 0 && len >= object.valid(page);
+        let frame = match object.tree.get(page) {
+            Some(frame) => frame,
+            None => match self.page_for(request, page, covers) {
+                Ok(frame) => frame,
+                Err(step) => return Some(step),
+            },
+        };
+        match self.frames.get(frame).state {
+            State::Filling => {
+                self.hold(request, page, frame);
+                return Some(Step::Wait(Wait::Filled(frame)));
+            }
+            State::WriteBack if self.frames.get(frame).stuck => return Some(Step::Done(Err(CacheError::Stuck))),
+            State::WriteBack => {
+                self.hold(request, page, frame);
+                return Some(Step::Wait(Wait::WriteBackEnded(frame)));
+            }
+            State::Broken(errno) if !covers || !matches!(self.frames.get(frame).bytes, Bytes::Here(_)) => {
+                return Some(Step::Done(Err(CacheError::System(errno))));
+            }
+            state if !state.is_unsafe() => {
+                if let Err(step) = self.may_dirty(request) {
+                    if matches!(step, Step::Wait(_)) {
+                        self.hold(request, page, frame);
+                    }
+                    return Some(step);
+                }
+            }
+            _ => {}
+        }
+        self.copy_in(request, page, frame, from..from + len);
+        None
+    }
+
+    /// A page that is not there: an empty frame for it when the write covers it, else its fill is begun.
+    fn page_for(&mut self, request: &mut Request, page: u64, covers: bool) -> Result<u32, Step> {
+        if covers {
+            self.may_dirty(request)?;
+            request.credit = true; // Used when the page becomes dirty.
+        }
+        let Some(frame) = self.frame_for(request) else {
+            return Err(Step::Wait(Wait::FreeFrame));
+        };
+        let put = if covers {
+            let put = self.put_in(request.object, page, frame, request);
+            put.map(|()| self.turn(frame, State::Clean))
+        } else {
+            self.fill_one(request, page, frame)
+        };
+        put.map(|()| frame).map_err(|error| Step::Done(Err(error)))
+    }
+
+    /// May one more page become dirty for this request? In the order of asking, and not for an object whose failed pages are
+    /// too many already: one broken device shall not take the room of all others.
+    fn may_dirty(&mut self, request: &mut Request) -> Result<(), Step> {
+        let object = &self.objects[request.object as usize];
+        if object.failed >= (self.dirty_max / 2).max(1) {
+            let errno = object.errno.unwrap_or(Errno::EIO);
+            return Err(Step::Done(Err(CacheError::Unwritable(errno))));
+        }
+        if std::mem::take(&mut request.credit)
+            || (self.dirty_waiters.is_empty() && self.frames.count_unsafe() < self.dirty_max)
+        {
+            return Ok(());
+        }
+        Err(Step::Wait(Wait::DirtyBelowLimit))
+    }
+
+    fn copy_in(&mut self, request: &mut Request, page: u64, frame: u32, range: Range<usize>) {
+        let valid = self.objects[request.object as usize].valid(page);
+        let len = range.len();
+        let bytes = self.frames.bytes_mut(frame);
+        let end = range.end;
+        request.caller.get(request.done, &mut bytes[range]);
+        if end >= valid {
+            bytes[end..].fill(0);
+        }
+        self.version += 1;
+        let state = self.frames.get(frame).state;
+        if !state.is_dirty() {
+            self.frames.get_mut(frame).since = self.version;
+            self.turn(frame, State::Dirty);
+        }
+        self.used(request, page, frame);
+        request.done += len;
+        request.credit = false;
+        self.let_go(request, page + 1);
+        self.progress += 1;
+    }
+
+    /// A durable write whose copies are done, when all that was ready has run.
+    pub(super) fn make_safe(&mut self, slot: u32) {
+        if let Some(mut request) = self.requests.take(slot) {
+            let step = self.safe_on(slot, &mut request, true);
+            self.leave(slot, request, step);
+        }
+    }
+
+    /// Looks at the pages of the window: are they safe, is somebody writing them, or must it be done? `write`: now.
+    fn safe_on(&mut self, slot: u32, request: &mut Request, write: bool) -> Step {
+        self.let_go(request, u64::MAX);
+        let touched = pages_of(request.start, request.done as u64);
+        let window = request.window..touched.end.min(request.window.saturating_add(self.window));
+        let mut needed: Option<Range<u64>> = None;
+        let mut busy = None;
+        for page in window.clone() {
+            let Some(frame) = self.objects[request.object as usize].tree.get(page) else {
+                continue; // Only what is safe leaves.
+            };
+            let entry = self.frames.get(frame);
+            if entry.stable >= request.version || !entry.state.is_unsafe() {
+                continue;
+            }
+            if entry.stuck {
+                return Step::Done(Err(CacheError::Stuck));
+            }
+            if entry.state == State::WriteBack {
+                busy.get_or_insert((page, frame));
+                continue;
+            }
+            needed = Some(needed.map_or(page, |range| range.start)..page + 1);
+        }
+        self.durable_done_waiting(slot, request.object);
+        if let Some((page, frame)) = busy {
+            self.hold(request, page, frame);
+            let object = &mut self.objects[request.object as usize];
+            object.durable_waiting.push((slot, window));
+            return Step::Wait(Wait::WriteBackEnded(frame));
+        }
+        let Some(needed) = needed else {
+            self.progress += 1;
+            if request.done == request.len {
+                return Step::Done(Ok(request.done as u32));
+            }
+            request.phase = Phase::Copy;
+            request.window = window.end;
+            return self.write_on(slot, request);
+        };
+        if !write {
+            self.progress += 1;
+            return Step::Copied;
+        }
+        let mut frames = self.flights.frames();
+        for page in needed.clone() {
+            match self.objects[request.object as usize].tree.get(page) {
+                Some(frame) if self.is_idle(frame) => frames.push(frame),
+                _ => break, // Somebody made it safe and it left: the rest needs a write of its own.
+            }
+        }
+        let first = frames[0];
+        self.start_write(request.object, needed.start, frames, durability(request));
+        request.writes += 1;
+        self.hold(request, needed.start, first);
+        Step::Wait(Wait::WriteBackEnded(first))
+    }
+
+    /// Can a write of this page begin?
+    fn is_idle(&self, frame: u32) -> bool {
+        let state = self.frames.get(frame).state;
+        state.is_readable() && state != State::WriteBack
+    }
+
+    fn durable_done_waiting(&mut self, slot: u32, object: u32) {
+        let waiting = &mut self.objects[object as usize].durable_waiting;
+        if !waiting.is_empty() {
+            waiting.retain(|(waits, _)| *waits != slot);
+        }
+    }
+
+    /// How durable a write of these pages must be, for the sake of the durable writes that wait for them.
+    pub(super) fn strengthen(&self, object: u32, first: u64, count: u64, durability: Durability) -> Durability {
+        let pages = first..first + count;
+        let waiting = &self.objects[object as usize].durable_waiting;
+        waiting
+            .iter()
+            .filter(|(_, range)| overlap(range, &pages))
+            .filter_map(|(slot, _)| self.requests.get(*slot))
+            .fold(durability, |most, request| stronger(most, self::durability(request)))
+    }
+}
+
+/// What a write asks for.
+fn durability(request: &Request) -> Durability {
+    match request.op {
+        CacheOp::Write { durability, .. } => durability,
+        _ => Durability::None,
+    }
+}
+
+/// The stronger of two.
+pub(super) fn stronger(one: Durability, other: Durability) -> Durability {
+    use Durability::{Data, Full, None};
+    match (one, other) {
+        (Full, _) | (_, Full) => Full,
+        (Data, _) | (_, Data) => Data,
+        (None, None) => None,
+    }
+}

@@ -1,0 +1,128 @@
+//! Write-back: passes and the cleaner (seed 001 §6, §8).
+//!
+//! Both walk the tree by its tags in offset order and merge neighbours. A pass writes what was dirty when it began, for a sync
+//! or because it is old. The cleaner writes when few frames are clean: it goes on where its last write of the object ended,
+//! so that it sweeps over the object instead of beginning with its first dirty page each time. It leaves pages alone whose last
+//! write failed: a pass tries those again, at the latest when they have grown old.
+
+use baio_engine::{Durability, Errno};
+
+use super::Cache;
+use super::frames::{PAGE_BYTES, State};
+use super::tree::Tag;
+
+impl Cache {
+    fn run_max(&self) -> usize {
+        (self.config.write_bytes_max / PAGE_BYTES).clamp(1, baio_engine::memory::IOV_MAX)
+    }
+
+    /// Starts one write, if one is due and the device has room.
+    pub(super) fn write_back(&mut self) -> bool {
+        if self.flights.live_background >= self.config.writes_in_flight_max.max(1) {
+            return false;
+        }
+        self.write_for_pass() || (self.is_short_of_clean() && self.clean_one())
+    }
+
+    /// Does somebody wait for frames to become clean, or are more than half of those that may be dirty?
+    fn is_short_of_clean(&self) -> bool {
+        let waits = !self.dirty_waiters.is_empty() || !self.frame_waiters.is_empty();
+        waits || self.frames.count(State::Dirty) > self.dirty_max / 2
+    }
+
+    /// The next write of the cleaner: object after object, each from where it left it.
+    fn clean_one(&mut self) -> bool {
+        if self.frames.count(State::Dirty) == 0 {
+            return false;
+        }
+        let count = self.objects.len() as u32;
+        for step in 0..=count {
+            let slot = (self.cleaning + step) % count.max(1);
+            let object = &self.objects[slot as usize];
+            if object.dirty == 0 {
+                continue;
+            }
+            let Some((first, _)) = object.tree.next(object.resume, Some(Tag::Dirty)) else {
+                // The sweep is over: the next object's turn, and this one's from its beginning.
+                self.objects[slot as usize].resume = 0;
+                continue;
+            };
+            self.cleaning = slot;
+            let frames = self.run_of(slot, first, u64::MAX, u64::MAX, false);
+            self.objects[slot as usize].resume = first + frames.len() as u64;
+            self.stats.cleaner_writes += 1;
+            self.start_write(slot, first, frames, Durability::None);
+            return true;
+        }
+        false
+    }
+
+    /// Dirty pages that follow one another from `first` on, changed no later than `version`.
+    pub(super) fn run_of(&mut self, slot: u32, first: u64, end: u64, version: u64, failed: bool) -> Vec<u32> {
+        let mut frames = self.flights.frames();
+        let object = &self.objects[slot as usize];
+        for page in (first..end).take(self.run_max()) {
+            let Some(frame) = object.tree.get(page) else { break };
+            let entry = self.frames.get(frame);
+            let due = entry.state == State::Dirty || (failed && entry.state == State::Failed);
+            if !due || entry.since > version {
+                break;
+            }
+            frames.push(frame);
+        }
+        frames
+    }
+
+    /// What has been written must be flushed before it is clean: done when somebody waits for it, or it has become much.
+    pub(super) fn flush_for_room(&mut self) -> bool {
+        let unflushed = self.frames.count(State::Unflushed);
+        let waits = !self.dirty_waiters.is_empty() || !self.frame_waiters.is_empty();
+        let nothing_to_write = self.frames.count(State::Dirty) == 0 && self.frames.count(State::WriteBack) == 0;
+        if unflushed == 0 || !(unflushed > self.dirty_max / 2 || (waits && nothing_to_write)) {
+            return false;
+        }
+        let most = (0..self.objects.len())
+            .filter(|&slot| self.objects[slot].flush.is_none())
+            .max_by_key(|&slot| self.objects[slot].unflushed);
+        match most {
+            Some(slot) if self.objects[slot].unflushed > 0 => {
+                self.start_flush(slot as u32, Durability::Data);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A write of this page has ended.
+    pub(super) fn page_written(&mut self, frame: u32, result: Result<(), Errno>, durability: Durability) {
+        if let Err(errno) = result {
+            self.stats.failed_writes += 1;
+            self.tell_failure(frame, errno);
+            self.turn(frame, State::Failed);
+            return;
+        }
+        let entry = self.frames.get_mut(frame);
+        let (object, page) = (entry.object, entry.page);
+        let since = std::mem::replace(&mut entry.since, u64::MAX);
+        entry.flushes = self.objects[object as usize].flushes;
+        if durability == Durability::None {
+            self.turn(frame, State::Unflushed);
+        } else {
+            entry.stable = entry.writing;
+            self.turn(frame, State::Clean);
+        }
+        self.page_left_pass(object, page, since);
+    }
+
+    /// A page's write or flush failed, or was given up on: whoever relies on it is told.
+    pub(super) fn tell_failure(&mut self, frame: u32, errno: Errno) {
+        let entry = self.frames.get_mut(frame);
+        let (object, page, since) = (entry.object, entry.page, entry.since);
+        if since == u64::MAX {
+            entry.since = 0; // It was written already and must be written again: part of every later pass.
+        }
+        self.objects[object as usize].errno = Some(errno);
+        self.tell_waiters(frame, errno);
+        self.tell_passes(object, page, since, errno);
+    }
+}
