@@ -26,6 +26,14 @@ pub(super) enum Step {
     Copied,
 }
 
+impl Step {
+    /// Does it wait in a queue for something that all share?
+    pub(super) fn is_shared(&self) -> bool {
+        use Wait::{DirtyBelowLimit, FreeFrame, Unreserved};
+        matches!(self, Step::Wait(FreeFrame | DirtyBelowLimit | Unreserved(..)))
+    }
+}
+
 impl Cache {
     pub(super) fn settle(&mut self) {
         loop {
@@ -66,8 +74,9 @@ impl Cache {
             CacheOp::Reserve { .. } => self.reserve_on(slot, &mut request),
             CacheOp::Sync { .. } | CacheOp::WriteOut { .. } => Step::Wait(Wait::Synced),
         };
-        let first = request.iterations == 1;
-        if !first && self.progress == before && matches!(step, Step::Wait(_)) {
+        // What it waited for held, so it may wait for the next thing; but for the same again, having done nothing, is in vain.
+        let again = matches!(&step, Step::Wait(next) if *next == wait);
+        if again && self.progress == before {
             self.stats.spurious_wakeups += 1;
         }
         self.leave(slot, request, step);
@@ -76,10 +85,10 @@ impl Cache {
     /// What comes after an iteration.
     pub(super) fn leave(&mut self, slot: u32, mut request: Box<Request>, step: Step) {
         request.credit = false;
+        let shared = step.is_shared();
         match step {
             Step::Done(result) => self.finish(slot, request, result),
             Step::Wait(wait) => {
-                let shared = matches!(wait, Wait::FreeFrame | Wait::DirtyBelowLimit | Wait::Unreserved(..));
                 request.parked += u32::from(shared);
                 self.stats.parked += u64::from(shared);
                 self.requests.put_back(slot, request);

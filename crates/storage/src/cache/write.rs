@@ -38,6 +38,9 @@ impl Cache {
                 break;
             }
             if let Some(step) = self.write_page(request, page) {
+                if step.is_shared() {
+                    self.let_go(request, page); // Who waits in a queue must not keep others from what they wait for.
+                }
                 return step;
             }
         }
@@ -149,7 +152,10 @@ impl Cache {
         self.used(request, page, frame);
         request.done += len;
         request.credit = false;
-        self.let_go(request, page + 1);
+        match durability(request) {
+            Durability::None => self.let_go(request, page + 1),
+            _ => self.hold(request, page, frame),
+        }
         self.progress += 1;
     }
 
@@ -163,31 +169,36 @@ impl Cache {
 
     /// Looks at the pages of the window: are they safe, is somebody writing them, or must it be done? `write`: now.
     fn safe_on(&mut self, slot: u32, request: &mut Request, write: bool) -> Step {
-        self.let_go(request, u64::MAX);
         let touched = pages_of(request.start, request.done as u64);
         let window = request.window..touched.end.min(request.window.saturating_add(self.window));
         let mut needed: Option<Range<u64>> = None;
-        let mut busy = None;
+        let (mut busy, mut between) = (None, None);
         for page in window.clone() {
             let Some(frame) = self.objects[request.object as usize].tree.get(page) else {
                 continue; // Only what is safe leaves.
             };
             let entry = self.frames.get(frame);
+            let is_busy = entry.state == State::WriteBack;
             if entry.stable >= request.version || !entry.state.is_unsafe() {
+                // Safe, but another write of it would stand in the way of one over it.
+                if is_busy && needed.is_some() {
+                    between.get_or_insert((page, frame));
+                }
                 continue;
             }
             if entry.stuck {
                 return Step::Done(Err(CacheError::Stuck));
             }
-            if entry.state == State::WriteBack {
+            if is_busy {
                 busy.get_or_insert((page, frame));
-                continue;
+            } else {
+                needed = Some(needed.map_or(page, |range| range.start)..page + 1);
             }
-            needed = Some(needed.map_or(page, |range| range.start)..page + 1);
         }
+        let between = between.filter(|(page, _)| needed.as_ref().is_some_and(|needed| *page < needed.end));
         self.durable_done_waiting(slot, request.object);
-        if let Some((page, frame)) = busy {
-            self.hold(request, page, frame);
+        if let Some((page, frame)) = busy.or(between) {
+            self.hold_more(request, page, frame);
             let object = &mut self.objects[request.object as usize];
             object.durable_waiting.push((slot, window));
             return Step::Wait(Wait::WriteBackEnded(frame));
@@ -197,6 +208,7 @@ impl Cache {
             if request.done == request.len {
                 return Step::Done(Ok(request.done as u32));
             }
+            self.let_go(request, u64::MAX);
             request.phase = Phase::Copy;
             request.window = window.end;
             return self.write_on(slot, request);
@@ -209,14 +221,23 @@ impl Cache {
         for page in needed.clone() {
             match self.objects[request.object as usize].tree.get(page) {
                 Some(frame) if self.is_idle(frame) => frames.push(frame),
-                _ => break, // Somebody made it safe and it left: the rest needs a write of its own.
+                // It waited in a queue, and meanwhile somebody made this page safe and it left: the rest needs a write of its own.
+                _ => break,
             }
         }
         let first = frames[0];
         self.start_write(request.object, needed.start, frames, durability(request));
         request.writes += 1;
-        self.hold(request, needed.start, first);
+        self.hold_more(request, needed.start, first);
         Step::Wait(Wait::WriteBackEnded(first))
+    }
+
+    /// Holds a page that it may hold already, or have let go of with all others.
+    fn hold_more(&mut self, request: &mut Request, page: u64, frame: u32) {
+        if !request.pinned.contains(&page) && request.pinned.end != page {
+            self.let_go(request, u64::MAX);
+        }
+        self.hold(request, page, frame);
     }
 
     /// Can a write of this page begin?

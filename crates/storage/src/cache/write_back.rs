@@ -36,8 +36,8 @@ impl Cache {
             return false;
         }
         let count = self.objects.len() as u32;
-        for step in 0..=count {
-            let slot = (self.cleaning + step) % count.max(1);
+        for step in 0..2 * count {
+            let slot = (self.cleaning + step) % count;
             let object = &self.objects[slot as usize];
             if object.dirty == 0 {
                 continue;

@@ -1,0 +1,67 @@
+//! What the tests of the cache share: a generator of choices, a device in memory, and the handling of an I/O's memory.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+pub(crate) mod device;
+pub(crate) mod world;
+
+use std::sync::Arc;
+
+use baio_engine::{Arena, Buffer, Memory};
+
+pub(crate) const PAGE: usize = 4096;
+
+/// A seeded generator (splitmix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.bits() % end.max(1)
+    }
+
+    pub(crate) fn one_in(&mut self, many: u64) -> bool {
+        many > 0 && self.below(many) == 0
+    }
+}
+
+/// Copies `from` into the memory of a read, part by part.
+pub(crate) fn fill(memory: &mut Memory, from: &[u8]) {
+    match memory {
+        Memory::Own(buffer) => {
+            let len = buffer.len().min(from.len());
+            buffer[..len].copy_from_slice(&from[..len]);
+        }
+        Memory::Many(list) => {
+            let mut at = 0;
+            let parts: Vec<Memory> = list.drain().collect();
+            for mut part in parts {
+                let len = part.len();
+                fill(&mut part, &from[at.min(from.len())..(at + len).min(from.len())]);
+                at += len;
+                list.push(part).unwrap();
+            }
+        }
+        other => panic!("a read into {other:?}"),
+    }
+}
+
+/// The bytes of a write.
+pub(crate) fn bytes(memory: &Memory) -> Vec<u8> {
+    match memory {
+        Memory::Shared(frozen) => frozen.to_vec(),
+        Memory::Own(buffer) => buffer.to_vec(),
+        Memory::Many(list) => list.parts().iter().flat_map(bytes).collect(),
+        other => panic!("a write from {other:?}"),
+    }
+}
+
+pub(crate) fn buffer(arena: &Arc<Arena>, len: usize) -> Buffer {
+    arena.buffer(len).expect("the arena of the requests is used up")
+}
