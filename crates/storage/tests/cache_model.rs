@@ -1,7 +1,8 @@
 //! The cache against a model: any order of completions, failing reads, writes and flushes, memory that comes back late, cancels,
 //! and power cuts at any moment.
 //!
-//! A failure prints its seed; `BAIO_CACHE_SEED=n cargo test -p baio-storage --test cache_model` runs that one again.
+//! A failure prints its seed; `BAIO_CACHE_SEED=n cargo test -p baio-storage --test cache_model` runs that one again,
+//! and `BAIO_CACHE_SEEDS=n` runs so many instead of a few.
 
 mod cached;
 
@@ -10,7 +11,10 @@ use cached::world::{Faults, World};
 
 fn run(name: &str, seeds: u64, steps: u64, faults: Faults) {
     let only: Option<u64> = std::env::var("BAIO_CACHE_SEED").ok().and_then(|seed| seed.parse().ok());
-    for seed in only.map_or(0..seeds, |only| only..only + 1) {
+    let more = std::env::var("BAIO_CACHE_SEEDS")
+        .ok()
+        .and_then(|seeds| seeds.parse().ok());
+    for seed in only.map_or(0..more.unwrap_or(seeds), |only| only..only + 1) {
         println!("{name}: seed {seed}");
         let frames = [4, 8, 24, 100][(seed % 4) as usize];
         let sizes: &[usize] = match seed / 4 % 3 {

@@ -219,6 +219,15 @@ impl Cache {
             self.turn(frame, State::Failed);
             self.wake_page(frame);
         }
+        // What is being written a second time may have lost what the first write left: later passes count it.
+        let mut at = 0;
+        while let Some((page, frame)) = self.objects[slot as usize].tree.next(at, Some(Tag::WriteBack)) {
+            at = page + 1;
+            let entry = self.frames.get_mut(frame);
+            if entry.since == u64::MAX {
+                entry.since = 0;
+            }
+        }
         for request in told {
             self.finish_slot(request, Err(CacheError::System(errno)));
         }

@@ -231,7 +231,7 @@ impl World {
     }
 
     fn memory(&mut self, len: usize, number: u64) -> Memory {
-        let mut make = |len: usize| {
+        let make = |len: usize| {
             let mut buffer = buffer(&self.memory, len);
             stamp(&mut buffer, number);
             buffer
