@@ -7,6 +7,7 @@ use std::fmt;
 
 use baio_engine::{Errno, SetupError};
 
+use crate::cache::CacheError;
 use crate::segment::free_set::NoSpace;
 use crate::segment::layout::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, LayoutError, SEGMENTS_MIN};
 use crate::segment::name::NameError;
@@ -89,6 +90,10 @@ pub enum Fault {
     },
     /// A size that cannot be.
     BadSize(String),
+    /// The core was not given a page cache.
+    NoCache,
+    /// The page cache could not do it.
+    Cache(CacheError),
     /// Not built yet.
     NotYet(&'static str),
     /// An earlier metadata write failed; what the volume holds is known again after the next open.
@@ -179,7 +184,8 @@ impl Error {
             Fault::Name(_) | Fault::Layout(_) | Fault::BadSize(_) => "EINVAL",
             Fault::Beyond { write: true, .. } => "ENOSPC",
             Fault::Beyond { .. } => "EINVAL",
-            Fault::NotYet(_) => "EOPNOTSUPP",
+            Fault::NotYet(_) | Fault::NoCache => "EOPNOTSUPP",
+            Fault::Cache(error) => error.errno().name(),
             Fault::MoveStopped { .. } => "EAGAIN",
             Fault::ReadOnly => "EBADF",
             Fault::Stale => "ESTALE",
@@ -208,7 +214,8 @@ impl Error {
             Fault::Name(_) | Fault::Layout(_) | Fault::BadSize(_) => Errno::EINVAL,
             Fault::Beyond { write: true, .. } => Errno::ENOSPC,
             Fault::Beyond { .. } => Errno::EINVAL,
-            Fault::NotYet(_) => Errno::EOPNOTSUPP,
+            Fault::NotYet(_) | Fault::NoCache => Errno::EOPNOTSUPP,
+            Fault::Cache(error) => error.errno(),
             Fault::MoveStopped { .. } => Errno::EAGAIN,
             Fault::ReadOnly => Errno::EBADF,
             Fault::Stale => Errno::ESTALE,
@@ -244,7 +251,8 @@ impl Error {
             Fault::Busy { .. } => Some("to be the only process that has the volume open".into()),
             Fault::Layout(error) => layout_need(error),
             Fault::BadSize(_) => Some("a size of at least one byte, and of no more than there is".into()),
-            Fault::NotYet(_) => Some("a mode that this build has: only `direct` so far".into()),
+            Fault::NotYet(_) => Some("what this build has: `direct`, and `cached` on plain files".into()),
+            Fault::NoCache => Some("a core with a page cache".into()),
             Fault::Latched => Some("a volume without a failed metadata write since it was opened".into()),
             Fault::Moving => Some("a segment whose move has ended".into()),
             Fault::LostWrite { .. } => Some("a device that stores what it acknowledges".into()),
@@ -293,6 +301,8 @@ impl Error {
             Fault::Beyond { write: true, .. } => Some("write less, or make a larger segment"),
             Fault::Beyond { .. } => Some("read less"),
             Fault::NotYet(_) => Some("use mode `direct`"),
+            Fault::NoCache => Some("call `Core::use_cache` first, or use mode `direct`"),
+            Fault::Cache(error) => Some(cache_cure(*error)),
             Fault::Latched => Some("close the volume and open it again: recovery decides what holds"),
             Fault::Moving => Some("move the segment again, or open the volume again: its move goes on then"),
             Fault::LostWrite { .. } => {
@@ -308,6 +318,20 @@ impl Error {
             Fault::NoMemory { .. } => Some("drop buffers that are not needed, or open with a larger arena"),
         };
         fixed.map(str::to_owned)
+    }
+}
+
+fn cache_cure(error: CacheError) -> &'static str {
+    match error {
+        CacheError::System(_) | CacheError::Unwritable(_) => {
+            "mend the device, write what could not be written again, and sync"
+        }
+        CacheError::NoFrame | CacheError::NoMemory => "give the cache more memory, or use mode `direct`",
+        CacheError::Stuck => "wait until the device answers, or use another one",
+        CacheError::Busy => "wait until what is under way has ended",
+        CacheError::NoObject => "open it again",
+        CacheError::Cancelled | CacheError::PastEnd | CacheError::TooLong => "ask again, for less",
+        CacheError::ReadOnlyMemory | CacheError::MemoryKind => "use a buffer of the core",
     }
 }
 
@@ -361,6 +385,8 @@ impl fmt::Display for Fault {
                 "{} of {len} bytes goes beyond its end at {size}",
                 if *write { "a write" } else { "a read" }
             ),
+            Fault::NoCache => f.write_str("this core has no page cache"),
+            Fault::Cache(error) => write!(f, "{error}"),
             Fault::NotYet(what) => write!(f, "{what} is not available yet"),
             Fault::Latched => f.write_str("an earlier metadata write failed"),
             Fault::Moving => f.write_str("the segment is being moved, and its move was stopped by an error"),
@@ -524,7 +550,9 @@ mod tests {
                 write: false,
             },
             Fault::BadSize(word()),
-            Fault::NotYet("mode `cached`"),
+            Fault::NotYet("mode `cached` on a segment"),
+            Fault::NoCache,
+            Fault::Cache(CacheError::NoFrame),
             Fault::Latched,
             Fault::Moving,
             Fault::LostWrite { page: word(), at: 1 },
@@ -568,6 +596,8 @@ mod tests {
             Fault::MoveStopped { .. } => 25,
             Fault::Moving => 26,
             Fault::Group { .. } => 27,
+            Fault::NoCache => 28,
+            Fault::Cache(_) => 29,
         }
     }
 
@@ -575,7 +605,7 @@ mod tests {
     fn the_number_of_an_error_agrees_with_its_code() {
         let faults = all_faults();
         let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
-        assert!(seen.into_iter().eq(0..28), "a variant is missing in all_faults");
+        assert!(seen.into_iter().eq(0..30), "a variant is missing in all_faults");
         for fault in faults {
             let error = Error::new("test", "it", fault);
             let expected = match error.code() {

@@ -292,8 +292,8 @@ impl Object {
     /// The one place that decides which cache carries a request.
     pub(crate) fn route(&self, mode: Mode, volume: Caching) -> Result<Caching, Fault> {
         match (&self.target, mode) {
-            (_, Mode::Cached) => Err(Fault::NotYet("mode `cached`")),
-            (Some(Target::Plain(_)), Mode::Direct) => Ok(Caching::Direct),
+            (Some(Target::Segment { .. }), Mode::Cached) => Err(Fault::NotYet("mode `cached` on a segment")),
+            (Some(Target::Plain(_)), Mode::Direct | Mode::Cached) => Ok(Caching::Direct),
             (Some(Target::Plain(_)), Mode::Kernel) => Ok(Caching::Kernel),
             (Some(Target::Plain(_)), Mode::Uncached) => Ok(Caching::Uncached),
             (Some(Target::Segment { .. }), Mode::Direct) => Ok(volume),

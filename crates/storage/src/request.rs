@@ -44,7 +44,9 @@ pub enum Mode {
     /// Past every cache.
     #[default]
     Direct,
-    /// Through our own cache. Not available yet.
+    /// Through our own page cache, on plain files so far; the core must have one ([`Core::use_cache`](crate::Core::use_cache)). The file
+    /// keeps the size that it had at its first cached request, and that must be a multiple of 4 KiB. A plain write is done
+    /// after the copy, and safe after a sync. Whoever else writes the file is not seen in cached pages.
     Cached,
     /// Through the kernel's page cache; on plain files only.
     Kernel,
@@ -67,6 +69,17 @@ pub enum SegmentOp {
     },
     /// Make every write completed before this durable; the request's durability says how far.
     Sync,
+}
+
+impl SegmentOp {
+    /// Its name in messages.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            SegmentOp::Read { .. } => "read",
+            SegmentOp::Write { .. } => "write",
+            SegmentOp::Sync => "sync",
+        }
+    }
 }
 
 /// One operation on a handle.
@@ -226,11 +239,37 @@ struct Entry {
     awaited: bool,
 }
 
+impl Entry {
+    /// `core` makes the tickets of one core strangers on another; 0 is no generation, so that a default ticket names nothing.
+    fn free(core: u32) -> Entry {
+        Entry {
+            generation: core.wrapping_mul(0x9e37_79b1) & Ticket::GENERATION_MASK | 1,
+            state: State::Free,
+            handle: Handle {
+                core,
+                index: u32::MAX,
+                generation: 0,
+            },
+            op: SegmentOp::Sync,
+            range: 0..0,
+            parked: false,
+            waker: None,
+            status: None,
+            tag: 0,
+            held_by_kernel: false,
+            awaited: false,
+        }
+    }
+}
+
 /// The table of requests in flight or not yet taken. Its size is fixed; a full one hands requests back.
 #[derive(Debug)]
 pub(crate) struct Requests {
+    core: u32,
     entries: Vec<Entry>,
     free: Vec<u32>,
+    /// So many of the free ones are not for callers.
+    kept: usize,
     /// Ended and not yet taken, in order; entries taken by ticket are skipped.
     finished: VecDeque<Ticket>,
     /// Wakers replaced or not needed any more. Dropping one may run anybody's code, so that is left to whoever has given
@@ -249,36 +288,34 @@ pub(crate) struct Ended {
 }
 
 impl Requests {
-    /// `core` makes the tickets of one core strangers on another; 0 is no generation, so that a default ticket names nothing.
     pub(crate) fn new(count: u32, core: u32) -> Requests {
-        let generation = core.wrapping_mul(0x9e37_79b1) & Ticket::GENERATION_MASK | 1;
-        let entry = || Entry {
-            generation,
-            state: State::Free,
-            handle: Handle {
-                core,
-                index: u32::MAX,
-                generation: 0,
-            },
-            op: SegmentOp::Sync,
-            range: 0..0,
-            parked: false,
-            waker: None,
-            status: None,
-            tag: 0,
-            held_by_kernel: false,
-            awaited: false,
-        };
         Requests {
-            entries: (0..count).map(|_| entry()).collect(),
+            core,
+            entries: (0..count).map(|_| Entry::free(core)).collect(),
             free: (0..count).rev().collect(),
+            kept: 0,
             finished: VecDeque::with_capacity(count as usize),
             displaced: Vec::new(),
         }
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.free.is_empty()
+        self.free.len() <= self.kept
+    }
+
+    /// Makes so many entries more, which callers do not get.
+    pub(crate) fn keep_entries(&mut self, count: u32) {
+        let first = self.entries.len() as u32;
+        let core = self.core;
+        self.entries.extend((0..count).map(|_| Entry::free(core)));
+        // Entries are taken from the end.
+        self.free.splice(0..0, (first..first + count).rev());
+        self.kept += count as usize;
+    }
+
+    /// Takes the outcome if the request has ended; for the core's own.
+    pub(crate) fn take_ended(&mut self, ticket: Ticket) -> Option<Outcome> {
+        self.take(ticket)
     }
 
     /// Takes an entry for a request; the caller has checked that there is one.
@@ -413,6 +450,15 @@ impl Requests {
     /// Takes the wakers of all that is under way: whoever waits is to look again.
     pub(crate) fn take_wakers(&mut self, into: &mut Vec<Waker>) {
         into.extend(self.entries.iter_mut().filter_map(|entry| entry.waker.take()));
+    }
+
+    /// Is there such an outcome?
+    pub(crate) fn has_finished(&self) -> bool {
+        let waits = |ticket: &Ticket| {
+            let entry = self.entries.get(ticket.index as usize);
+            entry.is_some_and(|entry| entry.generation == ticket.generation && matches!(entry.state, State::Done(_)))
+        };
+        self.finished.iter().any(waits)
     }
 
     /// The next outcome in the order of completion, of requests that nobody polls for: the queue way to be notified.

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `mod.rs` | opening and closing, handles, turning |
 //! | `requests.rs` | requests on handles: checked, translated for the engine, answered |
+//! | `cached.rs` | requests through the page cache, and the cache's own |
 //! | `holds.rs` | ranges that an operation holds, and the requests that wait for them |
 //! | `defrag.rs` | packing a volume by moves |
 //! | `resize.rs` | the volume itself: what is wrong with it, growing it |
@@ -16,6 +17,7 @@
 //!
 //! Wakers are collected, never called, here: whoever turned the core wakes them when its borrow has ended.
 
+mod cached;
 pub(crate) mod defrag;
 pub(crate) mod holds;
 mod moves;
@@ -83,6 +85,7 @@ pub struct Core {
     volume: Option<Volume>,
     objects: Objects,
     requests: Requests,
+    cached: Option<Box<cached::PageCache>>,
     holds: Holds,
     running: Vec<Option<Running>>,
     /// The operation that has the table token.
@@ -158,6 +161,7 @@ impl Core {
             volume,
             objects: Objects::new(id),
             requests: Requests::new(config.slots, id),
+            cached: None,
             holds: Holds::default(),
             running: Vec::new(),
             token: None,
@@ -339,6 +343,9 @@ impl Core {
     /// # Errors
     /// The backend itself is broken.
     pub fn turn(&mut self, wait: Wait) -> Result<usize> {
+        if self.cached.is_some() {
+            self.turn_cache();
+        }
         self.engine
             .turn(wait)
             .map_err(|error| Error::new("turn", self.volume_name(), error))?;
@@ -346,6 +353,9 @@ impl Core {
         while let Some(completion) = self.engine.next_completion() {
             count += 1;
             self.dispatch(completion);
+        }
+        if count > 0 && self.cached.is_some() {
+            self.serve_cache();
         }
         Ok(count)
     }
@@ -380,24 +390,31 @@ impl Core {
         self.engine.in_flight() + self.engine.completed()
     }
 
+    /// Has anything ended that [`Core::next_outcome`] would give?
+    #[must_use]
+    pub fn has_outcomes(&self) -> bool {
+        self.requests.has_finished()
+    }
+
     /// Is there anything that a turn would find or submit without waiting?
     #[must_use]
     pub fn has_news(&self) -> bool {
         self.engine.queued() + self.engine.completed() > 0
     }
 
-    /// Ends everything under way (moves stop at their next mark), notes a clean close and gives the volume back.
+    /// Writes back what is cached, ends everything under way (moves stop at their next mark), notes a clean close and gives the volume back.
     ///
     /// # Errors
     /// What the system said; the volume is then healed by the next open.
     pub fn close(mut self) -> Result<()> {
+        let written_back = self.sync_cache();
         self.wind_down();
         while self.in_flight() > 0 {
             self.turn(Wait::one())?;
         }
         match self.volume.take() {
-            Some(volume) => volume.close(&mut self.engine),
-            None => Ok(()),
+            Some(volume) => volume.close(&mut self.engine).and(written_back),
+            None => written_back,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::task::{Poll, Waker};
 
-use baio_engine::{Argument, Completion, File, Kind, Memory, Notice, Op, Policy, Request, RequestId, Wait};
+use baio_engine::{Argument, Completion, Engine, File, Kind, Memory, Notice, Op, Policy, Request, RequestId, Wait};
 
 use super::holds::{Parked, Place};
 use super::{Core, Owner, stale};
@@ -17,10 +17,27 @@ impl Core {
     ///
     /// # Errors
     /// The request itself, when every slot is taken: take outcomes, turn, and try again.
-    pub fn start(&mut self, mut request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
+    pub fn start(&mut self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
+        let request = match self.start_with_cache(request) {
+            Ok(started) => return started,
+            Err(request) => request,
+        };
         if self.requests.is_full() {
             return Err(request);
         }
+        self.start_direct(request, Engine::submit)
+    }
+
+    /// The same for the cache's own, which others wait for.
+    pub(super) fn start_for_cache(&mut self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
+        self.start_direct(request, Engine::submit_reserved)
+    }
+
+    fn start_direct(
+        &mut self,
+        mut request: SegmentRequest,
+        submit: fn(&mut Engine, Request) -> std::result::Result<RequestId, Request>,
+    ) -> std::result::Result<Ticket, SegmentRequest> {
         let asked = request.memory.len();
         let prepared = self.prepare(&mut request, Coming::First);
         let Some(ticket) = self.requests.insert(&request) else {
@@ -35,7 +52,7 @@ impl Core {
             }
         };
         let parked = engine_request.op == Op::Event;
-        match self.engine.submit(engine_request) {
+        match submit(&mut self.engine, engine_request) {
             Ok(id) => {
                 self.requests.set_engine_id(ticket, id);
                 self.objects.begin(request.handle);
@@ -84,7 +101,7 @@ impl Core {
     }
 
     /// A request that was parked begins as if it had just come. Gives its outcome if it has one at once.
-    fn start_again(
+    pub(super) fn start_again(
         &mut self,
         ticket: Ticket,
         ended: &Ended,
@@ -121,7 +138,7 @@ impl Core {
     }
 
     /// The outcome of a request that never reached the engine.
-    fn finish_early(&mut self, ticket: Ticket, memory: Memory, result: Result<u32>) {
+    pub(super) fn finish_early(&mut self, ticket: Ticket, memory: Memory, result: Result<u32>) {
         let completion = Completion {
             accepted: None,
             id: RequestId::default(),
@@ -137,8 +154,8 @@ impl Core {
     }
 
     /// Checks a request against its object and translates it for the engine.
-    fn prepare(&self, request: &mut SegmentRequest, coming: Coming) -> Result<Prepared> {
-        let operation = operation_name(request.op);
+    pub(super) fn prepare(&self, request: &mut SegmentRequest, coming: Coming) -> Result<Prepared> {
+        let operation = request.op.name();
         let object = self.objects.get(request.handle).ok_or_else(|| stale(operation))?;
         let offset = offset_of(request.op);
         let fail = |fault: Fault| {
@@ -232,6 +249,10 @@ impl Core {
         }
         if completion.notice == Notice::Released {
             self.requests.released(ticket);
+            if self.cached.is_some() {
+                self.io_released(ticket, completion.memory);
+                self.left_cache(ticket);
+            }
             return self.left(&ended);
         }
         // Answered at its deadline, but the kernel still has its memory: the end is told by a `Released` notice.
@@ -243,7 +264,13 @@ impl Core {
             self.requests.hold_for_kernel(ticket);
         }
         self.fired.extend(self.requests.finish(ticket, completion, result));
+        if self.cached.is_some() {
+            self.io_may_have_ended(ticket);
+        }
         if !still_runs {
+            if self.cached.is_some() {
+                self.left_cache(ticket);
+            }
             self.left(&ended);
         }
     }
@@ -265,8 +292,8 @@ impl Core {
             .get(handle)
             .map_or("a closed handle", |object| &object.name);
         match offset_of(op) {
-            Some(offset) => Error::new(operation_name(op), name, in_segment(error, offset)).at(offset),
-            None => Error::new(operation_name(op), name, error),
+            Some(offset) => Error::new(op.name(), name, in_segment(error, offset)).at(offset),
+            None => Error::new(op.name(), name, error),
         }
     }
 
@@ -306,20 +333,22 @@ impl Core {
         if let Some(id) = self.requests.engine_id(ticket) {
             self.engine.cancel(id);
             self.holds.cancel(ticket);
+        } else {
+            self.cancel_in_cache(ticket);
         }
     }
 }
 
 /// Whether a request comes from its caller or has waited for a hold since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Coming {
+pub(super) enum Coming {
     First,
     /// Its handle may have been closed meanwhile: it is under way, and ends.
     Again,
 }
 
 /// What a checked request becomes.
-enum Prepared {
+pub(super) enum Prepared {
     Submit(File, Op, Policy),
     /// An operation holds a range that it touches.
     Park,
@@ -426,13 +455,5 @@ fn offset_of(op: SegmentOp) -> Option<u64> {
     match op {
         SegmentOp::Read { offset } | SegmentOp::Write { offset } => Some(offset),
         SegmentOp::Sync => None,
-    }
-}
-
-fn operation_name(op: SegmentOp) -> &'static str {
-    match op {
-        SegmentOp::Read { .. } => "read",
-        SegmentOp::Write { .. } => "write",
-        SegmentOp::Sync => "sync",
     }
 }
