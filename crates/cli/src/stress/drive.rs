@@ -15,7 +15,7 @@ use baio_storage::{Error, Fault};
 
 use super::job::{Job, Lane, Stage, Verify};
 use super::pattern::Random;
-use super::result::LaneReport;
+use super::result::{CacheCounts, LaneReport};
 use super::round::{Round, is_hopeless};
 use super::schedule::{Next, Piece, Schedule};
 use super::target::{Ended, Target, buffers};
@@ -104,6 +104,7 @@ impl<'a, T: Target> Driver<'a, T> {
     /// Runs one stage to its end, and syncs what it asks for.
     pub(super) fn run(&mut self, stage: &Stage, number: usize) -> LaneReport {
         let before = self.target.stats();
+        let cache = self.target.cache_stats();
         let mut schedule = Schedule::new(self.job, self.lane, stage, [self.index, number], self.ledgers);
         let mut round = Round::new(self.index, self.lane, *stage, self.target.backend());
         let mut now = round.report.begun;
@@ -115,6 +116,8 @@ impl<'a, T: Target> Driver<'a, T> {
         round.report.system_calls = after.system_calls - before.system_calls;
         round.report.iterations = after.iterations - before.iterations;
         self.sync(&mut round);
+        let counted = cache.zip(self.target.cache_stats());
+        round.report.cache = counted.map(|(before, after)| CacheCounts::between(&before, &after));
         round.report
     }
 

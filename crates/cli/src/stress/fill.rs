@@ -142,7 +142,7 @@ fn filling(job: &Job, want: &Want) -> Job {
         grain: request_size,
         run_length: 1,
         mode: match job.mode {
-            Mode::Direct => Mode::Direct,
+            Mode::Direct | Mode::Cached => Mode::Direct,
             Mode::Kernel | Mode::Uncached => Mode::Kernel,
         },
         durability: Durability::None,

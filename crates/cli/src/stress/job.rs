@@ -24,6 +24,8 @@ pub(crate) struct Job {
     /// Requests that a stream makes before the lane goes on to the next one.
     pub(crate) run_length: u32,
     pub(crate) mode: Mode,
+    /// Bytes of each lane's own cache, with the mode that has one.
+    pub(crate) cache_bytes: usize,
     pub(crate) durability: Durability,
     pub(crate) backend: Choice,
     /// Buffers in memory that could be shared with another process.
@@ -154,12 +156,22 @@ pub(crate) enum Mode {
     Kernel,
     /// The same, dropped behind each request
     Uncached,
+    /// Through our own
+    Cached,
 }
 
 impl Mode {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Mode::Cached => "cached",
+            other => other.caching().name(),
+        }
+    }
+
+    /// What reaches the file.
     pub(crate) fn caching(self) -> Caching {
         match self {
-            Mode::Direct => Caching::Direct,
+            Mode::Direct | Mode::Cached => Caching::Direct,
             Mode::Kernel => Caching::Kernel,
             Mode::Uncached => Caching::Uncached,
         }

@@ -8,9 +8,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::cold;
 use super::drive::{Driver, Signals};
-use super::job::{Job, Objects, Verify};
+use super::job::{Job, Mode, Objects, Verify};
 use super::result::{LaneReport, Report, StageReport, rss_max, threads_now};
-use super::target::{Plain, Segmented, Served, Target};
+use super::target::{Cached, Plain, Segmented, Served, Target};
 use super::verify::Ledger;
 use crate::failure::Failure;
 use crate::measure::child;
@@ -22,6 +22,7 @@ use crate::measure::child;
 /// counted in the report.
 pub(crate) fn run(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<Report, Failure> {
     match job.objects {
+        Objects::Files(_) if job.mode == Mode::Cached => run_on::<Cached>(job, watch),
         Objects::Files(_) => run_on::<Plain>(job, watch),
         Objects::Segment(_) if job.service => run_on::<Served>(job, watch),
         Objects::Segment(_) => run_on::<Segmented>(job, watch),

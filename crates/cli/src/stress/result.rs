@@ -2,12 +2,75 @@
 
 use std::time::{Duration, Instant};
 
+use baio_storage::cache::CacheStats;
 use serde::Serialize;
 
 use super::job::{Job, Rw};
 use crate::failure::Failure;
 use crate::measure::child::{Costs, status_of_self};
 use crate::measure::{Measurement, Recorder};
+
+/// What our own cache has done.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct CacheCounts {
+    /// Pages that requests found, and that they had to wait for.
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    /// Pages read ahead, those asked for later, and those that left the cache without.
+    pub(crate) readahead: u64,
+    pub(crate) readahead_used: u64,
+    pub(crate) readahead_wasted: u64,
+    pub(crate) device_reads: u64,
+    pub(crate) device_writes: u64,
+    pub(crate) pages_written: u64,
+    /// Of the device's writes those that the cleaner made, because few frames were clean.
+    pub(crate) cleaner_writes: u64,
+    pub(crate) flushes: u64,
+    pub(crate) evictions: u64,
+    pub(crate) iterations: u64,
+    /// Iterations that could do nothing.
+    pub(crate) spurious_wakeups: u64,
+}
+
+impl CacheCounts {
+    /// What lies between two looks.
+    pub(super) fn between(before: &CacheStats, after: &CacheStats) -> CacheCounts {
+        let since = |of: fn(&CacheStats) -> u64| of(after) - of(before);
+        CacheCounts {
+            hits: since(|stats| stats.pages_hit),
+            misses: since(|stats| stats.pages_missed),
+            readahead: since(|stats| stats.pages_ahead),
+            readahead_used: since(|stats| stats.ahead_hit),
+            readahead_wasted: since(|stats| stats.ahead_wasted),
+            device_reads: since(|stats| stats.fills),
+            device_writes: since(|stats| stats.writes),
+            pages_written: since(|stats| stats.pages_written),
+            cleaner_writes: since(|stats| stats.cleaner_writes),
+            flushes: since(|stats| stats.flushes),
+            evictions: since(|stats| stats.evictions),
+            iterations: since(|stats| stats.iterations),
+            spurious_wakeups: since(|stats| stats.spurious_wakeups),
+        }
+    }
+
+    fn and(self, other: CacheCounts) -> CacheCounts {
+        CacheCounts {
+            hits: self.hits + other.hits,
+            misses: self.misses + other.misses,
+            readahead: self.readahead + other.readahead,
+            readahead_used: self.readahead_used + other.readahead_used,
+            readahead_wasted: self.readahead_wasted + other.readahead_wasted,
+            device_reads: self.device_reads + other.device_reads,
+            device_writes: self.device_writes + other.device_writes,
+            pages_written: self.pages_written + other.pages_written,
+            cleaner_writes: self.cleaner_writes + other.cleaner_writes,
+            flushes: self.flushes + other.flushes,
+            evictions: self.evictions + other.evictions,
+            iterations: self.iterations + other.iterations,
+            spurious_wakeups: self.spurious_wakeups + other.spurious_wakeups,
+        }
+    }
+}
 
 /// The requests of one direction.
 pub(crate) struct Tally {
@@ -54,6 +117,8 @@ pub(crate) struct LaneReport {
     pub(crate) in_flight_max: u64,
     pub(crate) system_calls: u64,
     pub(crate) iterations: u64,
+    /// What our own cache has done meanwhile, where requests went through it.
+    pub(crate) cache: Option<CacheCounts>,
     /// Blocks whose stamp was found right.
     pub(crate) verified: u64,
     /// Blocks read of which nothing was known.
@@ -120,6 +185,9 @@ pub(crate) struct Section {
     pub(crate) verified: u64,
     /// Blocks read of which nothing was known.
     pub(crate) unverified: u64,
+    /// What our own cache has done, where requests went through it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cache: Option<CacheCounts>,
     #[serde(flatten)]
     pub(crate) measured: Measurement,
 }
@@ -194,6 +262,7 @@ fn section(part: &str, stages: &[&StageReport], direction: Direction, job: &Job,
         sync_seconds: stages.iter().map(|stage| stage.sync().as_secs_f64()).sum(),
         verified: sum(&|lane| lane.verified),
         unverified: sum(&|lane| lane.unverified),
+        cache: lanes().filter_map(|lane| lane.cache).reduce(CacheCounts::and),
         measured: Measurement {
             iops: rate(requests - failed),
             bytes_per_second: rate((requests - failed) * job.request_size),
@@ -210,7 +279,7 @@ fn section(part: &str, stages: &[&StageReport], direction: Direction, job: &Job,
             errors: failed + sum(&|lane| lane.sync_errors),
             iterations_per_request: Some(sum(&|lane| lane.iterations) as f64 / all),
             backend: backend.to_owned(),
-            mode: job.mode.caching().name().to_owned(),
+            mode: job.mode.name().to_owned(),
         },
     }
 }

@@ -44,6 +44,7 @@ impl Round {
                 sync: Duration::ZERO,
                 in_flight_max: 0,
                 system_calls: 0,
+                cache: None,
                 iterations: 0,
                 verified: 0,
                 unverified: 0,

@@ -180,6 +180,7 @@ mod tests {
             grain: 4096,
             run_length,
             mode: Mode::Direct,
+            cache_bytes: 0,
             durability: baio_engine::Durability::None,
             backend: baio_engine::Choice::Auto,
             shared_memory: false,

@@ -4,16 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use baio_engine::{Config, Memory, Region, Stats, Wait};
+use baio_storage::cache::CacheStats;
 use baio_storage::{Error, Fault};
 
 use super::job::{Job, Lane};
 use super::schedule::Piece;
 use crate::failure::Failure;
 
+mod cached;
 mod plain;
 mod segment;
 mod service;
 
+pub(super) use cached::Cached;
 pub(super) use plain::Plain;
 pub(super) use segment::Segmented;
 pub(super) use service::Served;
@@ -54,6 +57,11 @@ pub(super) trait Target: Sized {
     fn sync(&mut self, object: usize, durability: baio_engine::Durability) -> Result<(), Fault>;
 
     fn stats(&self) -> Stats;
+
+    /// Counters of our own cache, where requests go through it.
+    fn cache_stats(&self) -> Option<CacheStats> {
+        None
+    }
 
     fn backend(&self) -> &'static str;
 

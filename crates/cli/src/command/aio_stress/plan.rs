@@ -78,6 +78,7 @@ pub(super) fn plan(args: &AioStressArgs) -> Result<Plan, Failure> {
         grain: if args.verify { args.record } else { figures.align },
         run_length: figures.iterations,
         mode: if args.direct { Mode::Direct } else { Mode::Kernel },
+        cache_bytes: 0,
         durability: if args.durable {
             Durability::Full
         } else {

@@ -90,6 +90,9 @@ pub(crate) struct StressArgs {
     /// Reach the segment through a service thread, which owns the volume and which all --threads share
     #[arg(long)]
     pub(crate) service: bool,
+    /// Memory of our own cache, with --mode cached; 64M if it is left out
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) cache: Option<Size>,
     /// Drop the files from the kernel's page cache before each stage; with --mode kernel
     #[arg(long)]
     pub(crate) cold: bool,
@@ -107,7 +110,7 @@ pub(crate) struct StressArgs {
     pub(crate) force: bool,
 }
 
-/// The modes of the command line, with the one that is not built yet.
+/// The modes of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TypedMode {
     /// Past every cache
@@ -116,7 +119,7 @@ pub(crate) enum TypedMode {
     Kernel,
     /// The same, dropped behind each request; files only
     Uncached,
-    /// Through our own cache; not available yet
+    /// Through our own cache; files only so far
     Cached,
 }
 

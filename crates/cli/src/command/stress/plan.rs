@@ -18,6 +18,11 @@ use crate::target::{Target, exists_on_disk};
 
 const COMMAND: &str = "stress";
 
+/// Memory of our own cache if none is asked for, and what may be asked for.
+const CACHE_BYTES: u64 = 64 << 20;
+const CACHE_MIN: u64 = 64 << 10;
+const CACHE_MAX: u64 = 1 << 40;
+
 /// Size of a missing file.
 const SIZE_DEFAULT: u64 = 1 << 30;
 
@@ -56,13 +61,33 @@ fn check(args: &StressArgs) -> Result<(), Failure> {
     let usage = |said: String, on: &str, need: &str, cure: &str| {
         Err(Failure::usage(COMMAND, said).on(on).needing(need).cured_by(cure))
     };
-    if args.mode == TypedMode::Cached {
-        return Err(
-            Failure::new(COMMAND, "EOPNOTSUPP", "our own cache is not available yet")
-                .on("--mode cached")
-                .needing("direct, or on a file kernel or uncached")
-                .cured_by("leave out --mode, or take --mode kernel on a file"),
+    if args.cache.is_some() && args.mode != TypedMode::Cached {
+        let said = "only our own cache has a size to choose".to_owned();
+        return usage(
+            said,
+            "--cache",
+            "--mode cached",
+            "leave out --cache, or take --mode cached",
         );
+    }
+    if args.mode == TypedMode::Cached && args.threads > 1 {
+        let said = format!(
+            "{} threads would have {} caches of one file",
+            args.threads, args.threads
+        );
+        return usage(
+            said,
+            "--threads",
+            "--threads 1",
+            "leave out --threads and take a larger --depth",
+        );
+    }
+    if args
+        .cache
+        .is_some_and(|size| !(CACHE_MIN..=CACHE_MAX).contains(&size.bytes()))
+    {
+        let said = "a cache of that size cannot be made".to_owned();
+        return usage(said, "--cache", "64K to 1T", "choose another size");
     }
     if args.cold && args.mode != TypedMode::Kernel {
         return usage(
@@ -149,7 +174,8 @@ fn plan_files(args: &StressArgs, path: &Path) -> Result<Plan, Failure> {
     let mode = match args.mode {
         TypedMode::Kernel => Mode::Kernel,
         TypedMode::Uncached => Mode::Uncached,
-        TypedMode::Direct | TypedMode::Cached => Mode::Direct,
+        TypedMode::Cached => Mode::Cached,
+        TypedMode::Direct => Mode::Direct,
     };
     let job = job(args, Objects::Files(paths), size, stages, mode)?;
     let wants = places.into_iter().map(|place| Want { place, size }).collect();
@@ -167,7 +193,10 @@ fn plan_segment(args: &StressArgs, named: &NamedSegment) -> Result<Plan, Failure
         Err(Failure::usage(COMMAND, said).on(typed()).needing(need).cured_by(cure))
     };
     if args.mode != TypedMode::Direct {
-        let said = "a segment does not go through the kernel's cache".to_owned();
+        let said = match args.mode {
+            TypedMode::Cached => "our own cache serves files so far, and no segment".to_owned(),
+            _ => "a segment does not go through the kernel's cache".to_owned(),
+        };
         return usage(said, "--mode direct", "leave out --mode, or name a file");
     }
     if args.threads > 1 && !args.service {
@@ -347,6 +376,7 @@ fn job(args: &StressArgs, objects: Objects, size: u64, stages: Vec<Stage>, mode:
         grain: request_size,
         run_length: args.iterations,
         mode,
+        cache_bytes: args.cache.map_or(CACHE_BYTES, |size| size.bytes()) as usize,
         durability: args.durability.into(),
         backend: args.backend.into(),
         shared_memory: args.shared_memory,

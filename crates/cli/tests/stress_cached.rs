@@ -1,0 +1,77 @@
+//! Promise: `stress --mode cached` goes through our own page cache, whose every block is right, and tells what the cache did: a
+//! set that fits is read once, a durable write is one write of the device, and no iteration was in vain.
+
+mod support;
+
+use support::Place;
+
+const BLOCK: usize = 4096;
+
+#[test]
+fn stamps_are_right_through_a_cache_smaller_than_the_file() {
+    let place = Place::new();
+    place.write("f", &vec![0; 256 * BLOCK]);
+    for line in [
+        "--rw randwrite --once",
+        "--rw randwrite --once --durability data",
+        "--stages write,randrw,read --runtime 300ms",
+        "--stages randrw,randread --runtime 300ms --durability data --request-size 16K",
+    ] {
+        let told = place
+            .baio(&format!(
+                "stress f --mode cached --cache 256K --depth 16 --verify {line} --json"
+            ))
+            .succeeds()
+            .json();
+        assert_eq!(told["mode"], "cached", "{line}");
+        assert_eq!(told["errors"], 0, "{line}");
+        let cache = &told["cache"];
+        assert_eq!(cache["spurious_wakeups"], 0, "{line}: {cache}");
+        // What was written is in the file when the program has ended, and carries its stamps.
+        if line.contains("--once") {
+            let read = place
+                .baio("stress f --rw randread --once --verify --json")
+                .succeeds()
+                .json();
+            assert_eq!(read["verified"], 256, "{line}");
+        }
+    }
+}
+
+#[test]
+fn what_the_cache_did_is_told() {
+    let place = Place::new();
+    place.write("f", &vec![0; 64 * BLOCK]);
+    let cache = |line: &str| {
+        let told = place
+            .baio(&format!("stress f --mode cached {line} --json"))
+            .succeeds()
+            .json();
+        assert_eq!(told["errors"], 0, "{line}");
+        (told["requests"].as_u64().unwrap(), told["cache"].clone())
+    };
+    let (requests, told) = cache("--stages randread,randread --once --cache 1M");
+    assert_eq!(requests, 128);
+    assert_eq!(
+        (
+            &told["misses"],
+            &told["hits"],
+            &told["device_reads"],
+            &told["evictions"]
+        ),
+        (&64.into(), &64.into(), &64.into(), &0.into()),
+        "{told}"
+    );
+    let (requests, told) = cache("--rw randwrite --once --depth 1 --durability data --cache 1M");
+    assert_eq!(
+        (requests, &told["device_writes"], &told["device_reads"]),
+        (64, &64.into(), &0.into()),
+        "{told}"
+    );
+    let (_, told) = cache("--rw read --depth 1 --cache 128K --once");
+    assert!(told["readahead_used"].as_u64().unwrap() > 32, "{told}");
+    assert!(told["device_reads"].as_u64().unwrap() < 32, "{told}");
+    // Only what goes through the cache is counted.
+    let direct = place.baio("stress f --rw randread --once --json").succeeds().json();
+    assert!(direct.get("cache").is_none(), "{direct}");
+}
