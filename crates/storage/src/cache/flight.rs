@@ -396,7 +396,7 @@ impl Cache {
     ) -> bool {
         let (first, count) = (flight.first, flight.frames.len() as u64);
         let object = &self.objects[flight.object as usize];
-        let end = ((first + count) * PAGE).min(object.size);
+        let end = (first + count).saturating_mul(PAGE).min(object.size);
         let asked = end - first * PAGE;
         let mut result = match result {
             Ok(done) if u64::from(done) < asked => Err(Errno::EIO),

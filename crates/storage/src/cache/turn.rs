@@ -199,13 +199,27 @@ impl Cache {
     }
 
     fn grant_room(&mut self) -> bool {
-        match self.dirty_waiters.first() {
-            Some(slot) if self.frames.count_unsafe() < self.dirty_max => {
-                self.wake_with(slot, |request| request.credit = true);
-                true
-            }
-            _ => false,
+        let Some(slot) = self.dirty_waiters.first() else {
+            return false;
+        };
+        let object = self.requests.get(slot).map_or(0, |request| request.object);
+        let room = self.has_room(object);
+        if room {
+            self.wake_with(slot, |request| request.credit = true);
         }
+        room
+    }
+
+    /// May one more page of this object become dirty? What failed of others is not counted against an object of which nothing
+    /// failed, as long as an eighth of the frames stays for clean pages: a broken device does not stop those beside it.
+    pub(super) fn has_room(&self, object: u32) -> bool {
+        let all = self.frames.count_unsafe();
+        if all < self.dirty_max {
+            return true;
+        }
+        let healthy = self.objects[object as usize].failed == 0;
+        let most = self.frames.total() - (self.frames.total() / 8).max(1);
+        healthy && all < most && all - self.frames.count(State::Failed) < self.dirty_max
     }
 
     /// Nothing moves and no I/O that could end well is on its way: who waits for a frame or for room would wait for ever.

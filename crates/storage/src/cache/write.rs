@@ -122,13 +122,11 @@ impl Cache {
     /// too many already: one broken device shall not take the room of all others.
     fn may_dirty(&mut self, request: &mut Request) -> Result<(), Step> {
         let object = &self.objects[request.object as usize];
-        if object.failed >= (self.dirty_max / 2).max(1) {
+        if object.failed > 0 && object.failed + object.dirty >= (self.dirty_max / 2).max(1) {
             let errno = object.errno.unwrap_or(Errno::EIO);
             return Err(Step::Done(Err(CacheError::Unwritable(errno))));
         }
-        if std::mem::take(&mut request.credit)
-            || (self.dirty_waiters.is_empty() && self.frames.count_unsafe() < self.dirty_max)
-        {
+        if std::mem::take(&mut request.credit) || (self.dirty_waiters.is_empty() && self.has_room(request.object)) {
             return Ok(());
         }
         Err(Step::Wait(Wait::DirtyBelowLimit))

@@ -281,7 +281,7 @@ impl World {
             if !self.lock(object, &cells, number) {
                 return;
             }
-            let durable = kind % 5 == 0;
+            let durable = kind.is_multiple_of(5);
             let durability = match durable {
                 true if self.random.one_in(3) => Durability::Full,
                 true => Durability::Data,
@@ -510,7 +510,7 @@ impl World {
     fn end_io(&mut self, object: usize, mut io: Io, write: Option<Running>, flush: u64) {
         let (faults, random) = (self.faults, &mut self.random);
         let device = &mut self.objects[object].device;
-        if io.memory.len() > 0 && random.one_in(faults.given_up) {
+        if !io.memory.is_empty() && random.one_in(faults.given_up) {
             self.work.push(Work::GivenUp {
                 object,
                 id: io.id,
