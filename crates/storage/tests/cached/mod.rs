@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub(crate) mod device;
+pub(crate) mod hand;
 pub(crate) mod world;
 
 use std::sync::Arc;

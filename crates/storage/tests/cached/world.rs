@@ -4,6 +4,8 @@
 //! (the last completed write; several after one that failed) and what a power cut may leave (everything since the last write that
 //! is known to be safe). Two writes never overlap in a cell while both run, but in pages they do all the time.
 
+mod judge;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -355,55 +357,6 @@ impl World {
         self.active.insert(number, (id, active));
     }
 
-    /// What a read of these cells may give, as of now.
-    fn allowed(&self, object: usize, cells: &Range<usize>) -> Vec<Vec<u64>> {
-        let cells = &self.objects[object].cells[cells.clone()];
-        cells
-            .iter()
-            .map(|cell| cell.possible.iter().copied().chain(cell.pending).collect())
-            .collect()
-    }
-
-    /// Marks the cells as being written, unless another write is at one of them.
-    fn lock(&mut self, object: usize, cells: &Range<usize>, number: u64) -> bool {
-        let locked = &mut self.objects[object].cells[cells.clone()];
-        if locked.iter().any(|cell| cell.pending.is_some()) {
-            return false;
-        }
-        for cell in locked {
-            cell.pending = Some(number);
-            cell.since_safe.push(number);
-        }
-        for (_, active) in self.active.values_mut() {
-            if let Active::Read {
-                object: of,
-                cells: read,
-                allowed,
-            } = active
-                && *of == object
-            {
-                for at in read.start.max(cells.start)..read.end.min(cells.end) {
-                    allowed[at - read.start].push(number);
-                }
-            }
-        }
-        true
-    }
-
-    fn unlock(&mut self, object: usize, cells: &Range<usize>, number: u64, good: bool, safe: bool) {
-        for cell in &mut self.objects[object].cells[cells.clone()] {
-            assert_eq!(cell.pending.take(), Some(number));
-            if good {
-                cell.possible = vec![number];
-            } else {
-                cell.possible.push(number);
-            }
-            if good && safe {
-                cell.since_safe = vec![number];
-            }
-        }
-    }
-
     /// Takes what the cache wants and has ended.
     pub(crate) fn drain(&mut self) {
         loop {
@@ -565,125 +518,6 @@ impl World {
         }
     }
 
-    fn judge(&mut self, done: CacheDone) {
-        let (id, active) = self.active.remove(&done.owner).expect("one end per request");
-        assert_eq!(id, done.id);
-        match done.result {
-            Err(CacheError::Cancelled) => self.seen.cancelled += 1,
-            Err(error) => {
-                self.seen.failed += 1;
-                let f = self.faults;
-                let may = f.read + f.write + f.flush + f.given_up > 0;
-                assert!(may, "{error:?} without a fault");
-            }
-            Ok(_) => {}
-        }
-        let name = match active {
-            Active::Read { object, cells, allowed } => {
-                self.bound(&done, &cells, 1);
-                if done.result.is_ok() {
-                    assert_eq!(done.result, Ok((cells.len() * CELL) as u32));
-                    let bytes = bytes(&done.memory);
-                    for ((at, number), allowed) in cells.zip(cells_of(&bytes)).zip(&allowed) {
-                        assert!(
-                            allowed.contains(&number),
-                            "object {object} cell {at}: read {number}, not {allowed:?}"
-                        );
-                    }
-                }
-                "read"
-            }
-            Active::Write {
-                object,
-                cells,
-                number,
-                durable,
-            } => {
-                self.bound(&done, &cells, if durable { 3 } else { 1 });
-                self.unlock(object, &cells, number, done.result.is_ok(), durable);
-                if durable {
-                    let pages = (cells.end * CELL).div_ceil(PAGE) - cells.start * CELL / PAGE;
-                    let window = (self.config.bytes / PAGE / 4).clamp(1, 256);
-                    let bound = pages.div_ceil(window) + done.parked as usize;
-                    assert!(
-                        done.writes as usize <= bound,
-                        "{done:?}: {pages} pages, window {window}"
-                    );
-                    "durable write"
-                } else {
-                    "write"
-                }
-            }
-            Active::Sync {
-                object,
-                cells,
-                snapshot,
-            } => {
-                if done.result.is_ok() {
-                    for (cell, snapshot) in self.objects[object].cells[cells].iter_mut().zip(snapshot) {
-                        // One of what it held then, or something later, is safe now.
-                        let first = cell.since_safe.iter().position(|number| snapshot.contains(number));
-                        if let Some(first) = first {
-                            cell.since_safe.drain(..first);
-                        }
-                    }
-                }
-                "sync"
-            }
-            Active::WriteOut {
-                object,
-                cells,
-                snapshot,
-            } => {
-                if done.result.is_ok() {
-                    // A direct read at this moment.
-                    let device = &self.objects[object].device.current;
-                    let read = &device[cells.start * CELL..cells.end * CELL];
-                    for ((at, number), snapshot) in cells.zip(cells_of(read)).zip(&snapshot) {
-                        let cell = &self.objects[object].cells[at];
-                        let first = cell.since_safe.iter().position(|number| snapshot.contains(number));
-                        let allowed = &cell.since_safe[first.unwrap_or(0)..];
-                        assert!(
-                            allowed.contains(&number),
-                            "cell {at}: a direct read gives {number}, not {allowed:?}"
-                        );
-                    }
-                }
-                "write out"
-            }
-            Active::Reserve { object, cells, number } => {
-                if done.result.is_ok() {
-                    let mut bytes = vec![0; cells.len() * CELL];
-                    stamp(&mut bytes, number);
-                    // What a failed flush takes of a direct write is between its caller and the device.
-                    let durable = self.faults.flush > 0;
-                    let offset = (cells.start * CELL) as u64;
-                    let write = self.objects[object].device.begin_write(offset, bytes, durable);
-                    self.work.push(Work::Direct {
-                        object,
-                        request: done.id,
-                        cells,
-                        number,
-                        write,
-                    });
-                } else {
-                    // Nothing was written.
-                    for cell in &mut self.objects[object].cells[cells] {
-                        cell.pending = None;
-                    }
-                }
-                "reserve"
-            }
-        };
-        *self.seen.done.entry(name).or_default() += 1;
-    }
-
-    fn bound(&self, done: &CacheDone, cells: &Range<usize>, factor: usize) {
-        let pages = (cells.end * CELL).div_ceil(PAGE) - cells.start * CELL / PAGE;
-        let bound = factor * pages + factor + 2 * done.parked as usize;
-        assert!(done.iterations as usize <= bound, "{done:?} for {pages} pages");
-    }
-
     /// Ends everything without a fault; nothing may be left over.
     pub(crate) fn finish(&mut self) {
         self.faults = Faults::default();
@@ -704,48 +538,5 @@ impl World {
         assert_eq!(self.cache.requests_under_way(), 0);
         assert_eq!(self.cache.stats().frames_lost, 0);
         self.faults = faults;
-    }
-
-    /// Power goes: what the devices are left with must hold what was promised, and a new cache goes on from there.
-    pub(crate) fn cut(&mut self) {
-        self.seen.cuts += 1;
-        self.drain();
-        for at in 0..self.objects.len() {
-            let running = self.work.iter().filter_map(|work| match work {
-                Work::Io { object, write, .. } | Work::GivenUp { object, write, .. } if *object == at => write.as_ref(),
-                Work::Direct { object, write, .. } if *object == at => Some(write),
-                _ => None,
-            });
-            let found = self.objects[at].device.cut(running, &mut self.random);
-            for (nth, (number, cell)) in cells_of(&found).zip(&mut self.objects[at].cells).enumerate() {
-                assert!(
-                    cell.since_safe.contains(&number),
-                    "object {at} cell {nth}: {number} after the cut, not {:?}",
-                    cell.since_safe
-                );
-                *cell = Cell {
-                    possible: vec![number],
-                    since_safe: vec![number],
-                    pending: None,
-                };
-            }
-            self.objects[at].device = Device::new(found);
-        }
-        self.work.clear();
-        self.active.clear();
-        // The frames of the old cache go back to the arena before the new one takes them.
-        let spare = Cache::new(
-            &Arena::new(1).unwrap(),
-            CacheConfig {
-                bytes: 4 * PAGE,
-                ..self.config
-            },
-        )
-        .unwrap();
-        drop(std::mem::replace(&mut self.cache, spare));
-        self.cache = Cache::new(&self.arena, self.config).unwrap();
-        for object in &mut self.objects {
-            object.id = self.cache.add(object.device.current.len() as u64, 16 * PAGE);
-        }
     }
 }

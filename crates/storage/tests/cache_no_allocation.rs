@@ -1,0 +1,107 @@
+//! No heap allocation per request once the cache is warm: hits, fills with evictions, plain and durable writes, write-back.
+
+#![allow(unsafe_code)]
+
+mod cached;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use cached::hand::{P, hand};
+use cached::{PAGE, Random};
+
+use baio_engine::{Durability, Memory};
+use baio_storage::cache::eviction::Hint;
+use baio_storage::cache::{CacheOp, CacheRequest};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, and a count of this thread's calls.
+struct Counting;
+
+fn count() {
+    let _ = ALLOCATIONS.try_with(|calls| calls.set(calls.get() + 1));
+}
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[test]
+fn a_warm_cache_allocates_nothing() {
+    let mut h = hand(64);
+    let mut random = Random(1);
+    let mut memory: Vec<Memory> = (0..4).map(|_| h.memory.buffer(4 * PAGE).unwrap().into()).collect();
+    let mut round = |h: &mut cached::hand::Hand| {
+        for _ in 0..4 {
+            let offset = random.below(250) * P + random.below(2) * 100;
+            let op = match random.below(4) {
+                0 => CacheOp::Write {
+                    offset,
+                    durability: Durability::None,
+                },
+                1 => CacheOp::Write {
+                    offset,
+                    durability: Durability::Data,
+                },
+                _ => CacheOp::Read { offset },
+            };
+            let (object, hint) = (h.object, Hint::Normal);
+            let memory = memory.pop().unwrap();
+            h.cache.start(
+                0,
+                CacheRequest {
+                    object,
+                    op,
+                    memory,
+                    hint,
+                },
+            );
+        }
+        while memory.len() < 4 {
+            while let Some(io) = h.cache.next_io() {
+                let len = io.memory.len() as u32;
+                h.cache.io_ended(io.id, Ok(len), io.memory);
+            }
+            while let Some(done) = h.cache.next_done() {
+                assert!(done.result.is_ok());
+                memory.push(done.memory);
+            }
+        }
+    };
+    for _ in 0..3000 {
+        round(&mut h);
+    }
+    let before = ALLOCATIONS.get();
+    for _ in 0..3000 {
+        round(&mut h);
+    }
+    let calls = ALLOCATIONS.get() - before;
+    let stats = h.cache.stats();
+    assert!(
+        stats.evictions > 1000 && stats.durable_writes > 1000 && stats.cleaner_writes > 10,
+        "{stats:?}"
+    );
+    assert_eq!(calls, 0, "allocations in 12000 requests: {stats:?}");
+}

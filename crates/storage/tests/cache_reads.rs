@@ -1,0 +1,215 @@
+//! Reads: hits, gaps, readahead, the object's end, fills that fail.
+//! One small story each; every I/O is ended by hand, in the order the story wants.
+
+mod cached;
+
+use baio_engine::{Durability, Errno, Memory, Region};
+use baio_storage::cache::{CacheError, CacheOp, Io, IoKind};
+use cached::hand::{P, hand, read_at, write_at};
+use cached::{PAGE, buffer, bytes};
+
+#[test]
+fn a_hit_ends_in_start() {
+    let mut h = hand(16);
+    h.cached(3, 2, 7);
+    let read = h.read(3, 2);
+    let done = h.good(read);
+    assert_eq!((done.iterations, bytes(&done.memory)), (1, vec![7; 2 * PAGE]));
+    h.quiet();
+}
+
+#[test]
+fn a_read_starts_every_gap_at_once_and_copies_in_any_order() {
+    let mut h = hand(64);
+    h.cached(1, 1, 1);
+    h.cached(3, 1, 3);
+    let read = h.read(0, 6);
+    let gaps: Vec<Io> = std::iter::from_fn(|| h.cache.next_io()).collect();
+    assert_eq!(gaps.iter().map(read_at).collect::<Vec<_>>(), [(0, 1), (2, 1), (4, 2)]);
+    for io in gaps.into_iter().rev() {
+        assert!(h.cache.next_done().is_none());
+        h.end(io, 9);
+    }
+    let done = h.good(read);
+    // The last gaps came first, so one wake-up was enough.
+    assert_eq!(done.iterations, 2);
+    let firsts: Vec<u8> = bytes(&done.memory).chunks(PAGE).map(|page| page[0]).collect();
+    assert_eq!(firsts, [9, 1, 9, 3, 9, 9]);
+}
+
+#[test]
+fn a_read_ends_at_the_objects_end() {
+    let mut h = hand(16);
+    let small = h.cache.add(P + 512, 0);
+    let memory = buffer(&h.memory, 4 * PAGE).into();
+    let read = h.ask(small, CacheOp::Read { offset: 100 }, memory);
+    let io = h.io();
+    assert_eq!(
+        io.kind,
+        IoKind::Read {
+            offset: 0,
+            len: 4096 + 512
+        }
+    );
+    h.end(io, 1);
+    assert_eq!(h.done(read).result, Ok(4096 + 512 - 100));
+    let memory = buffer(&h.memory, 10).into();
+    let behind = h.ask(small, CacheOp::Read { offset: 1 << 40 }, memory);
+    assert_eq!(h.done(behind).result, Ok(0));
+    let memory = buffer(&h.memory, 513).into();
+    let durability = Durability::None;
+    let past = h.ask(small, CacheOp::Write { offset: P, durability }, memory);
+    assert_eq!(h.done(past).result, Err(CacheError::PastEnd));
+    // The last page is written as far as it belongs to the object.
+    let memory = buffer(&h.memory, 512).into();
+    let durability = Durability::Data;
+    let last = h.ask(small, CacheOp::Write { offset: P, durability }, memory);
+    let io = h.io();
+    assert_eq!((io.memory.len(), write_at(&io)), (512, (1, 0, true)));
+    h.end(io, 0);
+    h.good(last);
+}
+
+#[test]
+fn a_failed_fill_is_told_to_who_waits_and_forgotten() {
+    let mut h = hand(16);
+    let (one, two) = (h.read(0, 1), h.read(0, 1));
+    let io = h.io();
+    h.fail(io);
+    h.told(one);
+    h.told(two);
+    assert_eq!(h.cache.stats().frames_free, 16);
+    h.cached(0, 1, 4);
+}
+
+#[test]
+fn a_short_fill_is_good_as_far_as_it_came() {
+    let mut h = hand(16);
+    let read = h.read(0, 3);
+    let io = h.io();
+    h.cache.io_ended(io.id, Ok(4096 + 4095), io.memory);
+    let done = h.done(read);
+    assert_eq!(
+        (done.result, done.bytes_done),
+        (Err(CacheError::System(Errno::EIO)), 4096)
+    );
+    assert!(h.is_cached(0) && !h.is_cached(1));
+}
+
+#[test]
+fn a_reader_in_order_is_read_ahead_of_and_a_random_one_is_not() {
+    let mut h = hand(256);
+    let object = h.cache.add(1000 * P, 16 * PAGE);
+    h.object = object;
+    let mut asked = 0;
+    for page in 0..40 {
+        let read = h.read(page, 1);
+        while let Some(io) = h.cache.next_io() {
+            asked += 1;
+            h.end(io, 1);
+        }
+        h.good(read);
+    }
+    let stats = h.cache.stats();
+    assert!(asked <= 12, "{asked} reads for forty pages in order");
+    assert!(stats.ahead_hit > 20, "{stats:?}");
+    let before = stats.pages_filled;
+    for nth in 0..40 {
+        h.cached(200 + nth * 397 % 800, 1, 1);
+    }
+    assert_eq!(h.cache.stats().pages_filled - before, 40);
+}
+
+#[test]
+fn a_readahead_that_fails_is_told_to_nobody() {
+    let mut h = hand(256);
+    h.object = h.cache.add(1000 * P, 16 * PAGE);
+    for page in 0..20 {
+        let read = h.read(page, 1);
+        while let Some(io) = h.cache.next_io() {
+            let (first, pages) = read_at(&io);
+            if first > page {
+                h.fail(io); // Only what nobody asked for.
+            } else if pages > 1 {
+                h.cache.io_ended(io.id, Ok(4096), io.memory);
+            } else {
+                h.end(io, 1);
+            }
+        }
+        h.good(read);
+    }
+    assert!(h.cache.stats().failed_fills > 0);
+}
+
+#[test]
+fn a_cancelled_request_gives_its_memory_back_and_its_pages_come_all_the_same() {
+    let mut h = hand(16);
+    let (one, two) = (h.read(0, 2), h.read(0, 2));
+    let io = h.io();
+    h.cache.cancel(one);
+    let done = h.done(one);
+    assert_eq!((done.result, done.memory.len()), (Err(CacheError::Cancelled), 2 * PAGE));
+    h.end(io, 1);
+    h.good(two);
+    assert_eq!(h.cache.stats().frames_clean, 2);
+}
+#[test]
+fn a_peers_memory_is_read_once_and_written_once() {
+    let mut h = hand(16);
+    let region = Region::create(4 * PAGE).unwrap();
+    region.span(0, 8192).unwrap().copy_in(&[5; 8192]);
+    let durability = Durability::None;
+    let span = region.span(100, 4096).unwrap();
+    let write = h.ask(h.object, CacheOp::Write { offset: 50, durability }, Memory::Span(span));
+    region.span(0, 8192).unwrap().copy_in(&[6; 8192]); // Too late to matter.
+    while let Some(io) = h.cache.next_io() {
+        h.end(io, 1);
+    }
+    h.good(write);
+    let span = region.span(8192, 4096).unwrap();
+    let read = h.ask(h.object, CacheOp::Read { offset: 50 }, Memory::Span(span));
+    h.good(read);
+    let mut seen = [0; 4097];
+    region.span(8192, 4097).unwrap().copy_out(&mut seen);
+    assert_eq!((&seen[..4096], seen[4096]), (&[5; 4096][..], 0));
+}
+
+#[test]
+fn stale_names_do_nothing() {
+    let mut h = hand(16);
+    let read = h.read(0, 1);
+    let io = h.io();
+    let id = io.id;
+    h.end(io, 1);
+    h.good(read);
+    h.cache.cancel(read);
+    h.cache.io_ended(id, Ok(4096), Memory::None);
+    h.cache.io_released(id, Memory::None);
+    h.cache.release(h.object, read);
+    assert_eq!(h.cache.remove(h.object), Ok(0));
+    assert_eq!(h.cache.remove(h.object), Err(CacheError::NoObject));
+    let read = h.read(0, 1);
+    assert_eq!(h.done(read).result, Err(CacheError::NoObject));
+    h.object = h.cache.add(P, 0);
+    let read = h.read(0, 1);
+    let io = h.io(); // Nothing of the old object is found.
+    h.end(io, 1);
+    h.good(read);
+}
+
+#[test]
+fn resizing_needs_quiet_and_drops_what_was_cached() {
+    let mut h = hand(16);
+    let write = h.write(0, 1);
+    h.good(write);
+    assert_eq!(h.cache.resize(h.object, P), Err(CacheError::Busy));
+    let sync = h.sync();
+    while let Some(io) = h.cache.next_io() {
+        h.end(io, 0);
+    }
+    h.good(sync);
+    assert_eq!(h.cache.resize(h.object, P), Ok(()));
+    assert_eq!(h.cache.stats().frames_free, 16);
+    let write = h.write(1, 1);
+    assert_eq!(h.done(write).result, Err(CacheError::PastEnd));
+}

@@ -1,0 +1,178 @@
+//! Writes: copies, durable writes, the dirty limit, the cleaner.
+//! One small story each; every I/O is ended by hand, in the order the story wants.
+
+mod cached;
+
+use baio_engine::{Durability, Time};
+use cached::hand::{P, hand, is_sync, read_at, write_at};
+use cached::{PAGE, bytes};
+
+#[test]
+fn whole_pages_are_written_without_a_read_and_parts_after_one() {
+    let mut h = hand(16);
+    let whole = h.write(0, 1);
+    assert_eq!(h.good(whole).iterations, 1);
+    h.quiet();
+    let part = h.write_with(P + 100, 8, 2, Durability::None);
+    let io = h.io();
+    assert_eq!(read_at(&io), (1, 1));
+    h.end(io, 5);
+    assert_eq!(h.good(part).iterations, 2);
+    let read = h.read(1, 1);
+    let seen = bytes(&h.good(read).memory);
+    assert_eq!((seen[99], seen[100], seen[107], seen[108]), (5, 2, 2, 5));
+}
+
+#[test]
+fn a_page_under_write_back_is_read_and_not_changed() {
+    let mut h = hand(16);
+    let durable = h.durable(0, 1);
+    let io = h.io();
+    let plain = h.write(0, 2);
+    h.quiet();
+    let read = h.read(0, 1);
+    assert_eq!(bytes(&h.good(read).memory)[0], 1);
+    assert_eq!(bytes(&io.memory), vec![1; PAGE]);
+    h.end(io, 0);
+    h.good(durable);
+    assert_eq!(h.good(plain).iterations, 2);
+    let read = h.read(0, 1);
+    assert_eq!(bytes(&h.good(read).memory)[0], 2);
+}
+
+#[test]
+fn durable_writes_that_were_woken_together_share_one_write() {
+    let mut h = hand(16);
+    let first = h.durable(0, 1);
+    let others = [
+        h.durable(0, 2),
+        h.write_with(8, 8, 3, Durability::Data),
+        h.durable(0, 4),
+    ];
+    let io = h.io();
+    h.quiet();
+    h.end(io, 0);
+    h.good(first);
+    let io = h.io();
+    assert_eq!(bytes(&io.memory), vec![4; PAGE]);
+    h.quiet();
+    h.end(io, 0);
+    let writes: u32 = others.map(|id| h.good(id).writes).iter().sum();
+    assert_eq!((writes, h.cache.stats().durable_writes), (1, 2));
+    assert_eq!(h.cache.stats().spurious_wakeups, 0);
+}
+
+#[test]
+fn a_durable_write_is_one_device_write_over_all_its_pages() {
+    let mut h = hand(64);
+    let durable = h.write_with(100, 3 * PAGE, 1, Durability::Data);
+    let head = h.io();
+    assert_eq!(read_at(&head), (0, 1));
+    h.end(head, 0);
+    let tail = h.io();
+    assert_eq!(read_at(&tail), (3, 1));
+    h.end(tail, 0);
+    let io = h.io();
+    assert_eq!(write_at(&io), (0, 4, true));
+    h.quiet();
+    h.end(io, 0);
+    assert_eq!(h.good(durable).writes, 1);
+    assert_eq!(h.cache.stats().frames_clean, 4);
+}
+
+#[test]
+fn what_a_durable_write_waits_for_is_written_durably() {
+    let mut h = hand(64);
+    // A sync has begun to write page 0 when the durable write of 0..2 is copied but for page 1.
+    h.write(0, 1);
+    h.cache.next_done();
+    h.cached(1, 1, 1);
+    let sync = h.sync();
+    let plain = h.io();
+    assert_eq!(write_at(&plain), (0, 1, false));
+    h.write(1, 2);
+    h.cache.next_done();
+    let part = h.write_with(P, 2 * PAGE, 3, Durability::Data);
+    let own = h.io();
+    assert_eq!(write_at(&own), (1, 2, true));
+    h.end(own, 0);
+    h.good(part);
+    h.end(plain, 0);
+    let flush = h.io();
+    assert!(is_sync(&flush));
+    h.end(flush, 0);
+    h.good(sync);
+}
+
+#[test]
+fn writers_above_the_dirty_limit_go_on_in_the_order_of_asking() {
+    let mut h = hand(8); // Four may be dirty.
+    for page in 0..4 {
+        let write = h.write(page * 10, 1);
+        h.good(write);
+    }
+    let waiting = [100, 50, 75].map(|page| h.write(page, 2));
+    assert!(h.cache.next_done().is_none());
+    // Whoever changes a page that is dirty already needs no room.
+    let mut ended = Vec::new();
+    while let Some(io) = h.cache.next_io() {
+        h.end(io, 0);
+        while let Some(done) = h.cache.next_done() {
+            assert!(done.result.is_ok() && done.parked == 1, "{done:?}");
+            ended.push(done.id);
+        }
+        assert!(h.cache.stats().frames_dirty + h.cache.stats().frames_unflushed <= 4);
+    }
+    assert_eq!(ended, waiting);
+    assert_eq!(h.cache.stats().spurious_wakeups, 0);
+}
+
+#[test]
+fn the_cleaner_merges_neighbours_and_goes_on_where_it_left() {
+    let mut h = hand(64); // 32 may be dirty; above 16 the cleaner writes, 8 pages at once.
+    let mut written = Vec::new();
+    for page in (0..20).rev() {
+        let write = h.write(page, 1);
+        h.good(write);
+        while let Some(io) = h.cache.next_io() {
+            written.push((write_at(&io).0, write_at(&io).1));
+            h.end(io, 0);
+        }
+    }
+    // From the first dirty page on, then from behind that; never one page at a time.
+    assert_eq!(written, [(3, 8)]);
+    for page in 100..120 {
+        h.write(page, 1);
+        while let Some(io) = h.cache.next_io() {
+            if !is_sync(&io) {
+                written.push((write_at(&io).0, write_at(&io).1));
+            }
+            h.end(io, 0);
+        }
+    }
+    assert_eq!(written[1], (11, 8), "{written:?}");
+    assert_eq!(h.cache.stats().cleaner_writes, written.len() as u64);
+}
+
+#[test]
+fn what_has_grown_old_is_written_and_flushed() {
+    let mut h = hand(16);
+    h.cache.tick(Time(1_000));
+    assert_eq!(h.cache.next_tick(), None);
+    let write = h.write(0, 1);
+    h.good(write);
+    let due = h.cache.next_tick().unwrap();
+    h.cache.tick(Time(due.0 - 1));
+    h.quiet();
+    h.cache.tick(due);
+    let io = h.io();
+    h.fail(io); // Tried again when it has grown old again.
+    h.quiet();
+    let due = h.cache.next_tick().unwrap();
+    h.cache.tick(due);
+    let io = h.io();
+    h.end(io, 0);
+    let flush = h.io();
+    h.end(flush, 0);
+    assert_eq!((h.cache.stats().frames_clean, h.cache.next_tick()), (1, None));
+}
