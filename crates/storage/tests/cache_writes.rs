@@ -4,6 +4,7 @@
 mod cached;
 
 use baio_engine::{Durability, Time};
+use baio_storage::cache::CacheError;
 use cached::hand::{P, hand, is_sync, read_at, write_at};
 use cached::{PAGE, bytes};
 
@@ -44,12 +45,12 @@ fn a_page_under_write_back_is_read_and_not_changed() {
 fn durable_writes_that_were_woken_together_share_one_write() {
     let mut h = hand(16);
     let first = h.durable(0, 1);
+    let io = h.io();
     let others = [
         h.durable(0, 2),
         h.write_with(8, 8, 3, Durability::Data),
         h.durable(0, 4),
     ];
-    let io = h.io();
     h.quiet();
     h.end(io, 0);
     h.good(first);
@@ -175,4 +176,35 @@ fn what_has_grown_old_is_written_and_flushed() {
     let flush = h.io();
     h.end(flush, 0);
     assert_eq!((h.cache.stats().frames_clean, h.cache.next_tick()), (1, None));
+}
+
+#[test]
+fn durable_writes_of_neighbours_that_were_asked_together_share_one_write() {
+    let mut h = hand(64);
+    let asked = [3, 1, 2, 0, 9, 4].map(|page| h.durable(page, page as u8));
+    let (io, apart) = (h.io(), h.io());
+    assert_eq!((write_at(&io), write_at(&apart)), ((0, 5, true), (9, 1, true)));
+    h.quiet();
+    h.end(apart, 0);
+    h.good(asked[4]);
+    h.end(io, 0);
+    let writes: u32 = [0, 1, 2, 3, 5]
+        .map(|nth| h.cache.next_done().map_or(nth, |done| done.writes))
+        .iter()
+        .sum();
+    assert_eq!(writes, 1);
+}
+
+#[test]
+fn a_durable_write_is_cancelled_before_its_write_begins() {
+    let mut h = hand(64);
+    let durable = h.durable(0, 1);
+    h.cache.cancel(durable);
+    assert_eq!(h.done(durable).result, Err(CacheError::Cancelled));
+    let read = h.read(5, 1); // Takes the slot.
+    let io = h.io();
+    h.end(io, 0);
+    h.good(read);
+    h.quiet();
+    assert_eq!(h.cache.stats().frames_dirty, 1);
 }

@@ -164,6 +164,13 @@ impl Flights {
 impl Cache {
     /// The next I/O to carry out; `None` when there is none now. Take all of them before sleeping.
     pub fn next_io(&mut self) -> Option<Io> {
+        // Durable writes begin here, and not when they are asked: so those asked together are written together.
+        while self.outgoing.is_empty() && !self.copied.is_empty() {
+            while let Some(slot) = self.copied.pop_front() {
+                self.make_safe(slot);
+            }
+            self.settle();
+        }
         self.outgoing.pop_front()
     }
 
@@ -372,9 +379,8 @@ impl Cache {
         let got = result.unwrap_or(0) as usize;
         for (nth, &frame) in flight.frames.iter().enumerate() {
             let valid = self.objects[flight.object as usize].valid(flight.first + nth as u64);
-            let bytes = self.frames.bytes_mut(frame);
-            if result.is_ok() && got >= nth * PAGE_BYTES + valid && !bytes.is_empty() {
-                bytes[valid..].fill(0);
+            let is_here = !self.frames.bytes(frame).is_empty();
+            if result.is_ok() && got >= nth * PAGE_BYTES + valid && is_here {
                 self.turn(frame, State::Clean);
                 self.wake_page(frame);
                 continue;

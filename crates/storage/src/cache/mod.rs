@@ -111,7 +111,7 @@ pub struct Cache {
     requests: Requests,
     /// Requests whose wake-up has come.
     ready: VecDeque<u32>,
-    /// Durable writes whose pages are copied: written when all that is ready has run, so that they share.
+    /// Durable writes whose pages are copied, to be written by `next_io`.
     copied: VecDeque<u32>,
     frame_waiters: List,
     dirty_waiters: List,
@@ -354,6 +354,7 @@ impl Cache {
     pub fn cancel(&mut self, id: RequestId) {
         if let Some(slot) = self.requests.find(id) {
             self.stop_waiting(slot);
+            self.copied.retain(|&copied| copied != slot);
             self.finish_slot(slot, Err(CacheError::Cancelled));
             self.settle();
         }

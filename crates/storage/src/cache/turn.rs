@@ -1,10 +1,9 @@
 //! How waking goes on, and the moves of pages.
 //!
 //! Every call into the cache ends with [`Cache::settle`]: it runs what is ready until nothing is, in this order: iterations of
-//! woken requests; then durable writes whose copies are done, so that those which were woken together share one write; then
-//! frames and room below the dirty limit are handed to the head of their queue, one at a time and with the wake-up, so that
-//! nobody overtakes and nobody wakes in vain; then the cleaner. What is left when nothing moves any more and no I/O is on its
-//! way could wait for ever, and is failed.
+//! woken requests; then frames and room below the dirty limit are handed to the head of their queue, one at a time and with the
+//! wake-up, so that nobody overtakes and nobody wakes in vain; then the cleaner. What is left when nothing moves any more and
+//! no I/O is on its way could wait for ever, and is failed. Durable writes whose copies are done begin in `next_io`.
 
 use baio_engine::{Durability, Errno};
 
@@ -22,7 +21,7 @@ pub(super) enum Step {
     Done(Result<u32, CacheError>),
     /// It waits.
     Wait(Wait),
-    /// A durable write whose copies are done: it goes on when all that is ready has run.
+    /// A durable write whose copies are done: it goes on in `next_io`.
     Copied,
 }
 
@@ -39,8 +38,6 @@ impl Cache {
         loop {
             if let Some(slot) = self.ready.pop_front() {
                 self.run(slot);
-            } else if let Some(slot) = self.copied.pop_front() {
-                self.make_safe(slot);
             } else if !(self.grant_frame()
                 || self.grant_room()
                 || self.write_back()
@@ -224,6 +221,9 @@ impl Cache {
 
     /// Nothing moves and no I/O that could end well is on its way: who waits for a frame or for room would wait for ever.
     fn fail_stuck(&mut self) -> bool {
+        if !self.copied.is_empty() {
+            return false; // Their writes are about to begin.
+        }
         if let Some(slot) = self.dirty_waiters.first()
             && self.flights.live_writes == 0
         {

@@ -6,7 +6,7 @@
 //!
 //! A durable write then goes on by windows: when the copies of a window are done, one device write makes all its pages safe,
 //! from the first to the last that is not yet; what others have made safe meanwhile is left out, so that two durable writes to
-//! one page share one device write. What waits for another's write-back of its pages says so (`durable_waiting`), and
+//! one page share one device write, and so do those to neighbouring pages that are asked before the driver looks for I/Os. What waits for another's write-back of its pages says so (`durable_waiting`), and
 //! from then on whatever is written of its range is written durably: each wait makes pages safe for it.
 
 use std::ops::Range;
@@ -133,14 +133,10 @@ impl Cache {
     }
 
     fn copy_in(&mut self, request: &mut Request, page: u64, frame: u32, range: Range<usize>) {
-        let valid = self.objects[request.object as usize].valid(page);
         let len = range.len();
-        let bytes = self.frames.bytes_mut(frame);
-        let end = range.end;
-        request.caller.get(request.done, &mut bytes[range]);
-        if end >= valid {
-            bytes[end..].fill(0);
-        }
+        request
+            .caller
+            .get(request.done, &mut self.frames.bytes_mut(frame)[range]);
         self.version += 1;
         let state = self.frames.get(frame).state;
         if !state.is_dirty() {
@@ -213,8 +209,11 @@ impl Cache {
         };
         if !write {
             self.progress += 1;
+            let object = &mut self.objects[request.object as usize];
+            object.durable_waiting.push((slot, window));
             return Step::Copied;
         }
+        let needed = self.with_neighbours(request.object, needed);
         let mut frames = self.flights.frames();
         for page in needed.clone() {
             match self.objects[request.object as usize].tree.get(page) {
@@ -242,6 +241,30 @@ impl Cache {
     fn is_idle(&self, frame: u32) -> bool {
         let state = self.frames.get(frame).state;
         state.is_readable() && state != State::WriteBack
+    }
+
+    /// Pages beside these that other durable writes wait for as well: one write serves all of them.
+    fn with_neighbours(&self, object: u32, mut pages: Range<u64>) -> Range<u64> {
+        let (tree, most) = (&self.objects[object as usize].tree, self.run_max() as u64);
+        let joins = |page: u64| tree.get(page).is_some_and(|frame| self.is_idle(frame));
+        loop {
+            let before = pages.clone();
+            for (_, other) in &self.objects[object as usize].durable_waiting {
+                if other.start > pages.end || other.end < pages.start {
+                    continue;
+                }
+                while pages.end < other.end && pages.end - pages.start < most && joins(pages.end) {
+                    pages.end += 1;
+                }
+                while other.start < pages.start && pages.end - pages.start < most && joins(pages.start - 1) {
+                    pages.start -= 1;
+                }
+            }
+            // Those that were asked in another order join in another round.
+            if pages == before {
+                return pages;
+            }
+        }
     }
 
     fn durable_done_waiting(&mut self, slot: u32, object: u32) {

@@ -12,7 +12,8 @@ use super::frames::{PAGE_BYTES, State};
 use super::tree::Tag;
 
 impl Cache {
-    fn run_max(&self) -> usize {
+    /// Pages of one merged write.
+    pub(super) fn run_max(&self) -> usize {
         (self.config.write_bytes_max / PAGE_BYTES).clamp(1, baio_engine::memory::IOV_MAX)
     }
 
