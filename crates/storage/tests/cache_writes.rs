@@ -67,11 +67,9 @@ fn durable_writes_that_were_woken_together_share_one_write() {
 fn a_durable_write_is_one_device_write_over_all_its_pages() {
     let mut h = hand(64);
     let durable = h.write_with(100, 3 * PAGE, 1, Durability::Data);
-    let head = h.io();
-    assert_eq!(read_at(&head), (0, 1));
+    let (head, tail) = (h.io(), h.io());
+    assert_eq!((read_at(&head), read_at(&tail)), ((0, 1), (3, 1)));
     h.end(head, 0);
-    let tail = h.io();
-    assert_eq!(read_at(&tail), (3, 1));
     h.end(tail, 0);
     let io = h.io();
     assert_eq!(write_at(&io), (0, 4, true));

@@ -7,7 +7,6 @@
 
 use super::Cache;
 use super::frames::{PAGE, State};
-use super::object::pages_of;
 use super::request::{CacheError, Request};
 use super::turn::Step;
 use super::wait::Wait;
@@ -62,6 +61,7 @@ impl Cache {
             frames: self.flights.frames(),
         };
         if let Err(error) = self.begin_page(request, page, frame) {
+            self.flights.put_away(gap.frames);
             return Some(Step::Done(Err(error)));
         }
         gap.frames.push(frame);
@@ -202,14 +202,25 @@ impl Cache {
         }
     }
 
-    /// Starts reading one page for a write that covers a part of it.
-    pub(super) fn fill_one(&mut self, request: &mut Request, page: u64, frame: u32) -> Result<(), CacheError> {
-        debug_assert_eq!(pages_of(page * PAGE, 1), page..page + 1);
-        self.begin_page(request, page, frame)?;
+    /// Starts reading a page that a write covers a part of, and with it the write's last page if that is such a one too.
+    pub(super) fn fill_edges(&mut self, request: &mut Request, page: u64, frame: u32) -> Result<(), CacheError> {
+        let mut gap = Gap {
+            first: page,
+            frames: self.flights.frames(),
+        };
+        if let Err(error) = self.begin_page(request, page, frame) {
+            self.flights.put_away(gap.frames);
+            return Err(error);
+        }
+        gap.frames.push(frame);
         self.hold(request, page, frame);
-        let mut frames = self.flights.frames();
-        frames.push(frame);
-        self.start_fill(request.object, page, frames);
+        let object = &self.objects[request.object as usize];
+        let last = request.end() / PAGE;
+        let is_edge = last > page && !request.end().is_multiple_of(PAGE) && request.end() < object.size;
+        if is_edge && object.tree.get(last).is_none() && object.is_open(last, request.arrived) {
+            self.add_to_gap(request, last, &mut gap);
+        }
+        self.start_gap(request.object, gap);
         Ok(())
     }
 }

@@ -113,7 +113,7 @@ impl Cache {
             let put = self.put_in(request.object, page, frame, request);
             put.map(|()| self.turn(frame, State::Clean))
         } else {
-            self.fill_one(request, page, frame)
+            self.fill_edges(request, page, frame)
         };
         put.map(|()| frame).map_err(|error| Step::Done(Err(error)))
     }
