@@ -206,3 +206,26 @@ fn a_durable_write_is_cancelled_before_its_write_begins() {
     h.quiet();
     assert_eq!(h.cache.stats().frames_dirty, 1);
 }
+
+#[test]
+fn a_slow_device_gets_one_pass_of_the_cleaner_after_the_other() {
+    let mut h = hand(64);
+    let mut now = 0;
+    let mut first = None;
+    for page in 0..6 {
+        let write = h.write(page * 2, 1);
+        h.good(write);
+        now = h.cache.next_tick().unwrap().0;
+        h.cache.tick(Time(now));
+        // It never asks for the same moment again.
+        assert!(h.cache.next_tick().is_none_or(|next| next.0 > now));
+        first = first.or_else(|| h.cache.next_io());
+    }
+    h.quiet();
+    h.end(first.unwrap(), 0);
+    let flush = h.io();
+    h.end(flush, 0);
+    assert_eq!((h.cache.stats().frames_clean, h.cache.stats().frames_dirty), (1, 5));
+    h.cache.tick(Time(now + 5_000_000_000));
+    assert_eq!(write_at(&h.io()).0, 2);
+}

@@ -197,6 +197,7 @@ impl Cache {
         }
         self.drop_all(slot);
         self.objects[slot as usize].size = size_bytes;
+        self.settle(); // Its pages' frames go to who waits.
         Ok(())
     }
 
@@ -378,6 +379,10 @@ impl Cache {
             let object = &mut self.objects[slot as usize];
             let old = |since: Time| now >= since.after(self.config.age_max);
             if object.live && object.dirty_since.is_some_and(old) {
+                if object.passes.iter().any(|pass| pass.request.is_none()) {
+                    object.dirty_since = Some(now); // The device is slower than pages grow old: one pass after the other.
+                    continue;
+                }
                 object.dirty_since = None;
                 self.start_pass(slot, None, 0..u64::MAX, Some(Durability::Data));
             }
