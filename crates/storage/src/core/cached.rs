@@ -76,6 +76,8 @@ pub(super) struct PageCache {
     delayed: VecDeque<Io>,
     /// The first failure of what nobody waits for.
     failed: Option<CacheError>,
+    /// Everything that the cache wants has been started.
+    is_served: bool,
 }
 
 impl PageCache {
@@ -112,6 +114,7 @@ impl Core {
             roles: Vec::new(),
             delayed: VecDeque::new(),
             failed: None,
+            is_served: true,
         }));
         Ok(())
     }
@@ -198,7 +201,9 @@ impl Core {
         } else {
             Role::Request(id)
         };
-        self.serve_cache();
+        // What it wants of the device waits for the turn: what is asked for together is read and written together.
+        cached.is_served = false;
+        self.take_done();
         Ok(ticket)
     }
 
@@ -253,24 +258,35 @@ impl Core {
 
     /// Carries out what the cache wants, and tells what has ended there.
     pub(super) fn serve_cache(&mut self) {
-        while let Some(cached) = &mut self.cached {
-            if let Some(io) = cached.delayed.pop_front().or_else(|| cached.cache.next_io()) {
-                match self.start_io(io) {
-                    Ok(()) => continue,
-                    Err(io) => self.delay(io),
-                }
-            }
-            let Some(done) = self.cached.as_mut().and_then(|cached| cached.cache.next_done()) else {
+        loop {
+            self.take_done();
+            let Some(cached) = &mut self.cached else { return };
+            let Some(io) = cached.delayed.pop_front().or_else(|| cached.cache.next_io()) else {
+                cached.is_served = true;
                 return;
             };
+            if let Err(io) = self.start_io(io) {
+                // Something is under way, then, and its end comes here again.
+                if let Some(cached) = &mut self.cached {
+                    cached.delayed.push_front(io);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Tells what has ended in the cache.
+    fn take_done(&mut self) {
+        while let Some(done) = self.cached.as_mut().and_then(|cached| cached.cache.next_done()) {
             self.cache_done(done);
         }
     }
 
-    fn delay(&mut self, io: Io) {
-        if let Some(cached) = &mut self.cached {
-            cached.delayed.push_front(io);
-        }
+    /// Requests that the cache has; and whether the next turn has something to carry out for it.
+    pub(super) fn in_cache(&self) -> (usize, bool) {
+        self.cached.as_ref().map_or((0, false), |cached| {
+            (cached.cache.requests_under_way(), !cached.is_served)
+        })
     }
 
     fn start_io(&mut self, io: Io) -> std::result::Result<(), Io> {

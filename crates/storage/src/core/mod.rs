@@ -384,10 +384,10 @@ impl Core {
         self.requests.take_displaced(into);
     }
 
-    /// Requests that the engine has, or that have ended there and are read by the next turn.
+    /// Requests that the engine or the page cache has, or that have ended there and are read by the next turn.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.engine.in_flight() + self.engine.completed()
+        self.engine.in_flight() + self.engine.completed() + self.in_cache().0
     }
 
     /// Has anything ended that [`Core::next_outcome`] would give?
@@ -399,7 +399,7 @@ impl Core {
     /// Is there anything that a turn would find or submit without waiting?
     #[must_use]
     pub fn has_news(&self) -> bool {
-        self.engine.queued() + self.engine.completed() > 0
+        self.engine.queued() + self.engine.completed() > 0 || self.in_cache().1
     }
 
     /// Writes back what is cached, ends everything under way (moves stop at their next mark), notes a clean close and gives the volume back.
