@@ -14,6 +14,7 @@ use crate::output::Answer;
 mod buffered_writes;
 mod cached_reads;
 mod comparison;
+mod durable_writes;
 mod files;
 mod main_job;
 mod one_queue;
@@ -51,6 +52,12 @@ const EXPERIMENTS: &[Experiment] = &[
         shows: "4 KiB random direct writes: many side by side on one file, against eight files and fio",
         on_request: false,
         run: random_write::run,
+    },
+    Experiment {
+        name: "durable-writes",
+        shows: "durable random writes through our own cache, against the kernel's and against direct ones",
+        on_request: false,
+        run: durable_writes::run,
     },
     Experiment {
         name: "service",
