@@ -132,3 +132,19 @@ fn with_every_frame_lost_a_read_fails_and_does_not_hang() {
     }
     h.cached(9, 1, 1);
 }
+
+#[test]
+fn who_came_before_a_reservation_goes_before_it() {
+    let mut h = hand(16);
+    let one = h.reserve(0, 1);
+    h.good(one);
+    let read = h.read(0, 1);
+    let two = h.reserve(0, 1);
+    h.quiet();
+    h.cache.release(h.object, one);
+    let fill = h.io();
+    h.quiet();
+    h.end(fill, 1);
+    h.good(read);
+    h.good(two);
+}

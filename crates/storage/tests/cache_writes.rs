@@ -80,27 +80,52 @@ fn a_durable_write_is_one_device_write_over_all_its_pages() {
 }
 
 #[test]
-fn what_a_durable_write_waits_for_is_written_durably() {
+fn while_a_durable_write_waits_its_pages_are_written_durably() {
     let mut h = hand(64);
-    // A sync has begun to write page 0 when the durable write of 0..2 is copied but for page 1.
-    h.write(0, 1);
-    h.cache.next_done();
-    h.cached(1, 1, 1);
-    let sync = h.sync();
-    let plain = h.io();
-    assert_eq!(write_at(&plain), (0, 1, false));
-    h.write(1, 2);
-    h.cache.next_done();
-    let part = h.write_with(P, 2 * PAGE, 3, Durability::Data);
-    let own = h.io();
-    assert_eq!(write_at(&own), (1, 2, true));
-    h.end(own, 0);
-    h.good(part);
-    h.end(plain, 0);
+    let durable = h.write_with(0, 2 * PAGE + 100, 1, Durability::Data);
+    let fill = h.io();
+    // A sync takes the two pages that are copied, and then the third.
+    let first = h.sync();
+    let two = h.io();
+    assert_eq!(write_at(&two), (0, 2, false));
+    h.end(fill, 0);
+    h.quiet();
+    let second = h.sync();
+    let third = h.io();
+    assert_eq!(write_at(&third), (2, 1, true));
+    h.end(third, 0);
+    h.end(two, 0);
     let flush = h.io();
-    assert!(is_sync(&flush));
+    let rest = h.io();
+    assert_eq!((is_sync(&flush), write_at(&rest)), (true, (0, 2, true)));
+    h.end(rest, 0);
+    assert_eq!(h.good(durable).writes, 1);
     h.end(flush, 0);
-    h.good(sync);
+    while let Some(io) = h.cache.next_io() {
+        h.end(io, 0);
+    }
+    h.good(first);
+    h.good(second);
+}
+
+#[test]
+fn who_was_woken_does_not_overtake_who_waits_for_room() {
+    let mut h = hand(8); // Four may be dirty.
+    for page in [10, 20, 30] {
+        let write = h.write(page, 1);
+        h.good(write);
+    }
+    let durable = h.durable(0, 1);
+    let io = std::iter::from_fn(|| h.cache.next_io())
+        .find(|io| write_at(io).0 == 0)
+        .unwrap();
+    let before = h.write(50, 2);
+    let after = h.write(0, 3);
+    h.end(io, 0); // Page 0 is clean: room for one, and page 0 may be changed.
+    h.good(durable);
+    h.good(before);
+    assert!(h.cache.next_done().is_none());
+    h.cache.cancel(after);
 }
 
 #[test]
@@ -228,4 +253,54 @@ fn a_slow_device_gets_one_pass_of_the_cleaner_after_the_other() {
     assert_eq!((h.cache.stats().frames_clean, h.cache.stats().frames_dirty), (1, 5));
     h.cache.tick(Time(now + 5_000_000_000));
     assert_eq!(write_at(&h.io()).0, 2);
+}
+
+#[test]
+fn a_durable_write_keeps_its_pages_until_they_are_safe() {
+    let mut h = hand(16);
+    let long = h.write_with(0, 2 * PAGE + 100, 1, Durability::Data);
+    let fill = h.io();
+    assert_eq!(read_at(&fill), (2, 1));
+    let short = h.durable(1, 2);
+    let io = h.io();
+    assert_eq!(write_at(&io), (1, 1, true));
+    h.end(io, 0);
+    h.good(short);
+    for page in 100..150 {
+        h.cached(page, 1, 9); // Drives out whatever may go.
+    }
+    h.end(fill, 0);
+    let io = h.io();
+    assert_eq!(write_at(&io), (0, 3, true));
+    h.end(io, 0);
+    assert_eq!(h.good(long).writes, 1);
+}
+
+#[test]
+fn a_durable_write_that_waits_in_a_queue_keeps_nothing() {
+    let mut h = hand(16); // Eight may be dirty; a window is four pages.
+    for page in 0..6 {
+        let write = h.write(100 + 2 * page, 1);
+        h.good(write);
+    }
+    let durable = h.write_with(0, 4 * PAGE, 1, Durability::Data);
+    // Two of its pages are copied. A direct write of the first of them does not wait for the rest.
+    let reserve = h.reserve(0, 1);
+    let mut ended = Vec::new();
+    while let Some(io) = h.cache.next_io() {
+        let direct = write_at(&io) == (0, 1, true);
+        h.end(io, 0);
+        ended.extend(std::iter::from_fn(|| h.cache.next_done()));
+        if direct {
+            break;
+        }
+    }
+    assert!(ended.iter().any(|done| done.id == reserve), "{ended:?}");
+    h.cache.release(h.object, reserve);
+    while let Some(io) = h.cache.next_io() {
+        h.end(io, 0);
+    }
+    ended.extend(std::iter::from_fn(|| h.cache.next_done()));
+    let done = ended.iter().find(|done| done.id == durable).unwrap();
+    assert!(done.result.is_ok() && done.parked > 0, "{done:?}");
 }
