@@ -4,8 +4,8 @@
 mod cached;
 
 use baio_engine::{Durability, Errno, Memory};
-use baio_storage::cache::{CacheError, CacheOp, Io, RequestId};
-use cached::hand::{P, hand, is_sync, write_at};
+use baio_storage::cache::{CacheError, CacheOp, Io, ObjectId, RequestId};
+use cached::hand::{Hand, P, hand, is_sync, write_at};
 use cached::{PAGE, buffer, bytes};
 
 #[test]
@@ -287,4 +287,47 @@ fn a_writer_does_not_wait_for_ever_for_room_that_cannot_come() {
     }
     let (told, refused) = (CacheError::System(Errno::EIO), CacheError::Unwritable(Errno::EIO));
     assert_eq!(results, [Err(told), Err(told), Err(told), Err(refused)]);
+}
+
+/// Objects of which `pages` pages have failed.
+fn failed(h: &mut Hand, pages: usize) -> ObjectId {
+    let object = h.cache.add(100 * P, 0);
+    let memory = buffer(&h.memory, pages * PAGE).into();
+    let (offset, durability) = (0, Durability::Data);
+    let write = h.ask(object, CacheOp::Write { offset, durability }, memory);
+    let io = h.io();
+    h.fail(io);
+    h.told(write);
+    object
+}
+
+#[test]
+fn who_waits_for_room_waits_for_a_durable_write_that_is_about_to_begin() {
+    let mut h = hand(4); // Two may be dirty, three when some of them failed.
+    let broken = [1, 1, 1].map(|pages| failed(&mut h, pages));
+    let memory = buffer(&h.memory, PAGE).into();
+    let (offset, durability) = (0, Durability::Data);
+    let again = h.ask(broken[0], CacheOp::Write { offset, durability }, memory);
+    let waits = h.write(0, 1);
+    assert!(h.cache.next_done().is_none());
+    let io = h.io();
+    h.end(io, 0);
+    h.good(again);
+    h.good(waits);
+}
+
+#[test]
+fn what_is_forgotten_makes_room() {
+    let mut h = hand(8); // Four may be dirty.
+    let (gone, broken) = (failed(&mut h, 2), failed(&mut h, 1));
+    let durable = h.durable(0, 1);
+    let io = h.io();
+    let memory = buffer(&h.memory, PAGE).into();
+    let (offset, durability) = (P, Durability::None);
+    let waits = h.ask(broken, CacheOp::Write { offset, durability }, memory);
+    h.quiet();
+    assert_eq!(h.cache.remove(gone), Ok(2));
+    h.good(waits);
+    h.end(io, 0);
+    h.good(durable);
 }

@@ -3,9 +3,10 @@
 
 mod cached;
 
-use baio_engine::{Durability, Time};
+use baio_engine::{Durability, Memory, Time};
 use baio_storage::cache::CacheError;
-use cached::hand::{P, hand, is_sync, read_at, write_at};
+use baio_storage::cache::CacheOp;
+use cached::hand::{Hand, P, hand, is_sync, read_at, write_at};
 use cached::{PAGE, bytes};
 
 #[test]
@@ -226,6 +227,7 @@ fn a_durable_write_is_cancelled_before_its_write_begins() {
     assert_eq!(h.done(durable).result, Err(CacheError::Cancelled));
     let read = h.read(5, 1); // Takes the slot.
     let io = h.io();
+    h.quiet();
     h.end(io, 0);
     h.good(read);
     h.quiet();
@@ -303,4 +305,33 @@ fn a_durable_write_that_waits_in_a_queue_keeps_nothing() {
     ended.extend(std::iter::from_fn(|| h.cache.next_done()));
     let done = ended.iter().find(|done| done.id == durable).unwrap();
     assert!(done.result.is_ok() && done.parked > 0, "{done:?}");
+}
+
+#[test]
+fn a_durable_write_waits_for_what_is_written_between_its_pages() {
+    let mut h = hand(64);
+    let write_out = |h: &mut Hand, page: u64| {
+        let (start, end) = (page * P, (page + 1) * P);
+        h.ask(h.object, CacheOp::WriteOut { start, end }, Memory::None);
+        h.io()
+    };
+    let durable = h.write_with(0, 2 * PAGE + 100, 1, Durability::Data);
+    let fill = h.io();
+    let before = write_out(&mut h, 0);
+    h.end(fill, 0); // All is copied; page 0 is being written.
+    let between = write_out(&mut h, 1);
+    assert_eq!(write_at(&between), (1, 1, true));
+    h.end(between, 0); // Page 1 is safe, and changed again.
+    h.write(1, 2);
+    let again = write_out(&mut h, 1);
+    h.end(before, 0);
+    assert!(h.cache.next_io().is_none());
+    h.end(again, 0);
+    let io = h.io();
+    assert_eq!(write_at(&io), (0, 3, true));
+    h.end(io, 0);
+    let done = std::iter::from_fn(|| h.cache.next_done())
+        .find(|done| done.id == durable)
+        .unwrap();
+    assert_eq!((done.result, done.writes), (Ok(2 * 4096 + 100), 1));
 }

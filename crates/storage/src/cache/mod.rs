@@ -197,7 +197,6 @@ impl Cache {
         }
         self.drop_all(slot);
         self.objects[slot as usize].size = size_bytes;
-        self.settle(); // Its pages' frames go to who waits.
         Ok(())
     }
 
