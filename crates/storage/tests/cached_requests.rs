@@ -199,6 +199,34 @@ fn what_cannot_be_cached_is_refused_with_what_was_needed() {
     ));
 }
 
+/// Requests that have nothing to do with the cache use the entries that its I/O has used before them.
+#[test]
+fn what_is_not_cached_is_untouched_beside_it() {
+    let disk = Disk::new(SIZE as u64);
+    let (mut core, handle) = simulated(&disk);
+    create(&mut core, "data", SIZE as u64);
+    let segment = open_write(&mut core, "data");
+    let other = core.add_file(File::simulated(&Disk::new(SIZE as u64), "other"), Access::Write);
+    let mut random = Random(11);
+    for round in 0..40_u8 {
+        let mut tickets = Vec::new();
+        for nth in 0..30 {
+            let offset = nth * BLOCK as u64;
+            for (target, mode) in [(handle, Mode::Cached), (segment, Mode::Direct), (other, Mode::Direct)] {
+                if random.below(2) == 0 {
+                    let asked = request(&core, target, SegmentOp::Write { offset }, &[round; BLOCK], mode);
+                    tickets.push((start(&mut core, asked), target, offset, mode));
+                }
+            }
+        }
+        for (ticket, target, offset, mode) in tickets {
+            let outcome = core.wait(ticket).unwrap().expect("nobody else has taken it");
+            assert_eq!(outcome.result.unwrap() as usize, BLOCK);
+            assert_eq!(read(&mut core, target, offset, BLOCK, mode), [round; BLOCK]);
+        }
+    }
+}
+
 /// As many callers as there are entries wait for the cache, which has fewer frames and no dirty page to spare.
 #[test]
 fn a_table_full_of_callers_does_not_stop_the_cache() {

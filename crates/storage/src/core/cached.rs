@@ -57,6 +57,8 @@ enum Role {
     None,
     /// The cache's own I/O.
     Io(IoId),
+    /// The same, which was answered while the kernel still has its memory.
+    Held(IoId),
     /// A caller's request that the cache has.
     Request(cache::RequestId),
     /// A direct request that waits for the cache, to be started then.
@@ -70,8 +72,8 @@ enum Role {
 pub(super) struct PageCache {
     cache: Cache,
     files: Vec<Cached>,
-    /// By the index of the ticket.
-    roles: Vec<Role>,
+    /// By the index of the ticket, for the use of that index that the number names.
+    roles: Vec<(u32, Role)>,
     /// I/Os for which the engine had no room.
     delayed: VecDeque<Io>,
     /// The first failure of what nobody waits for.
@@ -84,9 +86,13 @@ impl PageCache {
     fn role(&mut self, ticket: Ticket) -> &mut Role {
         let index = ticket.index as usize;
         if self.roles.len() <= index {
-            self.roles.resize_with(index + 1, Role::default);
+            self.roles.resize_with(index + 1, Default::default);
         }
-        &mut self.roles[index]
+        let (generation, role) = &mut self.roles[index];
+        if *generation != ticket.generation {
+            (*generation, *role) = (ticket.generation, Role::None);
+        }
+        role
     }
 }
 
@@ -326,6 +332,11 @@ impl Core {
         let Some(outcome) = self.requests.take_ended(ticket) else {
             return;
         };
+        let is_held = matches!(
+            &outcome.result,
+            Err(error) if matches!(error.fault, Fault::Io(baio_engine::Error::Indeterminate))
+        );
+        *cached.role(ticket) = if is_held { Role::Held(id) } else { Role::None };
         let result = outcome.result.map_err(|error| error.errno().unwrap_or(Errno::EIO));
         cached.cache.io_ended(id, result, outcome.memory);
     }
@@ -333,7 +344,8 @@ impl Core {
     /// The kernel has let go of an I/O that had been answered before.
     pub(super) fn io_released(&mut self, ticket: Ticket, memory: Memory) {
         let Some(cached) = &mut self.cached else { return };
-        if let Role::Io(id) = *cached.role(ticket) {
+        if let Role::Held(id) = *cached.role(ticket) {
+            *cached.role(ticket) = Role::None;
             cached.cache.io_released(id, memory);
         }
     }
