@@ -33,6 +33,9 @@ const ENTRIES: u32 = 64;
 /// Bytes that are read ahead of a sequential reader at most.
 const READAHEAD_BYTES: usize = 512 << 10;
 
+/// Bytes of requests that are gathered before the device is given its part at the latest.
+const BATCH_BYTES: u64 = 256 << 10;
+
 /// The owner of what nobody waits for: no ticket, for their generations have 30 bits.
 const NOBODY: u64 = u64::MAX;
 
@@ -80,6 +83,8 @@ pub(super) struct PageCache {
     failed: Option<CacheError>,
     /// Everything that the cache wants has been started.
     is_served: bool,
+    /// Bytes of requests since then.
+    gathered: u64,
 }
 
 impl PageCache {
@@ -121,6 +126,7 @@ impl Core {
             delayed: VecDeque::new(),
             failed: None,
             is_served: true,
+            gathered: 0,
         }));
         Ok(())
     }
@@ -207,9 +213,17 @@ impl Core {
         } else {
             Role::Request(id)
         };
-        // What it wants of the device waits for the turn: what is asked for together is read and written together.
+        // What it wants of the device waits for the turn, so that what is asked for together is read and written together; but
+        // the device is not kept waiting while the bytes of many requests are copied.
         cached.is_served = false;
-        self.take_done();
+        cached.gathered += end - start;
+        if cached.gathered >= BATCH_BYTES {
+            self.serve_cache();
+            // An error of the backend is told by the next turn as well.
+            let _ = self.engine.turn(Wait::No);
+        } else {
+            self.take_done();
+        }
         Ok(ticket)
     }
 
@@ -269,6 +283,7 @@ impl Core {
             let Some(cached) = &mut self.cached else { return };
             let Some(io) = cached.delayed.pop_front().or_else(|| cached.cache.next_io()) else {
                 cached.is_served = true;
+                cached.gathered = 0;
                 return;
             };
             if let Err(io) = self.start_io(io) {
