@@ -307,7 +307,11 @@ pub enum Failure {
 }
 
 /// What a service may not have: the words for [`Failure::NotYet`]. The last one stands for everything else.
-pub const FEATURES: [&str; 3] = ["mode `cached`", "the kernel's page cache on a segment", "this"];
+pub const FEATURES: [&str; 3] = [
+    "mode `cached` on a segment",
+    "the kernel's page cache on a segment",
+    "this",
+];
 
 const OPERATIONS: [&str; 9] = [
     "read",
