@@ -1,0 +1,143 @@
+use baio_engine::{Argument, Error as Io};
+
+use super::*;
+
+/// One of each; the match below tells whoever adds a variant to add it here.
+fn all_faults() -> Vec<Fault> {
+    let word = String::new;
+    let misaligned = Io::Misaligned {
+        argument: Argument::Offset,
+        value: 1,
+        need: 512,
+    };
+    let unsupported = Io::Unsupported {
+        operation: "poll",
+        backend: "sync",
+    };
+    vec![
+        Fault::Io(Io::System(Errno::ENOSPC)),
+        Fault::Io(misaligned),
+        Fault::Io(unsupported),
+        Fault::Io(Io::NoDescription { mode: "direct" }),
+        Fault::Io(Io::ReadOnlyMemory),
+        Fault::Io(Io::Poisoned(Errno::EIO)),
+        Fault::Io(Io::Indeterminate),
+        Fault::Io(Io::Cancelled),
+        Fault::Io(Io::Full),
+        Fault::Setup(Box::new(SetupError::new("open", word(), Errno::ENOENT))),
+        Fault::NotVolume(word()),
+        Fault::Version(word()),
+        Fault::Corrupt(word()),
+        Fault::Busy { holder: Some(1) },
+        Fault::Busy { holder: None },
+        Fault::Occupied(word()),
+        Fault::NoSpace {
+            asked: 3,
+            free: 2,
+            largest: 1,
+        },
+        Fault::TableFull { segments_max: 16 },
+        Fault::OverQuota {
+            uid: 1,
+            what: "bytes",
+            asked: 3,
+            used: 2,
+            limit: 1,
+        },
+        Fault::Exists,
+        Fault::NotFound,
+        Fault::Access { uid: 1 },
+        Fault::Group { gid: 1 },
+        Fault::Name(NameError::Empty),
+        Fault::Name(NameError::TooLong { bytes: 256 }),
+        Fault::Layout(LayoutError::Overflow),
+        Fault::Beyond {
+            len: 2,
+            size: 1,
+            write: true,
+        },
+        Fault::Beyond {
+            len: 2,
+            size: 1,
+            write: false,
+        },
+        Fault::BadSize(word()),
+        Fault::NotYet("mode `cached` on a segment"),
+        Fault::NoCache,
+        Fault::Cache(CacheError::NoFrame),
+        Fault::Latched,
+        Fault::Moving,
+        Fault::LostWrite { page: word(), at: 1 },
+        Fault::MoveStopped { mark: 4096 },
+        Fault::ReadOnly,
+        Fault::Stale,
+        Fault::NobodyDrives,
+        Fault::ServiceEnded,
+        Fault::NoMemory { asked: 1 },
+    ]
+}
+
+/// A number for every variant, without gaps, so that the list above can be checked for completeness.
+fn number(fault: &Fault) -> usize {
+    match fault {
+        Fault::Io(_) => 0,
+        Fault::Setup(_) => 1,
+        Fault::NotVolume(_) => 2,
+        Fault::Version(_) => 3,
+        Fault::Corrupt(_) => 4,
+        Fault::Busy { .. } => 5,
+        Fault::Occupied(_) => 6,
+        Fault::NoSpace { .. } => 7,
+        Fault::TableFull { .. } => 8,
+        Fault::Exists => 9,
+        Fault::NotFound => 10,
+        Fault::Access { .. } => 11,
+        Fault::Name(_) => 12,
+        Fault::Layout(_) => 13,
+        Fault::Beyond { .. } => 14,
+        Fault::BadSize(_) => 15,
+        Fault::NotYet(_) => 16,
+        Fault::Latched => 17,
+        Fault::ReadOnly => 18,
+        Fault::Stale => 19,
+        Fault::NobodyDrives => 20,
+        Fault::NoMemory { .. } => 21,
+        Fault::ServiceEnded => 22,
+        Fault::OverQuota { .. } => 23,
+        Fault::LostWrite { .. } => 24,
+        Fault::MoveStopped { .. } => 25,
+        Fault::Moving => 26,
+        Fault::Group { .. } => 27,
+        Fault::NoCache => 28,
+        Fault::Cache(_) => 29,
+    }
+}
+
+#[test]
+fn the_number_of_an_error_agrees_with_its_code() {
+    let faults = all_faults();
+    let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
+    assert!(seen.into_iter().eq(0..30), "a variant is missing in all_faults");
+    for fault in faults {
+        let error = Error::new("test", "it", fault);
+        let expected = match error.code() {
+            "ENOTVOLUME" | "EVERSION" => "EINVAL",
+            "ECORRUPT" | "EPOISONED" => "EIO",
+            "EINDETERMINATE" => "ETIMEDOUT",
+            code => code,
+        };
+        assert_eq!(error.errno().unwrap().name(), expected, "{error}");
+    }
+}
+
+/// What the engine advises to its own users cannot always be done through a segment.
+#[test]
+fn cures_can_be_followed_through_a_segment() {
+    for fault in all_faults() {
+        let error = Error::new("write", "volume#0/a", fault);
+        let cure = error.cure().unwrap_or_default();
+        for impossible in ["cached mode", "acknowledge", "choose another backend"] {
+            assert!(!cure.contains(impossible), "{error}");
+        }
+    }
+}
