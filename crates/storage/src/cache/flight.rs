@@ -208,8 +208,11 @@ impl Cache {
         let mut list = (frames.len() > 1).then(|| self.flights.list(frames.len()));
         let mut memory = Memory::None;
         for (page, &frame) in (first..).zip(&frames) {
+            debug_assert_ne!(self.frames.get(frame).state, State::Gated, "before its log");
             self.turn(frame, State::WriteBack);
-            self.frames.get_mut(frame).writing = self.version;
+            let entry = self.frames.get_mut(frame);
+            entry.writing = self.version;
+            entry.pool.wanted = false;
             let valid = self.objects[object as usize].valid(page);
             let Some(bytes) = self.frames.share(frame, valid) else {
                 continue; // Its bytes are here unless it is filling or being written: never so.

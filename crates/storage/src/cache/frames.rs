@@ -8,7 +8,7 @@
 //!    +------------------- Broken                |  +------------- WriteBack <------+
 //!    |                                    flush |                      | plain write ended
 //!    |   memory never came back                 +------------- Unflushed, until then: on the device, perhaps not safe
-//!   Lost <- Filling
+//!   Lost <- Filling                                        Gated: dirty, and waits for the log (see `gate`)
 //! ```
 //!
 //! Only a clean page leaves: clean means that a durable write, or a flush that began after its write had ended, covered it.
@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use baio_engine::{Arena, Buffer, Errno, Frozen};
 
+use super::gate::Pooled;
 use super::wait::List;
 
 /// Bytes of a page, and of the frame that holds it.
@@ -38,6 +39,8 @@ pub(super) enum State {
     Dirty,
     /// Dirty, and its last write or flush failed.
     Failed,
+    /// Dirty, and not to be written before the log is durable as far as its last change.
+    Gated,
     /// Being written.
     WriteBack,
     /// Written, and no flush has covered it yet.
@@ -51,19 +54,19 @@ pub(super) enum State {
 impl State {
     /// Can its bytes be read?
     pub(super) fn is_readable(self) -> bool {
-        use State::{Clean, Dirty, Failed, Unflushed, WriteBack};
-        matches!(self, Clean | Dirty | Failed | WriteBack | Unflushed)
+        use State::{Clean, Dirty, Failed, Gated, Unflushed, WriteBack};
+        matches!(self, Clean | Dirty | Failed | Gated | WriteBack | Unflushed)
     }
 
     /// Does it count against the dirty limit?
     pub(super) fn is_unsafe(self) -> bool {
-        use State::{Dirty, Failed, Unflushed, WriteBack};
-        matches!(self, Dirty | Failed | WriteBack | Unflushed)
+        use State::{Dirty, Failed, Gated, Unflushed, WriteBack};
+        matches!(self, Dirty | Failed | Gated | WriteBack | Unflushed)
     }
 
     /// Must it still be written?
     pub(super) fn is_dirty(self) -> bool {
-        matches!(self, State::Dirty | State::Failed)
+        matches!(self, State::Dirty | State::Failed | State::Gated)
     }
 
     /// Is an I/O on its way?
@@ -106,6 +109,8 @@ pub(super) struct Frame {
     pub(super) stuck: bool,
     /// Read ahead, and not asked for so far.
     pub(super) ahead: bool,
+    /// What the buffer pool knows of it.
+    pub(super) pool: Pooled,
 }
 
 /// All frames.
@@ -114,7 +119,7 @@ pub(super) struct Frames {
     frames: Vec<Frame>,
     free: Vec<u32>,
     /// Frames per kind of state, by [`kind`].
-    counts: [u32; 9],
+    counts: [u32; 10],
     /// Clean pages that nobody holds on to or waits for.
     evictable: u32,
 }
@@ -130,6 +135,7 @@ fn kind(state: State) -> usize {
         State::Unflushed => 6,
         State::Broken(_) => 7,
         State::Lost => 8,
+        State::Gated => 9,
     }
 }
 
@@ -147,7 +153,7 @@ impl Frames {
             });
         }
         free.extend((0..count).rev());
-        let mut counts = [0; 9];
+        let mut counts = [0; 10];
         counts[kind(State::Free)] = count;
         Some(Frames {
             frames,
@@ -159,6 +165,11 @@ impl Frames {
 
     pub(super) fn get(&self, frame: u32) -> &Frame {
         &self.frames[frame as usize]
+    }
+
+    /// The frame of this number, if there is one.
+    pub(super) fn find(&self, frame: u32) -> Option<&Frame> {
+        self.frames.get(frame as usize)
     }
 
     /// A frame for changing what no count depends on: not its state, pins or waiters.
@@ -177,10 +188,9 @@ impl Frames {
 
     /// Frames that count against the dirty limit.
     pub(super) fn count_unsafe(&self) -> u32 {
-        [State::Dirty, State::Failed, State::WriteBack, State::Unflushed]
-            .map(|state| self.count(state))
-            .iter()
-            .sum()
+        use State::{Dirty, Failed, Gated, Unflushed, WriteBack};
+        let all = [Dirty, Failed, Gated, WriteBack, Unflushed];
+        all.map(|state| self.count(state)).iter().sum()
     }
 
     pub(super) fn evictable(&self) -> u32 {

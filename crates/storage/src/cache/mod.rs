@@ -16,6 +16,7 @@
 //! | `read`, `write` | one iteration of a read, a write (seed 001 §3, §5.2, §7.1) |
 //! | `sync`, `write_back` | passes over dirty pages, flushes; the cleaner (§5.3, §6, §8) |
 //! | `reserve` | direct writes beside cached ones (§4) |
+//! | [`pool`], `gate` | a buffer pool of the caller's own: pins; pages wait for the log |
 //! | `wait`, `turn` | who waits for what; how waking goes on (§7.2) |
 //! | `flight` | I/Os on their way |
 //! | `frames`, `object` | frames and their states; the pages of one object |
@@ -31,7 +32,9 @@ mod caller;
 pub mod eviction;
 mod flight;
 mod frames;
+mod gate;
 mod object;
+pub mod pool;
 mod read;
 mod request;
 mod reserve;
@@ -54,6 +57,7 @@ use caller::Caller;
 use eviction::{Eviction, Policy};
 use flight::Flights;
 use frames::Frames;
+use gate::Gate;
 use object::{Object, pages_of};
 use request::{Phase, Request, Requests};
 use wait::{List, Wait};
@@ -62,6 +66,7 @@ use window::Pattern;
 pub use flight::{Io, IoId, IoKind};
 pub use frames::PAGE_BYTES;
 pub use object::ObjectId;
+pub use pool::PagePin;
 pub use request::{CacheDone, CacheError, CacheOp, CacheRequest, RequestId};
 pub use stats::CacheStats;
 
@@ -116,6 +121,7 @@ pub struct Cache {
     frame_waiters: List,
     dirty_waiters: List,
     flights: Flights,
+    gate: Gate,
     outgoing: VecDeque<Io>,
     done: VecDeque<CacheDone>,
     /// Objects that have a pass.
@@ -156,6 +162,7 @@ impl Cache {
             frame_waiters: List::default(),
             dirty_waiters: List::default(),
             flights: Flights::default(),
+            gate: Gate::default(),
             outgoing: VecDeque::new(),
             done: VecDeque::new(),
             passing: Vec::new(),
@@ -191,7 +198,7 @@ impl Cache {
     pub fn resize(&mut self, id: ObjectId, size_bytes: u64) -> Result<(), CacheError> {
         let slot = self.object(id).ok_or(CacheError::NoObject)?;
         let object = &self.objects[slot as usize];
-        let safe = object.dirty + object.failed + object.unflushed == 0;
+        let safe = object.dirty + object.failed + object.gated + object.unflushed == 0;
         if self.is_busy(slot) || !safe {
             return Err(CacheError::Busy);
         }
@@ -210,7 +217,8 @@ impl Cache {
             return Err(CacheError::Busy);
         }
         let object = &self.objects[slot as usize];
-        let lost = u64::from(object.dirty) + u64::from(object.failed) + u64::from(object.unflushed);
+        let changed = [object.dirty, object.failed, object.gated, object.unflushed];
+        let lost = changed.map(u64::from).iter().sum();
         self.drop_all(slot);
         let generation = self.objects[slot as usize].generation.wrapping_add(1);
         self.objects[slot as usize] = Object {
@@ -267,6 +275,9 @@ impl Cache {
                 (offset, caller.len().min(left))
             }
             CacheOp::Write { offset, .. } => (offset, caller.len()),
+            CacheOp::Pin { page } | CacheOp::PinNew { page, .. } | CacheOp::Change { page, .. } => {
+                self.extent(object, page)
+            }
             _ => (0, 0),
         };
         let inside = start.checked_add(len as u64).is_some_and(|end| end <= size);
@@ -276,6 +287,8 @@ impl Cache {
             told = told.or(Some(CacheError::TooLong));
         } else if writes && !inside {
             told = told.or(Some(CacheError::PastEnd));
+        } else if request.op.is_of_page() && len == 0 {
+            told = Some(CacheError::PastEnd);
         }
         self.arrivals += 1;
         let pages = pages_of(start, len as u64);
@@ -301,6 +314,7 @@ impl Cache {
             iterations: 0,
             parked: 0,
             writes: 0,
+            pin: None,
         };
         let op = request.op;
         let id = self.requests.insert(request);
@@ -319,17 +333,19 @@ impl Cache {
     /// The first step of a request that is not wrong.
     fn begin(&mut self, id: RequestId, object: u32, op: CacheOp, pages: u64) {
         match op {
-            CacheOp::Read { offset } => {
+            CacheOp::Read { .. } | CacheOp::Pin { .. } => {
+                let first = self.requests.get(id.slot).map_or(0, |request| request.start) / PAGE_BYTES as u64;
                 let object = &mut self.objects[object as usize];
                 let max = object.readahead_pages.min(self.window);
-                let mut ahead = object.streams.asked(offset / PAGE_BYTES as u64, pages, max);
+                let mut ahead = object.streams.asked(first, pages, max);
                 ahead.end = ahead.end.min(object.pages());
                 if let Some(request) = self.requests.get_mut(id.slot) {
                     request.ahead = ahead;
                 }
                 self.ready.push_back(id.slot);
             }
-            CacheOp::Write { .. } => self.ready.push_back(id.slot),
+            CacheOp::Write { .. } | CacheOp::PinNew { .. } | CacheOp::Change { .. } => self.ready.push_back(id.slot),
+            CacheOp::FlushTo { lsn } => self.flush_to(object, id.slot, lsn),
             CacheOp::Reserve { start, end } => {
                 self.reserve(id, object, pages_of(start, end.saturating_sub(start)));
                 self.ready.push_back(id.slot);
@@ -407,6 +423,7 @@ impl Cache {
             frames_filling: self.frames.count(State::Filling),
             frames_dirty: self.frames.count(State::Dirty),
             frames_failed: self.frames.count(State::Failed),
+            frames_gated: self.frames.count(State::Gated),
             frames_write_back: self.frames.count(State::WriteBack),
             frames_unflushed: self.frames.count(State::Unflushed),
             frames_lost: self.frames.count(State::Lost),

@@ -69,6 +69,7 @@ pub(super) struct Object {
     pub(super) flights: u32,
     pub(super) dirty: u32,
     pub(super) failed: u32,
+    pub(super) gated: u32,
     pub(super) unflushed: u32,
     /// Why the last write or flush failed.
     pub(super) errno: Option<Errno>,

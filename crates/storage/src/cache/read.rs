@@ -46,7 +46,7 @@ impl Cache {
 
     /// The page at which the read stands is not there: starts bringing it in, with its window. Gives what to wait for if that
     /// cannot be done now.
-    fn bring_in(&mut self, request: &mut Request, page: u64) -> Option<Step> {
+    pub(super) fn bring_in(&mut self, request: &mut Request, page: u64) -> Option<Step> {
         if !self.objects[request.object as usize].is_open(page, request.arrived) {
             if let Some(frame) = request.granted.take() {
                 self.frames.give_free(frame);
@@ -71,7 +71,7 @@ impl Cache {
     }
 
     /// Others fill this page: starts what is missing behind it.
-    fn start_window(&mut self, request: &mut Request, page: u64) {
+    pub(super) fn start_window(&mut self, request: &mut Request, page: u64) {
         if request.pinned.is_empty()
             && let Some(frame) = self.objects[request.object as usize].tree.get(page)
         {
@@ -147,7 +147,7 @@ impl Cache {
     }
 
     /// Starts reading ahead for a request that found everything there.
-    fn read_ahead(&mut self, request: &mut Request) {
+    pub(super) fn read_ahead(&mut self, request: &mut Request) {
         if request.ahead.is_empty() {
             return;
         }

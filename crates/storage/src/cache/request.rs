@@ -11,6 +11,7 @@ use baio_engine::{Durability, Errno, Memory};
 use super::caller::Caller;
 use super::eviction::Hint;
 use super::object::ObjectId;
+use super::pool::PagePin;
 use super::wait::{Links, Wait};
 
 /// Names a request. Carries a generation: a stale one names nothing.
@@ -59,6 +60,30 @@ pub enum CacheOp {
         /// Byte behind the last.
         end: u64,
     },
+    /// Brings a page in if it is not there, and holds it: the pin comes with the end (see [`pool`](super::pool)).
+    Pin {
+        /// Which page.
+        page: u64,
+    },
+    /// The same for a page that is to be zero: nothing is read, and it counts as changed under this LSN.
+    PinNew {
+        /// Which page.
+        page: u64,
+        /// The LSN of this change; 0 for what is not logged.
+        lsn: u64,
+    },
+    /// Marks a pinned page as changed under this LSN, as soon as that can be done.
+    Change {
+        /// Which page.
+        page: u64,
+        /// The LSN of this change; 0 for what is not logged.
+        lsn: u64,
+    },
+    /// Makes safe the pages whose recovery LSN is no later than this.
+    FlushTo {
+        /// The LSN.
+        lsn: u64,
+    },
 }
 
 /// A request.
@@ -88,7 +113,7 @@ pub enum CacheError {
     Unwritable(Errno),
     /// An earlier write of these pages was given up on, and the device has not given their memory back.
     Stuck,
-    /// No frame can be had: all are lost to I/Os that were given up on.
+    /// No frame can be had: all are held by pins, or lost to I/Os that were given up on.
     NoFrame,
     /// A read cannot fill shared, read-only memory.
     ReadOnlyMemory,
@@ -102,6 +127,17 @@ pub enum CacheError {
     Busy,
     /// No memory for bookkeeping.
     NoMemory,
+    /// A page is held by a pin, and a direct write cannot take its place.
+    Pinned,
+    /// The pin is not of this cache, or its page has left since: its object was deleted or changed its size.
+    StalePin,
+    /// The page is on its way to the device, and not changed meanwhile.
+    BeingWritten,
+    /// Too many pages are not clean yet: no more can become so now.
+    NoRoom,
+    /// A sync waits for this page, and the page for the log: it can be changed again when the log is durable up to this LSN
+    /// and the page has been written.
+    LogFirst(u64),
 }
 
 impl CacheError {
@@ -117,7 +153,9 @@ impl CacheError {
             CacheError::ReadOnlyMemory => Errno::EFAULT,
             CacheError::MemoryKind | CacheError::TooLong => Errno::EINVAL,
             CacheError::NoObject => Errno::EBADF,
-            CacheError::Busy => Errno::EBUSY,
+            CacheError::Busy | CacheError::Pinned => Errno::EBUSY,
+            CacheError::StalePin => Errno::ESTALE,
+            CacheError::BeingWritten | CacheError::NoRoom | CacheError::LogFirst(_) => Errno::EAGAIN,
         }
     }
 }
@@ -133,7 +171,7 @@ impl fmt::Display for CacheError {
                 "too many pages could not be written ({errno}): repair the device, and a sync writes them again"
             ),
             CacheError::Stuck => f.write_str("an earlier write of these pages was given up on and still runs"),
-            CacheError::NoFrame => f.write_str("every frame is held by an I/O that was given up on"),
+            CacheError::NoFrame => f.write_str("every frame is held by a pin, or by an I/O that was given up on"),
             CacheError::ReadOnlyMemory => {
                 f.write_str("the memory is shared and read-only: read into a buffer of your own")
             }
@@ -142,6 +180,14 @@ impl fmt::Display for CacheError {
             CacheError::NoObject => f.write_str("no such object"),
             CacheError::Busy => f.write_str("the object is in use: wait for its requests, and sync it"),
             CacheError::NoMemory => f.write_str("no memory for bookkeeping"),
+            CacheError::Pinned => f.write_str("a page there is pinned: unpin it first"),
+            CacheError::StalePin => f.write_str("the pinned page has left: pin it again"),
+            CacheError::BeingWritten => f.write_str("the page is being written: wait for the end of that"),
+            CacheError::NoRoom => f.write_str("too many pages are changed and not written: wait for the cleaner"),
+            CacheError::LogFirst(lsn) => write!(
+                f,
+                "a sync waits for this page: make the log durable up to {lsn}, and say so"
+            ),
         }
     }
 }
@@ -168,6 +214,9 @@ pub struct CacheDone {
     pub parked: u32,
     /// Device writes that it started itself.
     pub writes: u32,
+    /// The page, for [`CacheOp::Pin`] and [`CacheOp::PinNew`] that ended well: to be given back by
+    /// [`Cache::unpin`](super::Cache::unpin).
+    pub pin: Option<PagePin>,
 }
 
 /// How far a write has come.
@@ -214,6 +263,8 @@ pub(super) struct Request {
     pub(super) iterations: u32,
     pub(super) parked: u32,
     pub(super) writes: u32,
+    /// What it ends with.
+    pub(super) pin: Option<PagePin>,
 }
 
 impl Request {

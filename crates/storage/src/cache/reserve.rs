@@ -77,7 +77,13 @@ impl Cache {
             if entry.stuck {
                 return Err(CacheError::Stuck);
             }
-            if entry.state.is_busy() || entry.pins > 0 {
+            if entry.pool.lent > 0 {
+                return Err(CacheError::Pinned); // Who holds it may be the one who waits for this write.
+            }
+            if entry.state == State::Gated {
+                self.frames.get_mut(frame).pool.wanted = true;
+                first_busy.get_or_insert((page, frame));
+            } else if entry.state.is_busy() || entry.pins > 0 {
                 first_busy.get_or_insert((page, frame));
             } else if entry.state.is_unsafe() {
                 let frames = self.unsafe_run(object, page..pages.end);
@@ -97,7 +103,7 @@ impl Cache {
                 break;
             };
             let entry = self.frames.get(frame);
-            let due = entry.state.is_unsafe() && entry.state != State::WriteBack;
+            let due = entry.state.is_unsafe() && !matches!(entry.state, State::WriteBack | State::Gated);
             if !due || entry.pins > 0 {
                 break;
             }

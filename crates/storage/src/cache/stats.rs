@@ -36,13 +36,17 @@ pub struct CacheStats {
     pub spurious_wakeups: u64,
     /// Waits for something that all share: a frame, room below the dirty limit, a reserved range.
     pub parked: u64,
-    /// Now: frames in all, without a page, clean, being read, changed, changed and failed, being written, not flushed, lost.
+    /// Pages pinned at once, because they were there.
+    pub pins_hit: u64,
+    /// Now: frames in all, without a page, clean, being read, changed, changed and failed, changed and waiting for the log,
+    /// being written, not flushed, lost.
     pub frames: u32,
     pub frames_free: u32,
     pub frames_clean: u32,
     pub frames_filling: u32,
     pub frames_dirty: u32,
     pub frames_failed: u32,
+    pub frames_gated: u32,
     pub frames_write_back: u32,
     pub frames_unflushed: u32,
     pub frames_lost: u32,

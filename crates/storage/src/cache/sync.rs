@@ -21,13 +21,25 @@ use super::wait::Wait;
 use super::write::stronger;
 
 impl Cache {
-    /// Begins a pass; one with nothing to write goes on at once.
+    /// Begins a pass over all changes so far; one with nothing to write goes on at once.
     pub(super) fn start_pass(
         &mut self,
         slot: u32,
         request: Option<u32>,
         covers: Range<u64>,
         flush: Option<Durability>,
+    ) {
+        self.start_pass_to(slot, request, covers, flush, self.version);
+    }
+
+    /// The same for pages whose first change that is not on the device is no later than `version`.
+    pub(super) fn start_pass_to(
+        &mut self,
+        slot: u32,
+        request: Option<u32>,
+        covers: Range<u64>,
+        flush: Option<Durability>,
+        version: u64,
     ) {
         if let Some(request) = request.and_then(|request| self.requests.get_mut(request)) {
             request.wait = Wait::Synced;
@@ -42,7 +54,11 @@ impl Cache {
             }
             return;
         }
-        let mut left = 0;
+        let mut left = match request {
+            Some(_) => self.want_gated(slot, &covers, version),
+            None => 0, // The cleaner does not wait for the log: those pages join its pass when the log lets them.
+        };
+        let object = &mut self.objects[slot as usize];
         for tag in [Tag::Dirty, Tag::Failed, Tag::WriteBack] {
             let mut at = covers.start;
             let mut found = [(0, 0); 64];
@@ -51,7 +67,7 @@ impl Cache {
                 let inside = found[..count].iter().take_while(|(page, _)| *page < covers.end);
                 // What is written a second time, for somebody's sake, needs the flush alone.
                 left += inside
-                    .filter(|(_, frame)| self.frames.get(*frame).since <= self.version)
+                    .filter(|(_, frame)| self.frames.get(*frame).since <= version)
                     .count() as u64;
                 match found[..count].last() {
                     Some((page, _)) if count == found.len() && *page < covers.end => at = page + 1,
@@ -63,7 +79,7 @@ impl Cache {
             request,
             pages: covers.clone(),
             covers,
-            version: self.version,
+            version,
             left,
             flush,
         });
@@ -134,7 +150,7 @@ impl Cache {
     }
 
     /// Passes whose last write has ended go on: to a flush, or to their end.
-    fn end_passes(&mut self, slot: u32) {
+    pub(super) fn end_passes(&mut self, slot: u32) {
         let mut at = 0;
         while let Some(pass) = self.objects[slot as usize].passes.get(at) {
             if pass.left > 0 {

@@ -28,8 +28,11 @@ pub(super) enum Step {
 impl Step {
     /// Does it wait in a queue for something that all share?
     pub(super) fn is_shared(&self) -> bool {
-        use Wait::{DirtyBelowLimit, FreeFrame, Unreserved};
-        matches!(self, Step::Wait(FreeFrame | DirtyBelowLimit | Unreserved(..)))
+        use Wait::{Changeable, DirtyBelowLimit, FreeFrame, Ungated, Unreserved};
+        matches!(
+            self,
+            Step::Wait(FreeFrame | DirtyBelowLimit | Ungated(_) | Changeable(..) | Unreserved(..))
+        )
     }
 }
 
@@ -69,7 +72,10 @@ impl Cache {
             CacheOp::Read { .. } => self.read_on(&mut request),
             CacheOp::Write { .. } => self.write_on(slot, &mut request),
             CacheOp::Reserve { .. } => self.reserve_on(slot, &mut request),
-            CacheOp::Sync { .. } | CacheOp::WriteOut { .. } => Step::Wait(Wait::Synced),
+            CacheOp::Pin { .. } => self.pin_on(&mut request),
+            CacheOp::PinNew { lsn, .. } => self.pin_new_on(&mut request, lsn),
+            CacheOp::Change { lsn, .. } => self.change_on(&mut request, lsn),
+            CacheOp::Sync { .. } | CacheOp::WriteOut { .. } | CacheOp::FlushTo { .. } => Step::Wait(Wait::Synced),
         };
         // What it waited for held, so it may wait for the next thing; but for the same again, having done nothing, is in vain.
         let again = matches!(&step, Step::Wait(next) if *next == wait);
@@ -108,10 +114,12 @@ impl Cache {
             Wait::None => true,
             Wait::Filled(at) => frame(at).state != State::Filling,
             Wait::WriteBackEnded(at) => frame(at).state != State::WriteBack || frame(at).stuck,
+            Wait::Ungated(at) => frame(at).state != State::Gated,
+            Wait::Changeable(at, lsn) => frame(at).state != State::WriteBack && !self.must_wait(at, lsn),
             Wait::Settled(at, page) => {
                 let (frame, object) = (frame(at), &self.objects[request.object as usize]);
                 let gone = object.tree.get(page) != Some(at);
-                gone || frame.stuck || (!frame.state.is_busy() && frame.pins == 0)
+                gone || frame.stuck || (!frame.state.is_busy() && frame.state != State::Gated && frame.pins == 0)
             }
             Wait::FreeFrame => request.granted.is_some() || request.told.is_some(),
             Wait::DirtyBelowLimit => request.credit || request.told.is_some(),
@@ -150,7 +158,11 @@ impl Cache {
             Wait::FreeFrame => change(links, &mut self.frame_waiters),
             Wait::DirtyBelowLimit => change(links, &mut self.dirty_waiters),
             Wait::Unreserved(object, _) => change(links, &mut self.objects[object as usize].waiters),
-            Wait::Filled(frame) | Wait::WriteBackEnded(frame) | Wait::Settled(frame, _) => {
+            Wait::Filled(frame)
+            | Wait::WriteBackEnded(frame)
+            | Wait::Ungated(frame)
+            | Wait::Changeable(frame, _)
+            | Wait::Settled(frame, _) => {
                 let mut list = self.frames.get(frame).waiters;
                 change(links, &mut list);
                 self.frames.set_waiters(frame, list);
@@ -223,6 +235,9 @@ impl Cache {
     fn fail_stuck(&mut self) -> bool {
         if !self.copied.is_empty() {
             return false; // Their writes are about to begin.
+        }
+        if self.frames.count(State::Gated) > 0 {
+            return false; // The log goes on, and then they can be written.
         }
         if let Some(slot) = self.dirty_waiters.first()
             && self.flights.live_writes == 0
@@ -304,6 +319,7 @@ impl Cache {
         let object = &mut self.objects[object as usize];
         object.count(state, -1);
         object.tree.remove(page);
+        self.left_pool(frame);
         self.progress += 1;
     }
 
@@ -340,6 +356,9 @@ impl Cache {
             object.dirty_since.get_or_insert(self.now);
         }
         self.frames.set(frame, state);
+        if state == State::Clean {
+            self.forget_recovery(frame);
+        }
         self.progress += 1;
     }
 
@@ -388,7 +407,9 @@ impl Cache {
             object.requests -= 1;
             object.durable_waiting.retain(|(waiting, _)| *waiting != slot);
             match request.op {
-                CacheOp::Sync { .. } | CacheOp::WriteOut { .. } => self.forget_sync(request.object, slot),
+                CacheOp::Sync { .. } | CacheOp::WriteOut { .. } | CacheOp::FlushTo { .. } => {
+                    self.forget_sync(request.object, slot);
+                }
                 CacheOp::Reserve { .. } if result.is_err() => self.unreserve(request.object, slot),
                 _ => {}
             }
@@ -401,6 +422,7 @@ impl Cache {
         self.stats.requests += 1;
         let id = self.requests.id(slot);
         let (owner, iterations, parked, writes) = (request.owner, request.iterations, request.parked, request.writes);
+        let pin = request.pin.take();
         let memory = self.requests.retire(slot, request).give_back(read);
         self.done.push_back(CacheDone {
             id,
@@ -411,6 +433,7 @@ impl Cache {
             iterations,
             parked,
             writes,
+            pin,
         });
     }
 
@@ -458,6 +481,7 @@ impl Object {
         let count = match state {
             State::Dirty => &mut self.dirty,
             State::Failed => &mut self.failed,
+            State::Gated => &mut self.gated,
             State::Unflushed => &mut self.unflushed,
             _ => return,
         };

@@ -18,6 +18,10 @@ pub(super) enum Wait {
     Filled(u32),
     /// The write-back of the page in this frame has ended.
     WriteBackEnded(u32),
+    /// The log is durable as far as the last change of the page in this frame.
+    Ungated(u32),
+    /// The page in this frame may be changed under this LSN: nobody waits for it to be written, and it is not being written.
+    Changeable(u32, u64),
     /// This page, in this frame, is neither filled nor written, and nobody holds on to it.
     Settled(u32, u64),
     /// A frame: it is handed over with the wake-up.

@@ -53,7 +53,7 @@ impl Cache {
     }
 
     /// Copies into one page; gives what to wait for if that cannot be done now.
-    fn write_page(&mut self, request: &mut Request, page: u64) -> Option<Step> {
+    pub(super) fn write_page(&mut self, request: &mut Request, page: u64) -> Option<Step> {
         let held = request.pinned.contains(&page);
         // A page that it already holds is one whose reservation waits for it.
         if !held && !self.objects[request.object as usize].is_open(page, request.arrived) {
@@ -121,15 +121,20 @@ impl Cache {
     /// May one more page become dirty for this request? In the order of asking, and not for an object whose failed pages are
     /// too many already: one broken device shall not take the room of all others.
     fn may_dirty(&mut self, request: &mut Request) -> Result<(), Step> {
-        let object = &self.objects[request.object as usize];
-        if object.failed > 0 && object.failed + object.dirty >= (self.dirty_max / 2).max(1) {
-            let errno = object.errno.unwrap_or(Errno::EIO);
+        if let Some(errno) = self.too_many_failed(request.object) {
             return Err(Step::Done(Err(CacheError::Unwritable(errno))));
         }
         if std::mem::take(&mut request.credit) || (self.dirty_waiters.is_empty() && self.has_room(request.object)) {
             return Ok(());
         }
         Err(Step::Wait(Wait::DirtyBelowLimit))
+    }
+
+    /// Why no more pages of this object may become dirty, if those that failed are too many.
+    pub(super) fn too_many_failed(&self, object: u32) -> Option<Errno> {
+        let object = &self.objects[object as usize];
+        let many = object.failed > 0 && object.failed + object.dirty >= (self.dirty_max / 2).max(1);
+        many.then(|| object.errno.unwrap_or(Errno::EIO))
     }
 
     fn copy_in(&mut self, request: &mut Request, page: u64, frame: u32, range: Range<usize>) {
@@ -166,7 +171,7 @@ impl Cache {
         let touched = pages_of(request.start, request.done as u64);
         let window = request.window..touched.end.min(request.window.saturating_add(self.window));
         let mut needed: Option<Range<u64>> = None;
-        let (mut busy, mut between) = (None, None);
+        let (mut busy, mut between, mut gated) = (None, None, None);
         for page in window.clone() {
             let Some(frame) = self.objects[request.object as usize].tree.get(page) else {
                 continue; // Only what is safe leaves.
@@ -185,6 +190,8 @@ impl Cache {
             }
             if is_busy {
                 busy.get_or_insert((page, frame));
+            } else if entry.state == State::Gated {
+                gated.get_or_insert((page, frame));
             } else {
                 needed = Some(needed.map_or(page, |range| range.start)..page + 1);
             }
@@ -196,6 +203,14 @@ impl Cache {
             let object = &mut self.objects[request.object as usize];
             object.durable_waiting.push((slot, window));
             return Step::Wait(Wait::WriteBackEnded(frame));
+        }
+        if let Some((page, frame)) = gated {
+            self.hold_more(request, page, frame);
+            self.frames.get_mut(frame).pool.wanted = true;
+            self.objects[request.object as usize]
+                .durable_waiting
+                .push((slot, window));
+            return Step::Wait(Wait::Ungated(frame));
         }
         let Some(needed) = needed else {
             self.progress += 1;
@@ -240,7 +255,7 @@ impl Cache {
     /// Can a write of this page begin?
     fn is_idle(&self, frame: u32) -> bool {
         let state = self.frames.get(frame).state;
-        state.is_readable() && state != State::WriteBack
+        state.is_readable() && !matches!(state, State::WriteBack | State::Gated)
     }
 
     /// Pages beside these that other durable writes wait for as well: one write serves all of them.

@@ -1,0 +1,241 @@
+//! The write gate: no page goes to the device before the log that describes its changes (write-ahead logging), and the recovery
+//! LSNs from which a checkpoint knows where a restart must begin.
+//!
+//! A page changed under an LSN beyond what the log has made durable is `Gated`: dirty, but in a state of its own that no
+//! writer takes: not the cleaner, not a sync, a durable write or a reservation. [`Cache::set_durable_lsn`] makes it dirty like
+//! any other, and whoever waits for it goes on. A sync that begins counts the gated pages that it covers; the cleaner's passes
+//! leave them out, and take them up when the log lets them.
+//!
+//! **A sync is not kept waiting by a page that is changed again and again**, each time beyond what the log has: what somebody
+//! waits for is `wanted`, and its next change under a later LSN waits until it has been written.
+//!
+//! The recovery LSN of a page is that of its first change since it was clean. It is kept until the page is clean again: written
+//! and not flushed is not enough. The oldest of all is at hand, in an ordered set.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::Cache;
+use super::frames::State;
+
+/// What the buffer pool knows of a frame.
+#[derive(Debug)]
+pub(super) struct Pooled {
+    /// Pins of the pool; all of them together are one of the frame's.
+    pub(super) lent: u32,
+    /// Counts the pages that the frame has held: a pin of an earlier one is stale.
+    pub(super) epoch: u32,
+    /// LSN of its last change; 0 for none that was logged.
+    pub(super) lsn: u64,
+    /// LSN of its first change since it was clean.
+    recovery: Option<u64>,
+    /// Somebody waits until it has been written, and it for the log.
+    pub(super) wanted: bool,
+    /// It is on the list of the gate.
+    listed: bool,
+}
+
+impl Default for Pooled {
+    fn default() -> Pooled {
+        Pooled {
+            lent: 0,
+            epoch: 0,
+            lsn: 0,
+            recovery: None,
+            wanted: false,
+            listed: false,
+        }
+    }
+}
+
+/// What all pages together owe to the log.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    /// The log is durable up to here.
+    durable: u64,
+    /// Frames that are gated, and some that were; each once.
+    frames: Vec<u32>,
+    /// Recovery LSNs and their frames.
+    recovery: BTreeSet<(u64, u32)>,
+}
+
+impl Cache {
+    /// The log is durable up to this LSN, itself included: pages whose last change is no later may be written. It never goes
+    /// back.
+    pub fn set_durable_lsn(&mut self, lsn: u64) {
+        if lsn <= self.gate.durable {
+            return;
+        }
+        self.gate.durable = lsn;
+        let mut at = 0;
+        while let Some(&frame) = self.gate.frames.get(at) {
+            let entry = self.frames.get(frame);
+            let is_gated = entry.state == State::Gated;
+            if is_gated && entry.pool.lsn > lsn {
+                at += 1;
+                continue;
+            }
+            self.gate.frames.swap_remove(at);
+            self.frames.get_mut(frame).pool.listed = false;
+            if is_gated {
+                self.ungate(frame);
+            }
+        }
+        self.settle();
+    }
+
+    /// How far the log is durable, as it was told.
+    #[must_use]
+    pub fn durable_lsn(&self) -> u64 {
+        self.gate.durable
+    }
+
+    /// The oldest LSN of a change that may not be safe in its page: the log from there on is needed at a restart. `None` when
+    /// every logged change is safe. A look-up in an ordered set.
+    #[must_use]
+    pub fn oldest_recovery_lsn(&self) -> Option<u64> {
+        self.gate.recovery.first().map(|(lsn, _)| *lsn)
+    }
+
+    /// How far the log must be durable for all to go on that waits for it now; `None` when nothing does.
+    #[must_use]
+    pub fn lsn_wanted(&self) -> Option<u64> {
+        if self.frames.count(State::Gated) == 0 {
+            return None;
+        }
+        let all = !self.frame_waiters.is_empty() || !self.dirty_waiters.is_empty();
+        let gated = self.gated().filter(|&frame| all || self.is_wanted(frame));
+        gated.map(|frame| self.frames.get(frame).pool.lsn).max()
+    }
+
+    fn gated(&self) -> impl Iterator<Item = u32> + '_ {
+        let frames = self.gate.frames.iter().copied();
+        frames.filter(|&frame| self.frames.get(frame).state == State::Gated)
+    }
+
+    /// A dirty page was changed under this LSN.
+    pub(super) fn note_lsn(&mut self, frame: u32, lsn: u64) {
+        if lsn == 0 {
+            return;
+        }
+        let entry = self.frames.get_mut(frame);
+        entry.pool.lsn = entry.pool.lsn.max(lsn);
+        let gated = entry.pool.lsn > self.gate.durable && entry.state != State::Gated;
+        match entry.pool.recovery {
+            Some(first) if first <= lsn => {}
+            before => {
+                entry.pool.recovery = Some(lsn);
+                if let Some(before) = before {
+                    self.gate.recovery.remove(&(before, frame));
+                }
+                self.gate.recovery.insert((lsn, frame));
+            }
+        }
+        if gated {
+            self.close_gate(frame);
+        }
+    }
+
+    fn close_gate(&mut self, frame: u32) {
+        self.turn(frame, State::Gated);
+        let entry = self.frames.get_mut(frame);
+        if !std::mem::replace(&mut entry.pool.listed, true) {
+            self.gate.frames.push(frame);
+        }
+        let (object, page, since) = (entry.object, entry.page, entry.since);
+        let mut left_one = false;
+        for pass in &mut self.objects[object as usize].passes {
+            if !pass.covers.contains(&page) || since > pass.version {
+                continue;
+            }
+            if pass.request.is_some() {
+                entry.pool.wanted = true;
+            } else {
+                pass.left = pass.left.saturating_sub(1);
+                left_one = true;
+            }
+        }
+        if left_one {
+            self.end_passes(object);
+        }
+    }
+
+    fn ungate(&mut self, frame: u32) {
+        self.turn(frame, State::Dirty);
+        let entry = self.frames.get(frame);
+        let (object, page, since) = (entry.object, entry.page, entry.since);
+        for pass in &mut self.objects[object as usize].passes {
+            if pass.covers.contains(&page) && since <= pass.version {
+                pass.left += u64::from(pass.request.is_none());
+                pass.pages.start = pass.pages.start.min(page); // It was passed over.
+            }
+        }
+        self.wake_page(frame);
+    }
+
+    /// Counts the gated pages that a sync of this object covers; from now on it waits for them.
+    pub(super) fn want_gated(&mut self, object: u32, covers: &Range<u64>, version: u64) -> u64 {
+        if self.objects[object as usize].gated == 0 {
+            return 0;
+        }
+        let mut count = 0;
+        for &frame in &self.gate.frames {
+            let entry = self.frames.get_mut(frame);
+            let is_of_it = entry.object == object && covers.contains(&entry.page) && entry.since <= version;
+            if entry.state == State::Gated && is_of_it {
+                entry.pool.wanted = true;
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Does somebody wait until this page has been written? Who was given up does not.
+    fn is_wanted(&self, frame: u32) -> bool {
+        let entry = self.frames.get(frame);
+        if !entry.pool.wanted {
+            return false;
+        }
+        let (object, page) = (&self.objects[entry.object as usize], entry.page);
+        let passes = object.passes.iter();
+        let mut syncs = passes.filter(|pass| pass.request.is_some() && entry.since <= pass.version);
+        syncs.any(|pass| pass.covers.contains(&page))
+            || object.durable_waiting.iter().any(|(_, pages)| pages.contains(&page))
+            || object.reservations.iter().any(|held| held.pages.contains(&page))
+    }
+
+    /// Must a change under this LSN wait, so that those who wait for the page are not kept waiting by it?
+    pub(super) fn must_wait(&self, frame: u32, lsn: u64) -> bool {
+        lsn > self.frames.get(frame).pool.lsn.max(self.gate.durable) && self.is_wanted(frame)
+    }
+
+    /// All changes of this page are safe.
+    pub(super) fn forget_recovery(&mut self, frame: u32) {
+        if let Some(lsn) = self.frames.get_mut(frame).pool.recovery.take() {
+            self.gate.recovery.remove(&(lsn, frame));
+        }
+    }
+
+    /// The page has left this frame: pins of it are stale.
+    pub(super) fn left_pool(&mut self, frame: u32) {
+        self.forget_recovery(frame);
+        let pool = &mut self.frames.get_mut(frame).pool;
+        pool.epoch = pool.epoch.wrapping_add(1);
+        pool.lsn = 0;
+        pool.wanted = false;
+        if std::mem::take(&mut pool.lent) > 0 {
+            self.frames.unpin(frame);
+        }
+    }
+
+    /// A sync of the pages that an LSN's recovery would need: their changes, and whatever was changed before the last of them.
+    pub(super) fn flush_to(&mut self, object: u32, request: u32, lsn: u64) {
+        let up_to = self.gate.recovery.range(..=(lsn, u32::MAX));
+        let frames = up_to.map(|(_, frame)| self.frames.get(*frame));
+        // A page that was written and not flushed has no such version: the flush that ends the pass covers it.
+        let since = frames.filter(|entry| entry.object == object && entry.since != u64::MAX);
+        let version = since.map(|entry| entry.since).max().unwrap_or(0);
+        let flush = Some(baio_engine::Durability::Data);
+        self.start_pass_to(object, Some(request), 0..u64::MAX, flush, version);
+    }
+}
