@@ -19,7 +19,7 @@ use super::Cache;
 use super::frames::State;
 
 /// What the buffer pool knows of a frame.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pooled {
     /// Pins of the pool; all of them together are one of the frame's.
     pub(super) lent: u32,
@@ -33,19 +33,6 @@ pub(super) struct Pooled {
     pub(super) wanted: bool,
     /// It is on the list of the gate.
     listed: bool,
-}
-
-impl Default for Pooled {
-    fn default() -> Pooled {
-        Pooled {
-            lent: 0,
-            epoch: 0,
-            lsn: 0,
-            recovery: None,
-            wanted: false,
-            listed: false,
-        }
-    }
 }
 
 /// What all pages together owe to the log.
