@@ -292,11 +292,10 @@ impl Object {
     /// The one place that decides which cache carries a request.
     pub(crate) fn route(&self, mode: Mode, volume: Caching) -> Result<Caching, Fault> {
         match (&self.target, mode) {
-            (Some(Target::Segment { .. }), Mode::Cached) => Err(Fault::NotYet("mode `cached` on a segment")),
             (Some(Target::Plain(_)), Mode::Direct | Mode::Cached) => Ok(Caching::Direct),
             (Some(Target::Plain(_)), Mode::Kernel) => Ok(Caching::Kernel),
             (Some(Target::Plain(_)), Mode::Uncached) => Ok(Caching::Uncached),
-            (Some(Target::Segment { .. }), Mode::Direct) => Ok(volume),
+            (Some(Target::Segment { .. }), Mode::Direct | Mode::Cached) => Ok(volume),
             (Some(Target::Segment { .. }), Mode::Kernel | Mode::Uncached) => {
                 Err(Fault::NotYet("the kernel's page cache on a segment"))
             }

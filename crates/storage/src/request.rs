@@ -46,9 +46,9 @@ pub enum Mode {
     /// Past every cache.
     #[default]
     Direct,
-    /// Through our own page cache, on plain files so far; the core must have one ([`Core::use_cache`](crate::Core::use_cache)). The file
-    /// keeps the size that it had at its first cached request, and that must be a multiple of 4 KiB. A plain write is done
-    /// after the copy, and safe after a sync. Whoever else writes the file is not seen in cached pages.
+    /// Through our own page cache; the core must have one ([`Core::use_cache`](crate::Core::use_cache)). A plain write is done
+    /// after the copy, and safe after a sync. A plain file keeps the size that it had at its first cached request, and that
+    /// must be a multiple of 4 KiB; whoever else writes it is not seen in cached pages.
     Cached,
     /// Through the kernel's page cache; on plain files only.
     Kernel,

@@ -6,7 +6,6 @@ mod harness;
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::Duration;
 
 use baio_engine::sim::{Disk, Flash, Profile};
 use baio_engine::{Durability, File, Open, Wait};
@@ -161,11 +160,6 @@ fn what_cannot_be_cached_is_refused_with_what_was_needed() {
     core.use_cache(&small_cache()).unwrap();
     assert_eq!(core.use_cache(&small_cache()).unwrap_err().code(), "EEXIST");
 
-    let late = SegmentRequest {
-        deadline: Some(core.engine().now().after(Duration::from_secs(1))),
-        ..cached(&core, handle)
-    };
-    assert_eq!(run(&mut core, late).result.unwrap_err().code(), "EOPNOTSUPP");
     let beyond = request(
         &core,
         handle,
@@ -183,20 +177,6 @@ fn what_cannot_be_cached_is_refused_with_what_was_needed() {
     let asked = cached(&core, odd);
     let error = run(&mut core, asked).result.unwrap_err();
     assert!(error.to_string().contains("5000 bytes"), "{error}");
-
-    let disk = simulated_disk(&Format {
-        size_bytes: Some(1 << 20),
-        ..Format::default()
-    });
-    let mut core = open_simulated(&disk);
-    core.use_cache(&small_cache()).unwrap();
-    create(&mut core, "data", BLOCK as u64);
-    let segment = open_write(&mut core, "data");
-    let asked = cached(&core, segment);
-    assert!(matches!(
-        run(&mut core, asked).result.unwrap_err().fault,
-        Fault::NotYet(_)
-    ));
 }
 
 /// Requests that have nothing to do with the cache use the entries that its I/O has used before them.

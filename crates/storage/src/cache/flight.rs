@@ -301,12 +301,14 @@ impl Cache {
                 true
             }
         };
+        let object = flight.object;
         if is_back {
-            self.objects[flight.object as usize].flights -= 1;
+            self.objects[object as usize].flights -= 1;
             self.flights.retire(id, flight);
         } else {
             self.flights.give_up(id, flight);
         }
+        self.drop_discarded(object);
         self.settle();
     }
 
@@ -339,12 +341,14 @@ impl Cache {
                 self.wake_page(frame);
             }
         }
+        let object = flight.object;
         if is_back {
-            self.objects[flight.object as usize].flights -= 1;
+            self.objects[object as usize].flights -= 1;
             self.flights.retire(id, flight);
         } else {
             self.flights.give_up(id, flight);
         }
+        self.drop_discarded(object);
         self.settle();
     }
 

@@ -17,6 +17,7 @@
 //! | `sync`, `write_back` | passes over dirty pages, flushes; the cleaner (§5.3, §6, §8) |
 //! | `reserve` | direct writes beside cached ones (§4) |
 //! | [`pool`], `gate` | a buffer pool of the caller's own: pins; pages wait for the log |
+//! | `change` | objects that grow, shrink, go away |
 //! | `wait`, `turn` | who waits for what; how waking goes on (§7.2) |
 //! | `flight` | I/Os on their way |
 //! | `frames`, `object` | frames and their states; the pages of one object |
@@ -29,6 +30,7 @@
 //! while both are under way may mix, page by page.
 
 mod caller;
+mod change;
 pub mod eviction;
 mod flight;
 mod frames;

@@ -353,4 +353,10 @@ impl Requests {
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
+
+    /// The slots of all requests on an object.
+    pub(super) fn on(&self, object: u32) -> Vec<u32> {
+        let its = |slot: &u32| self.get(*slot).is_some_and(|request| request.object == object);
+        (0..self.slots.len() as u32).filter(its).collect()
+    }
 }

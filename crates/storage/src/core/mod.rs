@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `mod.rs` | opening and closing, handles, turning |
 //! | `requests.rs` | requests on handles: checked, translated for the engine, answered |
-//! | `cached.rs` | requests through the page cache, and the cache's own |
+//! | `cached/` | requests through the page cache, and the cache's own |
 //! | `holds.rs` | ranges that an operation holds, and the requests that wait for them |
 //! | `defrag.rs` | packing a volume by moves |
 //! | `resize.rs` | the volume itself: what is wrong with it, growing it |
@@ -17,7 +17,7 @@
 //!
 //! Wakers are collected, never called, here: whoever turned the core wakes them when its borrow has ended.
 
-mod cached;
+pub(crate) mod cached;
 pub(crate) mod defrag;
 pub(crate) mod holds;
 mod moves;
@@ -52,27 +52,37 @@ use crate::volume::{Volume, format};
 enum Owner {
     Request(Ticket),
     Operation(u32),
+    /// The event that ends at the deadline of a request that the page cache has.
+    Deadline(Ticket),
 }
 
 impl Owner {
     const REQUEST: u64 = 1 << 62;
     const OPERATION: u64 = 2 << 62;
+    const DEADLINE: u64 = 3 << 62;
     const KIND: u64 = 3 << 62;
 
     fn tag(self) -> u64 {
         match self {
-            Owner::Request(ticket) => Owner::REQUEST | u64::from(ticket.generation) << 32 | u64::from(ticket.index),
+            Owner::Request(ticket) => Owner::REQUEST | Owner::bits(ticket),
             Owner::Operation(index) => Owner::OPERATION | u64::from(index),
+            Owner::Deadline(ticket) => Owner::DEADLINE | Owner::bits(ticket),
         }
     }
 
+    fn bits(ticket: Ticket) -> u64 {
+        u64::from(ticket.generation) << 32 | u64::from(ticket.index)
+    }
+
     fn of(tag: u64) -> Option<Owner> {
+        let ticket = Ticket {
+            index: tag as u32,
+            generation: (tag >> 32) as u32 & 0x3fff_ffff,
+        };
         match tag & Owner::KIND {
-            Owner::REQUEST => Some(Owner::Request(Ticket {
-                index: tag as u32,
-                generation: (tag >> 32) as u32 & 0x3fff_ffff,
-            })),
+            Owner::REQUEST => Some(Owner::Request(ticket)),
             Owner::OPERATION => Some(Owner::Operation(tag as u32)),
+            Owner::DEADLINE => Some(Owner::Deadline(ticket)),
             _ => None,
         }
     }
@@ -343,9 +353,10 @@ impl Core {
     /// # Errors
     /// The backend itself is broken.
     pub fn turn(&mut self, wait: Wait) -> Result<usize> {
-        if self.cached.is_some() {
-            self.turn_cache();
-        }
+        let wait = match self.cached.is_some() && self.turn_cache() {
+            true => Wait::No,
+            false => wait,
+        };
         self.engine
             .turn(wait)
             .map_err(|error| Error::new("turn", self.volume_name(), error))?;
@@ -364,6 +375,7 @@ impl Core {
         match Owner::of(completion.tag) {
             Some(Owner::Request(ticket)) => self.request_ended(ticket, completion),
             Some(Owner::Operation(index)) => self.step(index, Event::Completed(completion)),
+            Some(Owner::Deadline(ticket)) => self.deadline_over(ticket),
             None => {}
         }
     }
@@ -407,8 +419,9 @@ impl Core {
     /// # Errors
     /// What the system said; the volume is then healed by the next open.
     pub fn close(mut self) -> Result<()> {
-        let written_back = self.sync_cache();
+        // First, because a move that waits for memory may keep the cache from a chunk.
         self.wind_down();
+        let written_back = self.sync_cache();
         while self.in_flight() > 0 {
             self.turn(Wait::one())?;
         }

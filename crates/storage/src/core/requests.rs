@@ -10,7 +10,7 @@ use super::{Core, Owner, stale};
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::object::{Route, State, Target};
-use crate::request::{Ended, Handle, Outcome, SegmentOp, SegmentRequest, Ticket};
+use crate::request::{Ended, Handle, Mode, Outcome, SegmentOp, SegmentRequest, Ticket};
 
 impl Core {
     /// Queues a request; the next turn submits it. Whatever is wrong with it is told by its outcome.
@@ -82,6 +82,7 @@ impl Core {
         let parked = self.holds.take(ticket);
         if completion.notice == Notice::Released {
             self.requests.released(ticket);
+            self.left_cache(ticket);
             return self.handle_idle(ended.handle);
         }
         let woken = match (completion.result, parked) {
@@ -96,6 +97,8 @@ impl Core {
         };
         if let Some((memory, result)) = going_on {
             self.finish_early(ticket, memory, result);
+            self.io_may_have_ended(ticket);
+            self.left_cache(ticket);
             self.handle_idle(ended.handle);
         }
     }
@@ -198,6 +201,9 @@ impl Core {
                 let volume = self.volume_or(operation)?;
                 if !within(request, *size).map_err(fail)? {
                     return Ok(Prepared::Nothing);
+                }
+                if request.mode == Mode::Cached {
+                    return Ok(Prepared::Cached);
                 }
                 if !self.holds.is_empty() && self.holds.touch(&Place::of(*address, request)) {
                     return Ok(Prepared::Park);
@@ -352,6 +358,8 @@ pub(super) enum Prepared {
     Submit(File, Op, Policy),
     /// An operation holds a range that it touches.
     Park,
+    /// The cache is asked, and what it asks in turn is prepared by itself.
+    Cached,
     /// A read at the end: there is nothing to read.
     Nothing,
 }
@@ -372,6 +380,8 @@ fn for_engine(
             };
             (None, Op::Event, policy)
         }
+        // Only the cache prepares such a one, and does not come here with it.
+        Ok(Prepared::Cached) => return Err(Err(Error::new("start", "a cached request", Fault::NoCache))),
         Ok(Prepared::Nothing) => return Err(Ok(0)),
         Err(error) => return Err(Err(error)),
     };

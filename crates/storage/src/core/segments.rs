@@ -386,6 +386,7 @@ impl Core {
             tag: Owner::Operation(index).tag(),
             has_token: &mut has_token,
             claims: &mut self.claims,
+            cached: self.cached.as_deref_mut(),
             wall_ns: self.wall_ns,
         };
         let step = running.operation.step(&mut context, event);
@@ -395,9 +396,12 @@ impl Core {
         }
         if done {
             self.holds.release_of(index, &mut self.engine, &self.objects);
+            if let Some(cached) = &mut self.cached {
+                cached.release_cuts(index);
+            }
         }
         match step {
-            Step::Requests => {}
+            Step::Requests | Step::Uncached => {}
             Step::Token => self.waiting_for_token.push_back(index),
             Step::Unclaimed => self.waiting_for_claim.push(index),
             Step::Drain(address) => running.draining = Some(address),

@@ -139,6 +139,7 @@ impl Delete {
         let recorded = vacate.completed(cx, completion);
         if recorded.is_err() && self.refusing.is_none() {
             cx.volume.doubt(doomed.address);
+            cx.forget_cached(doomed.address);
         }
         match recorded? {
             Updated::Writing => {
@@ -159,6 +160,7 @@ impl Delete {
 fn finish(cx: &mut Context<'_>, doomed: &Doomed) {
     let Doomed { address, inode } = doomed;
     cx.release_token();
+    cx.forget_cached(*address);
     cx.objects.move_segment(*address, State::Gone);
     cx.volume.accounts.give_back(inode.owner_uid, usage_of(inode));
     cx.volume.unfinished_moves.retain(|moving| moving != address);

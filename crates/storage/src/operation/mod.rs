@@ -25,10 +25,11 @@ use baio_engine::{Buffer, Completion, Durability, Engine, Memory, Op, Request};
 
 use self::claims::Claims;
 
+use crate::core::cached::PageCache;
 use crate::core::holds::{HoldId, Holds, Place as HeldPlace};
 use crate::error::{Error, Fault, Result};
 use crate::identity::Identity;
-use crate::object::{Objects, State};
+use crate::object::{Objects, State, Target};
 use crate::request::{Handle, Requests};
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::probe::SlotAddress;
@@ -84,6 +85,8 @@ pub(crate) enum Event {
     Completed(Completion),
     /// The requests on the segment that it wants to change, or in the range that it holds, have ended.
     Drained,
+    /// The page cache has made safe and let go of what the operation is about to cut off, or cannot.
+    Uncached(std::result::Result<(), Fault>),
 }
 
 /// What the operation waits for now.
@@ -98,6 +101,8 @@ pub(crate) enum Step {
     Drain(SlotAddress),
     /// The end of the requests that touch a range which it holds; none waits for it, then it goes on at once.
     Quiet(HoldId),
+    /// That the page cache lets go of a range ([`Context::cut`]).
+    Uncached,
     /// Nothing: it has ended.
     Done(Result<Answer>),
 }
@@ -128,6 +133,8 @@ pub(crate) struct Context<'a> {
     pub(crate) has_token: &'a mut bool,
     /// Who changes which segment.
     pub(crate) claims: &'a mut Claims,
+    /// The page cache, if the core has one.
+    pub(crate) cached: Option<&'a mut PageCache>,
     /// Nanoseconds since 1970 when the engine's clock stood at zero; 0 in a simulation.
     pub(crate) wall_ns: u64,
 }
@@ -185,7 +192,33 @@ impl Context<'_> {
     pub(crate) fn drain(&mut self, address: SlotAddress) -> u32 {
         let in_flight = self.objects.move_segment(address, State::Draining);
         self.holds.wake_all_on(address, self.engine, self.objects);
+        if let Some(cached) = &mut self.cached {
+            cached.refuse(self.objects, address);
+        }
         in_flight
+    }
+
+    /// Nothing that the page cache has of a segment may reach its blocks any more.
+    pub(crate) fn forget_cached(&mut self, address: SlotAddress) {
+        if let Some(cached) = &mut self.cached {
+            cached.forget(self.objects, address);
+        }
+    }
+
+    /// Handles learn that the segment has this many bytes now, and so does the page cache.
+    pub(crate) fn show_size(&mut self, address: SlotAddress, bytes: u64) {
+        self.objects.resize(address, bytes);
+        if let Some(cached) = &mut self.cached {
+            cached.resized(self.objects, address, bytes);
+        }
+    }
+
+    /// Asks the page cache to let go of the bytes of a segment from `from` on, and to keep out until the operation ends; false
+    /// when there is none. Else [`Event::Uncached`] will tell.
+    pub(crate) fn cut(&mut self, name: &str, target: Target, from: u64) -> bool {
+        let Some(cached) = &mut self.cached else { return false };
+        cached.cut(self.objects, self.index, name, target, from);
+        true
     }
 
     pub(crate) fn read(&mut self, offset: u64, len: usize) -> std::result::Result<(), Fault> {

@@ -447,6 +447,7 @@ impl Mover {
                 let size = self.bytes(cx, self.inode.blocks);
                 let start = self.run_at(cx, self.to.start)?;
                 cx.objects.moved(self.address, start, size);
+                cx.show_size(self.address, size);
                 cx.volume.unfinished_moves.retain(|moving| *moving != self.address);
                 // It was the segment's until now.
                 let _ = cx.volume.free.release(before.start_block, before.reserve_blocks);

@@ -4,7 +4,8 @@
 //!   grow     take the blocks behind the run, if the reserve is to be longer;
 //!            zero from `zeroed_to` to the new size, flush; one record; then handles see the new size
 //!            where the blocks behind the run are taken, the segment is moved to where there is room, and grows there
-//!   shrink   hold what lies behind the new end: new requests there wait, those in flight end;
+//!   shrink   what the page cache has behind the new end is made safe and dropped;
+//!            hold what lies there: new requests there wait, those in flight end;
 //!            one record, with `zeroed_to` at most the new size; then handles see it, and the blocks return
 //! ```
 //!
@@ -17,6 +18,7 @@
 use baio_engine::Completion;
 
 use crate::error::Fault;
+use crate::object::Target;
 use crate::operation::claims::Claim;
 use crate::operation::fill::{Fill, Filled, Zeroing};
 use crate::operation::lookup::{Looked, Lookup};
@@ -96,6 +98,8 @@ enum Phase {
     Looking(Lookup),
     /// Filling what is to be shown with zeroes.
     Zeroing(Plan, Fill),
+    /// Waiting for the page cache to let go of what lies behind the new end.
+    Uncaching(Plan),
     /// Waiting for the requests behind the new end.
     Quieting(Plan),
     /// Waiting to look again, for the bucket as it is now.
@@ -158,6 +162,10 @@ impl Resize {
             (Phase::Zeroing(plan, mut fill), Event::Completed(completion)) => {
                 let filled = fill.completed(cx, completion, false)?;
                 self.zeroed(plan, fill, filled)
+            }
+            (Phase::Uncaching(plan), Event::Uncached(uncached)) => {
+                uncached?;
+                Ok(self.quiet(cx, plan))
             }
             (Phase::Quieting(plan), Event::Drained) => {
                 self.phase = Phase::Ready(plan);
@@ -305,13 +313,37 @@ impl Resize {
         }
         if plan.shrinks() {
             cx.release_token();
-            let block_size = u64::from(cx.volume.block_size());
-            let bytes = |blocks: u64| blocks.saturating_mul(block_size);
-            let hold = cx.hold(plan.at, bytes(plan.blocks)..bytes(plan.found.blocks));
-            self.phase = Phase::Quieting(plan);
-            return Ok(Step::Quiet(hold));
+            drop(bucket);
+            return self.uncache(cx, plan);
         }
         self.record(cx, plan, bucket)
+    }
+
+    /// First the page cache, whose writes must still reach the device; then everybody.
+    fn uncache(&mut self, cx: &mut Context<'_>, plan: Plan) -> Result<Step, Fault> {
+        let found = &plan.found;
+        let run = cx.volume.layout().run_at(found.start_block, found.blocks);
+        let (start, size) = run.ok_or_else(|| Fault::Corrupt("its blocks lie outside of the volume".into()))?;
+        let target = Target::Segment {
+            address: plan.at,
+            start,
+            size,
+            moving: None,
+        };
+        let from = plan.blocks.saturating_mul(u64::from(cx.volume.block_size()));
+        if cx.cut(&self.subject.object, target, from) {
+            self.phase = Phase::Uncaching(plan);
+            return Ok(Step::Uncached);
+        }
+        Ok(self.quiet(cx, plan))
+    }
+
+    fn quiet(&mut self, cx: &mut Context<'_>, plan: Plan) -> Step {
+        let block_size = u64::from(cx.volume.block_size());
+        let bytes = |blocks: u64| blocks.saturating_mul(block_size);
+        let hold = cx.hold(plan.at, bytes(plan.blocks)..bytes(plan.found.blocks));
+        self.phase = Phase::Quieting(plan);
+        Step::Quiet(hold)
     }
 
     fn zeroed(&mut self, plan: Plan, fill: Fill, filled: Filled) -> Result<Step, Fault> {
@@ -389,7 +421,7 @@ impl Resize {
         let bytes = inode.blocks.saturating_mul(block_size);
         let updated = update.completed(cx, completion);
         if updated.is_err() && plan.shrinks() {
-            cx.objects.resize(plan.at, bytes);
+            cx.show_size(plan.at, bytes);
             cx.volume.doubt(plan.at);
         }
         match updated? {
@@ -399,7 +431,7 @@ impl Resize {
             }
             Updated::Done => {
                 cx.release_token();
-                cx.objects.resize(plan.at, bytes);
+                cx.show_size(plan.at, bytes);
                 let returned = plan.found.reserve_blocks.saturating_sub(inode.reserve_blocks);
                 let less = Usage {
                     blocks: returned,

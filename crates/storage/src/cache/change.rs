@@ -1,0 +1,121 @@
+//! Objects that change while they are in use: they grow, they shrink, they go away.
+//!
+//! | what happens to it | what the cache does |
+//! |---|---|
+//! | it grows | nothing that is cached changes; what was refused fits now |
+//! | it is about to shrink | whoever shrinks it reserves what is to be cut off ([`CacheOp::Reserve`]): what is cached there is made safe and dropped, and whoever comes there waits. So a shrink that fails has lost nothing |
+//! | it has shrunk | reads that waited there end short, writes as [`CacheError::PastEnd`] |
+//! | it is about to go | every request on it ends as [`CacheError::NoObject`]; pages stay, in case it does not go after all |
+//! | it has gone | pages are thrown away, changed or not; those that an I/O still has, when that has ended |
+//!
+//! The slot of an object that has gone is used again only when the last of its I/Os is back: no late end of one can be
+//! taken for that of another object.
+
+use super::object::{Object, ObjectId};
+use super::request::{CacheError, CacheOp};
+use super::window::Streams;
+use super::{Cache, PAGE_BYTES};
+
+impl Cache {
+    /// The object has this many bytes now, which are more than it had. Both are multiples of the page size.
+    ///
+    /// # Errors
+    /// `NoObject`.
+    pub fn grow(&mut self, id: ObjectId, size_bytes: u64) -> Result<(), CacheError> {
+        let slot = self.object(id).ok_or(CacheError::NoObject)?;
+        let object = &mut self.objects[slot as usize];
+        object.size = object.size.max(size_bytes);
+        Ok(())
+    }
+
+    /// The object has this many bytes now, a multiple of the page size. Whoever says so holds a granted reservation of all
+    /// behind them, and releases it afterwards.
+    ///
+    /// # Errors
+    /// `NoObject`; `Busy` when something is cached there, and nothing is changed then.
+    pub fn shrink(&mut self, id: ObjectId, size_bytes: u64) -> Result<(), CacheError> {
+        let slot = self.object(id).ok_or(CacheError::NoObject)?;
+        let pages = size_bytes.div_ceil(PAGE_BYTES as u64);
+        if self.objects[slot as usize].tree.next(pages, None).is_some() {
+            return Err(CacheError::Busy);
+        }
+        self.objects[slot as usize].size = size_bytes;
+        for at in self.requests.on(slot) {
+            let Some(request) = self.requests.get_mut(at) else {
+                continue;
+            };
+            request.ahead.end = request.ahead.end.min(pages);
+            match request.op {
+                CacheOp::Read { .. } => {
+                    let left = usize::try_from(size_bytes.saturating_sub(request.start)).unwrap_or(usize::MAX);
+                    request.len = request.len.min(left).max(request.done);
+                }
+                CacheOp::Write { .. } if request.end() > size_bytes => request.told = Some(CacheError::PastEnd),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends every request on the object as `NoObject`. Its pages stay, and so do reservations that were granted.
+    pub fn end_requests(&mut self, id: ObjectId) {
+        if let Some(slot) = self.object(id) {
+            self.end_all(slot);
+            self.settle();
+        }
+    }
+
+    fn end_all(&mut self, slot: u32) {
+        let requests = self.requests.on(slot);
+        // First all stop waiting: the end of one must not wake another.
+        for &request in &requests {
+            self.stop_waiting(request);
+        }
+        self.copied.retain(|copied| !requests.contains(copied));
+        for request in requests {
+            self.finish_slot(request, Err(CacheError::NoObject));
+        }
+    }
+
+    /// Forgets an object, whatever is under way on it: requests end as `NoObject`, and what was changed and not written is lost.
+    /// A stale id does nothing.
+    pub fn discard(&mut self, id: ObjectId) {
+        let Some(slot) = self.object(id) else { return };
+        self.end_all(slot);
+        let object = &mut self.objects[slot as usize];
+        object.live = false;
+        object.generation = object.generation.wrapping_add(1);
+        object.passes.clear();
+        object.next_flush.clear();
+        object.reservations.clear();
+        object.streams = Streams::new();
+        self.passing.retain(|&passing| passing != slot);
+        self.drop_discarded(slot);
+        self.settle();
+    }
+
+    /// Drops what no I/O has of an object that was discarded; after the last I/O its slot is free.
+    pub(super) fn drop_discarded(&mut self, slot: u32) {
+        if self.objects[slot as usize].live {
+            return;
+        }
+        let mut at = 0;
+        while let Some((page, frame)) = self.objects[slot as usize].tree.next(at, None) {
+            at = page + 1;
+            let entry = self.frames.get(frame);
+            if !entry.state.is_busy() && !entry.stuck && entry.pins == 0 {
+                self.drop_page(frame);
+            }
+        }
+        let object = &mut self.objects[slot as usize];
+        object.dirty_since = None;
+        if object.flights == 0 && object.tree.next(0, None).is_none() {
+            let generation = object.generation;
+            *object = Object {
+                generation,
+                ..Object::default()
+            };
+            self.free_objects.push(slot);
+        }
+    }
+}

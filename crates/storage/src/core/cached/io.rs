@@ -1,0 +1,300 @@
+//! The cache's own I/O: what it wants is started as direct requests, and it is told how they ended.
+//!
+//! A segment whose move has stopped half-way lies in two places, and a request that crosses the mark between them is refused.
+//! The cache merges neighbours and knows no mark: what it asks across one is made two requests here, and joined again when
+//! both have ended.
+
+use baio_engine::{Durability, Errno, Memory, Vectored};
+
+use super::{PageCache, Role};
+use crate::cache::{Io, IoId, IoKind, ObjectId, PAGE_BYTES};
+use crate::core::Core;
+use crate::error::Fault;
+use crate::object::{Objects, Route, Target};
+use crate::request::{Handle, SegmentOp, SegmentRequest, Ticket};
+
+/// One direct request for the cache: an I/O, or a part of one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    id: IoId,
+    object: ObjectId,
+    /// What this part does.
+    kind: IoKind,
+    /// The join that it belongs to, and whether it is the second there.
+    join: Option<(u32, bool)>,
+}
+
+/// Two parts under way, and what they are parts of.
+#[derive(Debug)]
+pub(super) struct Join {
+    whole: Part,
+    memory: [Memory; 2],
+    /// Parts that have not been told as ended.
+    left: u8,
+    /// Parts that were, and whose memory is not back.
+    held: u8,
+    result: Result<u32, Errno>,
+}
+
+impl PageCache {
+    fn handle_of(&self, object: ObjectId) -> Option<Handle> {
+        let known = self.objects.iter().find(|known| known.object == object)?;
+        Some(known.handle)
+    }
+
+    /// Makes two of a part: what lies below `at`, in bytes of the part, and the rest.
+    fn split(&mut self, whole: Part, at: u64, memory: Memory) -> [(Part, Memory); 2] {
+        let free = self.joins.iter().position(Option::is_none);
+        let join = free.unwrap_or_else(|| {
+            self.joins.push(None);
+            self.joins.len() - 1
+        });
+        self.joins[join] = Some(Join {
+            whole,
+            memory: [Memory::None, Memory::None],
+            left: 2,
+            held: 0,
+            result: Ok(0),
+        });
+        let (below, above) = split_memory(memory, at);
+        let part = |kind, second| Part {
+            kind,
+            join: Some((join as u32, second)),
+            ..whole
+        };
+        let (one, other) = match whole.kind {
+            IoKind::Read { offset, len } => (
+                IoKind::Read { offset, len: at as u32 },
+                IoKind::Read {
+                    offset: offset + at,
+                    len: len - at as u32,
+                },
+            ),
+            IoKind::Write {
+                offset,
+                len,
+                durability,
+            } => (
+                IoKind::Write {
+                    offset,
+                    len: at as u32,
+                    durability,
+                },
+                IoKind::Write {
+                    offset: offset + at,
+                    len: len - at as u32,
+                    durability,
+                },
+            ),
+            sync @ IoKind::Sync { .. } => (sync, sync), // Never so: it touches no range.
+        };
+        [(part(one, false), below), (part(other, true), above)]
+    }
+
+    /// A part has ended; `held` when the kernel still has its memory.
+    fn part_ended(&mut self, part: Part, result: Result<u32, Errno>, memory: Memory, held: bool) {
+        let Some((at, second)) = part.join else {
+            return self.cache.io_ended(part.id, result, memory);
+        };
+        let Some(Some(join)) = self.joins.get_mut(at as usize) else {
+            return; // A part has its join.
+        };
+        join.memory[usize::from(second)] = memory;
+        join.left -= 1;
+        join.held += u8::from(held);
+        join.result = match (join.result, result) {
+            (Ok(one), Ok(other)) => Ok(one + other),
+            (Err(errno), _) | (_, Err(errno)) => Err(errno),
+        };
+        if join.left > 0 {
+            return;
+        }
+        let (whole, result) = (join.whole, join.result);
+        if join.held > 0 {
+            return self.part_ended(whole, result, Memory::None, true);
+        }
+        let memory = self.end_join(at);
+        self.part_ended(whole, result, memory, false);
+    }
+
+    /// The kernel has let go of a part that was told as ended.
+    fn part_released(&mut self, part: Part, memory: Memory) {
+        let Some((at, second)) = part.join else {
+            return self.cache.io_released(part.id, memory);
+        };
+        let Some(Some(join)) = self.joins.get_mut(at as usize) else {
+            return; // A part has its join.
+        };
+        join.memory[usize::from(second)] = memory;
+        join.held -= 1;
+        if join.held == 0 && join.left == 0 {
+            let whole = join.whole;
+            let memory = self.end_join(at);
+            self.part_released(whole, memory);
+        }
+    }
+
+    fn end_join(&mut self, at: u32) -> Memory {
+        let join = self.joins.get_mut(at as usize).and_then(Option::take);
+        join.map_or(Memory::None, |join| {
+            let [below, above] = join.memory;
+            join_memory(below, above)
+        })
+    }
+}
+
+impl Core {
+    /// Carries out what the cache wants, and tells what has ended there.
+    pub(in crate::core) fn serve_cache(&mut self) {
+        loop {
+            self.take_done();
+            let Some(cached) = &mut self.cached else { return };
+            let next = cached.delayed.pop_front();
+            let next = next.or_else(|| cached.cache.next_io().map(whole_of));
+            let Some((part, memory)) = next else {
+                cached.is_served = true;
+                cached.gathered = 0;
+                return;
+            };
+            if let Err(delayed) = self.start_part(part, memory) {
+                // Something is under way, then, and its end comes here again.
+                if let Some(cached) = &mut self.cached {
+                    cached.delayed.push_front(delayed);
+                }
+                return;
+            }
+        }
+    }
+
+    fn start_part(&mut self, part: Part, memory: Memory) -> Result<(), (Part, Memory)> {
+        let Some(cached) = &mut self.cached else {
+            return Ok(());
+        };
+        let Some(handle) = cached.handle_of(part.object) else {
+            // The segment has gone before its I/O was started.
+            cached.part_ended(part, Err(Errno::ESTALE), memory, false);
+            return Ok(());
+        };
+        if let Some(at) = seam(&self.objects, handle, part.kind) {
+            let [one, other] = cached.split(part, at, memory);
+            cached.delayed.push_front(other);
+            cached.delayed.push_front(one);
+            return Ok(());
+        }
+        let (op, durability) = match part.kind {
+            IoKind::Read { offset, .. } => (SegmentOp::Read { offset }, Durability::None),
+            IoKind::Write { offset, durability, .. } => (SegmentOp::Write { offset }, durability),
+            IoKind::Sync { durability } => (SegmentOp::Sync, durability),
+        };
+        let request = SegmentRequest {
+            durability,
+            ..SegmentRequest::new(handle, op, memory)
+        };
+        match self.start_for_cache(request) {
+            Ok(ticket) => {
+                if let Some(cached) = &mut self.cached {
+                    *cached.role(ticket) = Role::Io(part);
+                }
+                self.io_may_have_ended(ticket);
+                Ok(())
+            }
+            Err(request) => Err((part, request.memory)),
+        }
+    }
+
+    /// Tells the cache of its I/O's end, if the ticket is one and has ended.
+    pub(in crate::core) fn io_may_have_ended(&mut self, ticket: Ticket) {
+        let Some(cached) = &mut self.cached else { return };
+        let Role::Io(part) = *cached.role(ticket) else {
+            return;
+        };
+        let Some(outcome) = self.requests.take_ended(ticket) else {
+            return;
+        };
+        if let Err(error) = &outcome.result
+            && matches!(error.fault, Fault::MoveStopped { .. })
+        {
+            // It waited for a move that has stopped inside its range: now it can be made two.
+            *cached.role(ticket) = Role::None;
+            cached.delayed.push_back((part, outcome.memory));
+            cached.is_served = false;
+            return;
+        }
+        let is_held = matches!(
+            &outcome.result,
+            Err(error) if matches!(error.fault, Fault::Io(baio_engine::Error::Indeterminate))
+        );
+        *cached.role(ticket) = if is_held { Role::Held(part) } else { Role::None };
+        let result = outcome.result.map_err(|error| error.errno().unwrap_or(Errno::EIO));
+        cached.part_ended(part, result, outcome.memory, is_held);
+    }
+
+    /// The kernel has let go of an I/O that had been answered before.
+    pub(in crate::core) fn io_released(&mut self, ticket: Ticket, memory: Memory) {
+        let Some(cached) = &mut self.cached else { return };
+        if let Role::Held(part) = *cached.role(ticket) {
+            *cached.role(ticket) = Role::None;
+            cached.part_released(part, memory);
+        }
+    }
+}
+
+fn whole_of(io: Io) -> (Part, Memory) {
+    let part = Part {
+        id: io.id,
+        object: io.object,
+        kind: io.kind,
+        join: None,
+    };
+    (part, io.memory)
+}
+
+/// Where a request must be made two, in bytes of the request: it crosses the mark of a move.
+fn seam(objects: &Objects, handle: Handle, kind: IoKind) -> Option<u64> {
+    let (IoKind::Read { offset, len } | IoKind::Write { offset, len, .. }) = kind else {
+        return None;
+    };
+    let Target::Segment {
+        start,
+        moving: Some(moving),
+        ..
+    } = objects.get(handle)?.target.as_ref()?
+    else {
+        return None;
+    };
+    let range = offset..offset + u64::from(len);
+    if moving.route(*start, &range) != Route::Across {
+        return None;
+    }
+    let marks = [moving.mark, moving.mark + moving.doubt];
+    let inside = marks.into_iter().find(|mark| range.start < *mark && *mark < range.end);
+    // Marks lie between blocks, and so between pages.
+    inside
+        .map(|mark| mark - offset)
+        .filter(|at| at.is_multiple_of(PAGE_BYTES as u64))
+}
+
+/// The pages below `at` bytes, and the others.
+fn split_memory(memory: Memory, at: u64) -> (Memory, Memory) {
+    let Memory::Many(mut list) = memory else {
+        return (memory, Memory::None); // Never so: more than one page is a list.
+    };
+    let count = (at / PAGE_BYTES as u64) as usize;
+    let mut above = Vectored::with_capacity(list.parts().len().saturating_sub(count));
+    let mut below = Vectored::with_capacity(count);
+    for (nth, part) in list.drain().enumerate() {
+        let side = if nth < count { &mut below } else { &mut above };
+        drop(side.push(part));
+    }
+    (Memory::Many(below), Memory::Many(above))
+}
+
+fn join_memory(below: Memory, above: Memory) -> Memory {
+    let (Memory::Many(mut list), Memory::Many(mut rest)) = (below, above) else {
+        return Memory::None; // Both were made lists.
+    };
+    for part in rest.drain() {
+        drop(list.push(part));
+    }
+    Memory::Many(list)
+}

@@ -1,0 +1,227 @@
+//! The page cache of a core: requests through it, and what it asks of the device.
+//!
+//! The cache does no I/O ([`crate::cache`]): here its reads, writes and flushes become direct requests like any caller's, under
+//! tickets of their own and on a handle of the cache's own, so that everything else in the core treats them as such: holds,
+//! moves, the end of a segment. Entries of the table of requests are kept for them: a table full of callers who wait for the
+//! cache cannot stop it.
+//!
+//! ```text
+//! caller --start--> cache --I/O--> start --> engine       a direct request on what is cached:
+//!   ^                 |  ^                     |            start --> the cache lets go of the range, or writes it out,
+//!   +----- end -------+  +---- its end --------+            --> engine --> the range is the cache's again
+//! ```
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `mod.rs` | making it, turning it, syncing all of it |
+//! | `objects.rs` | what is cached; what becomes of that when a segment grows, shrinks, goes |
+//! | `requests.rs` | callers' requests: through the cache, beside it, their deadlines |
+//! | `io.rs` | the cache's own |
+
+mod io;
+mod objects;
+mod requests;
+
+use std::collections::VecDeque;
+
+use baio_engine::{Durability, Memory, Wait};
+
+use self::io::{Join, Part};
+use self::objects::{Cached, Cut, Memo};
+use self::requests::{Asked, Waiting};
+use super::Core;
+use crate::cache::eviction::Hint;
+use crate::cache::{self, Cache, CacheConfig, CacheError, CacheOp, CacheRequest, CacheStats, ObjectId};
+use crate::error::{Error, Fault, Result};
+use crate::object::State;
+use crate::request::Ticket;
+
+/// Entries of the table of requests that are the cache's own.
+const ENTRIES: u32 = 64;
+
+/// Owners in the cache that are no tickets, whose generations have 30 bits: what nobody waits for, and operations.
+const NOBODY: u64 = u64::MAX;
+const OPERATION: u64 = 1 << 62;
+
+/// What a ticket is to the cache.
+#[derive(Debug, Default)]
+enum Role {
+    /// Nothing.
+    #[default]
+    None,
+    /// The cache's own I/O, or a part of one.
+    Io(Part),
+    /// The same, which was answered while the kernel still has its memory.
+    Held(Part),
+    /// A caller's request that the cache has.
+    Request(Asked),
+    /// A direct request that waits for the cache, to be started then.
+    Waits(Box<Waiting>),
+    /// A direct write under way; the cache keeps out of its range.
+    Reserved(ObjectId, cache::RequestId),
+}
+
+/// The page cache of a core.
+#[derive(Debug)]
+pub(crate) struct PageCache {
+    cache: Cache,
+    objects: Vec<Cached>,
+    /// Which of them a handle means, by the handle's index; valid as long as the list above has not changed.
+    memo: Vec<Memo>,
+    epoch: u64,
+    /// What operations keep the cache out of.
+    cuts: Vec<Cut>,
+    /// By the index of the ticket, for the use of that index that the number names.
+    roles: Vec<(u32, Role)>,
+    /// I/Os, or parts of them, for which the engine had no room, or that must be tried again.
+    delayed: VecDeque<(Part, Memory)>,
+    /// I/Os that were made two.
+    joins: Vec<Option<Join>>,
+    /// The first failure of what nobody waits for.
+    failed: Option<CacheError>,
+    /// Everything that the cache wants has been started.
+    is_served: bool,
+    /// Bytes of requests since then.
+    gathered: u64,
+    /// Ends told so far.
+    told: u64,
+}
+
+impl PageCache {
+    /// What this ticket is, from now on perhaps something else; what an earlier use of its index was is forgotten.
+    fn role(&mut self, ticket: Ticket) -> &mut Role {
+        let index = ticket.index as usize;
+        if self.roles.len() <= index {
+            self.roles.resize_with(index + 1, Default::default);
+        }
+        let (generation, role) = &mut self.roles[index];
+        if *generation != ticket.generation {
+            (*generation, *role) = (ticket.generation, Role::None);
+        }
+        role
+    }
+
+    /// The same for a ticket that may be an old one.
+    fn known_role(&mut self, ticket: Ticket) -> Option<&mut Role> {
+        let (generation, role) = self.roles.get_mut(ticket.index as usize)?;
+        (*generation == ticket.generation).then_some(role)
+    }
+}
+
+impl Core {
+    /// Gives the core a page cache: from now on requests of [`Mode::Cached`](crate::Mode::Cached) are served, on segments and
+    /// plain files. Its memory is taken from the core's arena at once, and kept.
+    ///
+    /// # Errors
+    /// There is one already; `NoMemory` when the arena does not hold it; a budget below four pages.
+    pub fn use_cache(&mut self, config: &CacheConfig) -> Result<()> {
+        let fail = |fault| Error::new("make", "the page cache", fault);
+        if self.cached.is_some() {
+            return Err(fail(Fault::Occupied("this core has one".into())));
+        }
+        let cache = Cache::new(self.engine.arena(), *config).map_err(|error| match error {
+            CacheError::NoMemory => fail(Fault::NoMemory {
+                asked: config.bytes as u64,
+            }),
+            error => fail(Fault::Cache(error)),
+        })?;
+        self.requests.keep_entries(ENTRIES);
+        self.cached = Some(Box::new(PageCache {
+            cache,
+            objects: Vec::new(),
+            memo: Vec::new(),
+            epoch: 1,
+            cuts: Vec::new(),
+            roles: Vec::new(),
+            delayed: VecDeque::new(),
+            joins: Vec::new(),
+            failed: None,
+            is_served: true,
+            gathered: 0,
+            told: 0,
+        }));
+        Ok(())
+    }
+
+    /// Counters of the page cache, if there is one.
+    #[must_use]
+    pub fn cache_stats(&self) -> Option<CacheStats> {
+        self.cached.as_ref().map(|cached| cached.cache.stats())
+    }
+
+    /// Requests that the cache has; and whether the next turn has something to carry out for it.
+    pub(super) fn in_cache(&self) -> (usize, bool) {
+        self.cached.as_ref().map_or((0, false), |cached| {
+            (cached.cache.requests_under_way(), !cached.is_served)
+        })
+    }
+
+    /// What has grown old is written; what the engine had no room for is tried again. Has anybody been told of an end? Then
+    /// whoever turns the core may not want to sleep any more.
+    pub(super) fn turn_cache(&mut self) -> bool {
+        let Some(cached) = &mut self.cached else {
+            return false;
+        };
+        let told = cached.told;
+        let now = self.engine.now();
+        if cached.cache.next_tick().is_some_and(|at| at <= now) {
+            cached.cache.tick(now);
+        }
+        self.serve_cache();
+        self.cached.as_ref().is_some_and(|cached| cached.told != told)
+    }
+
+    /// Makes everything durable that was written through the cache, but for segments that are being deleted.
+    pub(super) fn sync_cache(&mut self) -> Result<()> {
+        let Some(cached) = &mut self.cached else {
+            return Ok(());
+        };
+        cached.failed = None;
+        for known in &cached.objects {
+            let object = self.objects.get(known.handle);
+            if object.is_none_or(|object| object.state != State::Open) {
+                continue;
+            }
+            let asked = CacheRequest {
+                object: known.object,
+                op: whole(Durability::Full),
+                memory: Memory::None,
+                hint: Hint::Normal,
+            };
+            cached.cache.start(NOBODY, asked);
+        }
+        self.serve_cache();
+        let under_way = |core: &Core| {
+            core.cached
+                .as_ref()
+                .map_or(0, |cached| cached.cache.requests_under_way())
+        };
+        while under_way(self) > 0 {
+            self.turn(Wait::one())?;
+        }
+        match self.cached.as_mut().and_then(|cached| cached.failed.take()) {
+            Some(error) => Err(Error::new("write back", "the page cache", Fault::Cache(error))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A sync of a whole object.
+fn whole(durability: Durability) -> CacheOp {
+    CacheOp::Sync {
+        start: 0,
+        end: u64::MAX,
+        durability,
+    }
+}
+
+fn owner_of(ticket: Ticket) -> u64 {
+    u64::from(ticket.generation) << 32 | u64::from(ticket.index)
+}
+
+fn ticket_of(owner: u64) -> Ticket {
+    Ticket {
+        index: owner as u32,
+        generation: (owner >> 32) as u32,
+    }
+}

@@ -1,0 +1,244 @@
+//! What is cached, and what becomes of it.
+//!
+//! A file or a segment is cached from its first cached request on, for all handles on it: a file is known by device and
+//! inode number, a segment by the place of its inode, which the cache's own handle on it says and which a rename changes for
+//! all handles at once. When a segment has gone, so has its object: what is made later at the same place, under the same name,
+//! or of the same blocks, is another.
+//!
+//! | operation | what the cache is told |
+//! |---|---|
+//! | resize, larger | the new size, when handles learn it |
+//! | resize, smaller | first to let go of what is to be cut off, and to keep out; then the new size; then that it may come in again |
+//! | move | nothing: its I/Os are requests on a handle, and wait for the chunk in copy like all others |
+//! | rename | nothing |
+//! | delete | first to end its requests; when the record is written, or nobody knows whether it is, to forget the segment. What is dirty stays until then: a delete that fails leaves a segment that serves |
+
+use baio_engine::{File, Kind, Memory};
+
+use super::{OPERATION, PageCache};
+use crate::cache::eviction::Hint;
+use crate::cache::{self, CacheOp, CacheRequest, ObjectId, PAGE_BYTES};
+use crate::core::Core;
+use crate::error::{Error, Fault, Result};
+use crate::identity::Access;
+use crate::object::{Objects, Target};
+use crate::request::{Handle, SegmentRequest};
+use crate::segment::probe::SlotAddress;
+
+/// Bytes that are read ahead of a sequential reader at most.
+const READAHEAD_BYTES: usize = 512 << 10;
+
+/// A file or a segment of which pages may be cached.
+#[derive(Debug)]
+pub(super) struct Cached {
+    /// Device and inode; none for a segment.
+    file: Option<(u64, u64)>,
+    pub(super) object: ObjectId,
+    /// The cache's own.
+    pub(super) handle: Handle,
+}
+
+/// What a handle was found to mean.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Memo {
+    generation: u32,
+    epoch: u64,
+    object: Option<ObjectId>,
+    /// The cache's own handle is known to allow what this one does.
+    is_ready: bool,
+}
+
+/// A range that an operation keeps the cache out of until it ends.
+#[derive(Debug)]
+pub(super) struct Cut {
+    operation: u32,
+    object: ObjectId,
+    request: cache::RequestId,
+}
+
+impl PageCache {
+    /// The cached object that a handle means, if it is cached.
+    pub(super) fn object_of(&mut self, objects: &Objects, handle: Handle) -> Option<ObjectId> {
+        let index = handle.index as usize;
+        if let Some(memo) = self.memo.get(index)
+            && (memo.generation, memo.epoch) == (handle.generation, self.epoch)
+        {
+            return memo.object;
+        }
+        let target = objects.get(handle)?.target.as_ref()?;
+        let object = self.look_up(objects, target).map(|at| self.objects[at].object);
+        self.note(handle, object, false);
+        object
+    }
+
+    /// The same for a cached request; none as well if a write may be more than the cache's own handle allows.
+    pub(super) fn object_for_mode(&mut self, objects: &Objects, handle: Handle, writes: bool) -> Option<ObjectId> {
+        let object = self.object_of(objects, handle)?;
+        let is_ready = self.memo.get(handle.index as usize).is_some_and(|memo| memo.is_ready);
+        (is_ready || !writes).then_some(object)
+    }
+
+    fn note(&mut self, handle: Handle, object: Option<ObjectId>, is_ready: bool) {
+        let index = handle.index as usize;
+        if self.memo.len() <= index {
+            self.memo.resize(index + 1, Memo::default());
+        }
+        self.memo[index] = Memo {
+            generation: handle.generation,
+            epoch: self.epoch,
+            object,
+            is_ready,
+        };
+    }
+
+    fn look_up(&self, objects: &Objects, target: &Target) -> Option<usize> {
+        match target {
+            Target::Plain(file) => {
+                let identity = file.identity();
+                self.objects.iter().position(|known| known.file == Some(identity))
+            }
+            Target::Segment { address, .. } => self.segment(objects, *address),
+        }
+    }
+
+    fn segment(&self, objects: &Objects, address: SlotAddress) -> Option<usize> {
+        self.objects
+            .iter()
+            .position(|known| objects.address(known.handle) == Some(address))
+    }
+
+    fn add(&mut self, objects: &mut Objects, name: String, access: Access, target: Target, size: u64) -> ObjectId {
+        let file = match &target {
+            Target::Plain(file) => Some(file.identity()),
+            Target::Segment { .. } => None,
+        };
+        let handle = objects.add(name, access, target);
+        let object = self.cache.add(size, READAHEAD_BYTES);
+        self.objects.push(Cached { file, object, handle });
+        self.epoch += 1;
+        object
+    }
+
+    /// A segment is about to go: whoever waits in the cache is told so at the next turn.
+    pub(crate) fn refuse(&mut self, objects: &Objects, address: SlotAddress) {
+        if let Some(at) = self.segment(objects, address) {
+            self.cache.end_requests(self.objects[at].object);
+            self.is_served = false;
+        }
+    }
+
+    /// A segment has gone, or nobody knows whether it has: nothing of it may be written any more.
+    pub(crate) fn forget(&mut self, objects: &mut Objects, address: SlotAddress) {
+        if let Some(at) = self.segment(objects, address) {
+            let known = self.objects.remove(at);
+            self.epoch += 1;
+            self.cache.discard(known.object);
+            objects.close(known.handle);
+            self.is_served = false;
+        }
+    }
+
+    /// A segment has this many bytes now.
+    pub(crate) fn resized(&mut self, objects: &Objects, address: SlotAddress, bytes: u64) {
+        let Some(at) = self.segment(objects, address) else {
+            return;
+        };
+        let object = self.objects[at].object;
+        // One of the two is nothing. What is cut off was reserved, so nothing of it is cached.
+        let _ = self
+            .cache
+            .shrink(object, bytes)
+            .and_then(|()| self.cache.grow(object, bytes));
+        self.is_served = false;
+    }
+
+    /// Keeps the cache out of the bytes of a segment from `from` on, until the operation ends; the operation is told when
+    /// nothing of them is cached any more ([`Event::Uncached`](crate::operation::Event::Uncached)). Also when nothing is:
+    /// somebody may begin to cache it meanwhile.
+    pub(crate) fn cut(&mut self, objects: &mut Objects, operation: u32, name: &str, target: Target, from: u64) {
+        let Target::Segment { size, .. } = target else { return };
+        let object = match self.look_up(objects, &target) {
+            Some(at) => self.objects[at].object,
+            None => self.add(objects, name.to_owned(), Access::Write, target, size),
+        };
+        let asked = CacheRequest {
+            object,
+            op: CacheOp::Reserve { start: from, end: size },
+            memory: Memory::None,
+            hint: Hint::Normal,
+        };
+        let request = self.cache.start(OPERATION | u64::from(operation), asked);
+        self.cuts.push(Cut {
+            operation,
+            object,
+            request,
+        });
+        self.is_served = false;
+    }
+
+    /// The end of an operation ends what it keeps the cache out of.
+    pub(crate) fn release_cuts(&mut self, operation: u32) {
+        while let Some(at) = self.cuts.iter().position(|cut| cut.operation == operation) {
+            let cut = self.cuts.swap_remove(at);
+            self.cache.release(cut.object, cut.request);
+            self.is_served = false;
+        }
+    }
+}
+
+impl Core {
+    /// The cache's object for a cached request; made if this is the first on its file or segment.
+    pub(super) fn object_for(&mut self, request: &SegmentRequest) -> Result<ObjectId> {
+        let object = self.objects.get(request.handle);
+        let name = object.map_or(String::new(), |object| object.name.clone());
+        let fail = |fault| Error::new(request.op.name(), &name, fault);
+        let (Some(target), Some(access)) = (
+            object.and_then(|object| object.target.clone()),
+            object.map(|object| object.access),
+        ) else {
+            return Err(fail(Fault::Stale));
+        };
+        let Some(cached) = &mut self.cached else {
+            return Err(fail(Fault::NoCache));
+        };
+        if let Some(at) = cached.look_up(&self.objects, &target) {
+            let known = &mut cached.objects[at];
+            // The first handle on a file may have been for reading only.
+            let known_access = self.objects.get(known.handle).map(|object| object.access);
+            if access == Access::Write && known_access != Some(Access::Write) {
+                let _ = self.objects.close(known.handle);
+                known.handle = self.objects.add(name, access, target);
+                cached.epoch += 1;
+            }
+            let object = cached.objects[at].object;
+            cached.note(request.handle, Some(object), true);
+            return Ok(object);
+        }
+        match &target {
+            Target::Plain(file) => {
+                let size = size_of(file).map_err(fail)?;
+                Ok(cached.add(&mut self.objects, name, access, target, size))
+            }
+            // The volume is open for writing, and what its callers may do has been checked.
+            Target::Segment { size, .. } => {
+                let size = *size;
+                Ok(cached.add(&mut self.objects, name, Access::Write, target, size))
+            }
+        }
+    }
+}
+
+/// The size of a file that can be cached.
+fn size_of(file: &File) -> std::result::Result<u64, Fault> {
+    if !matches!(file.kind(), Kind::Regular | Kind::Block | Kind::Simulated) {
+        return Err(Fault::BadSize("only regular files and disks can be cached".into()));
+    }
+    let size = file
+        .size()
+        .map_err(|errno| Fault::Io(baio_engine::Error::System(errno)))?;
+    if size % PAGE_BYTES as u64 != 0 {
+        let what = format!("the file has {size} bytes; a cached one must have a multiple of {PAGE_BYTES}");
+        return Err(Fault::BadSize(what));
+    }
+    Ok(size)
+}

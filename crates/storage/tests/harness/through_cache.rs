@@ -1,0 +1,105 @@
+//! Short words for requests through the page cache and beside it.
+
+use baio_engine::sim::{Disk, Flash, Profile};
+use baio_engine::{Durability, Wait};
+use baio_storage::cache::CacheConfig;
+use baio_storage::{Core, Error, Format, Handle, Mode, Outcome, SegmentOp, SegmentRequest, Ticket};
+
+use super::harness::{self, BLOCK, run, start};
+
+pub(crate) const B: u64 = BLOCK as u64;
+
+/// A cache of so many pages.
+pub(crate) fn cache_of(pages: usize) -> CacheConfig {
+    CacheConfig {
+        bytes: pages * BLOCK,
+        ..CacheConfig::default()
+    }
+}
+
+/// A formatted disk of 8 MiB that takes its time.
+pub(crate) fn slow_disk() -> Disk {
+    let disk = harness::simulated_disk(&Format {
+        size_bytes: Some(8 << 20),
+        ..Format::default()
+    });
+    disk.set_profile(Profile::Flash(Flash::default()));
+    disk
+}
+
+/// Opens the volume with a cache.
+pub(crate) fn open_cached(disk: &Disk, pages: usize) -> Core {
+    let mut core = harness::open_simulated(disk);
+    core.use_cache(&cache_of(pages)).unwrap();
+    core
+}
+
+pub(crate) fn request(core: &Core, handle: Handle, op: SegmentOp, bytes: &[u8], mode: Mode) -> SegmentRequest {
+    let mut buffer = core.buffer(bytes.len()).unwrap();
+    buffer.copy_from_slice(bytes);
+    SegmentRequest {
+        mode,
+        ..SegmentRequest::new(handle, op, buffer)
+    }
+}
+
+/// Begins to write `bytes` at block `block`.
+pub(crate) fn begin_write(core: &mut Core, handle: Handle, block: u64, bytes: &[u8], mode: Mode) -> Ticket {
+    let asked = request(core, handle, SegmentOp::Write { offset: block * B }, bytes, mode);
+    start(core, asked)
+}
+
+pub(crate) fn begin_durable(core: &mut Core, handle: Handle, block: u64, bytes: &[u8]) -> Ticket {
+    let asked = SegmentRequest {
+        durability: Durability::Data,
+        ..request(
+            core,
+            handle,
+            SegmentOp::Write { offset: block * B },
+            bytes,
+            Mode::Cached,
+        )
+    };
+    start(core, asked)
+}
+
+pub(crate) fn begin_read(core: &mut Core, handle: Handle, block: u64, blocks: usize, mode: Mode) -> Ticket {
+    let memory = vec![0xee; blocks * BLOCK];
+    let asked = request(core, handle, SegmentOp::Read { offset: block * B }, &memory, mode);
+    start(core, asked)
+}
+
+pub(crate) fn end(core: &mut Core, ticket: Ticket) -> Outcome {
+    core.wait(ticket).unwrap().expect("nobody else has taken it")
+}
+
+/// The code of a request that must have failed.
+pub(crate) fn code(core: &mut Core, ticket: Ticket) -> String {
+    end(core, ticket).result.unwrap_err().code().to_owned()
+}
+
+pub(crate) fn put(core: &mut Core, handle: Handle, block: u64, bytes: &[u8], mode: Mode) {
+    let ticket = begin_write(core, handle, block, bytes, mode);
+    assert_eq!(end(core, ticket).result.unwrap() as usize, bytes.len());
+}
+
+pub(crate) fn got(outcome: Outcome) -> Vec<u8> {
+    let len = outcome.result.unwrap() as usize;
+    outcome.memory.into_buffer().unwrap()[..len].to_vec()
+}
+
+pub(crate) fn get(core: &mut Core, handle: Handle, block: u64, blocks: usize, mode: Mode) -> Vec<u8> {
+    let ticket = begin_read(core, handle, block, blocks, mode);
+    got(end(core, ticket))
+}
+
+pub(crate) fn sync(core: &mut Core, handle: Handle) -> Result<u32, Error> {
+    run(core, harness::sync_request(handle)).result
+}
+
+/// Turns until nothing is under way.
+pub(crate) fn quiet(core: &mut Core) {
+    while core.in_flight() > 0 {
+        core.turn(Wait::one()).unwrap();
+    }
+}
