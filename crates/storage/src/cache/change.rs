@@ -50,7 +50,7 @@ impl Cache {
                     let left = usize::try_from(size_bytes.saturating_sub(request.start)).unwrap_or(usize::MAX);
                     request.len = request.len.min(left).max(request.done);
                 }
-                CacheOp::Write { .. } if request.end() > size_bytes => request.told = Some(CacheError::PastEnd),
+                _ if request.end() > size_bytes => request.told = Some(CacheError::PastEnd),
                 _ => {}
             }
         }
@@ -103,7 +103,8 @@ impl Cache {
         while let Some((page, frame)) = self.objects[slot as usize].tree.next(at, None) {
             at = page + 1;
             let entry = self.frames.get(frame);
-            if !entry.state.is_busy() && !entry.stuck && entry.pins == 0 {
+            let pool = u32::from(entry.pool.lent > 0); // A pin of the pool turns stale, and keeps nothing.
+            if !entry.state.is_busy() && !entry.stuck && entry.pins == pool {
                 self.drop_page(frame);
             }
         }
