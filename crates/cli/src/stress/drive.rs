@@ -172,8 +172,15 @@ impl<'a, T: Target> Driver<'a, T> {
         // A turn that submits and waits in one takes all there is: then time is read once for them all.
         let most = batch * if self.job.one_turn { batches } else { batches.min(1) };
         while !round.over && self.gathered.len() < most {
+            if round.stage.requests.is_some_and(|limit| round.drawn >= limit) {
+                round.over = true;
+                break;
+            }
             match schedule.next() {
-                Next::Piece(piece) => self.prepare(piece),
+                Next::Piece(piece) => {
+                    round.drawn += 1;
+                    self.prepare(piece);
+                }
                 Next::Busy => break,
                 Next::End => round.over = true,
             }

@@ -136,6 +136,7 @@ fn filling(job: &Job, want: &Want) -> Job {
             endless: false,
             runtime: None,
             submissions: None,
+            requests: None,
             sync: Some(Durability::Full),
         }],
         request_size,

@@ -94,6 +94,8 @@ pub(crate) struct Stage {
     pub(crate) runtime: Option<Duration>,
     /// No more than so many submissions of each lane; then the whole run ends with this stage.
     pub(crate) submissions: Option<u64>,
+    /// No more than so many requests of each lane.
+    pub(crate) requests: Option<u64>,
     /// What follows it.
     pub(crate) sync: Option<Durability>,
 }

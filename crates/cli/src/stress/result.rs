@@ -181,6 +181,8 @@ pub(crate) struct Section {
     pub(crate) seconds: f64,
     /// What the syncs took.
     pub(crate) sync_seconds: f64,
+    /// As `bytes_per_second`, but by `seconds` and `sync_seconds` together: what fio counts with `--end_fsync=1`.
+    pub(crate) synced_bytes_per_second: f64,
     /// Blocks whose stamp was found right.
     pub(crate) verified: u64,
     /// Blocks read of which nothing was known.
@@ -253,13 +255,16 @@ fn section(part: &str, stages: &[&StageReport], direction: Direction, job: &Job,
     // What cannot be told apart by direction is told of all requests of the section.
     let all = sum(&|lane| lane.reads.requests + lane.writes.requests).max(1) as f64;
     let seconds: f64 = stages.iter().map(|stage| stage.elapsed().as_secs_f64()).sum();
-    let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+    let sync_seconds: f64 = stages.iter().map(|stage| stage.sync().as_secs_f64()).sum();
+    let rate_over = |count: u64, seconds: f64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+    let rate = |count: u64| rate_over(count, seconds);
     let costs = |of: &dyn Fn(&Costs) -> f64| stages.iter().map(|stage| of(&stage.costs)).sum::<f64>() / all;
     let most = |of: &dyn Fn(&StageReport) -> u64| stages.iter().map(|stage| of(stage)).max().unwrap_or(0);
     Section {
         part: part.to_owned(),
         seconds,
-        sync_seconds: stages.iter().map(|stage| stage.sync().as_secs_f64()).sum(),
+        sync_seconds,
+        synced_bytes_per_second: rate_over((requests - failed) * job.request_size, seconds + sync_seconds),
         verified: sum(&|lane| lane.verified),
         unverified: sum(&|lane| lane.unverified),
         cache: lanes().filter_map(|lane| lane.cache).reduce(CacheCounts::and),

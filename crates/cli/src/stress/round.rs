@@ -18,6 +18,8 @@ const ERRORS_MAX: u64 = 1000;
 pub(super) struct Round {
     pub(super) report: LaneReport,
     pub(super) stage: Stage,
+    /// Requests drawn so far.
+    pub(super) drawn: u64,
     /// Nothing more begins.
     pub(super) over: bool,
 }
@@ -55,6 +57,7 @@ impl Round {
                 backend,
             },
             stage,
+            drawn: 0,
             over: false,
         }
     }

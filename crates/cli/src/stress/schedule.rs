@@ -213,6 +213,7 @@ mod tests {
             endless: false,
             runtime: None,
             submissions: None,
+            requests: None,
             sync: None,
         }
     }

@@ -119,6 +119,7 @@ fn stages(args: &AioStressArgs, opening: &mut Vec<String>) -> Vec<Stage> {
             endless: false,
             runtime: None,
             submissions: args.submissions,
+            requests: None,
             sync: (!args.no_sync).then_some(Durability::Full),
         })
         .collect();

@@ -15,7 +15,7 @@ use crate::target::TypedTarget;
 #[command(after_help = "\
 A run that writes overwrites its target: an existing file or a segment of mine without asking, a volume image or a device
 or somebody else's segment only with --force. A missing file is made, really written, and stays (--size, default 1G).
-Without --once, --stages or --runtime a run lasts 5 seconds. With --stages each stage goes once through the whole size, and
+Without --once, --io-size, --stages or --runtime a run lasts 5 seconds. With --stages each stage goes once through the whole size, and
 is followed by a sync if it writes; with --runtime it lasts that long.
 Several threads share each file out between them; each has an engine of its own. A segment has one owner: its threads share
 it by --service.
@@ -57,6 +57,12 @@ pub(crate) struct StressArgs {
     /// Bytes of each file to use [default: all of it; a missing one gets 1G]
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<Size>,
+    /// End each stage after so many bytes, over all threads, however often they go through the range
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) io_size: Option<Size>,
+    /// Sync the target after a stage that writes, as fio's --end_fsync=1; with several --stages that is done anyway
+    #[arg(long)]
+    pub(crate) end_sync: bool,
     /// Touch each block exactly once
     #[arg(long)]
     pub(crate) once: bool,

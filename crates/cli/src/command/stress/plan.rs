@@ -349,13 +349,20 @@ fn stages(args: &StressArgs) -> Vec<Stage> {
     };
     // With neither an end nor a number of requests asked for, a single pattern goes on for a while.
     let timed = args.runtime.is_some() || args.stages.is_empty();
+    let counted = args.io_size.map(|size| {
+        let requests = size.bytes() / args.request_size.bytes().max(1);
+        requests.div_ceil(u64::from(args.threads))
+    });
     let stage = |&rw: &Rw| Stage {
         rw,
         once: args.once,
-        endless: timed && !args.once,
-        runtime: args.runtime.or((timed && !args.once).then_some(RUNTIME_DEFAULT)),
+        endless: (timed || counted.is_some()) && !args.once,
+        runtime: args
+            .runtime
+            .or((timed && !args.once && counted.is_none()).then_some(RUNTIME_DEFAULT)),
         submissions: None,
-        sync: (several && rw.writes()).then_some(baio_engine::Durability::Full),
+        requests: counted,
+        sync: ((several || args.end_sync) && rw.writes()).then_some(baio_engine::Durability::Full),
     };
     given.iter().map(stage).collect()
 }
