@@ -111,6 +111,8 @@ pub(super) struct Frame {
     pub(super) ahead: bool,
     /// What the buffer pool knows of it.
     pub(super) pool: Pooled,
+    /// The eviction policy wanted it, and it could not go.
+    pub(super) refused: bool,
 }
 
 /// All frames.
@@ -122,6 +124,8 @@ pub(super) struct Frames {
     counts: [u32; 10],
     /// Clean pages that nobody holds on to or waits for.
     evictable: u32,
+    /// Frames that were refused to the eviction policy and that it may have now.
+    pub(super) eased: Vec<u32>,
 }
 
 fn kind(state: State) -> usize {
@@ -143,9 +147,10 @@ impl Frames {
     /// Takes `count` frames from the arena; `None` when it has not so much, or the bookkeeping finds no memory.
     pub(super) fn new(arena: &Arc<Arena>, count: u32) -> Option<Frames> {
         let mut frames = Vec::new();
-        let mut free = Vec::new();
+        let (mut free, mut eased) = (Vec::new(), Vec::new());
         frames.try_reserve_exact(count as usize).ok()?;
         free.try_reserve_exact(count as usize).ok()?;
+        eased.try_reserve_exact(count as usize).ok()?;
         for _ in 0..count {
             frames.push(Frame {
                 bytes: Bytes::Here(arena.buffer(PAGE_BYTES)?),
@@ -160,6 +165,7 @@ impl Frames {
             free,
             counts,
             evictable: 0,
+            eased,
         })
     }
 
@@ -232,15 +238,20 @@ impl Frames {
         may_go(self.get(frame))
     }
 
-    fn changing(&mut self, frame: u32, change: impl FnOnce(&mut Frame)) {
-        let frame = &mut self.frames[frame as usize];
+    fn changing(&mut self, at: u32, change: impl FnOnce(&mut Frame)) {
+        let frame = &mut self.frames[at as usize];
         let (before, could_go) = (frame.state, may_go(frame));
         change(frame);
         self.counts[kind(before)] -= 1;
         self.counts[kind(frame.state)] += 1;
         match (could_go, may_go(frame)) {
             (true, false) => self.evictable -= 1,
-            (false, true) => self.evictable += 1,
+            (false, true) => {
+                self.evictable += 1;
+                if std::mem::take(&mut frame.refused) {
+                    self.eased.push(at); // Each frame once at most, until it is refused again.
+                }
+            }
             _ => {}
         }
     }

@@ -79,12 +79,14 @@ pub struct CacheConfig {
     pub bytes: usize,
     /// Who leaves when a frame is wanted.
     pub eviction: Policy,
-    /// Percent of the frames that may be anything but clean; writers wait above it. One frame at least, all but one at most.
+    /// Percent of the frames that may be changed and not yet written; writers wait above it. One frame at least, all but one
+    /// at most. The cleaner begins at two thirds of it.
     pub dirty_percent_max: u8,
     /// Bytes of one merged write of the cleaner or of a sync.
     pub write_bytes_max: usize,
-    /// Writes of the cleaner and of syncs on their way at once. Durable writes are their callers' and are not counted.
-    pub writes_in_flight_max: u32,
+    /// Writes of the cleaner and of syncs on their way at once, which it keeps up as long as there is something to write. Durable
+    /// writes are their callers' and are not counted.
+    pub cleaner_depth: u32,
     /// How old a change may grow before the cleaner writes it.
     pub age_max: Duration,
 }
@@ -94,9 +96,9 @@ impl Default for CacheConfig {
         CacheConfig {
             bytes: 64 << 20,
             eviction: Policy::default(),
-            dirty_percent_max: 40,
+            dirty_percent_max: 75,
             write_bytes_max: 256 << 10,
-            writes_in_flight_max: 16,
+            cleaner_depth: 32,
             age_max: Duration::from_secs(5),
         }
     }
@@ -110,6 +112,8 @@ const WINDOW_PAGES: u64 = 256;
 pub struct Cache {
     config: CacheConfig,
     dirty_max: u32,
+    /// Frames that may be anything but clean: changed, or written and not flushed.
+    unsafe_max: u32,
     window: u64,
     frames: Frames,
     eviction: Box<dyn Eviction>,
@@ -130,6 +134,8 @@ pub struct Cache {
     passing: Vec<u32>,
     /// The object that the cleaner is at.
     cleaning: u32,
+    /// The cleaner fills its depth up.
+    filling_depth: bool,
     /// Grows with every change of a page.
     version: u64,
     arrivals: u64,
@@ -150,9 +156,11 @@ impl Cache {
             return Err(CacheError::NoFrame);
         }
         let part = u64::from(count) * u64::from(config.dirty_percent_max.min(100)) / 100;
+        let dirty_max = (part as u32).clamp(1, count - 1);
         Ok(Cache {
             config,
-            dirty_max: (part as u32).clamp(1, count - 1),
+            dirty_max,
+            unsafe_max: dirty_max.max(count - (count / 8).max(1)),
             window: u64::from(count / 4).clamp(1, WINDOW_PAGES),
             frames: Frames::new(arena, count).ok_or(CacheError::NoMemory)?,
             eviction: config.eviction.build(count).map_err(|_| CacheError::NoMemory)?,
@@ -169,6 +177,7 @@ impl Cache {
             done: VecDeque::new(),
             passing: Vec::new(),
             cleaning: 0,
+            filling_depth: false,
             version: 1,
             arrivals: 0,
             progress: 0,

@@ -220,15 +220,16 @@ impl Cache {
     }
 
     /// May one more page of this object become dirty? What failed of others is not counted against an object of which nothing
-    /// failed, as long as an eighth of the frames stays for clean pages: a broken device does not stop those beside it.
+    /// failed: a broken device does not stop those beside it. What is written and waits for a flush is no burden either. But an
+    /// eighth of the frames stays for clean pages.
     pub(super) fn has_room(&self, object: u32) -> bool {
         let all = self.frames.count_unsafe();
-        if all < self.dirty_max {
-            return true;
+        let dirty = all - self.frames.count(State::Unflushed);
+        if all >= self.unsafe_max {
+            return false;
         }
         let healthy = self.objects[object as usize].failed == 0;
-        let most = self.frames.total() - (self.frames.total() / 8).max(1);
-        healthy && all < most && all - self.frames.count(State::Failed) < self.dirty_max
+        dirty < self.dirty_max || (healthy && dirty - self.frames.count(State::Failed) < self.dirty_max)
     }
 
     /// Nothing moves and no I/O that could end well is on its way: who waits for a frame or for room would wait for ever.
@@ -276,8 +277,15 @@ impl Cache {
         if self.frames.evictable() == 0 {
             return None; // The policy would look at every frame to find that out.
         }
-        let frames = &self.frames;
-        let frame = self.eviction.victim(&mut |frame| frames.may_go(frame))?;
+        while let Some(frame) = self.frames.eased.pop() {
+            self.eviction.eased(frame);
+        }
+        let frames = &mut self.frames;
+        let frame = self.eviction.victim(&mut |frame| {
+            let may_go = frames.may_go(frame);
+            frames.get_mut(frame).refused = !may_go;
+            may_go
+        })?;
         self.stats.evictions += 1;
         self.take_out(frame);
         self.frames.set(frame, State::Free);

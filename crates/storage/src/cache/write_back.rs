@@ -17,18 +17,33 @@ impl Cache {
         (self.config.write_bytes_max / PAGE_BYTES).clamp(1, baio_engine::memory::IOV_MAX)
     }
 
-    /// Starts one write, if one is due and the device has room.
+    /// Starts one write, if one is due and the device has room. A quarter of the depth runs dry before it is filled again, so
+    /// that writes go to the device several at a time.
     pub(super) fn write_back(&mut self) -> bool {
-        if self.flights.live_background >= self.config.writes_in_flight_max.max(1) {
+        let depth = self.config.cleaner_depth.max(1);
+        let under_way = self.flights.live_background;
+        if under_way >= depth {
+            self.filling_depth = false;
             return false;
         }
-        self.write_for_pass() || (self.is_short_of_clean() && self.clean_one())
+        self.filling_depth |= under_way <= depth - depth.div_ceil(4);
+        if self.filling_depth && (self.write_for_pass() || (self.is_short_of_clean() && self.clean_one())) {
+            return true;
+        }
+        self.filling_depth = false;
+        false
     }
 
-    /// Does somebody wait for frames to become clean, or are more than half of those that may be dirty?
+    /// Does somebody wait for frames to become clean, or are more than two thirds of those dirty that may be?
     fn is_short_of_clean(&self) -> bool {
         let waits = !self.dirty_waiters.is_empty() || !self.frame_waiters.is_empty();
-        waits || self.frames.count(State::Dirty) > self.dirty_max / 2
+        waits || self.frames.count(State::Dirty) > self.clean_from()
+    }
+
+    /// From so many dirty frames on the cleaner writes: early enough that writers seldom wait at the limit, late enough that
+    /// what is written again and again is written to the device once.
+    fn clean_from(&self) -> u32 {
+        self.dirty_max - self.dirty_max.div_ceil(3)
     }
 
     /// The next write of the cleaner: object after object, each from where it left it.
@@ -77,9 +92,13 @@ impl Cache {
     /// What has been written must be flushed before it is clean: done when somebody waits for it, or it has become much.
     pub(super) fn flush_for_room(&mut self) -> bool {
         let unflushed = self.frames.count(State::Unflushed);
-        let waits = !self.dirty_waiters.is_empty() || !self.frame_waiters.is_empty();
+        if unflushed == 0 {
+            return false;
+        }
         let nothing_to_write = self.frames.count(State::Dirty) == 0 && self.frames.count(State::WriteBack) == 0;
-        if unflushed == 0 || !(unflushed > self.dirty_max / 2 || (waits && nothing_to_write)) {
+        let full = nothing_to_write || self.frames.count_unsafe() >= self.unsafe_max;
+        let waits = !self.frame_waiters.is_empty() || (!self.dirty_waiters.is_empty() && full);
+        if !waits && unflushed <= self.frames.total() / 8 {
             return false;
         }
         let most = (0..self.objects.len())

@@ -25,7 +25,7 @@ pub(crate) fn config(frames: usize) -> CacheConfig {
         eviction: Policy::Clock,
         dirty_percent_max: 50,
         write_bytes_max: 8 * PAGE,
-        writes_in_flight_max: 2,
+        cleaner_depth: 2,
         age_max: Duration::from_secs(5),
     }
 }

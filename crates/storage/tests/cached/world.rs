@@ -156,7 +156,7 @@ impl World {
             },
             dirty_percent_max: [1, 25, 50, 90][random.below(4) as usize],
             write_bytes_max: [1, 3, 8, 64][random.below(4) as usize] * PAGE,
-            writes_in_flight_max: 1 + random.below(4) as u32,
+            cleaner_depth: 1 + random.below(4) as u32,
             age_max: Duration::from_nanos(50),
         };
         let arena = Arena::new(frames.next_multiple_of(64) * PAGE).unwrap();

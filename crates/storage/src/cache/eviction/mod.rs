@@ -55,6 +55,12 @@ pub trait Eviction: Debug + Send {
     /// wait for a change before asking again. Frames that may not go keep what they earned.
     fn victim(&mut self, may_go: &mut dyn FnMut(u32) -> bool) -> Option<u32>;
 
+    /// A frame about which `may_go` said no in an earlier call may go now. Only a help: a policy that set such frames aside
+    /// need not ask about them again until then, unless it finds no other. It may come for frames that hold nothing.
+    fn eased(&mut self, frame: u32) {
+        let _ = frame;
+    }
+
     /// The policy's name, for statistics.
     fn name(&self) -> &'static str;
 }

@@ -60,6 +60,18 @@ impl Queue {
         self.frames += 1;
     }
 
+    /// Puts in a frame that is in no queue, as the oldest.
+    pub(super) fn push_first(&mut self, links: &mut Links, frame: u32) {
+        links.older[frame as usize] = NONE;
+        links.newer[frame as usize] = self.oldest;
+        match self.oldest {
+            NONE => self.newest = frame,
+            oldest => links.older[oldest as usize] = frame,
+        }
+        self.oldest = frame;
+        self.frames += 1;
+    }
+
     /// Takes out a frame that is in this queue.
     pub(super) fn remove(&mut self, links: &mut Links, frame: u32) {
         let (older, newer) = (links.older[frame as usize], links.newer[frame as usize]);

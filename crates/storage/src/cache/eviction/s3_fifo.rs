@@ -13,8 +13,9 @@
 //! ```
 //!
 //! A victim comes from the small queue while that holds a tenth of the frames, else from the main queue; and from the other
-//! one if none there may go. Frames that may not go are put back to the end and keep their count. Pages of [`Hint::Once`]
-//! wait in a fourth queue, which is emptied first and leaves no ghosts.
+//! one if none there may go. A frame that may not go is set aside and keeps its count; it comes back to the head of its queue
+//! when the cache says that it may ([`Eviction::eased`]), so that a cache full of dirty pages is not looked through for each
+//! victim. Pages of [`Hint::Once`] wait in a fourth queue, which is emptied first and leaves no ghosts.
 //!
 //! Source: Yang, Zhang, Qiu, Yue, Vinayak: FIFO queues are all you need for cache eviction, SOSP 2023, algorithm 1.
 
@@ -40,6 +41,9 @@ enum Place {
     Once,
     Small,
     Main,
+    /// Set aside from there, because it could not go.
+    SmallAside,
+    MainAside,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +61,9 @@ pub struct S3Fifo {
     once: Queue,
     small: Queue,
     main: Queue,
+    aside: Queue,
+    /// Of those set aside, how many are the small queue's.
+    small_aside: usize,
     ghost: Ghost,
     /// From so many frames on the small queue gives the victims.
     small_max: usize,
@@ -77,6 +84,8 @@ impl S3Fifo {
             once: Queue::new(),
             small: Queue::new(),
             main: Queue::new(),
+            aside: Queue::new(),
+            small_aside: 0,
             ghost: Ghost::new(frames)?,
             small_max: (length / SMALL_PART).max(1),
         })
@@ -88,11 +97,38 @@ impl S3Fifo {
             Place::Once => self.once.push(&mut self.links, frame),
             Place::Small => self.small.push(&mut self.links, frame),
             Place::Main => self.main.push(&mut self.links, frame),
+            Place::SmallAside | Place::MainAside => {
+                self.aside.push(&mut self.links, frame);
+                self.small_aside += usize::from(place == Place::SmallAside);
+            }
         }
         self.frames[frame as usize].place = place;
     }
 
-    /// Looks at the oldest of the small queue; it is the victim, or goes to the main queue, or to the end.
+    fn set_aside(&mut self, frame: u32, place: Place) -> Step {
+        self.removed(frame);
+        self.put(frame, place);
+        Step::Refused
+    }
+
+    /// A victim from the small or the main queue, of those that are not set aside. Whoever refuses is, and who is spared is so
+    /// four times at most: so this ends.
+    fn among_others(&mut self, may_go: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+        loop {
+            let (small, main) = (self.small.len(), self.main.len());
+            let step = match (small > 0, main > 0) {
+                (false, false) => return None,
+                (true, false) => self.step_small(may_go),
+                (true, true) if small + self.small_aside >= self.small_max => self.step_small(may_go),
+                _ => self.step_main(may_go),
+            };
+            if let Step::Victim(frame) = step {
+                return Some(frame);
+            }
+        }
+    }
+
+    /// Looks at the oldest of the small queue; it is the victim, or goes to the main queue, or aside.
     fn step_small(&mut self, may_go: &mut dyn FnMut(u32) -> bool) -> Step {
         let Some(frame) = self.small.oldest() else {
             return Step::Refused;
@@ -104,32 +140,29 @@ impl S3Fifo {
             return Step::Spared;
         }
         if !may_go(frame) {
-            self.small.renew(&mut self.links, frame);
-            return Step::Refused;
+            return self.set_aside(frame, Place::SmallAside);
         }
         self.removed(frame);
         self.ghost.insert(self.frames[frame as usize].key);
         Step::Victim(frame)
     }
 
-    /// Looks at the oldest of the main queue; it is the victim or goes to the end.
+    /// Looks at the oldest of the main queue; it is the victim, or goes to the end, or aside.
     fn step_main(&mut self, may_go: &mut dyn FnMut(u32) -> bool) -> Step {
         let Some(frame) = self.main.oldest() else {
             return Step::Refused;
         };
-        let step = match (may_go(frame), &mut self.frames[frame as usize].uses) {
-            (false, _) => Step::Refused,
-            (true, 0) => {
-                self.removed(frame);
-                return Step::Victim(frame);
-            }
-            (true, uses) => {
-                *uses -= 1;
-                Step::Spared
-            }
-        };
+        if !may_go(frame) {
+            return self.set_aside(frame, Place::MainAside);
+        }
+        let uses = &mut self.frames[frame as usize].uses;
+        if *uses == 0 {
+            self.removed(frame);
+            return Step::Victim(frame);
+        }
+        *uses -= 1;
         self.main.renew(&mut self.links, frame);
-        step
+        Step::Spared
     }
 }
 
@@ -166,6 +199,10 @@ impl Eviction for S3Fifo {
             Place::Once => self.once.remove(&mut self.links, frame),
             Place::Small => self.small.remove(&mut self.links, frame),
             Place::Main => self.main.remove(&mut self.links, frame),
+            place @ (Place::SmallAside | Place::MainAside) => {
+                self.aside.remove(&mut self.links, frame);
+                self.small_aside -= usize::from(place == Place::SmallAside);
+            }
         }
         self.frames[frame as usize].place = Place::Nowhere;
     }
@@ -175,31 +212,29 @@ impl Eviction for S3Fifo {
             self.frames[frame as usize].place = Place::Nowhere;
             return Some(frame);
         }
-        // A small queue above its share is looked at first, once through at most; then the main queue, until all of it has
-        // refused in a row (who may go is spared three times at most); then the rest of the small queue; and the main queue
-        // again for those that came over.
-        let mut small_left = self.small.len();
-        let mut refused_by_main = 0;
-        let mut main_refused = false;
-        loop {
-            let from_small = small_left > 0 && (main_refused || self.small.len() >= self.small_max);
-            let step = if from_small {
-                small_left -= 1;
-                self.step_small(may_go)
-            } else if refused_by_main < self.main.len() {
-                self.step_main(may_go)
-            } else if small_left > 0 {
-                main_refused = true;
-                continue;
-            } else {
-                return None;
-            };
-            match step {
-                Step::Victim(frame) => return Some(frame),
-                Step::Spared => refused_by_main = 0,
-                Step::Refused => refused_by_main += usize::from(!from_small),
-            }
+        // A small queue above its share is looked at first, then the main queue, then the rest of the small one.
+        if let Some(frame) = self.among_others(may_go) {
+            return Some(frame);
         }
+        // Perhaps somebody set aside may go, and nobody said so.
+        while let Some(frame) = self.aside.oldest() {
+            let small = self.frames[frame as usize].place == Place::SmallAside;
+            self.removed(frame);
+            self.put(frame, if small { Place::Small } else { Place::Main });
+        }
+        self.among_others(may_go)
+    }
+
+    fn eased(&mut self, frame: u32) {
+        let (queue, place) = match self.frames[frame as usize].place {
+            Place::SmallAside => (&mut self.small, Place::Small),
+            Place::MainAside => (&mut self.main, Place::Main),
+            _ => return,
+        };
+        self.aside.remove(&mut self.links, frame);
+        self.small_aside -= usize::from(place == Place::Small);
+        queue.push_first(&mut self.links, frame);
+        self.frames[frame as usize].place = place;
     }
 
     fn name(&self) -> &'static str {
