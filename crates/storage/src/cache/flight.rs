@@ -57,6 +57,9 @@ pub struct Io {
     pub memory: Memory,
 }
 
+/// Lists are made with room for so many pages, so that one that served a small I/O seldom grows for a large one.
+const LIST_PARTS: usize = 64;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Fill,
@@ -148,7 +151,7 @@ impl Flights {
 
     /// An empty list of frames.
     pub(super) fn frames(&mut self) -> Vec<u32> {
-        self.spare_frames.pop().unwrap_or_default()
+        self.spare_frames.pop().unwrap_or_else(|| Vec::with_capacity(LIST_PARTS))
     }
 
     /// Keeps a list that was not needed.
@@ -157,7 +160,7 @@ impl Flights {
     }
 
     fn list(&mut self, parts: usize) -> Vectored {
-        self.spare_lists.pop().unwrap_or_else(|| Vectored::with_capacity(parts))
+        self.spare_lists.pop().unwrap_or_else(|| Vectored::with_capacity(parts.max(LIST_PARTS)))
     }
 }
 

@@ -134,7 +134,9 @@ pub struct Cache {
     passing: Vec<u32>,
     /// The object that the cleaner is at.
     cleaning: u32,
-    /// The cleaner fills its depth up.
+    /// Too few frames are clean, and the cleaner writes.
+    is_cleaning: bool,
+    /// It fills its depth up.
     filling_depth: bool,
     /// Grows with every change of a page.
     version: u64,
@@ -177,7 +179,8 @@ impl Cache {
             done: VecDeque::new(),
             passing: Vec::new(),
             cleaning: 0,
-            filling_depth: false,
+            is_cleaning: false,
+            filling_depth: true,
             version: 1,
             arrivals: 0,
             progress: 0,

@@ -27,17 +27,16 @@ impl Cache {
             return false;
         }
         self.filling_depth |= under_way <= depth - depth.div_ceil(4);
-        if self.filling_depth && (self.write_for_pass() || (self.is_short_of_clean() && self.clean_one())) {
-            return true;
-        }
-        self.filling_depth = false;
-        false
+        self.filling_depth && (self.write_for_pass() || (self.is_short_of_clean() && self.clean_one()))
     }
 
-    /// Does somebody wait for frames to become clean, or are more than two thirds of those dirty that may be?
-    fn is_short_of_clean(&self) -> bool {
+    /// Does somebody wait for frames to become clean, or are more than two thirds of those dirty that may be? Once begun it goes
+    /// on for a while, so that it does not write page by page what is changed page by page.
+    fn is_short_of_clean(&mut self) -> bool {
         let waits = !self.dirty_waiters.is_empty() || !self.frame_waiters.is_empty();
-        waits || self.frames.count(State::Dirty) > self.clean_from()
+        let (dirty, from) = (self.frames.count(State::Dirty), self.clean_from());
+        self.is_cleaning = dirty > from || (self.is_cleaning && dirty > from - from / 16);
+        waits || self.is_cleaning
     }
 
     /// From so many dirty frames on the cleaner writes: early enough that writers seldom wait at the limit, late enough that
@@ -98,7 +97,8 @@ impl Cache {
         let nothing_to_write = self.frames.count(State::Dirty) == 0 && self.frames.count(State::WriteBack) == 0;
         let full = nothing_to_write || self.frames.count_unsafe() >= self.unsafe_max;
         let waits = !self.frame_waiters.is_empty() || (!self.dirty_waiters.is_empty() && full);
-        if !waits && unflushed <= self.frames.total() / 8 {
+        // A sync will flush for itself.
+        if !waits && (unflushed <= self.frames.total() / 8 || !self.passing.is_empty()) {
             return false;
         }
         let most = (0..self.objects.len())
