@@ -33,7 +33,12 @@ impl World {
 
     fn start(&mut self, op: CacheOp, memory: Memory) {
         let (object, hint) = (self.object, Hint::Normal);
-        let asked = CacheRequest { object, op, memory, hint };
+        let asked = CacheRequest {
+            object,
+            op,
+            memory,
+            hint,
+        };
         self.cache.start(0, asked);
     }
 

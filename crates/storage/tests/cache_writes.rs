@@ -148,7 +148,10 @@ fn writers_above_the_dirty_limit_go_on_in_the_order_of_asking() {
         }
         let stats = h.cache.stats();
         assert!(stats.frames_dirty + stats.frames_write_back <= 4, "{stats:?}");
-        assert!(stats.frames_dirty + stats.frames_write_back + stats.frames_unflushed <= 7, "{stats:?}");
+        assert!(
+            stats.frames_dirty + stats.frames_write_back + stats.frames_unflushed <= 7,
+            "{stats:?}"
+        );
     }
     assert_eq!(ended, waiting);
     assert_eq!(h.cache.stats().spurious_wakeups, 0);

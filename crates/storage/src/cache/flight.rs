@@ -151,7 +151,9 @@ impl Flights {
 
     /// An empty list of frames.
     pub(super) fn frames(&mut self) -> Vec<u32> {
-        self.spare_frames.pop().unwrap_or_else(|| Vec::with_capacity(LIST_PARTS))
+        self.spare_frames
+            .pop()
+            .unwrap_or_else(|| Vec::with_capacity(LIST_PARTS))
     }
 
     /// Keeps a list that was not needed.
@@ -160,7 +162,9 @@ impl Flights {
     }
 
     fn list(&mut self, parts: usize) -> Vectored {
-        self.spare_lists.pop().unwrap_or_else(|| Vectored::with_capacity(parts.max(LIST_PARTS)))
+        self.spare_lists
+            .pop()
+            .unwrap_or_else(|| Vectored::with_capacity(parts.max(LIST_PARTS)))
     }
 }
 
