@@ -318,11 +318,11 @@ impl Slot {
         let at = |offset: Option<u64>| offset.map_or(-1, |offset| (offset + skip as u64) as i64);
         let action = match self.op {
             Op::Read { offset } => Action::Read {
-                window: self.memory.window(skip),
+                window: self.memory.pieces(skip),
                 offset: at(offset),
             },
             Op::Write { offset } => Action::Write {
-                window: self.memory.window(skip),
+                window: self.memory.pieces(skip),
                 offset: at(offset),
             },
             Op::Sync | Op::Fence => Action::Sync {

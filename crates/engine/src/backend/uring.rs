@@ -9,17 +9,18 @@
 
 #![allow(unsafe_code)]
 
+mod setup;
+
 use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use io_uring::types::{self, FsyncFlags, SubmitArgs, TimeoutFlags, Timespec};
-use io_uring::{Builder, IoUring, cqueue, opcode, squeue};
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 use rustix::event::EventfdFlags;
 
 use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain, system_random};
-use crate::engine::BATCH_MAX;
 use crate::error::{Errno, Error, SetupError};
 use crate::file::File;
 use crate::memory::{Arena, Window};
@@ -27,6 +28,8 @@ use crate::policy::{Caching, Time};
 use crate::request::{Op, RequestId, Wait};
 use crate::slot::{Slots, State};
 use crate::sys::{self, Action, Fd, Iteration, TRANSFER_MAX};
+
+use setup::{build, explain_refusal};
 
 pub(crate) const NAME: &str = "uring";
 
@@ -53,6 +56,8 @@ pub(crate) struct Uring {
     streams: bool,
     registered_files: Option<Box<[bool]>>,
     registered_arena: Option<Arc<Arena>>,
+    /// Lists of pieces of it go the same way (Linux 6.15).
+    registered_lists: bool,
     /// What the kernel said when it was asked to register the arena and would not.
     arena_refused: Option<Errno>,
     mark: u64,
@@ -85,25 +90,6 @@ impl Ready {
     }
 }
 
-/// A set-up flag, the first kernel that has it, and how to ask for it.
-type Flag = (&'static str, &'static str, fn(&mut Builder));
-
-/// Newest first: a kernel that lacks one has all that come after it or also lacks them.
-const FLAGS: [Flag; 4] = [
-    ("no_sqarray", "6.6", |b| {
-        b.setup_no_sqarray();
-    }),
-    ("defer_taskrun", "6.1", |b| {
-        b.setup_defer_taskrun().setup_taskrun_flag();
-    }),
-    ("single_issuer", "6.0", |b| {
-        b.setup_single_issuer();
-    }),
-    ("submit_all", "5.18", |b| {
-        b.setup_submit_all();
-    }),
-];
-
 impl Uring {
     pub(crate) fn new(slots: u32) -> Result<Uring, SetupError> {
         let slots = slots.max(1);
@@ -119,6 +105,7 @@ impl Uring {
             streams: false,
             registered_files: None,
             registered_arena: None,
+            registered_lists: false,
             arena_refused: None,
             mark: MARKS.fetch_add(1, Ordering::Relaxed),
             features,
@@ -226,6 +213,12 @@ impl Uring {
                 .offset(offset as u64)
                 .rw_flags(flags)
                 .build(),
+            Window::List { list, count } if self.is_list_registered(list, count) => {
+                opcode::ReadvFixed::new(fd, list, count, 0)
+                    .offset(offset as u64)
+                    .rw_flags(flags)
+                    .build()
+            }
             Window::List { list, count } => opcode::Readv::new(fd, list, count)
                 .offset(offset as u64)
                 .rw_flags(flags)
@@ -245,6 +238,12 @@ impl Uring {
                 .offset(offset as u64)
                 .rw_flags(flags)
                 .build(),
+            Window::List { list, count } if self.is_list_registered(list, count) => {
+                opcode::WritevFixed::new(fd, list, count, 0)
+                    .offset(offset as u64)
+                    .rw_flags(flags)
+                    .build()
+            }
             Window::List { list, count } => opcode::Writev::new(fd, list, count)
                 .offset(offset as u64)
                 .rw_flags(flags)
@@ -258,6 +257,16 @@ impl Uring {
             let at = (pointer as usize).wrapping_sub(base as usize);
             at < size && len <= size - at
         })
+    }
+
+    fn is_list_registered(&self, list: *const libc::iovec, count: u32) -> bool {
+        // SAFETY: a window's list belongs to the request, which its slot holds, and nobody else looks at it now.
+        let list = || unsafe { std::slice::from_raw_parts(list, count as usize) };
+        self.registered_lists
+            && count > 0
+            && list()
+                .iter()
+                .all(|piece| self.is_registered(piece.iov_base.cast(), piece.iov_len))
     }
 
     /// Queues an entry, making room when the queue is full.
@@ -353,6 +362,16 @@ impl Uring {
         self.arena_refused = registered.err();
         registered?;
         self.registered_arena = Some(Arc::clone(arena));
+        let mut probe = Probe::new();
+        let probed = self.ring.submitter().register_probe(&mut probe);
+        self.system_calls += 1;
+        let lists = [opcode::ReadvFixed::CODE, opcode::WritevFixed::CODE];
+        self.registered_lists = probed.is_ok() && lists.into_iter().all(|code| probe.is_supported(code));
+        let told = self
+            .registered_lists
+            .then_some(())
+            .ok_or_else(|| "this kernel has it not; it came with Linux 6.15".to_owned());
+        self.features.push(("registered_lists", told));
         Ok(())
     }
 }
@@ -532,76 +551,4 @@ impl Drop for Uring {
 
 fn clamp(len: usize) -> u32 {
     len.min(TRANSFER_MAX) as u32
-}
-
-type Features = Vec<(&'static str, Result<(), String>)>;
-
-/// Every request in flight and the doorbell fit, and half as many cancellations again; more of those at once wait in the
-/// kernel, and `must_enter` fetches them. The queue counts against RLIMIT_MEMLOCK: that of the default 1024 slots must stay
-/// at 2048 entries, because 4096 do not fit into the 64 KiB that an ordinary user may have.
-fn completions_for(slots: u32) -> u32 {
-    slots
-        .saturating_add(slots / 2)
-        .saturating_add(8)
-        .min(1 << 30)
-        .next_power_of_two()
-}
-
-/// Sets up a ring with every flag that this kernel takes.
-fn build(slots: u32) -> Result<(IoUring, Features), SetupError> {
-    let entries = slots.clamp(8, BATCH_MAX as u32).next_power_of_two();
-    let completions = completions_for(slots);
-    let mut dropped = 0;
-    loop {
-        let mut builder = IoUring::builder();
-        builder.setup_clamp().setup_cqsize(completions);
-        for (_, _, ask) in &FLAGS[dropped..] {
-            ask(&mut builder);
-        }
-        match builder.build(entries).map_err(|error| Errno::of(&error)) {
-            Ok(ring) => return Ok((ring, told(dropped))),
-            Err(Errno::EINVAL) if dropped < FLAGS.len() => dropped += 1,
-            Err(errno) => return Err(explain_refusal(errno)),
-        }
-    }
-}
-
-fn told(dropped: usize) -> Features {
-    let tell = |(index, (name, since, _)): (usize, &Flag)| {
-        let had = if index < dropped {
-            Err(format!("this kernel refuses it; it came with Linux {since}"))
-        } else {
-            Ok(())
-        };
-        (*name, had)
-    };
-    FLAGS.iter().enumerate().map(tell).collect()
-}
-
-fn explain_refusal(errno: Errno) -> SetupError {
-    let error = SetupError::new("start the uring backend", "an io_uring".into(), errno);
-    match errno {
-        // io_uring_disabled=2 and seccomp filters both say EPERM; some filters say ENOSYS.
-        Errno::EPERM | Errno::EACCES => error.cure(
-            "try `sysctl -w kernel.io_uring_disabled=0`; in a container, a seccomp profile that allows io_uring_*",
-        ),
-        Errno::ENOSYS => {
-            error.cure("a kernel with io_uring (5.19 or newer), or a seccomp profile that allows io_uring_*")
-        }
-        Errno::ENOMEM => error.cure("raise RLIMIT_MEMLOCK (`ulimit -l`), or use fewer slots"),
-        Errno::EMFILE | Errno::ENFILE => error.cure("raise RLIMIT_NOFILE (`ulimit -n`)"),
-        _ => error,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::completions_for;
-
-    #[test]
-    fn the_default_ring_fits_into_little_locked_memory() {
-        assert_eq!(completions_for(1024), 2048);
-        assert!((1..4096).all(|slots| completions_for(slots) > slots));
-        completions_for(u32::MAX);
-    }
 }

@@ -166,6 +166,15 @@ impl Memory {
         }
     }
 
+    /// The same, but a list of one piece is no list: for operations that take either.
+    pub(crate) fn pieces(&mut self, skip: usize) -> Window {
+        let window = self.window(skip);
+        match self {
+            Memory::Many(list) => list.only_piece().unwrap_or(window),
+            _ => window,
+        }
+    }
+
     fn flat(&self) -> (*mut u8, usize) {
         let pointer = match self {
             Memory::None | Memory::Many(_) => std::ptr::null_mut(),
@@ -273,6 +282,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn neighbours_in_memory_are_one_piece() {
+        let arena = Arena::new(1 << 20).unwrap();
+        let mut pages: Vec<_> = (0..4).map(|_| arena.buffer(CHUNK).unwrap()).collect();
+        pages.sort_by_key(Buffer::place);
+        let mut list = Vectored::with_capacity(4);
+        pages[1].set_len(CHUNK - 8);
+        for page in pages {
+            list.push(page.into()).unwrap();
+        }
+        let mut memory = Memory::Many(list);
+        // The second part is shorter than its memory, so the third does not begin where it ends.
+        assert!(matches!(memory.pieces(0), Window::List { count: 2, .. }));
+        let Window::Flat { pointer, len } = memory.pieces(2 * CHUNK + 8) else {
+            panic!("the last two lie side by side")
+        };
+        assert_eq!(len, 2 * CHUNK - 16);
+        assert_eq!(pointer as usize % CHUNK, 16);
+    }
+
+    #[test]
     fn a_list_copies_across_its_parts() {
         let arena = Arena::new(1 << 20).unwrap();
         let mut list = Vectored::with_capacity(3);
@@ -286,9 +315,8 @@ mod tests {
         let mut seen = [0; 12];
         memory.take(0, &mut seen);
         assert_eq!(&seen, b"\0\0abcdefgh\0\0");
-        let Window::List { count, .. } = memory.window(8) else {
-            panic!("a list stays a list")
-        };
-        assert_eq!(count, 1);
+        assert!(matches!(memory.pieces(0), Window::List { count: 3, .. }));
+        // One part is left, and needs no list.
+        assert!(matches!(memory.pieces(8), Window::Flat { len: 4, .. }));
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::Memory;
+use super::{Memory, Window};
 
 /// A scatter-gather list that is filled once and used for many requests without a new allocation.
 #[derive(Debug, Default)]
@@ -56,7 +56,8 @@ impl Vectored {
         self.parts.iter().map(Memory::len).sum()
     }
 
-    /// Points the kernel's list at what is left after `skip` bytes, at most `IOV_MAX` parts of it.
+    /// Points the kernel's list at what is left after `skip` bytes, at most `IOV_MAX` pieces of it. Parts that lie side by side
+    /// in memory are one piece: the kernel takes each piece's pages anew.
     pub(super) fn aim(&mut self, mut skip: usize) {
         self.window.clear();
         for part in &self.parts {
@@ -65,14 +66,30 @@ impl Vectored {
                 skip -= len;
                 continue;
             }
-            if self.window.len() == IOV_MAX {
-                break;
-            }
-            self.window.push(libc::iovec {
+            let piece = libc::iovec {
                 iov_base: pointer.wrapping_add(skip).cast(),
                 iov_len: len - skip,
-            });
+            };
             skip = 0;
+            let full = self.window.len() == IOV_MAX;
+            match self.window.last_mut() {
+                Some(last) if last.iov_base.wrapping_byte_add(last.iov_len) == piece.iov_base => {
+                    last.iov_len += piece.iov_len;
+                }
+                _ if full => break,
+                _ => self.window.push(piece),
+            }
+        }
+    }
+
+    /// What the kernel's list says, if that is a single piece.
+    pub(super) fn only_piece(&self) -> Option<Window> {
+        match self.window[..] {
+            [one] => Some(Window::Flat {
+                pointer: one.iov_base.cast(),
+                len: one.iov_len,
+            }),
+            _ => None,
         }
     }
 }

@@ -34,6 +34,7 @@ pub(crate) const CASES: &[Named] = cases! {
         shared_memory_makes_the_round_trip
         frozen_bytes_are_written_by_several_requests_at_once
         registered_memory_and_files_change_nothing
+        lists_of_registered_memory_change_nothing
         a_file_attached_twice_is_let_go_by_one_detach
         uncached_requests_work_or_say_that_they_do_not
         a_full_device_tells_how_far_it_came

@@ -1,0 +1,97 @@
+//! Setting up a ring: with every flag that this kernel takes; or the reason why there is none, and the cure.
+
+use io_uring::{Builder, IoUring};
+
+use crate::engine::BATCH_MAX;
+use crate::error::{Errno, SetupError};
+
+/// A set-up flag, the first kernel that has it, and how to ask for it.
+type Flag = (&'static str, &'static str, fn(&mut Builder));
+
+/// Newest first: a kernel that lacks one has all that come after it or also lacks them.
+const FLAGS: [Flag; 4] = [
+    ("no_sqarray", "6.6", |b| {
+        b.setup_no_sqarray();
+    }),
+    ("defer_taskrun", "6.1", |b| {
+        b.setup_defer_taskrun().setup_taskrun_flag();
+    }),
+    ("single_issuer", "6.0", |b| {
+        b.setup_single_issuer();
+    }),
+    ("submit_all", "5.18", |b| {
+        b.setup_submit_all();
+    }),
+];
+
+pub(super) type Features = Vec<(&'static str, Result<(), String>)>;
+
+/// Every request in flight and the doorbell fit, and half as many cancellations again; more of those at once wait in the
+/// kernel, and `must_enter` fetches them. The queue counts against RLIMIT_MEMLOCK: that of the default 1024 slots must stay
+/// at 2048 entries, because 4096 do not fit into the 64 KiB that an ordinary user may have.
+fn completions_for(slots: u32) -> u32 {
+    slots
+        .saturating_add(slots / 2)
+        .saturating_add(8)
+        .min(1 << 30)
+        .next_power_of_two()
+}
+
+/// Sets up a ring with every flag that this kernel takes.
+pub(super) fn build(slots: u32) -> Result<(IoUring, Features), SetupError> {
+    let entries = slots.clamp(8, BATCH_MAX as u32).next_power_of_two();
+    let completions = completions_for(slots);
+    let mut dropped = 0;
+    loop {
+        let mut builder = IoUring::builder();
+        builder.setup_clamp().setup_cqsize(completions);
+        for (_, _, ask) in &FLAGS[dropped..] {
+            ask(&mut builder);
+        }
+        match builder.build(entries).map_err(|error| Errno::of(&error)) {
+            Ok(ring) => return Ok((ring, told(dropped))),
+            Err(Errno::EINVAL) if dropped < FLAGS.len() => dropped += 1,
+            Err(errno) => return Err(explain_refusal(errno)),
+        }
+    }
+}
+
+fn told(dropped: usize) -> Features {
+    let tell = |(index, (name, since, _)): (usize, &Flag)| {
+        let had = if index < dropped {
+            Err(format!("this kernel refuses it; it came with Linux {since}"))
+        } else {
+            Ok(())
+        };
+        (*name, had)
+    };
+    FLAGS.iter().enumerate().map(tell).collect()
+}
+
+pub(super) fn explain_refusal(errno: Errno) -> SetupError {
+    let error = SetupError::new("start the uring backend", "an io_uring".into(), errno);
+    match errno {
+        // io_uring_disabled=2 and seccomp filters both say EPERM; some filters say ENOSYS.
+        Errno::EPERM | Errno::EACCES => error.cure(
+            "try `sysctl -w kernel.io_uring_disabled=0`; in a container, a seccomp profile that allows io_uring_*",
+        ),
+        Errno::ENOSYS => {
+            error.cure("a kernel with io_uring (5.19 or newer), or a seccomp profile that allows io_uring_*")
+        }
+        Errno::ENOMEM => error.cure("raise RLIMIT_MEMLOCK (`ulimit -l`), or use fewer slots"),
+        Errno::EMFILE | Errno::ENFILE => error.cure("raise RLIMIT_NOFILE (`ulimit -n`)"),
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::completions_for;
+
+    #[test]
+    fn the_default_ring_fits_into_little_locked_memory() {
+        assert_eq!(completions_for(1024), 2048);
+        assert!((1..4096).all(|slots| completions_for(slots) > slots));
+        completions_for(u32::MAX);
+    }
+}
