@@ -15,10 +15,15 @@
 //! The tree is as high as its highest page asks: one node for 64 pages, three levels for a GiB, eleven for any `u64`. It
 //! grows and shrinks at the root. Nodes lie in one `Vec`, name each other by number and are freed when nothing is left in
 //! them; a node is 296 bytes, so a page of a densely cached range costs five. No walk recurses: its path is eleven numbers.
+//!
+//! Who looks at a page mostly looks at its neighbours too, and tags them: so the last few **leaves**, the lowest nodes, are
+//! remembered by what they stand for, and a walk from the root is needed only where what is above a leaf changes: with its
+//! first and its last page, and with its first and last page of a tag.
 
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
 use std::collections::TryReserveError;
 
 /// What one slot index takes of a page index.
@@ -33,6 +38,8 @@ const THERE: usize = 0;
 const MAPS: usize = 5;
 /// Growing puts at most ten roots above the old one, and the new path has at most ten nodes below the newest.
 const NODES_PER_INSERT: usize = 2 * (HEIGHT_MAX - 1);
+/// Leaves that are remembered; a power of two.
+const LEAVES: usize = 8;
 /// A tree that became empty keeps the memory of so many nodes.
 const NODES_KEPT: usize = 64;
 
@@ -85,6 +92,8 @@ pub struct Tree {
     /// Levels of nodes; 0 if there is no page.
     height: usize,
     pages: usize,
+    /// Lowest nodes that were met last, each with its index: that of its pages without what it takes of them itself.
+    leaves: [Cell<(u64, u32)>; LEAVES],
 }
 
 impl Default for Tree {
@@ -103,6 +112,7 @@ impl Tree {
             root: NONE,
             height: 0,
             pages: 0,
+            leaves: [const { Cell::new((0, NONE)) }; LEAVES],
         }
     }
 
@@ -118,18 +128,36 @@ impl Tree {
 
     /// The frame of a page.
     pub fn get(&self, index: u64) -> Option<u32> {
+        let leaf = self.node(self.leaf(index)?);
+        let slot = slot_of(index, 0);
+        (leaf.maps[THERE] & bit(slot) != 0).then_some(leaf.slots[slot])
+    }
+
+    /// The lowest node that the page lies in, or would lie in.
+    fn leaf(&self, index: u64) -> Option<u32> {
+        let name = index >> BITS;
+        let place = &self.leaves[name as usize % LEAVES];
+        let (known, leaf) = place.get();
+        if known == name && leaf != NONE {
+            return Some(leaf);
+        }
         if !reaches(self.height, index) {
             return None;
         }
         let mut at = self.root;
-        for level in (0..self.height).rev() {
+        for level in (1..self.height).rev() {
             let (node, slot) = (self.node(at), slot_of(index, level));
             if node.maps[THERE] & bit(slot) == 0 {
                 return None;
             }
             at = node.slots[slot];
         }
+        place.set((name, at));
         Some(at)
+    }
+
+    fn forget_leaf(&mut self, index: u64) {
+        self.leaves[(index >> BITS) as usize % LEAVES].set((0, NONE));
     }
 
     /// Makes room for the nodes of the next [`insert`](Self::insert), whichever page it is, so that it needs no memory.
@@ -140,6 +168,9 @@ impl Tree {
     /// Puts a page in and gives the frame that it had before. Tags are the page's, not the frame's: a page that gets
     /// another frame keeps them, a new one has none.
     pub fn insert(&mut self, index: u64, frame: u32) -> Option<u32> {
+        if let Some(leaf) = self.leaf(index) {
+            return self.insert_into(leaf, index, frame);
+        }
         self.grow(index);
         let mut at = self.root;
         for level in (1..self.height).rev() {
@@ -152,6 +183,10 @@ impl Tree {
                 self.node(at).slots[slot]
             };
         }
+        self.insert_into(at, index, frame)
+    }
+
+    fn insert_into(&mut self, at: u32, index: u64, frame: u32) -> Option<u32> {
         let slot = slot_of(index, 0);
         let old = self.node(at);
         let old = (old.maps[THERE] & bit(slot) != 0).then_some(old.slots[slot]);
@@ -162,10 +197,28 @@ impl Tree {
 
     /// Takes a page out, with its tags.
     pub fn remove(&mut self, index: u64) -> Option<u32> {
+        let slot = slot_of(index, 0);
+        let leaf = self.leaf(index)?;
+        let node = &mut self.nodes[leaf as usize];
+        if node.maps[THERE] & bit(slot) == 0 {
+            return None;
+        }
+        let frame = node.slots[slot];
+        let was_last = |map: u64| map == bit(slot);
+        if !node.maps.iter().copied().any(was_last) {
+            // Nothing changes above.
+            for map in &mut node.maps {
+                *map &= !bit(slot);
+            }
+            self.pages -= 1;
+            return Some(frame);
+        }
         let path = self.path(index)?;
-        let frame = self.node(path[0]).slots[slot_of(index, 0)];
         for map in 0..MAPS {
             self.clear(&path, index, map);
+        }
+        if self.node(leaf).maps[THERE] == 0 {
+            self.forget_leaf(index);
         }
         for &at in &path[..self.height] {
             if self.node(at).maps[THERE] == 0 {
@@ -179,10 +232,22 @@ impl Tree {
 
     /// Tags a page, and says whether there is one to tag.
     pub fn tag(&mut self, index: u64, tag: Tag) -> bool {
+        let Some(leaf) = self.leaf(index) else {
+            return false;
+        };
+        let (node, bit_of) = (&mut self.nodes[leaf as usize], bit(slot_of(index, 0)));
+        if node.maps[THERE] & bit_of == 0 {
+            return false;
+        }
+        let was_tagged = node.maps[tag.map()] != 0;
+        node.maps[tag.map()] |= bit_of;
+        if was_tagged {
+            return true; // And so is everything above.
+        }
         let Some(path) = self.path(index) else {
             return false;
         };
-        for (level, &at) in path[..self.height].iter().enumerate() {
+        for (level, &at) in path[..self.height].iter().enumerate().skip(1) {
             let (map, bit) = (&mut self.nodes[at as usize].maps[tag.map()], bit(slot_of(index, level)));
             if *map & bit != 0 {
                 break;
@@ -194,15 +259,20 @@ impl Tree {
 
     /// Takes a tag off a page; nothing happens if it is not tagged or not there.
     pub fn untag(&mut self, index: u64, tag: Tag) {
-        if let Some(path) = self.path(index) {
+        let Some(leaf) = self.leaf(index) else { return };
+        let map = &mut self.nodes[leaf as usize].maps[tag.map()];
+        let left = *map & !bit(slot_of(index, 0));
+        if left != 0 || *map == 0 {
+            *map = left;
+        } else if let Some(path) = self.path(index) {
             self.clear(&path, index, tag.map());
         }
     }
 
     /// Is the page there and has the tag?
     pub fn is_tagged(&self, index: u64, tag: Tag) -> bool {
-        self.path(index)
-            .is_some_and(|path| self.node(path[0]).maps[tag.map()] & bit(slot_of(index, 0)) != 0)
+        self.leaf(index)
+            .is_some_and(|leaf| self.node(leaf).maps[tag.map()] & bit(slot_of(index, 0)) != 0)
     }
 
     /// Has any page the tag?
