@@ -355,6 +355,8 @@ impl Uring {
             iov_base: base.cast(),
             iov_len: len,
         };
+        // Registering touches and pins every page: as few as there can be.
+        arena.wish_huge();
         // SAFETY: the arena is kept alive by this backend until the buffers are unregistered or the ring is closed; its
         // bytes are only touched by requests, which the slots account for.
         let registered = unsafe { self.ring.submitter().register_buffers(&[whole]) }.map_err(|e| Errno::of(&e));

@@ -87,6 +87,12 @@ impl Arena {
         (self.mapping.at(0), self.mapping.len())
     }
 
+    /// All of it will be touched: huge pages, which one entry of the processor's and one of the kernel's tables stands for, are
+    /// better then.
+    pub(crate) fn wish_huge(&self) {
+        self.mapping.wish_huge();
+    }
+
     /// Its size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
