@@ -49,8 +49,8 @@ fn work(job: &Value) -> Result<Value, String> {
 }
 
 #[test]
-fn cached_reads_are_compared_with_pread() {
-    assert_eq!(marks(&report("cached-reads")), 2);
+fn reads_of_the_kernels_cache_are_compared_with_pread() {
+    assert_eq!(marks(&report("buffered-reads")), 2);
 }
 
 /// What is counted of requests, and is no figure of this machine, may be asserted.

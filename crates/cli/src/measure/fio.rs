@@ -1,6 +1,6 @@
 //! fio as a peer: the command, exactly as printed, and what it reports.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -23,6 +23,20 @@ pub(crate) enum Engine {
 pub(crate) enum Rw {
     RandomRead,
     RandomWrite,
+    /// In order, and again from the beginning.
+    Read,
+    Write,
+}
+
+/// How many requests there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Amount {
+    /// As many as the runtime leaves room for, at random with replacement.
+    Timed,
+    /// One to each block, at random by a map of those that were used.
+    Once,
+    /// So many bytes of them, at random with replacement.
+    Bytes(u64),
 }
 
 /// A run of fio.
@@ -37,11 +51,21 @@ pub(crate) struct Job {
     pub(crate) request_size: u64,
     /// Requests in flight; of [`Engine::Psync`] as many threads.
     pub(crate) depth: u32,
+    /// Requests handed over together.
+    pub(crate) batch: u32,
     /// O_DSYNC: each write is durable when it ends.
     pub(crate) dsync: bool,
-    /// O_DIRECT, else the kernel's cache, which fio empties of the file first.
+    /// O_DIRECT, else the kernel's cache.
     pub(crate) direct: bool,
+    /// What the kernel's cache holds of the files is left there; else fio empties it of them first.
+    pub(crate) warm: bool,
+    /// One fsync behind all writes; its time counts.
+    pub(crate) end_fsync: bool,
+    pub(crate) amount: Amount,
+    /// At most; zero for no limit.
     pub(crate) runtime: Duration,
+    /// It runs in this memory cgroup.
+    pub(crate) cgroup: Option<PathBuf>,
 }
 
 impl Engine {
@@ -60,14 +84,16 @@ impl Rw {
         match self {
             Rw::RandomRead => "randread",
             Rw::RandomWrite => "randwrite",
+            Rw::Read => "read",
+            Rw::Write => "write",
         }
     }
 
     /// The half of fio's answer that tells of it.
     fn key(self) -> &'static str {
         match self {
-            Rw::RandomRead => "read",
-            Rw::RandomWrite => "write",
+            Rw::RandomRead | Rw::Read => "read",
+            Rw::RandomWrite | Rw::Write => "write",
         }
     }
 }
@@ -83,14 +109,32 @@ impl Job {
             len,
             request_size: 4096,
             depth,
+            batch: 1,
             dsync: false,
             direct: true,
+            warm: false,
+            end_fsync: false,
+            amount: Amount::Timed,
             runtime,
+            cgroup: None,
+        }
+    }
+
+    /// The same with each block once, however long that takes.
+    pub(crate) fn once(engine: Engine, rw: Rw, file: PathBuf, len: u64, depth: u32) -> Job {
+        Job {
+            amount: Amount::Once,
+            ..Job::new(engine, rw, vec![file], len, depth, Duration::ZERO)
         }
     }
 
     /// What it is called beside our figures.
     pub(crate) fn name(&self) -> String {
+        let cache = if self.direct { "" } else { ", the kernel's cache" };
+        format!("{}{cache}", self.engine_name())
+    }
+
+    fn engine_name(&self) -> String {
         match self.engine {
             Engine::Psync if self.depth == 1 => "1 fio psync thread".into(),
             Engine::Psync => format!("{} fio psync threads", self.depth),
@@ -101,7 +145,12 @@ impl Job {
     /// Jobs of one kind start alike.
     fn kind(&self) -> String {
         let threads = if self.engine == Engine::Psync { self.depth } else { 1 };
-        format!("fio {} {threads} {}", self.engine.name(), self.files.len())
+        // A map of the blocks takes time to make.
+        let map = match self.amount {
+            Amount::Once => self.len / self.request_size,
+            Amount::Timed | Amount::Bytes(_) => 0,
+        };
+        format!("fio {} {threads} {} {map}", self.engine.name(), self.files.len())
     }
 
     /// The words of the command.
@@ -110,9 +159,7 @@ impl Job {
             "--name=baio-peer".into(),
             format!("--ioengine={}", self.engine.name()),
             format!("--rw={}", self.rw.name()),
-            "--norandommap".into(),
             format!("--direct={}", u8::from(self.direct)),
-            "--time_based".into(),
             "--slat_percentiles=1".into(),
             "--output-format=json".into(),
         ];
@@ -123,14 +170,30 @@ impl Job {
         } else {
             words.push(format!("--iodepth={}", self.depth));
         }
+        if self.batch > 1 {
+            words.push(format!("--iodepth_batch_submit={}", self.batch));
+        }
         if self.dsync {
             words.push("--sync=dsync".into());
+        }
+        if self.warm {
+            words.push("--invalidate=0".into());
+        }
+        if self.end_fsync {
+            words.push("--end_fsync=1".into());
+        }
+        match self.amount {
+            Amount::Timed => words.extend(["--norandommap", "--time_based"].map(str::to_owned)),
+            Amount::Once => {}
+            Amount::Bytes(bytes) => words.extend(["--norandommap".to_owned(), format!("--io_size={bytes}")]),
         }
         words.push(format!("--bs={}", self.request_size));
         words.push(format!("--offset={}", self.offset));
         // Of all files together.
         words.push(format!("--size={}", self.len * self.files.len() as u64));
-        words.push(format!("--runtime={}ms", self.runtime.as_millis()));
+        if !self.runtime.is_zero() {
+            words.push(format!("--runtime={}ms", self.runtime.as_millis()));
+        }
         // fio reads a colon as a separator of files.
         let escaped = |path: &PathBuf| path.display().to_string().replace(':', "\\:");
         let files: Vec<String> = self.files.iter().map(escaped).collect();
@@ -138,15 +201,33 @@ impl Job {
         words
     }
 
+    /// The command's program and its words: through a shell where that is what joins the cgroup.
+    fn command(&self) -> Vec<String> {
+        let mut command = Vec::new();
+        if let Some(cgroup) = &self.cgroup {
+            let join = format!("echo $$ > {} && exec \"$0\" \"$@\"", procs(cgroup));
+            command.extend(["sh".to_owned(), "-c".to_owned(), join]);
+        }
+        command.push("fio".to_owned());
+        command.extend(self.words());
+        command
+    }
+
+    fn process(&self) -> std::io::Result<child::Finished> {
+        let command = self.command();
+        child::run(Command::new(&command[0]).args(&command[1..]))
+    }
+
     /// The command, as a shell would be given it.
     pub(crate) fn command_line(&self) -> String {
-        let words = self.words();
-        let words = words.iter().map(|word| quoted(word));
-        std::iter::once("fio".to_owned())
-            .chain(words)
-            .collect::<Vec<_>>()
-            .join(" ")
+        let command = self.command();
+        let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
+        words.join(" ")
     }
+}
+
+fn procs(cgroup: &Path) -> String {
+    quoted(&cgroup.join("cgroup.procs").display().to_string())
 }
 
 /// Is it there?
@@ -158,7 +239,7 @@ pub(crate) fn version() -> Option<String> {
 
 /// Runs fio; the processor time is the whole process's, as on our side.
 pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
-    let finished = child::run(Command::new("fio").args(job.words())).map_err(|error| match error.kind() {
+    let finished = job.process().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => "fio is not installed".to_owned(),
         _ => format!("fio: {error}"),
     })?;
@@ -172,7 +253,7 @@ pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
             runtime: start_up::RUNTIME,
             ..job.clone()
         };
-        child::run(Command::new("fio").args(short.words()))
+        short.process()
     });
     measured.cpu_us_per_request = start_up::cpu_us_per_request(&finished, Duration::ZERO, measured.requests);
     measured.cpu_less_start_us_per_request = Some(start_up::cpu_us_per_request(&finished, start, measured.requests));
@@ -258,6 +339,29 @@ mod tests {
         assert!(words.contains(&"--sync=dsync".to_owned()) && words.contains(&"--direct=0".to_owned()));
         let plain = job(Engine::IoUring, Rw::RandomWrite).words();
         assert!(!plain.iter().any(|word| word.starts_with("--sync")));
+    }
+
+    #[test]
+    fn each_block_once_needs_the_map_and_no_end_but_the_last_block() {
+        let timed = job(Engine::Libaio, Rw::RandomRead).words();
+        assert!(timed.contains(&"--norandommap".to_owned()) && timed.contains(&"--runtime=400ms".to_owned()));
+        let once = Job::once(Engine::Libaio, Rw::RandomRead, "/a".into(), 1 << 20, 16).words();
+        for word in ["--norandommap", "--time_based", "--runtime", "--invalidate"] {
+            assert!(!once.iter().any(|given| given.starts_with(word)), "{word}: {once:?}");
+        }
+    }
+
+    #[test]
+    fn a_cgroup_is_joined_before_anything_is_done() {
+        let confined = Job {
+            cgroup: Some("/cg/a b".into()),
+            ..job(Engine::Psync, Rw::Write)
+        };
+        let command = confined.command();
+        assert_eq!(command[..2], ["sh", "-c"]);
+        assert_eq!(command[2], r#"echo $$ > '/cg/a b/cgroup.procs' && exec "$0" "$@""#);
+        assert_eq!(command[3], "fio");
+        assert_eq!(job(Engine::Psync, Rw::Write).command()[0], "fio");
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::stress::result::CacheCounts;
+
 pub(crate) mod child;
 pub(crate) mod fio;
 pub(crate) mod start_up;
@@ -41,6 +43,12 @@ pub(crate) struct Measurement {
     pub(crate) iterations_per_request: Option<f64>,
     pub(crate) backend: String,
     pub(crate) mode: String,
+    /// What the syncs behind the requests took, which is not in the rates; `None` where a side has none or counts it in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sync_seconds: Option<f64>,
+    /// What our own cache has done, where requests went through it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cache: Option<CacheCounts>,
 }
 
 /// Points of a latency distribution, in microseconds; `None` where nothing was recorded or a peer does not tell.

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use crate::measure::{Measurement, child, quoted, start_up};
 
-/// A run of `baio stress` with `--one-turn` and `--json`: random requests of 4 KiB for a while.
+/// A run of `baio stress` with `--one-turn` and `--json`: requests of 4 KiB for a while, or to each block once.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     target: String,
     rw: String,
     depth: u32,
-    runtime: Duration,
+    /// How long at most.
+    runtime: Option<Duration>,
     further: Vec<String>,
 }
 
@@ -23,8 +24,21 @@ impl Run {
             target: target.to_owned(),
             rw: rw.to_owned(),
             depth,
-            runtime,
+            runtime: Some(runtime),
             further: Vec::new(),
+        }
+    }
+
+    /// Each block once, however long that takes.
+    pub(crate) fn once(target: &str, rw: &str, depth: u32) -> Run {
+        Run::untimed(target, rw, depth).with(&["--once"])
+    }
+
+    /// As many requests as further options say.
+    pub(crate) fn untimed(target: &str, rw: &str, depth: u32) -> Run {
+        Run {
+            runtime: None,
+            ..Run::new(target, rw, depth, Duration::ZERO)
         }
     }
 
@@ -43,7 +57,9 @@ impl Run {
     fn words(&self) -> Vec<String> {
         let mut words: Vec<String> = ["stress", &self.target, "--rw", &self.rw].map(str::to_owned).into();
         words.extend(["--depth".to_owned(), self.depth.to_string()]);
-        words.extend(["--runtime".to_owned(), format!("{}ms", self.runtime.as_millis())]);
+        if let Some(runtime) = self.runtime {
+            words.extend(["--runtime".to_owned(), format!("{}ms", runtime.as_millis())]);
+        }
         words.extend(["--one-turn", "--json"].map(str::to_owned));
         words.extend(self.further.iter().cloned());
         words
@@ -72,7 +88,7 @@ impl Run {
         let kind = format!("stress {} {} {}", self.target, self.depth, self.further.join(" "));
         let start = start_up::cost(&kind, || {
             let short = Run {
-                runtime: start_up::RUNTIME,
+                runtime: Some(start_up::RUNTIME),
                 ..self.clone()
             };
             short.process()

@@ -14,8 +14,9 @@ use crate::measure::child::{self, Finished};
 use crate::measure::{Measurement, Recorder, quoted};
 use crate::stress::pattern::Random;
 
+pub(crate) mod buffered_reads;
 pub(crate) mod buffered_writes;
-pub(crate) mod cached_reads;
+
 pub(crate) mod one_queue;
 pub(crate) mod posted_writes;
 pub(crate) mod volume_scale;
@@ -37,7 +38,7 @@ pub(crate) enum Job {
     /// Writes through the kernel's cache, each submitting call timed.
     BufferedWrites(buffered_writes::Job),
     /// Reads of what the kernel's cache holds.
-    CachedReads(cached_reads::Job),
+    BufferedReads(buffered_reads::Job),
     /// Messages through a pipe beside reads of a disk.
     OneQueue(one_queue::Job),
     /// A volume of many segments, filled or used; it prints findings of its own.
@@ -77,7 +78,7 @@ fn work(job: Result<Job, String>) -> Result<(), String> {
         } => pread(&path, offset, len, request_size, threads, runtime_ms)?,
         Job::PostedWrites(job) => posted_writes::run(&job)?,
         Job::BufferedWrites(job) => buffered_writes::run(&job)?,
-        Job::CachedReads(job) => cached_reads::run(&job)?,
+        Job::BufferedReads(job) => buffered_reads::run(&job)?,
         Job::OneQueue(job) => one_queue::run(&job)?,
         Job::VolumeScale(volume_scale::Job::Fill { path, segments }) => {
             return print(&volume_scale::fill(&path, segments)?);

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::measure::worker::buffered_writes::Job;
 use crate::measure::{Measurement, fio, median, worker};
 use crate::report::comparison::{Comparison, Figure, Findings, Mark, Peer, Side};
+use crate::report::files::settle;
 use crate::report::{Section, Setting};
 
 const REQUEST: u64 = 64 << 10;
@@ -115,22 +116,10 @@ fn compare(setting: &Setting, findings: &mut Findings) -> Result<Result<(), Stri
     Ok(Ok(()))
 }
 
-/// A side that begins with nothing in the cache: what the side before it left there would count for or against it.
+/// A side that begins with nothing in the cache. fio sees to that itself; the other side must not find more there.
 fn settled(path: &Path, side: Side) -> Side {
-    let (path, run) = (path.to_owned(), side.run);
-    let settle = move || {
-        let file = std::fs::File::open(&path)?;
-        file.sync_all()?;
-        // fio does so for itself; the other side must not find more in the cache.
-        std::io::Result::Ok(rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?)
-    };
-    Side {
-        run: Box::new(move || {
-            settle().map_err(|error| format!("sync: {error}"))?;
-            run()
-        }),
-        ..side
-    }
+    let path = path.to_owned();
+    side.after(move || settle(&path))
 }
 
 fn submit_p999(run: &Measurement) -> f64 {

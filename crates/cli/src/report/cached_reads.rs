@@ -1,39 +1,97 @@
-//! Reads of what the kernel's cache holds: what the engine costs above a bare pread(2). Nothing waits here, so the engine
-//! answers in the caller's thread (`RWF_NOWAIT`), and the price is its own.
+//! Random reads through our own cache of what is nowhere cached, each block once (seed 001 §3: streaming asynchronous reads).
+//! A cache that reads what nobody asked for, or waits for one request before it starts the next, shows here.
 
 use crate::failure::Failure;
-use crate::measure::worker;
-use crate::measure::worker::cached_reads::Job;
-use crate::report::comparison::{Comparison, Figure, Findings, Mark, Peer, Side};
-use crate::report::files::written_file;
+use crate::measure::fio::{self, Engine};
+use crate::measure::stress::Run;
+use crate::measure::{Measurement, median};
+use crate::report::comparison::{Bound, Comparison, Figure, Findings, Mark, Peer, Side};
+use crate::report::files::{settle, written_file};
 use crate::report::{Section, Setting};
 
-const BYTES: u64 = 8 << 20;
+const DEPTH: u32 = 64;
+const KIB: u64 = 1 << 10;
 
-const ONE: &[Mark] = &[Mark::at_most(Figure::Cpu, 1.5)];
-const MANY: &[Mark] = &[Mark::at_most(Figure::Cpu, 1.35)];
+/// The size of a request, what the ratio to libaio through the kernel's cache is to be, and whether the quick report has it.
+const SIZES: [(u64, &[Mark], bool); 5] = [
+    (4 * KIB, TWICE, true),
+    (8 * KIB, TWICE, false),
+    (16 * KIB, TWICE, true),
+    (32 * KIB, MORE, false),
+    (64 * KIB, MORE, true),
+];
+const TWICE: &[Mark] = &[Mark::at_least(Figure::Requests, 2.0)];
+const MORE: &[Mark] = &[Mark::at_least(Figure::Requests, 1.2)];
+const AGAINST_RING: &[Mark] = &[Mark::at_least(Figure::Requests, 0.9)];
+const AGAINST_DIRECT: &[Mark] = &[Mark::at_least(Figure::Requests, 0.95)];
 
 pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
-    let (reads, rounds) = if setting.quick { (300_000, 3) } else { (3_000_000, 5) };
-    let path = setting.dir.join("cached-reads.file");
-    written_file(&path, BYTES)?;
+    let (bytes, rounds) = setting.reading_once();
+    let file = setting.dir.join("cached-reads.file");
+    written_file(&file, bytes)?;
+    let target = file.display().to_string();
     let mut findings = Findings::default();
     findings.lines.push(format!(
-        "working set {} MiB, in the kernel's cache; {rounds} rounds of {reads} reads a side, median of the ratios",
-        BYTES >> 20
+        "each block of {} MiB once, nothing of it cached; our cache has 64 MiB and is new in each run; {rounds} rounds, \
+         median of the ratios",
+        bytes >> 20
     ));
-    let side = |name: &str, batch| {
-        let path = path.clone();
-        Side::worker(name.into(), worker::Job::CachedReads(Job { path, reads, batch }))
-    };
-    for (name, batch, marks) in [("one at a time", 1, ONE), ("in batches of 16", 16, MANY)] {
-        let comparison = Comparison {
-            ours: side(name, Some(batch)),
-            peers: vec![Peer::new(side("a loop of pread", None), marks)],
+    for (size, marks, quick) in SIZES {
+        if setting.quick && !quick {
+            continue;
+        }
+        let request = size.to_string();
+        let ours =
+            |mode: &str| Run::once(&target, "randread", DEPTH).with(&["--request-size", &request, "--mode", mode]);
+        let kernels = |engine| {
+            Side::fio(fio::Job {
+                request_size: size,
+                direct: false,
+                ..fio::Job::once(engine, fio::Rw::RandomRead, file.clone(), bytes, DEPTH)
+            })
         };
-        findings.compare(&comparison, rounds)?;
+        let cold = |side: Side| {
+            let file = file.clone();
+            side.after(move || settle(&file))
+        };
+        let comparison = Comparison {
+            ours: cold(Side::stress(
+                format!("cached, {} KiB, depth {DEPTH}", size / KIB),
+                ours("cached"),
+            )),
+            peers: vec![
+                Peer::new(Side::stress("ours, direct".into(), ours("direct")), AGAINST_DIRECT),
+                Peer::new(cold(kernels(Engine::Libaio)), marks),
+                Peer::new(cold(kernels(Engine::IoUring)), AGAINST_RING),
+            ],
+        };
+        let runs = findings.compare_for(&comparison, rounds)?;
+        counted(&mut findings, &runs.ours, size);
     }
     // The next experiment needs the room.
-    let _ = std::fs::remove_file(&path);
+    let _ = std::fs::remove_file(&file);
     Ok(Section::of(findings))
+}
+
+/// What the device was asked for, by our own counters.
+fn counted(findings: &mut Findings, runs: &[Measurement], size: u64) {
+    let each = |of: &dyn Fn(&Measurement) -> Option<f64>| {
+        median(&runs.iter().map(|run| of(run).unwrap_or(f64::NAN)).collect::<Vec<_>>())
+    };
+    let bytes = each(&|run| Some(run.cache?.pages_read as f64 * 4096.0 / (run.requests * size) as f64));
+    findings.count(
+        "bytes read for each that was asked for",
+        "bytes_read",
+        bytes,
+        Some(Bound::AtMost(1.02)),
+    );
+    let reads = each(&|run| Some(run.cache?.device_reads as f64 / run.requests as f64));
+    findings.count(
+        "reads of the device a request",
+        "device_reads",
+        reads,
+        Some(Bound::AtMost(1.02)),
+    );
+    let iterations = each(&|run| Some(run.cache?.iterations as f64 / run.requests as f64));
+    findings.count("iterations a request", "iterations", iterations, None);
 }

@@ -115,6 +115,35 @@ impl Side {
             run: Box::new(move || fio::run(&job)),
         }
     }
+
+    /// The same, behind what is done first each time and does not count.
+    pub(super) fn after(self, prepare: impl Fn() -> Result<(), String> + 'static) -> Side {
+        let run = self.run;
+        Side {
+            run: Box::new(move || prepare().and_then(|()| run())),
+            ..self
+        }
+    }
+
+    /// The same with rates that count the syncs behind the requests too, as fio's do.
+    pub(super) fn synced(self) -> Side {
+        let run = self.run;
+        Side {
+            run: Box::new(move || run().map(with_syncs)),
+            ..self
+        }
+    }
+}
+
+fn with_syncs(mut run: Measurement) -> Measurement {
+    if let Some(sync) = run.sync_seconds
+        && run.iops > 0.0
+    {
+        let seconds = run.requests as f64 / run.iops;
+        let part = seconds / (seconds + sync);
+        (run.iops, run.bytes_per_second) = (run.iops * part, run.bytes_per_second * part);
+    }
+    run
 }
 
 impl Mark {
@@ -132,17 +161,35 @@ impl Mark {
         }
     }
 
-    /// By how many percent of the mark `ratio` misses it; `None` where it holds. No ratio is a miss.
     fn shortfall(self, ratio: f64) -> Option<f64> {
-        let by = match self.bound {
-            Bound::AtLeast(least) => (least - ratio) / least,
-            Bound::AtMost(most) => (ratio - most) / most,
+        self.bound.shortfall(ratio)
+    }
+
+    fn verdict(self, ratio: f64) -> String {
+        self.bound.verdict(ratio)
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bound.fmt(f)
+    }
+}
+
+impl Bound {
+    /// By how many percent of the bound `value` misses it; `None` where it holds. No value is a miss.
+    fn shortfall(self, value: f64) -> Option<f64> {
+        let by = match self {
+            Bound::AtLeast(least) => (least - value) / least,
+            // Of a bound of 0 any value is a miss without a measure.
+            Bound::AtMost(most) if most > 0.0 => (value - most) / most,
+            Bound::AtMost(most) => value - most,
         };
         (by.is_nan() || by > 0.0).then_some(by * 100.0)
     }
 
-    fn verdict(self, ratio: f64) -> String {
-        match self.shortfall(ratio) {
+    fn verdict(self, value: f64) -> String {
+        match self.shortfall(value) {
             None => format!("mark {self}: holds"),
             // So little that it would be rounded to nothing is still a miss.
             Some(by) if by < 1.0 => format!("mark {self}: falls short by {by:.1} %"),
@@ -151,9 +198,9 @@ impl Mark {
     }
 }
 
-impl fmt::Display for Mark {
+impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.bound {
+        match self {
             Bound::AtLeast(least) => write!(f, ">= {least}"),
             Bound::AtMost(most) => write!(f, "<= {most}"),
         }
@@ -246,6 +293,18 @@ impl Findings {
     pub(super) fn skip(&mut self, what: &str, reason: &str) {
         self.lines.push(format!("skipped: {what}: {reason}"));
         self.parts.push(json!({ "part": what, "skipped": reason }));
+    }
+
+    /// Notes something counted of the comparison that was made last, and what it is to be.
+    pub(super) fn count(&mut self, said: &str, key: &str, value: f64, bound: Option<Bound>) {
+        let verdict = bound.map_or_else(String::new, |bound| format!(" ({})", bound.verdict(value)));
+        self.lines.push(format!("    {value:.3} {said}{verdict}"));
+        let Some(part) = self.parts.last_mut() else { return };
+        part["counts"][key] = json!({
+            "value": value,
+            "mark": bound.map(|bound| bound.to_string()),
+            "holds": bound.map(|bound| bound.shortfall(value).is_none()),
+        });
     }
 
     /// Whether every request succeeded; tells it when not.
@@ -464,6 +523,39 @@ mod tests {
         findings.compare(&comparison, 1).unwrap();
         assert_eq!(findings.errors, 2);
         assert!(!findings.verified());
+    }
+
+    #[test]
+    fn what_was_counted_stands_with_its_comparison() {
+        let mut findings = Findings::default();
+        let comparison = Comparison {
+            ours: side("ours", || Ok(measured(1.0, 1.0))),
+            peers: Vec::new(),
+        };
+        findings.compare(&comparison, 1).unwrap();
+        findings.count("reads a request", "reads", 1.5, Some(Bound::AtMost(1.0)));
+        findings.count("pages a read", "pages", 4.0, None);
+        let counts = &findings.parts[0]["counts"];
+        assert_eq!(counts["reads"]["holds"], false);
+        assert_eq!(counts["reads"]["mark"], "<= 1");
+        assert_eq!(counts["pages"]["value"], 4.0);
+        assert!(findings.lines.last().unwrap().contains("4.000 pages a read"));
+    }
+
+    #[test]
+    fn a_sync_behind_the_requests_counts_where_it_is_asked_for() {
+        let synced = || {
+            Ok(Measurement {
+                requests: 100,
+                bytes_per_second: 1000.0,
+                sync_seconds: Some(3.0),
+                ..measured(100.0, 1.0)
+            })
+        };
+        // A second of requests, and three of the sync.
+        let run = (side("ours", synced).synced().run)().unwrap();
+        assert_eq!((run.iops, run.bytes_per_second), (25.0, 250.0));
+        assert_eq!((side("ours", synced).run)().unwrap().iops, 100.0);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Durable random writes through our own cache, against the kernel's and against our own direct ones.
+//! Durable writes through our own cache, against the kernel's and against our own direct ones.
 //!
 //! This is what seed 000 asked for: O_SYNC writes through a cache, many at a time, without their waiting for one another. The file
 //! is really written before; each block is written whole, so nothing is read.
@@ -6,19 +6,25 @@
 use crate::failure::Failure;
 use crate::measure::fio::{self, Engine};
 use crate::measure::stress::Run;
-use crate::report::comparison::{Comparison, Figure, Findings, Mark, Peer, Side};
+use crate::measure::{Measurement, median};
+use crate::report::comparison::{Bound, Comparison, Figure, Findings, Mark, Peer, Side};
 use crate::report::files::written_file;
 use crate::report::{Section, Setting};
+use crate::stress::result::CacheCounts;
 
 const DEPTH: u32 = 64;
 
-/// The size of a request, and what the ratio to the kernel's cache is to be.
-const SIZES: [(u64, &[Mark]); 4] = [
-    (4 << 10, &[Mark::at_least(Figure::Requests, 3.0)]),
-    (8 << 10, &[Mark::at_least(Figure::Requests, 3.0)]),
-    (16 << 10, &[Mark::at_least(Figure::Requests, 3.0)]),
-    (64 << 10, &[Mark::at_least(Figure::Requests, 2.5)]),
+/// Ours and fio's word, the size of a request, and what the ratio to the kernel's cache is to be.
+const WRITES: [(&str, fio::Rw, u64, &[Mark]); 5] = [
+    ("randwrite", fio::Rw::RandomWrite, 4 << 10, THRICE),
+    ("randwrite", fio::Rw::RandomWrite, 8 << 10, THRICE),
+    ("randwrite", fio::Rw::RandomWrite, 16 << 10, THRICE),
+    ("randwrite", fio::Rw::RandomWrite, 64 << 10, MORE),
+    ("write", fio::Rw::Write, 16 << 10, THRICE),
 ];
+
+const THRICE: &[Mark] = &[Mark::at_least(Figure::Requests, 3.0)];
+const MORE: &[Mark] = &[Mark::at_least(Figure::Requests, 2.5)];
 
 const AGAINST_DIRECT: &[Mark] = &[Mark::at_least(Figure::Requests, 0.95)];
 
@@ -33,10 +39,10 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
         bytes >> 20,
         runtime.as_millis()
     ));
-    for (size, marks) in SIZES {
+    for (rw, kernels_rw, size, marks) in WRITES {
         let request = size.to_string();
         let ours = |mode: &str| {
-            Run::new(&file.display().to_string(), "randwrite", DEPTH, runtime).with(&[
+            Run::new(&file.display().to_string(), rw, DEPTH, runtime).with(&[
                 "--request-size",
                 &request,
                 "--durability",
@@ -45,18 +51,14 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
                 mode,
             ])
         };
-        let mut kernels = fio::Job::new(
-            Engine::IoUring,
-            fio::Rw::RandomWrite,
-            vec![file.clone()],
-            bytes,
-            DEPTH,
-            runtime,
-        );
+        let mut kernels = fio::Job::new(Engine::IoUring, kernels_rw, vec![file.clone()], bytes, DEPTH, runtime);
         (kernels.request_size, kernels.dsync, kernels.direct) = (size, true, false);
-        findings.compare(
+        let runs = findings.compare_for(
             &Comparison {
-                ours: Side::stress(format!("cached, {} KiB, depth {DEPTH}", size >> 10), ours("cached")),
+                ours: Side::stress(
+                    format!("cached, {rw}, {} KiB, depth {DEPTH}", size >> 10),
+                    ours("cached"),
+                ),
                 peers: vec![
                     Peer::new(Side::fio(kernels), marks),
                     Peer::new(Side::stress("ours, direct".into(), ours("direct")), AGAINST_DIRECT),
@@ -64,6 +66,24 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
             },
             rounds,
         )?;
+        let per_request = |of: fn(&CacheCounts) -> u64| {
+            let each = |run: &Measurement| {
+                run.cache
+                    .map_or(f64::NAN, |cache| of(&cache) as f64 / run.requests as f64)
+            };
+            median(&runs.ours.iter().map(each).collect::<Vec<_>>())
+        };
+        let (writes, reads) = (
+            per_request(|cache| cache.device_writes),
+            per_request(|cache| cache.device_reads),
+        );
+        findings.count("writes of the device a request", "device_writes", writes, Some(Bound::AtMost(1.0)));
+        findings.count(
+            "reads of the device a request",
+            "device_reads",
+            reads,
+            Some(Bound::AtMost(0.0)),
+        );
     }
     // The next experiment needs the room.
     let _ = std::fs::remove_file(&file);

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use baio::{Access, Config, CreateOptions, Durability, Format, Identity, Local, Options, Segment, SegmentOp, Wait};
@@ -29,6 +30,33 @@ pub(super) fn written_file(path: &Path, bytes: u64) -> Result<(), Failure> {
     }
     file.sync_all().map_err(told)?;
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).map_err(|error| told(error.into()))
+}
+
+/// Everything of the file is on its device and none of it in the kernel's cache: what one side leaves there would count for or
+/// against the next.
+pub(super) fn settle(path: &Path) -> Result<(), String> {
+    let settled = File::open(path).and_then(|file| {
+        file.sync_all()?;
+        Ok(rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?)
+    });
+    settled.map_err(|error| format!("empty the kernel's cache of {}: {error}", path.display()))
+}
+
+/// The same, and then the first `bytes` bytes are there, and no others.
+pub(super) fn warm(path: &Path, bytes: u64) -> Result<(), String> {
+    settle(path)?;
+    let told = |error: std::io::Error| format!("read {} into the kernel's cache: {error}", path.display());
+    let file = File::open(path).map_err(told)?;
+    // Else it would read ahead.
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).map_err(|error| told(error.into()))?;
+    let mut piece = vec![0; PIECE];
+    let mut at = 0;
+    while at < bytes {
+        let len = (bytes - at).min(PIECE as u64);
+        file.read_exact_at(&mut piece[..len as usize], at).map_err(told)?;
+        at += len;
+    }
+    Ok(())
 }
 
 /// Makes a volume with one segment of the caller's, all of it written.

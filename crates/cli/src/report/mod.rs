@@ -11,16 +11,21 @@ use crate::exit_status::ExitStatus;
 use crate::failure::Failure;
 use crate::output::Answer;
 
+mod buffered_reads;
 mod buffered_writes;
+mod cache_hits;
 mod cached_reads;
 mod comparison;
 mod durable_writes;
 mod files;
 mod main_job;
+mod memory_cgroup;
 mod one_queue;
+mod plain_writes;
 mod posted_writes;
 mod random_read;
 mod random_write;
+mod sequential_reads;
 mod service;
 mod slow_device;
 mod volume_scale;
@@ -54,10 +59,34 @@ const EXPERIMENTS: &[Experiment] = &[
         run: random_write::run,
     },
     Experiment {
+        name: "cached-reads",
+        shows: "random reads through our own cache, nothing cached: against the kernel's and against direct ones",
+        on_request: false,
+        run: cached_reads::run,
+    },
+    Experiment {
+        name: "sequential-reads",
+        shows: "reads in order through our own cache, one at a time and many: against the kernel's and direct ones",
+        on_request: false,
+        run: sequential_reads::run,
+    },
+    Experiment {
+        name: "cache-hits",
+        shows: "4 KiB reads that our own cache answers, against a loop of pread",
+        on_request: false,
+        run: cache_hits::run,
+    },
+    Experiment {
         name: "durable-writes",
-        shows: "durable random writes through our own cache, against the kernel's and against direct ones",
+        shows: "durable writes through our own cache, against the kernel's and against direct ones",
         on_request: false,
         run: durable_writes::run,
+    },
+    Experiment {
+        name: "plain-writes",
+        shows: "plain random writes through our own cache and one sync, against ext4 with as much memory",
+        on_request: false,
+        run: plain_writes::run,
     },
     Experiment {
         name: "service",
@@ -78,10 +107,10 @@ const EXPERIMENTS: &[Experiment] = &[
         run: buffered_writes::run,
     },
     Experiment {
-        name: "cached-reads",
+        name: "buffered-reads",
         shows: "4 KiB reads that the kernel's cache answers, against a loop of pread",
         on_request: false,
-        run: cached_reads::run,
+        run: buffered_reads::run,
     },
     Experiment {
         name: "one-queue",
@@ -130,6 +159,15 @@ impl Setting {
             (Duration::from_millis(400), 1)
         } else {
             (Duration::from_secs(2), 5)
+        }
+    }
+
+    /// How many bytes an experiment reads that reads each once, and how many rounds there are.
+    pub(crate) fn reading_once(&self) -> (u64, usize) {
+        if self.quick {
+            (self.working_set / 4, 1)
+        } else {
+            (self.working_set / 2, 3)
         }
     }
 }

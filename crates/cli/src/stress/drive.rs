@@ -13,7 +13,7 @@ use std::time::Instant;
 use baio_engine::{Memory, Wait};
 use baio_storage::{Error, Fault};
 
-use super::job::{Job, Lane, Stage, Verify};
+use super::job::{Job, Lane, Rw, Stage, Verify};
 use super::pattern::Random;
 use super::result::{CacheCounts, LaneReport};
 use super::round::{Round, is_hopeless};
@@ -103,10 +103,33 @@ impl<'a, T: Target> Driver<'a, T> {
 
     /// Runs one stage to its end, and syncs what it asks for.
     pub(super) fn run(&mut self, stage: &Stage, number: usize) -> LaneReport {
+        self.run_over(self.lane, stage, number)
+    }
+
+    /// Reads the first `percent` of each stream, at random, so that nothing is read ahead: what follows finds just these.
+    pub(super) fn warm(&mut self, percent: u8) -> LaneReport {
+        let mut lane = self.lane.clone();
+        for stream in &mut lane.streams {
+            let bytes = (stream.end - stream.start) / 100 * u64::from(percent);
+            stream.end = stream.start + bytes / self.job.request_size * self.job.request_size;
+        }
+        let stage = Stage {
+            rw: Rw::RandomRead,
+            once: true,
+            endless: false,
+            runtime: None,
+            submissions: None,
+            requests: None,
+            sync: None,
+        };
+        self.run_over(&lane, &stage, self.job.stages.len())
+    }
+
+    fn run_over(&mut self, lane: &Lane, stage: &Stage, number: usize) -> LaneReport {
         let before = self.target.stats();
         let cache = self.target.cache_stats();
-        let mut schedule = Schedule::new(self.job, self.lane, stage, [self.index, number], self.ledgers);
-        let mut round = Round::new(self.index, self.lane, *stage, self.target.backend());
+        let mut schedule = Schedule::new(self.job, lane, stage, [self.index, number], self.ledgers);
+        let mut round = Round::new(self.index, lane, *stage, self.target.backend());
         let mut now = round.report.begun;
         while let Some(then) = self.step(&mut schedule, &mut round, now) {
             now = then;

@@ -150,6 +150,7 @@ fn filling(job: &Job, want: &Want) -> Job {
         one_turn: true,
         service: false,
         cold: false,
+        warm_percent: None,
         shared_memory: false,
         verify: job.verify.map(|_| Verify::Own),
         stonewall: false,

@@ -36,6 +36,8 @@ pub(crate) struct Job {
     pub(crate) service: bool,
     /// Files are dropped from the kernel's page cache before each stage.
     pub(crate) cold: bool,
+    /// So many percent of each stream, from its start, are read into our own cache before the first stage.
+    pub(crate) warm_percent: Option<u8>,
     pub(crate) verify: Option<Verify>,
     pub(crate) seed: u64,
     /// The first lane that ends a stage ends it for all.

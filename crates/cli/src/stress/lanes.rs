@@ -97,6 +97,12 @@ fn lane<T: Target>(
         Ok(driver) => driver,
         Err(failure) => return board.fail(failure),
     };
+    if let Some(percent) = job.warm_percent {
+        let LaneReport { fatal, first_error, .. } = driver.warm(percent);
+        if let Some(failure) = fatal.or(first_error) {
+            return board.fail(failure);
+        }
+    }
     for (number, stage) in job.stages.iter().enumerate() {
         member.meet();
         if board.is_over() {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use baio_storage::cache::CacheStats;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::job::{Job, Rw};
 use crate::failure::Failure;
@@ -11,7 +11,8 @@ use crate::measure::child::{Costs, status_of_self};
 use crate::measure::{Measurement, Recorder};
 
 /// What our own cache has done.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct CacheCounts {
     /// Pages that requests found, and that they had to wait for.
     pub(crate) hits: u64,
@@ -21,6 +22,7 @@ pub(crate) struct CacheCounts {
     pub(crate) readahead_used: u64,
     pub(crate) readahead_wasted: u64,
     pub(crate) device_reads: u64,
+    pub(crate) pages_read: u64,
     pub(crate) device_writes: u64,
     pub(crate) pages_written: u64,
     /// Of the device's writes those that the cleaner made, because few frames were clean.
@@ -43,6 +45,7 @@ impl CacheCounts {
             readahead_used: since(|stats| stats.ahead_hit),
             readahead_wasted: since(|stats| stats.ahead_wasted),
             device_reads: since(|stats| stats.fills),
+            pages_read: since(|stats| stats.pages_filled),
             device_writes: since(|stats| stats.writes),
             pages_written: since(|stats| stats.pages_written),
             cleaner_writes: since(|stats| stats.cleaner_writes),
@@ -61,6 +64,7 @@ impl CacheCounts {
             readahead_used: self.readahead_used + other.readahead_used,
             readahead_wasted: self.readahead_wasted + other.readahead_wasted,
             device_reads: self.device_reads + other.device_reads,
+            pages_read: self.pages_read + other.pages_read,
             device_writes: self.device_writes + other.device_writes,
             pages_written: self.pages_written + other.pages_written,
             cleaner_writes: self.cleaner_writes + other.cleaner_writes,
@@ -285,6 +289,9 @@ fn section(part: &str, stages: &[&StageReport], direction: Direction, job: &Job,
             iterations_per_request: Some(sum(&|lane| lane.iterations) as f64 / all),
             backend: backend.to_owned(),
             mode: job.mode.name().to_owned(),
+            // Sections tell of both themselves.
+            sync_seconds: None,
+            cache: None,
         },
     }
 }

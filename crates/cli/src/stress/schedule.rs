@@ -187,6 +187,7 @@ mod tests {
             one_turn: false,
             service: false,
             cold: false,
+            warm_percent: None,
             verify: None,
             seed: 1,
             stonewall: false,

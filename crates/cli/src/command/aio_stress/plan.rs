@@ -89,6 +89,7 @@ pub(super) fn plan(args: &AioStressArgs) -> Result<Plan, Failure> {
         one_turn: false,
         service: false,
         cold: false,
+        warm_percent: None,
         verify: args
             .verify
             .then_some(if writes { Verify::Own } else { Verify::Earlier }),

@@ -84,6 +84,9 @@ pub(crate) struct StressArgs {
     /// Patterns that follow one another
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "rw")]
     pub(crate) stages: Vec<Rw>,
+    /// Read so many percent of each file, from its beginning, into our own cache before anything is measured
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(crate) warm: Option<u8>,
     /// Stamp every block that is written, check every block that is read
     #[arg(long)]
     pub(crate) verify: bool,

@@ -70,6 +70,14 @@ fn check(args: &StressArgs) -> Result<(), Failure> {
             "leave out --cache, or take --mode cached",
         );
     }
+    if args.warm.is_some() && args.mode != TypedMode::Cached {
+        return usage(
+            "only our own cache can be filled before".to_owned(),
+            "--warm",
+            "--mode cached",
+            "leave out --warm, or take --mode cached",
+        );
+    }
     if args.mode == TypedMode::Cached && args.threads > 1 {
         let said = format!(
             "{} threads would have {} caches of one file",
@@ -390,6 +398,7 @@ fn job(args: &StressArgs, objects: Objects, size: u64, stages: Vec<Stage>, mode:
         one_turn: args.one_turn,
         service: args.service,
         cold: args.cold,
+        warm_percent: args.warm,
         verify: args
             .verify
             .then_some(if writes { Verify::Own } else { Verify::Earlier }),

@@ -1,0 +1,46 @@
+//! A hit in our own cache against a pread(2) of what the kernel's cache holds: what a copy costs with a system call and
+//! without. Both are whole programs: ours draws, stamps the time and counts as `stress` does, the other is a bare loop.
+
+use std::time::Duration;
+
+use crate::failure::Failure;
+use crate::measure::stress::Run;
+use crate::measure::worker;
+use crate::measure::worker::buffered_reads::Job;
+use crate::report::comparison::{Comparison, Figure, Findings, Mark, Peer, Side};
+use crate::report::files::written_file;
+use crate::report::{Section, Setting};
+
+const BYTES: u64 = 8 << 20;
+
+const COPIED: &[Mark] = &[Mark::at_most(Figure::Cpu, 0.85)];
+
+pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
+    let (reads, runtime, rounds) = if setting.quick {
+        (300_000, Duration::from_millis(400), 2)
+    } else {
+        (3_000_000, Duration::from_secs(3), 5)
+    };
+    let path = setting.dir.join("cache-hits.file");
+    written_file(&path, BYTES)?;
+    let mut findings = Findings::default();
+    findings.lines.push(format!(
+        "4 KiB reads one at a time at random places of {} MiB, all of it cached; {rounds} rounds, median of the ratios",
+        BYTES >> 20
+    ));
+    let ours =
+        Run::new(&path.display().to_string(), "randread", 1, runtime).with(&["--mode", "cached", "--warm", "100"]);
+    let bare = worker::Job::BufferedReads(Job {
+        path: path.clone(),
+        reads,
+        batch: None,
+    });
+    let comparison = Comparison {
+        ours: Side::stress("copied, one at a time".into(), ours),
+        peers: vec![Peer::new(Side::worker("a loop of pread".into(), bare), COPIED)],
+    };
+    findings.compare(&comparison, rounds)?;
+    // The next experiment needs the room.
+    let _ = std::fs::remove_file(&path);
+    Ok(Section::of(findings))
+}
