@@ -53,8 +53,8 @@ pub(crate) struct Job {
     pub(crate) depth: u32,
     /// Requests handed over together.
     pub(crate) batch: u32,
-    /// O_DSYNC: each write is durable when it ends.
-    pub(crate) dsync: bool,
+    /// Each write is durable when it ends: "dsync" (O_DSYNC) or "sync" (O_SYNC).
+    pub(crate) sync: Option<&'static str>,
     /// O_DIRECT, else the kernel's cache.
     pub(crate) direct: bool,
     /// What the kernel's cache holds of the files is left there; else fio empties it of them first.
@@ -80,7 +80,8 @@ impl Engine {
 }
 
 impl Rw {
-    fn name(self) -> &'static str {
+    /// As fio calls it, and as our `stress` does.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Rw::RandomRead => "randread",
             Rw::RandomWrite => "randwrite",
@@ -110,7 +111,7 @@ impl Job {
             request_size: 4096,
             depth,
             batch: 1,
-            dsync: false,
+            sync: None,
             direct: true,
             warm: false,
             end_fsync: false,
@@ -145,12 +146,7 @@ impl Job {
     /// Jobs of one kind start alike.
     fn kind(&self) -> String {
         let threads = if self.engine == Engine::Psync { self.depth } else { 1 };
-        // A map of the blocks takes time to make.
-        let map = match self.amount {
-            Amount::Once => self.len / self.request_size,
-            Amount::Timed | Amount::Bytes(_) => 0,
-        };
-        format!("fio {} {threads} {} {map}", self.engine.name(), self.files.len())
+        format!("fio {} {threads} {}", self.engine.name(), self.files.len())
     }
 
     /// The words of the command.
@@ -173,8 +169,8 @@ impl Job {
         if self.batch > 1 {
             words.push(format!("--iodepth_batch_submit={}", self.batch));
         }
-        if self.dsync {
-            words.push("--sync=dsync".into());
+        if let Some(sync) = self.sync {
+            words.push(format!("--sync={sync}"));
         }
         if self.warm {
             words.push("--invalidate=0".into());
@@ -331,7 +327,7 @@ mod tests {
     #[test]
     fn durable_and_buffered_are_said() {
         let durable = Job {
-            dsync: true,
+            sync: Some("dsync"),
             direct: false,
             ..job(Engine::IoUring, Rw::RandomWrite)
         };

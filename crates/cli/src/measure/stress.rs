@@ -48,6 +48,12 @@ impl Run {
         self
     }
 
+    /// No longer than this.
+    pub(crate) fn at_most(mut self, runtime: Duration) -> Run {
+        self.runtime = Some(runtime);
+        self
+    }
+
     /// On the backend of this name.
     pub(crate) fn on(self, backend: &str) -> Run {
         self.with(&["--backend", backend])

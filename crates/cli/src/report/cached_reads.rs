@@ -16,7 +16,7 @@ const KIB: u64 = 1 << 10;
 const SIZES: [(u64, &[Mark], bool); 5] = [
     (4 * KIB, TWICE, true),
     (8 * KIB, TWICE, false),
-    (16 * KIB, TWICE, true),
+    (16 * KIB, TWICE, false),
     (32 * KIB, MORE, false),
     (64 * KIB, MORE, true),
 ];

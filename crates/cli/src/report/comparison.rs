@@ -289,6 +289,13 @@ impl Findings {
         Ok(turns)
     }
 
+    /// What was found elsewhere, behind what was found so far.
+    pub(super) fn take_over(&mut self, others: Findings) {
+        self.lines.extend(others.lines);
+        self.parts.extend(others.parts);
+        self.errors += others.errors;
+    }
+
     /// Tells why something is not compared at all.
     pub(super) fn skip(&mut self, what: &str, reason: &str) {
         self.lines.push(format!("skipped: {what}: {reason}"));

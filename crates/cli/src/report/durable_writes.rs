@@ -52,7 +52,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
             ])
         };
         let mut kernels = fio::Job::new(Engine::IoUring, kernels_rw, vec![file.clone()], bytes, DEPTH, runtime);
-        (kernels.request_size, kernels.dsync, kernels.direct) = (size, true, false);
+        (kernels.request_size, kernels.sync, kernels.direct) = (size, Some("dsync"), false);
         let runs = findings.compare_for(
             &Comparison {
                 ours: Side::stress(
@@ -77,7 +77,12 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
             per_request(|cache| cache.device_writes),
             per_request(|cache| cache.device_reads),
         );
-        findings.count("writes of the device a request", "device_writes", writes, Some(Bound::AtMost(1.0)));
+        findings.count(
+            "writes of the device a request",
+            "device_writes",
+            writes,
+            Some(Bound::AtMost(1.0)),
+        );
         findings.count(
             "reads of the device a request",
             "device_reads",

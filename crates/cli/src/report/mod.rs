@@ -11,12 +11,14 @@ use crate::exit_status::ExitStatus;
 use crate::failure::Failure;
 use crate::output::Answer;
 
+mod aio_stress_table;
 mod buffered_reads;
 mod buffered_writes;
 mod cache_hits;
 mod cached_reads;
 mod comparison;
 mod durable_writes;
+mod ext2;
 mod files;
 mod main_job;
 mod memory_cgroup;
@@ -25,9 +27,12 @@ mod plain_writes;
 mod posted_writes;
 mod random_read;
 mod random_write;
+mod request_traces;
 mod sequential_reads;
 mod service;
 mod slow_device;
+mod streaming;
+mod streaming_figures;
 mod volume_scale;
 
 /// An experiment: what it is called, what it shows, and what runs it.
@@ -87,6 +92,24 @@ const EXPERIMENTS: &[Experiment] = &[
         shows: "plain random writes through our own cache and one sync, against ext4 with as much memory",
         on_request: false,
         run: plain_writes::run,
+    },
+    Experiment {
+        name: "aio-stress-table",
+        shows: "seed 000's table: 64 KiB reads and writes through a cache, against the kernel's and direct ones, on ext4 and ext2",
+        on_request: false,
+        run: aio_stress_table::run,
+    },
+    Experiment {
+        name: "streaming-figures",
+        shows: "seed 001's figures 1 and 2: random reads and O_SYNC writes of 4 to 64 KiB through a cache",
+        on_request: false,
+        run: streaming_figures::run,
+    },
+    Experiment {
+        name: "request-traces",
+        shows: "single requests through a cache, iteration by iteration, beside what seed 001 reports",
+        on_request: false,
+        run: request_traces::run,
     },
     Experiment {
         name: "service",
