@@ -71,6 +71,14 @@ fn what_the_cache_did_is_told() {
     let (_, told) = cache("--rw read --depth 1 --cache 128K --once");
     assert!(told["readahead_used"].as_u64().unwrap() > 32, "{told}");
     assert!(told["device_reads"].as_u64().unwrap() < 32, "{told}");
+    // What was there before is found, the rest is not.
+    let (requests, told) = cache("--rw randread --once --cache 1M --warm 50");
+    assert_eq!(
+        (requests, &told["hits"], &told["misses"], &told["device_reads"]),
+        (64, &32.into(), &32.into(), &32.into()),
+        "{told}"
+    );
+    assert_eq!(told["pages_read"], 32, "{told}");
     // Only what goes through the cache is counted.
     let direct = place.baio("stress f --rw randread --once --json").succeeds().json();
     assert!(direct.get("cache").is_none(), "{direct}");

@@ -179,3 +179,18 @@ fn a_file_that_cannot_be_filled_does_not_stay() {
     assert!(!place.path("new").exists());
     place.baio("stress missing/new --size 64K").fails_with(1);
 }
+
+#[test]
+fn only_our_own_cache_is_filled_before() {
+    let place = Place::new();
+    place.write("f", &[0; 8192]);
+    for line in [
+        "--warm 50",
+        "--warm 50 --mode kernel",
+        "--warm 0 --mode cached",
+        "--warm 101 --mode cached",
+    ] {
+        place.baio(&format!("stress f --once {line} --json")).fails_with(2);
+    }
+    place.baio("stress f --once --warm 100 --mode cached").succeeds();
+}

@@ -14,6 +14,7 @@ use crate::measure::stress::Run;
 use crate::measure::{Measurement, median};
 use crate::report::comparison::{Comparison, Findings, Peer, Side};
 use crate::report::files::{settle, warm};
+use crate::stress::job::warm_bytes;
 
 /// The ways, in the order of the tables.
 const WAYS: [&str; 4] = [
@@ -149,7 +150,7 @@ impl Table {
         let file = self.file.clone();
         match stream.warm_percent {
             Some(percent) if !is_empty => {
-                let bytes = part(self.bytes, percent, stream.request);
+                let bytes = warm_bytes(self.bytes, percent, stream.request);
                 Side {
                     command: format!("{} (the first {bytes} bytes are cached)", side.command),
                     ..side.after(move || warm(&file, bytes))
@@ -158,11 +159,6 @@ impl Table {
             _ => side.after(move || settle(&file)),
         }
     }
-}
-
-/// As `stress --warm` counts it.
-fn part(bytes: u64, percent: u8, request: u64) -> u64 {
-    bytes / 100 * u64::from(percent) / request * request
 }
 
 fn megabytes(runs: &[Measurement]) -> f64 {

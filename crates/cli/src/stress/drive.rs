@@ -13,7 +13,7 @@ use std::time::Instant;
 use baio_engine::{Memory, Wait};
 use baio_storage::{Error, Fault};
 
-use super::job::{Job, Lane, Rw, Stage, Verify};
+use super::job::{Job, Lane, Rw, Stage, Verify, warm_bytes};
 use super::pattern::Random;
 use super::result::{CacheCounts, LaneReport};
 use super::round::{Round, is_hopeless};
@@ -110,8 +110,7 @@ impl<'a, T: Target> Driver<'a, T> {
     pub(super) fn warm(&mut self, percent: u8) -> LaneReport {
         let mut lane = self.lane.clone();
         for stream in &mut lane.streams {
-            let bytes = (stream.end - stream.start) / 100 * u64::from(percent);
-            stream.end = stream.start + bytes / self.job.request_size * self.job.request_size;
+            stream.end = stream.start + warm_bytes(stream.end - stream.start, percent, self.job.request_size);
         }
         let stage = Stage {
             rw: Rw::RandomRead,

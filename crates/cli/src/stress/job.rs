@@ -228,6 +228,12 @@ impl Objects {
     }
 }
 
+/// So many percent of `bytes`, in whole requests.
+pub(crate) fn warm_bytes(bytes: u64, percent: u8, request_size: u64) -> u64 {
+    let part = bytes / 100 * u64::from(percent) + bytes % 100 * u64::from(percent) / 100;
+    part / request_size * request_size
+}
+
 impl Job {
     pub(crate) fn writes(&self) -> bool {
         self.stages.iter().any(|stage| stage.rw.writes())
