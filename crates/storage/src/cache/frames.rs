@@ -229,6 +229,11 @@ impl Frames {
         self.changing(frame, |frame| frame.pins -= 1);
     }
 
+    /// It is not evicted from now on, or may be again.
+    pub(super) fn set_kept(&mut self, frame: u32, kept: bool) {
+        self.changing(frame, |frame| frame.pool.kept = kept);
+    }
+
     pub(super) fn set_waiters(&mut self, frame: u32, waiters: List) {
         self.changing(frame, |frame| frame.waiters = waiters);
     }
@@ -236,6 +241,15 @@ impl Frames {
     /// May this page be evicted?
     pub(super) fn may_go(&self, frame: u32) -> bool {
         may_go(self.get(frame))
+    }
+
+    /// The same for the eviction policy, which is told later when one that was refused may go.
+    pub(super) fn may_go_or_wait(&mut self, frame: u32) -> bool {
+        let Some(entry) = self.frames.get_mut(frame as usize) else {
+            return false; // A policy of the caller's own may be wrong.
+        };
+        entry.refused = !may_go(entry);
+        !entry.refused
     }
 
     fn changing(&mut self, at: u32, change: impl FnOnce(&mut Frame)) {
@@ -324,5 +338,5 @@ impl Frames {
 }
 
 fn may_go(frame: &Frame) -> bool {
-    frame.state == State::Clean && frame.pins == 0 && frame.waiters.is_empty()
+    frame.state == State::Clean && frame.pins == 0 && !frame.pool.kept && frame.waiters.is_empty()
 }

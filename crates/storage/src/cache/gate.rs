@@ -33,6 +33,8 @@ pub(super) struct Pooled {
     pub(super) wanted: bool,
     /// It is on the list of the gate.
     listed: bool,
+    /// It is not evicted.
+    pub(super) kept: bool,
 }
 
 /// What all pages together owe to the log.
@@ -210,8 +212,12 @@ impl Cache {
         pool.epoch = pool.epoch.wrapping_add(1);
         pool.lsn = 0;
         pool.wanted = false;
-        if std::mem::take(&mut pool.lent) > 0 {
+        let (lent, kept) = (std::mem::take(&mut pool.lent), pool.kept);
+        if lent > 0 {
             self.frames.unpin(frame);
+        }
+        if kept {
+            self.frames.set_kept(frame, false);
         }
     }
 

@@ -16,6 +16,7 @@
 //! | `read`, `write` | one iteration of a read, a write (seed 001 §3, §5.2, §7.1) |
 //! | `sync`, `write_back` | passes over dirty pages, flushes; the cleaner (§5.3, §6, §8) |
 //! | `reserve` | direct writes beside cached ones (§4) |
+//! | `hints` | prefetch, drop, keep; whom a policy of the caller's own may evict |
 //! | [`pool`], `gate` | a buffer pool of the caller's own: pins; pages wait for the log |
 //! | `change` | objects that grow, shrink, go away |
 //! | `wait`, `turn` | who waits for what; how waking goes on (§7.2) |
@@ -35,6 +36,7 @@ pub mod eviction;
 mod flight;
 mod frames;
 mod gate;
+mod hints;
 mod object;
 pub mod pool;
 mod read;
@@ -63,7 +65,6 @@ use gate::Gate;
 use object::{Object, pages_of};
 use request::{Phase, Request, Requests};
 use wait::{List, Wait};
-use window::Pattern;
 
 pub use flight::{Io, IoId, IoKind};
 pub use frames::PAGE_BYTES;
@@ -138,6 +139,8 @@ pub struct Cache {
     is_cleaning: bool,
     /// It fills its depth up.
     filling_depth: bool,
+    /// Where the last frame was found that no policy had named.
+    hand: u32,
     /// Grows with every change of a page.
     version: u64,
     arrivals: u64,
@@ -153,6 +156,21 @@ impl Cache {
     /// # Errors
     /// `NoMemory` when the arena does not hold the budget; `NoFrame` for a budget below four pages.
     pub fn new(arena: &Arc<Arena>, config: CacheConfig) -> Result<Cache, CacheError> {
+        let frames = u32::try_from(config.bytes / PAGE_BYTES).map_err(|_| CacheError::NoMemory)?;
+        let eviction = config.eviction.build(frames).map_err(|_| CacheError::NoMemory)?;
+        Cache::with_eviction(arena, config, eviction)
+    }
+
+    /// The same with a policy of the caller's own, made for `config.bytes` / 4096 frames; `config.eviction` says nothing then. It
+    /// may be wrong: a victim that may not go is refused, and another one taken (`victims_refused`).
+    ///
+    /// # Errors
+    /// As [`Cache::new`].
+    pub fn with_eviction(
+        arena: &Arc<Arena>,
+        config: CacheConfig,
+        eviction: Box<dyn Eviction>,
+    ) -> Result<Cache, CacheError> {
         let count = u32::try_from(config.bytes / PAGE_BYTES).map_err(|_| CacheError::NoMemory)?;
         if count < 4 {
             return Err(CacheError::NoFrame);
@@ -165,7 +183,7 @@ impl Cache {
             unsafe_max: dirty_max.max(count - (count / 8).max(1)),
             window: u64::from(count / 4).clamp(1, WINDOW_PAGES),
             frames: Frames::new(arena, count).ok_or(CacheError::NoMemory)?,
-            eviction: config.eviction.build(count).map_err(|_| CacheError::NoMemory)?,
+            eviction,
             objects: Vec::new(),
             free_objects: Vec::new(),
             requests: Requests::default(),
@@ -181,6 +199,7 @@ impl Cache {
             cleaning: 0,
             is_cleaning: false,
             filling_depth: true,
+            hand: 0,
             version: 1,
             arrivals: 0,
             progress: 0,
@@ -256,16 +275,6 @@ impl Cache {
             self.drop_page(frame);
         }
         self.objects[slot as usize].streams = window::Streams::new();
-    }
-
-    /// Takes a reader's word for how it will read the object.
-    ///
-    /// # Errors
-    /// `NoObject`.
-    pub fn hint(&mut self, id: ObjectId, pattern: Pattern) -> Result<(), CacheError> {
-        let slot = self.object(id).ok_or(CacheError::NoObject)?;
-        self.objects[slot as usize].streams.hint(pattern);
-        Ok(())
     }
 
     fn object(&self, id: ObjectId) -> Option<u32> {

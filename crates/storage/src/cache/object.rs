@@ -65,6 +65,8 @@ pub(super) struct Object {
     pub(super) readahead_pages: u64,
     /// Requests that have not ended.
     pub(super) requests: u32,
+    /// Pages that stay once they are in: sorted ranges that do not touch.
+    pub(super) kept: Vec<Range<u64>>,
     /// I/Os that have not ended, or whose memory is not back.
     pub(super) flights: u32,
     pub(super) dirty: u32,
@@ -103,6 +105,12 @@ impl Object {
     /// Pages that hold its bytes.
     pub(super) fn pages(&self) -> u64 {
         self.size.div_ceil(PAGE)
+    }
+
+    /// Is it a page that stays?
+    pub(super) fn keeps(&self, page: u64) -> bool {
+        let at = self.kept.partition_point(|kept| kept.end <= page);
+        self.kept.get(at).is_some_and(|kept| kept.start <= page)
     }
 
     /// May a request that arrived at `arrived` start something at this page? A granted reservation stops everybody, one that

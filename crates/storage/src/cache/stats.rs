@@ -36,6 +36,12 @@ pub struct CacheStats {
     pub spurious_wakeups: u64,
     /// Waits for something that all share: a frame, room below the dirty limit, a reserved range.
     pub parked: u64,
+    /// Pages that a prefetch began to read, and that a hint dropped. Those of the first count with `ahead_hit` and
+    /// `ahead_wasted` too.
+    pub pages_prefetched: u64,
+    pub pages_dropped: u64,
+    /// Victims that a policy named and that could not go, or that it did not find.
+    pub victims_refused: u64,
     /// Pages pinned at once, because they were there.
     pub pins_hit: u64,
     /// Now: frames in all, without a page, clean, being read, changed, changed and failed, changed and waiting for the log,

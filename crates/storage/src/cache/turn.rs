@@ -8,6 +8,7 @@
 use baio_engine::{Durability, Errno};
 
 use super::Cache;
+use super::eviction::Hint;
 use super::frames::{Frame, State};
 use super::object::Object;
 use super::request::{CacheDone, CacheError, CacheOp, Phase, Request};
@@ -277,15 +278,7 @@ impl Cache {
         if self.frames.evictable() == 0 {
             return None; // The policy would look at every frame to find that out.
         }
-        while let Some(frame) = self.frames.eased.pop() {
-            self.eviction.eased(frame);
-        }
-        let frames = &mut self.frames;
-        let frame = self.eviction.victim(&mut |frame| {
-            let may_go = frames.may_go(frame);
-            frames.get_mut(frame).refused = !may_go;
-            may_go
-        })?;
+        let frame = self.victim()?;
         self.stats.evictions += 1;
         self.take_out(frame);
         self.frames.set(frame, State::Free);
@@ -302,6 +295,10 @@ impl Cache {
 
     /// Puts a page into a frame that holds none; the frame goes back when the tree finds no memory.
     pub(super) fn put_in(&mut self, object: u32, page: u64, frame: u32, request: &Request) -> Result<(), CacheError> {
+        self.put_in_with(object, page, frame, request.hint)
+    }
+
+    pub(super) fn put_in_with(&mut self, object: u32, page: u64, frame: u32, hint: Hint) -> Result<(), CacheError> {
         let tree = &mut self.objects[object as usize].tree;
         if tree.reserve().is_err() {
             self.frames.give_free(frame);
@@ -315,7 +312,8 @@ impl Cache {
         entry.since = u64::MAX;
         entry.stable = 0;
         entry.ahead = false;
-        self.eviction.inserted(frame, key(object, page), request.hint);
+        entry.pool.kept = self.objects[object as usize].keeps(page);
+        self.eviction.inserted(frame, key(object, page), hint);
         Ok(())
     }
 
@@ -508,7 +506,7 @@ fn tag(state: State) -> Option<Tag> {
 }
 
 /// A hash of object and page, for the policy's memory of what has left.
-fn key(object: u32, page: u64) -> u64 {
+pub(super) fn key(object: u32, page: u64) -> u64 {
     let mut key = page ^ u64::from(object).rotate_left(40);
     key = (key ^ key >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     key ^ key >> 29

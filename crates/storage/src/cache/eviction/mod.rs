@@ -34,7 +34,8 @@ pub enum Hint {
 
 /// Decides which frame gives up its page.
 ///
-/// Frames are numbered densely from 0 to the number that the policy was made with; a call with a larger number panics.
+/// Frames are numbered densely from 0 to the number that the policy was made with; a call with a larger number may panic. What
+/// the cache relies on it checks: a policy that is wrong makes it slow, and nothing else.
 /// To tell the policy again what it knows is harmless: a frame that comes in twice is the newer page, and a use or removal
 /// of a frame that holds none is nothing.
 pub trait Eviction: Debug + Send {

@@ -1,0 +1,225 @@
+//! Hints: what a caller knows of its future. None of them changes what a request gives; they fail in silence.
+//!
+//! | hint | what comes of it |
+//! |---|---|
+//! | [`Cache::hint`] | how it reads: readahead at once and wide, or none |
+//! | [`Cache::prefetch`] | blocks that it will read, wherever they lie, are brought in |
+//! | [`Cache::drop_pages`] | pages that it will not read again leave, or leave first |
+//! | [`Cache::keep`] | pages of a range stay, once they are in |
+//!
+//! Each is bounded, so that nobody takes the cache from the others: a prefetch by the frames that can be had at once and by what
+//! is under way already, what is kept by half of the frames.
+
+use std::ops::Range;
+
+use super::Cache;
+use super::eviction::Hint;
+use super::object::ObjectId;
+use super::request::CacheError;
+use super::window::Pattern;
+
+/// Reads and writes under way above which nothing is prefetched.
+const FLIGHTS_MAX: u32 = 48;
+
+impl Cache {
+    /// Takes a reader's word for how it will read the object.
+    ///
+    /// # Errors
+    /// `NoObject`.
+    pub fn hint(&mut self, id: ObjectId, pattern: Pattern) -> Result<(), CacheError> {
+        let slot = self.object(id).ok_or(CacheError::NoObject)?;
+        self.objects[slot as usize].streams.hint(pattern);
+        Ok(())
+    }
+
+    /// Begins to read pages that will be asked for, in the order given: each run of missing pages with one read. Stops at a
+    /// quarter of the frames, where a frame cannot be had at once, and while many I/Os are under way. Gives the number of pages
+    /// that it went over: those are here, on their way, reserved by a direct write, or past the end. Ask again for the rest
+    /// later. A read that fails is told to those who want its pages by then.
+    ///
+    /// # Errors
+    /// `NoObject`.
+    pub fn prefetch(&mut self, id: ObjectId, ranges: &[Range<u64>]) -> Result<u64, CacheError> {
+        let slot = self.object(id).ok_or(CacheError::NoObject)?;
+        let mut left = u64::from(self.frames.total() / 4).max(1);
+        let mut over = 0;
+        for range in ranges {
+            let end = range.end.min(self.objects[slot as usize].pages());
+            let mut page = range.start.min(end);
+            while page < end {
+                // What is here already is gone over as well, and costs time.
+                if left == 0 || over > 4 * u64::from(self.frames.total()) || self.flights.live >= FLIGHTS_MAX {
+                    return Ok(over);
+                }
+                let run = end.min(page + left.min(self.window));
+                let (passed, begun) = self.prefetch_run(slot, page..run);
+                over += passed;
+                left -= begun;
+                page += passed;
+                if page < run && begun == 0 {
+                    return Ok(over);
+                }
+            }
+            over = over.saturating_add(range.end.saturating_sub(range.start.max(end)));
+        }
+        Ok(over)
+    }
+
+    /// Goes over pages up to the end of the first run that is missing, and starts to read that. How many pages it went over,
+    /// and how many are read.
+    fn prefetch_run(&mut self, slot: u32, pages: Range<u64>) -> (u64, u64) {
+        let is_missing = |cache: &Cache, page: u64| {
+            let object = &cache.objects[slot as usize];
+            object.tree.get(page).is_none() && object.is_open(page, u64::MAX)
+        };
+        let there = pages.clone().take_while(|&page| !is_missing(self, page)).count() as u64;
+        let first = pages.start + there;
+        let mut frames = self.flights.frames();
+        for page in first..pages.end {
+            if !is_missing(self, page) || !self.frame_waiters.is_empty() {
+                break;
+            }
+            let Some(frame) = self.obtain() else { break };
+            if self.put_in_with(slot, page, frame, Hint::Normal).is_err() {
+                break;
+            }
+            self.turn(frame, super::frames::State::Filling);
+            self.frames.get_mut(frame).ahead = true;
+            frames.push(frame);
+        }
+        let begun = frames.len() as u64;
+        self.stats.pages_prefetched += begun;
+        if frames.is_empty() {
+            self.flights.put_away(frames);
+        } else {
+            self.start_fill(slot, first, frames);
+        }
+        (there + begun, begun)
+    }
+
+    /// Drops pages that will not be used again soon. Those that are clean and that nobody holds leave at once, the others as
+    /// soon as they can, before any other page. Gives the number of those that left.
+    ///
+    /// # Errors
+    /// `NoObject`.
+    pub fn drop_pages(&mut self, id: ObjectId, pages: Range<u64>) -> Result<u64, CacheError> {
+        let slot = self.object(id).ok_or(CacheError::NoObject)?;
+        let mut left = 0;
+        let mut at = pages.start;
+        while let Some((page, frame)) = self.objects[slot as usize].tree.next(at, None) {
+            if page >= pages.end {
+                break;
+            }
+            at = page + 1;
+            if self.frames.may_go(frame) {
+                self.drop_page(frame);
+                left += 1;
+            } else {
+                self.eviction.removed(frame);
+                self.eviction.inserted(frame, super::turn::key(slot, page), Hint::Once);
+            }
+        }
+        self.stats.pages_dropped += left;
+        self.settle();
+        Ok(left)
+    }
+
+    /// From now on pages of this range are not evicted once they are in; they are written back like any others. To bring them in
+    /// is left to whoever reads or prefetches them.
+    ///
+    /// # Errors
+    /// `NoRoom`, when more than half of the frames would be kept: nothing was done then. `NoObject`.
+    pub fn keep(&mut self, id: ObjectId, pages: Range<u64>) -> Result<(), CacheError> {
+        let slot = self.object(id).ok_or(CacheError::NoObject)?;
+        let object = &self.objects[slot as usize];
+        let pages = pages.start..pages.end.min(object.pages());
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let kept = joined(&object.kept, &pages);
+        let others = (0..self.objects.len()).filter(|other| *other != slot as usize);
+        let others: u64 = others.map(|other| count(&self.objects[other].kept)).sum();
+        if others + count(&kept) > u64::from(self.frames.total() / 2) {
+            return Err(CacheError::NoRoom);
+        }
+        self.objects[slot as usize].kept = kept;
+        self.keep_frames(slot, pages);
+        Ok(())
+    }
+
+    /// Ends [`Cache::keep`] for these pages.
+    ///
+    /// # Errors
+    /// `NoObject`.
+    pub fn keep_no_more(&mut self, id: ObjectId, pages: Range<u64>) -> Result<(), CacheError> {
+        let slot = self.object(id).ok_or(CacheError::NoObject)?;
+        let object = &mut self.objects[slot as usize];
+        let around = |kept: &Range<u64>| {
+            [
+                kept.start..kept.end.min(pages.start),
+                kept.start.max(pages.end)..kept.end,
+            ]
+        };
+        let left = object.kept.iter().flat_map(around).filter(|kept| !kept.is_empty());
+        object.kept = left.collect();
+        self.keep_frames(slot, pages);
+        self.settle();
+        Ok(())
+    }
+
+    /// Pages of a range whose keeping began or ended.
+    fn keep_frames(&mut self, slot: u32, range: Range<u64>) {
+        let mut at = range.start;
+        while let Some((page, frame)) = self.objects[slot as usize].tree.next(at, None) {
+            if page >= range.end {
+                break;
+            }
+            at = page + 1;
+            self.frames.set_kept(frame, self.objects[slot as usize].keeps(page));
+        }
+    }
+
+    /// A frame to be given up, whatever the policy says: one that it names and that may go, else any that may. A policy of the
+    /// caller's own may be wrong, and is counted then.
+    pub(super) fn victim(&mut self) -> Option<u32> {
+        while let Some(frame) = self.frames.eased.pop() {
+            self.eviction.eased(frame);
+        }
+        let frames = &mut self.frames;
+        let named = self.eviction.victim(&mut |frame| frames.may_go_or_wait(frame));
+        let frames = &self.frames;
+        let may_go = &mut |frame| frame < frames.total() && frames.may_go(frame);
+        if let Some(frame) = named.filter(|frame| may_go(*frame)) {
+            return Some(frame);
+        }
+        self.stats.victims_refused += 1;
+        let total = frames.total();
+        let found = (0..total)
+            .map(|step| (self.hand + step) % total)
+            .find(|frame| may_go(*frame));
+        if let Some(frame) = found {
+            self.hand = (frame + 1) % total;
+            self.eviction.removed(frame);
+        }
+        found
+    }
+}
+
+/// Sorted ranges that do not touch, and one more.
+fn joined(ranges: &[Range<u64>], one: &Range<u64>) -> Vec<Range<u64>> {
+    let (apart, touching): (Vec<_>, Vec<_>) = ranges
+        .iter()
+        .cloned()
+        .partition(|range| range.end < one.start || one.end < range.start);
+    let whole = touching.iter().fold(one.clone(), |whole, range| {
+        whole.start.min(range.start)..whole.end.max(range.end)
+    });
+    let mut all = apart;
+    all.push(whole);
+    all.sort_unstable_by_key(|range| range.start);
+    all
+}
+
+fn count(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
+}
