@@ -1,6 +1,8 @@
 //! The promises of hints and of eviction policies of the caller's own: they change what is in the cache and nothing else, each is
 //! bounded, and a policy that is wrong harms nobody.
 
+#![allow(clippy::single_range_in_vec_init, reason = "a list of ranges, of which there is one")]
+
 mod cached;
 
 use std::ops::Range;
