@@ -105,6 +105,14 @@ impl Default for CacheConfig {
     }
 }
 
+fn frames_of(arena: &Arc<Arena>, config: &CacheConfig) -> Result<Frames, CacheError> {
+    let count = u32::try_from(config.bytes / PAGE_BYTES).map_err(|_| CacheError::NoMemory)?;
+    if count < 4 {
+        return Err(CacheError::NoFrame);
+    }
+    Frames::new(arena, count).ok_or(CacheError::NoMemory)
+}
+
 /// Pages that one request brings in or makes safe at once: 1 MiB.
 const WINDOW_PAGES: u64 = 256;
 
@@ -156,9 +164,13 @@ impl Cache {
     /// # Errors
     /// `NoMemory` when the arena does not hold the budget; `NoFrame` for a budget below four pages.
     pub fn new(arena: &Arc<Arena>, config: CacheConfig) -> Result<Cache, CacheError> {
-        let frames = u32::try_from(config.bytes / PAGE_BYTES).map_err(|_| CacheError::NoMemory)?;
-        let eviction = config.eviction.build(frames).map_err(|_| CacheError::NoMemory)?;
-        Cache::with_eviction(arena, config, eviction)
+        // The frames first: a budget that the arena does not hold must not cost a policy's memory.
+        let frames = frames_of(arena, &config)?;
+        let eviction = config
+            .eviction
+            .build(frames.total())
+            .map_err(|_| CacheError::NoMemory)?;
+        Ok(Cache::of(config, frames, eviction))
     }
 
     /// The same with a policy of the caller's own, made for `config.bytes` / 4096 frames; `config.eviction` says nothing then. It
@@ -171,18 +183,19 @@ impl Cache {
         config: CacheConfig,
         eviction: Box<dyn Eviction>,
     ) -> Result<Cache, CacheError> {
-        let count = u32::try_from(config.bytes / PAGE_BYTES).map_err(|_| CacheError::NoMemory)?;
-        if count < 4 {
-            return Err(CacheError::NoFrame);
-        }
+        Ok(Cache::of(config, frames_of(arena, &config)?, eviction))
+    }
+
+    fn of(config: CacheConfig, frames: Frames, eviction: Box<dyn Eviction>) -> Cache {
+        let count = frames.total();
         let part = u64::from(count) * u64::from(config.dirty_percent_max.min(100)) / 100;
         let dirty_max = (part as u32).clamp(1, count - 1);
-        Ok(Cache {
+        Cache {
             config,
             dirty_max,
             unsafe_max: dirty_max.max(count - (count / 8).max(1)),
             window: u64::from(count / 4).clamp(1, WINDOW_PAGES),
-            frames: Frames::new(arena, count).ok_or(CacheError::NoMemory)?,
+            frames,
             eviction,
             objects: Vec::new(),
             free_objects: Vec::new(),
@@ -205,7 +218,7 @@ impl Cache {
             progress: 0,
             now: Time(0),
             stats: CacheStats::default(),
-        })
+        }
     }
 
     /// An object of this many bytes, of which nothing is cached; reads ahead at most `readahead_bytes_max` of it.
