@@ -53,6 +53,9 @@ impl Cache {
             Ok(Some((page, frame))) => Step::Wait(Wait::Settled(frame, page)),
             Ok(None) => {
                 while let Some((_, frame)) = self.next_in(request.object, &pages) {
+                    if crate::seeded_bug("reserve-keeps-pages") {
+                        break;
+                    }
                     self.drop_page(frame);
                 }
                 self.progress += 1;
@@ -85,7 +88,7 @@ impl Cache {
                 first_busy.get_or_insert((page, frame));
             } else if entry.state.is_busy() || entry.pins > 0 {
                 first_busy.get_or_insert((page, frame));
-            } else if entry.state.is_unsafe() {
+            } else if entry.state.is_unsafe() && !crate::seeded_bug("reserve-drops-changes") {
                 let frames = self.unsafe_run(object, page..pages.end);
                 rest.start = page + frames.len() as u64;
                 self.start_write(object, page, frames, Durability::Data);
@@ -127,6 +130,8 @@ impl Cache {
     pub(super) fn unreserve(&mut self, object: u32, slot: u32) {
         let held = &mut self.objects[object as usize].reservations;
         held.retain(|held| held.request != slot || held.granted);
-        self.wake_reserved(object);
+        if !crate::seeded_bug("given-up-and-nobody-woken") {
+            self.wake_reserved(object);
+        }
     }
 }

@@ -200,7 +200,9 @@ impl Context<'_> {
 
     /// Nothing that the page cache has of a segment may reach its blocks any more.
     pub(crate) fn forget_cached(&mut self, address: SlotAddress) {
-        if let Some(cached) = &mut self.cached {
+        if let Some(cached) = &mut self.cached
+            && !crate::seeded_bug("deleted-pages-stay")
+        {
             cached.forget(self.objects, address);
         }
     }
@@ -217,6 +219,9 @@ impl Context<'_> {
     /// when there is none. Else [`Event::Uncached`] will tell.
     pub(crate) fn cut(&mut self, name: &str, target: Target, from: u64) -> bool {
         let Some(cached) = &mut self.cached else { return false };
+        if crate::seeded_bug("shrink-leaves-the-cache-alone") {
+            return false;
+        }
         cached.cut(self.objects, self.index, name, target, from);
         true
     }

@@ -304,6 +304,10 @@ impl Resize {
     fn prepare(&mut self, cx: &mut Context<'_>, plan: Plan, bucket: BucketCopy) -> Result<Step, Fault> {
         let (from, count) = plan.unzeroed();
         if count > 0 {
+            if crate::seeded_bug("size-is-shown-early") {
+                let block_size = u64::from(cx.volume.block_size());
+                cx.show_size(plan.at, plan.blocks.saturating_mul(block_size));
+            }
             drop(bucket); // The zeroes may need its memory.
             cx.release_token();
             let start = plan.found.start_block.saturating_add(from);

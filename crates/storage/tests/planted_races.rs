@@ -1,0 +1,118 @@
+//! The rules that `cache_races.rs` names are taken out of the code one at a time, and the test of each must fail then. They are
+//! compiled in only with `--cfg baio_seeded_bugs`, which this test sets for a build of its own; the environment names the one
+//! that is out (`seeded_bug` in `src/lib.rs`).
+//!
+//! It builds the storage crate and its races once more: a minute or two, so it is not run unless asked for:
+//!
+//!     cargo test -p baio-storage --test planted_races -- --ignored
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Which rule is out, and the test that must say so.
+const BUGS: &[(&str, &str)] = &[
+    (
+        "reserve-keeps-pages",
+        "r1_a_cached_read_never_gives_what_was_there_before_a_direct_write_that_has_ended",
+    ),
+    (
+        "reserve-lets-newcomers-in",
+        "r1_a_cached_read_never_gives_what_was_there_before_a_direct_write_that_has_ended",
+    ),
+    (
+        "any-flush-covers",
+        "r2_a_flush_covers_only_what_was_written_before_it_began",
+    ),
+    (
+        "reserve-drops-changes",
+        "r3_a_direct_write_beside_changed_bytes_of_its_page_loses_neither",
+    ),
+    (
+        "reuse-before-drain",
+        "r4_no_write_of_a_deleted_segment_lands_in_the_next_one",
+    ),
+    (
+        "deleted-pages-stay",
+        "r4_no_write_of_a_deleted_segment_lands_in_the_next_one",
+    ),
+    (
+        "shrink-leaves-the-cache-alone",
+        "r4_no_write_behind_a_new_end_lands_in_the_neighbour",
+    ),
+    (
+        "size-is-shown-early",
+        "r5_a_reader_never_sees_what_was_there_before_a_segment_grew",
+    ),
+    (
+        "a-read-ends-at-a-gap",
+        "r6_a_read_over_cached_and_missing_pages_ends_with_its_last_part",
+    ),
+    ("half-is-the-whole", "r6_an_io_that_was_made_two_ends_with_the_second"),
+    (
+        "what-others-write-is-safe",
+        "r7_a_durable_write_waits_for_pages_that_write_back_has_taken",
+    ),
+    ("any-change-wakes", "r8_whoever_is_woken_can_go_on"),
+    (
+        "any-change-wakes",
+        "table_1_letting_go_of_a_page_wakes_nobody_who_waits_for_its_write_back",
+    ),
+    (
+        "the-ended-still-wait",
+        "a_cancel_during_a_delete_ends_each_request_once",
+    ),
+    (
+        "given-up-and-nobody-woken",
+        "a_cancel_during_a_resize_lets_the_resize_and_the_others_go_on",
+    ),
+];
+
+fn races(target: &Path, bug: &str, test: &str) -> Output {
+    let mut command = Command::new("timeout");
+    // Some rules keep loops from being endless; those tests pass in a second or two.
+    command
+        .args(["30", env!("CARGO"), "test", "-q", "--locked", "-p", "baio-storage"])
+        .args(["--test", "cache_races", "--target-dir"])
+        .arg(target)
+        .args(["--", "--exact", test])
+        .env("RUSTFLAGS", "--cfg baio_seeded_bugs")
+        .env("BAIO_SEEDED_BUG", bug);
+    command.output().unwrap()
+}
+
+#[test]
+#[ignore = "builds the crate anew: a minute or two"]
+fn are_found() {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("planted");
+    let built = Command::new(env!("CARGO"))
+        .args(["test", "-q", "--locked", "-p", "baio-storage", "--test", "cache_races"])
+        .args(["--no-run", "--target-dir"])
+        .arg(&target)
+        .env("RUSTFLAGS", "--cfg baio_seeded_bugs")
+        .status()
+        .unwrap();
+    assert!(built.success());
+    for (_, test) in BUGS {
+        let honest = races(&target, "", test);
+        let said = String::from_utf8_lossy(&honest.stdout);
+        assert!(honest.status.success() && said.contains("1 passed"), "{test}: {said}");
+    }
+    let missed: Vec<_> = BUGS
+        .iter()
+        .filter(|(bug, test)| {
+            let found = races(&target, bug, test);
+            let said = String::from_utf8_lossy(&found.stdout);
+            // 124 is what `timeout` says.
+            let is_endless = found.status.code() == Some(124);
+            let is_found = said.contains("1 failed") || is_endless;
+            let how = match (is_found, is_endless) {
+                (true, true) => "runs for ever",
+                (true, false) => "fails",
+                (false, _) => "not found",
+            };
+            println!("{bug}: {test} {how}");
+            !is_found
+        })
+        .collect();
+    assert!(missed.is_empty(), "not noticed: {missed:?}");
+}
