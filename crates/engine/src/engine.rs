@@ -196,6 +196,8 @@ pub struct Engine {
     outside: bool,
     gains_by_trial: bool,
     trial_turns: u64,
+    /// Turns that had nothing to do.
+    idle_turns: u64,
     rejected: Vec<Rejected>,
     fork: ForkGuard,
     posted: Arc<Posted>,
@@ -246,6 +248,7 @@ impl Engine {
             outside: false,
             gains_by_trial: backend.gains_by_trial(),
             trial_turns: 0,
+            idle_turns: 0,
             backend,
             arena,
             reserved_slots: config.reserved_slots.min(slots / 2) as usize,
