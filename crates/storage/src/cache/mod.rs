@@ -14,6 +14,7 @@
 //! |---|---|
 //! | `request` | what is asked, what is told, what is kept in between |
 //! | `read`, `write` | one iteration of a read, a write (seed 001 §3, §5.2, §7.1) |
+//! | `hit` | a read that finds everything there |
 //! | `sync`, `write_back` | passes over dirty pages, flushes; the cleaner (§5.3, §6, §8) |
 //! | `reserve` | direct writes beside cached ones (§4) |
 //! | `hints` | prefetch, drop, keep; whom a policy of the caller's own may evict |
@@ -37,6 +38,7 @@ mod flight;
 mod frames;
 mod gate;
 mod hints;
+mod hit;
 mod object;
 pub mod pool;
 mod read;
@@ -52,6 +54,7 @@ mod write;
 mod write_back;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,6 +65,7 @@ use eviction::{Eviction, Policy};
 use flight::Flights;
 use frames::Frames;
 use gate::Gate;
+use hit::Looked;
 use object::{Object, pages_of};
 use request::{Phase, Request, Requests};
 use wait::{List, Wait};
@@ -297,7 +301,11 @@ impl Cache {
 
     /// Starts a request for `owner`, a name of the caller's own; does all of it that can be done at once. What is wrong with
     /// it is told by its end, as everything else.
-    pub fn start(&mut self, owner: u64, request: CacheRequest) -> RequestId {
+    pub fn start(&mut self, owner: u64, mut request: CacheRequest) -> RequestId {
+        let ahead = match self.read_hit(owner, &mut request) {
+            Looked::Hit(id) => return id,
+            Looked::Not(ahead) => ahead,
+        };
         let writes = matches!(request.op, CacheOp::Write { .. });
         let (caller, mut told) = match Caller::new(request.memory, writes) {
             Ok(caller) => (caller, None),
@@ -359,7 +367,7 @@ impl Cache {
         }
         match (told, object) {
             (Some(error), _) => self.finish_slot(id.slot, Err(error)),
-            (None, Some(object)) => self.begin(id, object, op, pages.end - pages.start),
+            (None, Some(object)) => self.begin(id, object, op, pages, ahead),
             (None, None) => {}
         }
         self.settle();
@@ -367,14 +375,10 @@ impl Cache {
     }
 
     /// The first step of a request that is not wrong.
-    fn begin(&mut self, id: RequestId, object: u32, op: CacheOp, pages: u64) {
+    fn begin(&mut self, id: RequestId, object: u32, op: CacheOp, pages: Range<u64>, ahead: Option<Range<u64>>) {
         match op {
             CacheOp::Read { .. } | CacheOp::Pin { .. } => {
-                let first = self.requests.get(id.slot).map_or(0, |request| request.start) / PAGE_BYTES as u64;
-                let object = &mut self.objects[object as usize];
-                let max = object.readahead_pages.min(self.window);
-                let mut ahead = object.streams.asked(first, pages, max);
-                ahead.end = ahead.end.min(object.pages());
+                let ahead = ahead.unwrap_or_else(|| self.asked(object, &pages));
                 if let Some(request) = self.requests.get_mut(id.slot) {
                     request.ahead = ahead;
                 }
@@ -399,6 +403,15 @@ impl Cache {
                 self.start_pass(object, Some(id.slot), covers, None);
             }
         }
+    }
+
+    /// Tells the object's streams of a read, once; gives the pages that are to be read ahead.
+    fn asked(&mut self, object: u32, pages: &Range<u64>) -> Range<u64> {
+        let object = &mut self.objects[object as usize];
+        let max = object.readahead_pages.min(self.window);
+        let mut ahead = object.streams.asked(pages.start, pages.end - pages.start, max);
+        ahead.end = ahead.end.min(object.pages());
+        ahead
     }
 
     /// Ends a request as `Cancelled`, unless it has ended: then nothing happens. Its I/Os go on for the pages' sake. A write may

@@ -197,6 +197,18 @@ impl Cache {
             self.stats.pages_hit += 1;
             self.eviction.hit(frame);
         }
+        self.found(frame);
+    }
+
+    /// Counts a use of a page by a request that holds nothing.
+    pub(super) fn used_again(&mut self, frame: u32) {
+        self.stats.pages_hit += 1;
+        self.eviction.hit(frame);
+        self.found(frame);
+    }
+
+    /// If it was read ahead, that was to some purpose.
+    fn found(&mut self, frame: u32) {
         let entry = self.frames.get_mut(frame);
         if std::mem::take(&mut entry.ahead) {
             self.stats.ahead_hit += 1;

@@ -299,11 +299,7 @@ impl Requests {
             }
             None => Box::new(request),
         };
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push((0, None));
-            self.slots.len() as u32 - 1
-        });
-        self.links.cover(slot);
+        let slot = self.free_slot();
         let entry = &mut self.slots[slot as usize];
         entry.1 = Some(boxed);
         RequestId {
@@ -340,11 +336,32 @@ impl Requests {
         self.slots[slot as usize].1 = Some(request);
     }
 
-    /// Its slot is free, and its id names nothing any more.
-    pub(super) fn retire(&mut self, slot: u32, mut request: Box<Request>) -> Caller {
+    /// An id for what has ended already: it names nothing.
+    pub(super) fn spent(&mut self) -> RequestId {
+        let slot = self.free_slot();
+        let id = self.id(slot);
+        self.free(slot);
+        id
+    }
+
+    fn free_slot(&mut self) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            self.slots.len() as u32 - 1
+        });
+        self.links.cover(slot);
+        slot
+    }
+
+    fn free(&mut self, slot: u32) {
         let entry = &mut self.slots[slot as usize];
         entry.0 = entry.0.wrapping_add(1);
         self.free.push(slot);
+    }
+
+    /// Its slot is free, and its id names nothing any more.
+    pub(super) fn retire(&mut self, slot: u32, mut request: Box<Request>) -> Caller {
+        self.free(slot);
         let caller = std::mem::take(&mut request.caller);
         self.spare.push(request);
         caller

@@ -163,9 +163,11 @@ impl Core {
             return false;
         };
         let told = cached.told;
-        let now = self.engine.now();
-        if cached.cache.next_tick().is_some_and(|at| at <= now) {
-            cached.cache.tick(now);
+        if let Some(at) = cached.cache.next_tick() {
+            let now = self.engine.now();
+            if at <= now {
+                cached.cache.tick(now);
+            }
         }
         self.serve_cache();
         self.cached.as_ref().is_some_and(|cached| cached.told != told)
