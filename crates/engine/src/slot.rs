@@ -546,14 +546,14 @@ impl Slots {
     pub(crate) fn fill(&mut self, id: RequestId, bytes: &[u8]) {
         if let Some(slot) = self.get_mut(id) {
             let skip = slot.resumed_at;
-            slot.memory.fill(skip, bytes);
+            slot.memory.copy_in_at(skip, bytes);
         }
     }
 
     /// Copies the bytes that a write has left into `bytes`.
     pub(crate) fn take(&self, id: RequestId, bytes: &mut [u8]) {
         if let Some(slot) = self.get(id) {
-            slot.memory.take(slot.resumed_at, bytes);
+            slot.memory.copy_out_at(slot.resumed_at, bytes);
         }
     }
 }

@@ -161,17 +161,19 @@ fn a_peers_memory_is_read_once_and_written_once() {
     let durability = Durability::None;
     let span = region.span(100, 4096).unwrap();
     let write = h.ask(h.object, CacheOp::Write { offset: 50, durability }, Memory::Span(span));
-    region.span(0, 8192).unwrap().copy_in(&[6; 8192]); // Too late to matter.
+    // The first page waits for its fill, and was not copied yet; when it is, that is what is written.
+    region.span(0, 8192).unwrap().copy_in(&[6; 8192]);
     while let Some(io) = h.cache.next_io() {
         h.end(io, 1);
     }
     h.good(write);
+    region.span(0, 8192).unwrap().copy_in(&[7; 8192]); // Too late to matter.
     let span = region.span(8192, 4096).unwrap();
     let read = h.ask(h.object, CacheOp::Read { offset: 50 }, Memory::Span(span));
     h.good(read);
     let mut seen = [0; 4097];
     region.span(8192, 4097).unwrap().copy_out(&mut seen);
-    assert_eq!((&seen[..4096], seen[4096]), (&[5; 4096][..], 0));
+    assert!(seen[..4096] == [6; 4096] && seen[4096] == 0);
 }
 
 #[test]

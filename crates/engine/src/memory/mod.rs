@@ -186,8 +186,9 @@ impl Memory {
         (pointer, self.len())
     }
 
-    /// Copies `bytes` in behind `skip`: the simulated device's way of finishing a read.
-    pub(crate) fn fill(&mut self, mut skip: usize, mut bytes: &[u8]) {
+    /// Copies `bytes` in behind the first `skip` bytes, as far as they fit; shared, read-only memory stays as it is. A long list
+    /// is walked from its beginning: [`Vectored::copy_in_part`] goes straight to a part.
+    pub fn copy_in_at(&mut self, mut skip: usize, mut bytes: &[u8]) {
         match self {
             Memory::None | Memory::Shared(_) => {}
             Memory::Own(buffer) => {
@@ -211,7 +212,7 @@ impl Memory {
                     let len = part.len();
                     if skip < len {
                         let take = (len - skip).min(bytes.len());
-                        part.fill(skip, &bytes[..take]);
+                        part.copy_in_at(skip, &bytes[..take]);
                         bytes = &bytes[take..];
                         skip = 0;
                     } else {
@@ -222,8 +223,8 @@ impl Memory {
         }
     }
 
-    /// Copies bytes out from behind `skip` until `bytes` is full: the simulated device's way of taking a write.
-    pub(crate) fn take(&self, mut skip: usize, mut bytes: &mut [u8]) {
+    /// Copies out from behind the first `skip` bytes until `bytes` is full or nothing is left; the rest of `bytes` stays as it is.
+    pub fn copy_out_at(&self, mut skip: usize, mut bytes: &mut [u8]) {
         match self {
             Memory::None => {}
             Memory::Own(_) | Memory::Shared(_) => {
@@ -253,7 +254,7 @@ impl Memory {
                     if skip < len {
                         let take = (len - skip).min(bytes.len());
                         let (now, later) = bytes.split_at_mut(take);
-                        part.take(skip, now);
+                        part.copy_out_at(skip, now);
                         bytes = later;
                         skip = 0;
                     } else {
@@ -311,9 +312,9 @@ mod tests {
             list.push(buffer.into()).unwrap();
         }
         let mut memory = Memory::Many(list);
-        memory.fill(2, b"abcdefgh");
+        memory.copy_in_at(2, b"abcdefgh");
         let mut seen = [0; 12];
-        memory.take(0, &mut seen);
+        memory.copy_out_at(0, &mut seen);
         assert_eq!(&seen, b"\0\0abcdefgh\0\0");
         assert!(matches!(memory.pieces(0), Window::List { count: 3, .. }));
         // One part is left, and needs no list.

@@ -47,6 +47,13 @@ impl Vectored {
         &self.parts
     }
 
+    /// Copies `bytes` into one of the parts, behind its first `skip` bytes, as far as they fit.
+    pub fn copy_in_part(&mut self, part: usize, skip: usize, bytes: &[u8]) {
+        if let Some(part) = self.parts.get_mut(part) {
+            part.copy_in_at(skip, bytes);
+        }
+    }
+
     /// Takes the parts out; the list keeps its room.
     pub fn drain(&mut self) -> impl Iterator<Item = Memory> + '_ {
         self.parts.drain(..)

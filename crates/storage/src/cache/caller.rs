@@ -1,29 +1,21 @@
-//! The caller's memory, whatever kind it is: bytes are copied in and out at an offset.
+//! The caller's memory, whatever kind it is: bytes are copied in and out at an offset, each exactly once.
 //!
-//! A buffer is used where it lies. Memory that a peer may change meanwhile (a span) is copied exactly once, as a whole: for a
-//! write when the request comes, so that what was checked is what is written; for a read when the request ends. Between
-//! that the request works on a copy of its own.
+//! So memory that a peer may change meanwhile (a span) needs no private copy, however long it is: what was copied into a page is
+//! what is written, and nothing is read from it twice. Requests go through their memory from the front, so the part of a list
+//! where the last copy ended is remembered, and a list of thousands of parts is not walked for each page.
 
-use baio_engine::{Memory, Vectored};
+use baio_engine::Memory;
 
 use super::request::CacheError;
 
 /// What a request reads into or writes from.
 #[derive(Debug, Default)]
 pub(super) struct Caller {
-    parts: Parts,
-    /// The private copy, when a part is shared with a peer.
-    copy: Option<Vec<u8>>,
+    memory: Memory,
     len: usize,
-}
-
-#[derive(Debug, Default)]
-enum Parts {
-    #[default]
-    None,
-    One(Memory),
-    /// The parts of a list and the empty list that they go back into.
-    Many(Vec<Memory>, Vectored),
+    /// Of a list: a part, and how many bytes lie before it.
+    part: usize,
+    before: usize,
 }
 
 impl Caller {
@@ -32,7 +24,6 @@ impl Caller {
     /// # Errors
     /// The memory, with the reason why a request of this direction cannot use it.
     pub(super) fn new(memory: Memory, writes: bool) -> Result<Caller, (Memory, CacheError)> {
-        let len = memory.len();
         let parts = match &memory {
             Memory::Many(list) => list.parts(),
             one => std::slice::from_ref(one),
@@ -43,33 +34,16 @@ impl Caller {
         if !writes && parts.iter().any(|part| matches!(part, Memory::Shared(_))) {
             return Err((memory, CacheError::ReadOnlyMemory));
         }
-        let mut copy = None;
-        if parts.iter().any(|part| matches!(part, Memory::Span(_))) {
-            let mut bytes = Vec::new();
-            if bytes.try_reserve_exact(len).is_err() {
-                return Err((memory, CacheError::NoMemory));
-            }
-            bytes.resize(len, 0);
-            if writes {
-                gather(parts, &mut bytes);
-            }
-            copy = Some(bytes);
-        }
-        let parts = match memory {
-            Memory::None => Parts::None,
-            Memory::Many(mut list) => Parts::Many(list.drain().collect(), list),
-            one => Parts::One(one),
-        };
-        Ok(Caller { parts, copy, len })
+        Ok(Caller::unused(memory))
     }
 
     /// Memory that is only to be given back.
     pub(super) fn unused(memory: Memory) -> Caller {
-        let len = memory.len();
         Caller {
-            parts: Parts::One(memory),
-            copy: None,
-            len,
+            len: memory.len(),
+            memory,
+            part: 0,
+            before: 0,
         }
     }
 
@@ -79,131 +53,69 @@ impl Caller {
     }
 
     /// Copies `from` into the caller's memory behind `skip`.
-    pub(super) fn put(&mut self, skip: usize, from: &[u8]) {
-        if let Some(copy) = &mut self.copy {
-            return put_flat(copy, skip, from);
-        }
-        match &mut self.parts {
-            Parts::None => {}
-            Parts::One(one) => put_part(one, skip, from),
-            Parts::Many(parts, _) => scatter(parts, skip, from),
+    pub(super) fn put(&mut self, skip: usize, mut from: &[u8]) {
+        let mut skip = self.seek(skip);
+        let Memory::Many(list) = &mut self.memory else {
+            return self.memory.copy_in_at(skip, from);
+        };
+        let mut at = self.part;
+        while let Some(len) = list.parts().get(at).map(Memory::len).filter(|_| !from.is_empty()) {
+            let take = (len - skip).min(from.len());
+            list.copy_in_part(at, skip, &from[..take]);
+            from = &from[take..];
+            (at, skip) = (at + 1, 0);
         }
     }
 
     /// Copies the caller's bytes from behind `skip` until `to` is full.
-    pub(super) fn get(&self, skip: usize, to: &mut [u8]) {
-        if let Some(copy) = &self.copy {
-            return get_flat(copy, skip, to);
-        }
-        match &self.parts {
-            Parts::None => {}
-            Parts::One(one) => get_part(one, skip, to),
-            Parts::Many(parts, _) => {
-                let (mut skip, mut to) = (skip, to);
-                for part in parts {
-                    let len = part.len();
-                    if skip < len {
-                        let take = (len - skip).min(to.len());
-                        let (now, later) = to.split_at_mut(take);
-                        get_part(part, skip, now);
-                        to = later;
-                        skip = 0;
-                    } else {
-                        skip -= len;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Gives the memory back; the first `read` bytes of a private copy are shown to the peer first.
-    pub(super) fn give_back(self, read: usize) -> Memory {
-        let mut parts = self.parts;
-        if let Some(copy) = self.copy {
-            let bytes = copy.get(..read).unwrap_or(&[]);
-            match &mut parts {
-                Parts::None => {}
-                Parts::One(one) => put_part(one, 0, bytes),
-                Parts::Many(parts, _) => scatter(parts, 0, bytes),
-            }
-        }
-        match parts {
-            Parts::None => Memory::None,
-            Parts::One(one) => one,
-            Parts::Many(parts, mut list) => {
-                for part in parts {
-                    // The parts came out of a list, so none of them is one.
-                    let _ = list.push(part);
-                }
-                Memory::Many(list)
-            }
-        }
-    }
-}
-
-fn gather(parts: &[Memory], mut to: &mut [u8]) {
-    for part in parts {
-        let (now, later) = to.split_at_mut(part.len().min(to.len()));
-        get_part(part, 0, now);
-        to = later;
-    }
-}
-
-fn scatter(parts: &mut [Memory], mut skip: usize, mut from: &[u8]) {
-    for part in parts {
-        let len = part.len();
-        if skip < len {
-            let take = (len - skip).min(from.len());
-            put_part(part, skip, &from[..take]);
-            from = &from[take..];
+    pub(super) fn get(&mut self, skip: usize, mut to: &mut [u8]) {
+        let mut skip = self.seek(skip);
+        let Memory::Many(list) = &self.memory else {
+            return self.memory.copy_out_at(skip, to);
+        };
+        for part in list.parts().iter().skip(self.part) {
+            let take = (part.len() - skip).min(to.len());
+            let (now, later) = to.split_at_mut(take);
+            part.copy_out_at(skip, now);
+            to = later;
             skip = 0;
-        } else {
-            skip -= len;
+            if to.is_empty() {
+                break;
+            }
         }
     }
-}
 
-fn put_part(part: &mut Memory, skip: usize, from: &[u8]) {
-    match part {
-        Memory::Own(buffer) => put_flat(buffer, skip, from),
-        // Spans are filled once, from their beginning: see `give_back`.
-        Memory::Span(span) if skip == 0 => {
-            span.copy_in(from);
+    /// Moves to the part in which byte `skip` lies; how many bytes of that part lie before it.
+    fn seek(&mut self, skip: usize) -> usize {
+        let Memory::Many(list) = &self.memory else {
+            return skip;
+        };
+        if skip < self.before {
+            (self.part, self.before) = (0, 0);
         }
-        _ => {}
-    }
-}
-
-fn get_part(part: &Memory, skip: usize, to: &mut [u8]) {
-    match part {
-        Memory::Own(buffer) => get_flat(buffer, skip, to),
-        Memory::Shared(frozen) => get_flat(frozen, skip, to),
-        Memory::Span(span) if skip == 0 => {
-            span.copy_out(to);
+        while let Some(part) = list.parts().get(self.part) {
+            if skip - self.before < part.len() {
+                break;
+            }
+            self.before += part.len();
+            self.part += 1;
         }
-        _ => {}
+        skip - self.before
     }
-}
 
-fn put_flat(flat: &mut [u8], skip: usize, from: &[u8]) {
-    let rest = flat.get_mut(skip..).unwrap_or(&mut []);
-    let len = rest.len().min(from.len());
-    rest[..len].copy_from_slice(&from[..len]);
-}
-
-fn get_flat(flat: &[u8], skip: usize, to: &mut [u8]) {
-    let rest = flat.get(skip..).unwrap_or(&[]);
-    let len = rest.len().min(to.len());
-    to[..len].copy_from_slice(&rest[..len]);
+    /// Gives the memory back.
+    pub(super) fn give_back(self) -> Memory {
+        self.memory
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use baio_engine::{Arena, Region};
+    use baio_engine::{Arena, Region, Vectored};
 
     #[test]
-    fn a_list_with_a_span_is_copied_once_and_given_back() {
+    fn a_list_with_a_span_is_copied_piece_by_piece_and_given_back() {
         let arena = Arena::new(1 << 20).unwrap();
         let region = Region::create(4096).unwrap();
         let mut list = Vectored::with_capacity(3);
@@ -217,17 +129,26 @@ mod tests {
                 list.push(Memory::Span(span)).unwrap();
             }
         }
-        let caller = Caller::new(Memory::Many(list), true).unwrap();
-        region.span(10, 3).unwrap().copy_in(b"XXX");
+        let mut caller = Caller::new(Memory::Many(list), true).unwrap();
         let mut seen = [0; 7];
         caller.get(1, &mut seen);
         assert_eq!(&seen, b"bcdefgh");
+        caller.get(8, &mut seen[..1]);
+        caller.get(2, &mut seen[1..3]); // Backwards.
+        assert_eq!(&seen[..3], b"icd");
 
-        let mut caller = Caller::new(caller.give_back(0), false).unwrap();
+        let mut caller = Caller::new(caller.give_back(), false).unwrap();
         caller.put(2, b"12345");
-        let memory = caller.give_back(7);
+        caller.put(7, b"6789");
+        let mut memory = caller.give_back();
         region.span(10, 3).unwrap().copy_out(&mut seen[..3]);
         assert_eq!((&seen[..3], memory.len()), (&b"234"[..], 9));
+        let mut all = [0; 9];
+        memory.copy_out_at(0, &mut all);
+        assert_eq!(&all, b"ab1234567");
+        memory.copy_in_at(8, b"89");
+        memory.copy_out_at(0, &mut all);
+        assert_eq!(&all, b"ab1234568");
     }
 
     #[test]

@@ -327,7 +327,7 @@ impl Cache {
         let inside = start.checked_add(len as u64).is_some_and(|end| end <= size);
         if object.is_none() {
             told = Some(CacheError::NoObject);
-        } else if caller.len() > i32::MAX as usize {
+        } else if u32::try_from(caller.len()).is_err() {
             told = told.or(Some(CacheError::TooLong));
         } else if writes && !inside {
             told = told.or(Some(CacheError::PastEnd));
@@ -359,6 +359,7 @@ impl Cache {
             parked: 0,
             writes: 0,
             pin: None,
+            held_max: 0,
         };
         let op = request.op;
         let id = self.requests.insert(request);
@@ -423,6 +424,20 @@ impl Cache {
             self.finish_slot(slot, Err(CacheError::Cancelled));
             self.settle();
         }
+    }
+
+    /// How many bytes of a request are done so far: copied or, of a durable write, known to be safe. `None` when it has ended, or
+    /// was none.
+    #[must_use]
+    pub fn progress(&self, id: RequestId) -> Option<u64> {
+        let request = self.requests.find(id).and_then(|slot| self.requests.get(slot))?;
+        let done = request.done as u64;
+        Some(match request.op {
+            CacheOp::Write { durability, .. } if durability != Durability::None => {
+                done.min((request.window * PAGE_BYTES as u64).saturating_sub(request.start))
+            }
+            _ => done,
+        })
     }
 
     /// The next request that has ended.

@@ -32,7 +32,10 @@ impl Cache {
                 continue;
             };
             match self.frames.get(frame).state {
-                state if state.is_readable() => self.copy_out(request, page, frame),
+                state if state.is_readable() => {
+                    self.keep_ahead(request, page);
+                    self.copy_out(request, page, frame);
+                }
                 State::Broken(errno) => return Step::Done(Err(CacheError::System(errno))),
                 _ if request.done > 0 && crate::seeded_bug("a-read-ends-at-a-gap") => break,
                 _ => {
@@ -85,8 +88,22 @@ impl Cache {
         self.extend_window(request, page, gap);
     }
 
-    /// Holds the pages of the window from `page` on, and starts reading those that are missing. A window that is more than half
-    /// full stays as it is, so that a long read goes on in large pieces.
+    /// A read longer than its window starts the next half of it before it copies the last one, so that the device works
+    /// meanwhile.
+    fn keep_ahead(&mut self, request: &mut Request, page: u64) {
+        let held = &request.pinned;
+        let half_left = !held.is_empty() && held.end - page <= self.window / 2;
+        if half_left && held.end < request.end().div_ceil(PAGE) {
+            let gap = Gap {
+                first: page,
+                frames: self.flights.frames(),
+            };
+            self.extend_window(request, page, gap);
+        }
+    }
+
+    /// Holds the pages of the window from `page` on, and starts reading those that are missing, half of the window at a time. A
+    /// window that is more than half full stays as it is, so that a long read goes on in large pieces.
     fn extend_window(&mut self, request: &mut Request, page: u64, mut gap: Gap) {
         let last = request.end().div_ceil(PAGE);
         let end = last.min(page + self.window);
@@ -123,7 +140,7 @@ impl Cache {
         if self.begin_page(request, page, frame).is_err() {
             return false;
         }
-        let full = gap.frames.len() as u64 >= super::WINDOW_PAGES;
+        let full = gap.frames.len() as u64 >= (self.window / 2).max(1);
         if gap.first + gap.frames.len() as u64 != page || full {
             let frames = self.flights.frames();
             let before = std::mem::replace(gap, Gap { first: page, frames });

@@ -119,7 +119,7 @@ pub enum CacheError {
     ReadOnlyMemory,
     /// Memory lent by a foreign interface cannot be copied here.
     MemoryKind,
-    /// The request is longer than a result can tell (2 GiB).
+    /// The request is longer than a result can tell (4 GiB less one byte).
     TooLong,
     /// There is no such object (any more).
     NoObject,
@@ -176,7 +176,7 @@ impl fmt::Display for CacheError {
                 f.write_str("the memory is shared and read-only: read into a buffer of your own")
             }
             CacheError::MemoryKind => f.write_str("lent memory cannot be used with the cache: use a buffer or a span"),
-            CacheError::TooLong => f.write_str("longer than 2 GiB: ask in pieces"),
+            CacheError::TooLong => f.write_str("longer than 4 GiB less one byte: ask in pieces"),
             CacheError::NoObject => f.write_str("no such object"),
             CacheError::Busy => f.write_str("the object is in use: wait for its requests, and sync it"),
             CacheError::NoMemory => f.write_str("no memory for bookkeeping"),
@@ -217,6 +217,8 @@ pub struct CacheDone {
     /// The page, for [`CacheOp::Pin`] and [`CacheOp::PinNew`] that ended well: to be given back by
     /// [`Cache::unpin`](super::Cache::unpin).
     pub pin: Option<PagePin>,
+    /// Pages that it held at most at once, beside those that others held: a window.
+    pub held_max: u32,
 }
 
 /// How far a write has come.
@@ -265,6 +267,7 @@ pub(super) struct Request {
     pub(super) writes: u32,
     /// What it ends with.
     pub(super) pin: Option<PagePin>,
+    pub(super) held_max: u32,
 }
 
 impl Request {

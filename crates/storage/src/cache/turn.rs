@@ -378,6 +378,7 @@ impl Cache {
         }
         debug_assert_eq!(request.pinned.end, page);
         request.pinned.end = page + 1;
+        request.held_max = request.held_max.max((page + 1 - request.pinned.start) as u32);
         self.frames.pin(frame);
     }
 
@@ -421,15 +422,13 @@ impl Cache {
             }
         }
         self.debug_bound(&request, result);
-        let (read, bytes_done) = match request.op {
-            CacheOp::Read { .. } => (request.done, request.done as u32),
-            _ => (0, request.done as u32),
-        };
+        let bytes_done = request.done as u32;
         self.stats.requests += 1;
         let id = self.requests.id(slot);
         let (owner, iterations, parked, writes) = (request.owner, request.iterations, request.parked, request.writes);
         let pin = request.pin.take();
-        let memory = self.requests.retire(slot, request).give_back(read);
+        let held_max = request.held_max;
+        let memory = self.requests.retire(slot, request).give_back();
         self.done.push_back(CacheDone {
             id,
             owner,
@@ -440,6 +439,7 @@ impl Cache {
             parked,
             writes,
             pin,
+            held_max,
         });
     }
 

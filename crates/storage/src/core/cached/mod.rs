@@ -149,6 +149,13 @@ impl Core {
         self.cached.as_ref().map(|cached| cached.cache.stats())
     }
 
+    /// How many bytes of a cached request are done so far: copied or, of a durable write, known to be safe. A long request moves
+    /// on by windows of at most 1 MiB. `None` for a request that has ended, or that the cache has not.
+    #[must_use]
+    pub fn progress(&mut self, ticket: Ticket) -> Option<u64> {
+        self.cached.as_mut()?.progress(ticket)
+    }
+
     /// Requests that the cache has; and whether the next turn has something to carry out for it.
     pub(super) fn in_cache(&self) -> (usize, bool) {
         self.cached.as_ref().map_or((0, false), |cached| {

@@ -53,6 +53,13 @@ impl PageCache {
             _ => None,
         }
     }
+
+    pub(super) fn progress(&mut self, ticket: Ticket) -> Option<u64> {
+        match *self.known_role(ticket)? {
+            Role::Request(asked) => self.cache.progress(asked.id),
+            _ => None,
+        }
+    }
 }
 
 impl Core {
