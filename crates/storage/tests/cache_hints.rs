@@ -160,7 +160,7 @@ fn a_kept_page_is_written_and_makes_way_for_a_direct_write() {
 
 #[test]
 fn a_reader_that_says_how_it_reads_is_believed() {
-    let mut h = hand(64);
+    let mut h = hand(256);
     let object = h.cache.add(1000 * P, 16 * PAGE);
     h.cache.hint(object, Pattern::Sequential).unwrap();
     let pin = h.ask(object, CacheOp::Pin { page: 0 }, Memory::None);

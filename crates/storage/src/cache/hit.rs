@@ -76,6 +76,8 @@ impl Cache {
             iterations: 1,
             parked: 0,
             writes: 0,
+            pin: None,
+            held_max: 0,
         });
         Looked::Hit(id)
     }
