@@ -107,5 +107,6 @@ fn failed(fault: Fault, memory: Memory) -> Outcome {
         memory,
         took: Caching::Direct,
         iterations: 0,
+        pin: None,
     }
 }

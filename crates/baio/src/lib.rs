@@ -43,9 +43,12 @@ mod tokio;
 use std::path::Path;
 
 pub use baio_engine::{Buffer, Choice, Config, Durability, Errno, Frozen, Memory, Stats, Time, Vectored, Wait};
+pub use baio_storage::cache::eviction::{Eviction, Hint, Policy};
+pub use baio_storage::cache::window::Pattern;
+pub use baio_storage::cache::{CacheConfig, CacheError, CacheStats};
 pub use baio_storage::{
-    Access, Core, CreateOptions, Error, Fault, Format, Handle, Identity, Mode, Outcome, ResizeOptions, Result,
-    SegmentInfo, SegmentOp, SegmentRequest, Status, StatusWord, Ticket, VolumeInfo, Zeroing,
+    Access, Core, CreateOptions, Error, Fault, Format, Handle, Identity, Mode, Outcome, PinnedPage, Pinning,
+    ResizeOptions, Result, SegmentInfo, SegmentOp, SegmentRequest, Status, StatusWord, Ticket, VolumeInfo, Zeroing,
 };
 pub use future::InFlight;
 pub use link::Link;

@@ -45,6 +45,7 @@ fn seeded_bug(name: &str) -> bool {
 pub use crate::core::Core;
 pub use crate::core::OperationId;
 pub use crate::core::defrag::{DefragProgress, DefragReport, Unmoved};
+pub use crate::core::pool::{PinnedPage, Pinning};
 pub use error::{Error, Fault, Result};
 pub use identity::{Access, Identity};
 pub use operation::Answer;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use baio_engine::{Caching, Durability, Errno, Memory, Time};
 
+use crate::core::pool::PinnedPage;
 use crate::error::Result;
 
 pub(crate) use table::{Ended, Requests};
@@ -156,6 +157,8 @@ pub struct Outcome {
     pub took: Caching,
     /// Iterations that it ran.
     pub iterations: u16,
+    /// The page that was pinned, for [`Core::pin`](crate::Core::pin) and [`Core::pin_new`](crate::Core::pin_new).
+    pub pin: Option<PinnedPage>,
 }
 
 /// Where a request with a status word stands.

@@ -80,6 +80,7 @@ impl Client {
                     memory,
                     took: completion.took,
                     iterations: completion.iterations,
+                    pin: None,
                 })
             }
             (Kind::Command, Some(Parcel::Reply(reply))) => Ended::Command(*reply),
@@ -166,5 +167,6 @@ pub(super) fn ended_early(ticket: Ticket, tag: u64, error: Error, memory: Memory
         memory,
         took: Caching::Direct,
         iterations: 0,
+        pin: None,
     }
 }

@@ -17,6 +17,7 @@ use std::ops::Range;
 
 use super::Cache;
 use super::frames::State;
+use super::request::CacheError;
 
 /// What the buffer pool knows of a frame.
 #[derive(Debug, Default)]
@@ -42,6 +43,8 @@ pub(super) struct Pooled {
 pub(super) struct Gate {
     /// The log is durable up to here.
     durable: u64,
+    /// It will not go on.
+    shut: bool,
     /// Frames that are gated, and some that were; each once.
     frames: Vec<u32>,
     /// Recovery LSNs and their frames.
@@ -71,6 +74,24 @@ impl Cache {
             }
         }
         self.settle();
+    }
+
+    /// The log will not go on: what waits for it is cancelled, and syncs make the rest safe and say `LogFirst`. For whoever ends.
+    pub fn shut_gate(&mut self) {
+        self.gate.shut = true;
+        if self.frames.count(State::Gated) > 0 {
+            self.cancel_all();
+        }
+    }
+
+    /// Why a sync of this object that ended well must not say so.
+    pub(super) fn left_behind(&self, object: u32) -> Option<CacheError> {
+        if !self.gate.shut {
+            return None;
+        }
+        let gated = self.gated().map(|frame| self.frames.get(frame));
+        let lsn = gated.filter(|entry| entry.object == object).map(|entry| entry.pool.lsn);
+        lsn.max().map(CacheError::LogFirst)
     }
 
     /// How far the log is durable, as it was told.
@@ -164,7 +185,7 @@ impl Cache {
 
     /// Counts the gated pages that a sync of this object covers; from now on it waits for them.
     pub(super) fn want_gated(&mut self, object: u32, covers: &Range<u64>, version: u64) -> u64 {
-        if self.objects[object as usize].gated == 0 {
+        if self.gate.shut || self.objects[object as usize].gated == 0 {
             return 0;
         }
         let mut count = 0;

@@ -440,6 +440,15 @@ impl Cache {
         })
     }
 
+    /// The same for all requests under way.
+    pub(super) fn cancel_all(&mut self) {
+        for slot in 0..self.requests.slots() {
+            if self.requests.get(slot).is_some() {
+                self.cancel(self.requests.id(slot));
+            }
+        }
+    }
+
     /// The next request that has ended.
     pub fn next_done(&mut self) -> Option<CacheDone> {
         self.done.pop_front()

@@ -370,6 +370,10 @@ impl Requests {
         caller
     }
 
+    pub(super) fn slots(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

@@ -403,8 +403,11 @@ impl Cache {
         }
     }
 
-    fn finish(&mut self, slot: u32, mut request: Box<Request>, result: Result<u32, CacheError>) {
+    fn finish(&mut self, slot: u32, mut request: Box<Request>, mut result: Result<u32, CacheError>) {
         self.progress += 1;
+        if matches!(request.op, CacheOp::Sync { .. } | CacheOp::FlushTo { .. }) && result.is_ok() {
+            result = self.left_behind(request.object).map_or(result, Err);
+        }
         self.let_go(&mut request, u64::MAX);
         if let Some(frame) = request.granted.take() {
             self.frames.give_free(frame);

@@ -9,6 +9,7 @@
 //! | `mod.rs` | opening and closing, handles, turning |
 //! | `requests.rs` | requests on handles: checked, translated for the engine, answered |
 //! | `cached/` | requests through the page cache, and the cache's own |
+//! | `pool.rs` | pages of the cache pinned and changed in place; hints |
 //! | `holds.rs` | ranges that an operation holds, and the requests that wait for them |
 //! | `defrag.rs` | packing a volume by moves |
 //! | `resize.rs` | the volume itself: what is wrong with it, growing it |
@@ -21,6 +22,7 @@ pub(crate) mod cached;
 pub(crate) mod defrag;
 pub(crate) mod holds;
 mod moves;
+pub(crate) mod pool;
 mod requests;
 mod resize;
 mod segments;

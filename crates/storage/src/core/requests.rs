@@ -329,6 +329,9 @@ impl Core {
 
     /// Nobody will take the outcome. The request's memory returns to the arena when the kernel has let go of it.
     pub fn abandon(&mut self, ticket: Ticket) {
+        if let Some(pin) = self.requests.take_pin(ticket) {
+            self.unpin(pin);
+        }
         if let Some(id) = self.requests.abandon(ticket) {
             self.engine.abandon(id);
         }

@@ -7,6 +7,7 @@ use std::task::{Poll, Waker};
 use baio_engine::{Completion, Errno, RequestId};
 
 use super::{Handle, Outcome, SegmentOp, SegmentRequest, StatusWord, Ticket};
+use crate::core::pool::PinnedPage;
 use crate::error::Result;
 
 /// Where an entry of the table stands.
@@ -219,6 +220,7 @@ impl Requests {
             memory: completion.memory,
             took: completion.took,
             iterations: completion.iterations,
+            pin: None,
         };
         let waker = entry.waker.take();
         entry.state = State::Done(outcome);
@@ -226,6 +228,25 @@ impl Requests {
             self.finished.push_back(ticket);
         }
         waker
+    }
+
+    /// Puts a pin into an outcome that waits to be taken; gives it back if nobody will.
+    pub(crate) fn give_pin(&mut self, ticket: Ticket, pin: PinnedPage) -> std::result::Result<(), PinnedPage> {
+        match self.entry(ticket).map(|entry| &mut entry.state) {
+            Some(State::Done(outcome)) => {
+                outcome.pin = Some(pin);
+                Ok(())
+            }
+            _ => Err(pin),
+        }
+    }
+
+    /// Takes it out of there again.
+    pub(crate) fn take_pin(&mut self, ticket: Ticket) -> Option<PinnedPage> {
+        match &mut self.entry(ticket)?.state {
+            State::Done(outcome) => outcome.pin.take(),
+            _ => None,
+        }
     }
 
     /// Takes the outcome if there is one, else remembers whom to wake.

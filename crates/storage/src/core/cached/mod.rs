@@ -64,7 +64,7 @@ enum Role {
 /// The page cache of a core.
 #[derive(Debug)]
 pub(crate) struct PageCache {
-    cache: Cache,
+    pub(super) cache: Cache,
     objects: Vec<Cached>,
     /// Which of them a handle means, by the handle's index; valid as long as the list above has not changed.
     memo: Vec<Memo>,
@@ -80,7 +80,7 @@ pub(crate) struct PageCache {
     /// The first failure of what nobody waits for.
     failed: Option<CacheError>,
     /// Everything that the cache wants has been started.
-    is_served: bool,
+    pub(super) is_served: bool,
     /// Bytes of requests since then.
     gathered: u64,
     /// Ends told so far.
@@ -115,11 +115,20 @@ impl Core {
     /// # Errors
     /// There is one already; `NoMemory` when the arena does not hold it; a budget below four pages.
     pub fn use_cache(&mut self, config: &CacheConfig) -> Result<()> {
+        let cache = Cache::new(self.engine.arena(), *config);
+        self.give_cache(config, cache)
+    }
+
+    pub(super) fn give_cache(
+        &mut self,
+        config: &CacheConfig,
+        cache: std::result::Result<Cache, CacheError>,
+    ) -> Result<()> {
         let fail = |fault| Error::new("make", "the page cache", fault);
         if self.cached.is_some() {
             return Err(fail(Fault::Occupied("this core has one".into())));
         }
-        let cache = Cache::new(self.engine.arena(), *config).map_err(|error| match error {
+        let cache = cache.map_err(|error| match error {
             CacheError::NoMemory => fail(Fault::NoMemory {
                 asked: config.bytes as u64,
             }),

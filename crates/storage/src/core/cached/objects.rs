@@ -58,7 +58,7 @@ pub(super) struct Cut {
 
 impl PageCache {
     /// The cached object that a handle means, if it is cached.
-    pub(super) fn object_of(&mut self, objects: &Objects, handle: Handle) -> Option<ObjectId> {
+    pub(in crate::core) fn object_of(&mut self, objects: &Objects, handle: Handle) -> Option<ObjectId> {
         let index = handle.index as usize;
         if let Some(memo) = self.memo.get(index)
             && (memo.generation, memo.epoch) == (handle.generation, self.epoch)
@@ -188,7 +188,7 @@ impl PageCache {
 
 impl Core {
     /// The cache's object for a cached request; made if this is the first on its file or segment.
-    pub(super) fn object_for(&mut self, request: &SegmentRequest) -> Result<ObjectId> {
+    pub(in crate::core) fn object_for(&mut self, request: &SegmentRequest) -> Result<ObjectId> {
         let object = self.objects.get(request.handle);
         let name = object.map_or(String::new(), |object| object.name.clone());
         let fail = |fault| Error::new(request.op.name(), &name, fault);

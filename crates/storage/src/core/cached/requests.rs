@@ -198,7 +198,7 @@ impl Core {
     }
 
     /// Tells what has ended in the cache.
-    pub(super) fn take_done(&mut self) {
+    pub(in crate::core) fn take_done(&mut self) {
         while let Some(done) = self.cached.as_mut().and_then(|cached| cached.cache.next_done()) {
             self.cache_done(done);
         }
@@ -254,7 +254,23 @@ impl Core {
             iterations: u16::try_from(done.iterations).unwrap_or(u16::MAX),
         };
         self.fired.extend(self.requests.finish(ticket, completion, result));
+        if let Some(pin) = done.pin {
+            self.hand_over(ticket, ended.handle, pin);
+        }
         self.handle_idle(ended.handle);
+    }
+
+    /// Starts a request of the buffer pool in the cache.
+    pub(in crate::core) fn start_in_cache(&mut self, ticket: Ticket, request: CacheRequest) {
+        let Some(cached) = &mut self.cached else { return };
+        let asked = Asked {
+            id: cached.cache.start(owner_of(ticket), request),
+            deadline: None,
+            is_overdue: false,
+        };
+        *cached.role(ticket) = Role::Request(asked);
+        cached.is_served = false;
+        self.take_done();
     }
 
     /// The cache has made way for a direct request.

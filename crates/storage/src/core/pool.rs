@@ -1,0 +1,396 @@
+//! The buffer pool of a core: pages of files and segments held in its cache, read and changed where they lie; and the hints.
+//!
+//! What is there is pinned at once, without a request. What is not comes with the outcome of a request like any other. The rest is
+//! [`crate::cache::pool`]'s and its gate's; here handles become objects of the cache, and what is wrong becomes an [`Error`].
+
+use std::ops::Range;
+use std::task::Poll;
+
+use baio_engine::{Memory, Wait};
+
+use super::Core;
+use super::requests::Coming;
+use crate::cache::eviction::{Eviction, Hint};
+use crate::cache::window::Pattern;
+use crate::cache::{Cache, CacheConfig, CacheError, CacheOp, CacheRequest, ObjectId, PAGE_BYTES, PagePin};
+use crate::error::{Error, Fault, Result};
+use crate::identity::Access;
+use crate::object::State;
+use crate::request::{Handle, Mode, Outcome, SegmentOp, SegmentRequest, Ticket};
+
+/// A page held in a core's memory until [`Core::unpin`]; one that is dropped instead is held as long as it is cached at all. It
+/// outlives its handle. It is stale when its segment was deleted or resized.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "the page is held until the pin is given back"]
+pub struct PinnedPage {
+    /// As it was pinned by; it also says by which core.
+    handle: Handle,
+    /// May it be changed?
+    access: Access,
+    pin: PagePin,
+}
+
+impl PinnedPage {
+    /// Which page of its file or segment: its first byte is at this number times 4096.
+    #[must_use]
+    pub fn page(&self) -> u64 {
+        self.pin.page()
+    }
+}
+
+/// What came of asking for a page.
+#[derive(Debug)]
+#[must_use = "the page may be held"]
+pub enum Pinning {
+    /// It is there.
+    Held(PinnedPage),
+    /// It is being brought in: the outcome of this ticket has the pin.
+    Coming(Ticket),
+}
+
+impl Core {
+    /// Gives the core a page cache with an eviction policy of the caller's own, made for `config.bytes` / 4096 frames.
+    ///
+    /// # Errors
+    /// As [`Core::use_cache`].
+    pub fn use_cache_with(&mut self, config: &CacheConfig, eviction: Box<dyn Eviction>) -> Result<()> {
+        let cache = Cache::with_eviction(self.engine.arena(), *config, eviction);
+        self.give_cache(config, cache)
+    }
+
+    /// Pins a page, of 4 KiB: number 0 is the first of the file or segment. One that is there costs no request and no ticket.
+    ///
+    /// # Errors
+    /// There is no cache, the handle is stale, or every slot is taken: take outcomes, turn, and try again. What is wrong with
+    /// the page itself is told by the outcome, or here if it is known at once.
+    pub fn pin(&mut self, handle: Handle, page: u64) -> Result<Pinning> {
+        if let Some(pin) = self.pin_hit(handle, page) {
+            return Ok(Pinning::Held(pin));
+        }
+        self.pin_by(handle, SegmentOp::Read { offset: byte(page) }, CacheOp::Pin { page })
+    }
+
+    /// Pins a page and makes it zero, without reading it. It counts as changed under this LSN; see [`Core::change`].
+    ///
+    /// # Errors
+    /// As [`Core::pin`]; and `ReadOnly`.
+    pub fn pin_new(&mut self, handle: Handle, page: u64, lsn: u64) -> Result<Pinning> {
+        let write = SegmentOp::Write { offset: byte(page) };
+        self.pin_by(handle, write, CacheOp::PinNew { page, lsn })
+    }
+
+    /// Pins a page, and turns the core until it is there: for those who have nothing else to do meanwhile.
+    ///
+    /// # Errors
+    /// As [`Core::pin`]; what its read said; `LogFirst`, when no frame can be had before the log has gone on.
+    pub fn pin_now(&mut self, handle: Handle, page: u64) -> Result<PinnedPage> {
+        match self.pin(handle, page)? {
+            Pinning::Held(pin) => Ok(pin),
+            Pinning::Coming(ticket) => self.await_pin(ticket),
+        }
+    }
+
+    /// The same for [`Core::pin_new`].
+    ///
+    /// # Errors
+    /// As [`Core::pin_new`].
+    pub fn pin_new_now(&mut self, handle: Handle, page: u64, lsn: u64) -> Result<PinnedPage> {
+        match self.pin_new(handle, page, lsn)? {
+            Pinning::Held(pin) => Ok(pin),
+            Pinning::Coming(ticket) => self.await_pin(ticket),
+        }
+    }
+
+    fn await_pin(&mut self, ticket: Ticket) -> Result<PinnedPage> {
+        let outcome = self.drive(ticket)?;
+        outcome.result?;
+        outcome.pin.ok_or_else(nothing)
+    }
+
+    fn pin_hit(&mut self, handle: Handle, page: u64) -> Option<PinnedPage> {
+        let object = self.objects.get(handle).filter(|object| object.state == State::Open)?;
+        let access = object.access;
+        let cached = self.cached.as_mut()?;
+        let id = cached.object_of(&self.objects, handle)?;
+        let pin = cached.cache.pin_hit(id, page)?;
+        Some(PinnedPage { handle, access, pin })
+    }
+
+    fn pin_by(&mut self, handle: Handle, op: SegmentOp, pool: CacheOp) -> Result<Pinning> {
+        let ticket = self.ask_pool(handle, op, pool)?;
+        let Some(outcome) = self.requests.take_ended(ticket) else {
+            return Ok(Pinning::Coming(ticket));
+        };
+        outcome.result?;
+        outcome.pin.map(Pinning::Held).ok_or_else(nothing)
+    }
+
+    /// The bytes of a pinned page.
+    ///
+    /// # Errors
+    /// `StalePin`, when the page has gone with its segment.
+    pub fn page(&self, pin: &PinnedPage) -> Result<&[u8]> {
+        match &self.cached {
+            Some(cached) if pin.handle.core == self.objects.core() => {
+                cached.cache.page(&pin.pin).map_err(|error| wrong("read", pin, error))
+            }
+            _ => Err(wrong("read", pin, CacheError::StalePin)),
+        }
+    }
+
+    /// The bytes of a pinned page to be changed, which is logged under this LSN; 0 for what is not logged. The page is written, by
+    /// the cleaner or for a sync, once the log is durable as far as its last LSN ([`Core::set_durable_lsn`]); never before.
+    ///
+    /// # Errors
+    /// Nothing was changed. `BeingWritten`, `NoRoom`, `LogFirst`: [`Core::change_later`] waits until it can be. Else `StalePin`,
+    /// `ReadOnly`, or why the page cannot be written any more.
+    pub fn change(&mut self, pin: &PinnedPage, lsn: u64) -> Result<&mut [u8]> {
+        if pin.access == Access::Read {
+            return Err(failed("change", pin, Fault::ReadOnly));
+        }
+        match &mut self.cached {
+            Some(cached) if pin.handle.core == self.objects.core() => {
+                let changed = cached.cache.change(&pin.pin, lsn);
+                changed.map_err(|error| wrong("change", pin, error))
+            }
+            _ => Err(wrong("change", pin, CacheError::StalePin)),
+        }
+    }
+
+    /// The outcome of this ticket says that the pinned page counts as changed under this LSN: [`Core::change`] under the same
+    /// then gives its bytes, unless it is being written already, which can only be if the log is durable so far.
+    ///
+    /// # Errors
+    /// As [`Core::change`] but for those that it waits for; and when every slot is taken.
+    pub fn change_later(&mut self, pin: &PinnedPage, lsn: u64) -> Result<Ticket> {
+        if pin.access == Access::Read {
+            return Err(failed("change", pin, Fault::ReadOnly));
+        }
+        if pin.handle.core != self.objects.core() {
+            return Err(wrong("change", pin, CacheError::StalePin));
+        }
+        let page = pin.pin.page();
+        let op = SegmentOp::Write { offset: byte(page) };
+        self.ask_object(pin.handle, pin.pin.object(), op, CacheOp::Change { page, lsn })
+    }
+
+    /// [`Core::change`], turning the core until it can be done.
+    ///
+    /// # Errors
+    /// As [`Core::change`]; `LogFirst`, when only the log can go on, and that is the caller's.
+    pub fn change_now(&mut self, pin: &PinnedPage, lsn: u64) -> Result<&mut [u8]> {
+        loop {
+            let error = match self.change(pin, lsn) {
+                Ok(_) => return self.change(pin, lsn), // Once more: the borrow would last over the loop.
+                Err(error) => error,
+            };
+            if !matches!(error.fault, Fault::Cache(CacheError::BeingWritten | CacheError::NoRoom)) {
+                return Err(error);
+            }
+            let ticket = self.change_later(pin, lsn)?;
+            self.drive(ticket)?.result?;
+        }
+    }
+
+    /// Turns the core until the ticket's request has ended, or only the log could bring that about.
+    fn drive(&mut self, ticket: Ticket) -> Result<Outcome> {
+        loop {
+            if let Poll::Ready(outcome) = self.poll(ticket, None) {
+                return outcome.ok_or_else(nothing);
+            }
+            let is_idle = self.engine.in_flight() + self.engine.completed() == 0 && !self.has_news();
+            if let Some(lsn) = self.lsn_wanted().filter(|_| is_idle) {
+                self.cancel(ticket);
+                self.abandon(ticket);
+                let fault = Fault::Cache(CacheError::LogFirst(lsn));
+                return Err(Error::new("wait for", "a page", fault));
+            }
+            self.turn(Wait::one())?;
+        }
+    }
+
+    /// Gives a pin back.
+    pub fn unpin(&mut self, pin: PinnedPage) {
+        if pin.handle.core != self.objects.core() {
+            return;
+        }
+        let Some(cached) = &mut self.cached else { return };
+        if cached.cache.unpin(pin.pin) {
+            cached.is_served = false;
+            self.take_done();
+        }
+    }
+
+    /// The log is durable up to this LSN, itself included: pages may be written whose last change is no later. It never goes back.
+    /// Without this, what was changed under an LSN stays in memory.
+    ///
+    /// # Errors
+    /// There is no cache.
+    pub fn set_durable_lsn(&mut self, lsn: u64) -> Result<()> {
+        let cached = self.cached.as_mut().ok_or_else(no_cache)?;
+        cached.cache.set_durable_lsn(lsn);
+        cached.is_served = false;
+        self.take_done();
+        Ok(())
+    }
+
+    /// The oldest LSN of a change that may not be safe in its page: the log from there on is needed at a restart.
+    #[must_use]
+    pub fn oldest_recovery_lsn(&self) -> Option<u64> {
+        self.cached.as_ref()?.cache.oldest_recovery_lsn()
+    }
+
+    /// How far the log must be durable for all to go on that waits for it now: syncs, durable and direct writes, those who want room.
+    #[must_use]
+    pub fn lsn_wanted(&self) -> Option<u64> {
+        self.cached.as_ref()?.cache.lsn_wanted()
+    }
+
+    /// Makes safe the pages whose first change since they were clean is no later than this LSN, as a sync does: when all files
+    /// of a database have done so, [`Core::oldest_recovery_lsn`] has passed it. It waits for the log where it must.
+    ///
+    /// # Errors
+    /// As [`Core::pin`].
+    pub fn flush_to(&mut self, handle: Handle, lsn: u64) -> Result<Ticket> {
+        self.ask_pool(handle, SegmentOp::Sync, CacheOp::FlushTo { lsn })
+    }
+
+    /// Begins to read pages that will be wanted, wherever they lie; the next turn sends the reads off. Gives how many pages of
+    /// the ranges it went over: it stops at a quarter of the cache, and where the device has enough to do. Says nothing when a
+    /// read fails.
+    ///
+    /// # Errors
+    /// There is no cache, the handle is stale, or what it stands for cannot be cached.
+    pub fn prefetch(&mut self, handle: Handle, pages: &[Range<u64>]) -> Result<u64> {
+        self.hint(handle, "prefetch", |cache, object| cache.prefetch(object, pages))
+    }
+
+    /// Pages that will not be wanted again leave the cache, changed ones when they have been written. Gives how many left at once.
+    ///
+    /// # Errors
+    /// As [`Core::prefetch`].
+    pub fn drop_cached(&mut self, handle: Handle, pages: Range<u64>) -> Result<u64> {
+        self.hint(handle, "drop", |cache, object| cache.drop_pages(object, pages))
+    }
+
+    /// Pages of this range stay in the cache once they are in: half of it at most.
+    ///
+    /// # Errors
+    /// As [`Core::prefetch`]; `NoRoom` when it is too much.
+    pub fn keep_cached(&mut self, handle: Handle, pages: Range<u64>) -> Result<()> {
+        self.hint(handle, "keep", |cache, object| cache.keep(object, pages))
+    }
+
+    /// Ends [`Core::keep_cached`] for these pages.
+    ///
+    /// # Errors
+    /// As [`Core::prefetch`].
+    pub fn keep_cached_no_more(&mut self, handle: Handle, pages: Range<u64>) -> Result<()> {
+        self.hint(handle, "keep", |cache, object| cache.keep_no_more(object, pages))
+    }
+
+    /// How cached reads of this file or segment will go, by whichever handle: in order, at random, or to be found out.
+    ///
+    /// # Errors
+    /// As [`Core::prefetch`].
+    pub fn read_pattern(&mut self, handle: Handle, pattern: Pattern) -> Result<()> {
+        self.hint(handle, "hint", |cache, object| cache.hint(object, pattern))
+    }
+
+    fn hint<T>(
+        &mut self,
+        handle: Handle,
+        what: &'static str,
+        act: impl FnOnce(&mut Cache, ObjectId) -> std::result::Result<T, CacheError>,
+    ) -> Result<T> {
+        let object = self.pool_object(handle, SegmentOp::Read { offset: 0 })?;
+        let cached = self.cached.as_mut().ok_or_else(no_cache)?;
+        let done = act(&mut cached.cache, object);
+        cached.is_served = false;
+        self.take_done();
+        done.map_err(|error| Error::new(what, self.name_of(handle), Fault::Cache(error)))
+    }
+
+    /// The cache's object behind a handle, which is cached from now on if it was not.
+    fn pool_object(&mut self, handle: Handle, op: SegmentOp) -> Result<ObjectId> {
+        let mut request = SegmentRequest {
+            mode: Mode::Cached,
+            ..SegmentRequest::new(handle, op, Memory::None)
+        };
+        self.prepare(&mut request, Coming::First)?;
+        self.object_for(&request)
+    }
+
+    fn ask_pool(&mut self, handle: Handle, op: SegmentOp, pool: CacheOp) -> Result<Ticket> {
+        let object = self.pool_object(handle, op)?;
+        self.ask_object(handle, object, op, pool)
+    }
+
+    /// A request of the pool, under a ticket like any other.
+    fn ask_object(&mut self, handle: Handle, object: ObjectId, op: SegmentOp, pool: CacheOp) -> Result<Ticket> {
+        let full = |core: &Core| {
+            let fault = Fault::Io(baio_engine::Error::Full);
+            Error::new(op.name(), core.name_of(handle), fault)
+        };
+        if self.requests.is_full() {
+            return Err(full(self));
+        }
+        let Some(ticket) = self.requests.insert(&SegmentRequest::new(handle, op, Memory::None)) else {
+            return Err(full(self));
+        };
+        self.objects.begin(handle);
+        let asked = CacheRequest {
+            object,
+            op: pool,
+            memory: Memory::None,
+            hint: Hint::Normal,
+        };
+        self.start_in_cache(ticket, asked);
+        Ok(ticket)
+    }
+
+    fn name_of(&self, handle: Handle) -> String {
+        let object = self.objects.get(handle);
+        object.map_or_else(|| "a closed handle".into(), |object| object.name.clone())
+    }
+
+    /// The core is about to be closed: nobody will say any more that the log has gone on.
+    pub(super) fn shut_gate(&mut self) {
+        if let Some(cached) = &mut self.cached {
+            cached.cache.shut_gate();
+            cached.is_served = false;
+            self.take_done();
+        }
+    }
+
+    /// The pin of a request that has ended goes to its outcome, or back if nobody will take that.
+    pub(super) fn hand_over(&mut self, ticket: Ticket, handle: Handle, pin: PagePin) {
+        let object = self.objects.get(handle);
+        let access = object.map_or(Access::Read, |object| object.access);
+        let pin = PinnedPage { handle, access, pin };
+        if let Err(pin) = self.requests.give_pin(ticket, pin) {
+            self.unpin(pin);
+        }
+    }
+}
+
+fn byte(page: u64) -> u64 {
+    page.saturating_mul(PAGE_BYTES as u64)
+}
+
+fn no_cache() -> Error {
+    Error::new("use", "the buffer pool", Fault::NoCache)
+}
+
+/// Somebody else has taken the outcome.
+fn nothing() -> Error {
+    Error::new("pin", "a page", Fault::Stale)
+}
+
+fn wrong(operation: &'static str, pin: &PinnedPage, error: CacheError) -> Error {
+    failed(operation, pin, Fault::Cache(error))
+}
+
+fn failed(operation: &'static str, pin: &PinnedPage, fault: Fault) -> Error {
+    Error::new(operation, "a pinned page", fault).at(byte(pin.page()))
+}
