@@ -97,6 +97,31 @@ fn with_everything_at_once() {
         given_up: 60,
         cancel: 60,
         cut: 400,
+        pool: 0,
     };
     run("everything", 24, 6000, faults);
+}
+
+#[test]
+fn with_a_buffer_pool() {
+    let faults = Faults {
+        cut: 300,
+        pool: 2,
+        ..Faults::default()
+    };
+    run("a buffer pool", 24, 6000, faults);
+}
+
+#[test]
+fn with_a_buffer_pool_and_everything_at_once() {
+    let faults = Faults {
+        read: 30,
+        write: 30,
+        flush: 10,
+        given_up: 60,
+        cancel: 60,
+        cut: 400,
+        pool: 3,
+    };
+    run("a buffer pool and everything", 24, 6000, faults);
 }

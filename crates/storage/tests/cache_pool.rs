@@ -371,6 +371,21 @@ fn a_direct_write_does_not_wait_for_a_pin_and_a_pin_waits_for_a_direct_write() {
 }
 
 #[test]
+fn a_direct_write_that_comes_behind_a_pin_under_way_is_refused_at_its_end() {
+    let mut h = hand(8);
+    let pin = h.pool(CacheOp::Pin { page: 0 });
+    let fill = h.io();
+    let reserve = h.reserve(0, 1);
+    h.quiet();
+    h.end(fill, 1);
+    let pin = h.good(pin).pin.unwrap();
+    assert_eq!(h.done(reserve).result, Err(CacheError::Pinned));
+    h.cache.unpin(pin);
+    let reserve = h.reserve(0, 1);
+    h.good(reserve);
+}
+
+#[test]
 fn a_pin_of_what_is_gone_is_stale_and_harms_nobody() {
     let mut h = hand(4);
     h.cached(0, 1, 7);

@@ -102,7 +102,8 @@ impl Cache {
         if pool.lent == 0 {
             self.frames.unpin(frame);
         }
-        let goes_on = self.frames.get(frame).state != State::Clean || !self.frame_waiters.is_empty();
+        let entry = self.frames.get(frame);
+        let goes_on = entry.state != State::Clean || !entry.waiters.is_empty() || !self.frame_waiters.is_empty();
         if goes_on {
             self.wake_page(frame);
             self.settle();
@@ -270,6 +271,7 @@ impl Cache {
         request.pin = Some(self.lend_pin(ObjectId { slot, generation }, page, frame));
         request.done = request.len;
         self.progress += 1;
+        self.wake_page(frame); // A direct write that waited for its turn is refused now.
         Step::Done(Ok(0))
     }
 }

@@ -120,7 +120,9 @@ impl Cache {
             Wait::Settled(at, page) => {
                 let (frame, object) = (frame(at), &self.objects[request.object as usize]);
                 let gone = object.tree.get(page) != Some(at);
-                gone || frame.stuck || (!frame.state.is_busy() && frame.state != State::Gated && frame.pins == 0)
+                gone || frame.stuck
+                    || frame.pool.lent > 0
+                    || (!frame.state.is_busy() && frame.state != State::Gated && frame.pins == 0)
             }
             Wait::FreeFrame => request.granted.is_some() || request.told.is_some(),
             Wait::DirtyBelowLimit => request.credit || request.told.is_some(),

@@ -5,6 +5,7 @@
 //! is known to be safe). Two writes never overlap in a cell while both run, but in pages they do all the time.
 
 mod judge;
+mod pool;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,6 +18,7 @@ use baio_storage::cache::{
     Cache, CacheConfig, CacheDone, CacheError, CacheOp, CacheRequest, Io, IoId, IoKind, ObjectId, RequestId,
 };
 
+use self::pool::Pool;
 use super::device::{Device, Running};
 use super::{PAGE, Random, buffer, bytes, fill};
 
@@ -32,6 +34,8 @@ pub(crate) struct Faults {
     pub(crate) given_up: u64,
     pub(crate) cancel: u64,
     pub(crate) cut: u64,
+    /// No fault: one in how many steps is about the buffer pool.
+    pub(crate) pool: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -75,6 +79,24 @@ enum Active {
         object: usize,
         cells: Range<usize>,
         number: u64,
+    },
+    Pin {
+        object: usize,
+        page: u64,
+    },
+    PinNew {
+        object: usize,
+        page: u64,
+        cells: Range<usize>,
+        lsn: u64,
+    },
+    Change {
+        object: usize,
+        page: u64,
+        lsn: u64,
+    },
+    FlushTo {
+        lsn: u64,
     },
 }
 
@@ -121,6 +143,7 @@ pub(crate) struct World {
     objects: Vec<Object>,
     active: BTreeMap<u64, (RequestId, Active)>,
     work: Vec<Work>,
+    pool: Pool,
     random: Random,
     pub(crate) faults: Faults,
     next: u64,
@@ -186,6 +209,7 @@ impl World {
             objects,
             active: BTreeMap::new(),
             work: Vec::new(),
+            pool: Pool::default(),
             random,
             faults,
             next: 1,
@@ -207,7 +231,9 @@ impl World {
         if self.random.one_in(20) {
             self.cache.tick(Time(self.now));
         }
-        if self.active.len() < active_max && self.random.below(10) < 5 {
+        if self.random.one_in(faults.pool) {
+            self.pool_step();
+        } else if self.active.len() < active_max && self.random.below(10) < 5 {
             self.begin();
         } else {
             self.end_one();
@@ -375,6 +401,7 @@ impl World {
             + stats.frames_filling
             + stats.frames_dirty
             + stats.frames_failed
+            + stats.frames_gated
             + stats.frames_write_back
             + stats.frames_unflushed
             + stats.frames_lost;
@@ -395,6 +422,10 @@ impl World {
             } => {
                 let bytes = bytes(&io.memory);
                 assert_eq!(bytes.len(), len as usize);
+                self.pool.may_write(
+                    object,
+                    offset / PAGE as u64..(offset + u64::from(len)).div_ceil(PAGE as u64),
+                );
                 let end = offset + u64::from(len);
                 for work in &self.work {
                     let (of, other) = match work {
@@ -528,6 +559,7 @@ impl World {
                 ..Faults::default()
             },
         );
+        self.end_pool();
         self.drain();
         while !self.work.is_empty() {
             self.end_one();
