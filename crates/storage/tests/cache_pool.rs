@@ -4,6 +4,7 @@
 mod cached;
 
 use baio_engine::{Durability, Memory};
+use baio_storage::cache::window::Pattern;
 use baio_storage::cache::{CacheError, CacheOp, PagePin, RequestId};
 use cached::hand::{Hand, P, hand, is_sync, read_at, write_at};
 use cached::{PAGE, bytes};
@@ -383,6 +384,31 @@ fn a_direct_write_that_comes_behind_a_pin_under_way_is_refused_at_its_end() {
     h.cache.unpin(pin);
     let reserve = h.reserve(0, 1);
     h.good(reserve);
+}
+
+#[test]
+fn a_page_does_not_make_way_for_what_is_read_ahead_of_it() {
+    let mut h = hand(4);
+    let object = h.cache.add(1000 * P, 16 * PAGE);
+    h.cache.hint(object, Pattern::Random).unwrap();
+    let read = h.ask(
+        object,
+        CacheOp::Read { offset: 0 },
+        h.memory.buffer(PAGE).unwrap().into(),
+    );
+    let io = h.io();
+    h.end(io, 5);
+    h.good(read);
+    h.cached(0, 3, 3);
+    let others: Vec<PagePin> = (0..3).map(|page| h.hit(page)).collect();
+    // Its frame is the only one that could be had for the next page.
+    h.cache.hint(object, Pattern::Sequential).unwrap();
+    let first = h.ask(object, CacheOp::Pin { page: 0 }, Memory::None);
+    let first = h.good(first).pin.unwrap();
+    assert_eq!(h.cache.page(&first).unwrap(), [5; PAGE]);
+    h.quiet();
+    h.cache.unpin(first);
+    others.into_iter().for_each(|pin| _ = h.cache.unpin(pin));
 }
 
 #[test]

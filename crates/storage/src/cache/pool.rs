@@ -204,8 +204,9 @@ impl Cache {
                         return Step::Wait(Wait::Unreserved(request.object, page));
                     }
                     self.used(request, page, frame);
-                    self.read_ahead(request);
-                    return self.pin_done(request, page, frame);
+                    let step = self.pin_done(request, page, frame);
+                    self.read_ahead(request); // Now that this page cannot make way for it.
+                    return step;
                 }
                 State::Broken(errno) => return Step::Done(Err(CacheError::System(errno))),
                 _ => {
