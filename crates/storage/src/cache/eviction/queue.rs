@@ -10,15 +10,23 @@ const NONE: u32 = u32::MAX;
 /// The neighbours of every frame in the queue that it is in.
 #[derive(Debug)]
 pub(super) struct Links {
-    older: Box<[u32]>,
-    newer: Box<[u32]>,
+    links: Box<[Link]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    older: u32,
+    newer: u32,
 }
 
 impl Links {
     pub(super) fn new(frames: usize) -> Result<Self, TryReserveError> {
+        let alone = Link {
+            older: NONE,
+            newer: NONE,
+        };
         Ok(Self {
-            older: filled(frames, NONE)?,
-            newer: filled(frames, NONE)?,
+            links: filled(frames, alone)?,
         })
     }
 }
@@ -50,11 +58,13 @@ impl Queue {
 
     /// Puts in a frame that is in no queue.
     pub(super) fn push(&mut self, links: &mut Links, frame: u32) {
-        links.older[frame as usize] = self.newest;
-        links.newer[frame as usize] = NONE;
+        links.links[frame as usize] = Link {
+            older: self.newest,
+            newer: NONE,
+        };
         match self.newest {
             NONE => self.oldest = frame,
-            newest => links.newer[newest as usize] = frame,
+            newest => links.links[newest as usize].newer = frame,
         }
         self.newest = frame;
         self.frames += 1;
@@ -74,14 +84,14 @@ impl Queue {
 
     /// Takes out a frame that is in this queue.
     pub(super) fn remove(&mut self, links: &mut Links, frame: u32) {
-        let (older, newer) = (links.older[frame as usize], links.newer[frame as usize]);
+        let Link { older, newer } = links.links[frame as usize];
         match older {
             NONE => self.oldest = newer,
-            older => links.newer[older as usize] = newer,
+            older => links.links[older as usize].newer = newer,
         }
         match newer {
             NONE => self.newest = older,
-            newer => links.older[newer as usize] = older,
+            newer => links.links[newer as usize].older = older,
         }
         self.frames -= 1;
     }

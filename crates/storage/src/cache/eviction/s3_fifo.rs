@@ -46,9 +46,9 @@ enum Place {
     MainAside,
 }
 
+/// Two bytes, so that many frames are looked at for one miss of the processor's cache.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
-    key: u64,
     place: Place,
     uses: u8,
 }
@@ -57,6 +57,7 @@ struct Frame {
 #[derive(Debug)]
 pub struct S3Fifo {
     frames: Box<[Frame]>,
+    keys: Box<[u64]>,
     links: Links,
     once: Queue,
     small: Queue,
@@ -74,12 +75,12 @@ impl S3Fifo {
     pub fn new(frames: u32) -> Result<Self, TryReserveError> {
         let length = frames as usize;
         let empty = Frame {
-            key: 0,
             place: Place::Nowhere,
             uses: 0,
         };
         Ok(Self {
             frames: filled(length, empty)?,
+            keys: filled(length, 0)?,
             links: Links::new(length)?,
             once: Queue::new(),
             small: Queue::new(),
@@ -143,7 +144,7 @@ impl S3Fifo {
             return self.set_aside(frame, Place::SmallAside);
         }
         self.removed(frame);
-        self.ghost.insert(self.frames[frame as usize].key);
+        self.ghost.insert(self.keys[frame as usize]);
         Step::Victim(frame)
     }
 
@@ -178,7 +179,7 @@ enum Step {
 impl Eviction for S3Fifo {
     fn inserted(&mut self, frame: u32, key: u64, hint: Hint) {
         self.removed(frame);
-        self.frames[frame as usize].key = key;
+        self.keys[frame as usize] = key;
         self.frames[frame as usize].uses = 0;
         let place = match hint {
             Hint::Once => Place::Once,

@@ -10,11 +10,21 @@ use crate::cache::eviction::filled;
 
 const NONE: u32 = u32::MAX;
 
+/// An entry of the table: where its key is in the ring, and as much of the key's hash as finds its home and tells most others
+/// from it, so that a search seldom looks into the ring.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    hash: u32,
+    place: u32,
+}
+
+const EMPTY: Entry = Entry { hash: 0, place: NONE };
+
 #[derive(Debug)]
 pub(super) struct Ghost {
     ring: Box<[u64]>,
-    /// Places in the ring, each within reach of its key's home; [`NONE`] where there is none. A power of two.
-    table: Box<[u32]>,
+    /// Each within reach of its key's home. A power of two.
+    table: Box<[Entry]>,
     /// Where the next key goes in the ring.
     next: usize,
 }
@@ -24,7 +34,7 @@ impl Ghost {
     pub(super) fn new(keys: u32) -> Result<Self, TryReserveError> {
         Ok(Self {
             ring: filled(keys as usize, 0)?,
-            table: filled((keys as usize * 2).next_power_of_two(), NONE)?,
+            table: filled((keys as usize * 2).next_power_of_two(), EMPTY)?,
             next: 0,
         })
     }
@@ -37,16 +47,23 @@ impl Ghost {
         self.remove(key);
         let place = self.next as u32;
         // What the place held may have come back, and even left anew: then it is found elsewhere, and stays.
-        if let Some(at) = self.find(self.ring[self.next]).filter(|&at| self.table[at] == place) {
+        if let Some(at) = self
+            .find(self.ring[self.next])
+            .filter(|&at| self.table[at].place == place)
+        {
             self.close(at);
         }
         self.ring[self.next] = key;
-        self.next = (self.next + 1) % self.ring.len();
-        let mut at = self.home(key);
-        while self.table[at] != NONE {
+        self.next += 1;
+        if self.next == self.ring.len() {
+            self.next = 0;
+        }
+        let hash = hash(key);
+        let mut at = self.home(hash);
+        while self.table[at].place != NONE {
             at = self.after(at);
         }
-        self.table[at] = place;
+        self.table[at] = Entry { hash, place };
     }
 
     /// Forgets a key, and says whether it was remembered.
@@ -59,33 +76,37 @@ impl Ghost {
     }
 
     fn find(&self, key: u64) -> Option<usize> {
-        let mut at = self.home(key);
-        while self.table[at] != NONE {
-            if self.ring[self.table[at] as usize] == key {
+        let hash = hash(key);
+        let mut at = self.home(hash);
+        loop {
+            let entry = self.table[at];
+            if entry.place == NONE {
+                return None;
+            }
+            if entry.hash == hash && self.ring[entry.place as usize] == key {
                 return Some(at);
             }
             at = self.after(at);
         }
-        None
     }
 
     /// Empties an entry, and moves into the gap whichever entry behind it could not be reached past it.
     fn close(&mut self, mut gap: usize) {
         let mut at = self.after(gap);
-        while self.table[at] != NONE {
-            let home = self.home(self.ring[self.table[at] as usize]);
+        while self.table[at].place != NONE {
+            let home = self.home(self.table[at].hash);
             if self.distance(home, at) >= self.distance(gap, at) {
                 self.table[gap] = self.table[at];
                 gap = at;
             }
             at = self.after(at);
         }
-        self.table[gap] = NONE;
+        self.table[gap] = EMPTY;
     }
 
-    /// Where a key is looked for first. The multiplication spreads keys that are worse than hashes.
-    fn home(&self, key: u64) -> usize {
-        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.table.len() - 1)
+    /// Where a key is looked for first.
+    fn home(&self, hash: u32) -> usize {
+        hash as usize & (self.table.len() - 1)
     }
 
     fn after(&self, at: usize) -> usize {
@@ -95,6 +116,11 @@ impl Ghost {
     fn distance(&self, from: usize, to: usize) -> usize {
         to.wrapping_sub(from) & (self.table.len() - 1)
     }
+}
+
+/// The multiplication spreads keys that are worse than hashes.
+fn hash(key: u64) -> u32 {
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
 #[cfg(test)]
