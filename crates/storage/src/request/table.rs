@@ -12,6 +12,7 @@ use crate::error::Result;
 
 /// Where an entry of the table stands.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a box would be an allocation for each request")]
 enum State {
     /// Nobody uses it.
     Free,

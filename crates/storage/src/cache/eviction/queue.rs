@@ -72,11 +72,13 @@ impl Queue {
 
     /// Puts in a frame that is in no queue, as the oldest.
     pub(super) fn push_first(&mut self, links: &mut Links, frame: u32) {
-        links.older[frame as usize] = NONE;
-        links.newer[frame as usize] = self.oldest;
+        links.links[frame as usize] = Link {
+            older: NONE,
+            newer: self.oldest,
+        };
         match self.oldest {
             NONE => self.newest = frame,
-            oldest => links.older[oldest as usize] = frame,
+            oldest => links.links[oldest as usize].older = frame,
         }
         self.oldest = frame;
         self.frames += 1;
