@@ -28,6 +28,7 @@ pub(super) enum Ended {
 
 /// Where an entry stands.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a box would be an allocation for each request")]
 enum Stage {
     /// Nobody uses it.
     Free,
