@@ -3,6 +3,7 @@
 
 mod harness;
 
+use std::ops::Range;
 use std::path::Path;
 
 use baio_engine::sim::Disk;
@@ -283,7 +284,8 @@ fn a_page_past_the_end_is_refused() {
         let error = core.pin_new_now(handle, page, 0).unwrap_err();
         assert!(matches!(error.fault, Fault::Beyond { .. }), "{error}");
     }
-    assert!(core.prefetch(handle, &[PAGES as u64..u64::MAX, 5..2]).is_ok());
+    let backwards = Range { start: 5, end: 2 };
+    assert!(core.prefetch(handle, &[PAGES as u64..u64::MAX, backwards]).is_ok());
     let mut none = Core::new(&harness::config()).unwrap();
     let handle = none.open_file(&file_of(dir.path()), &Open::write()).unwrap();
     assert!(matches!(none.pin(handle, 0).unwrap_err().fault, Fault::NoCache));
