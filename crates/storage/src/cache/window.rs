@@ -11,8 +11,9 @@
 //!                   └ window: twice the request, then doubled whenever half of it or less is left
 //! ```
 //!
-//! The next pages are only named when half of the window or less is left, so that they are few large reads and not
-//! one page behind every page; and each page of a stream is named once.
+//! The next pages are only named when half of the window or less is left (of a window of 128 pages and more, three quarters, so
+//! that several reads are under way at once), so that they are few large reads and not one page behind every page; and
+//! each page of a stream is named once.
 //!
 //! - **Overlap is progress.** `0..32`, `2..34`, `4..36`: each step begins where the last did or behind, and ends behind its
 //!   end. It is one stream, as a reader that asks for much and takes little makes it (seed 001 §3.5).
@@ -31,6 +32,8 @@ use std::ops::Range;
 const STREAMS: usize = 8;
 /// The first window, in pages, if the request was smaller than half of it.
 const WINDOW_MIN: u64 = 4;
+/// Pages of a window of which a quarter is a read worth while.
+const LARGE: u64 = 128;
 /// A stream that is read ahead of counts as younger by so many requests when a place for a new one is sought.
 const GRACE: u64 = 64;
 
@@ -60,6 +63,12 @@ struct Stream {
     window: u64,
     /// The request that made its last step, counted from 1; 0 for a place never used.
     used: u64,
+}
+
+/// So much of a window is enough to be under way: half of a small one, so that its reads are not too short; three quarters of a
+/// large one, so that several reads are under way at once and the device never waits for the next.
+fn enough(window: u64) -> u64 {
+    if window < LARGE { window / 2 } else { window - window / 4 }
 }
 
 /// The readers of one object, as far as their requests tell them apart: at most eight.
@@ -117,11 +126,11 @@ impl Streams {
         stream.window = match (stream.window, self.pattern) {
             (_, Pattern::Sequential) => max,
             (0, _) => count.saturating_mul(2).max(WINDOW_MIN),
-            (window, _) if left <= window / 2 => window.saturating_mul(2),
+            (window, _) if left <= enough(window) => window.saturating_mul(2),
             (window, _) => window,
         }
         .min(max);
-        if left > stream.window / 2 {
+        if left > enough(stream.window) {
             return nothing;
         }
         let ahead = stream.ahead;

@@ -26,7 +26,7 @@ use crate::request::{Handle, SegmentRequest};
 use crate::segment::probe::SlotAddress;
 
 /// Bytes that are read ahead of a sequential reader at most.
-const READAHEAD_BYTES: usize = 512 << 10;
+const READAHEAD_BYTES: usize = 2 << 20;
 
 /// A file or a segment of which pages may be cached.
 #[derive(Debug)]
