@@ -46,7 +46,15 @@ impl World {
     fn read(&mut self, page: u64, hint: Hint) {
         let (object, op) = (self.object, CacheOp::Read { offset: page * P });
         let memory = self.free.pop().unwrap();
-        self.cache.start(0, CacheRequest { object, op, memory, hint });
+        self.cache.start(
+            0,
+            CacheRequest {
+                object,
+                op,
+                memory,
+                hint,
+            },
+        );
         self.under_way += 1;
         self.look();
     }
@@ -90,7 +98,10 @@ fn a_cold_random_read_is_one_read_of_what_was_asked() {
         let pages = asked as u64 * PAGES;
         assert!(stats.pages_filled * 100 <= pages * 102, "depth {depth}: {stats:?}");
         // Those that were read ahead after all, because they lay side by side by chance, save reads.
-        assert!(stats.fills <= asked as u64 && stats.fills * 102 >= asked as u64 * 100, "{stats:?}");
+        assert!(
+            stats.fills <= asked as u64 && stats.fills * 102 >= asked as u64 * 100,
+            "{stats:?}"
+        );
         assert_eq!(stats.spurious_wakeups, 0);
     }
 }
@@ -126,7 +137,14 @@ fn lost_to_a_scan(hint: Hint, beside: bool) -> u64 {
     };
     // Each of it used three times at least, in any order.
     for round in 0..6 * hot {
-        touch(&mut world, if round % 2 == 0 { round / 2 % hot } else { random.below(hot) });
+        touch(
+            &mut world,
+            if round % 2 == 0 {
+                round / 2 % hot
+            } else {
+                random.below(hot)
+            },
+        );
     }
     let before = world.cache.stats();
     for block in 0..32 * 2048 / PAGES {
@@ -146,7 +164,12 @@ fn lost_to_a_scan(hint: Hint, beside: bool) -> u64 {
 #[test]
 fn a_hot_set_that_fits_is_not_read_again_after_a_scan() {
     // 2 GiB through 64 MiB, at the ratio of a smaller one; hinted, and as S3-FIFO finds out by itself.
-    for (hint, beside) in [(Hint::Once, false), (Hint::Once, true), (Hint::Normal, false), (Hint::Normal, true)] {
+    for (hint, beside) in [
+        (Hint::Once, false),
+        (Hint::Once, true),
+        (Hint::Normal, false),
+        (Hint::Normal, true),
+    ] {
         assert_eq!(lost_to_a_scan(hint, beside), 0, "{hint:?}, used meanwhile: {beside}");
     }
 }

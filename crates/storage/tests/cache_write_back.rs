@@ -4,10 +4,12 @@
 mod cached;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use baio_engine::{Arena, Memory};
+use baio_engine::{Arena, Durability, Memory, Open, Time, Wait};
 use baio_storage::cache::eviction::Hint;
 use baio_storage::cache::{Cache, CacheConfig, CacheOp, CacheRequest, IoKind, ObjectId};
+use baio_storage::{Core, Mode, SegmentOp, SegmentRequest};
 use cached::hand::P;
 use cached::{PAGE, Random};
 
@@ -20,8 +22,13 @@ struct World {
 
 impl World {
     fn new(frames: usize, pages: u64) -> World {
+        World::with_log(frames, pages, u64::MAX)
+    }
+
+    fn with_log(frames: usize, pages: u64, log_distance_max: u64) -> World {
         let config = CacheConfig {
             bytes: frames * PAGE,
+            log_distance_max,
             ..CacheConfig::default()
         };
         let mut cache = Cache::new(&Arena::new(frames * PAGE).unwrap(), config).unwrap();
@@ -44,7 +51,7 @@ impl World {
 
     /// One plain write of a page; the memory comes back with its end.
     fn write(&mut self, page: u64) {
-        let (offset, durability) = (page * P, baio_engine::Durability::None);
+        let (offset, durability) = (page * P, Durability::None);
         let memory = self.memory.take().unwrap();
         self.start(CacheOp::Write { offset, durability }, memory);
     }
@@ -68,8 +75,16 @@ impl World {
         writes
     }
 
+    /// Changes a page that is cached, under an LSN that the log has made durable.
+    fn change(&mut self, page: u64, lsn: u64) {
+        self.cache.set_durable_lsn(lsn);
+        let pin = self.cache.pin_hit(self.object, page).unwrap();
+        self.cache.change(&pin, lsn).unwrap().fill(lsn as u8);
+        self.cache.unpin(pin);
+    }
+
     fn sync(&mut self) -> Vec<(u64, u64)> {
-        let (start, end, durability) = (0, u64::MAX, baio_engine::Durability::Data);
+        let (start, end, durability) = (0, u64::MAX, Durability::Data);
         self.start(CacheOp::Sync { start, end, durability }, Memory::None);
         self.drain()
     }
@@ -133,4 +148,114 @@ fn the_cleaner_starts_before_writers_wait_and_keeps_its_depth() {
     let stats = world.cache.stats();
     assert_eq!(stats.spurious_wakeups, 0);
     assert_eq!(stats.writes, stats.cleaner_writes);
+}
+
+#[test]
+fn a_long_log_has_its_oldest_pages_written_and_no_others() {
+    let mut world = World::with_log(1024, 512, 1000);
+    for page in 0..60 {
+        world.write(page);
+        world.drain();
+    }
+    world.sync();
+    // Every third page, backwards, one each 50 LSNs.
+    for nth in 0..20 {
+        world.change(3 * (19 - nth), 50 * (nth + 1));
+        assert_eq!(world.drain(), [], "the log is short");
+    }
+    assert_eq!(world.cache.oldest_recovery_lsn(), Some(50));
+    world.cache.set_durable_lsn(1050);
+    assert_eq!(world.drain(), [], "1000 behind is not too far");
+    world.cache.set_durable_lsn(1051);
+    // First changed at 551 at the latest: the first eleven changes, in the order of offsets.
+    let expected: Vec<(u64, u64)> = (9..20).map(|nth| (3 * nth, 1)).collect();
+    assert_eq!(world.drain(), expected);
+    // And they are safe: the log may be cut behind them.
+    let oldest = world.cache.oldest_recovery_lsn().unwrap();
+    assert_eq!(oldest, 600);
+    let stats = world.cache.stats();
+    assert_eq!((stats.foreground_writes, stats.spurious_wakeups), (0, 0));
+    assert!(stats.cleaner_writes > 0 && stats.frames_dirty > 0, "{stats:?}");
+}
+
+#[test]
+fn who_must_wait_for_a_dirty_frame_is_counted() {
+    let mut world = World::new(16, 1000);
+    for page in 0..12 {
+        world.write(page);
+        while let Some(done) = world.cache.next_done() {
+            world.memory = Some(done.memory);
+        }
+    }
+    assert_eq!(world.cache.stats().foreground_writes, 0);
+    // Readers have the rest, and one waits for a frame.
+    let requests = Arena::new(1 << 20).unwrap();
+    for page in 100..117 {
+        world.start(
+            CacheOp::Read { offset: page * P },
+            requests.buffer(PAGE).unwrap().into(),
+        );
+    }
+    world.drain();
+    assert!(world.cache.stats().foreground_writes > 0, "{:?}", world.cache.stats());
+}
+
+#[test]
+fn what_grows_old_counts_from_its_change() {
+    let mut world = World::new(64, 512);
+    world.cache.set_now(Time(1_000_000_000_000)); // The clock has run before the first change.
+    world.write(3);
+    world.drain();
+    let age = CacheConfig::default().age_max;
+    assert_eq!(world.cache.next_tick(), Some(Time(1_000_000_000_000).after(age)));
+    world.cache.tick(Time(1_000_000_000_000).after(age / 2));
+    assert_eq!(world.drain(), []);
+    world.cache.tick(Time(1_000_000_000_000).after(age));
+    assert_eq!(world.drain(), [(3, 1)]);
+    assert_eq!(world.cache.next_tick(), None);
+}
+
+#[test]
+fn the_cleaner_wakes_a_core_that_nobody_asks_for_anything() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, vec![0; 16 * PAGE]).unwrap();
+    let config = baio_engine::Config {
+        slots: 64,
+        arena_bytes: 4 << 20,
+        ..baio_engine::Config::default()
+    };
+    let mut core = Core::new(&config).unwrap();
+    core.use_cache(&CacheConfig {
+        bytes: 64 * PAGE,
+        age_max: Duration::from_millis(20),
+        ..CacheConfig::default()
+    })
+    .unwrap();
+    let handle = core.open_file(&path, &Open::write()).unwrap();
+    let mut buffer = core.buffer(PAGE).unwrap();
+    buffer.fill(5);
+    let request = SegmentRequest {
+        mode: Mode::Cached,
+        ..SegmentRequest::new(handle, SegmentOp::Write { offset: 0 }, buffer)
+    };
+    let ticket = core.start(request).unwrap();
+    assert_eq!(core.wait(ticket).unwrap().unwrap().result.unwrap(), PAGE as u32);
+    assert_eq!(core.cache_stats().unwrap().frames_dirty, 1);
+    // As a service does that has nothing under way: it sleeps until somebody rings. Nobody does.
+    let begun = core.engine().now();
+    let hang = begun.after(Duration::from_secs(60));
+    while core.cache_stats().unwrap().frames_clean == 0 {
+        let deadline = Some(hang);
+        let (count, min_wait) = (0, Duration::ZERO);
+        core.turn(Wait::Until {
+            count,
+            min_wait,
+            deadline,
+        })
+        .unwrap();
+        assert!(core.engine().now() < hang, "it slept through");
+    }
+    assert_eq!(std::fs::read(&path).unwrap()[..PAGE], [5; PAGE]);
+    core.close().unwrap();
 }

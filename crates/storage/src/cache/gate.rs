@@ -45,6 +45,8 @@ pub(super) struct Gate {
     durable: u64,
     /// It will not go on.
     shut: bool,
+    /// The latest LSN that was told.
+    newest: u64,
     /// Frames that are gated, and some that were; each once.
     frames: Vec<u32>,
     /// Recovery LSNs and their frames.
@@ -59,6 +61,7 @@ impl Cache {
             return;
         }
         self.gate.durable = lsn;
+        self.gate.newest = self.gate.newest.max(lsn);
         let mut at = 0;
         while let Some(&frame) = self.gate.frames.get(at) {
             let entry = self.frames.get(frame);
@@ -118,6 +121,16 @@ impl Cache {
         gated.map(|frame| self.frames.get(frame).pool.lsn).max()
     }
 
+    /// The latest LSN of a change, or of the log.
+    pub(super) fn newest_lsn(&self) -> u64 {
+        self.gate.newest
+    }
+
+    /// Was this page first changed, since it was clean, under an LSN no later than this?
+    pub(super) fn is_logged_by(&self, frame: u32, lsn: u64) -> bool {
+        self.frames.get(frame).pool.recovery.is_some_and(|first| first <= lsn)
+    }
+
     fn gated(&self) -> impl Iterator<Item = u32> + '_ {
         let frames = self.gate.frames.iter().copied();
         frames.filter(|&frame| self.frames.get(frame).state == State::Gated)
@@ -128,6 +141,7 @@ impl Cache {
         if lsn == 0 {
             return;
         }
+        self.gate.newest = self.gate.newest.max(lsn);
         let entry = self.frames.get_mut(frame);
         entry.pool.lsn = entry.pool.lsn.max(lsn);
         let gated = entry.pool.lsn > self.gate.durable && entry.state != State::Gated;

@@ -69,6 +69,7 @@ use hit::Looked;
 use object::{Object, pages_of};
 use request::{Phase, Request, Requests};
 use wait::{List, Wait};
+use write_back::LogSweep;
 
 pub use flight::{Io, IoId, IoKind};
 pub use frames::PAGE_BYTES;
@@ -94,6 +95,9 @@ pub struct CacheConfig {
     pub cleaner_depth: u32,
     /// How old a change may grow before the cleaner writes it.
     pub age_max: Duration,
+    /// How far, in LSNs, the oldest change of the buffer pool that is not safe may lie behind the latest before the cleaner writes
+    /// what is old: so long a log a restart must read. `u64::MAX` for no such bound.
+    pub log_distance_max: u64,
 }
 
 impl Default for CacheConfig {
@@ -105,6 +109,7 @@ impl Default for CacheConfig {
             write_bytes_max: 256 << 10,
             cleaner_depth: 32,
             age_max: Duration::from_secs(5),
+            log_distance_max: u64::MAX,
         }
     }
 }
@@ -147,6 +152,9 @@ pub struct Cache {
     passing: Vec<u32>,
     /// The object that the cleaner is at.
     cleaning: u32,
+    /// Where it is, for the sake of the log; and the latest LSN when it began that last.
+    log_sweep: Option<LogSweep>,
+    log_swept: u64,
     /// Too few frames are clean, and the cleaner writes.
     is_cleaning: bool,
     /// It fills its depth up.
@@ -214,6 +222,8 @@ impl Cache {
             done: VecDeque::new(),
             passing: Vec::new(),
             cleaning: 0,
+            log_sweep: None,
+            log_swept: 0,
             is_cleaning: false,
             filling_depth: true,
             hand: 0,
@@ -459,6 +469,11 @@ impl Cache {
     #[must_use]
     pub fn requests_under_way(&self) -> usize {
         self.requests.len()
+    }
+
+    /// Tells the time without anything being done for it: from now on what is changed counts as changed now.
+    pub fn set_now(&mut self, now: Time) {
+        self.now = now;
     }
 
     /// Tells the time: the cleaner begins to write what has grown older than `age_max`, failed pages too.

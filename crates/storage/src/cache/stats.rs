@@ -26,8 +26,10 @@ pub struct CacheStats {
     pub durable_writes: u64,
     pub pages_written: u64,
     pub failed_writes: u64,
-    /// Writes begun by the cleaner, because few frames were clean.
+    /// Writes begun by the cleaner of itself, because few frames were clean or the log had grown long; of those the foreground
+    /// writes, that is, such as somebody who wanted a frame had to wait for.
     pub cleaner_writes: u64,
+    pub foreground_writes: u64,
     pub flushes: u64,
     pub failed_flushes: u64,
     pub evictions: u64,

@@ -68,7 +68,11 @@ struct Stream {
 /// So much of a window is enough to be under way: half of a small one, so that its reads are not too short; three quarters of a
 /// large one, so that several reads are under way at once and the device never waits for the next.
 fn enough(window: u64) -> u64 {
-    if window < LARGE { window / 2 } else { window - window / 4 }
+    if window < LARGE {
+        window / 2
+    } else {
+        window - window / 4
+    }
 }
 
 /// The readers of one object, as far as their requests tell them apart: at most eight.

@@ -350,13 +350,15 @@ impl Core {
     }
 
     /// Submits what is queued, sleeps as long as `wait` allows, reads what has completed and moves its owners on. Returns
-    /// how many completions of the engine were read.
+    /// how many completions of the engine were read. With a page cache it may come back earlier, with fewer: when something
+    /// has grown so old that the cleaner writes it in the next turn.
     ///
     /// # Errors
     /// The backend itself is broken.
     pub fn turn(&mut self, wait: Wait) -> Result<usize> {
         let wait = match self.cached.is_some() && self.turn_cache() {
             true => Wait::No,
+            false if self.cached.is_some() => self.wait_for_cleaner(wait),
             false => wait,
         };
         self.engine

@@ -148,6 +148,7 @@ impl Core {
         if pin.access == Access::Read {
             return Err(failed("change", pin, Fault::ReadOnly));
         }
+        self.date_change();
         match &mut self.cached {
             Some(cached) if pin.handle.core == self.objects.core() => {
                 let changed = cached.cache.change(&pin.pin, lsn);

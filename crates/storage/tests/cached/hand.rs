@@ -27,6 +27,7 @@ pub(crate) fn config(frames: usize) -> CacheConfig {
         write_bytes_max: 8 * PAGE,
         cleaner_depth: 2,
         age_max: Duration::from_secs(5),
+        log_distance_max: u64::MAX,
     }
 }
 

@@ -181,6 +181,7 @@ impl World {
             write_bytes_max: [1, 3, 8, 64][random.below(4) as usize] * PAGE,
             cleaner_depth: 1 + random.below(4) as u32,
             age_max: Duration::from_nanos(50),
+            log_distance_max: [u64::MAX, 8, 100][random.below(3) as usize],
         };
         let arena = Arena::new(frames.next_multiple_of(64) * PAGE).unwrap();
         let memory = Arena::new(16 << 20).unwrap();

@@ -181,12 +181,41 @@ impl Core {
         let told = cached.told;
         if let Some(at) = cached.cache.next_tick() {
             let now = self.engine.now();
+            cached.cache.set_now(now);
             if at <= now {
                 cached.cache.tick(now);
             }
         }
         self.serve_cache();
         self.cached.as_ref().is_some_and(|cached| cached.told != told)
+    }
+
+    /// Before something is changed: if nothing was, the cache has not been told the time for long, and would take the change for
+    /// an old one.
+    pub(super) fn date_change(&mut self) {
+        if let Some(cached) = &mut self.cached
+            && cached.cache.next_tick().is_none()
+        {
+            cached.cache.set_now(self.engine.now());
+        }
+    }
+
+    /// A sleep ends when the cleaner has something to write, though nobody asks for anything; and what it writes is awaited by
+    /// whoever had nothing under way and would wait for the doorbell alone.
+    pub(super) fn wait_for_cleaner(&self, wait: Wait) -> Wait {
+        let at = self.cached.as_ref().and_then(|cached| cached.cache.next_tick());
+        match wait {
+            Wait::Until {
+                count,
+                min_wait,
+                deadline,
+            } => Wait::Until {
+                count: count.max(u32::from(self.engine.in_flight() > 0)),
+                min_wait,
+                deadline: deadline.into_iter().chain(at).min(),
+            },
+            Wait::No => Wait::No,
+        }
     }
 
     /// Makes everything durable that was written through the cache, but for segments that are being deleted.

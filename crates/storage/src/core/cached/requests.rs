@@ -126,6 +126,9 @@ impl Core {
             SegmentOp::Sync => (whole(request.durability), false),
             SegmentOp::Read { offset } if is_cached => (CacheOp::Read { offset }, false),
             SegmentOp::Write { offset } if is_cached => {
+                if cached.cache.next_tick().is_none() {
+                    cached.cache.set_now(self.engine.now()); // It has not been told for long: nothing was changed.
+                }
                 let durability = request.durability;
                 (CacheOp::Write { offset, durability }, false)
             }
