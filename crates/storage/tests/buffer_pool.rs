@@ -446,3 +446,61 @@ fn a_policy_of_ones_own_serves_and_is_refused_where_it_is_wrong() {
     core.unpin(held);
     core.close().unwrap();
 }
+
+/// A volume with a segment of ten pages, its disk, and a core with a cache.
+fn with_segment() -> (Core, Handle) {
+    let disk = simulated_disk(&Format {
+        size_bytes: Some(8 << 20),
+        ..Format::default()
+    });
+    let mut core = open_simulated(&disk);
+    core.use_cache(&config(16)).unwrap();
+    harness::create(&mut core, "data", 10 * BLOCK as u64);
+    let handle = harness::open_write(&mut core, "data");
+    (core, handle)
+}
+
+#[test]
+fn a_pin_of_a_deleted_segment_is_stale_and_stops_nobody() {
+    let (mut core, handle) = with_segment();
+    change(&mut core, handle, 1, 5, 1); // Behind the gate, too.
+    let pin = core.pin_now(handle, 1).unwrap();
+    core.delete(harness::ME, harness::ME.uid, "data").unwrap();
+    assert_eq!(cause(core.page(&pin).map(<[u8]>::len)), CacheError::StalePin);
+    assert_eq!(
+        cause(core.change(&pin, 6).map(|bytes| bytes.len())),
+        CacheError::StalePin
+    );
+    let later = core.change_later(&pin, 6).unwrap();
+    assert!(core.wait(later).unwrap().unwrap().result.is_err());
+    assert_eq!(core.oldest_recovery_lsn(), None);
+    core.unpin(pin);
+    // All frames serve another segment.
+    harness::create(&mut core, "more", 16 * BLOCK as u64);
+    let more = harness::open_write(&mut core, "more");
+    let pins: Vec<PinnedPage> = (0..16).map(|page| core.pin_now(more, page).unwrap()).collect();
+    assert!(pins.iter().all(|pin| core.page(pin).unwrap() == [0; BLOCK]));
+    pins.into_iter().for_each(|pin| core.unpin(pin));
+    core.close().unwrap();
+}
+
+#[test]
+fn a_segment_does_not_shrink_over_a_pin_and_grows_beside_one() {
+    let (mut core, handle) = with_segment();
+    let pin = core.pin_now(handle, 9).unwrap();
+    core.change(&pin, 0).unwrap().fill(7);
+    let resize = |core: &mut Core, pages: usize| {
+        let options = baio_storage::ResizeOptions::to_size((pages * BLOCK) as u64);
+        core.resize(harness::ME, harness::ME.uid, "data", &options).map(drop)
+    };
+    assert_eq!(cause(resize(&mut core, 5)), CacheError::Pinned);
+    resize(&mut core, 20).unwrap();
+    assert_eq!(core.page(&pin).unwrap(), [7; BLOCK]);
+    core.unpin(pin);
+    let new = core.pin_now(handle, 19).unwrap();
+    assert_eq!(core.page(&new).unwrap(), [0; BLOCK]);
+    core.unpin(new);
+    resize(&mut core, 5).unwrap();
+    assert!(core.pin_now(handle, 9).is_err());
+    core.close().unwrap();
+}
