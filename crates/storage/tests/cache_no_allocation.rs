@@ -10,9 +10,10 @@ use std::cell::Cell;
 use cached::hand::{P, hand};
 use cached::{PAGE, Random};
 
-use baio_engine::{Durability, Memory};
+use baio_engine::{Config, Durability, Memory, Open};
 use baio_storage::cache::eviction::Hint;
-use baio_storage::cache::{CacheOp, CacheRequest};
+use baio_storage::cache::{CacheConfig, CacheOp, CacheRequest};
+use baio_storage::{Core, Pinning};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -108,4 +109,40 @@ fn a_warm_cache_allocates_nothing() {
         "{stats:?}"
     );
     assert_eq!(calls, 0, "allocations in 12000 requests: {stats:?}");
+}
+
+#[test]
+fn a_pinned_hit_allocates_nothing_and_is_no_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, vec![7; 64 * PAGE]).unwrap();
+    let config = Config {
+        slots: 16,
+        arena_bytes: 4 << 20,
+        ..Config::default()
+    };
+    let mut core = Core::new(&config).unwrap();
+    let cache = CacheConfig {
+        bytes: 128 * PAGE,
+        ..CacheConfig::default()
+    };
+    core.use_cache(&cache).unwrap();
+    let handle = core.open_file(&path, &Open::write()).unwrap();
+    for page in 0..64 {
+        let pin = core.pin_now(handle, page).unwrap();
+        core.change(&pin, 0).unwrap()[1] = 1;
+        core.unpin(pin);
+    }
+    let requests = core.cache_stats().unwrap().requests;
+    let before = ALLOCATIONS.get();
+    for n in 0..6400 {
+        let Ok(Pinning::Held(pin)) = core.pin(handle, n * 37 % 64) else {
+            panic!("it is there");
+        };
+        assert_eq!(core.page(&pin).unwrap()[..2], [7, 1]);
+        core.change(&pin, 0).unwrap()[2] = n as u8;
+        core.unpin(pin);
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(core.cache_stats().unwrap().requests, requests);
 }
