@@ -51,6 +51,41 @@ pub enum Pinning {
 impl Core {
     /// Gives the core a page cache with an eviction policy of the caller's own, made for `config.bytes` / 4096 frames.
     ///
+    /// A policy sees frame numbers, and is told what came, was used and went. It may be wrong: who may not go stays, and the cache
+    /// takes another (`victims_refused` in its counters).
+    ///
+    /// ```
+    /// use baio_engine::Config;
+    /// use baio_storage::cache::{CacheConfig, eviction::{Eviction, Hint}};
+    ///
+    /// /// Last in, first out: of a cycle over more than fits, most is found again.
+    /// #[derive(Debug, Default)]
+    /// struct Newest(Vec<u32>);
+    ///
+    /// impl Eviction for Newest {
+    ///     fn inserted(&mut self, frame: u32, _key: u64, _hint: Hint) {
+    ///         self.removed(frame);
+    ///         self.0.push(frame);
+    ///     }
+    ///     fn hit(&mut self, _frame: u32) {}
+    ///     fn removed(&mut self, frame: u32) {
+    ///         self.0.retain(|held| *held != frame);
+    ///     }
+    ///     fn victim(&mut self, may_go: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+    ///         let at = self.0.iter().rposition(|frame| may_go(*frame))?;
+    ///         Some(self.0.remove(at))
+    ///     }
+    ///     fn name(&self) -> &'static str {
+    ///         "newest"
+    ///     }
+    /// }
+    ///
+    /// let mut core = baio_storage::Core::new(&Config::default())?;
+    /// let config = CacheConfig { bytes: 8 << 20, ..CacheConfig::default() };
+    /// core.use_cache_with(&config, Box::new(Newest::default()))?;
+    /// # Ok::<(), baio_storage::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Core::use_cache`].
     pub fn use_cache_with(&mut self, config: &CacheConfig, eviction: Box<dyn Eviction>) -> Result<()> {
@@ -59,6 +94,41 @@ impl Core {
     }
 
     /// Pins a page, of 4 KiB: number 0 is the first of the file or segment. One that is there costs no request and no ticket.
+    ///
+    /// ```
+    /// use baio_engine::{Config, Open};
+    /// use baio_storage::{Core, Pinning, cache::CacheConfig};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let path = std::env::temp_dir().join(format!("baio-pin-{}", std::process::id()));
+    /// # std::fs::write(&path, vec![0; 1 << 20])?;
+    /// let mut core = Core::new(&Config::default())?;
+    /// core.use_cache(&CacheConfig { bytes: 8 << 20, ..CacheConfig::default() })?;
+    /// let table = core.open_file(&path, &Open::write())?;
+    /// core.prefetch(table, &[7..8, 100..104])?;
+    ///
+    /// let pin = match core.pin(table, 7)? {
+    ///     Pinning::Held(pin) => pin,
+    ///     Pinning::Coming(ticket) => {
+    ///         let outcome = core.wait(ticket)?.ok_or("somebody else took it")?;
+    ///         outcome.result?;
+    ///         outcome.pin.ok_or("a pin comes with success")?
+    ///     }
+    /// };
+    /// assert_eq!(core.page(&pin)?[0], 0);
+    /// let lsn = 1; // The log record that says what is changed now.
+    /// core.change_now(&pin, lsn)?[0] = 42;
+    /// core.unpin(pin);
+    ///
+    /// // The log is written and safe as far as that record; before, the page was not written by anybody.
+    /// core.set_durable_lsn(lsn)?;
+    /// let flush = core.flush_to(table, lsn)?;
+    /// core.wait(flush)?.ok_or("somebody else took it")?.result?;
+    /// assert_eq!(core.oldest_recovery_lsn(), None);
+    /// core.close()?;
+    /// assert_eq!(std::fs::read(&path)?[7 * 4096], 42);
+    /// # std::fs::remove_file(path)?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// There is no cache, the handle is stale, or every slot is taken: take outcomes, turn, and try again. What is wrong with
