@@ -1,4 +1,5 @@
-//! What the page cache costs the processor: `cargo bench -p baio-storage --bench page_cache` prints CPU time, the best of some rounds.
+//! What the page cache costs the processor: `cargo bench -p baio-storage --bench page_cache [-- WORD]` prints CPU time, the best of
+//! some rounds, of everything or of what has the word in its name.
 //!
 //! - A hit of 4 KiB, copied, through a core, beside a bare `pread` of the same file out of the kernel's page cache, in turn; both
 //!   at random places of 8 MiB.
@@ -20,12 +21,19 @@ const SET: usize = 8 << 20;
 const ROUNDS: usize = 5;
 
 fn main() {
-    hits();
+    let only = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    let wanted = |name: &str| only.as_ref().is_none_or(|word| name.contains(word.as_str()));
+    if wanted("hit") {
+        hits();
+    }
     for (what, durability) in [("read", None), ("durable write", Some(Durability::Data))] {
         for pages in [1, 4, 16] {
+            if !wanted(&format!("{what}, {} KiB", pages * 4)) {
+                continue;
+            }
             let best = best(|| beside_a_device(pages, durability));
             println!(
-                "{what}, {:2} KiB, beside device and copy{:>9.0} ns a request, {:>5.0} a page",
+                "{what}, {} KiB, beside device and copy{:>9.0} ns a request, {:>5.0} a page",
                 pages * 4,
                 best,
                 best / pages as f64
@@ -88,7 +96,7 @@ fn hits() {
 fn beside_a_device(pages: usize, durability: Option<Durability>) -> f64 {
     const FRAMES: usize = 4096;
     const UNDER_WAY: u64 = 8;
-    const TIMES: u64 = 40_000;
+    const TIMES: u64 = 100_000;
     let arena = Arena::new(FRAMES * PAGE).expect("memory");
     let config = CacheConfig {
         bytes: FRAMES * PAGE,

@@ -122,6 +122,8 @@ pub(super) struct Frames {
     free: Vec<u32>,
     /// Frames per kind of state, by [`kind`].
     counts: [u32; 10],
+    /// Frames whose state is unsafe: asked for with every page that is written, so it is kept and not added up.
+    not_safe: u32,
     /// Clean pages that nobody holds on to or waits for.
     evictable: u32,
     /// Frames that were refused to the eviction policy and that it may have now.
@@ -164,6 +166,7 @@ impl Frames {
             frames,
             free,
             counts,
+            not_safe: 0,
             evictable: 0,
             eased,
         })
@@ -194,9 +197,7 @@ impl Frames {
 
     /// Frames that count against the dirty limit.
     pub(super) fn count_unsafe(&self) -> u32 {
-        use State::{Dirty, Failed, Gated, Unflushed, WriteBack};
-        let all = [Dirty, Failed, Gated, WriteBack, Unflushed];
-        all.map(|state| self.count(state)).iter().sum()
+        self.not_safe
     }
 
     pub(super) fn evictable(&self) -> u32 {
@@ -218,6 +219,11 @@ impl Frames {
 
     /// The one place where a state changes.
     pub(super) fn set(&mut self, frame: u32, state: State) {
+        let before = self.get(frame).state;
+        self.counts[kind(before)] -= 1;
+        self.counts[kind(state)] += 1;
+        self.not_safe -= u32::from(before.is_unsafe());
+        self.not_safe += u32::from(state.is_unsafe());
         self.changing(frame, |frame| frame.state = state);
     }
 
@@ -252,12 +258,11 @@ impl Frames {
         !entry.refused
     }
 
+    /// The one place where a page may become one that can be evicted, or cease to be.
     fn changing(&mut self, at: u32, change: impl FnOnce(&mut Frame)) {
         let frame = &mut self.frames[at as usize];
-        let (before, could_go) = (frame.state, may_go(frame));
+        let could_go = may_go(frame);
         change(frame);
-        self.counts[kind(before)] -= 1;
-        self.counts[kind(frame.state)] += 1;
         match (could_go, may_go(frame)) {
             (true, false) => self.evictable -= 1,
             (false, true) => {

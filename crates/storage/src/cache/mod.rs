@@ -364,6 +364,7 @@ impl Cache {
             wait: Wait::None,
             granted: None,
             credit: false,
+            is_listed: false,
             told: None,
             iterations: 0,
             parked: 0,

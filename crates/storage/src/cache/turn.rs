@@ -414,10 +414,10 @@ impl Cache {
         if let Some(frame) = request.granted.take() {
             self.frames.give_free(frame);
         }
+        self.durable_done_waiting(slot, &mut request);
         let at = request.object as usize;
         if let Some(object) = self.objects.get_mut(at) {
             object.requests -= 1;
-            object.durable_waiting.retain(|(waiting, _)| *waiting != slot);
             match request.op {
                 CacheOp::Sync { .. } | CacheOp::WriteOut { .. } | CacheOp::FlushTo { .. } => {
                     self.forget_sync(request.object, slot);

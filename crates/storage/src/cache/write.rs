@@ -110,8 +110,7 @@ impl Cache {
             return Err(Step::Wait(Wait::FreeFrame));
         };
         let put = if covers {
-            let put = self.put_in(request.object, page, frame, request);
-            put.map(|()| self.turn(frame, State::Clean))
+            self.put_in(request.object, page, frame, request)
         } else {
             self.fill_edges(request, page, frame)
         };
@@ -148,7 +147,10 @@ impl Cache {
             self.frames.get_mut(frame).since = self.version;
             self.turn(frame, State::Dirty);
         }
-        self.used(request, page, frame);
+        match state {
+            State::Free => {} // It came with this write: that was its first use.
+            _ => self.used(request, page, frame),
+        }
         request.done += len;
         request.credit = false;
         match durability(request) {
@@ -200,11 +202,10 @@ impl Cache {
             }
         }
         let between = between.filter(|(page, _)| needed.as_ref().is_some_and(|needed| *page < needed.end));
-        self.durable_done_waiting(slot, request.object);
+        self.durable_done_waiting(slot, request);
         if let Some((page, frame)) = busy.or(between) {
             self.hold_more(request, page, frame);
-            let object = &mut self.objects[request.object as usize];
-            object.durable_waiting.push((slot, window));
+            self.durable_waits(slot, request, window);
             return Step::Wait(Wait::WriteBackEnded(frame));
         }
         if let Some((page, frame)) = gated {
@@ -227,8 +228,7 @@ impl Cache {
         };
         if !write {
             self.progress += 1;
-            let object = &mut self.objects[request.object as usize];
-            object.durable_waiting.push((slot, window));
+            self.durable_waits(slot, request, window);
             return Step::Copied;
         }
         let needed = self.with_neighbours(request.object, needed);
@@ -285,10 +285,19 @@ impl Cache {
         }
     }
 
-    fn durable_done_waiting(&mut self, slot: u32, object: u32) {
-        let waiting = &mut self.objects[object as usize].durable_waiting;
-        if !waiting.is_empty() {
-            waiting.retain(|(waits, _)| *waits != slot);
+    fn durable_waits(&mut self, slot: u32, request: &mut Request, window: Range<u64>) {
+        request.is_listed = true;
+        let waiting = &mut self.objects[request.object as usize].durable_waiting;
+        waiting.push((slot, window));
+    }
+
+    pub(super) fn durable_done_waiting(&mut self, slot: u32, request: &mut Request) {
+        if !std::mem::take(&mut request.is_listed) {
+            return;
+        }
+        let waiting = &mut self.objects[request.object as usize].durable_waiting;
+        if let Some(at) = waiting.iter().position(|(waits, _)| *waits == slot) {
+            waiting.swap_remove(at);
         }
     }
 
