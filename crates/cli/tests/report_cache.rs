@@ -10,8 +10,12 @@ use support::{BAIO, Done, Place};
 
 /// A report of one experiment on very little; without a search path there is no fio, and no tool.
 fn report(experiment: &str, with_tools: bool) -> Vec<Value> {
+    report_on("4M", experiment, with_tools)
+}
+
+fn report_on(working_set: &str, experiment: &str, with_tools: bool) -> Vec<Value> {
     let place = Place::new();
-    let line = "report --quick --json --working-set 4M --only";
+    let line = format!("report --quick --json --working-set {working_set} --only");
     let mut command = Command::new(BAIO);
     command
         .args(line.split(' '))
@@ -70,7 +74,8 @@ fn reads_in_order_bring_each_byte_once() {
 #[test]
 fn hits_are_compared_with_pread() {
     let parts = report("cache-hits", false);
-    is_compared(&parts[0]["against"][0], 1);
+    assert_eq!(parts.len(), 2, "copied, and pinned");
+    parts.iter().for_each(|part| is_compared(&part["against"][0], 1));
 }
 
 #[test]
@@ -142,5 +147,38 @@ fn every_trace_keeps_its_marks() {
             holds(part, key);
         }
         assert!(!part["steps"].as_array().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn one_asynchronous_cleaner_is_compared_with_the_best_of_the_others() {
+    let parts = report("page-cleaners", false);
+    let ours = parts
+        .iter()
+        .find(|part| part["counts"].is_object())
+        .expect("a comparison");
+    for key in ["transactions", "cpu", "foreground"] {
+        assert!(ours["counts"][key]["holds"].is_boolean(), "{key}: {ours}");
+    }
+    assert!(ours["runs"][0]["foreground_percent"].is_number());
+    let table = parts.iter().find(|part| part["rows"].is_array()).expect("a table");
+    assert!(table["rows"].as_array().unwrap().len() >= 2, "{table}");
+    assert!(table["best"].as_str().unwrap().contains("synchronous"));
+}
+
+/// How many pages are read says which policy was at work, on any machine.
+#[test]
+fn a_policy_of_ones_own_reads_less_than_lru() {
+    let parts = report_on("32M", "own-policy", false);
+    assert_eq!(parts.len(), 2, "two patterns");
+    let pages = |side: &Value| side["runs"][0]["cache"]["pages_read"].as_u64().unwrap();
+    let (own, lru) = (pages(&parts[0]), pages(&parts[0]["against"][0]));
+    assert!(own * 3 < lru * 2, "{own} pages with its own policy, {lru} with LRU");
+    // Of scattered blocks none is read twice or in vain, and hardly one was waited for from its beginning.
+    assert_eq!(pages(&parts[1]), pages(&parts[1]["against"][0]));
+    let ahead = parts[1]["runs"][0]["cache"]["hits"].as_u64().unwrap();
+    assert!(ahead > 0, "{}", parts[1]);
+    for part in &parts {
+        assert!(part["counts"]["elapsed"]["holds"].is_boolean());
     }
 }

@@ -46,6 +46,9 @@ pub(crate) struct Measurement {
     /// What the syncs behind the requests took, which is not in the rates; `None` where a side has none or counts it in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sync_seconds: Option<f64>,
+    /// Percent of the pages that were written in the foreground, by or for who waited, and not by a cleaner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) foreground_percent: Option<f64>,
     /// What our own cache has done, where requests went through it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cache: Option<CacheCounts>,

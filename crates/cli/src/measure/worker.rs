@@ -18,6 +18,10 @@ pub(crate) mod buffered_reads;
 pub(crate) mod buffered_writes;
 
 pub(crate) mod one_queue;
+pub(crate) mod own_policy;
+pub(crate) mod page_cleaners;
+pub(crate) mod pinned_hits;
+mod pool;
 pub(crate) mod posted_writes;
 pub(crate) mod volume_scale;
 
@@ -39,6 +43,12 @@ pub(crate) enum Job {
     BufferedWrites(buffered_writes::Job),
     /// Reads of what the kernel's cache holds.
     BufferedReads(buffered_reads::Job),
+    /// Pages of a buffer pool, all in memory.
+    PinnedHits(pinned_hits::Job),
+    /// A program that knows what it will read.
+    OwnPolicy(own_policy::Job),
+    /// Transactions on a buffer pool, and who writes its pages.
+    PageCleaners(page_cleaners::Job),
     /// Messages through a pipe beside reads of a disk.
     OneQueue(one_queue::Job),
     /// A volume of many segments, filled or used; it prints findings of its own.
@@ -79,6 +89,9 @@ fn work(job: Result<Job, String>) -> Result<(), String> {
         Job::PostedWrites(job) => posted_writes::run(&job)?,
         Job::BufferedWrites(job) => buffered_writes::run(&job)?,
         Job::BufferedReads(job) => buffered_reads::run(&job)?,
+        Job::PinnedHits(job) => pinned_hits::run(&job)?,
+        Job::OwnPolicy(job) => own_policy::run(&job)?,
+        Job::PageCleaners(job) => page_cleaners::run(&job)?,
         Job::OneQueue(job) => one_queue::run(&job)?,
         Job::VolumeScale(volume_scale::Job::Fill { path, segments }) => {
             return print(&volume_scale::fill(&path, segments)?);

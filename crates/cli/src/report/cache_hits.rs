@@ -1,12 +1,13 @@
 //! A hit in our own cache against a pread(2) of what the kernel's cache holds: what a copy costs with a system call and
-//! without. Both are whole programs: ours draws, stamps the time and counts as `stress` does, the other is a bare loop.
+//! without, and what a look at a pinned page costs, which is no copy. All are whole programs: the copies are those of `stress`,
+//! which draws, stamps the time and counts; the others are bare loops.
 
 use std::time::Duration;
 
 use crate::failure::Failure;
 use crate::measure::stress::Run;
 use crate::measure::worker;
-use crate::measure::worker::buffered_reads::Job;
+use crate::measure::worker::{buffered_reads, pinned_hits};
 use crate::report::comparison::{Comparison, Figure, Findings, Mark, Peer, Side};
 use crate::report::files::written_file;
 use crate::report::{Section, Setting};
@@ -14,6 +15,7 @@ use crate::report::{Section, Setting};
 const BYTES: u64 = 8 << 20;
 
 const COPIED: &[Mark] = &[Mark::at_most(Figure::Cpu, 0.85)];
+const PINNED: &[Mark] = &[Mark::at_most(Figure::Cpu, 0.33)];
 
 pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     let (reads, runtime, rounds) = if setting.quick {
@@ -30,16 +32,29 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     ));
     let ours =
         Run::new(&path.display().to_string(), "randread", 1, runtime).with(&["--mode", "cached", "--warm", "100"]);
-    let bare = worker::Job::BufferedReads(Job {
+    let pinned = pinned_hits::Job {
         path: path.clone(),
         reads,
-        batch: None,
-    });
-    let comparison = Comparison {
-        ours: Side::stress("copied, one at a time".into(), ours),
-        peers: vec![Peer::new(Side::worker("a loop of pread".into(), bare), COPIED)],
     };
-    findings.compare(&comparison, rounds)?;
+    let bare = || {
+        let job = buffered_reads::Job {
+            path: path.clone(),
+            reads,
+            batch: None,
+        };
+        Side::worker("a loop of pread".into(), worker::Job::BufferedReads(job))
+    };
+    let sides = [
+        (Side::stress("copied, one at a time".into(), ours), COPIED),
+        (Side::worker("pinned".into(), worker::Job::PinnedHits(pinned)), PINNED),
+    ];
+    for (ours, marks) in sides {
+        let comparison = Comparison {
+            ours,
+            peers: vec![Peer::new(bare(), marks)],
+        };
+        findings.compare(&comparison, rounds)?;
+    }
     // The next experiment needs the room.
     let _ = std::fs::remove_file(&path);
     Ok(Section::of(findings))

@@ -191,6 +191,8 @@ impl Bound {
     fn verdict(self, value: f64) -> String {
         match self.shortfall(value) {
             None => format!("mark {self}: holds"),
+            // There is no part of nothing.
+            Some(_) if self == Bound::AtMost(0.0) => format!("mark {self}: falls short"),
             // So little that it would be rounded to nothing is still a miss.
             Some(by) if by < 1.0 => format!("mark {self}: falls short by {by:.1} %"),
             Some(by) => format!("mark {self}: falls short by {by:.0} %"),
@@ -546,6 +548,21 @@ mod tests {
         };
         findings.compare(&comparison, 1).unwrap();
         findings.count("reads a request", "reads", 1.5, Some(Bound::AtMost(1.0)));
+        assert!(
+            findings
+                .lines
+                .last()
+                .unwrap()
+                .ends_with("(mark <= 1: falls short by 50 %)")
+        );
+        findings.count("reads in vain", "vain", 2.0, Some(Bound::AtMost(0.0)));
+        assert!(
+            findings
+                .lines
+                .last()
+                .unwrap()
+                .ends_with("2 reads in vain (mark <= 0: falls short)")
+        );
         findings.count("pages a read", "pages", 4.0, None);
         let counts = &findings.parts[0]["counts"];
         assert_eq!(counts["reads"]["holds"], false);

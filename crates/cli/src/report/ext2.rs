@@ -7,9 +7,8 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::Command;
 
-use rustix::process::geteuid;
+use crate::report::loop_device::{LoopDevice, missing, output};
 
 const TOOLS: [&str; 3] = ["mkfs.ext2", "losetup", "mount"];
 
@@ -21,13 +20,8 @@ const SPARE: u64 = 64 << 20;
 /// # Errors
 /// Why there is no such directory here, in words.
 pub(super) fn on_ext2<T: Send>(dir: &Path, bytes: u64, work: impl FnOnce(&Path) -> T + Send) -> Result<T, String> {
-    if !geteuid().is_root() {
-        return Err("needs root, for a loop device".into());
-    }
-    let search = std::env::var_os("PATH").unwrap_or_default();
-    let there = |tool: &&str| std::env::split_paths(&search).any(|dir| dir.join(tool).is_file());
-    if let Some(tool) = TOOLS.iter().find(|tool| !there(tool)) {
-        return Err(format!("needs {tool}, which is not installed"));
+    if let Some(reason) = missing(&TOOLS) {
+        return Err(reason);
     }
     let image = dir.join("ext2.img");
     let done = std::thread::scope(|scope| {
@@ -53,37 +47,18 @@ fn mounted<T>(dir: &Path, image: &Path, bytes: u64, work: impl FnOnce(&Path) -> 
     }
     // Else what is mounted here might appear outside too.
     output(&["mount", "--make-rprivate", "/"])?;
-    let device = output(&["losetup", "--direct-io=on", "-f", "--show", &shown])?;
-    if !device.starts_with("/dev/loop") {
-        return Err(format!("losetup named `{device}`, which is no loop device"));
-    }
-    let held = File::open(&device).map_err(|error| format!("open {device}: {error}"));
-    // While it is open, this only marks it to go with the last user.
-    output(&["losetup", "-d", &device])?;
-    let held = held?;
+    let device = LoopDevice::over(image)?;
     let place = dir.join("ext2");
     fs::create_dir(&place).map_err(|error| format!("{}: {error}", place.display()))?;
     let shown = place.display().to_string();
-    let mounted = output(&["mount", "-t", "ext2", &device, &shown]);
-    drop(held);
+    let mounted = output(&["mount", "-t", "ext2", &device.path.display().to_string(), &shown]);
+    drop(device);
     let done = mounted.map(|_| work(&place));
     if done.is_ok() {
         output(&["umount", &shown])?;
     }
     fs::remove_dir(&place).map_err(|error| format!("{}: {error}", place.display()))?;
     done
-}
-
-fn output(words: &[&str]) -> Result<String, String> {
-    let output = Command::new(words[0])
-        .args(&words[1..])
-        .output()
-        .map_err(|error| format!("{}: {error}", words[0]))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(format!("{}: {said}", words[0]))
 }
 
 #[cfg(test)]

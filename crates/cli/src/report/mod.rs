@@ -20,9 +20,12 @@ mod comparison;
 mod durable_writes;
 mod ext2;
 mod files;
+mod loop_device;
 mod main_job;
 mod memory_cgroup;
 mod one_queue;
+mod own_policy;
+mod page_cleaners;
 mod plain_writes;
 mod posted_writes;
 mod random_read;
@@ -110,6 +113,18 @@ const EXPERIMENTS: &[Experiment] = &[
         shows: "single requests through a cache, iteration by iteration, beside what seed 001 reports",
         on_request: false,
         run: request_traces::run,
+    },
+    Experiment {
+        name: "page-cleaners",
+        shows: "seed 001's tables 2 to 5: transactions on a buffer pool, one asynchronous cleaner against synchronous ones",
+        on_request: false,
+        run: page_cleaners::run,
+    },
+    Experiment {
+        name: "own-policy",
+        shows: "a program's own eviction and prefetch on our cache, against LRU and the kernel's cache",
+        on_request: false,
+        run: own_policy::run,
     },
     Experiment {
         name: "service",

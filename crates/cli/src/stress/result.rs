@@ -36,7 +36,7 @@ pub(crate) struct CacheCounts {
 
 impl CacheCounts {
     /// What lies between two looks.
-    pub(super) fn between(before: &CacheStats, after: &CacheStats) -> CacheCounts {
+    pub(crate) fn between(before: &CacheStats, after: &CacheStats) -> CacheCounts {
         let since = |of: fn(&CacheStats) -> u64| of(after) - of(before);
         CacheCounts {
             hits: since(|stats| stats.pages_hit),
@@ -56,7 +56,7 @@ impl CacheCounts {
         }
     }
 
-    fn and(self, other: CacheCounts) -> CacheCounts {
+    pub(crate) fn and(self, other: CacheCounts) -> CacheCounts {
         CacheCounts {
             hits: self.hits + other.hits,
             misses: self.misses + other.misses,
@@ -291,6 +291,7 @@ fn section(part: &str, stages: &[&StageReport], direction: Direction, job: &Job,
             mode: job.mode.name().to_owned(),
             // Sections tell of both themselves.
             sync_seconds: None,
+            foreground_percent: None,
             cache: None,
         },
     }

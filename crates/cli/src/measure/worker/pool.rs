@@ -1,0 +1,222 @@
+//! A buffer pool of the experiment's own: the page cache and an engine, driven by hand, over one file or device.
+//!
+//! The cache says what it wants of the device; whoever drives it decides who carries that out. So the cleaners of an
+//! experiment can be threads that block, where the product has an engine.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use baio_engine::{
+    Caching, Config, Descriptions, Doorbell, Durability, Engine, Errno, File, Memory, Open, Policy, Request, Wait,
+};
+use baio_storage::cache::eviction::Eviction;
+use baio_storage::cache::{Cache, CacheConfig, Io, IoId, IoKind, ObjectId};
+
+/// How a pool is made.
+pub(super) struct Make<'a> {
+    pub(super) path: &'a Path,
+    /// The bytes of the file that are used: from here on, so many.
+    pub(super) first: u64,
+    pub(super) len: u64,
+    pub(super) write: bool,
+    pub(super) config: CacheConfig,
+    /// Who leaves, if not whom the configuration names.
+    pub(super) eviction: Option<Box<dyn Eviction>>,
+    pub(super) readahead_bytes_max: usize,
+    /// Requests through the kernel's cache instead of past it.
+    pub(super) through_kernel: bool,
+    /// Bytes of buffers beside the cache.
+    pub(super) buffer_bytes: usize,
+}
+
+pub(super) struct Pool {
+    pub(super) cache: Cache,
+    pub(super) object: ObjectId,
+    engine: Engine,
+    file: File,
+    first: u64,
+    policy: Policy,
+    /// By the tag of the engine's request.
+    under_way: Vec<Option<(IoId, IoKind)>>,
+    free: Vec<usize>,
+}
+
+/// Requests of one pool in the engine at a time.
+const SLOTS: u32 = 512;
+
+/// An I/O that has ended.
+pub(super) struct Ended {
+    pub(super) id: IoId,
+    pub(super) kind: IoKind,
+    pub(super) result: Result<u32, Errno>,
+    pub(super) memory: Memory,
+}
+
+impl Pool {
+    pub(super) fn make(make: Make<'_>) -> Result<Pool, String> {
+        let mut engine = Engine::new(&Config {
+            slots: SLOTS,
+            reserved_slots: 0,
+            arena_bytes: make.config.bytes + make.buffer_bytes + (4 << 20),
+            ..Config::default()
+        })
+        .map_err(|error| error.to_string())?;
+        let (caching, policy) = if make.through_kernel {
+            (Caching::Kernel, Policy::kernel())
+        } else {
+            (Caching::Direct, Policy::direct())
+        };
+        let open = Open {
+            write: make.write,
+            descriptions: Descriptions::Only(caching),
+            ..Open::read()
+        };
+        let file = File::open(make.path, &open).map_err(|error| error.to_string())?;
+        engine.attach(&file);
+        let arena = engine.arena();
+        let cache = match make.eviction {
+            Some(eviction) => Cache::with_eviction(arena, make.config, eviction),
+            None => Cache::new(arena, make.config),
+        };
+        let mut cache = cache.map_err(|error| error.to_string())?;
+        let object = cache.add(make.len, make.readahead_bytes_max);
+        Ok(Pool {
+            cache,
+            object,
+            engine,
+            file,
+            first: make.first,
+            policy,
+            under_way: (0..SLOTS).map(|_| None).collect(),
+            free: (0..SLOTS as usize).rev().collect(),
+        })
+    }
+
+    pub(super) fn doorbell(&self) -> Doorbell {
+        self.engine.doorbell()
+    }
+
+    pub(super) fn buffer(&mut self, len: usize) -> Result<Memory, String> {
+        Ok(self.engine.buffer(len).ok_or("no buffer")?.into())
+    }
+
+    /// Has the engine carry out an I/O.
+    pub(super) fn start(&mut self, io: Io) -> Result<(), String> {
+        let tag = self.free.pop().ok_or("every slot is taken")?;
+        let request = match io.kind {
+            IoKind::Read { offset, .. } => Request::read(&self.file, self.first + offset, io.memory, self.policy),
+            IoKind::Write { offset, durability, .. } => Request::write(
+                &self.file,
+                self.first + offset,
+                io.memory,
+                self.policy.durable(durability),
+            ),
+            IoKind::Sync { durability } => Request::sync(&self.file, durability),
+        };
+        self.under_way[tag] = Some((io.id, io.kind));
+        let refused = self.engine.submit(request.tagged(tag as u64)).is_err();
+        if refused {
+            Err("every slot is taken".into())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Submits.
+    pub(super) fn push(&mut self) -> Result<(), String> {
+        self.engine.turn(Wait::No).map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Submits, and sleeps until something has ended or the doorbell rings, a second at most.
+    pub(super) fn turn(&mut self) -> Result<(), String> {
+        let wait = Wait::Until {
+            count: 1,
+            min_wait: Duration::ZERO,
+            deadline: Some(self.engine.now().after(Duration::from_secs(1))),
+        };
+        self.engine.turn(wait).map_err(|error| error.to_string())?;
+        self.cache.tick(self.engine.now());
+        Ok(())
+    }
+
+    /// What the engine has ended, to be told to the cache.
+    pub(super) fn ended(&mut self) -> Option<Ended> {
+        let completion = self.engine.next_completion()?;
+        let tag = completion.tag as usize;
+        let (id, kind) = self.under_way.get_mut(tag)?.take()?;
+        self.free.push(tag);
+        Some(Ended {
+            id,
+            kind,
+            result: completion.result.map_err(|error| error.errno()),
+            memory: completion.memory,
+        })
+    }
+
+    /// Tells the cache of everything that has ended.
+    pub(super) fn take_in(&mut self) {
+        while let Some(ended) = self.ended() {
+            self.cache.io_ended(ended.id, ended.result, ended.memory);
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.free.len() == SLOTS as usize
+    }
+}
+
+/// A file as a thread of the experiment has it, for I/Os that block.
+#[derive(Clone)]
+pub(super) struct Blocking(Arc<std::fs::File>);
+
+impl Blocking {
+    pub(super) fn open(path: &Path, through_kernel: bool) -> Result<Blocking, String> {
+        use std::os::unix::fs::OpenOptionsExt;
+        // Through the kernel's cache a write is on its device only when it is told to be: as database cleaners do.
+        let flags = if through_kernel { libc::O_DSYNC } else { libc::O_DIRECT };
+        let open = std::fs::OpenOptions::new().write(true).custom_flags(flags).open(path);
+        open.map(|file| Blocking(Arc::new(file)))
+            .map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Carries out a write or a flush, and waits for it.
+    pub(super) fn carry_out(&self, io: Io, first: u64) -> Ended {
+        let result = match io.kind {
+            IoKind::Write { offset, .. } => self.write(&io.memory, first + offset),
+            IoKind::Sync { durability } => match durability {
+                Durability::Full => rustix::fs::fsync(&*self.0),
+                Durability::None | Durability::Data => rustix::fs::fdatasync(&*self.0),
+            }
+            .map(|()| 0)
+            .map_err(|errno| Errno::from_raw(errno.raw_os_error())),
+            IoKind::Read { .. } => Err(Errno::EINVAL),
+        };
+        Ended {
+            id: io.id,
+            kind: io.kind,
+            result,
+            memory: io.memory,
+        }
+    }
+
+    fn write(&self, memory: &Memory, offset: u64) -> Result<u32, Errno> {
+        let mut slices = Vec::new();
+        match memory {
+            Memory::Shared(page) => slices.push(std::io::IoSlice::new(page)),
+            Memory::Many(pages) => {
+                for page in pages.parts() {
+                    let Memory::Shared(page) = page else {
+                        return Err(Errno::EINVAL);
+                    };
+                    slices.push(std::io::IoSlice::new(page));
+                }
+            }
+            _ => return Err(Errno::EINVAL),
+        }
+        let written = rustix::io::pwritev(&*self.0, &slices, offset);
+        written
+            .map(|bytes| bytes as u32)
+            .map_err(|errno| Errno::from_raw(errno.raw_os_error()))
+    }
+}
