@@ -45,7 +45,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
         "{} MiB of pages, {} MiB of memory, {} KiB of it for each synchronous cleaner; {AGENTS} agents; a transaction uses {} pages \
          ({} % of the uses are of {} % of the pages), goes through each {} times, and changes {} % of them",
         bytes >> 20,
-        bytes / MEMORY_PART >> 20,
+        (bytes / MEMORY_PART) >> 20,
         CLEANER_BYTES >> 10,
         MIX.pages,
         MIX.hot_uses_percent,
