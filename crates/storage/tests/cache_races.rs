@@ -72,6 +72,30 @@ fn r1_a_cached_read_never_gives_what_was_there_before_a_direct_write_that_has_en
     }
 }
 
+/// R1 again: the first cached request on a file or a segment comes while direct writes of it run, which have asked nobody. The
+/// rule: their ranges are reserved when it begins to be cached.
+#[test]
+fn r1_a_direct_write_that_began_before_anything_was_cached_counts_too() {
+    let (_, mut core, handle) = opened();
+    let direct = SegmentRequest {
+        durability: Durability::Data,
+        ..request(
+            &core,
+            handle,
+            SegmentOp::Write { offset: 2 * B },
+            &[7; 2 * BLOCK],
+            Mode::Direct,
+        )
+    };
+    let direct = start(&mut core, direct);
+    core.turn(Wait::No).unwrap();
+    let meanwhile = begin_read(&mut core, handle, 0, 8, Mode::Cached);
+    end(&mut core, direct).result.unwrap();
+    assert_eq!(get(&mut core, handle, 2, 2, Mode::Cached), [7; 2 * BLOCK]);
+    end(&mut core, meanwhile).result.unwrap();
+    assert_eq!(get(&mut core, handle, 2, 2, Mode::Cached), [7; 2 * BLOCK]);
+}
+
 /// R2, a flush and the access to its blocks (generic/198, 239, 240): a write that ends while a flush runs is not covered by it.
 /// The rule: a page remembers how many flushes had begun when its write ended; only a later one makes it clean.
 #[test]

@@ -105,8 +105,7 @@ impl Cache {
         while let Some((page, frame)) = self.objects[slot as usize].tree.next(at, None) {
             at = page + 1;
             let entry = self.frames.get(frame);
-            let pool = u32::from(entry.pool.lent > 0); // A pin of the pool turns stale, and keeps nothing.
-            if !entry.state.is_busy() && !entry.stuck && entry.pins == pool {
+            if !entry.state.is_busy() && !entry.stuck {
                 self.drop_page(frame);
             }
         }

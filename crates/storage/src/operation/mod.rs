@@ -25,7 +25,7 @@ use baio_engine::{Buffer, Completion, Durability, Engine, Memory, Op, Request};
 
 use self::claims::Claims;
 
-use crate::core::cached::PageCache;
+use crate::core::cached::{Known, PageCache};
 use crate::core::holds::{HoldId, Holds, Place as HeldPlace};
 use crate::error::{Error, Fault, Result};
 use crate::identity::Identity;
@@ -222,7 +222,11 @@ impl Context<'_> {
         if crate::seeded_bug("shrink-leaves-the-cache-alone") {
             return false;
         }
-        cached.cut(self.objects, self.index, name, target, from);
+        let known = Known {
+            objects: self.objects,
+            requests: self.requests,
+        };
+        cached.cut(known, self.index, name, target, from);
         true
     }
 

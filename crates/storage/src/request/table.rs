@@ -200,6 +200,25 @@ impl Requests {
         at_work.map(|entry| (entry.handle, entry.range.clone()))
     }
 
+    /// The same for writes alone, with those that are parked, which will begin without asking anybody again.
+    pub(crate) fn writes_under_way(&self) -> impl Iterator<Item = (Ticket, Handle, Range<u64>)> + '_ {
+        let may_run = |entry: &Entry| match entry.state {
+            State::InFlight(id) => id.is_some(),
+            State::Abandoned => true,
+            State::Done(_) => entry.held_by_kernel,
+            State::Free => false,
+        };
+        let writes = move |(_, entry): &(usize, &Entry)| matches!(entry.op, SegmentOp::Write { .. }) && may_run(entry);
+        let named = |(index, entry): (usize, &Entry)| {
+            let ticket = Ticket {
+                index: index as u32,
+                generation: entry.generation,
+            };
+            (ticket, entry.handle, entry.range.clone())
+        };
+        self.entries.iter().enumerate().filter(writes).map(named)
+    }
+
     /// A request has ended: its outcome waits to be taken, and whoever waits for it is named.
     pub(crate) fn finish(&mut self, ticket: Ticket, completion: Completion, result: Result<u32>) -> Option<Waker> {
         let entry = self.entry(ticket)?;

@@ -15,14 +15,14 @@
 
 use baio_engine::{File, Kind, Memory};
 
-use super::{OPERATION, PageCache};
+use super::{NOBODY, OPERATION, PageCache, Role};
 use crate::cache::eviction::Hint;
 use crate::cache::{self, CacheOp, CacheRequest, ObjectId, PAGE_BYTES};
 use crate::core::Core;
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::object::{Objects, Target};
-use crate::request::{Handle, SegmentRequest};
+use crate::request::{Handle, Requests, SegmentRequest};
 use crate::segment::probe::SlotAddress;
 
 /// Bytes that are read ahead of a sequential reader at most.
@@ -54,6 +54,21 @@ pub(super) struct Cut {
     operation: u32,
     object: ObjectId,
     request: cache::RequestId,
+}
+
+/// What the core knows of handles and of requests on them.
+pub(crate) struct Known<'a> {
+    pub(crate) objects: &'a mut Objects,
+    pub(crate) requests: &'a Requests,
+}
+
+fn reserve(object: ObjectId, start: u64, end: u64) -> CacheRequest {
+    CacheRequest {
+        object,
+        op: CacheOp::Reserve { start, end },
+        memory: Memory::None,
+        hint: Hint::Normal,
+    }
 }
 
 impl PageCache {
@@ -107,15 +122,25 @@ impl PageCache {
             .position(|known| objects.address(known.handle) == Some(address))
     }
 
-    fn add(&mut self, objects: &mut Objects, name: String, access: Access, target: Target, size: u64) -> ObjectId {
+    /// Begins to cache a file or segment. Direct writes of it that are under way have asked nobody: their ranges are reserved
+    /// now, before anything can be brought in.
+    fn add(&mut self, known: Known<'_>, name: String, access: Access, target: Target, size: u64) -> ObjectId {
         let file = match &target {
             Target::Plain(file) => Some(file.identity()),
             Target::Segment { .. } => None,
         };
-        let handle = objects.add(name, access, target);
+        let handle = known.objects.add(name, access, target);
         let object = self.cache.add(size, READAHEAD_BYTES);
         self.objects.push(Cached { file, object, handle });
         self.epoch += 1;
+        for (ticket, handle, range) in known.requests.writes_under_way() {
+            if self.object_of(known.objects, handle) != Some(object) || crate::seeded_bug("first-comers-are-forgotten")
+            {
+                continue;
+            }
+            let id = self.cache.start(NOBODY, reserve(object, range.start, range.end));
+            *self.role(ticket) = Role::Reserved(object, id);
+        }
         object
     }
 
@@ -155,19 +180,14 @@ impl PageCache {
     /// Keeps the cache out of the bytes of a segment from `from` on, until the operation ends; the operation is told when
     /// nothing of them is cached any more ([`Event::Uncached`](crate::operation::Event::Uncached)). Also when nothing is:
     /// somebody may begin to cache it meanwhile.
-    pub(crate) fn cut(&mut self, objects: &mut Objects, operation: u32, name: &str, target: Target, from: u64) {
+    pub(crate) fn cut(&mut self, known: Known<'_>, operation: u32, name: &str, target: Target, from: u64) {
         let Target::Segment { size, .. } = target else { return };
-        let object = match self.look_up(objects, &target) {
+        let object = match self.look_up(known.objects, &target) {
             Some(at) => self.objects[at].object,
-            None => self.add(objects, name.to_owned(), Access::Write, target, size),
+            None => self.add(known, name.to_owned(), Access::Write, target, size),
         };
-        let asked = CacheRequest {
-            object,
-            op: CacheOp::Reserve { start: from, end: size },
-            memory: Memory::None,
-            hint: Hint::Normal,
-        };
-        let request = self.cache.start(OPERATION | u64::from(operation), asked);
+        let owner = OPERATION | u64::from(operation);
+        let request = self.cache.start(owner, reserve(object, from, size));
         self.cuts.push(Cut {
             operation,
             object,
@@ -214,17 +234,16 @@ impl Core {
             cached.note(request.handle, Some(object), true);
             return Ok(object);
         }
-        match &target {
-            Target::Plain(file) => {
-                let size = size_of(file).map_err(fail)?;
-                Ok(cached.add(&mut self.objects, name, access, target, size))
-            }
+        let (access, size) = match &target {
+            Target::Plain(file) => (access, size_of(file).map_err(fail)?),
             // The volume is open for writing, and what its callers may do has been checked.
-            Target::Segment { size, .. } => {
-                let size = *size;
-                Ok(cached.add(&mut self.objects, name, Access::Write, target, size))
-            }
-        }
+            Target::Segment { size, .. } => (Access::Write, *size),
+        };
+        let known = Known {
+            objects: &mut self.objects,
+            requests: &self.requests,
+        };
+        Ok(cached.add(known, name, access, target, size))
     }
 }
 
