@@ -16,7 +16,7 @@ pub(crate) struct Cell {
     /// The write under way.
     pub(crate) pending: Option<u32>,
     /// The last write went beside the cache and nothing has made it safe: a flush that fails may take it away.
-    is_loose: bool,
+    pub(crate) is_loose: bool,
 }
 
 impl Cell {

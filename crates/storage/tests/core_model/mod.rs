@@ -191,9 +191,11 @@ impl World {
                 .close()
                 .unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
             for thing in 0..self.things.len() {
-                // A close makes all safe.
-                self.things[thing].cells.iter_mut().for_each(Cell::make_safe);
-                judge_image(&self.volume, &self.plain, &self.things[thing], self.seed);
+                // A close makes all safe but what went into a file beside the cache.
+                let thing = &mut self.things[thing];
+                let mut cells = thing.cells.iter_mut().filter(|cell| !thing.is_file || !cell.is_loose);
+                cells.for_each(Cell::make_safe);
+                judge_image(&self.volume, &self.plain, thing, self.seed);
             }
         }
         self.seen
