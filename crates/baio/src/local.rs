@@ -19,6 +19,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use baio_engine::{Buffer, Config, Doorbell, Stats, Time, Wait};
+use baio_storage::cache::{CacheConfig, CacheStats};
 use baio_storage::{
     Access, Core, CreateOptions, Error, Fault, Handle, Identity, Outcome, ResizeOptions, Result, SegmentInfo,
     SegmentRequest, Ticket, VolumeInfo,
@@ -34,6 +35,28 @@ pub struct Options {
     pub identity: Identity,
     /// Size and backend of the engine.
     pub config: Config,
+    /// A page cache for [`Mode::Cached`](crate::Mode::Cached), if there is to be one. Its memory comes on top of the arena's.
+    pub cache: Option<CacheConfig>,
+}
+
+impl Options {
+    /// Opens a core so.
+    pub(crate) fn open(&self, path: &Path) -> Result<Core> {
+        let mut config = self.config;
+        let Some(cache) = &self.cache else {
+            return Core::open(path, &config);
+        };
+        config.arena_bytes = config.arena_bytes.saturating_add(cache.bytes);
+        let mut core = Core::open(path, &config)?;
+        match core.use_cache(cache) {
+            Ok(()) => Ok(core),
+            Err(error) => {
+                // The first failure is the one to tell.
+                let _ = core.close();
+                Err(error)
+            }
+        }
+    }
 }
 
 impl Default for Options {
@@ -41,6 +64,7 @@ impl Default for Options {
         Options {
             identity: Identity::effective(),
             config: Config::default(),
+            cache: None,
         }
     }
 }
@@ -102,7 +126,9 @@ impl Local {
     /// # Errors
     /// As [`Local::open`].
     pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Local> {
-        Core::open(path.as_ref(), &options.config).map(|core| Local::around(core, options.identity))
+        options
+            .open(path.as_ref())
+            .map(|core| Local::around(core, options.identity))
     }
 
     /// A link around a core made elsewhere: a simulated one, for instance.
@@ -215,6 +241,12 @@ impl Local {
         let ended = self.with(|core| core.turn(wait));
         self.wake();
         ended
+    }
+
+    /// Has anything ended that [`Local::next_outcome`] would give?
+    #[must_use]
+    pub fn has_outcomes(&self) -> bool {
+        self.with(|core| Ok(core.has_outcomes())).unwrap_or(false)
     }
 
     /// Takes the next outcome of requests started by ticket that nobody polls for, in the order of completion. Reaps nothing
@@ -333,6 +365,12 @@ impl Local {
     #[must_use]
     pub fn arena_free_bytes(&self) -> usize {
         self.with(|core| Ok(core.engine().arena().free_bytes())).unwrap_or(0)
+    }
+
+    /// Counters of the page cache, if there is one.
+    #[must_use]
+    pub fn cache_stats(&self) -> Option<CacheStats> {
+        self.with(|core| Ok(core.cache_stats())).unwrap_or_default()
     }
 
     /// Requests that have not ended, or whose end the next turn reads.

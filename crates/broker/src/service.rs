@@ -524,6 +524,8 @@ fn failure_of(error: &Error) -> Failure {
         Fault::Beyond { size, .. } => Failure::Beyond { size: *size },
         Fault::ReadOnly => Failure::ReadOnly,
         Fault::Stale => Failure::Stale,
+        Fault::NoCache => Failure::NoCache,
+        Fault::Cache(error) => Failure::Cache(*error),
         Fault::NotYet(what) => Failure::NotYet(word_in(&FEATURES, what)),
         _ => Failure::Io(baio_engine::Error::System(error.errno().unwrap_or(Errno::EIO))),
     }

@@ -39,6 +39,48 @@ fn stamps_are_right_through_a_cache_smaller_than_the_file() {
 }
 
 #[test]
+fn a_segment_is_cached_as_a_file_is() {
+    let place = Place::new();
+    place.volume("8M", "1M");
+    for line in [
+        "--rw randwrite --once",
+        "--rw randwrite --once --durability data",
+        "--stages write,randrw,read --runtime 300ms",
+    ] {
+        let told = place
+            .baio(&format!(
+                "stress vol#a --mode cached --cache 256K --size 1M --depth 16 --verify {line} --json"
+            ))
+            .succeeds()
+            .json();
+        assert_eq!(
+            (&told["mode"], &told["errors"]),
+            (&"cached".into(), &0.into()),
+            "{line}"
+        );
+        let cache = &told["cache"];
+        assert_eq!(cache["spurious_wakeups"], 0, "{line}: {cache}");
+        assert!(cache["device_writes"].as_u64().unwrap() > 0, "{line}: {cache}");
+        if line.contains("--once") {
+            let read = place
+                .baio("stress vol#a --rw randread --once --verify --size 1M --json")
+                .succeeds()
+                .json();
+            assert_eq!(read["verified"], 256, "{line}");
+        }
+    }
+    let told = place
+        .baio("stress vol#a --mode cached --stages randread,randread --once --size 1M --cache 2M --json")
+        .succeeds()
+        .json();
+    assert_eq!(
+        (&told["cache"]["misses"], &told["cache"]["hits"]),
+        (&256.into(), &256.into()),
+        "{told}"
+    );
+}
+
+#[test]
 fn what_the_cache_did_is_told() {
     let place = Place::new();
     place.write("f", &vec![0; 64 * BLOCK]);

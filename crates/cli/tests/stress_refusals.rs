@@ -141,7 +141,7 @@ fn command_lines_that_make_no_sense() {
         ("stress /dev/null --rw read", 1, "EINVAL"),
         ("stress vol#a --mode kernel", 2, "EUSAGE"),
         ("stress vol#a --mode uncached", 2, "EUSAGE"),
-        ("stress vol#a --mode cached", 2, "EUSAGE"),
+        ("stress vol#a --mode cached --service", 2, "EUSAGE"),
         ("stress vol#a --threads 2", 2, "EUSAGE"),
         ("stress vol#a --service --threads 257", 2, "EUSAGE"),
         ("stress vol#b --service", 1, "ENOENT"),

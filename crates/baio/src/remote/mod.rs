@@ -139,8 +139,8 @@ impl Remote {
     /// # Errors
     /// As [`Remote::open`].
     pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Remote> {
-        let (path, config) = (path.as_ref().to_owned(), options.config);
-        Remote::around(move || Core::open(&path, &config), options)
+        let (path, how) = (path.as_ref().to_owned(), *options);
+        Remote::around(move || how.open(&path), options)
     }
 
     /// A link to a core that `make` makes on the service's thread: a core stays on its thread.

@@ -62,6 +62,8 @@ pub(super) fn error(op: SegmentOp, object: &str, len: u32, failure: Failure) -> 
         },
         Failure::ReadOnly => Fault::ReadOnly,
         Failure::Stale => Fault::Stale,
+        Failure::NoCache => Fault::NoCache,
+        Failure::Cache(error) => Fault::Cache(error),
         Failure::NotYet(feature) => Fault::NotYet(word_at(&FEATURES, feature)),
         Failure::Ending => Fault::ServiceEnded,
     };

@@ -71,6 +71,7 @@ pub fn gated() -> (Gate, Remote) {
     let options = Options {
         identity: Identity::effective(),
         config,
+        ..Options::default()
     };
     let make = move || {
         let disk = Disk::new(16 << 20);

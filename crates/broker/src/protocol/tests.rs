@@ -133,6 +133,11 @@ fn a_completion_comes_out_as_it_went_in() {
         Err(Failure::Stale),
         Err(Failure::NotYet(1)),
         Err(Failure::Ending),
+        Err(Failure::NoCache),
+        Err(Failure::Cache(CacheError::Unwritable(Errno::EIO))),
+        Err(Failure::Cache(CacheError::LogFirst(u64::MAX))),
+        Err(Failure::Cache(CacheError::Cancelled)),
+        Err(Failure::Cache(CacheError::NoRoom)),
     ];
     for result in results {
         for took in [Caching::Direct, Caching::Kernel, Caching::Uncached] {
@@ -154,7 +159,7 @@ fn a_completion_comes_out_as_it_went_in() {
 #[test]
 fn a_completion_that_makes_no_sense_is_none() {
     let raw = |code: u64, took: u64, second: u64| [0, code << 32 | took << 40, second << 32, 0];
-    assert!(Completion::decode(&raw(15, 0, 0)).is_none());
+    assert!(Completion::decode(&raw(19, 0, 0)).is_none());
     assert!(Completion::decode(&raw(255, 0, 0)).is_none());
     assert!(Completion::decode(&raw(0, 1, 0)).is_none());
     assert!(Completion::decode(&raw(2, 0, 3)).is_none());

@@ -72,6 +72,7 @@ pub(super) fn written_segment(path: &Path, name: &str, bytes: u64) -> Result<(),
             arena_bytes: 16 << 20,
             ..Config::default()
         },
+        ..Options::default()
     };
     let volume = Local::open_with(path, &options).map_err(storage_failure)?;
     volume

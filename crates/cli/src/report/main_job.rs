@@ -84,6 +84,7 @@ fn open(path: &Path, identity: Identity) -> Result<Local, Failure> {
             arena_bytes: 16 << 20,
             ..Config::default()
         },
+        ..Options::default()
     };
     Local::open_with(path, &options).map_err(storage_failure)
 }

@@ -200,13 +200,18 @@ fn plan_segment(args: &StressArgs, named: &NamedSegment) -> Result<Plan, Failure
     let usage = |said: String, need: &str, cure: &str| {
         Err(Failure::usage(COMMAND, said).on(typed()).needing(need).cured_by(cure))
     };
-    if args.mode != TypedMode::Direct {
-        let said = match args.mode {
-            TypedMode::Cached => "our own cache serves files so far, and no segment".to_owned(),
-            _ => "a segment does not go through the kernel's cache".to_owned(),
-        };
-        return usage(said, "--mode direct", "leave out --mode, or name a file");
-    }
+    let mode = match args.mode {
+        TypedMode::Direct => Mode::Direct,
+        TypedMode::Cached if !args.service => Mode::Cached,
+        TypedMode::Cached => {
+            let said = "what the cache of a service has done cannot be told yet".to_owned();
+            return usage(said, "--mode direct, or no --service", "leave out --service");
+        }
+        TypedMode::Kernel | TypedMode::Uncached => {
+            let said = "a segment does not go through the kernel's cache".to_owned();
+            return usage(said, "--mode direct or cached", "leave out --mode, or name a file");
+        }
+    };
     if args.threads > 1 && !args.service {
         let said = format!(
             "a segment has one owner, and {} threads are {} of them",
@@ -260,7 +265,7 @@ fn plan_segment(args: &StressArgs, named: &NamedSegment) -> Result<Plan, Failure
         name: named.name.clone(),
     });
     Ok(Plan {
-        job: job(args, segment, size, stages, Mode::Direct)?,
+        job: job(args, segment, size, stages, mode)?,
         size,
         wants: Vec::new(),
         claims: Vec::new(),

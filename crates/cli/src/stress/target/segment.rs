@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use baio::{Access, Local, Options, Segment, SegmentOp, SegmentRequest};
+use baio::{Access, Local, Mode, Options, Segment, SegmentOp, SegmentRequest};
 use baio_engine::{Durability, Memory, Stats, Wait};
 use baio_storage::Fault;
+use baio_storage::cache::{CacheConfig, CacheStats};
 
 use super::{Ended, Target, config};
 use crate::failure::Failure;
-use crate::stress::job::{Job, Objects};
+use crate::stress::job::{Job, Mode as JobMode, Objects};
 use crate::stress::schedule::Piece;
 
 /// One segment on a core of this thread's own.
@@ -16,6 +17,7 @@ pub(crate) struct Segmented {
     segment: Segment<Local>,
     volume: Local,
     durability: Durability,
+    mode: Mode,
     command: &'static str,
     typed: String,
 }
@@ -39,9 +41,14 @@ impl Target for Segmented {
             return Err(Failure::new(job.command, "EINVAL", "a plain file is no segment"));
         };
         let told = |error: baio::Error| Segmented::told(job.command, &path.typed, &error);
+        let is_cached = job.mode == JobMode::Cached;
         let options = Options {
             identity: path.identity,
             config: config(job, lane),
+            cache: is_cached.then(|| CacheConfig {
+                bytes: job.cache_bytes,
+                ..CacheConfig::default()
+            }),
         };
         let volume = Local::open_with(&path.volume, &options).map_err(told)?;
         let access = if job.writes() { Access::Write } else { Access::Read };
@@ -57,6 +64,7 @@ impl Target for Segmented {
             segment,
             volume,
             durability: job.durability,
+            mode: if is_cached { Mode::Cached } else { Mode::Direct },
             command: job.command,
             typed: path.typed.clone(),
         })
@@ -74,6 +82,7 @@ impl Target for Segmented {
             (SegmentOp::Read { offset }, Durability::None)
         };
         let request = SegmentRequest {
+            mode: self.mode,
             durability,
             tag,
             ..self.segment.request(op, memory)
@@ -85,6 +94,12 @@ impl Target for Segmented {
     }
 
     fn turn(&mut self, wait: Wait) -> Result<(), Fault> {
+        // What the cache had needs no turn, and of what it has not, many requests may end with one read or write.
+        let wait = match wait {
+            Wait::Until { .. } if self.mode == Mode::Cached && self.volume.has_outcomes() => Wait::No,
+            Wait::Until { .. } if self.mode == Mode::Cached => Wait::one(),
+            wait => wait,
+        };
         self.volume.turn(wait).map(drop).map_err(|error| error.fault)
     }
 
@@ -105,6 +120,10 @@ impl Target for Segmented {
 
     fn stats(&self) -> Stats {
         self.volume.stats()
+    }
+
+    fn cache_stats(&self) -> Option<CacheStats> {
+        self.volume.cache_stats()
     }
 
     fn backend(&self) -> &'static str {

@@ -43,6 +43,7 @@ impl Target for Served {
         let options = Options {
             identity: path.identity,
             config: for_all(job),
+            cache: None,
         };
         let volume = Remote::open_with(&path.volume, &options).map_err(told)?;
         let access = if job.writes() { Access::Write } else { Access::Read };

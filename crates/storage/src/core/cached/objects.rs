@@ -22,7 +22,7 @@ use crate::core::Core;
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::object::{Objects, Target};
-use crate::request::{Handle, Requests, SegmentRequest};
+use crate::request::{Handle, Requests, SegmentOp, SegmentRequest};
 use crate::segment::probe::SlotAddress;
 
 /// Bytes that are read ahead of a sequential reader at most.
@@ -211,7 +211,13 @@ impl Core {
     pub(in crate::core) fn object_for(&mut self, request: &SegmentRequest) -> Result<ObjectId> {
         let object = self.objects.get(request.handle);
         let name = object.map_or(String::new(), |object| object.name.clone());
-        let fail = |fault| Error::new(request.op.name(), &name, fault);
+        let fail = |fault| {
+            let error = Error::new(request.op.name(), &name, fault);
+            match request.op {
+                SegmentOp::Read { offset } | SegmentOp::Write { offset } => error.at(offset),
+                SegmentOp::Sync => error,
+            }
+        };
         let (Some(target), Some(access)) = (
             object.and_then(|object| object.target.clone()),
             object.map(|object| object.access),
