@@ -1,31 +1,22 @@
-//! What the page cache costs the processor: `cargo bench -p baio-storage --bench page_cache [-- WORD]` prints CPU time, the best of
-//! some rounds, of everything or of what has the word in its name.
+//! What the page cache costs the processor for a request at a random place of sixteen times the cache, and for each of its pages,
+//! beside the copy and any device: durable writes and reads, under a device that answers at once.
 //!
-//! - A hit of 4 KiB, copied, through a core, beside a bare `pread` of the same file out of the kernel's page cache, in turn; both
-//!   at random places of 8 MiB.
-//! - What a request costs for each of its pages beside any device: durable writes and reads at random places of sixteen times the
-//!   cache, under a device that answers at once.
+//! `cargo bench -p baio-storage --bench page_cache [-- WORD]` prints CPU time, the best of some rounds, of all or of what has the word
+//! in its name. What a page in memory costs is in `cache_hits`.
 
-use std::fs::File as StdFile;
 use std::hint::black_box;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use baio_engine::{Arena, Config, Durability, Memory, Open, Wait};
+use baio_engine::{Arena, Durability, Memory};
 use baio_storage::cache::eviction::Hint;
 use baio_storage::cache::{Cache, CacheConfig, CacheOp, CacheRequest, IoKind};
-use baio_storage::{Core, Mode, SegmentOp, SegmentRequest};
 
 const PAGE: usize = 4096;
-const SET: usize = 8 << 20;
 const ROUNDS: usize = 5;
 
 fn main() {
     let only = std::env::args().skip(1).find(|word| !word.starts_with('-'));
     let wanted = |name: &str| only.as_ref().is_none_or(|word| name.contains(word.as_str()));
-    if wanted("hit") {
-        hits();
-    }
     for (what, durability) in [("read", None), ("durable write", Some(Durability::Data))] {
         for pages in [1, 4, 16] {
             if !wanted(&format!("{what}, {} KiB", pages * 4)) {
@@ -40,56 +31,6 @@ fn main() {
             );
         }
     }
-}
-
-/// A hit and a bare `pread`, in turn.
-fn hits() {
-    const TIMES: u64 = 500_000;
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("set");
-    std::fs::write(&path, vec![7; SET]).expect("a file");
-    let file = StdFile::open(&path).expect("the file");
-    let config = Config {
-        arena_bytes: 4 * SET,
-        register_arena: true,
-        ..Config::default()
-    };
-    let mut core = Core::new(&config).expect("a core");
-    let cache = CacheConfig {
-        bytes: 2 * SET,
-        ..CacheConfig::default()
-    };
-    core.use_cache(&cache).expect("a cache");
-    let handle = core.open_file(&path, &Open::read()).expect("the file");
-    let mut memory = Memory::Own(core.buffer(PAGE).expect("a buffer"));
-    let mut hit = |offset: u64| {
-        let request = SegmentRequest {
-            mode: Mode::Cached,
-            ..SegmentRequest::new(handle, SegmentOp::Read { offset }, std::mem::take(&mut memory))
-        };
-        core.start(request).expect("a slot");
-        while !core.has_outcomes() {
-            core.turn(Wait::one()).expect("a turn");
-        }
-        let outcome = core.next_outcome().expect("an outcome");
-        assert!(outcome.result.is_ok());
-        memory = outcome.memory;
-    };
-    (0..SET as u64 / PAGE as u64).for_each(|page| hit(page * PAGE as u64));
-    let mut bytes = vec![0; PAGE];
-    let mut pread = |offset: u64| {
-        let got = file.read_at(black_box(&mut bytes), offset).expect("a read");
-        assert_eq!(got, PAGE);
-    };
-    let (mut hits, mut preads) = (f64::INFINITY, f64::INFINITY);
-    for _ in 0..ROUNDS {
-        hits = hits.min(cost(TIMES, |n| hit(place(n, SET))));
-        preads = preads.min(cost(TIMES, |n| pread(place(n, SET))));
-    }
-    println!(
-        "4 KiB hit, copied {hits:.0} ns; bare pread {preads:.0} ns; ratio {:.2}",
-        hits / preads
-    );
 }
 
 /// Nanoseconds of a request of so many pages, without its copy: eight under way at a time.
