@@ -284,6 +284,49 @@ fn what_grew_old_behind_the_gate_is_written_after_it() {
 }
 
 #[test]
+fn the_cleaners_walk_does_not_wait_for_a_page_that_is_gated_meanwhile() {
+    let mut h = hand(32);
+    for page in [0, 2, 4] {
+        h.logged(page, 1, 1);
+    }
+    h.cache.set_durable_lsn(1);
+    h.cache.tick(baio_engine::Time(10_000_000_000));
+    let (first, second) = (h.io(), h.io());
+    h.quiet(); // Two writes at once; page 4 has not been begun.
+    let pin = h.hit(4);
+    h.change(&pin, 2, 9);
+    h.cache.unpin(pin);
+    h.end(first, 0);
+    h.quiet();
+    h.end(second, 0);
+    let flush = h.io();
+    assert!(is_sync(&flush), "what it could write is made safe");
+    h.end(flush, 0);
+    h.quiet();
+}
+
+#[test]
+fn the_cleaners_walk_takes_up_a_page_that_the_log_lets_go_meanwhile() {
+    let mut h = hand(32);
+    h.logged(4, 5, 1);
+    h.logged(0, 0, 1);
+    h.cache.tick(baio_engine::Time(10_000_000_000));
+    let first = h.io();
+    h.quiet();
+    h.cache.set_durable_lsn(5);
+    let second = h.io();
+    assert_eq!((write_at(&first).0, write_at(&second).0), (0, 4));
+    h.end(second, 0);
+    h.quiet(); // The flush is for both.
+    h.end(first, 0);
+    let flush = h.io();
+    assert!(is_sync(&flush));
+    h.end(flush, 0);
+    h.quiet();
+    assert_eq!(h.cache.stats().frames_unflushed, 0);
+}
+
+#[test]
 fn the_oldest_recovery_lsn_is_kept_until_its_page_is_safe() {
     let mut h = hand(16);
     assert_eq!(h.cache.oldest_recovery_lsn(), None);
@@ -412,6 +455,27 @@ fn a_page_does_not_make_way_for_what_is_read_ahead_of_it() {
 }
 
 #[test]
+fn a_pin_does_not_push_in_before_a_direct_write_that_waits() {
+    let mut h = hand(8);
+    h.cached(0, 1, 1);
+    let read = h.read(1, 1);
+    let fill = h.io();
+    let reserve = h.reserve(0, 2);
+    h.quiet();
+    assert!(h.cache.pin_hit(h.object, 0).is_none());
+    let pin = h.pool(CacheOp::Pin { page: 0 });
+    h.end(fill, 1);
+    h.good(read);
+    h.good(reserve);
+    h.quiet();
+    h.cache.release(h.object, reserve);
+    let io = h.io();
+    h.end(io, 2);
+    let pin = h.good(pin).pin.unwrap();
+    h.cache.unpin(pin);
+}
+
+#[test]
 fn a_pin_of_what_is_gone_is_stale_and_harms_nobody() {
     let mut h = hand(4);
     h.cached(0, 1, 7);
@@ -431,6 +495,10 @@ fn a_pin_of_what_is_gone_is_stale_and_harms_nobody() {
     assert_eq!(h.done(read).result, Err(CacheError::NoFrame), "the new pins still hold");
     held.into_iter().for_each(|pin| _ = h.cache.unpin(pin));
     h.cache.set_durable_lsn(100);
+    // Every frame is the cache's again.
+    (20..24).for_each(|page| h.cached(page, 1, 0));
+    let all: Vec<PagePin> = (20..24).map(|page| h.hit(page)).collect();
+    all.into_iter().for_each(|pin| _ = h.cache.unpin(pin));
     // A pin of another cache is a stranger.
     let mut other = hand(64);
     other.cached(0, 1, 0);

@@ -96,7 +96,9 @@ enum Active {
         lsn: u64,
     },
     FlushTo {
-        lsn: u64,
+        object: usize,
+        /// Cells and the numbers of the changes that it must make safe.
+        changes: Vec<(Range<usize>, u64)>,
     },
 }
 

@@ -190,9 +190,9 @@ impl World {
                 }
                 "change"
             }
-            Active::FlushTo { lsn } => {
+            Active::FlushTo { object, changes } => {
                 if done.result.is_ok() {
-                    self.flushed_to(lsn);
+                    self.flushed_to(object, &changes);
                 }
                 "flush to"
             }

@@ -89,7 +89,8 @@ impl World {
             12 => {
                 let lsn = self.random.below(self.pool.lsn + 1);
                 let id = self.objects[object].id;
-                self.ask(id, CacheOp::FlushTo { lsn }, Active::FlushTo { lsn: 0 });
+                let changes = self.changes_up_to(object, lsn);
+                self.ask(id, CacheOp::FlushTo { lsn }, Active::FlushTo { object, changes });
             }
             13 if self.random.one_in(2) => {
                 // Refused if it is too much; then nothing changes.
@@ -241,8 +242,23 @@ impl World {
         }
     }
 
-    pub(super) fn flushed_to(&mut self, lsn: u64) {
-        assert!(self.cache.oldest_recovery_lsn().is_none_or(|oldest| oldest > lsn));
+    fn changes_up_to(&self, object: usize, lsn: u64) -> Vec<(Range<usize>, u64)> {
+        let logged = self.pool.logged.iter();
+        logged
+            .filter(|logged| logged.object == object && logged.lsn <= lsn)
+            .map(|logged| (logged.cells.clone(), logged.number))
+            .collect()
+    }
+
+    /// Those changes, or what came over them, are safe now.
+    pub(super) fn flushed_to(&mut self, object: usize, changes: &[(Range<usize>, u64)]) {
+        for (cells, number) in changes {
+            for cell in &mut self.objects[object].cells[cells.clone()] {
+                if let Some(first) = cell.since_safe.iter().position(|since| since == number) {
+                    cell.since_safe.drain(..first);
+                }
+            }
+        }
     }
 
     /// Whatever is missing of logged changes, the log has it from the oldest recovery LSN on.
