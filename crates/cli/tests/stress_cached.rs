@@ -125,3 +125,39 @@ fn what_the_cache_did_is_told() {
     let direct = place.baio("stress f --rw randread --once --json").succeeds().json();
     assert!(direct.get("cache").is_none(), "{direct}");
 }
+
+#[test]
+fn so_many_bytes_are_written_and_synced_at_the_end() {
+    let place = Place::new();
+    place.write("f", &vec![0; 64 * BLOCK]);
+    let line = "stress f --mode cached --cache 1M --rw randwrite --io-size 4M --end-sync --json";
+    let told = place.baio(line).succeeds().json();
+    let blocks = (4 << 20) / BLOCK as u64;
+    assert_eq!((&told["requests"], &told["errors"]), (&blocks.into(), &0.into()));
+    // The set fits, so each block reaches the device once, with the sync, however often it was written.
+    let cache = &told["cache"];
+    let written = cache["pages_written"].as_u64().unwrap();
+    assert!((60..=64).contains(&written), "{cache}");
+    assert_eq!(
+        (&cache["flushes"], &cache["cleaner_writes"]),
+        (&1.into(), &0.into()),
+        "{cache}"
+    );
+    for key in ["foreground_writes", "waits_for_room", "waits_for_frame", "device_reads"] {
+        assert_eq!(cache[key], 0, "{key} of {cache}");
+    }
+    let each = cache["device_writes_per_request"].as_f64().unwrap();
+    assert!(each > 0.0 && each < 0.01, "{cache}");
+    let [without, with, seconds, sync] = ["bytes_per_second", "synced_bytes_per_second", "seconds", "sync_seconds"]
+        .map(|key| told[key].as_f64().unwrap());
+    assert!(sync > 0.0 && with < without, "{told}");
+    let expected = (4 << 20) as f64 / (seconds + sync);
+    assert!((with / expected - 1.0).abs() < 0.01, "{with} {expected}");
+    // Several threads share the bytes; other modes and patterns take the options too.
+    let line = "stress f --rw write --threads 2 --io-size 1M --end-sync --json";
+    let told = place.baio(line).succeeds().json();
+    assert_eq!(told["requests"], 256);
+    for refused in ["--io-size 1K", "--io-size 1M --once"] {
+        place.baio(&format!("stress f {refused}")).fails_with(2);
+    }
+}

@@ -23,10 +23,16 @@ pub(crate) struct CacheCounts {
     pub(crate) readahead_wasted: u64,
     pub(crate) device_reads: u64,
     pub(crate) pages_read: u64,
+    pub(crate) device_reads_per_request: f64,
     pub(crate) device_writes: u64,
     pub(crate) pages_written: u64,
-    /// Of the device's writes those that the cleaner made, because few frames were clean.
+    pub(crate) device_writes_per_request: f64,
+    /// Of the device's writes those that the cleaner began of itself; of those the ones that somebody who wanted a frame waited for.
     pub(crate) cleaner_writes: u64,
+    pub(crate) foreground_writes: u64,
+    /// How often writers waited at the dirty limit, and anybody for a frame.
+    pub(crate) waits_for_room: u64,
+    pub(crate) waits_for_frame: u64,
     pub(crate) flushes: u64,
     pub(crate) evictions: u64,
     pub(crate) iterations: u64,
@@ -49,10 +55,24 @@ impl CacheCounts {
             device_writes: since(|stats| stats.writes),
             pages_written: since(|stats| stats.pages_written),
             cleaner_writes: since(|stats| stats.cleaner_writes),
+            foreground_writes: since(|stats| stats.foreground_writes),
+            waits_for_room: since(|stats| stats.waits_for_room),
+            waits_for_frame: since(|stats| stats.waits_for_frame),
+            device_reads_per_request: 0.0,
+            device_writes_per_request: 0.0,
             flushes: since(|stats| stats.flushes),
             evictions: since(|stats| stats.evictions),
             iterations: since(|stats| stats.iterations),
             spurious_wakeups: since(|stats| stats.spurious_wakeups),
+        }
+    }
+
+    /// With the ratios, to so many requests.
+    fn per_request(self, requests: f64) -> CacheCounts {
+        CacheCounts {
+            device_reads_per_request: self.device_reads as f64 / requests,
+            device_writes_per_request: self.device_writes as f64 / requests,
+            ..self
         }
     }
 
@@ -68,6 +88,11 @@ impl CacheCounts {
             device_writes: self.device_writes + other.device_writes,
             pages_written: self.pages_written + other.pages_written,
             cleaner_writes: self.cleaner_writes + other.cleaner_writes,
+            foreground_writes: self.foreground_writes + other.foreground_writes,
+            waits_for_room: self.waits_for_room + other.waits_for_room,
+            waits_for_frame: self.waits_for_frame + other.waits_for_frame,
+            device_reads_per_request: 0.0,
+            device_writes_per_request: 0.0,
             flushes: self.flushes + other.flushes,
             evictions: self.evictions + other.evictions,
             iterations: self.iterations + other.iterations,
@@ -271,7 +296,10 @@ fn section(part: &str, stages: &[&StageReport], direction: Direction, job: &Job,
         synced_bytes_per_second: rate_over((requests - failed) * job.request_size, seconds + sync_seconds),
         verified: sum(&|lane| lane.verified),
         unverified: sum(&|lane| lane.unverified),
-        cache: lanes().filter_map(|lane| lane.cache).reduce(CacheCounts::and),
+        cache: lanes()
+            .filter_map(|lane| lane.cache)
+            .reduce(CacheCounts::and)
+            .map(|counts| counts.per_request(all)),
         measured: Measurement {
             iops: rate(requests - failed),
             bytes_per_second: rate((requests - failed) * job.request_size),

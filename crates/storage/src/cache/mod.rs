@@ -419,7 +419,7 @@ impl Cache {
 
     /// Tells the object's streams of a read, once; gives the pages that are to be read ahead.
     fn asked(&mut self, object: u32, pages: &Range<u64>) -> Range<u64> {
-        let most = u64::from(self.frames.total() / 8).max(1);
+        let most = u64::from(self.frames.total() / 4).max(1);
         let object = &mut self.objects[object as usize];
         let max = object.readahead_pages.min(most);
         let mut ahead = object.streams.asked(pages.start, pages.end - pages.start, max);

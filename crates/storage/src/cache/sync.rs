@@ -97,6 +97,7 @@ impl Cache {
                 if let Some(first) = self.next_of_pass(slot, nth) {
                     let pass = &self.objects[slot as usize].passes[nth];
                     let (end, version) = (pass.pages.end, pass.version);
+                    self.stats.cleaner_writes += u64::from(pass.request.is_none());
                     let frames = self.run_of(slot, first, end, version, true);
                     let pass = &mut self.objects[slot as usize].passes[nth];
                     pass.pages.start = first + frames.len() as u64;

@@ -95,6 +95,8 @@ impl Cache {
             Step::Wait(wait) => {
                 request.parked += u32::from(shared);
                 self.stats.parked += u64::from(shared);
+                self.stats.waits_for_frame += u64::from(wait == Wait::FreeFrame);
+                self.stats.waits_for_room += u64::from(wait == Wait::DirtyBelowLimit);
                 self.requests.put_back(slot, request);
                 self.wait(slot, wait);
             }

@@ -110,6 +110,19 @@ fn check(args: &StressArgs) -> Result<(), Failure> {
         let said = "requests of no bytes".to_owned();
         return usage(said, "--request-size", "at least one byte", "choose a larger one");
     }
+    if args.io_size.is_some_and(|size| size.bytes() < request_size) {
+        let said = "not even one request".to_owned();
+        return usage(
+            said,
+            "--io-size",
+            "at least --request-size",
+            "choose a larger one, or smaller requests",
+        );
+    }
+    if args.io_size.is_some() && args.once {
+        let said = "each block once is an end of its own".to_owned();
+        return usage(said, "--io-size", "no --once", "leave out one of the two");
+    }
     if args.verify && request_size < crate::stress::STAMP_MIN {
         let said = format!("a block of {request_size} bytes has no room for a stamp");
         return usage(
