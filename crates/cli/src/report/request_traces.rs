@@ -111,7 +111,7 @@ const SCENES: [Scene; 10] = [
         theirs: "§3.5: upfront readahead is clipped, so that a large read is a pipeline",
         cached: &[],
         asks: &[Ask::Read(0, 2 << 20)],
-        reads_max: 2.0,
+        reads_max: 4.0,
         writes_max: 0.0,
     },
     Scene {
