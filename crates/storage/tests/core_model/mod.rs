@@ -193,7 +193,7 @@ impl World {
             for thing in 0..self.things.len() {
                 // A close makes all safe but what went into a file beside the cache.
                 let thing = &mut self.things[thing];
-                let mut cells = thing.cells.iter_mut().filter(|cell| !thing.is_file || !cell.is_loose);
+                let cells = thing.cells.iter_mut().filter(|cell| !thing.is_file || !cell.is_loose);
                 cells.for_each(Cell::make_safe);
                 judge_image(&self.volume, &self.plain, thing, self.seed);
             }
