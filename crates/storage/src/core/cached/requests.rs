@@ -6,7 +6,7 @@
 //!
 //! A deadline is an event of the engine that nobody signals: the engine sleeps no longer than to it, and tells when it is over.
 
-use baio_engine::{Caching, Completion, Memory, Notice, Op, Policy, Request, RequestId, Time, Wait};
+use baio_engine::{Caching, Completion, Durability, Memory, Notice, Op, Policy, Request, RequestId, Time, Wait};
 
 use super::{NOBODY, OPERATION, PageCache, Role, owner_of, ticket_of, whole};
 use crate::cache::eviction::Hint;
@@ -21,6 +21,9 @@ use crate::request::{Ended, Mode, SegmentOp, SegmentRequest, Ticket};
 
 /// Bytes of requests that are gathered before the device is given its part at the latest.
 const BATCH_BYTES: u64 = 256 << 10;
+
+/// A durable write of so many bytes goes out alone: its copy takes as long as the device takes for it.
+const LONE_BYTES: u64 = 64 << 10;
 
 /// What [`Core::start`] gives.
 type Started = std::result::Result<Ticket, SegmentRequest>;
@@ -166,7 +169,9 @@ impl Core {
         // the device is not kept waiting while the bytes of many requests are copied.
         cached.is_served = false;
         cached.gathered += end - start;
-        if cached.gathered >= BATCH_BYTES {
+        let is_durable = request.durability != Durability::None && request.op != SegmentOp::Sync;
+        let is_lone = is_durable && end - start >= LONE_BYTES;
+        if is_lone || cached.gathered >= BATCH_BYTES {
             self.serve_cache();
             // An error of the backend is told by the next turn as well.
             let _ = self.engine.turn(Wait::No);
