@@ -455,6 +455,20 @@ fn a_page_does_not_make_way_for_what_is_read_ahead_of_it() {
 }
 
 #[test]
+fn a_direct_write_waits_for_the_log_of_what_it_replaces() {
+    let mut h = hand(8);
+    h.logged(0, 5, 1);
+    let reserve = h.reserve(0, 1);
+    h.quiet();
+    assert_eq!(h.cache.lsn_wanted(), Some(5));
+    h.cache.set_durable_lsn(5);
+    let io = h.io();
+    assert_eq!(write_at(&io), (0, 1, true));
+    h.end(io, 0);
+    h.good(reserve);
+}
+
+#[test]
 fn a_pin_does_not_push_in_before_a_direct_write_that_waits() {
     let mut h = hand(8);
     h.cached(0, 1, 1);
