@@ -46,10 +46,32 @@ fn is_compared(peer: &Value, marks: usize) {
     assert_eq!(held.filter(|mark| mark["holds"].is_boolean()).count(), marks, "{peer}");
 }
 
+/// The comparisons on a plain file, and those on a segment, each by its own command.
+fn by_place(parts: &[Value]) -> (Vec<&Value>, Vec<&Value>) {
+    let (segment, file): (Vec<_>, Vec<_>) = parts
+        .iter()
+        .partition(|part| part["part"].as_str().unwrap().starts_with("segment, "));
+    assert!(
+        segment
+            .iter()
+            .all(|part| part["command"].as_str().unwrap().contains(".img#pages"))
+    );
+    assert!(file.iter().all(|part| {
+        let command = part["command"].as_str().unwrap();
+        part["part"].as_str().unwrap().starts_with("file, ") && command.contains(".file ")
+    }));
+    (file, segment)
+}
+
 #[test]
 fn cold_reads_ask_the_device_once_for_what_was_asked_and_no_more() {
     let parts = report("cached-reads", false);
-    assert_eq!(parts.len(), 2, "two sizes");
+    let (file, segment) = by_place(&parts);
+    assert_eq!(
+        (file.len(), segment.len()),
+        (2, 1),
+        "two sizes, and one of them on the segment"
+    );
     for part in &parts {
         assert_eq!(part["counts"]["bytes_read"]["value"], 1.0, "{part}");
         holds(part, "device_reads");
@@ -66,9 +88,11 @@ fn cold_reads_ask_the_device_once_for_what_was_asked_and_no_more() {
 #[test]
 fn reads_in_order_bring_each_byte_once() {
     let parts = report("sequential-reads", false);
-    assert_eq!(parts.len(), 2, "one at a time, and streaming");
+    let (file, segment) = by_place(&parts);
+    assert_eq!((file.len(), segment.len()), (2, 2), "one at a time, and streaming");
     parts.iter().for_each(|part| holds(part, "bytes_read"));
-    is_compared(&parts[1]["against"][0], 1);
+    is_compared(&file[1]["against"][0], 1);
+    is_compared(&segment[1]["against"][0], 1);
 }
 
 #[test]
@@ -81,7 +105,12 @@ fn hits_are_compared_with_pread() {
 #[test]
 fn a_durable_write_is_at_most_one_write_of_the_device_and_no_read() {
     let parts = report("durable-writes", false);
-    assert_eq!(parts.len(), 5, "four sizes at random, one in order");
+    let (file, segment) = by_place(&parts);
+    assert_eq!(
+        (file.len(), segment.len()),
+        (5, 1),
+        "four sizes at random, one in order"
+    );
     for part in &parts {
         holds(part, "device_writes");
         holds(part, "device_reads");
@@ -91,7 +120,15 @@ fn a_durable_write_is_at_most_one_write_of_the_device_and_no_read() {
 #[test]
 fn plain_writes_are_compared_with_as_much_memory_or_say_why_not() {
     let parts = report("plain-writes", true);
-    assert_eq!(parts.len(), 3, "three sets");
+    let (file, segment) = by_place(&parts);
+    assert_eq!(
+        (file.len(), segment.len()),
+        (3, 1),
+        "three sets, and the first of them on the segment"
+    );
+    // The set that fits reaches the device once.
+    holds(file[0], "pages_written_per_page");
+    holds(segment[0], "pages_written_per_page");
     for part in &parts {
         assert!(part["counts"]["pages_written_per_page"]["value"].as_f64() > Some(0.0));
         assert!(part["runs"][0]["sync_seconds"].as_f64() > Some(0.0), "{part}");

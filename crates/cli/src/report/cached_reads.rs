@@ -1,25 +1,37 @@
 //! Random reads through our own cache of what is nowhere cached, each block once (seed 001 §3: streaming asynchronous reads).
-//! A cache that reads what nobody asked for, or waits for one request before it starts the next, shows here.
+//! A cache that reads what nobody asked for, or waits for one request before it starts the next, shows here; on a file and on a
+//! segment.
+
+use std::path::Path;
 
 use crate::failure::Failure;
 use crate::measure::fio::{self, Engine};
 use crate::measure::stress::Run;
 use crate::measure::{Measurement, median};
 use crate::report::comparison::{Bound, Comparison, Figure, Findings, Mark, Peer, Side};
-use crate::report::files::{settle, written_file};
+use crate::report::files::settle;
+use crate::report::places::{Place, Places};
 use crate::report::{Section, Setting};
 
 const DEPTH: u32 = 64;
 const KIB: u64 = 1 << 10;
 
-/// The size of a request, what the ratio to libaio through the kernel's cache is to be, and whether the quick report has it.
-const SIZES: [(u64, &[Mark], bool); 5] = [
-    (4 * KIB, TWICE, true),
-    (8 * KIB, TWICE, false),
-    (16 * KIB, TWICE, false),
-    (32 * KIB, MORE, false),
-    (64 * KIB, MORE, true),
+/// The size of a request, what the ratio to libaio through the kernel's cache is to be, and what the quick report has of it.
+const SIZES: [(u64, &[Mark], Quick); 5] = [
+    (4 * KIB, TWICE, Quick::Both),
+    (8 * KIB, TWICE, Quick::None),
+    (16 * KIB, TWICE, Quick::None),
+    (32 * KIB, MORE, Quick::None),
+    (64 * KIB, MORE, Quick::File),
 ];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quick {
+    None,
+    File,
+    Both,
+}
+
 const TWICE: &[Mark] = &[Mark::at_least(Figure::Requests, 2.0)];
 const MORE: &[Mark] = &[Mark::at_least(Figure::Requests, 1.2)];
 const AGAINST_RING: &[Mark] = &[Mark::at_least(Figure::Requests, 0.9)];
@@ -27,9 +39,7 @@ const AGAINST_DIRECT: &[Mark] = &[Mark::at_least(Figure::Requests, 0.95)];
 
 pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     let (bytes, rounds) = setting.reading_once();
-    let file = setting.dir.join("cached-reads.file");
-    written_file(&file, bytes)?;
-    let target = file.display().to_string();
+    let places = Places::make(setting, "cached-reads", bytes)?;
     let mut findings = Findings::default();
     findings.lines.push(format!(
         "each block of {} MiB once, nothing of it cached; our cache has 64 MiB and is new in each run; {rounds} rounds, \
@@ -37,40 +47,40 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
         bytes >> 20
     ));
     for (size, marks, quick) in SIZES {
-        if setting.quick && !quick {
+        if setting.quick && quick == Quick::None {
             continue;
         }
-        let request = size.to_string();
-        let ours =
-            |mode: &str| Run::once(&target, "randread", DEPTH).with(&["--request-size", &request, "--mode", mode]);
-        let kernels = |engine| {
-            Side::fio(fio::Job {
-                request_size: size,
-                direct: false,
-                ..fio::Job::once(engine, fio::Rw::RandomRead, file.clone(), bytes, DEPTH)
-            })
-        };
-        let cold = |side: Side| {
-            let file = file.clone();
-            side.after(move || settle(&file))
-        };
-        let comparison = Comparison {
-            ours: cold(Side::stress(
-                format!("cached, {} KiB, depth {DEPTH}", size / KIB),
-                ours("cached"),
-            )),
-            peers: vec![
-                Peer::new(Side::stress("ours, direct".into(), ours("direct")), AGAINST_DIRECT),
-                Peer::new(cold(kernels(Engine::Libaio)), marks),
-                Peer::new(cold(kernels(Engine::IoUring)), AGAINST_RING),
-            ],
-        };
-        let runs = findings.compare_for(&comparison, rounds)?;
-        counted(&mut findings, &runs.ours, size);
+        for place in places.chosen(!setting.quick || quick == Quick::Both) {
+            let comparison = comparison(place, places.file(), bytes, size, marks);
+            let runs = findings.compare_for(&comparison, rounds)?;
+            counted(&mut findings, &runs.ours, size);
+        }
     }
-    // The next experiment needs the room.
-    let _ = std::fs::remove_file(&file);
     Ok(Section::of(findings))
+}
+
+fn comparison(place: &Place, file: &Path, bytes: u64, size: u64, marks: &'static [Mark]) -> Comparison {
+    let request = size.to_string();
+    let ours =
+        |mode: &str| Run::once(&place.target, "randread", DEPTH).with(&["--request-size", &request, "--mode", mode]);
+    let kernels = |engine| {
+        let side = Side::fio(fio::Job {
+            request_size: size,
+            direct: false,
+            ..fio::Job::once(engine, fio::Rw::RandomRead, file.to_owned(), bytes, DEPTH)
+        });
+        let file = file.to_owned();
+        side.after(move || settle(&file))
+    };
+    let name = format!("{}, cached, {} KiB, depth {DEPTH}", place.said, size / KIB);
+    Comparison {
+        ours: Side::stress(name, ours("cached")).after(place.settled()),
+        peers: vec![
+            Peer::new(Side::stress("ours, direct".into(), ours("direct")), AGAINST_DIRECT),
+            Peer::new(kernels(Engine::Libaio), marks),
+            Peer::new(kernels(Engine::IoUring), AGAINST_RING),
+        ],
+    }
 }
 
 /// What the device was asked for, by our own counters.

@@ -26,6 +26,7 @@ mod memory_cgroup;
 mod one_queue;
 mod own_policy;
 mod page_cleaners;
+mod places;
 mod plain_writes;
 mod posted_writes;
 mod random_read;
