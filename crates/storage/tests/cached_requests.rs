@@ -6,6 +6,7 @@ mod harness;
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Duration;
 
 use baio_engine::sim::{Disk, Flash, Profile};
 use baio_engine::{Durability, File, Open, Wait};
@@ -137,6 +138,42 @@ fn a_durable_write_and_a_sync_hold_over_a_power_cut_and_a_plain_write_need_not()
     );
     let stats = core.cache_stats().unwrap();
     assert_eq!((stats.writes, stats.spurious_wakeups), (2, 0), "{stats:?}");
+}
+
+/// Time passes, and nobody asks for anything.
+fn run_for(core: &mut Core, time: Duration) {
+    let until = core.engine().now().after(time);
+    while core.engine().now() < until {
+        core.turn(Wait::Until {
+            count: 0,
+            min_wait: Duration::ZERO,
+            deadline: Some(until),
+        })
+        .unwrap();
+    }
+}
+
+/// A core that has run for long before its first change took that for an old one: the cleaner wrote the first batch of every run, and
+/// what was written over again and again reached the device twice.
+#[test]
+fn a_first_change_is_not_an_old_one_however_long_the_core_has_run() {
+    let disk = Disk::new(SIZE as u64);
+    let (mut core, handle) = simulated(&disk);
+    let age = CacheConfig::default().age_max;
+    run_for(&mut core, age * 3);
+    // Twice: the second first change comes after a sync has left nothing changed.
+    for pass in 1..=2 {
+        for byte in 0..3 {
+            for page in 0..4 {
+                write(&mut core, handle, page * BLOCK as u64, &[byte; BLOCK], Mode::Cached);
+                core.turn(Wait::No).unwrap();
+            }
+        }
+        sync(&mut core, handle);
+        let stats = core.cache_stats().unwrap();
+        assert_eq!((stats.pages_written, stats.cleaner_writes), (4 * pass, 0), "{stats:?}");
+        run_for(&mut core, age * 3);
+    }
 }
 
 #[test]
