@@ -485,6 +485,29 @@ fn a_pin_of_a_deleted_segment_is_stale_and_stops_nobody() {
 }
 
 #[test]
+fn a_new_page_is_no_old_change_however_long_the_core_has_run() {
+    let disk = Disk::new((PAGES * BLOCK) as u64);
+    let (mut core, handle) = simulated(&disk, 16);
+    let until = core.engine().now().after(3 * CacheConfig::default().age_max);
+    while core.engine().now() < until {
+        core.turn(Wait::Until {
+            count: 0,
+            min_wait: std::time::Duration::ZERO,
+            deadline: Some(until),
+        })
+        .unwrap();
+    }
+    let pin = core.pin_new_now(handle, 3, 0).unwrap();
+    for _ in 0..3 {
+        core.turn(Wait::No).unwrap();
+    }
+    let stats = core.cache_stats().unwrap();
+    assert_eq!((stats.frames_dirty, stats.cleaner_writes), (1, 0), "{stats:?}");
+    core.unpin(pin);
+    core.close().unwrap();
+}
+
+#[test]
 fn a_segment_does_not_shrink_over_a_pin_and_grows_beside_one() {
     let (mut core, handle) = with_segment();
     let pin = core.pin_now(handle, 9).unwrap();

@@ -410,6 +410,7 @@ impl Core {
             return Err(full(self));
         };
         self.objects.begin(handle);
+        self.date_change();
         let asked = CacheRequest {
             object,
             op: pool,
