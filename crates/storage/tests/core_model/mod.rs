@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use baio_engine::sim::{Disk, Fault, Faults, Flash, Profile, Trigger};
 use baio_engine::{Durability, File, Memory, Wait};
+use baio_storage::cache::window::Pattern;
 use baio_storage::{Access, Core, Handle, Mode, OperationId, ResizeOptions, SegmentOp, SegmentRequest, Ticket};
 
 use super::harness::{BLOCK, ME, Random, create, open_write, simulated_disk};
@@ -176,6 +177,7 @@ impl World {
                 4 => self.inject(),
                 5 => self.quiet(),
                 6..=20 if !self.active.is_empty() => self.cancel(),
+                21..=30 => self.hint(),
                 _ => self.ask(),
             }
             while self.active.len() >= DEPTH {
@@ -286,6 +288,27 @@ impl World {
             what,
             may_end_early: hurried,
         });
+    }
+
+    /// Hints change what is cached, and nothing that anybody reads. On what is just going away they are refused.
+    fn hint(&mut self) {
+        let thing = self.random.below(self.things.len() as u64) as usize;
+        let Thing { handle, cells, .. } = &self.things[thing];
+        let (handle, pages) = (*handle, (cells.len() / PER_BLOCK) as u64);
+        let from = self.random.below(pages + 4);
+        let range = from..from + 1 + self.random.below(8);
+        let pattern = [Pattern::Sequential, Pattern::Random, Pattern::Unknown][from as usize % 3];
+        let core = &mut self.core;
+        let given = match self.random.below(7) {
+            0 | 1 => core.prefetch(handle, &[range, 20..22]).map(drop),
+            2 | 3 => core.drop_cached(handle, range).map(drop),
+            4 => core.keep_cached(handle, range),
+            5 => core.keep_cached_no_more(handle, range),
+            _ => core.read_pattern(handle, pattern),
+        };
+        if given.is_ok() {
+            self.saw("hints");
+        }
     }
 
     fn cancel(&mut self) {
