@@ -37,7 +37,6 @@
 //! end, a misaligned offset) is no violation: it becomes the request's outcome.
 
 use baio_engine::{Argument, Caching, Durability, Errno, Error, Time};
-use baio_storage::cache::CacheError;
 
 /// Length of a submission in words.
 pub const SUBMISSION_WORDS: usize = 8;
@@ -306,31 +305,18 @@ pub enum Failure {
     /// The service has no page cache.
     NoCache,
     /// The page cache refused it.
-    Cache(CacheError),
+    Cache {
+        /// Which of its errors.
+        word: u32,
+        /// What goes with it: an error number, an LSN.
+        with: u64,
+    },
     /// The service is ending.
     Ending,
 }
 
 /// What a service may not have: the words for [`Failure::NotYet`]. The last one stands for everything else.
 pub const FEATURES: [&str; 2] = ["the kernel's page cache on a segment", "this"];
-
-/// What a page cache says in one word; with more to say are what could not be written, and who waits for the log.
-const CACHE: [CacheError; 14] = [
-    CacheError::Cancelled,
-    CacheError::PastEnd,
-    CacheError::Stuck,
-    CacheError::NoFrame,
-    CacheError::ReadOnlyMemory,
-    CacheError::MemoryKind,
-    CacheError::TooLong,
-    CacheError::NoObject,
-    CacheError::Busy,
-    CacheError::NoMemory,
-    CacheError::Pinned,
-    CacheError::StalePin,
-    CacheError::BeingWritten,
-    CacheError::NoRoom,
-];
 
 const OPERATIONS: [&str; 9] = [
     "read",
@@ -452,12 +438,7 @@ fn encode_failure(failure: Failure) -> (u8, u32, u32, u64) {
         Failure::NotYet(feature) => (13, feature, 0, 0),
         Failure::Ending => (14, 0, 0, 0),
         Failure::NoCache => (15, 0, 0, 0),
-        Failure::Cache(CacheError::Unwritable(system)) => (16, errno(system), 0, 0),
-        Failure::Cache(CacheError::LogFirst(lsn)) => (17, 0, 0, lsn),
-        Failure::Cache(error) => match CACHE.iter().position(|word| *word == error) {
-            Some(word) => (18, word as u32, 0, 0),
-            None => (1, errno(error.errno()), 0, 0),
-        },
+        Failure::Cache { word, with } => (16, word, 0, with),
     }
 }
 
@@ -493,9 +474,10 @@ fn decode_failure(code: u8, small: u32, second: u32, large: u64) -> Option<Failu
         13 => Failure::NotYet(small),
         14 => Failure::Ending,
         15 => Failure::NoCache,
-        16 => Failure::Cache(CacheError::Unwritable(errno)),
-        17 => Failure::Cache(CacheError::LogFirst(large)),
-        18 => Failure::Cache(*CACHE.get(small as usize)?),
+        16 => Failure::Cache {
+            word: small,
+            with: large,
+        },
         _ => return None,
     })
 }

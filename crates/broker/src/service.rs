@@ -525,7 +525,10 @@ fn failure_of(error: &Error) -> Failure {
         Fault::ReadOnly => Failure::ReadOnly,
         Fault::Stale => Failure::Stale,
         Fault::NoCache => Failure::NoCache,
-        Fault::Cache(error) => Failure::Cache(*error),
+        Fault::Cache(error) => {
+            let (word, with) = error.to_words();
+            Failure::Cache { word, with }
+        }
         Fault::NotYet(what) => Failure::NotYet(word_in(&FEATURES, what)),
         _ => Failure::Io(baio_engine::Error::System(error.errno().unwrap_or(Errno::EIO))),
     }

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use baio_broker::protocol::{self, FEATURES, Failure, HandleWords, Op, Place, Submission, Tag, word_at};
-use baio_engine::{Arena, Memory};
+use baio_engine::{Arena, Errno, Memory};
+use baio_storage::cache::CacheError;
 use baio_storage::{Error, Fault, Mode, SegmentOp, SegmentRequest};
 
 pub(super) fn submission(request: &SegmentRequest, arena: &Arc<Arena>, tag: Tag) -> Submission {
@@ -63,7 +64,11 @@ pub(super) fn error(op: SegmentOp, object: &str, len: u32, failure: Failure) -> 
         Failure::ReadOnly => Fault::ReadOnly,
         Failure::Stale => Fault::Stale,
         Failure::NoCache => Fault::NoCache,
-        Failure::Cache(error) => Fault::Cache(error),
+        Failure::Cache { word, with } => match CacheError::from_words(word, with) {
+            Some(error) => Fault::Cache(error),
+            // A service that is newer says what this side does not know.
+            None => Fault::Io(baio_engine::Error::System(Errno::EIO)),
+        },
         Failure::NotYet(feature) => Fault::NotYet(word_at(&FEATURES, feature)),
         Failure::Ending => Fault::ServiceEnded,
     };

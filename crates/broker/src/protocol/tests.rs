@@ -134,10 +134,11 @@ fn a_completion_comes_out_as_it_went_in() {
         Err(Failure::NotYet(1)),
         Err(Failure::Ending),
         Err(Failure::NoCache),
-        Err(Failure::Cache(CacheError::Unwritable(Errno::EIO))),
-        Err(Failure::Cache(CacheError::LogFirst(u64::MAX))),
-        Err(Failure::Cache(CacheError::Cancelled)),
-        Err(Failure::Cache(CacheError::NoRoom)),
+        Err(Failure::Cache { word: 0, with: 5 }),
+        Err(Failure::Cache {
+            word: u32::MAX,
+            with: u64::MAX,
+        }),
     ];
     for result in results {
         for took in [Caching::Direct, Caching::Kernel, Caching::Uncached] {

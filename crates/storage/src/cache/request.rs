@@ -140,7 +140,54 @@ pub enum CacheError {
     LogFirst(u64),
 }
 
+/// What has nothing more to say, in the order of their words.
+const PLAIN: [CacheError; 14] = [
+    CacheError::Cancelled,
+    CacheError::PastEnd,
+    CacheError::Stuck,
+    CacheError::NoFrame,
+    CacheError::ReadOnlyMemory,
+    CacheError::MemoryKind,
+    CacheError::TooLong,
+    CacheError::NoObject,
+    CacheError::Busy,
+    CacheError::NoMemory,
+    CacheError::Pinned,
+    CacheError::StalePin,
+    CacheError::BeingWritten,
+    CacheError::NoRoom,
+];
+
+/// Words below the plain ones: those with a number.
+const NUMBERED: u32 = 3;
+
 impl CacheError {
+    /// The error as a word and a number, to be sent to another process. They are kept: new errors get new words.
+    #[must_use]
+    pub fn to_words(self) -> (u32, u64) {
+        match self {
+            CacheError::System(errno) => (0, u64::from(errno.raw().unsigned_abs())),
+            CacheError::Unwritable(errno) => (1, u64::from(errno.raw().unsigned_abs())),
+            CacheError::LogFirst(lsn) => (2, lsn),
+            plain => {
+                let at = PLAIN.iter().position(|error| *error == plain);
+                (NUMBERED + at.unwrap_or(PLAIN.len()) as u32, 0)
+            }
+        }
+    }
+
+    /// The error of these words; `None` for words that no error has.
+    #[must_use]
+    pub fn from_words(word: u32, with: u64) -> Option<CacheError> {
+        let errno = || i32::try_from(with).ok().map(Errno::from_raw);
+        match word {
+            0 => errno().map(CacheError::System),
+            1 => errno().map(CacheError::Unwritable),
+            2 => Some(CacheError::LogFirst(with)),
+            plain => PLAIN.get((plain - NUMBERED) as usize).copied(),
+        }
+    }
+
     /// The nearest error number, for interfaces that have nothing else.
     #[must_use]
     pub fn errno(self) -> Errno {
@@ -384,5 +431,25 @@ impl Requests {
     pub(super) fn on(&self, object: u32) -> Vec<u32> {
         let its = |slot: &u32| self.get(*slot).is_some_and(|request| request.object == object);
         (0..self.slots.len() as u32).filter(its).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_has_words_of_its_own() {
+        let numbered = [
+            CacheError::System(Errno::EIO),
+            CacheError::Unwritable(Errno::ENOSPC),
+            CacheError::LogFirst(u64::MAX),
+        ];
+        for error in numbered.into_iter().chain(PLAIN) {
+            let (word, with) = error.to_words();
+            assert_eq!(CacheError::from_words(word, with), Some(error));
+        }
+        assert_eq!(CacheError::from_words(NUMBERED + PLAIN.len() as u32, 0), None);
+        assert_eq!(CacheError::from_words(1, u64::MAX), None);
     }
 }
