@@ -15,9 +15,9 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::Cache;
 use super::frames::State;
 use super::request::CacheError;
+use super::{Cache, CacheOp};
 
 /// What the buffer pool knows of a frame.
 #[derive(Debug, Default)]
@@ -82,9 +82,13 @@ impl Cache {
     /// The log will not go on: what waits for it is cancelled, and syncs make the rest safe and say `LogFirst`. For whoever ends.
     pub fn shut_gate(&mut self) {
         self.gate.shut = true;
-        if self.frames.count(State::Gated) > 0 {
-            self.cancel_all();
-        }
+        let all = self.frames.count(State::Gated) > 0;
+        // New changes would only wait behind it.
+        self.cancel_those(|op| all || matches!(op, CacheOp::PinNew { .. } | CacheOp::Change { .. }));
+    }
+
+    pub(super) fn is_gate_shut(&self) -> bool {
+        self.gate.shut
     }
 
     /// Why a sync of this object that ended well must not say so.
@@ -172,7 +176,7 @@ impl Cache {
             if !pass.covers.contains(&page) || since > pass.version {
                 continue;
             }
-            if pass.request.is_some() {
+            if pass.request.is_some() && !self.gate.shut {
                 entry.pool.wanted = true;
             } else {
                 pass.left = pass.left.saturating_sub(1);
@@ -190,7 +194,8 @@ impl Cache {
         let (object, page, since) = (entry.object, entry.page, entry.since);
         for pass in &mut self.objects[object as usize].passes {
             if pass.covers.contains(&page) && since <= pass.version {
-                pass.left += u64::from(pass.request.is_none());
+                // Who began when the gate was shut had left it out as well.
+                pass.left += u64::from(pass.request.is_none() || self.gate.shut);
                 pass.pages.start = pass.pages.start.min(page); // It was passed over.
             }
         }

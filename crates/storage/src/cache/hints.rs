@@ -153,6 +153,9 @@ impl Cache {
     /// `NoObject`.
     pub fn keep_no_more(&mut self, id: ObjectId, pages: Range<u64>) -> Result<(), CacheError> {
         let slot = self.object(id).ok_or(CacheError::NoObject)?;
+        if pages.is_empty() {
+            return Ok(());
+        }
         let object = &mut self.objects[slot as usize];
         let around = |kept: &Range<u64>| {
             [

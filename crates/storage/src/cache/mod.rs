@@ -452,10 +452,10 @@ impl Cache {
         })
     }
 
-    /// The same for all requests under way.
-    pub(super) fn cancel_all(&mut self) {
+    /// The same for all requests under way whose operation is meant.
+    pub(super) fn cancel_those(&mut self, which: impl Fn(CacheOp) -> bool) {
         for slot in 0..self.requests.slots() {
-            if self.requests.get(slot).is_some() {
+            if self.requests.get(slot).is_some_and(|request| which(request.op)) {
                 self.cancel(self.requests.id(slot));
             }
         }

@@ -242,7 +242,7 @@ impl Cache {
         if !self.copied.is_empty() {
             return false; // Their writes are about to begin.
         }
-        if self.frames.count(State::Gated) > 0 {
+        if self.frames.count(State::Gated) > 0 && !self.is_gate_shut() {
             return false; // The log goes on, and then they can be written.
         }
         if let Some(slot) = self.dirty_waiters.first()

@@ -211,9 +211,7 @@ impl Cache {
         if let Some((page, frame)) = gated {
             self.hold_more(request, page, frame);
             self.frames.get_mut(frame).pool.wanted = true;
-            self.objects[request.object as usize]
-                .durable_waiting
-                .push((slot, window));
+            self.durable_waits(slot, request, window);
             return Step::Wait(Wait::Ungated(frame));
         }
         let Some(needed) = needed else {

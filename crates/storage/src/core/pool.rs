@@ -440,9 +440,12 @@ impl Core {
         let object = self.objects.get(handle);
         let access = object.map_or(Access::Read, |object| object.access);
         let pin = PinnedPage { handle, access, pin };
-        if let Err(pin) = self.requests.give_pin(ticket, pin) {
-            self.unpin(pin);
-        }
+        let (Err(pin), Some(cached)) = (self.requests.give_pin(ticket, pin), &mut self.cached) else {
+            return;
+        };
+        // What that sets going is told by who asked for this end: it is in the middle of telling ends.
+        cached.cache.unpin(pin.pin);
+        cached.is_served = false;
     }
 }
 

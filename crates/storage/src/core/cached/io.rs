@@ -99,6 +99,12 @@ impl PageCache {
         let Some(Some(join)) = self.joins.get_mut(at as usize) else {
             return; // A part has its join.
         };
+        let asked = match part.kind {
+            IoKind::Read { len, .. } | IoKind::Write { len, .. } => len,
+            IoKind::Sync { .. } => 0,
+        };
+        // What lies behind a part that gave less than was asked for would not be in its place.
+        let result = result.and_then(|done| if done < asked { Err(Errno::EIO) } else { Ok(done) });
         join.memory[usize::from(second)] = memory;
         join.left -= 1;
         join.held += u8::from(held);
