@@ -536,7 +536,10 @@ impl Engine {
     /// Counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.stats
+        Stats {
+            system_calls: self.backend.system_calls(),
+            ..self.stats
+        }
     }
 }
 

@@ -79,7 +79,6 @@ impl Engine {
                     // Nobody has them who could end the sleep that follows.
                     self.backend.doorbell().ring();
                 }
-                self.stats.system_calls = self.backend.system_calls();
                 self.refill = self.ready.len();
                 return Ok(self.ready.len());
             }

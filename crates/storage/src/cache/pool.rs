@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A pinned page is not evicted. It is written back like any other, and is not changed while that lasts; nor is it changed
-//! when too many pages are dirty. [`Cache::change`] says so at once, and a [`CacheOp::Change`](super::CacheOp::Change) waits for
+//! when too many pages are dirty. [`Cache::change`] says so at once, and a [`CacheOp::Change`] waits for
 //! the moment. Its LSN holds it behind the write gate (see `gate`).
 //!
 //! A pin is a name and no reference: every use checks that the frame still holds the page. So it may turn stale, when the page's
@@ -58,7 +58,7 @@ impl CacheOp {
 
 impl Cache {
     /// Pins a page that is here: no request, nothing allocated. `None` if it is not here, or a direct write waits for its place:
-    /// then ask by [`CacheOp::Pin`](super::CacheOp::Pin).
+    /// then ask by [`CacheOp::Pin`].
     pub fn pin_hit(&mut self, object: ObjectId, page: u64) -> Option<PagePin> {
         let slot = self.object(object)?;
         let of = &self.objects[slot as usize];
@@ -133,7 +133,7 @@ impl Cache {
     /// changed is written when the log is durable up to the page's last LSN, by the cleaner or for a sync.
     ///
     /// # Errors
-    /// Nothing was done, and a [`CacheOp::Change`](super::CacheOp::Change) waits until it can be: `BeingWritten`, `NoRoom`,
+    /// Nothing was done, and a [`CacheOp::Change`] waits until it can be: `BeingWritten`, `NoRoom`,
     /// `LogFirst`. Else `StalePin`, `Stuck`, `Unwritable`.
     pub fn change(&mut self, pin: &PagePin, lsn: u64) -> Result<&mut [u8], CacheError> {
         let frame = self.pinned(pin).ok_or(CacheError::StalePin)?;
@@ -181,7 +181,7 @@ impl Cache {
         (page.saturating_mul(PAGE), valid)
     }
 
-    /// One iteration of [`CacheOp::Pin`](super::CacheOp::Pin): a read of one page that copies nothing.
+    /// One iteration of [`CacheOp::Pin`]: a read of one page that copies nothing.
     pub(super) fn pin_on(&mut self, request: &mut Request) -> Step {
         if let Some(error) = request.told {
             return Step::Done(Err(error));
@@ -229,7 +229,7 @@ impl Cache {
         }
     }
 
-    /// One iteration of [`CacheOp::Change`](super::CacheOp::Change).
+    /// One iteration of [`CacheOp::Change`].
     pub(super) fn change_on(&mut self, request: &mut Request, lsn: u64) -> Step {
         let page = request.start / PAGE;
         let frame = self.objects[request.object as usize].tree.get(page);
