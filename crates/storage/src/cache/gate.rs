@@ -10,7 +10,9 @@
 //! waits for is `wanted`, and its next change under a later LSN waits until it has been written.
 //!
 //! The recovery LSN of a page is that of its first change since it was clean. It is kept until the page is clean again: written
-//! and not flushed is not enough. The oldest of all is at hand, in an ordered set.
+//! and not flushed is not enough. A page that is changed again between the two has two of them: the flush may fail, and then the
+//! old one holds; when it has ended well, the first change behind that write is the oldest that is not safe, although the page
+//! was clean at no time. The oldest of all is at hand, in an ordered set.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -30,12 +32,24 @@ pub(super) struct Pooled {
     pub(super) lsn: u64,
     /// LSN of its first change since it was clean.
     recovery: Option<u64>,
+    /// Writes of it that no flush has covered and behind which it was taken up again, oldest first. Two at most: a flush that
+    /// is on its way will cover the one, the next flush the other.
+    written: [Option<Written>; 2],
     /// Somebody waits until it has been written, and it for the log.
     pub(super) wanted: bool,
     /// It is on the list of the gate.
     listed: bool,
     /// It is not evicted.
     pub(super) kept: bool,
+}
+
+/// A write that has ended, of a page that is not as it was then.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    /// How many flushes had begun when it ended: a later one covers it.
+    flushes: u64,
+    /// LSN of the first change behind it.
+    next: Option<u64>,
 }
 
 /// What all pages together owe to the log.
@@ -51,6 +65,8 @@ pub(super) struct Gate {
     frames: Vec<u32>,
     /// Recovery LSNs and their frames.
     recovery: BTreeSet<(u64, u32)>,
+    /// Objects and frames of which a write is not covered and not the last.
+    written: BTreeSet<(u32, u32)>,
 }
 
 impl Cache {
@@ -149,15 +165,11 @@ impl Cache {
         let entry = self.frames.get_mut(frame);
         entry.pool.lsn = entry.pool.lsn.max(lsn);
         let gated = entry.pool.lsn > self.gate.durable && entry.state != State::Gated;
-        match entry.pool.recovery {
-            Some(first) if first <= lsn => {}
-            before => {
-                entry.pool.recovery = Some(lsn);
-                if let Some(before) = before {
-                    self.gate.recovery.remove(&(before, frame));
-                }
-                self.gate.recovery.insert((lsn, frame));
-            }
+        for written in entry.pool.written.iter_mut().flatten() {
+            written.next = Some(written.next.map_or(lsn, |next| next.min(lsn)));
+        }
+        if entry.pool.recovery.is_none_or(|first| lsn < first) {
+            self.set_recovery(frame, Some(lsn));
         }
         if gated {
             self.close_gate(frame);
@@ -238,10 +250,65 @@ impl Cache {
         lsn > self.frames.get(frame).pool.lsn.max(self.gate.durable) && self.is_wanted(frame)
     }
 
+    fn set_recovery(&mut self, frame: u32, lsn: Option<u64>) {
+        let before = std::mem::replace(&mut self.frames.get_mut(frame).pool.recovery, lsn);
+        if let Some(before) = before {
+            self.gate.recovery.remove(&(before, frame));
+        }
+        if let Some(lsn) = lsn {
+            self.gate.recovery.insert((lsn, frame));
+        }
+    }
+
+    /// A page that was written is taken up again, to be changed or to be written once more, before a flush has covered it.
+    pub(super) fn note_written(&mut self, frame: u32) {
+        let entry = self.frames.get_mut(frame);
+        if entry.pool.recovery.is_none() {
+            return;
+        }
+        let flushes = entry.flushes;
+        let all = &mut entry.pool.written;
+        // Of two that the same flush will cover the last says more.
+        let is_other = all[0].is_some_and(|first| first.flushes != flushes);
+        all[usize::from(is_other)] = Some(Written { flushes, next: None });
+        self.gate.written.insert((entry.object, frame));
+    }
+
+    /// A flush of this object has ended; `number`, if it ended well: what it covers is safe, also of pages changed since.
+    pub(super) fn settle_written(&mut self, object: u32, number: Option<u64>) {
+        let mut from = 0;
+        while let Some(&(_, frame)) = self.gate.written.range((object, from)..=(object, u32::MAX)).next() {
+            from = frame.saturating_add(1); // No cache has so many.
+            let Some(number) = number else {
+                self.forget_written(frame); // All counts as not written.
+                continue;
+            };
+            while let Some(first) = self.frames.get(frame).pool.written[0].filter(|first| first.flushes < number) {
+                let all = &mut self.frames.get_mut(frame).pool.written;
+                *all = [all[1], None];
+                self.set_recovery(frame, first.next);
+            }
+            if self.frames.get(frame).pool.written[0].is_none() {
+                self.forget_written(frame);
+            }
+        }
+    }
+
+    fn forget_written(&mut self, frame: u32) {
+        let entry = self.frames.get_mut(frame);
+        entry.pool.written = [None; 2];
+        self.gate.written.remove(&(entry.object, frame));
+    }
+
     /// All changes of this page are safe.
     pub(super) fn forget_recovery(&mut self, frame: u32) {
-        if let Some(lsn) = self.frames.get_mut(frame).pool.recovery.take() {
-            self.gate.recovery.remove(&(lsn, frame));
+        let pool = &self.frames.get(frame).pool;
+        let (is_listed, is_logged) = (pool.written[0].is_some(), pool.recovery.is_some());
+        if is_listed {
+            self.forget_written(frame);
+        }
+        if is_logged {
+            self.set_recovery(frame, None);
         }
     }
 

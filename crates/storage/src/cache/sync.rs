@@ -216,6 +216,7 @@ impl Cache {
                 self.wake_page(frame);
             }
         }
+        self.settle_written(slot, Some(flush.number));
         for request in flush.syncs {
             self.finish_slot(request, Ok(0));
         }
@@ -236,6 +237,7 @@ impl Cache {
             self.turn(frame, State::Failed);
             self.wake_page(frame);
         }
+        self.settle_written(slot, None);
         // What is being written a second time may have lost what the first write left: later passes count it.
         let mut at = 0;
         while let Some((page, frame)) = self.objects[slot as usize].tree.next(at, Some(Tag::WriteBack)) {

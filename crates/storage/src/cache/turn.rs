@@ -366,8 +366,10 @@ impl Cache {
             object.dirty_since.get_or_insert(self.now);
         }
         self.frames.set(frame, state);
-        if state == State::Clean {
-            self.forget_recovery(frame);
+        match (before, state) {
+            (_, State::Clean) => self.forget_recovery(frame),
+            (State::Unflushed, State::Dirty | State::WriteBack) => self.note_written(frame),
+            _ => {}
         }
         self.progress += 1;
     }
