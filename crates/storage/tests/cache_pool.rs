@@ -229,6 +229,94 @@ fn a_sync_is_not_kept_waiting_by_a_page_that_changes_on_and_on() {
 }
 
 #[test]
+fn a_change_goes_on_when_nobody_waits_for_its_page_any_more() {
+    // Whoever wants the page is cancelled: nothing else would end the wait, for the log is not asked to go on.
+    for who in 0..3 {
+        let mut h = hand(16);
+        h.logged(0, 5, 1);
+        let pin = h.hit(0);
+        let wants = match who {
+            0 => h.sync(),
+            1 => h.ask(h.object, CacheOp::WriteOut { start: 0, end: P }, Memory::None),
+            _ => h.pool(CacheOp::FlushTo { lsn: 5 }),
+        };
+        let one = h.pool(CacheOp::Change { page: 0, lsn: 9 });
+        let two = h.pool(CacheOp::Change { page: 0, lsn: 10 });
+        h.quiet();
+        h.cache.cancel(wants);
+        assert_eq!(h.done(wants).result, Err(CacheError::Cancelled), "{who}");
+        h.good(one);
+        h.good(two);
+        h.quiet();
+        h.change(&pin, 10, 3);
+        h.cache.unpin(pin);
+        assert_eq!(h.cache.stats().spurious_wakeups, 0);
+    }
+}
+
+#[test]
+fn a_new_page_goes_on_when_the_direct_write_that_wants_its_place_is_given_up() {
+    let mut h = hand(16);
+    h.logged(0, 5, 1);
+    let reserve = h.reserve(0, 1);
+    let new = h.pool(CacheOp::PinNew { page: 0, lsn: 9 });
+    h.quiet();
+    h.cache.cancel(reserve);
+    assert_eq!(h.done(reserve).result, Err(CacheError::Cancelled));
+    let pin = h.good(new).pin.unwrap();
+    assert_eq!(h.cache.page(&pin).unwrap(), [0; PAGE]);
+    h.cache.unpin(pin);
+    assert_eq!(h.cache.stats().spurious_wakeups, 0);
+}
+
+#[test]
+fn a_change_waits_as_long_as_anybody_waits_for_its_page() {
+    let mut h = hand(16);
+    h.logged(0, 5, 1);
+    let pin = h.hit(0);
+    let (one, two) = (h.sync(), h.sync());
+    let change = h.pool(CacheOp::Change { page: 0, lsn: 9 });
+    h.cache.cancel(one);
+    h.done(one);
+    h.quiet();
+    h.cache.cancel(two);
+    h.done(two);
+    h.good(change);
+    h.cache.unpin(pin);
+    assert_eq!(h.cache.stats().spurious_wakeups, 0);
+}
+
+#[test]
+fn a_change_goes_on_when_the_sync_that_wants_its_page_fails_by_another() {
+    // By another page's write, and by a flush.
+    for by_flush in [false, true] {
+        let mut h = hand(16);
+        h.logged(3, 0, 1);
+        let before = by_flush.then(|| h.sync());
+        let io = before.map(|_| {
+            let write = h.io();
+            h.end(write, 0);
+            h.io()
+        });
+        h.logged(0, 5, 1);
+        let pin = h.hit(0);
+        let sync = h.sync();
+        let change = h.pool(CacheOp::Change { page: 0, lsn: 9 });
+        let io = io.unwrap_or_else(|| h.io());
+        assert_eq!(is_sync(&io), by_flush);
+        h.quiet();
+        h.fail(io);
+        if let Some(before) = before {
+            h.told(before);
+        }
+        h.told(sync);
+        h.good(change);
+        h.cache.unpin(pin);
+        assert_eq!(h.cache.stats().spurious_wakeups, 0);
+    }
+}
+
+#[test]
 fn a_page_that_is_gated_under_a_running_sync_is_written_by_it() {
     let mut h = hand(16);
     for page in [0, 2, 4] {

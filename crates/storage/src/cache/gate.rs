@@ -7,7 +7,7 @@
 //! leave them out, and take them up when the log lets them.
 //!
 //! **A sync is not kept waiting by a page that is changed again and again**, each time beyond what the log has: what somebody
-//! waits for is `wanted`, and its next change under a later LSN waits until it has been written.
+//! waits for is `wanted`, and its next change under a later LSN waits until it has been written, or nobody waits for it any more.
 //!
 //! The recovery LSN of a page is that of its first change since it was clean. It is kept until the page is clean again: written
 //! and not flushed is not enough. A page that is changed again between the two has two of them: the flush may fail, and then the
@@ -39,6 +39,8 @@ pub(super) struct Pooled {
     pub(super) wanted: bool,
     /// It is on the list of the gate.
     listed: bool,
+    /// It is on the gate's list of those whose changes wait.
+    held_up: bool,
     /// It is not evicted.
     pub(super) kept: bool,
 }
@@ -63,6 +65,10 @@ pub(super) struct Gate {
     newest: u64,
     /// Frames that are gated, and some that were; each once.
     frames: Vec<u32>,
+    /// Frames of pages whose changes wait, and some whose did; each once.
+    held_up: Vec<u32>,
+    /// Somebody who waited for pages does so no more.
+    eased: bool,
     /// Recovery LSNs and their frames.
     recovery: BTreeSet<(u64, u32)>,
     /// Objects and frames of which a write is not covered and not the last.
@@ -78,6 +84,7 @@ impl Cache {
         }
         self.gate.durable = lsn;
         self.gate.newest = self.gate.newest.max(lsn);
+        self.gate.eased = true;
         let mut at = 0;
         while let Some(&frame) = self.gate.frames.get(at) {
             let entry = self.frames.get(frame);
@@ -248,6 +255,37 @@ impl Cache {
     /// Must a change under this LSN wait, so that those who wait for the page are not kept waiting by it?
     pub(super) fn must_wait(&self, frame: u32, lsn: u64) -> bool {
         lsn > self.frames.get(frame).pool.lsn.max(self.gate.durable) && self.is_wanted(frame)
+    }
+
+    /// A change waits for this page.
+    pub(super) fn hold_up(&mut self, frame: u32) {
+        let pool = &mut self.frames.get_mut(frame).pool;
+        if !std::mem::replace(&mut pool.held_up, true) {
+            self.gate.held_up.push(frame);
+        }
+    }
+
+    /// A sync, a durable write or a reservation has gone, or is content with less: what waits because of it may go on.
+    pub(super) fn ease(&mut self) {
+        self.gate.eased = true;
+    }
+
+    /// Wakes the changes that need not wait any more; says whether there was reason to look.
+    pub(super) fn wake_changes(&mut self) -> bool {
+        if !std::mem::take(&mut self.gate.eased) || self.gate.held_up.is_empty() {
+            return false;
+        }
+        let mut at = 0;
+        while let Some(&frame) = self.gate.held_up.get(at) {
+            self.wake_page(frame);
+            if self.frames.get(frame).waiters.is_empty() {
+                self.gate.held_up.swap_remove(at);
+                self.frames.get_mut(frame).pool.held_up = false;
+            } else {
+                at += 1;
+            }
+        }
+        true
     }
 
     fn set_recovery(&mut self, frame: u32, lsn: Option<u64>) {

@@ -122,6 +122,7 @@ impl Cache {
         };
         let held = &mut self.objects[slot as usize].reservations;
         held.retain(|held| (held.request, held.generation, held.granted) != (id.slot, id.generation, true));
+        self.ease();
         self.wake_reserved(slot);
         self.settle();
     }
@@ -130,6 +131,7 @@ impl Cache {
     pub(super) fn unreserve(&mut self, object: u32, slot: u32) {
         let held = &mut self.objects[object as usize].reservations;
         held.retain(|held| held.request != slot || held.granted);
+        self.ease();
         if !crate::seeded_bug("given-up-and-nobody-woken") {
             self.wake_reserved(object);
         }

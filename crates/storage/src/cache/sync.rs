@@ -159,6 +159,7 @@ impl Cache {
                 continue;
             }
             let pass = self.objects[slot as usize].passes.remove(at);
+            self.ease();
             match (pass.flush, pass.request) {
                 (Some(durability), Some(request)) => self.objects[slot as usize].next_flush.push((request, durability)),
                 (None, Some(request)) => self.finish_slot(request, Ok(0)),
@@ -231,6 +232,7 @@ impl Cache {
         told.extend(object.next_flush.drain(..).map(|(request, _)| request));
         told.extend(object.passes.iter().filter_map(|pass| pass.request));
         object.passes.clear();
+        self.ease();
         self.passing.retain(|&passing| passing != slot);
         while let Some((_, frame)) = self.objects[slot as usize].tree.next(0, Some(Tag::Unflushed)) {
             self.tell_failure(frame, errno);
@@ -262,6 +264,7 @@ impl Cache {
                 continue;
             }
             let pass = self.objects[slot as usize].passes.remove(at);
+            self.ease();
             if let Some(request) = pass.request {
                 self.finish_slot(request, Err(CacheError::System(errno)));
             }
@@ -282,5 +285,6 @@ impl Cache {
         if object.passes.is_empty() {
             self.passing.retain(|&passing| passing != slot);
         }
+        self.ease();
     }
 }

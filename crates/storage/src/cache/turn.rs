@@ -1,7 +1,7 @@
 //! How waking goes on, and the moves of pages.
 //!
 //! Every call into the cache ends with [`Cache::settle`]: it runs what is ready until nothing is, in this order: iterations of
-//! woken requests; then frames and room below the dirty limit are handed to the head of their queue, one at a time and with the
+//! woken requests; then changes whose wait has lost its reason; then frames and room below the dirty limit are handed to the head of their queue, one at a time and with the
 //! wake-up, so that nobody overtakes and nobody wakes in vain; then the cleaner. What is left when nothing moves any more and
 //! no I/O is on its way could wait for ever, and is failed. Durable writes whose copies are done begin in `next_io`.
 
@@ -42,7 +42,8 @@ impl Cache {
         loop {
             if let Some(slot) = self.ready.pop_front() {
                 self.run(slot);
-            } else if !(self.grant_frame()
+            } else if !(self.wake_changes()
+                || self.grant_frame()
                 || self.grant_room()
                 || self.write_back()
                 || self.flush_for_room()
@@ -143,6 +144,9 @@ impl Cache {
     fn wait(&mut self, slot: u32, wait: Wait) {
         if let Some(request) = self.requests.get_mut(slot) {
             request.wait = wait;
+        }
+        if let Wait::Changeable(frame, _) = wait {
+            self.hold_up(frame);
         }
         self.with_list(wait, |links, list| links.push(list, slot));
     }

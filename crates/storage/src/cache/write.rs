@@ -296,6 +296,7 @@ impl Cache {
         let waiting = &mut self.objects[request.object as usize].durable_waiting;
         if let Some(at) = waiting.iter().position(|(waits, _)| *waits == slot) {
             waiting.swap_remove(at);
+            self.ease();
         }
     }
 
