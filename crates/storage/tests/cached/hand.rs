@@ -7,7 +7,7 @@ use super::{PAGE, buffer, fill};
 use baio_engine::{Arena, Durability, Errno, Memory};
 use baio_storage::cache::eviction::{Hint, Policy};
 use baio_storage::cache::{
-    Cache, CacheConfig, CacheDone, CacheError, CacheOp, CacheRequest, Io, IoKind, ObjectId, RequestId,
+    Cache, CacheConfig, CacheDone, CacheError, CacheOp, CacheRequest, Io, IoKind, ObjectId, PagePin, RequestId,
 };
 
 pub(crate) const P: u64 = PAGE as u64;
@@ -129,6 +129,27 @@ impl Hand {
             self.end(io, byte);
         }
         self.good(read);
+    }
+
+    pub(crate) fn pool(&mut self, op: CacheOp) -> RequestId {
+        self.ask(self.object, op, Memory::None)
+    }
+
+    /// Pins a page that is there.
+    pub(crate) fn hit(&mut self, page: u64) -> PagePin {
+        self.cache.pin_hit(self.object, page).expect("a hit")
+    }
+
+    pub(crate) fn change(&mut self, pin: &PagePin, lsn: u64, byte: u8) {
+        self.cache.change(pin, lsn).unwrap().fill(byte);
+    }
+
+    /// Brings a page in, changes it under an LSN and gives it free.
+    pub(crate) fn logged(&mut self, page: u64, lsn: u64, byte: u8) {
+        self.cached(page, 1, 0);
+        let pin = self.hit(page);
+        self.change(&pin, lsn, byte);
+        self.cache.unpin(pin);
     }
 
     pub(crate) fn is_cached(&mut self, page: u64) -> bool {

@@ -1,0 +1,214 @@
+//! The promises of the write gate over what comes between a write and its flush, and when those go away who waited: recovery LSNs
+//! move as far as what is safe, and no change is left waiting for nobody.
+
+mod cached;
+
+use baio_engine::{Durability, Memory};
+use baio_storage::cache::{CacheError, CacheOp};
+use cached::PAGE;
+use cached::hand::{P, hand, is_sync, write_at};
+
+#[test]
+fn a_change_goes_on_when_nobody_waits_for_its_page_any_more() {
+    // Whoever wants the page is cancelled: nothing else would end the wait, for the log is not asked to go on.
+    for who in 0..3 {
+        let mut h = hand(16);
+        h.logged(0, 5, 1);
+        let pin = h.hit(0);
+        let wants = match who {
+            0 => h.sync(),
+            1 => h.ask(h.object, CacheOp::WriteOut { start: 0, end: P }, Memory::None),
+            _ => h.pool(CacheOp::FlushTo { lsn: 5 }),
+        };
+        let one = h.pool(CacheOp::Change { page: 0, lsn: 9 });
+        let two = h.pool(CacheOp::Change { page: 0, lsn: 10 });
+        h.quiet();
+        h.cache.cancel(wants);
+        assert_eq!(h.done(wants).result, Err(CacheError::Cancelled), "{who}");
+        h.good(one);
+        h.good(two);
+        h.quiet();
+        h.change(&pin, 10, 3);
+        h.cache.unpin(pin);
+        assert_eq!(h.cache.stats().spurious_wakeups, 0);
+    }
+}
+
+#[test]
+fn a_new_page_goes_on_when_the_direct_write_that_wants_its_place_is_given_up() {
+    let mut h = hand(16);
+    h.logged(0, 5, 1);
+    let reserve = h.reserve(0, 1);
+    let new = h.pool(CacheOp::PinNew { page: 0, lsn: 9 });
+    h.quiet();
+    h.cache.cancel(reserve);
+    assert_eq!(h.done(reserve).result, Err(CacheError::Cancelled));
+    let pin = h.good(new).pin.unwrap();
+    assert_eq!(h.cache.page(&pin).unwrap(), [0; PAGE]);
+    h.cache.unpin(pin);
+    assert_eq!(h.cache.stats().spurious_wakeups, 0);
+}
+
+#[test]
+fn a_change_waits_as_long_as_anybody_waits_for_its_page() {
+    let mut h = hand(16);
+    h.logged(0, 5, 1);
+    let pin = h.hit(0);
+    let (one, two) = (h.sync(), h.sync());
+    let change = h.pool(CacheOp::Change { page: 0, lsn: 9 });
+    h.cache.cancel(one);
+    h.done(one);
+    h.quiet();
+    h.cache.cancel(two);
+    h.done(two);
+    h.good(change);
+    h.cache.unpin(pin);
+    assert_eq!(h.cache.stats().spurious_wakeups, 0);
+}
+
+#[test]
+fn a_change_goes_on_when_the_sync_that_wants_its_page_fails_by_another() {
+    // By another page's write, and by a flush.
+    for by_flush in [false, true] {
+        let mut h = hand(16);
+        h.logged(3, 0, 1);
+        let before = by_flush.then(|| h.sync());
+        let io = before.map(|_| {
+            let write = h.io();
+            h.end(write, 0);
+            h.io()
+        });
+        h.logged(0, 5, 1);
+        let pin = h.hit(0);
+        let sync = h.sync();
+        let change = h.pool(CacheOp::Change { page: 0, lsn: 9 });
+        let io = io.unwrap_or_else(|| h.io());
+        assert_eq!(is_sync(&io), by_flush);
+        h.quiet();
+        h.fail(io);
+        if let Some(before) = before {
+            h.told(before);
+        }
+        h.told(sync);
+        h.good(change);
+        h.cache.unpin(pin);
+        assert_eq!(h.cache.stats().spurious_wakeups, 0);
+    }
+}
+
+#[test]
+fn a_recovery_lsn_moves_on_with_a_flush_of_what_is_changed_again() {
+    // After its write the page is changed under 20: before the flush begins or while it runs; and is dirty at its end, behind
+    // the gate, or written again.
+    for (before, durable, again) in [
+        (false, 20, false),
+        (true, 20, false),
+        (false, 5, false),
+        (false, 20, true),
+    ] {
+        let mut h = hand(16);
+        h.logged(1, 5, 1);
+        h.logged(3, 5, 1);
+        h.cache.set_durable_lsn(durable);
+        let flush = h.pool(CacheOp::FlushTo { lsn: 5 });
+        let (write, other) = (h.io(), h.io());
+        let pin = h.hit(1);
+        h.end(write, 0);
+        if before {
+            h.change(&pin, 20, 2);
+        }
+        h.end(other, 0);
+        let first = h.io();
+        assert!(is_sync(&first));
+        if !before {
+            h.change(&pin, 20, 2);
+        }
+        let out = again.then(|| {
+            let out = h.ask(h.object, CacheOp::WriteOut { start: 0, end: 10 * P }, Memory::None);
+            let write = h.io();
+            h.end(write, 0);
+            h.good(out);
+            // And changed again: that is left behind by the flush after this one.
+            h.change(&pin, 30, 3);
+        });
+        assert_eq!(h.cache.oldest_recovery_lsn(), Some(5), "the flush may fail");
+        h.end(first, 0);
+        h.good(flush);
+        assert_eq!(h.cache.oldest_recovery_lsn(), Some(20), "{before} {durable} {out:?}");
+        h.cache.set_durable_lsn(30);
+        let sync = h.sync();
+        let write = h.io();
+        h.end(write, 0);
+        let flush = h.io();
+        h.change(&pin, 40, 4);
+        assert_eq!(h.cache.oldest_recovery_lsn(), Some(20), "written is not safe");
+        h.end(flush, 0);
+        h.good(sync);
+        assert_eq!(h.cache.oldest_recovery_lsn(), Some(40));
+        h.cache.unpin(pin);
+    }
+}
+
+#[test]
+fn a_flush_moves_the_recovery_lsn_past_what_it_covers_and_no_further() {
+    let mut h = hand(16);
+    h.logged(1, 5, 1);
+    h.cache.set_durable_lsn(100);
+    let pin = h.hit(1);
+    let one = h.sync();
+    let write = h.io();
+    h.end(write, 0);
+    let flush = h.io();
+    // Written and changed a second time while the flush runs: only the first write is covered by it.
+    h.change(&pin, 20, 2);
+    let two = h.sync();
+    let write = h.io();
+    h.end(write, 0);
+    h.change(&pin, 30, 3);
+    h.end(flush, 0);
+    h.good(one);
+    assert_eq!(h.cache.oldest_recovery_lsn(), Some(20));
+    let flush = h.io();
+    assert!(is_sync(&flush));
+    h.change(&pin, 0, 4);
+    h.end(flush, 0);
+    h.good(two);
+    assert_eq!(h.cache.oldest_recovery_lsn(), Some(30));
+    // A page that is changed under no LSN behind its last write owes nothing to the log.
+    let three = h.sync();
+    let write = h.io();
+    h.end(write, 0);
+    h.change(&pin, 0, 5);
+    let flush = h.io();
+    h.end(flush, 0);
+    h.good(three);
+    assert_eq!(h.cache.oldest_recovery_lsn(), None);
+    // A flush that fails covers nothing, nor does a later one of what went before it.
+    h.change(&pin, 50, 6);
+    let four = h.sync();
+    let write = h.io();
+    h.end(write, 0);
+    let flush = h.io();
+    h.change(&pin, 60, 7);
+    h.fail(flush);
+    h.told(four);
+    assert_eq!(h.cache.oldest_recovery_lsn(), Some(50));
+    h.logged(3, 70, 1);
+    let five = h.ask(
+        h.object,
+        CacheOp::Sync {
+            start: 3 * P,
+            end: 4 * P,
+            durability: Durability::Data,
+        },
+        Memory::None,
+    );
+    let write = h.io();
+    assert_eq!(write_at(&write).0, 3);
+    h.end(write, 0);
+    let flush = h.io();
+    h.end(flush, 0);
+    h.good(five);
+    assert_eq!(h.cache.oldest_recovery_lsn(), Some(50));
+    h.cache.unpin(pin);
+}
