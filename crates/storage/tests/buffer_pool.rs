@@ -317,6 +317,39 @@ fn who_waits_for_the_log_alone_is_told_instead_of_hanging() {
 }
 
 #[test]
+fn who_waits_for_the_log_is_told_whatever_else_the_engine_has() {
+    let disk = Disk::new((PAGES * BLOCK) as u64);
+    let (mut core, handle) = simulated(&disk, 4);
+    change(&mut core, handle, 0, 5, 1);
+    let until = core.engine().now().after(std::time::Duration::from_secs(3600));
+    let sync = SegmentRequest {
+        deadline: Some(until),
+        ..sync_request(handle)
+    };
+    let sync = start(&mut core, sync);
+    for lsn in 6.. {
+        let changed = core.pin_new_now(handle, lsn, lsn);
+        let Ok(pin) = changed else {
+            let told = cause(changed);
+            assert!(matches!(told, CacheError::LogFirst(_)), "{told:?}");
+            break;
+        };
+        core.unpin(pin);
+    }
+    let pin = core.pin_now(handle, 0).unwrap();
+    let told = cause(core.change_now(&pin, 50).map(drop));
+    assert_eq!(told, CacheError::LogFirst(5));
+    core.unpin(pin);
+    assert!(
+        core.engine().now() < until && !core.has_outcomes(),
+        "the sync still waits"
+    );
+    core.set_durable_lsn(50).unwrap();
+    core.wait(sync).unwrap().unwrap().result.unwrap();
+    assert_eq!(core.cache_stats().unwrap().spurious_wakeups, 0);
+}
+
+#[test]
 fn a_close_writes_what_the_log_allows_and_tells_of_the_rest() {
     let disk = Disk::new((PAGES * BLOCK) as u64);
     let (mut core, handle) = simulated(&disk, 16);

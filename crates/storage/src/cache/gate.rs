@@ -148,6 +148,22 @@ impl Cache {
         gated.map(|frame| self.frames.get(frame).pool.lsn).max()
     }
 
+    /// The same when nothing but the log can bring anything about: no I/O is on its way or about to begin, and no direct write
+    /// has a range for itself.
+    #[must_use]
+    pub fn lsn_awaited(&self) -> Option<u64> {
+        let is_moving = self.flights.live > 0 || !self.outgoing.is_empty() || !self.copied.is_empty();
+        let is_told = self.ready.is_empty() && self.done.is_empty();
+        if is_moving || !is_told {
+            return None;
+        }
+        let mut held = self.objects.iter().flat_map(|object| &object.reservations);
+        if held.any(|held| held.granted) {
+            return None;
+        }
+        self.lsn_wanted()
+    }
+
     /// The latest LSN of a change, or of the log.
     pub(super) fn newest_lsn(&self) -> u64 {
         self.gate.newest

@@ -270,7 +270,9 @@ impl Core {
                 return outcome.ok_or_else(nothing);
             }
             let is_idle = self.engine.in_flight() + self.engine.completed() == 0 && !self.has_news();
-            if let Some(lsn) = self.lsn_wanted().filter(|_| is_idle) {
+            // The engine may be busy with what has nothing to do with it: deadlines, others' requests.
+            let awaited = self.cached.as_ref().and_then(|cached| cached.cache.lsn_awaited());
+            if let Some(lsn) = awaited.or_else(|| self.lsn_wanted().filter(|_| is_idle)) {
                 self.cancel(ticket);
                 self.abandon(ticket);
                 let fault = Fault::Cache(CacheError::LogFirst(lsn));
