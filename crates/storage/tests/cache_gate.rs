@@ -11,14 +11,15 @@ use cached::hand::{P, hand, is_sync, write_at};
 #[test]
 fn a_change_goes_on_when_nobody_waits_for_its_page_any_more() {
     // Whoever wants the page is cancelled: nothing else would end the wait, for the log is not asked to go on.
-    for who in 0..3 {
+    for who in 0..4 {
         let mut h = hand(16);
         h.logged(0, 5, 1);
         let pin = h.hit(0);
         let wants = match who {
             0 => h.sync(),
             1 => h.ask(h.object, CacheOp::WriteOut { start: 0, end: P }, Memory::None),
-            _ => h.pool(CacheOp::FlushTo { lsn: 5 }),
+            2 => h.pool(CacheOp::FlushTo { lsn: 5 }),
+            _ => h.write_with(0, 100, 2, Durability::Data),
         };
         let one = h.pool(CacheOp::Change { page: 0, lsn: 9 });
         let two = h.pool(CacheOp::Change { page: 0, lsn: 10 });
