@@ -29,7 +29,7 @@ impl LoopDevice {
     /// What refused, in words.
     pub(super) fn over(image: &Path) -> Result<LoopDevice, String> {
         let shown = image.display().to_string();
-        let device = output(&["losetup", "--direct-io=on", "-f", "--show", &shown])?;
+        let device = output(&set_up(&shown))?;
         if !device.starts_with("/dev/loop") {
             return Err(format!("losetup named `{device}`, which is no loop device"));
         }
@@ -41,6 +41,11 @@ impl LoopDevice {
             _held: held?,
         })
     }
+}
+
+/// The command that makes one over this file, and prints its name.
+pub(super) fn set_up(image: &str) -> [&str; 5] {
+    ["losetup", "--direct-io=on", "-f", "--show", image]
 }
 
 /// What a command printed.

@@ -41,7 +41,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     for backend in ["uring", "threads", "aio"] {
         let side = |device: &SlowDevice, at: String| {
             let job = worker::Job::PostedWrites(Job {
-                path: device.path.clone(),
+                path: device.device.path.clone(),
                 backend: backend.into(),
                 writes,
                 rounds: per_turn,

@@ -5,14 +5,15 @@
 //! takes it away with the last descriptor, and the two servers are told by the kernel when their parent is no more
 //! (PR_SET_PDEATHSIG, by setpriv(1)). nbdfuse unmounts when it is told to end.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::measure::quoted;
+use crate::report::loop_device::{self, LoopDevice};
 
 const TOOLS: [&str; 4] = ["nbdkit", "nbdfuse", "losetup", "setpriv"];
 const BYTES: u64 = 256 << 20;
@@ -20,10 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The device. Its parts are taken down in the order in which they stand here.
 pub(super) struct SlowDevice {
-    pub(super) path: PathBuf,
+    pub(super) device: LoopDevice,
     /// How it was made, for a reader who wants one.
     pub(super) commands: Vec<String>,
-    _held: File,
     _mounted: Server,
     _server: Server,
     _mount: Mount,
@@ -31,13 +31,8 @@ pub(super) struct SlowDevice {
 
 /// Why there can be no such device here; `None` where it is worth a try.
 pub(super) fn missing() -> Option<String> {
-    if !geteuid().is_root() {
-        return Some("needs root, for a loop device".into());
-    }
-    let search = std::env::var_os("PATH").unwrap_or_default();
-    let there = |tool: &&str| std::env::split_paths(&search).any(|dir| dir.join(tool).is_file());
-    if let Some(tool) = TOOLS.iter().find(|tool| !there(tool)) {
-        return Some(format!("needs {tool}, which is not installed"));
+    if let Some(reason) = loop_device::missing(&TOOLS) {
+        return Some(reason);
     }
     let devices = ["/dev/fuse", "/dev/loop-control"];
     let device = devices.iter().find(|device| !Path::new(device).exists())?;
@@ -66,19 +61,11 @@ impl SlowDevice {
         let mounted = Server::start(&words, &mut commands)?;
         let is_there = || fs::metadata(&file).is_ok_and(|metadata| metadata.len() == BYTES);
         until("nbdfuse shows its file", is_there)?;
-        let words = ["losetup", "--direct-io=on", "-f", "--show", &shown];
-        commands.push(words.map(quoted).join(" "));
-        let path = output(&words)?;
-        if !path.starts_with("/dev/loop") {
-            return Err(format!("losetup named `{path}`, which is no loop device"));
-        }
-        let held = File::open(&path).map_err(|error| format!("open {path}: {error}"));
-        // While it is open, this only marks it to go with the last descriptor.
-        output(&["losetup", "-d", &path])?;
+        commands.push(loop_device::set_up(&shown).map(quoted).join(" "));
+        let device = LoopDevice::over(&file)?;
         Ok(SlowDevice {
-            path: path.into(),
+            device,
             commands,
-            _held: held?,
             _mounted: mounted,
             _server: server,
             _mount: mount,
@@ -95,17 +82,6 @@ fn until(what: &str, holds: impl Fn() -> bool) -> Result<(), String> {
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
-}
-
-fn output(words: &[&str]) -> Result<String, String> {
-    let output = Command::new(words[0])
-        .args(&words[1..])
-        .output()
-        .map_err(|error| format!("{}: {error}", words[0]))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    }
-    Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
 }
 
 /// A process that ends with this one at the latest.
