@@ -308,15 +308,7 @@ impl Cache {
                 true
             }
         };
-        let object = flight.object;
-        if is_back {
-            self.objects[object as usize].flights -= 1;
-            self.flights.retire(id, flight);
-        } else {
-            self.flights.give_up(id, flight);
-        }
-        self.drop_discarded(object);
-        self.settle();
+        self.landed(id, flight, is_back);
     }
 
     /// Brings the memory of an I/O that was told as ended without it. A stale id is ignored.
@@ -348,6 +340,11 @@ impl Cache {
                 self.wake_page(frame);
             }
         }
+        self.landed(id, flight, is_back);
+    }
+
+    /// An I/O has ended; it is over when all its memory is back.
+    fn landed(&mut self, id: IoId, flight: Flight, is_back: bool) {
         let object = flight.object;
         if is_back {
             self.objects[object as usize].flights -= 1;

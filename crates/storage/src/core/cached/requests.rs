@@ -121,17 +121,17 @@ impl Core {
     }
 
     fn ask(&mut self, ticket: Ticket, mut request: SegmentRequest, object: ObjectId, deadline: Option<RequestId>) {
+        let is_cached = request.mode == Mode::Cached;
+        if is_cached && matches!(request.op, SegmentOp::Write { .. }) {
+            self.date_change();
+        }
         let Some(cached) = &mut self.cached else { return };
         let range = request.range();
         let (start, end) = (range.start, range.end);
-        let is_cached = request.mode == Mode::Cached;
         let (op, waits) = match request.op {
             SegmentOp::Sync => (whole(request.durability), false),
             SegmentOp::Read { offset } if is_cached => (CacheOp::Read { offset }, false),
             SegmentOp::Write { offset } if is_cached => {
-                if cached.cache.next_tick().is_none() {
-                    cached.cache.set_now(self.engine.now()); // It has not been told for long: nothing was changed.
-                }
                 let durability = request.durability;
                 (CacheOp::Write { offset, durability }, false)
             }
