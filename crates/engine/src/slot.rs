@@ -19,10 +19,10 @@
 
 use crate::error::Error;
 use crate::file::{File, Kind};
-use crate::memory::{Memory, Window};
+use crate::memory::{IOV_MAX, Memory, Window};
 use crate::policy::{Caching, Durability, Policy, Time};
 use crate::request::{Op, Request, RequestId};
-use crate::sys::{self, Action, Fd, Iteration};
+use crate::sys::{self, Action, Fd, Iteration, TRANSFER_MAX};
 
 /// Where a request stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,8 @@ pub(crate) struct Slot {
     pub(crate) window: Filled,
     /// The connection that an accept took.
     pub(crate) accepted: Option<File>,
+    /// It is among [`Slots::going_on`].
+    goes_on: bool,
 }
 
 /// The bytes of a transfer's window: read from its file, and as far as `sent` gone to its target.
@@ -98,6 +100,8 @@ pub struct Slots {
     free: Vec<u32>,
     /// Slots whose memory the kernel may be using.
     running: usize,
+    /// Of these, those whose running iteration is likely not the last.
+    going_on: usize,
 }
 
 impl Slots {
@@ -122,11 +126,13 @@ impl Slots {
             awaits_readiness: false,
             window: Filled::default(),
             accepted: None,
+            goes_on: false,
         };
         Slots {
             slots: (0..count).map(|_| slot()).collect(),
             free: (0..count).rev().collect(),
             running: 0,
+            going_on: 0,
         }
     }
 
@@ -200,6 +206,9 @@ impl Slots {
         assert!(legal, "request {id:?} cannot go from {:?} to {to:?}", slot.state);
         self.running -= usize::from(slot.state.is_running());
         self.running += usize::from(to.is_running());
+        self.going_on -= usize::from(slot.goes_on);
+        slot.goes_on = to == State::Running && slot.is_likely_to_go_on();
+        self.going_on += usize::from(slot.goes_on);
         slot.state = to;
     }
 
@@ -233,6 +242,11 @@ impl Slots {
     /// How many requests a backend has: the kernel may be using their memory.
     pub(crate) fn running(&self) -> usize {
         self.running
+    }
+
+    /// How many of these are likely to need another iteration after the one that runs.
+    pub(crate) fn going_on(&self) -> usize {
+        self.going_on
     }
 
     pub(crate) fn is_stream(&self, id: RequestId) -> bool {
@@ -277,6 +291,18 @@ impl Slot {
         match (&self.file, self.policy.caching) {
             (Some(file), Caching::Direct) => file.direct_limits().offset as usize,
             _ => 1,
+        }
+    }
+
+    /// Is the end of its next iteration likely not its own? A stream has nothing or takes a part, a transfer goes window by
+    /// window, a long list piece by piece. Disk I/O of other kinds is short only at the end of a file and in trouble.
+    fn is_likely_to_go_on(&self) -> bool {
+        match self.op {
+            Op::Read { offset: Some(_) } | Op::Write { offset: Some(_) } => {
+                self.memory.parts().len() > IOV_MAX || self.memory.len() > TRANSFER_MAX
+            }
+            Op::Transfer { .. } => true,
+            op => op.moves_bytes() || matches!(op, Op::Accept | Op::Connect),
         }
     }
 

@@ -27,6 +27,8 @@ mod backends;
 mod bad_environments;
 #[path = "contract/cases.rs"]
 mod cases;
+#[path = "contract/counts.rs"]
+mod counts;
 #[path = "contract/device.rs"]
 mod device;
 #[path = "contract/durability.rs"]
@@ -128,6 +130,11 @@ const NOT_SUPPORTED: &[(&str, &str, &str)] = &[
     ("sync", "after_min_wait_one_completion_is_enough", NO_TIMERS),
     ("sync", "a_doorbell_wakes_a_turn_that_waits_for_requests", ENDS_IN_ITS_TURN),
     ("sync", "a_timer_fires_and_time_goes_on", NO_TIMERS),
+    ("sim", "the_same_beside_a_receive_that_stands", ONLY_DISKS),
+    ("sim", "the_same_beside_a_poll_that_stands", ONLY_DISKS),
+    ("sync", "the_same_beside_a_receive_that_stands", ENDS_IN_ITS_TURN),
+    ("sync", "the_same_beside_a_poll_that_stands", ENDS_IN_ITS_TURN),
+    ("sync", "the_same_beside_a_timer_far_away", NO_TIMERS),
     ("sync", "exchange::*", NO_NETWORK),
     ("sync", "network::*", NO_NETWORK),
     ("sync", "polling::*", "it has no poll"),

@@ -126,6 +126,11 @@ pub trait Backend {
         true
     }
 
+    /// Is one sleep for many iterations cheaper here than a sleep for each? If not, no turn asks for more than one.
+    fn gains_by_gathering(&self) -> bool {
+        false
+    }
+
     /// The mark with which this backend registers files.
     fn mark(&self) -> u64 {
         0

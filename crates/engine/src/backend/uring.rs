@@ -423,13 +423,9 @@ impl Backend for Uring {
             }
             return Ok(());
         }
-        let want = if self.doorbell_lent.get() {
+        if self.doorbell_lent.get() {
             self.watch_doorbell()?;
-            // Its ring is one completion among those waited for, and the kernel would sleep until they are as many.
-            1
-        } else {
-            want
-        };
+        }
         let limit = deadline.map(|at| {
             let left = at.since(sys::monotonic());
             Timespec::new().sec(left.as_secs()).nsec(left.subsec_nanos())
@@ -526,6 +522,11 @@ impl Backend for Uring {
 
     fn refuses(&self, _: Op) -> Option<Error> {
         None
+    }
+
+    /// A ring of the doorbell is one completion among those waited for, and the kernel would sleep until they are as many.
+    fn gains_by_gathering(&self) -> bool {
+        !self.doorbell_lent.get()
     }
 
     fn disown(&mut self) {

@@ -1,5 +1,7 @@
 //! One turn: hand over what is queued, sleep, read the raw results, decide what becomes of each request.
 
+use std::time::Duration;
+
 use super::Engine;
 use crate::error::{Errno, Error};
 use crate::file::File;
@@ -12,6 +14,10 @@ use crate::{sys, trial};
 /// A request whose iterations end at once each, a transfer out of the page cache, must not keep a turn that has what it was
 /// asked for from returning: after so many rounds what goes on is left to the next turn.
 const ROUNDS_MAX: u32 = 32;
+
+/// For so long a turn sleeps for many iterations at once, then for each: one that was cut short by the end of its file, or by
+/// trouble, goes on at most so much later than it might.
+const GATHER: Duration = Duration::from_millis(1);
 
 /// One in so many turns in a row with nothing to do looks at the backend.
 const IDLE_TURNS: u64 = 16;
@@ -44,10 +50,11 @@ impl Engine {
         };
         let mut rang = false;
         let mut rounds = 0;
+        let mut gather = Gather::Allowed;
         loop {
             rounds += 1;
             let hits_before = self.stats.trial_hits;
-            self.start_queued();
+            let begun = self.start_queued();
             if self.stats.trial_hits > hits_before && self.needs_no_backend(wait) {
                 self.take_signals();
                 self.now_is_old = true;
@@ -59,7 +66,7 @@ impl Engine {
             let sleep = if rang {
                 Wait::No
             } else {
-                self.sleep_for(wait, enough_at)
+                self.sleep_for(wait, enough_at, &mut gather, begun)
             };
             let turned = self.backend.turn(&mut self.slots, sleep, &mut self.done);
             self.now = self.backend.now();
@@ -193,7 +200,9 @@ impl Engine {
         if patient { count as usize } else { count.min(1) as usize }
     }
 
-    pub(super) fn sleep_for(&self, wait: Wait, enough_at: Option<Time>) -> Wait {
+    /// What the backend is told. It counts iterations, the caller requests: so it may sleep for several only when each of
+    /// them is likely to be a request's last, and no request waits for one of them.
+    fn sleep_for(&self, wait: Wait, enough_at: Option<Time>, gather: &mut Gather, begun: Option<Time>) -> Wait {
         let Wait::Until {
             count,
             min_wait,
@@ -206,15 +215,29 @@ impl Engine {
         if !self.queue.is_empty() || (count > 0 && (missing == 0 || self.slots.in_use() == 0)) {
             return Wait::No;
         }
-        // What is held ends without the backend, or goes there when another has ended: a sleep for more than are running
-        // would have no end.
+        let deadline = earliest(
+            earliest(deadline, self.next_deadline()),
+            enough_at.filter(|&at| self.now < at),
+        );
+        let many = missing.min(self.slots.running());
+        let each_is_an_end = self.held.is_empty() && self.slots.going_on() == 0;
+        if many > 1
+            && each_is_an_end
+            && self.backend.gains_by_gathering()
+            && let Some(until) = gather.until(|| begun.unwrap_or_else(|| self.backend.now()), self.now)
+        {
+            let deadline = earliest(deadline, Some(until));
+            let count = many as u32;
+            return Wait::Until {
+                count,
+                min_wait,
+                deadline,
+            };
+        }
         Wait::Until {
-            count: missing.min(self.slots.running().max(1)) as u32,
+            count: count.min(1),
             min_wait,
-            deadline: earliest(
-                earliest(deadline, self.next_deadline()),
-                enough_at.filter(|&at| self.now < at),
-            ),
+            deadline,
         }
     }
 
@@ -308,6 +331,26 @@ impl Engine {
                 }
                 State::Free | State::Abandoned => {}
             }
+        }
+    }
+}
+
+/// May a turn still sleep for many iterations at once?
+enum Gather {
+    Allowed,
+    /// It has begun to.
+    Until(Time),
+}
+
+impl Gather {
+    fn until(&mut self, begin: impl FnOnce() -> Time, now: Time) -> Option<Time> {
+        match *self {
+            Gather::Allowed => {
+                let until = begin().after(GATHER);
+                *self = Gather::Until(until);
+                Some(until)
+            }
+            Gather::Until(until) => (now < until).then_some(until),
         }
     }
 }

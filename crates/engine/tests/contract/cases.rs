@@ -9,8 +9,8 @@ use crate::waits::{
     cancel_ends, drop_ends, held, shutdown_ends,
 };
 use crate::{
-    durability, engines, events, exchange, lifetime, lists, modes, network, offsets, order, pipes, polling, refusals,
-    syncs, timers, transfer, transfers, waiting, waits,
+    counts, durability, engines, events, exchange, lifetime, lists, modes, network, offsets, order, pipes, polling,
+    refusals, syncs, timers, transfer, transfers, waiting, waits,
 };
 
 /// A case by its path, so that the name printed is the name to search for.
@@ -109,6 +109,14 @@ pub(crate) const CASES: &[Named] = cases! {
         a_stream_write_is_whole
         a_non_blocking_stream_is_waited_for
         only_who_asks_for_it_sees_eagain
+    }
+    counts {
+        every_mix_is_waited_for_as_a_whole
+        the_same_with_a_doorbell_given_away
+        the_same_beside_a_receive_that_stands
+        the_same_beside_a_poll_that_stands
+        the_same_beside_a_timer_far_away
+        the_same_beside_an_event
     }
     order {
         a_fence_waits_for_writes_through_another_description

@@ -355,7 +355,11 @@ impl Backend for Aio {
             Ring::Next
         };
         self.gather(done, ring)?;
-        let missing = want.saturating_sub(done.raw.len());
+        let missing = match want.saturating_sub(done.raw.len()) {
+            // What waits for room in the context goes there when one has ended: all of them never would.
+            2.. if !self.pending.is_empty() => 1,
+            missing => missing,
+        };
         if missing > 0 && !done.rang {
             let bells = if self.in_kernel == 0 { 1 } else { missing };
             let armed = self.bells;
@@ -427,6 +431,10 @@ impl Backend for Aio {
 
     fn refuses(&self, _: Op) -> Option<Error> {
         None
+    }
+
+    fn gains_by_gathering(&self) -> bool {
+        true
     }
 
     fn disown(&mut self) {

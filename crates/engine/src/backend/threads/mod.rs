@@ -129,6 +129,10 @@ impl Backend for Threads {
         None
     }
 
+    fn gains_by_gathering(&self) -> bool {
+        true
+    }
+
     fn disown(&mut self) {
         self.helper.disown();
     }
