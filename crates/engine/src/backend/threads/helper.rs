@@ -128,7 +128,7 @@ impl Helper {
             self.jobs -= done.raw.len() - before;
         }
         if self.armed
-            && let Some(at) = earliest(self.tick, self.timers.next())
+            && let Some(at) = earliest(self.tick, self.next_timer())
         {
             self.set_timer(at);
         }
@@ -160,9 +160,9 @@ impl Helper {
         !self.readiness.is_idle()
     }
 
-    /// Until when the owner may sleep because of timers.
+    /// Until when the owner may sleep because of timers, and of jobs that somebody has to look after.
     pub(crate) fn next_timer(&self) -> Option<Time> {
-        self.timers.next()
+        earliest(self.timers.next(), self.pool.next_look())
     }
 
     /// Ends a timer, a wait, or a job that has not begun, at once. What runs, ends by itself.

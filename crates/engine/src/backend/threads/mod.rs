@@ -169,3 +169,75 @@ pub(crate) fn earliest(one: Option<Time>, two: Option<Time>) -> Option<Time> {
         (one, two) => one.or(two),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::{AsRawFd, RawFd};
+
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    use super::route::{Class, Way};
+    use super::*;
+    use crate::memory::Window;
+    use crate::sys::{Action, Fd, Iteration};
+
+    const STUCK: u32 = 16;
+
+    /// A read of one byte by a worker, as if of a disk.
+    fn read(threads: &mut Threads, slot: u32, fd: RawFd) {
+        // Leaked: a stuck worker may write it at any time.
+        let byte: &'static mut u8 = Box::leak(Box::new(0));
+        let window = Window::Flat { pointer: byte, len: 1 };
+        let iteration = Iteration {
+            action: Action::Read { window, offset: -1 },
+            fd: Fd::Raw(fd),
+            flags: 0,
+        };
+        let id = RequestId { slot, generation: 0 };
+        threads.helper.take(id, iteration, Way::Pool(Class::Wide));
+    }
+
+    /// The owner may sleep for what waits behind stuck jobs, in a turn or elsewhere: it is woken to look after it.
+    #[test]
+    fn whoever_sleeps_for_a_job_behind_stuck_ones_is_woken_to_look_after_it() {
+        for outside in [false, true] {
+            let limits = Limits {
+                wide: 64,
+                narrow: 1,
+                stream: 1,
+            };
+            let mut threads = Threads::new(64, limits).unwrap();
+            let (mut slots, mut done) = (Slots::new(0), Done::default());
+            let (stuck, mut writer) = std::io::pipe().unwrap();
+            let (ready, mut to_ready) = std::io::pipe().unwrap();
+            to_ready.write_all(b"x").unwrap();
+            for slot in 0..STUCK {
+                read(&mut threads, slot, stuck.as_raw_fd());
+            }
+            read(&mut threads, STUCK, ready.as_raw_fd());
+            let far = sys::monotonic().after(std::time::Duration::from_secs(20));
+            let wait = Wait::Until {
+                count: 1,
+                min_wait: std::time::Duration::ZERO,
+                deadline: Some(far),
+            };
+            while done.raw.is_empty() {
+                if outside {
+                    let fd = threads.ready_fd(true).unwrap().try_clone_to_owned().unwrap();
+                    threads.turn(&mut slots, Wait::No, &mut done).unwrap();
+                    let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
+                    assert_eq!(poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&limit)), Ok(1));
+                    threads.ready_fd(false);
+                }
+                threads.turn(&mut slots, wait, &mut done).unwrap();
+                assert!(sys::monotonic() < far, "nobody looked, outside: {outside}");
+            }
+            assert_eq!(done.raw[0].0.slot, STUCK);
+            writer.write_all(&[7; STUCK as usize]).unwrap();
+            while done.raw.len() <= STUCK as usize {
+                threads.turn(&mut slots, wait, &mut done).unwrap();
+            }
+        }
+    }
+}

@@ -13,7 +13,9 @@
 //!   still more. Idle ones leave after [`IDLE`], except the last: so there is always somebody to run a job, and a thread
 //!   that cannot be made (RLIMIT_NPROC) only keeps the pool smaller. Who was idle last is woken first, so that the others
 //!   can leave.
-//! - **Awake ones first.** Beyond the first [`BRISK`], nobody is woken or made while fewer jobs wait than run.
+//! - **Awake ones first.** Beyond the first [`BRISK`], nobody is woken or made while fewer jobs wait than run: one of those
+//!   that run is about to end. That holds for [`PATIENCE`] at most. A job that has waited for longer gets a worker of its own:
+//!   those that run may be stuck. The owner looks when that is due ([`Pool::next_look`]); it need not for any other reason.
 //! - **Rations.** Each class of jobs has its limit; together they bound the threads. Syncs that are stuck do not keep reads
 //!   from running.
 //! - **Bell.** The owner says for how many results it sleeps; the worker that makes them complete rings, once. The bell is an
@@ -36,6 +38,7 @@ use rustix::event::EventfdFlags;
 use super::route::{CLASSES, Class};
 use super::streams;
 use crate::error::{Errno, SetupError};
+use crate::policy::Time;
 use crate::request::RequestId;
 use crate::sys::{self, Iteration};
 
@@ -45,6 +48,9 @@ pub(crate) const IDLE: Duration = Duration::from_millis(if cfg!(test) { 50 } els
 /// Up to here a job that waits gets a worker at once. Beyond, one job is left waiting for each that runs: so a worker that
 /// ends one finds the next, and need not sleep and be woken for it, which costs more than a read does.
 const BRISK: u32 = 16;
+
+/// A job that has waited for so long for others to end does not count on them any more.
+const PATIENCE: Duration = Duration::from_millis(1);
 
 /// Workers only make system calls, and run no signal handlers.
 const STACK: usize = 128 << 10;
@@ -95,6 +101,8 @@ pub(crate) struct Pool {
     shared: Arc<Shared>,
     /// Seats to be woken when the lock is released; kept for its room.
     wake: Vec<Arc<Seat>>,
+    /// When a job that waits now will have waited for too long.
+    next_look: Option<Time>,
     disowned: bool,
 }
 
@@ -107,7 +115,7 @@ struct Shared {
 }
 
 struct State {
-    queues: [VecDeque<(u64, Job)>; CLASSES],
+    queues: [VecDeque<Waiting>; CLASSES],
     running: [u32; CLASSES],
     limits: [u32; CLASSES],
     /// Jobs ever queued: of two that wait, the older goes first, whatever its class.
@@ -123,6 +131,15 @@ struct State {
     /// Attempts to make a thread that are skipped, after one failed.
     pause: u32,
     workers_max: u32,
+    /// [`PATIENCE`], but for tests.
+    patience: Duration,
+}
+
+/// A job in a queue.
+struct Waiting {
+    sequence: u64,
+    since: Time,
+    job: Job,
 }
 
 /// Where an idle worker sits, and where its next job is laid.
@@ -158,6 +175,7 @@ impl Pool {
             refused: None,
             pause: 0,
             workers_max: 1,
+            patience: PATIENCE,
         };
         let shared = Arc::new(Shared {
             name,
@@ -173,6 +191,7 @@ impl Pool {
         Ok(Pool {
             shared,
             wake,
+            next_look: None,
             disowned: false,
         })
     }
@@ -182,20 +201,20 @@ impl Pool {
         if batch.is_empty() {
             return;
         }
+        let since = sys::monotonic();
         let mut state = lock(&self.shared.state);
         for job in batch.drain(..) {
-            self.wake.extend(state.give(job));
+            self.wake.extend(state.give(job, since));
         }
         let recruit = state.recruit();
+        self.next_look = state.next_look(since);
         drop(state);
-        for seat in self.wake.drain(..) {
-            seat.thread.unpark();
-        }
-        self.shared.start(recruit);
+        self.call_in(recruit);
     }
 
-    /// Takes what has finished, and says when the bell is to be rung from now on.
-    pub(crate) fn collect(&self, into: &mut Vec<(RequestId, i32)>, ring: Ring) {
+    /// Takes what has finished, and says when the bell is to be rung from now on. Jobs that have waited for too long get
+    /// workers.
+    pub(crate) fn collect(&mut self, into: &mut Vec<(RequestId, i32)>, ring: Ring) {
         let mut state = lock(&self.shared.state);
         into.append(&mut state.finished);
         state.ring_at = match ring {
@@ -203,14 +222,41 @@ impl Pool {
             Ring::When(want) => want.saturating_sub(into.len()),
             Ring::Next => 1,
         };
+        if self.next_look.is_none() {
+            return;
+        }
+        let now = sys::monotonic();
+        while let Some(seat) = state.seat_next() {
+            self.wake.push(seat);
+        }
+        let recruit = state.recruit();
+        self.next_look = state.next_look(now);
+        drop(state);
+        self.call_in(recruit);
+    }
+
+    /// When the owner has to collect, although nothing may have finished.
+    pub(crate) fn next_look(&self) -> Option<Time> {
+        self.next_look
+    }
+
+    /// Wakes those who have been given a job, and makes one more worker.
+    fn call_in(&mut self, recruit: Option<Job>) {
+        for seat in self.wake.drain(..) {
+            seat.thread.unpark();
+        }
+        self.shared.start(recruit);
     }
 
     /// Takes a job out of its queue; false when it runs, or has run.
-    pub(crate) fn cancel(&self, id: RequestId) -> bool {
+    pub(crate) fn cancel(&mut self, id: RequestId) -> bool {
         let mut state = lock(&self.shared.state);
         for queue in &mut state.queues {
-            if let Some(at) = queue.iter().position(|(_, job)| job.id == id) {
+            if let Some(at) = queue.iter().position(|waiting| waiting.job.id == id) {
                 queue.remove(at);
+                if state.queues.iter().all(VecDeque::is_empty) {
+                    self.next_look = None;
+                }
                 return true;
             }
         }
@@ -243,11 +289,11 @@ impl Drop for Pool {
     /// Idle workers leave, and are waited for. Busy ones are let go of: they leave when the kernel lets go of them.
     fn drop(&mut self) {
         /// Generous for threads that have nothing left to do.
-        const PATIENCE: Duration = Duration::from_secs(1);
+        const FAREWELL: Duration = Duration::from_secs(1);
         if self.disowned {
             return;
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + FAREWELL;
         let mut state = lock(&self.shared.state);
         state.closing = true;
         state.queues.iter_mut().for_each(VecDeque::clear);
@@ -267,10 +313,15 @@ impl Drop for Pool {
 
 impl State {
     /// Lays a job on an idle worker's seat, who is then to be woken; else queues it.
-    fn give(&mut self, job: Job) -> Option<Arc<Seat>> {
-        let class = job.class as usize;
+    fn give(&mut self, job: Job, since: Time) -> Option<Arc<Seat>> {
         self.sequence += 1;
-        self.queues[class].push_back((self.sequence, job));
+        let sequence = self.sequence;
+        self.queues[job.class as usize].push_back(Waiting { sequence, since, job });
+        self.seat_next()
+    }
+
+    /// Lays the next job that may run on an idle worker's seat.
+    fn seat_next(&mut self) -> Option<Arc<Seat>> {
         if self.idle.is_empty() {
             return None;
         }
@@ -282,11 +333,11 @@ impl State {
 
     /// The oldest job of a class that may run now.
     fn next(&mut self, may_run: fn(&State, usize) -> bool) -> Option<Job> {
-        let front = |class: usize| self.queues[class].front().map(|(sequence, _)| (*sequence, class));
+        let front = |class: usize| self.queues[class].front().map(|first| (first.sequence, class));
         let runnable = (0..CLASSES).filter(|&class| may_run(self, class));
         let (_, class) = runnable.filter_map(front).min()?;
         self.running[class] += 1;
-        self.queues[class].pop_front().map(|(_, job)| job)
+        self.queues[class].pop_front().map(|first| first.job)
     }
 
     /// May somebody who is awake anyway go on with this class?
@@ -294,10 +345,26 @@ impl State {
         self.running[class] < self.limits[class]
     }
 
-    /// Is it worth waking or making somebody for this class? Beyond [`BRISK`], only while more wait than run.
+    /// Is it worth waking or making somebody for this class? Beyond [`BRISK`], only while more wait than run, or when one
+    /// has waited for too long.
     fn wants_one_more(&self, class: usize) -> bool {
         let waiting = self.queues[class].len() as u32;
-        self.has_room(class) && (self.running[class] < BRISK || self.running[class] < waiting)
+        let overdue = || self.due(class).is_some_and(|at| at <= sys::monotonic());
+        self.has_room(class) && (self.running[class] < BRISK || self.running[class] < waiting || overdue())
+    }
+
+    /// When the oldest job of this class will have waited for too long.
+    fn due(&self, class: usize) -> Option<Time> {
+        let first = self.queues[class].front()?;
+        Some(first.since.after(self.patience))
+    }
+
+    /// When somebody has to look again after jobs that wait although they may run. Just now is too early: the worker that
+    /// was made last makes the next one, and none can be made where the system refuses.
+    fn next_look(&self, now: Time) -> Option<Time> {
+        let held_back = (0..CLASSES).filter(|&class| self.has_room(class));
+        let due = held_back.filter_map(|class| self.due(class)).min()?;
+        Some(if due > now { due } else { now.after(self.patience) })
     }
 
     /// A job for a worker that does not exist yet, and will.
@@ -345,7 +412,7 @@ impl Shared {
             state.refused = Some(errno);
             state.pause = PAUSE;
             // Somebody may have become idle meanwhile; else somebody is busy, and comes back for it.
-            let seat = state.give(Job { id, iteration, class });
+            let seat = state.give(Job { id, iteration, class }, sys::monotonic());
             drop(state);
             if let Some(seat) = seat {
                 seat.thread.unpark();

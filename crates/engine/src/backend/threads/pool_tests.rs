@@ -51,7 +51,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     panic!("never: {what}");
 }
 
-fn results(pool: &Pool, into: &mut Vec<(RequestId, i32)>, want: usize) {
+fn results(pool: &mut Pool, into: &mut Vec<(RequestId, i32)>, want: usize) {
     eventually("every job is reported", || {
         pool.collect(into, Ring::Never);
         into.len() >= want
@@ -81,7 +81,7 @@ fn ten_thousand_blocking_jobs_never_need_more_threads_than_allowed() {
         drop(state);
         pool.collect(&mut done, Ring::Never);
     }
-    results(&pool, &mut done, JOBS as usize);
+    results(&mut pool, &mut done, JOBS as usize);
     assert!(done.iter().all(|(_, raw)| *raw == 1));
     let mut slots: Vec<u32> = done.iter().map(|(id, _)| id.slot).collect();
     slots.sort_unstable();
@@ -103,11 +103,11 @@ fn no_more_threads_are_made_than_jobs_may_run() {
     to_other.write_all(b"x").unwrap();
     pool.submit(&mut vec![read(6, other.as_raw_fd(), Class::Wide)]);
     let mut done = Vec::new();
-    results(&pool, &mut done, 1);
+    results(&mut pool, &mut done, 1);
     assert_eq!(done[0].0.slot, 6);
     assert!(pool.workers().1 <= 3);
     writer.write_all(b"xxxxxx").unwrap();
-    results(&pool, &mut done, 7);
+    results(&mut pool, &mut done, 7);
     let order: Vec<u32> = done.iter().map(|(id, _)| id.slot).collect();
     assert!(order.contains(&5), "{order:?}");
 }
@@ -122,7 +122,7 @@ fn idle_workers_leave_and_the_last_one_stays() {
         eventually("four are made", || threads("idle") == 4);
         writer.write_all(b"xxxx").unwrap();
         let mut done = Vec::new();
-        results(&pool, &mut done, 4);
+        results(&mut pool, &mut done, 4);
         eventually("three leave", || threads("idle") == 1);
         thread::sleep(4 * IDLE);
         assert_eq!((threads("idle"), pool.workers().0), (1, 1), "round {round}");
@@ -141,7 +141,7 @@ fn a_stuck_worker_is_let_go_of_and_leaves_when_it_can() {
     let (other, mut to_other) = std::io::pipe().unwrap();
     to_other.write_all(b"x").unwrap();
     pool.submit(&mut vec![read(2, other.as_raw_fd(), Class::Wide)]);
-    results(&pool, &mut Vec::new(), 1);
+    results(&mut pool, &mut Vec::new(), 1);
     drop(pool);
     eventually("the idle one has left", || threads("stuck") == 1);
     writer.write_all(b"xx").unwrap();
@@ -165,7 +165,7 @@ fn what_waits_is_cancelled_and_what_runs_is_not() {
     assert!(!pool.cancel(id(1)) && !pool.cancel(id(0)));
     writer.write_all(b"xx").unwrap();
     let mut done = Vec::new();
-    results(&pool, &mut done, 2);
+    results(&mut pool, &mut done, 2);
     assert_eq!(done, [(id(0), 1), (id(2), 1)]);
 }
 
@@ -190,8 +190,67 @@ fn the_bell_rings_once_when_as_many_are_there_as_are_waited_for() {
     eventually("it rings", || rings(&pool) == 1);
     pool.collect(&mut done, Ring::Never);
     writer.write_all(b"x").unwrap();
-    results(&pool, &mut done, 5);
+    results(&mut pool, &mut done, 5);
     assert_eq!(rings(&pool), 0, "the owner is awake");
+}
+
+/// Those that run may be stuck: whoever has waited for them for long enough runs beside them, as many as may.
+#[test]
+fn stuck_jobs_keep_no_others_from_running() {
+    let mut pool = pool("weary", 64, 1, 1);
+    let (stuck, mut writer) = std::io::pipe().unwrap();
+    let jobs = (0..BRISK).map(|slot| read(slot, stuck.as_raw_fd(), Class::Wide));
+    pool.submit(&mut jobs.collect());
+    eventually("all of them run", || threads("weary") == BRISK as usize);
+    // More are stuck behind them; then comes one that is not.
+    let jobs = (BRISK..BRISK + 8).map(|slot| read(slot, stuck.as_raw_fd(), Class::Wide));
+    pool.submit(&mut jobs.collect());
+    let (ready, mut to_ready) = std::io::pipe().unwrap();
+    to_ready.write_all(b"x").unwrap();
+    pool.submit(&mut vec![read(100, ready.as_raw_fd(), Class::Wide)]);
+    let mut done = Vec::new();
+    results(&mut pool, &mut done, 1);
+    assert_eq!(done[0].0.slot, 100);
+    eventually("no job waits", || {
+        pool.collect(&mut done, Ring::Never);
+        pool.next_look().is_none()
+    });
+    writer.write_all(&[7; BRISK as usize + 8]).unwrap();
+    results(&mut pool, &mut done, BRISK as usize + 9);
+}
+
+/// Who may never run, or has been called back, is nothing to be looked after.
+#[test]
+fn nobody_is_looked_after_who_may_not_run() {
+    let mut pool = pool("patient", 64, 1, 1);
+    let (stuck, mut writer) = std::io::pipe().unwrap();
+    let jobs = (0..4).map(|slot| read(slot, stuck.as_raw_fd(), Class::Narrow));
+    pool.submit(&mut jobs.collect());
+    eventually("one runs", || {
+        lock(&pool.shared.state).running[Class::Narrow as usize] == 1
+    });
+    let mut done = Vec::new();
+    pool.collect(&mut done, Ring::Never);
+    assert_eq!(pool.next_look(), None, "the class is full");
+    let jobs = (10..11 + BRISK).map(|slot| read(slot, stuck.as_raw_fd(), Class::Wide));
+    lock(&pool.shared.state).patience = Duration::from_secs(3600);
+    pool.submit(&mut jobs.collect());
+    let last = |pool: &Pool| {
+        lock(&pool.shared.state).queues[Class::Wide as usize]
+            .back()
+            .map(|w| w.job.id)
+    };
+    eventually("one waits", || {
+        lock(&pool.shared.state).queues[Class::Wide as usize].len() == 1
+    });
+    assert!(pool.next_look().is_some());
+    let id = last(&pool).unwrap();
+    for id in (1..4).map(|slot| RequestId { slot, generation: 0 }).chain([id]) {
+        assert!(pool.cancel(id));
+    }
+    assert_eq!(pool.next_look(), None);
+    writer.write_all(&[7; BRISK as usize + 1]).unwrap();
+    results(&mut pool, &mut done, BRISK as usize + 1);
 }
 
 /// A worker that ends a job finds the next: so beyond a few, no more are woken or made than there are jobs left over.
@@ -199,6 +258,7 @@ fn the_bell_rings_once_when_as_many_are_there_as_are_waited_for() {
 fn many_jobs_have_half_as_many_workers() {
     const JOBS: u32 = 100;
     let mut pool = pool("half", 64, 1, 1);
+    lock(&pool.shared.state).patience = Duration::from_secs(3600);
     let (reader, mut writer) = std::io::pipe().unwrap();
     pool.submit(
         &mut (0..JOBS)
@@ -209,7 +269,7 @@ fn many_jobs_have_half_as_many_workers() {
     thread::sleep(IDLE);
     assert_eq!(threads("half"), 50);
     writer.write_all(&[7; JOBS as usize]).unwrap();
-    results(&pool, &mut Vec::new(), JOBS as usize);
+    results(&mut pool, &mut Vec::new(), JOBS as usize);
     // A few all run.
     let (reader, mut writer) = std::io::pipe().unwrap();
     eventually("they leave", || threads("half") == 1);
@@ -220,5 +280,5 @@ fn many_jobs_have_half_as_many_workers() {
     );
     eventually("all run", || threads("half") == BRISK as usize);
     writer.write_all(&[7; BRISK as usize]).unwrap();
-    results(&pool, &mut Vec::new(), BRISK as usize);
+    results(&mut pool, &mut Vec::new(), BRISK as usize);
 }
