@@ -1,6 +1,8 @@
 //! What the raw result of an iteration means for its request: done, continue where it stopped, try again, or fail. Here all
 //! backends become alike.
 
+use std::time::Duration;
+
 use crate::error::{Errno, Error};
 use crate::policy::{Caching, Durability};
 use crate::request::Op;
@@ -9,15 +11,30 @@ use crate::slot::{Filled, Slot};
 /// What becomes of a request after an iteration.
 pub(crate) enum Next {
     Again,
+    AgainAfter(Duration),
     End(Result<u32, Error>),
+}
+
+/// How long a request rests that the system has refused so often in a row, with `EAGAIN`, and that nothing tells when to
+/// come back. The first time not at all. A stream tells, so it is believed for a while.
+fn rest(slot: &Slot) -> Option<Duration> {
+    const FIRST: Duration = Duration::from_micros(50);
+    const LONGEST: Duration = Duration::from_millis(10);
+    let believed = if slot.awaits_readiness { 16 } else { 1 };
+    let rests = u32::from(slot.refusals).checked_sub(believed + 1)?;
+    Some(FIRST.saturating_mul(1 << rests.min(16)).min(LONGEST))
 }
 
 /// What a raw result means for its request.
 pub(crate) fn judge(slot: &mut Slot, raw: i32) -> Next {
+    if slot.rests_until.take().is_some() && (raw >= 0 || raw == -libc::ETIME) {
+        return Next::Again;
+    }
     if raw >= 0 && std::mem::take(&mut slot.awaits_readiness) {
         return Next::Again;
     }
     if raw >= 0 {
+        slot.refusals = 0;
         return match slot.op {
             op if op.moves_bytes() => judge_bytes(slot, raw as usize),
             Op::Transfer { len, .. } => judge_transfer(slot, len, raw as usize),
@@ -31,7 +48,8 @@ pub(crate) fn judge(slot: &mut Slot, raw: i32) -> Next {
         Errno::EAGAIN if slot.may_wait() => {
             // A non-blocking descriptor: trying again at once would be a storm of retries (seed 001 §7.2).
             slot.awaits_readiness = slot.waits_for_a_stream();
-            Next::Again
+            slot.refusals = slot.refusals.saturating_add(1);
+            rest(slot).map_or(Next::Again, Next::AgainAfter)
         }
         Errno::ECANCELED => Next::End(Err(Error::Cancelled)),
         // A timer that fires says so by this.
@@ -44,6 +62,10 @@ pub(crate) fn judge(slot: &mut Slot, raw: i32) -> Next {
 /// once per description and may mark the pages clean: no later sync proves anything (PostgreSQL's fsyncgate;
 /// research/reliability.md finding 2).
 pub(crate) fn poison_if_lost(slot: &Slot, errno: Errno) {
+    if slot.rests_until.is_some() {
+        // The end of a pause.
+        return;
+    }
     let takes_the_report = match slot.op {
         Op::Sync | Op::Fence | Op::SyncRange { .. } => true,
         // A sync is part of it, and what that reports may be the failure of an earlier write.

@@ -72,6 +72,10 @@ pub(crate) struct Slot {
     pub(crate) cancelled: bool,
     /// The stream had nothing, or no room: the next iteration waits until it has.
     pub(crate) awaits_readiness: bool,
+    /// How often in a row the system has told it `EAGAIN`.
+    pub(crate) refusals: u16,
+    /// The next iteration, or the running one, is a pause until then.
+    pub(crate) rests_until: Option<Time>,
     /// What a transfer's window holds.
     pub(crate) window: Filled,
     /// The connection that an accept took.
@@ -124,6 +128,8 @@ impl Slots {
             follows: None,
             cancelled: false,
             awaits_readiness: false,
+            refusals: 0,
+            rests_until: None,
             window: Filled::default(),
             accepted: None,
             goes_on: false,
@@ -168,6 +174,8 @@ impl Slots {
         slot.follows = None;
         slot.cancelled = false;
         slot.awaits_readiness = false;
+        slot.refusals = 0;
+        slot.rests_until = None;
         slot.window = Filled::default();
         let id = RequestId {
             slot: index,
@@ -297,6 +305,9 @@ impl Slot {
     /// Is the end of its next iteration likely not its own? A stream has nothing or takes a part, a transfer goes window by
     /// window, a long list piece by piece. Disk I/O of other kinds is short only at the end of a file and in trouble.
     fn is_likely_to_go_on(&self) -> bool {
+        if self.rests_until.is_some() {
+            return true;
+        }
         match self.op {
             Op::Read { offset: Some(_) } | Op::Write { offset: Some(_) } => {
                 self.memory.parts().len() > IOV_MAX || self.memory.len() > TRANSFER_MAX
@@ -333,7 +344,16 @@ impl Slot {
         events as u32
     }
 
+    /// Does the running iteration do what was asked for, and not wait until that can be tried?
+    pub(crate) fn is_at_work(&self) -> bool {
+        !self.awaits_readiness && self.rests_until.is_none()
+    }
+
     pub(crate) fn iteration(&mut self, mark: u64) -> Iteration {
+        if let Some(at) = self.rests_until {
+            let (action, fd) = (Action::Timer { at }, Fd::None);
+            return Iteration { action, fd, flags: 0 };
+        }
         let fd = self.fd(mark);
         if self.awaits_readiness {
             let events = self.readiness();

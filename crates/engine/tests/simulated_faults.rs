@@ -296,3 +296,22 @@ fn bytes_behind_what_a_read_moved_are_left_alone() {
     };
     assert!(memory[moved..].iter().all(|&byte| byte == 0xa5), "as `blank` left it");
 }
+
+/// Nothing tells when a disk that says `EAGAIN` is worth another try: so each try comes later than the one before.
+#[test]
+fn a_disk_that_says_again_is_not_stormed() {
+    let (mut engine, disk, file) = machine(Faults::none().when(Trigger::nth(Fault::TryAgain, 1).times(12)));
+    let before = engine.now();
+    let done = finish(&mut engine, Request::sync(&file, Durability::Data));
+    assert_eq!((done.result, done.iterations), (Ok(0), 13));
+    assert_eq!(disk.faults_injected().of(Fault::TryAgain), 12);
+    assert!(
+        engine.now().since(before) > std::time::Duration::from_millis(20),
+        "in virtual time"
+    );
+    // A pause that ends is no failure of the sync.
+    assert_eq!(
+        finish(&mut engine, Request::sync(&file, Durability::Data)).result,
+        Ok(0)
+    );
+}

@@ -174,6 +174,62 @@ fn a_full_backlog_is_waited_for() {
     });
 }
 
+/// Nothing tells when there is room for a non-blocking socket, so it is tried again after a pause, and not over and over.
+#[test]
+fn a_full_backlog_is_not_stormed() {
+    on_each(|engine| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        // SAFETY: no memory is involved.
+        unsafe { libc::listen(listener.as_raw_fd(), 0) };
+        let first = UnixStream::connect(&path).unwrap();
+        let sockets: Vec<File> = (0..2).map(|_| file(impatient_socket())).collect();
+        let ids: Vec<_> = sockets
+            .iter()
+            .map(|socket| {
+                let address = Address::Local(path.clone()).encode(engine.arena()).unwrap();
+                engine.submit(Request::connect(socket, address)).unwrap()
+            })
+            .collect();
+        let wait = Wait::Until {
+            count: 1,
+            min_wait: Duration::ZERO,
+            deadline: Some(engine.now().after(Duration::from_millis(200))),
+        };
+        assert_eq!(engine.turn(wait), Ok(0), "there is no room yet");
+        let iterations = engine.stats().iterations;
+        assert!(iterations < 500, "a storm of {iterations} tries and pauses");
+        engine.cancel(ids[0]);
+        let done = next(engine);
+        assert_eq!((done.id, done.result), (ids[0], Err(Error::Cancelled)));
+        let taker = std::thread::spawn(move || {
+            for _ in 0..2 {
+                drop(listener.accept().unwrap());
+            }
+        });
+        // An outside loop is woken too: it sleeps until the turn has what it waits for.
+        while engine.completed() == 0 {
+            let fd = engine.ready_fd(true).unwrap().try_clone_to_owned().unwrap();
+            if engine.turn(Wait::No) == Ok(0) {
+                let limit = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
+                let mut one = [rustix::event::PollFd::new(&fd, rustix::event::PollFlags::IN)];
+                assert_eq!(rustix::event::poll(&mut one, Some(&limit)), Ok(1), "nobody wakes it");
+            }
+            engine.ready_fd(false);
+        }
+        let done = next(engine);
+        assert_eq!((done.id, done.result), (ids[1], Ok(0)));
+        taker.join().unwrap();
+        drop(first);
+    });
+}
+
+fn impatient_socket() -> OwnedFd {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None).unwrap()
+}
+
 #[test]
 fn what_waits_takes_no_worker() {
     on_each(|engine| {

@@ -10,7 +10,7 @@ use crate::error::{Errno, Error, SetupError};
 use crate::policy::Time;
 use crate::request::{Op, RequestId, Wait};
 use crate::slot::{Slots, State};
-use crate::sys;
+use crate::sys::{self, Action, Iteration};
 
 pub(crate) const NAME: &str = "sync";
 
@@ -35,6 +35,14 @@ impl Backend for Sync {
         for &id in queue {
             slots.transition(id, State::Running);
             let raw = match slots.iteration(id, 0) {
+                // A pause: here nobody else could go on meanwhile anyway.
+                Some(Iteration {
+                    action: Action::Timer { at },
+                    ..
+                }) => {
+                    std::thread::sleep(at.since(sys::monotonic()));
+                    0
+                }
                 // SAFETY: the slot owns the memory, and this call ends before anybody can touch the slot.
                 Some(iteration) => unsafe { sys::execute(&iteration) },
                 None => -libc::EBADF,

@@ -185,7 +185,7 @@ impl Engine {
             return false;
         }
         match judge(slot, raw) {
-            Next::Again => false,
+            Next::Again | Next::AgainAfter(_) => false,
             Next::End(result) => {
                 self.stats.trial_hits += 1;
                 self.finish(id, result);
@@ -277,8 +277,8 @@ impl Engine {
         let Some(slot) = self.slots.get_mut(id) else {
             return;
         };
-        slot.iterations = slot.iterations.saturating_add(1);
-        if slot.op == Op::Accept && raw >= 0 && !slot.awaits_readiness {
+        slot.iterations = slot.iterations.saturating_add(u16::from(slot.rests_until.is_none()));
+        if slot.op == Op::Accept && raw >= 0 && slot.is_at_work() {
             // Owned first of all: whatever becomes of the request, the descriptor is closed or handed over.
             slot.accepted = File::from_fd(sys::adopt(raw), "a connection").ok();
             raw = 0;
@@ -287,14 +287,18 @@ impl Engine {
             self.release(id);
             return;
         }
-        match judge(slot, raw) {
+        let next = judge(slot, raw);
+        if let Next::End(result) = next {
+            self.finish(id, result);
+        } else if slot.cancelled {
             // The backend could not end the iteration that ran, or there was none just then.
-            Next::Again if slot.cancelled => self.finish(id, Err(Error::Cancelled)),
-            Next::Again => {
-                self.slots.transition(id, State::Queued);
-                self.queue.push(id);
+            self.finish(id, Err(Error::Cancelled));
+        } else {
+            if let Next::AgainAfter(pause) = next {
+                slot.rests_until = Some(self.now.after(pause));
             }
-            Next::End(result) => self.finish(id, result),
+            self.slots.transition(id, State::Queued);
+            self.queue.push(id);
         }
     }
 

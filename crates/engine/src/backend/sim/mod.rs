@@ -173,7 +173,11 @@ impl Sim {
     }
 
     fn start_one(&mut self, slots: &mut Slots, id: RequestId) {
-        if let Some(Op::Timer { at }) = slots.get(id).map(|slot| slot.op) {
+        let timer = slots.get(id).and_then(|slot| match slot.op {
+            Op::Timer { at } => Some(at),
+            _ => slot.rests_until,
+        });
+        if let Some(at) = timer {
             self.plan(at, Planned::Timer(id));
             return;
         }
