@@ -9,22 +9,23 @@
 
 #![allow(unsafe_code)]
 
+mod registration;
 mod setup;
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
 
 use io_uring::types::{self, FsyncFlags, SubmitArgs, TimeoutFlags, Timespec};
-use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
+use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::event::EventfdFlags;
 
 use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain, system_random};
 use crate::error::{Errno, Error, SetupError};
-use crate::file::File;
 use crate::memory::{Arena, Window};
-use crate::policy::{Caching, Time};
+use crate::policy::Time;
 use crate::request::{Op, RequestId, Wait};
 use crate::slot::{Slots, State};
 use crate::sys::{self, Action, Fd, Iteration, TRANSFER_MAX};
@@ -39,6 +40,9 @@ const IGNORED: u64 = u64::MAX - 1;
 
 /// Files that can be registered at a time, two descriptions each.
 const FILES: u32 = 64;
+
+/// How long a turn that may sleep rests when the kernel takes no entry for want of memory.
+const REFUSED: Duration = Duration::from_millis(1);
 
 /// Kernel worker threads, for what cannot be done without: buffered writes on ext4, syncs.
 const WORKERS_MAX: u32 = 16;
@@ -55,6 +59,8 @@ pub(crate) struct Uring {
     /// A request on a stream was started: see [`Ready`].
     streams: bool,
     registered_files: Option<Box<[bool]>>,
+    /// Places in it of files that have been detached while entries that the kernel has yet to take may name them.
+    leaving: Vec<u32>,
     registered_arena: Option<Arc<Arena>>,
     /// Lists of pieces of it go the same way (Linux 6.15).
     registered_lists: bool,
@@ -65,6 +71,11 @@ pub(crate) struct Uring {
     system_calls: u64,
     /// The doorbell rang while an outside loop slept.
     rang_outside: bool,
+    /// Cancellations that the queue had no room for.
+    unsent: Vec<RequestId>,
+    /// What the kernel is made to say to every entry, and how often it has been entered then.
+    #[cfg(test)]
+    refused: Option<(Errno, u32)>,
 }
 
 /// What an outside loop sleeps on: either a request has completed, or the doorbell rings.
@@ -104,6 +115,7 @@ impl Uring {
             ready: None,
             streams: false,
             registered_files: None,
+            leaving: Vec::new(),
             registered_arena: None,
             registered_lists: false,
             arena_refused: None,
@@ -111,6 +123,9 @@ impl Uring {
             features,
             system_calls: 0,
             rang_outside: false,
+            unsent: Vec::new(),
+            #[cfg(test)]
+            refused: None,
         };
         uring.prove()?;
         uring.prepare();
@@ -285,6 +300,27 @@ impl Uring {
     /// the caller looks at what has completed and decides again.
     fn enter(&mut self, want: usize, limit: Option<&Timespec>) -> Result<(), Errno> {
         self.system_calls += 1;
+        let result = self.enter_once(want, limit);
+        if !self.leaving.is_empty() {
+            self.let_go();
+        }
+        match result {
+            Err(Errno::EAGAIN) if want > 0 && self.ring.completion().is_empty() => {
+                // The kernel has no memory for a request, and nothing has ended that could be looked at meanwhile.
+                std::thread::sleep(REFUSED);
+                Ok(())
+            }
+            Ok(()) | Err(Errno::EINTR | Errno::ETIME | Errno::EBUSY | Errno::EAGAIN) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn enter_once(&mut self, want: usize, limit: Option<&Timespec>) -> Result<(), Errno> {
+        #[cfg(test)]
+        if let Some((errno, entered)) = &mut self.refused {
+            *entered += 1;
+            return Err(*errno);
+        }
         let result = match limit {
             Some(limit) => {
                 let args = SubmitArgs::new().timespec(limit);
@@ -292,9 +328,20 @@ impl Uring {
             }
             None => self.ring.submit_and_wait(want),
         };
-        match result.map_err(|error| Errno::of(&error)) {
-            Ok(_) | Err(Errno::EINTR | Errno::ETIME | Errno::EBUSY | Errno::EAGAIN) => Ok(()),
-            Err(errno) => Err(errno),
+        result.map(drop).map_err(|error| Errno::of(&error))
+    }
+
+    /// Sends the cancellations that there was no room for.
+    fn send_unsent(&mut self) {
+        for id in std::mem::take(&mut self.unsent) {
+            self.send_cancel(id);
+        }
+    }
+
+    fn send_cancel(&mut self, id: RequestId) {
+        let entry = opcode::AsyncCancel::new(id.to_bits()).build().user_data(IGNORED);
+        if self.push(&entry).is_err() {
+            self.unsent.push(id);
         }
     }
 
@@ -329,53 +376,6 @@ impl Uring {
         let queue = self.ring.submission();
         !queue.is_empty() || queue.taskrun() || queue.cq_overflow()
     }
-
-    fn attach_file(&mut self, file: &File) -> Result<(), Errno> {
-        if file.attached().is_some_and(|(mark, _)| mark == self.mark) {
-            // A second place in the table would outlive the one detach, and with it the lock (SKETCH fact 4).
-            return Ok(());
-        }
-        let table = self.registered_files.as_mut().ok_or(Errno::EOPNOTSUPP)?;
-        let index = table.iter().position(|used| !used).ok_or(Errno::ENFILE)?;
-        let fds = [Caching::Kernel, Caching::Direct].map(|mode| file.raw_fd(mode).unwrap_or(-1));
-        let first = index as u32 * 2;
-        self.ring
-            .submitter()
-            .register_files_update(first, &fds)
-            .map_err(|error| Errno::of(&error))?;
-        self.system_calls += 1;
-        table[index] = true;
-        file.set_attached(Some((self.mark, first)));
-        Ok(())
-    }
-
-    fn attach_arena(&mut self, arena: &Arc<Arena>) -> Result<(), Errno> {
-        let (base, len) = arena.range();
-        let whole = libc::iovec {
-            iov_base: base.cast(),
-            iov_len: len,
-        };
-        // Registering touches and pins every page: as few as there can be.
-        arena.wish_huge();
-        // SAFETY: the arena is kept alive by this backend until the buffers are unregistered or the ring is closed; its
-        // bytes are only touched by requests, which the slots account for.
-        let registered = unsafe { self.ring.submitter().register_buffers(&[whole]) }.map_err(|e| Errno::of(&e));
-        self.system_calls += 1;
-        self.arena_refused = registered.err();
-        registered?;
-        self.registered_arena = Some(Arc::clone(arena));
-        let mut probe = Probe::new();
-        let probed = self.ring.submitter().register_probe(&mut probe);
-        self.system_calls += 1;
-        let lists = [opcode::ReadvFixed::CODE, opcode::WritevFixed::CODE];
-        self.registered_lists = probed.is_ok() && lists.into_iter().all(|code| probe.is_supported(code));
-        let told = self
-            .registered_lists
-            .then_some(())
-            .ok_or_else(|| "this kernel has it not; it came with Linux 6.15".to_owned());
-        self.features.push(("registered_lists", told));
-        Ok(())
-    }
 }
 
 impl Backend for Uring {
@@ -405,6 +405,9 @@ impl Backend for Uring {
     }
 
     fn turn(&mut self, _: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
+        if !self.unsent.is_empty() {
+            self.send_unsent();
+        }
         let Wait::Until { count, deadline, .. } = wait else {
             if self.must_enter() {
                 self.enter(0, None)?;
@@ -436,9 +439,7 @@ impl Backend for Uring {
     }
 
     fn cancel(&mut self, _: &Slots, id: RequestId) {
-        let entry = opcode::AsyncCancel::new(id.to_bits()).build().user_data(IGNORED);
-        // A full queue on a broken ring: the request ends by itself, later.
-        let _ = self.push(&entry);
+        self.send_cancel(id);
     }
 
     fn attach(&mut self, what: Attach<'_>) -> Result<(), Errno> {
@@ -450,16 +451,7 @@ impl Backend for Uring {
 
     fn detach(&mut self, what: Detached<'_>) {
         let Detached::File(file) = what;
-        let Some((mark, first)) = file.attached().filter(|(mark, _)| *mark == self.mark) else {
-            return;
-        };
-        debug_assert_eq!(mark, self.mark);
-        let _ = self.ring.submitter().register_files_update(first, &[-1, -1]);
-        self.system_calls += 1;
-        file.set_attached(None);
-        if let Some(table) = &mut self.registered_files {
-            table[first as usize / 2] = false;
-        }
+        self.detach_file(file);
     }
 
     fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
@@ -555,3 +547,7 @@ impl Drop for Uring {
 fn clamp(len: usize) -> u32 {
     len.min(TRANSFER_MAX) as u32
 }
+
+#[cfg(test)]
+#[path = "uring/tests.rs"]
+mod tests;

@@ -1,0 +1,87 @@
+//! What a ring knows by a number: files and an arena.
+//!
+//! An entry names a registered file by its place in a table, and the kernel looks there when it takes the entry. So a place
+//! is not emptied, let alone given to another file, while an entry that may name it is still queued: an enter that the kernel
+//! refuses (`EAGAIN`, `EBUSY`) leaves entries queued for as long as it likes.
+
+use super::*;
+use crate::file::File;
+use crate::policy::Caching;
+use io_uring::Probe;
+
+impl Uring {
+    pub(super) fn attach_file(&mut self, file: &File) -> Result<(), Errno> {
+        if file.attached().is_some_and(|(mark, _)| mark == self.mark) {
+            // A second place in the table would outlive the one detach, and with it the lock (SKETCH fact 4).
+            return Ok(());
+        }
+        let table = self.registered_files.as_mut().ok_or(Errno::EOPNOTSUPP)?;
+        let index = table.iter().position(|used| !used).ok_or(Errno::ENFILE)?;
+        let fds = [Caching::Kernel, Caching::Direct].map(|mode| file.raw_fd(mode).unwrap_or(-1));
+        let first = index as u32 * 2;
+        self.ring
+            .submitter()
+            .register_files_update(first, &fds)
+            .map_err(|error| Errno::of(&error))?;
+        self.system_calls += 1;
+        table[index] = true;
+        file.set_attached(Some((self.mark, first)));
+        Ok(())
+    }
+
+    pub(super) fn attach_arena(&mut self, arena: &Arc<Arena>) -> Result<(), Errno> {
+        let (base, len) = arena.range();
+        let whole = libc::iovec {
+            iov_base: base.cast(),
+            iov_len: len,
+        };
+        // Registering touches and pins every page: as few as there can be.
+        arena.wish_huge();
+        // SAFETY: the arena is kept alive by this backend until the buffers are unregistered or the ring is closed; its
+        // bytes are only touched by requests, which the slots account for.
+        let registered = unsafe { self.ring.submitter().register_buffers(&[whole]) }.map_err(|e| Errno::of(&e));
+        self.system_calls += 1;
+        self.arena_refused = registered.err();
+        registered?;
+        self.registered_arena = Some(Arc::clone(arena));
+        let mut probe = Probe::new();
+        let probed = self.ring.submitter().register_probe(&mut probe);
+        self.system_calls += 1;
+        let lists = [opcode::ReadvFixed::CODE, opcode::WritevFixed::CODE];
+        self.registered_lists = probed.is_ok() && lists.into_iter().all(|code| probe.is_supported(code));
+        let told = self
+            .registered_lists
+            .then_some(())
+            .ok_or_else(|| "this kernel has it not; it came with Linux 6.15".to_owned());
+        self.features.push(("registered_lists", told));
+        Ok(())
+    }
+
+    pub(super) fn detach_file(&mut self, file: &File) {
+        let Some((_, first)) = file.attached().filter(|(mark, _)| *mark == self.mark) else {
+            return;
+        };
+        file.set_attached(None);
+        self.leaving.push(first);
+        if self.ring.submission().is_empty() {
+            self.let_go();
+        } else {
+            // Lets go if the kernel takes the entries; what it makes of an error is told by the next turn.
+            let _ = self.enter(0, None);
+        }
+    }
+
+    /// Empties the places of detached files, unless an entry may still name them.
+    pub(super) fn let_go(&mut self) {
+        if !self.ring.submission().is_empty() {
+            return;
+        }
+        while let Some(first) = self.leaving.pop() {
+            let _ = self.ring.submitter().register_files_update(first, &[-1, -1]);
+            self.system_calls += 1;
+            if let Some(table) = &mut self.registered_files {
+                table[first as usize / 2] = false;
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The ring while the kernel refuses to take what is queued.
+
+use std::io::{Read, Seek, SeekFrom};
+
+use super::*;
+use crate::file::File;
+use crate::policy::Policy;
+use crate::request::Request;
+
+fn ring() -> Option<Uring> {
+    let ring = Uring::new(8);
+    ring.map_err(|why| eprintln!("skipped: {why}")).ok()
+}
+
+/// A file, and what stands in it.
+fn file() -> (std::fs::File, File) {
+    let kept = tempfile::tempfile().unwrap();
+    let file = File::from_fd(kept.try_clone().unwrap().into(), "a file").unwrap();
+    (kept, file)
+}
+
+fn content(mut kept: &std::fs::File) -> String {
+    let mut text = String::new();
+    kept.seek(SeekFrom::Start(0)).unwrap();
+    kept.read_to_string(&mut text).unwrap();
+    text
+}
+
+fn write(slots: &mut Slots, file: &File, text: &str) -> RequestId {
+    let arena = Arena::new(1 << 16).unwrap();
+    let mut buffer = arena.buffer(text.len()).unwrap();
+    buffer.copy_from_slice(text.as_bytes());
+    slots
+        .insert(Request::write(file, 0, buffer, Policy::kernel()), 1)
+        .unwrap()
+}
+
+fn until_one_has_ended(ring: &mut Uring, slots: &mut Slots) -> (RequestId, i32) {
+    let mut done = Done::default();
+    while done.raw.is_empty() {
+        ring.turn(slots, Wait::one(), &mut done).unwrap();
+    }
+    done.raw[0]
+}
+
+/// Its entry names a place in a table, not a file.
+#[test]
+fn a_write_queued_before_its_file_was_detached_goes_to_no_other() {
+    for refused in [None, Some((Errno::EAGAIN, 0)), Some((Errno::EBUSY, 0))] {
+        let Some(mut ring) = ring() else { return };
+        let mut slots = Slots::new(8);
+        let ((kept_one, one), (kept_other, other)) = (file(), file());
+        ring.attach(Attach::File(&one)).unwrap();
+        let id = write(&mut slots, &one, "to the first");
+        assert_eq!(ring.start(&mut slots, &[id]), 1);
+        ring.refused = refused;
+        ring.detach(Detached::File(&one));
+        ring.attach(Attach::File(&other)).unwrap();
+        ring.refused = None;
+        assert_eq!(until_one_has_ended(&mut ring, &mut slots), (id, 12), "{refused:?}");
+        assert_eq!(
+            (content(&kept_one).as_str(), content(&kept_other).as_str()),
+            ("to the first", "")
+        );
+        // The place is free again: no lock of the file is kept alive.
+        let taken = |ring: &Uring| {
+            ring.registered_files
+                .as_ref()
+                .unwrap()
+                .iter()
+                .filter(|used| **used)
+                .count()
+        };
+        assert_eq!((taken(&ring), ring.leaving.len()), (1, 0));
+    }
+}
+
+#[test]
+fn a_cancellation_that_found_no_room_is_sent_later() {
+    let Some(mut ring) = ring() else { return };
+    let mut slots = Slots::new(8);
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let pipe = File::from_fd(reader.into(), "a pipe").unwrap();
+    let arena = Arena::new(1 << 16).unwrap();
+    let read = Request::read_stream(&pipe, arena.buffer(16).unwrap());
+    let id = slots.insert(read, 1).unwrap();
+    ring.start(&mut slots, &[id]);
+    ring.refused = Some((Errno::EAGAIN, 0));
+    // More than the queue has room for.
+    for _ in 0..100 {
+        ring.cancel(&slots, RequestId { slot: 7, generation: 7 });
+    }
+    ring.cancel(&slots, id);
+    ring.refused = None;
+    assert_eq!(until_one_has_ended(&mut ring, &mut slots), (id, -libc::ECANCELED));
+}
+
+/// A turn that may sleep does not ask a kernel that has no memory over and over.
+#[test]
+fn a_ring_that_is_refused_is_not_stormed() {
+    let Some(mut ring) = ring() else { return };
+    let mut slots = Slots::new(8);
+    let (_kept, file) = file();
+    let id = write(&mut slots, &file, "a little");
+    ring.start(&mut slots, &[id]);
+    ring.refused = Some((Errno::EAGAIN, 0));
+    let until = sys::monotonic().after(Duration::from_millis(50));
+    while sys::monotonic() < until {
+        ring.turn(&mut slots, Wait::one(), &mut Done::default()).unwrap();
+    }
+    let (_, entered) = ring.refused.take().unwrap();
+    assert!(entered <= 50, "{entered} times in 50 ms");
+    assert_eq!(until_one_has_ended(&mut ring, &mut slots), (id, 8));
+}
