@@ -455,3 +455,34 @@ fn what_never_makes_one_wait_is_read_at_once() {
         assert_eq!(done.result, Err(Error::System(Errno::ENOSPC)));
     });
 }
+
+/// Asking again costs nothing: no place in a queue, no call into the kernel.
+#[test]
+fn a_request_is_called_back_once_however_often_it_is_cancelled() {
+    on_each(|engine| {
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let pipe = file(reader);
+        let mut ids = Vec::new();
+        for _ in 0..3 {
+            let memory = buffer(engine, &[0; 16]);
+            ids.push(engine.submit(Request::read_stream(&pipe, memory)).unwrap());
+        }
+        engine.turn(Wait::No).unwrap();
+        let before = engine.stats().system_calls;
+        for _ in 0..20_000 {
+            ids.iter().for_each(|&id| engine.cancel(id));
+        }
+        engine.abandon(ids[2]);
+        let calls = engine.stats().system_calls - before;
+        assert!(calls < 10, "{calls} system calls");
+        let mut ended: Vec<_> = (0..3)
+            .map(|_| next(engine))
+            .map(|done| (done.id, done.result))
+            .collect();
+        ended.sort_by_key(|(id, _)| ids.iter().position(|other| other == id));
+        let results: Vec<_> = ended.into_iter().map(|(_, result)| result).collect();
+        assert_eq!(results[..2], [Err(Error::Cancelled), Err(Error::Cancelled)]);
+        engine.turn(Wait::No).unwrap();
+        assert_eq!(engine.in_flight(), 0);
+    });
+}

@@ -17,12 +17,7 @@ impl Engine {
     pub fn cancel(&mut self, id: RequestId) {
         match self.slots.get(id).map(|slot| slot.state) {
             Some(State::Queued | State::Held) => self.drop_before_start(id, Err(Error::Cancelled)),
-            Some(State::Running) if !self.fork.is_forked() => {
-                if let Some(slot) = self.slots.get_mut(id) {
-                    slot.cancelled = true;
-                }
-                self.backend.cancel(&self.slots, id);
-            }
+            Some(State::Running) if !self.fork.is_forked() => self.call_back(id),
             Some(State::Running | State::Abandoned | State::Free) | None => {}
         }
     }
@@ -37,9 +32,18 @@ impl Engine {
             }
             Some(State::Running) if !self.fork.is_forked() => {
                 self.leave_to_kernel(id);
-                self.backend.cancel(&self.slots, id);
+                self.call_back(id);
             }
             Some(State::Running | State::Abandoned | State::Free) | None => {}
+        }
+    }
+
+    /// Asks the backend to end what runs, once: however often the caller asks, a backend has no more to do.
+    pub(super) fn call_back(&mut self, id: RequestId) {
+        if let Some(slot) = self.slots.get_mut(id)
+            && !std::mem::replace(&mut slot.cancelled, true)
+        {
+            self.backend.cancel(&self.slots, id);
         }
     }
 

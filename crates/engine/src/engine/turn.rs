@@ -320,7 +320,7 @@ impl Engine {
                 State::Running => {
                     self.complete_early(id);
                     self.leave_to_kernel(id);
-                    self.backend.cancel(&self.slots, id);
+                    self.call_back(id);
                 }
                 State::Queued | State::Held => {
                     let begun = self.slots.get(id).is_some_and(|slot| slot.iterations > 0);
