@@ -33,6 +33,7 @@ use crate::request::{Op, Request, RequestId, Wait};
 use crate::signals::{Posted, Signals};
 use crate::slot::{Slot, Slots, State};
 use crate::stats::{Measures, Stats};
+use crate::timers::Timers;
 
 /// Requests that are queued at most before they are submitted without a turn.
 pub const BATCH_MAX: usize = 256;
@@ -188,8 +189,8 @@ pub struct Engine {
     /// The last turn did not read the clock.
     now_is_old: bool,
     sequence: u64,
-    /// Requests in the table that have a deadline: without any, no turn looks for them.
-    deadlines: usize,
+    /// Of the requests in the table that have one.
+    deadlines: Timers,
     /// Completions of the last turn that no request has followed yet.
     refill: usize,
     /// An outside loop is about to sleep, or sleeps, on our descriptor.
@@ -262,7 +263,7 @@ impl Engine {
                 rang: false,
             },
             sequence: 0,
-            deadlines: 0,
+            deadlines: Timers::new(slots as usize),
             rejected: Vec::new(),
             fork: ForkGuard::new()?,
             posted: Arc::default(),
@@ -318,9 +319,11 @@ impl Engine {
         }
         let fault = self.fault_of(&mut request);
         self.sequence += 1;
-        // Counted for refused requests too: ending one forgets its deadline, and must not forget another's.
-        self.deadlines += usize::from(request.policy.deadline.is_some());
+        let deadline = request.policy.deadline;
         let id = self.slots.insert(request, self.sequence)?;
+        if let Some(at) = deadline {
+            self.deadlines.set(id, at);
+        }
         self.stats.requests += 1;
         self.stats.in_flight_max = self.stats.in_flight_max.max(self.slots.in_use() as u64);
         let refused = fault.is_some();

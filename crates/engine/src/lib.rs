@@ -48,6 +48,7 @@ mod signals;
 mod slot;
 mod stats;
 mod sys;
+mod timers;
 mod trial;
 
 pub use address::Address;

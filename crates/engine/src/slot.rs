@@ -106,6 +106,9 @@ pub struct Slots {
     running: usize,
     /// Of these, those whose running iteration is likely not the last.
     going_on: usize,
+    /// Slots that somebody looked at because he looked at all.
+    #[cfg(test)]
+    pub(crate) scanned: std::cell::Cell<usize>,
 }
 
 impl Slots {
@@ -139,6 +142,8 @@ impl Slots {
             free: (0..count).rev().collect(),
             running: 0,
             going_on: 0,
+            #[cfg(test)]
+            scanned: std::cell::Cell::default(),
         }
     }
 
@@ -234,6 +239,8 @@ impl Slots {
 
     /// Every request in the table.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (RequestId, &Slot)> {
+        #[cfg(test)]
+        self.scanned.set(self.scanned.get() + self.slots.len());
         self.slots
             .iter()
             .enumerate()

@@ -79,13 +79,8 @@ impl Engine {
     }
 
     pub(super) fn forget_deadline(&mut self, id: RequestId) {
-        if self.deadlines == 0 {
-            return;
-        }
-        if let Some(slot) = self.slots.get_mut(id)
-            && slot.policy.deadline.take().is_some()
-        {
-            self.deadlines = self.deadlines.saturating_sub(1);
+        if !self.deadlines.is_empty() {
+            self.deadlines.cancel(id);
         }
     }
 

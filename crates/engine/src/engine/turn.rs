@@ -8,7 +8,7 @@ use crate::file::File;
 use crate::judge::{Next, judge, poison_if_lost};
 use crate::policy::{Caching, Time};
 use crate::request::{Op, RequestId, Wait};
-use crate::slot::{Slot, State};
+use crate::slot::State;
 use crate::{sys, trial};
 
 /// A request whose iterations end at once each, a transfer out of the page cache, must not keep a turn that has what it was
@@ -107,7 +107,7 @@ impl Engine {
             Wait::No => true,
             Wait::Until { count, .. } => count > 0 && self.ready.len() >= count as usize,
         };
-        let idle = self.queue.is_empty() && self.slots.running() == 0 && self.deadlines == 0 && !self.outside;
+        let idle = self.queue.is_empty() && self.slots.running() == 0 && self.deadlines.is_empty() && !self.outside;
         enough && idle && !self.trial_turns.is_multiple_of(TRIALS_TIMED)
     }
 
@@ -216,7 +216,7 @@ impl Engine {
             return Wait::No;
         }
         let deadline = earliest(
-            earliest(deadline, self.next_deadline()),
+            earliest(deadline, self.deadlines.next()),
             enough_at.filter(|&at| self.now < at),
         );
         let many = missing.min(self.slots.running());
@@ -249,13 +249,6 @@ impl Engine {
                 (count > 0 && enough) || deadline.is_some_and(|at| self.now >= at)
             }
         }
-    }
-
-    pub(super) fn next_deadline(&self) -> Option<Time> {
-        if self.deadlines == 0 {
-            return None;
-        }
-        self.slots.iter().filter_map(|(_, slot)| slot.policy.deadline).min()
     }
 
     /// Reads the raw results of a turn.
@@ -304,19 +297,8 @@ impl Engine {
 
     /// Completes what is overdue. The kernel keeps the memory of a running request, so that comes back later.
     pub(super) fn expire(&mut self) {
-        if self.deadlines == 0 {
-            return;
-        }
-        let now = self.now;
-        let overdue = |slot: &Slot| slot.policy.deadline.is_some_and(|at| at <= now);
-        let ids: Vec<(RequestId, State)> = self
-            .slots
-            .iter()
-            .filter(|(_, slot)| overdue(slot))
-            .map(|(id, slot)| (id, slot.state))
-            .collect();
-        for (id, state) in ids {
-            match state {
+        while let Some(id) = self.deadlines.fire(self.now) {
+            match self.slots.get(id).map_or(State::Free, |slot| slot.state) {
                 State::Running => {
                     self.complete_early(id);
                     self.leave_to_kernel(id);
@@ -363,5 +345,50 @@ fn earliest(one: Option<Time>, two: Option<Time>) -> Option<Time> {
     match (one, two) {
         (Some(one), Some(two)) => Some(one.min(two)),
         (one, two) => one.or(two),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use crate::request::Request;
+    use crate::sim::Sim;
+    use crate::{Config, Notice};
+
+    /// What a deadline costs does not grow with the slots.
+    #[test]
+    fn a_deadline_makes_no_turn_look_at_every_slot() {
+        let config = Config {
+            slots: 4096,
+            ..Config::default()
+        };
+        let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config).unwrap();
+        let far = engine.now().after(Duration::from_secs(1000));
+        let timer = |deadline: Time| {
+            let request = Request::bare(Op::Timer { at: far }, None, Policy::kernel());
+            let policy = Policy {
+                deadline: Some(deadline),
+                ..request.policy
+            };
+            Request { policy, ..request }
+        };
+        for after in 1..=100 {
+            let deadline = engine.now().after(Duration::from_millis(after));
+            engine.submit(timer(deadline)).unwrap();
+        }
+        let before = engine.slots.scanned.get();
+        for after in 1..=100 {
+            assert_eq!(engine.turn(Wait::one()), Ok(1), "the soonest is overdue");
+            let done = engine.next_completion().unwrap();
+            assert_eq!(
+                (done.notice, done.result),
+                (Notice::Completed, Err(Error::Indeterminate))
+            );
+            assert_eq!(engine.now(), Time(after * 1_000_000), "in its order");
+            assert_eq!(engine.turn(Wait::one()), Ok(1));
+            assert_eq!(engine.next_completion().unwrap().notice, Notice::Released);
+        }
+        assert_eq!(engine.slots.scanned.get() - before, 0);
     }
 }

@@ -17,13 +17,13 @@ use super::pool::{Job, Limits, Pool, Ring};
 use super::readiness::{Own, Readiness, Waiter, Watched};
 use super::route::{Class, Way};
 use super::streams::{self, Tried};
-use super::timers::Timers;
 use crate::backend::{Done, Doorbell};
 use crate::error::{Errno, SetupError};
 use crate::memory::Window;
 use crate::policy::Time;
 use crate::request::RequestId;
 use crate::sys::{self, Action, Fd, Iteration, TRANSFER_MAX};
+use crate::timers::Timers;
 
 pub(crate) struct Helper {
     pool: Pool,

@@ -10,7 +10,7 @@
 //! | `pool.rs` | the workers, and the hand-over both ways |
 //! | `readiness.rs` | who waits for which descriptor |
 //! | `streams.rs` | one try at a stream, without waiting |
-//! | `timers.rs` | the heap |
+//! | `../../timers.rs` | the heap, as the engine has one for deadlines |
 //! | `helper.rs` | these four together, as `threads` and `aio` use them |
 
 pub(crate) mod helper;
@@ -18,7 +18,6 @@ pub(crate) mod pool;
 mod readiness;
 pub(crate) mod route;
 mod streams;
-mod timers;
 
 use std::os::fd::BorrowedFd;
 
