@@ -550,7 +550,7 @@ fn refused(request: Request) -> Completion {
     Completion {
         id: RequestId {
             slot: u32::MAX,
-            generation: u32::MAX,
+            generation: u64::MAX,
         },
         tag: request.tag,
         notice: Notice::Completed,

@@ -296,19 +296,15 @@ impl Request {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RequestId {
     pub(crate) slot: u32,
-    pub(crate) generation: u32,
+    /// How often the slot had been used before: never the same again, as 32 bits would be after an hour of a busy slot.
+    pub(crate) generation: u64,
 }
 
 impl RequestId {
+    /// What the kernel calls it while it is in flight; [`Slots::named`](crate::slot::Slots::named) finds the id again. It
+    /// needs no more of the generation: of the requests in flight no two have the same slot.
     pub(crate) fn to_bits(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.slot)
-    }
-
-    pub(crate) fn from_bits(bits: u64) -> RequestId {
-        RequestId {
-            slot: bits as u32,
-            generation: (bits >> 32) as u32,
-        }
+        self.generation << 32 | u64::from(self.slot)
     }
 }
 

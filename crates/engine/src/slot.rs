@@ -47,7 +47,7 @@ impl State {
 
 #[derive(Debug)]
 pub(crate) struct Slot {
-    generation: u32,
+    generation: u64,
     pub(crate) state: State,
     pub(crate) op: Op,
     pub(crate) file: Option<File>,
@@ -200,7 +200,7 @@ impl Slots {
         slot.target = None;
         self.transition(id, State::Free);
         let slot = &mut self.slots[id.slot as usize];
-        slot.generation = slot.generation.wrapping_add(1);
+        slot.generation += 1;
         self.free.push(id.slot);
         memory
     }
@@ -235,6 +235,17 @@ impl Slots {
         self.slots
             .get_mut(id.slot as usize)
             .filter(|slot| slot.generation == id.generation && slot.state != State::Free)
+    }
+
+    /// The request in flight that the kernel calls so ([`RequestId::to_bits`]).
+    pub(crate) fn named(&self, bits: u64) -> RequestId {
+        let slot = bits as u32;
+        let now = self.slots.get(slot as usize).map(|slot| slot.generation);
+        RequestId {
+            slot,
+            // Another than that of now is nobody's: no slot has been used so often.
+            generation: now.filter(|now| *now as u32 == (bits >> 32) as u32).unwrap_or(u64::MAX),
+        }
     }
 
     /// Every request in the table.
@@ -649,10 +660,25 @@ mod tests {
 
     #[test]
     fn ids_survive_the_trip_through_the_kernel() {
-        let id = RequestId {
-            slot: 1023,
-            generation: u32::MAX,
-        };
-        assert_eq!(RequestId::from_bits(id.to_bits()), id);
+        let mut slots = Slots::new(1024);
+        for generation in [0, u64::from(u32::MAX), 1 << 32, 0x1234_5678_9abc] {
+            slots.slots[0].generation = generation;
+            let id = slots.insert(request(), 0).unwrap();
+            assert_eq!(slots.named(id.to_bits()), id);
+            slots.remove(id);
+            assert!(slots.get(slots.named(id.to_bits())).is_none(), "it has ended");
+        }
+        assert!(slots.get(slots.named(u64::MAX)).is_none());
+    }
+
+    /// A slot that is always the first to be taken is used 2^32 times within an hour or so.
+    #[test]
+    fn a_stale_id_finds_nothing_however_often_its_slot_was_used_since() {
+        let mut slots = Slots::new(1);
+        let old = slots.insert(request(), 0).unwrap();
+        slots.remove(old);
+        slots.slots[0].generation = slots.slots[0].generation.wrapping_add(u32::MAX.into());
+        slots.insert(request(), 1).unwrap();
+        assert!(slots.get(old).is_none());
     }
 }

@@ -357,13 +357,13 @@ impl Uring {
         Ok(())
     }
 
-    fn reap(&mut self, done: &mut Done) {
+    fn reap(&mut self, slots: &Slots, done: &mut Done) {
         let mut rang = false;
         for entry in self.ring.completion() {
             match cqueue::Entry::user_data(&entry) {
                 DOORBELL => rang = true,
                 IGNORED => {}
-                bits => done.raw.push((RequestId::from_bits(bits), entry.result())),
+                bits => done.raw.push((slots.named(bits), entry.result())),
             }
         }
         if rang {
@@ -404,7 +404,7 @@ impl Backend for Uring {
         }
     }
 
-    fn turn(&mut self, _: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
+    fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
         if !self.unsent.is_empty() {
             self.send_unsent();
         }
@@ -412,17 +412,17 @@ impl Backend for Uring {
             if self.must_enter() {
                 self.enter(0, None)?;
             }
-            self.reap(done);
+            self.reap(slots, done);
             self.rang_outside = false;
             return Ok(());
         };
-        self.reap(done);
+        self.reap(slots, done);
         done.rang |= std::mem::take(&mut self.rang_outside);
         let want = (count.max(1) as usize).saturating_sub(done.raw.len());
         if want == 0 || done.rang {
             if self.must_enter() {
                 self.enter(0, None)?;
-                self.reap(done);
+                self.reap(slots, done);
             }
             return Ok(());
         }
@@ -434,7 +434,7 @@ impl Backend for Uring {
             Timespec::new().sec(left.as_secs()).nsec(left.subsec_nanos())
         });
         self.enter(want, limit.as_ref())?;
-        self.reap(done);
+        self.reap(slots, done);
         Ok(())
     }
 

@@ -65,7 +65,7 @@ pub(crate) struct Aio {
     in_kernel: usize,
     syncs: u32,
     /// Requests that ended without an event.
-    ended: Vec<(RequestId, i32)>,
+    ended: Vec<(u64, i32)>,
     /// Events just taken; kept for its room.
     taken: Vec<Event>,
     /// Bit n: bell n is in the kernel, or about to be.
@@ -236,16 +236,16 @@ impl Aio {
             Errno::EAGAIN => -libc::ENOMEM,
             errno => -errno.raw(),
         };
-        self.ended.push((RequestId::from_bits(operation.data), raw));
+        self.ended.push((operation.data, raw));
     }
 
-    fn note_event(&mut self, event: Event, done: &mut Done) {
+    fn note_event(&mut self, slots: &Slots, event: Event, done: &mut Done) {
         if event.data >= FIRST_BELL {
             self.bells &= !(1 << (event.data - FIRST_BELL));
             self.fired = true;
             return;
         }
-        let id = RequestId::from_bits(event.data);
+        let id = slots.named(event.data);
         self.in_kernel -= 1;
         let operation = *self.operations[id.slot as usize].get_mut();
         self.syncs -= u32::from(is_sync(&operation));
@@ -255,24 +255,25 @@ impl Aio {
     }
 
     /// Takes what is there, without sleeping. From now on the workers ring as `ring` says.
-    fn gather(&mut self, done: &mut Done, ring: Ring) -> Result<(), Errno> {
+    fn gather(&mut self, slots: &Slots, done: &mut Done, ring: Ring) -> Result<(), Errno> {
         let mut taken = std::mem::take(&mut self.taken);
         let reaped = self.context.reap(&mut taken);
         self.taken = taken;
-        self.settle(done)?;
+        self.settle(slots, done)?;
         reaped?;
         self.helper.collect(done, ring);
         Ok(())
     }
 
     /// Reads the events taken, and looks at what a bell has fired for: an armed bell would only fire for it again.
-    fn settle(&mut self, done: &mut Done) -> Result<(), Errno> {
+    fn settle(&mut self, slots: &Slots, done: &mut Done) -> Result<(), Errno> {
         let mut taken = std::mem::take(&mut self.taken);
         for event in taken.drain(..) {
-            self.note_event(event, done);
+            self.note_event(slots, event, done);
         }
         self.taken = taken;
-        done.raw.append(&mut self.ended);
+        done.raw
+            .extend(self.ended.drain(..).map(|(bits, raw)| (slots.named(bits), raw)));
         // Streams are told by a bell, if there is one.
         if std::mem::take(&mut self.fired) || (self.bells == 0 && self.helper.has_streams()) {
             self.helper.look(Some(&NOW))?;
@@ -340,11 +341,11 @@ impl Backend for Aio {
         self.submit();
     }
 
-    fn turn(&mut self, _: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
+    fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
         self.helper.send();
         let Wait::Until { count, deadline, .. } = wait else {
             self.submit();
-            return self.gather(done, Ring::Never);
+            return self.gather(slots, done, Ring::Never);
         };
         let want = count.max(1) as usize;
         self.submit();
@@ -354,7 +355,7 @@ impl Backend for Aio {
         } else {
             Ring::Next
         };
-        self.gather(done, ring)?;
+        self.gather(slots, done, ring)?;
         let missing = match want.saturating_sub(done.raw.len()) {
             // What waits for room in the context goes there when one has ended: all of them never would.
             2.. if !self.pending.is_empty() => 1,
@@ -368,7 +369,7 @@ impl Backend for Aio {
                 self.submit();
             }
             self.sleep(missing, deadline)?;
-            self.settle(done)?;
+            self.settle(slots, done)?;
         }
         self.helper.collect(done, Ring::Never);
         Ok(())
