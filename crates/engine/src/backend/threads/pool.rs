@@ -49,8 +49,9 @@ pub(crate) const IDLE: Duration = Duration::from_millis(if cfg!(test) { 50 } els
 /// ends one finds the next, and need not sleep and be woken for it, which costs more than a read does.
 const BRISK: u32 = 16;
 
-/// A job that has waited for so long for others to end does not count on them any more.
-const PATIENCE: Duration = Duration::from_millis(1);
+/// A job that has waited for so long for others to end does not count on them any more. Shorter, and on a busy machine
+/// workers would be made because those that there are have no processor.
+const PATIENCE: Duration = Duration::from_millis(10);
 
 /// Workers only make system calls, and run no signal handlers.
 const STACK: usize = 128 << 10;
