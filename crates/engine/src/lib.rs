@@ -50,6 +50,7 @@ mod stats;
 mod sys;
 mod timers;
 mod trial;
+mod validate;
 
 pub use address::Address;
 pub use backend::{Backend, Doorbell, Explain, sim};

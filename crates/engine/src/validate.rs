@@ -1,0 +1,117 @@
+//! What of a request can be known to fail before anything is tried.
+
+use crate::error::{Argument, Errno, Error};
+use crate::file::{File, Kind};
+use crate::memory::Memory;
+use crate::policy::Caching;
+use crate::request::{Op, Request};
+use crate::slot::Slot;
+
+impl Slot {
+    /// Refuses what can be known to fail before anything is tried.
+    pub(crate) fn validate(request: &mut Request) -> Result<(), Error> {
+        let (offset, reads) = match request.op {
+            Op::Read { offset } => (offset, true),
+            Op::Write { offset } => (offset, false),
+            Op::Timer { .. } | Op::Event => return Ok(()),
+            Op::Transfer { offset, len } => {
+                Slot::validate_transfer(request, offset, len)?;
+                (Some(offset), true)
+            }
+            Op::Receive { flags } => {
+                Slot::validate_flags(request, flags)?;
+                (None, true)
+            }
+            Op::Send { flags } => {
+                Slot::validate_flags(request, flags)?;
+                (None, false)
+            }
+            Op::SyncRange { offset, len } => {
+                let file = request.file.as_ref().map(|_| ()).ok_or(NO_FILE);
+                return file.and_then(|()| check_range(offset, len));
+            }
+            _ => return request.file.as_ref().map(|_| ()).ok_or(NO_FILE),
+        };
+        let file = request.file.as_ref().ok_or(NO_FILE)?;
+        let caching = request.policy.caching;
+        if !file.gives(caching) {
+            return Err(Error::NoDescription { mode: caching.name() });
+        }
+        if reads && !request.memory.is_writable() {
+            return Err(Error::ReadOnlyMemory);
+        }
+        if u32::try_from(request.memory.len()).is_err() {
+            // The result of a request has 32 bits.
+            return Err(Error::System(Errno::EINVAL));
+        }
+        check_range(offset.unwrap_or(0), request.memory.len() as u64)?;
+        check_place(file, request.op)?;
+        if caching == Caching::Direct {
+            check_alignment(file, offset.unwrap_or(0), &request.memory)?;
+        }
+        Ok(())
+    }
+
+    /// A transfer goes through one flat window to a stream.
+    fn validate_transfer(request: &Request, offset: u64, len: u64) -> Result<(), Error> {
+        let target = request.target.as_ref().ok_or(NO_FILE)?;
+        let flat = request.memory.parts().is_empty() && !request.memory.is_empty();
+        if target.kind() != Kind::Stream || !flat || u32::try_from(len).is_err() {
+            return Err(Error::System(Errno::EINVAL));
+        }
+        check_range(offset, len)
+    }
+
+    /// A list is sent and received without flags.
+    fn validate_flags(request: &Request, flags: u32) -> Result<(), Error> {
+        if flags != 0 && !request.memory.parts().is_empty() {
+            return Err(Error::System(Errno::EINVAL));
+        }
+        Ok(())
+    }
+}
+
+const NO_FILE: Error = Error::System(Errno::EBADF);
+
+/// The kernel's offsets are signed.
+fn check_range(offset: u64, len: u64) -> Result<(), Error> {
+    match offset.checked_add(len) {
+        Some(end) if end <= i64::MAX as u64 => Ok(()),
+        _ => Err(Error::System(Errno::EFBIG)),
+    }
+}
+
+/// A file is read and written at an offset, a pipe or socket without one. Left to the kernel, io_uring would forget the
+/// offset in a pipe, and each backend would take another one for a file that has none.
+fn check_place(file: &File, op: Op) -> Result<(), Error> {
+    match op {
+        Op::Read { offset } | Op::Write { offset } => match offset {
+            Some(_) if !file.has_offsets() => Err(Error::System(Errno::ESPIPE)),
+            None if file.kind() != Kind::Stream => Err(Error::System(Errno::EINVAL)),
+            _ => Ok(()),
+        },
+        Op::Transfer { .. } if !file.has_offsets() => Err(Error::System(Errno::ESPIPE)),
+        _ => Ok(()),
+    }
+}
+
+fn check_alignment(file: &File, offset: u64, memory: &Memory) -> Result<(), Error> {
+    let limits = file.direct_limits();
+    let check = |argument, value: u64, need: u32| {
+        if value.is_multiple_of(u64::from(need)) {
+            Ok(())
+        } else {
+            Err(Error::Misaligned { argument, value, need })
+        }
+    };
+    check(Argument::Offset, offset, limits.offset)?;
+    check(Argument::Length, memory.len() as u64, limits.offset)?;
+    for part in memory.parts() {
+        // statx(2): the alignment of offsets is that of segment lengths too.
+        check(Argument::Length, part.len() as u64, limits.offset)?;
+    }
+    match memory.misaligned(limits.memory) {
+        Some(value) => check(Argument::Memory, value, limits.memory),
+        None => Ok(()),
+    }
+}
