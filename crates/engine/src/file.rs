@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::rc::Rc;
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, StatxFlags};
 
 use crate::backend::sim::disk::Disk;
 use crate::error::{Errno, SetupError};
@@ -246,7 +246,8 @@ impl File {
         self.0.kind
     }
 
-    /// Device and inode number: equal for two files that are one.
+    /// Equal for two files that are one: device and inode number; of a block device its own number, whichever of its nodes
+    /// was opened. Devices that share bytes, a disk and its partition, differ.
     #[must_use]
     pub fn identity(&self) -> (u64, u64) {
         self.0.identity
@@ -437,7 +438,7 @@ impl Inner {
         Ok(Inner {
             name,
             kind: kind_of(stat.st_mode),
-            identity: (stat.st_dev, stat.st_ino),
+            identity: identity_of(&stat),
             kernel,
             direct,
             limits: DirectLimits::SAFE,
@@ -465,7 +466,7 @@ impl Inner {
             return Ok(());
         };
         let stat = rustix::fs::fstat(&fd).map_err(|errno| SetupError::new("stat", self.name.clone(), errno.into()))?;
-        if (stat.st_dev, stat.st_ino) != self.identity {
+        if identity_of(&stat) != self.identity {
             return Err(SetupError::new("open", self.name.clone(), Errno::ESTALE)
                 .need("two descriptions of one inode; the path was replaced meanwhile"));
         }
@@ -496,6 +497,17 @@ impl Inner {
             },
             _ => DirectLimits::SAFE,
         }
+    }
+}
+
+/// No file system has this number, so a device is never taken for a file.
+const DEVICES: u64 = u64::MAX;
+
+/// A block device has one page cache, however many nodes.
+fn identity_of(stat: &Stat) -> (u64, u64) {
+    match kind_of(stat.st_mode) {
+        Kind::Block => (DEVICES, stat.st_rdev),
+        _ => (stat.st_dev, stat.st_ino),
     }
 }
 
