@@ -288,8 +288,8 @@ impl File {
         Ok(rustix::fs::ftruncate(self.any_fd()?, bytes)?)
     }
 
-    /// Tries to lock the description used for the I/O itself, without waiting (flock(2)). Only such a lock outlives the
-    /// process until its last write has landed.
+    /// Tries to lock the description used for the I/O itself, without waiting (flock(2)): of two the direct one, whose writes
+    /// may be under way when the process has gone. Only such a lock outlives it until its last write has landed.
     ///
     /// # Errors
     /// `EAGAIN` when somebody holds it; else what `flock` said.
@@ -302,12 +302,12 @@ impl File {
         } else {
             FlockOperation::NonBlockingLockShared
         };
-        Ok(rustix::fs::flock(self.any_fd()?, operation)?)
+        Ok(rustix::fs::flock(self.lock_fd()?, operation)?)
     }
 
     /// Gives the lock back at once, whatever still refers to the description.
     pub fn unlock(&self) {
-        if let Ok(fd) = self.any_fd() {
+        if let Ok(fd) = self.lock_fd() {
             let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
         }
     }
@@ -412,6 +412,11 @@ impl File {
             Caching::Direct => self.0.direct.as_ref(),
             Caching::Kernel | Caching::Uncached => self.0.kernel.as_ref(),
         }
+    }
+
+    fn lock_fd(&self) -> Result<BorrowedFd<'_>, Errno> {
+        let fd = self.0.direct.as_ref().or(self.0.kernel.as_ref());
+        fd.map(AsFd::as_fd).ok_or(Errno::EBADF)
     }
 
     pub(crate) fn any_fd(&self) -> Result<BorrowedFd<'_>, Errno> {
@@ -539,5 +544,28 @@ fn explain_open(name: &str, errno: Errno, caching: Caching) -> SetupError {
         (Errno::EBUSY, _) => error.need("a device that is not mounted and not held by another"),
         (Errno::EMFILE, _) => error.cure("raise RLIMIT_NOFILE (`ulimit -n`)"),
         _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_descriptions_the_direct_one_is_locked() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let file = File::open(file.path(), &Open::write()).unwrap();
+        if !file.gives(Caching::Direct) {
+            return eprintln!("skipped: no direct I/O here");
+        }
+        let lock = |mode| {
+            let fd = file.descriptor(mode).unwrap();
+            rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive)
+        };
+        file.try_lock(true).unwrap();
+        assert_eq!(lock(Caching::Direct), Ok(()), "it has the lock already");
+        assert_eq!(lock(Caching::Kernel), Err(rustix::io::Errno::AGAIN));
+        file.unlock();
+        assert_eq!(lock(Caching::Kernel), Ok(()));
     }
 }
