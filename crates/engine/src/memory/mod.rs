@@ -32,6 +32,21 @@ pub use region::{Region, Span};
 pub use vectored::{IOV_MAX, Vectored};
 
 /// Memory that somebody else owns, for shims over foreign interfaces.
+///
+/// The loan is the value: it begins with [`Lent::new`] and ends when the value is dropped. A completion and a `Released`
+/// notice hand the value back, so whoever has it may use the bytes again, by [`Memory::copy_in_at`] or in another request; a
+/// shim drops it before it tells the owner of the bytes that the request has ended.
+///
+/// ```
+/// use baio_engine::{Lent, Memory};
+///
+/// let mut theirs = [0; 4];
+/// // SAFETY: `theirs` outlives the value, which is dropped below, and is not used before that.
+/// let mut memory = Memory::Lent(unsafe { Lent::new(theirs.as_mut_ptr(), 4) });
+/// memory.copy_in_at(1, b"ab");
+/// drop(memory);
+/// assert_eq!(&theirs, b"\0ab\0");
+/// ```
 #[derive(Debug)]
 pub struct Lent {
     pointer: *mut u8,
@@ -39,21 +54,22 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// Lends `len` bytes at `pointer` to one request.
+    /// Lends `len` bytes at `pointer`.
     ///
     /// # Safety
-    /// The bytes must stay mapped, and must not be read (for a read request) or written by anybody until the completion,
-    /// or the `Released` notice of an abandoned request, has been delivered. The request may be run by another thread.
+    /// As long as the value exists, wherever it has been handed to, the bytes must stay mapped, nobody else may write them,
+    /// and nobody else may read them unless the value is only ever written from. For ever, if it is leaked: an engine that
+    /// is dropped while a stuck device holds a request leaks its memory. Any thread may use the value.
     #[must_use]
     pub unsafe fn new(pointer: *mut u8, len: u32) -> Lent {
         Lent { pointer, len }
     }
 }
 
-// SAFETY: the promise made to `Lent::new` is about the bytes, whichever thread runs the request; a `Lent` gives nobody a
-// reference to them.
+// SAFETY: the promise made to `Lent::new` holds for whichever thread has the value, as long as there is one; a `Lent` gives
+// nobody a reference to the bytes.
 unsafe impl Send for Lent {}
-// SAFETY: as above; `&Lent` yields the length.
+// SAFETY: as above; with `&Lent` bytes are only copied out, which several may do at once.
 unsafe impl Sync for Lent {}
 
 /// The memory of one request, owned by it until its end.
@@ -202,7 +218,7 @@ impl Memory {
             Memory::Lent(lent) => {
                 let skip = skip.min(lent.len as usize);
                 let len = bytes.len().min(lent.len as usize - skip);
-                // SAFETY: inside the lent range, which its lender promised to leave alone.
+                // SAFETY: inside the lent range, which its lender promised to leave alone as long as the value exists.
                 unsafe {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), lent.pointer.add(skip), len);
                 }
@@ -243,7 +259,7 @@ impl Memory {
             Memory::Lent(lent) => {
                 let skip = skip.min(lent.len as usize);
                 let len = bytes.len().min(lent.len as usize - skip);
-                // SAFETY: inside the lent range.
+                // SAFETY: inside the lent range, which stays mapped and unchanged by others as long as the value exists.
                 unsafe {
                     std::ptr::copy_nonoverlapping(lent.pointer.add(skip), bytes.as_mut_ptr(), len);
                 }
