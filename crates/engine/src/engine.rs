@@ -172,6 +172,7 @@ pub struct Engine {
     // Declared before the backend and leaked by `drop` when a device is stuck: see `shutdown`.
     slots: ManuallyDrop<Slots>,
     backend: Box<dyn Backend>,
+    backend_name: &'static str,
     arena: Arc<Arena>,
     reserved_slots: usize,
     /// Requests that a backend has yet to take, in order.
@@ -250,6 +251,7 @@ impl Engine {
             gains_by_trial: backend.gains_by_trial(),
             trial_turns: 0,
             idle_turns: 0,
+            backend_name: backend.explain().backend,
             backend,
             arena,
             reserved_slots: config.reserved_slots.min(slots / 2) as usize,
@@ -521,6 +523,13 @@ impl Engine {
     /// What was chosen, and what could not be had.
     #[must_use]
     pub fn explain(&self) -> Explain {
+        if self.fork.is_forked() {
+            // The backend may have to take a lock for its answer, which a thread of the parent's held when it forked.
+            return Explain {
+                backend: self.backend_name,
+                features: vec![("usable", Err(Error::Forked.to_string()))],
+            };
+        }
         self.backend.explain()
     }
 

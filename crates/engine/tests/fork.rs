@@ -2,6 +2,11 @@
 
 #![allow(unsafe_code)]
 
+mod backends;
+#[allow(dead_code, reason = "the contract uses the rest")]
+#[path = "contract/gate.rs"]
+mod gate;
+
 use std::io::Write;
 
 use baio_engine::{Choice, Config, Engine, Error, File, Open, Policy, Request, Wait};
@@ -100,4 +105,27 @@ fn a_child_gets_an_error_and_the_parent_goes_on() {
             engine.detach(&file);
         }
     }
+}
+
+/// A backend may take locks to explain itself, and the thread that held one when the parent forked is not in the child.
+#[test]
+fn a_child_asks_no_backend_to_explain_itself() {
+    let row = backends::BACKENDS.iter().find(|row| row.is_simulated()).unwrap();
+    let (engine, gate, _, _) = gate::gated(&backends::Bench::new(row), 65536).unwrap();
+    let before = gate.explained();
+    // SAFETY: the child is single-threaded, asks for an explanation and leaves by `_exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let explained = engine.explain();
+        let asked = gate.explained() != before;
+        let told = explained.backend == "sim" && explained.features.iter().any(|(_, had)| had.is_err());
+        // SAFETY: ends the child without running the parent's exit handlers.
+        unsafe { libc::_exit(i32::from(asked) * 2 + i32::from(!told)) };
+    }
+    let mut status = 0;
+    // SAFETY: the kernel writes one int.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0, "the child's exit status");
+    assert_eq!(engine.explain().backend, "sim");
+    assert_eq!(gate.explained(), before + 1);
 }

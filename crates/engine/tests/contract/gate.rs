@@ -1,7 +1,7 @@
 //! A device whose requests end when and how the test says: the simulation behind a gate. What depends on a request being
 //! in flight at a certain moment, or on a failure, is shown with it, without a race.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
@@ -23,6 +23,8 @@ struct Held {
     fails: Option<(usize, Errno)>,
     doomed: Vec<(RequestId, Errno)>,
     ended: Vec<(RequestId, i32)>,
+    /// How often it was asked to explain itself.
+    explained: Cell<u64>,
 }
 
 impl Gate {
@@ -39,6 +41,12 @@ impl Gate {
     /// Of the requests that start from now on, the one behind `others` fails.
     pub(crate) fn fail_behind(&self, others: usize, errno: Errno) {
         self.0.borrow_mut().fails = Some((others, errno));
+    }
+
+    /// How often the backend was asked to explain itself.
+    #[allow(dead_code, reason = "for the test of forks")]
+    pub(crate) fn explained(&self) -> u64 {
+        self.0.borrow().explained.get()
     }
 
     /// Everything ends.
@@ -134,6 +142,8 @@ impl Backend for Gated {
     }
 
     fn explain(&self) -> Explain {
+        let held = self.gate.0.borrow();
+        held.explained.set(held.explained.get() + 1);
         self.inner.explain()
     }
 
