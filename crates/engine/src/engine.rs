@@ -201,6 +201,8 @@ pub struct Engine {
     /// Turns that had nothing to do.
     idle_turns: u64,
     rejected: Vec<Rejected>,
+    /// `shutdown` has found that what is left does not end.
+    is_stuck: bool,
     fork: ForkGuard,
     posted: Arc<Posted>,
     /// Signals taken from `posted`; kept for its room.
@@ -267,6 +269,7 @@ impl Engine {
             sequence: 0,
             deadlines: Timers::new(slots as usize),
             rejected: Vec::new(),
+            is_stuck: false,
             fork: ForkGuard::new()?,
             posted: Arc::default(),
             signalled: Vec::new(),
@@ -320,6 +323,7 @@ impl Engine {
             return Err(request);
         }
         let fault = self.fault_of(&mut request);
+        self.is_stuck = false;
         self.sequence += 1;
         let deadline = request.policy.deadline;
         let id = self.slots.insert(request, self.sequence)?;

@@ -146,3 +146,42 @@ fn a_stuck_disk_is_given_up_after_the_patience_of_shutdown() {
     }
     assert!(stuck > 0);
 }
+
+/// Who was told that a disk is stuck does not wait for it again by dropping the engine; who asks for something more does.
+#[test]
+fn a_drop_remembers_what_shutdown_has_found() {
+    let hour = Duration::from_secs(3600);
+    let slow = Disk::new(1 << 30);
+    slow.set_profile(Profile::Rotating(Rotating {
+        rpm: 1,
+        average_seek: hour,
+        track_seek: hour,
+        ..Rotating::default()
+    }));
+    let file = File::simulated(&slow, "slow");
+    let patience = Duration::from_millis(100);
+    let (mut found, mut waits) = (0, 0);
+    for seed in 0..16 {
+        let sim = Sim::new(seed).expect("a simulation");
+        let clock = sim.handle();
+        let mut engine = Engine::simulated(sim, &Bench::config()).expect("an engine");
+        write(&mut engine, &file, 200_000, 1, Policy::direct());
+        engine.turn(Wait::No).expect("a turn");
+        if engine.shutdown(patience) == 0 {
+            continue;
+        }
+        let again = seed % 2 == 0;
+        if again {
+            let healthy = File::simulated(&Disk::new(1 << 20), "healthy");
+            write(&mut engine, &healthy, 0, 2, Policy::direct());
+        }
+        let told = clock.now();
+        drop(engine);
+        let waited = clock.now().since(told) > Duration::from_secs(1);
+        assert!(again || !waited, "it waited again");
+        // Cancelled once more, the disk may give the write up.
+        waits += u32::from(waited);
+        found += 1;
+    }
+    assert!(found > 4 && waits > 0);
+}

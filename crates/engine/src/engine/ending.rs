@@ -58,17 +58,19 @@ impl Engine {
             self.cancel(id);
         }
         let deadline = self.backend.now().after(patience);
-        while self.slots.in_use() > 0 && self.now < deadline {
+        // Without patience too, what has ended is taken.
+        while self.slots.in_use() > 0 {
             let before = self.ready.len() as u32;
             let wait = Wait::Until {
                 count: before + 1,
                 min_wait: Duration::ZERO,
                 deadline: Some(deadline),
             };
-            if self.turn(wait).is_err() {
+            if self.turn(wait).is_err() || self.now >= deadline {
                 break;
             }
         }
+        self.is_stuck = self.slots.in_use() > 0;
         self.slots.in_use()
     }
 
@@ -190,7 +192,8 @@ impl Drop for Engine {
             // The parent's kernel work concerns the parent's memory: this process may free its copies.
             self.backend.disown();
         } else {
-            self.shutdown(PATIENCE);
+            // Whoever was told by `shutdown` has done the waiting.
+            self.shutdown(if self.is_stuck { Duration::ZERO } else { PATIENCE });
         }
         if !self.fork.is_forked() && self.slots.running() > 0 {
             // Leaked: the kernel may still write this memory and these files.
