@@ -6,6 +6,7 @@
 //! failed syncs live here too.
 
 mod ending;
+mod leftovers;
 mod order;
 mod syncs;
 mod turn;
@@ -34,6 +35,7 @@ use crate::signals::{Posted, Signals};
 use crate::slot::{Slot, Slots, State};
 use crate::stats::{Measures, Stats};
 use crate::timers::Timers;
+use leftovers::Leftovers;
 
 /// Requests that are queued at most before they are submitted without a turn.
 pub const BATCH_MAX: usize = 256;
@@ -179,6 +181,8 @@ pub struct Engine {
     queue: Vec<RequestId>,
     /// Requests that wait for others to end.
     held: Vec<RequestId>,
+    /// Abandoned writes that may still land.
+    leftovers: Leftovers,
     /// The one sync of each file that runs or is about to.
     syncing: Vec<(File, RequestId)>,
     /// Syncs that another one has just answered; kept for its room.
@@ -259,6 +263,7 @@ impl Engine {
             reserved_slots: config.reserved_slots.min(slots / 2) as usize,
             queue: Vec::with_capacity(slots as usize),
             held: Vec::new(),
+            leftovers: Leftovers::default(),
             syncing: Vec::new(),
             answered: Vec::new(),
             ready: VecDeque::with_capacity(slots as usize),

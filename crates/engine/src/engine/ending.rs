@@ -78,6 +78,9 @@ impl Engine {
         self.forget_deadline(id);
         self.slots.transition(id, State::Abandoned);
         self.stats.abandoned += 1;
+        if let Some(slot) = self.slots.get(id) {
+            self.leftovers.add(slot, id.slot);
+        }
     }
 
     pub(super) fn forget_deadline(&mut self, id: RequestId) {
@@ -133,6 +136,9 @@ impl Engine {
             return;
         };
         let (op, sequence, begun) = (slot.op, slot.sequence, slot.begun);
+        if slot.state == State::Abandoned {
+            self.leftovers.remove(slot, id.slot);
+        }
         let accepted = slot.accepted.take();
         let mut completion = Completion {
             id,

@@ -49,14 +49,7 @@ impl Engine {
                 }
                 count > 0
             }
-            _ if slot.op.is_write() && self.stats.abandoned > 0 => {
-                let range = slot.write_range();
-                let blocks = |other: &Slot| {
-                    other.state == State::Abandoned && same_file(other) && overlap(range, other.write_range())
-                };
-                self.slots.iter().any(|(_, other)| blocks(other))
-            }
-            _ => false,
+            _ => self.leftovers.block(slot),
         }
     }
 
@@ -87,12 +80,5 @@ impl Engine {
                 self.admit(id);
             }
         }
-    }
-}
-
-fn overlap(one: Option<(u64, u64)>, two: Option<(u64, u64)>) -> bool {
-    match (one, two) {
-        (Some((a, b)), Some((c, d))) => a < d && c < b,
-        _ => false,
     }
 }
