@@ -411,7 +411,14 @@ impl Slot {
             // Never given to a backend.
             Op::Event => Action::Poll { events: 0 },
         };
-        let flags = sys::rw_flags(&self.policy, self.op.is_write());
+        // A flag speaks of the file that this iteration is about: of a transfer, its source or its target.
+        let caching = self.subject().map_or(Caching::Kernel, |(_, caching)| caching);
+        let durability = if self.op.is_write() {
+            self.policy.durability
+        } else {
+            Durability::None
+        };
+        let flags = sys::rw_flags(caching, durability, self.policy.patience);
         Iteration { action, fd, flags }
     }
 

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::error::Errno;
 use crate::memory::Window;
-use crate::policy::{Caching, Durability, Policy, Space, Time};
+use crate::policy::{Caching, Durability, Patience, Space, Time};
 
 /// The descriptor of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,19 +47,17 @@ pub(crate) enum Action {
 /// Most bytes that one read or write moves (`MAX_RW_COUNT`, include/linux/fs.h).
 pub(crate) const TRANSFER_MAX: usize = 0x7fff_f000;
 
-pub(crate) fn rw_flags(policy: &Policy, write: bool) -> i32 {
-    let mut flags = 0;
-    if write {
-        flags |= match policy.durability {
-            Durability::None => 0,
-            Durability::Data => libc::RWF_DSYNC,
-            Durability::Full => libc::RWF_SYNC,
-        };
-    }
-    if policy.caching == Caching::Uncached {
+/// What goes with a transfer through a description of this mode.
+pub(crate) fn rw_flags(caching: Caching, durability: Durability, patience: Patience) -> i32 {
+    let mut flags = match durability {
+        Durability::None => 0,
+        Durability::Data => libc::RWF_DSYNC,
+        Durability::Full => libc::RWF_SYNC,
+    };
+    if caching == Caching::Uncached {
         flags |= libc::RWF_DONTCACHE;
     }
-    if !policy.patience.may_wait() {
+    if !patience.may_wait() {
         flags |= libc::RWF_NOWAIT;
     }
     flags

@@ -348,6 +348,7 @@ pub(crate) const CASES: &[Named] = cases! {
     }
     transfers {
         nothing_to_transfer_ends_at_once
+        an_uncached_transfer_reaches_a_pipe
         a_transfer_reaches_a_socket
         a_non_blocking_target_is_waited_for
         a_reader_that_goes_away_is_epipe

@@ -89,6 +89,18 @@ pub(crate) fn nothing_to_transfer_ends_at_once(bench: &Bench) -> Case {
     Ok(())
 }
 
+/// `RWF_DONTCACHE` is for the file; a pipe refuses it.
+pub(crate) fn an_uncached_transfer_reaches_a_pipe(bench: &Bench) -> Case {
+    let uncached = Policy {
+        caching: Caching::Uncached,
+        ..Policy::default()
+    };
+    if !bench.is_simulated() && bench.file(&[1; 4096]).probe(Caching::Uncached).is_err() {
+        return Err(Stop::Skipped("RWF_DONTCACHE is not known here".into()));
+    }
+    goes(bench, 777, 99_999, 12_288, Some(uncached))
+}
+
 pub(crate) fn a_transfer_reaches_a_socket(bench: &Bench) -> Case {
     let (ours, theirs) = unix(bench)?;
     let bytes = pattern(3, SIZE);
