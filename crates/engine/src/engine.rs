@@ -205,6 +205,8 @@ pub struct Engine {
     /// Turns that had nothing to do.
     idle_turns: u64,
     rejected: Vec<Rejected>,
+    /// The first file whose durable writes were followed by a sync, and why: for `explain`.
+    flag_not_kept: Option<String>,
     /// `shutdown` has found that what is left does not end.
     is_stuck: bool,
     fork: ForkGuard,
@@ -274,6 +276,7 @@ impl Engine {
             sequence: 0,
             deadlines: Timers::new(slots as usize),
             rejected: Vec::new(),
+            flag_not_kept: None,
             is_stuck: false,
             fork: ForkGuard::new()?,
             posted: Arc::default(),
@@ -377,7 +380,7 @@ impl Engine {
         if let Err(error) = Slot::validate(request) {
             return Some(Err(error));
         }
-        if matches!(request.op, Op::Sync | Op::Fence)
+        if Slot::will_sync(request)
             && let Some(errno) = request.file.as_ref().and_then(File::poisoned)
         {
             return Some(Err(Error::Poisoned(errno)));
@@ -539,7 +542,12 @@ impl Engine {
                 features: vec![("usable", Err(Error::Forked.to_string()))],
             };
         }
-        self.backend.explain()
+        let mut explained = self.backend.explain();
+        if let Some(file) = &self.flag_not_kept {
+            let why = format!("not known to be kept, so a sync follows each durable write to {file}");
+            explained.features.push(("durable_write_flag", Err(why)));
+        }
+        explained
     }
 
     /// Better backends that were tried first and refused, with the cure.

@@ -15,6 +15,7 @@ use std::rc::Rc;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, StatxFlags};
 
 use crate::backend::sim::disk::Disk;
+use crate::durable::{self, DurableBy};
 use crate::error::{Errno, SetupError};
 use crate::policy::Caching;
 use crate::{sys, trial};
@@ -144,6 +145,9 @@ struct Inner {
     direct: Option<OwnedFd>,
     limits: DirectLimits,
     disk: Option<Disk>,
+    /// What it lies on (statfs(2)).
+    file_system: Option<i64>,
+    durable_by: DurableBy,
     /// Pipes, sockets and terminals have none (lseek(2)).
     offsets: bool,
     /// The first failed sync, until the owner acknowledges it.
@@ -226,6 +230,8 @@ impl File {
                 offset: 512,
             },
             disk: Some(disk.clone()),
+            file_system: None,
+            durable_by: disk.durable_by(),
             offsets: true,
             poison: Cell::new(None),
             attached: Cell::new(None),
@@ -263,6 +269,17 @@ impl File {
     #[must_use]
     pub fn direct_limits(&self) -> DirectLimits {
         self.0.limits
+    }
+
+    /// What makes a durable write to it durable: on file systems that are not known to keep `RWF_DSYNC`, such as FUSE and
+    /// those over a network, a sync behind each write.
+    #[must_use]
+    pub fn durable_by(&self) -> DurableBy {
+        self.0.durable_by
+    }
+
+    pub(crate) fn file_system(&self) -> Option<i64> {
+        self.0.file_system
     }
 
     /// Size in bytes: of a device, its capacity; of a stream, 0.
@@ -436,18 +453,22 @@ impl Inner {
             FileType::RegularFile | FileType::BlockDevice => true,
             _ => rustix::fs::tell(&fd).is_ok(),
         };
+        let kind = kind_of(stat.st_mode);
+        let file_system = durable::file_system_of(fd.as_fd());
         let (kernel, direct) = match caching {
             Caching::Direct => (None, Some(fd)),
             Caching::Kernel | Caching::Uncached => (Some(fd), None),
         };
         Ok(Inner {
             name,
-            kind: kind_of(stat.st_mode),
+            kind,
             identity: identity_of(&stat),
             kernel,
             direct,
             limits: DirectLimits::SAFE,
             disk: None,
+            file_system,
+            durable_by: durable::durable_by(kind, file_system),
             offsets,
             poison: Cell::new(None),
             attached: Cell::new(None),

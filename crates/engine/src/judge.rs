@@ -12,6 +12,8 @@ use crate::slot::{Filled, Slot};
 pub(crate) enum Next {
     Again,
     AgainAfter(Duration),
+    /// What it was asked for is done; a sync makes it durable.
+    Sync,
     End(Result<u32, Error>),
 }
 
@@ -30,16 +32,23 @@ pub(crate) fn judge(slot: &mut Slot, raw: i32) -> Next {
     if slot.rests_until.take().is_some() && (raw >= 0 || raw == -libc::ETIME) {
         return Next::Again;
     }
+    match judge_iteration(slot, raw) {
+        Next::End(Ok(_)) if !slot.is_sync() && slot.needs_a_sync() => Next::Sync,
+        next => next,
+    }
+}
+
+fn judge_iteration(slot: &mut Slot, raw: i32) -> Next {
     if raw >= 0 && std::mem::take(&mut slot.awaits_readiness) {
         return Next::Again;
     }
     if raw >= 0 {
         slot.refusals = 0;
         return match slot.op {
+            // Another sync failed while this one ran; which of the two covered what is unknown.
+            _ if slot.is_sync() => Next::End(poison_of(slot).map_or(Ok(slot.done as u32), Err)),
             op if op.moves_bytes() => judge_bytes(slot, raw as usize),
             Op::Transfer { len, .. } => judge_transfer(slot, len, raw as usize),
-            // Another sync failed while this one ran; which of the two covered what is unknown.
-            Op::Sync | Op::Fence => Next::End(poison_of(slot).map_or(Ok(0), Err)),
             _ => Next::End(Ok(raw as u32)),
         };
     }
@@ -67,9 +76,10 @@ pub(crate) fn poison_if_lost(slot: &Slot, errno: Errno) {
         return;
     }
     let takes_the_report = match slot.op {
-        Op::Sync | Op::Fence | Op::SyncRange { .. } => true,
+        _ if slot.is_sync() => true,
+        Op::SyncRange { .. } => true,
         // A sync is part of it, and what that reports may be the failure of an earlier write.
-        Op::Write { .. } => slot.policy.durability != Durability::None && slot.policy.caching != Caching::Direct,
+        Op::Write { .. } => slot.flag() != Durability::None && slot.policy.caching != Caching::Direct,
         _ => false,
     };
     let untried = matches!(

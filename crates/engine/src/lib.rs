@@ -34,6 +34,7 @@
 mod address;
 pub mod backend;
 mod completion;
+mod durable;
 mod engine;
 mod error;
 mod file;
@@ -55,6 +56,7 @@ mod validate;
 pub use address::Address;
 pub use backend::{Backend, Doorbell, Explain, sim};
 pub use completion::{Completion, Notice};
+pub use durable::DurableBy;
 pub use engine::{BATCH_MAX, Choice, Config, Engine, Rejected};
 pub use error::{Argument, Errno, Error, SetupError};
 pub use file::{Create, Descriptions, DirectLimits, File, Kind, LockHolder, Open};

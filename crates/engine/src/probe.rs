@@ -3,14 +3,12 @@
 
 #![allow(unsafe_code)]
 
+use crate::durable::IN_MEMORY;
 use crate::error::Errno;
 use crate::file::{File, Kind};
 use crate::memory::{Mapping, Window};
 use crate::policy::Caching;
 use crate::sys::{self, Action, Fd, Iteration};
-
-/// File systems that live in the page cache (`include/uapi/linux/magic.h`).
-const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// The number of cachestat(2): the same on every architecture that Rust runs on.
 const CACHESTAT: libc::c_long = 451;
@@ -110,8 +108,7 @@ impl File {
     }
 
     pub(crate) fn is_in_memory(&self) -> bool {
-        let kind = self.any_fd().and_then(|fd| Ok(rustix::fs::fstatfs(fd)?.f_type));
-        kind.is_ok_and(|kind| IN_MEMORY.contains(&kind))
+        self.file_system().is_some_and(|kind| IN_MEMORY.contains(&kind))
     }
 
     /// One blocking read of a block into memory that is thrown away.

@@ -17,6 +17,7 @@
 //!
 //! [`Slots::transition`] is the one place where a state changes.
 
+use crate::durable::DurableBy;
 use crate::file::{File, Kind};
 use crate::memory::{IOV_MAX, Memory, Window};
 use crate::policy::{Caching, Durability, Policy, Time};
@@ -75,6 +76,8 @@ pub(crate) struct Slot {
     pub(crate) refusals: u16,
     /// The next iteration, or the running one, is a pause until then.
     pub(crate) rests_until: Option<Time>,
+    /// What it asked for is done, and what runs now is the sync that makes it durable.
+    pub(crate) is_syncing: bool,
     /// What a transfer's window holds.
     pub(crate) window: Filled,
     /// The connection that an accept took.
@@ -132,6 +135,7 @@ impl Slots {
             awaits_readiness: false,
             refusals: 0,
             rests_until: None,
+            is_syncing: false,
             window: Filled::default(),
             accepted: None,
             goes_on: false,
@@ -180,6 +184,7 @@ impl Slots {
         slot.awaits_readiness = false;
         slot.refusals = 0;
         slot.rests_until = None;
+        slot.is_syncing = false;
         slot.window = Filled::default();
         let id = RequestId {
             slot: index,
@@ -305,6 +310,30 @@ impl Slot {
         }
     }
 
+    /// Is the iteration that it has to run now a sync?
+    pub(crate) fn is_sync(&self) -> bool {
+        self.is_syncing || matches!(self.op, Op::Sync | Op::Fence)
+    }
+
+    /// Must a sync follow, for what it was asked to make durable?
+    pub(crate) fn needs_a_sync(&self) -> bool {
+        needs_a_sync(self.op, self.policy.durability, self.file.as_ref())
+    }
+
+    /// Will this request end in a sync?
+    pub(crate) fn will_sync(request: &Request) -> bool {
+        matches!(request.op, Op::Sync | Op::Fence)
+            || needs_a_sync(request.op, request.policy.durability, request.file.as_ref())
+    }
+
+    /// How durable the flag of its write shall make it.
+    pub(crate) fn flag(&self) -> Durability {
+        match self.op {
+            Op::Write { .. } if !self.needs_a_sync() => self.policy.durability,
+            _ => Durability::None,
+        }
+    }
+
     /// The caching mode that carries it.
     pub(crate) fn took(&self) -> Caching {
         let asked = self.policy.caching;
@@ -320,9 +349,9 @@ impl Slot {
     }
 
     /// Is the end of its next iteration likely not its own? A stream has nothing or takes a part, a transfer goes window by
-    /// window, a long list piece by piece. Disk I/O of other kinds is short only at the end of a file and in trouble.
+    /// window, a long list piece by piece; behind a pause comes a try, behind some durable writes a sync. Disk I/O of other kinds is short only at the end of a file and in trouble.
     fn is_likely_to_go_on(&self) -> bool {
-        if self.rests_until.is_some() {
+        if self.rests_until.is_some() || (self.needs_a_sync() && !self.is_syncing) {
             return true;
         }
         match self.op {
@@ -382,6 +411,9 @@ impl Slot {
         let skip = self.resumed_at;
         let at = |offset: Option<u64>| offset.map_or(-1, |offset| (offset + skip as u64) as i64);
         let action = match self.op {
+            _ if self.is_sync() => Action::Sync {
+                data_only: self.policy.durability != Durability::Full,
+            },
             Op::Read { offset } => Action::Read {
                 window: self.memory.pieces(skip),
                 offset: at(offset),
@@ -389,9 +421,6 @@ impl Slot {
             Op::Write { offset } => Action::Write {
                 window: self.memory.pieces(skip),
                 offset: at(offset),
-            },
-            Op::Sync | Op::Fence => Action::Sync {
-                data_only: self.policy.durability != Durability::Full,
             },
             Op::SyncRange { offset, len } => Action::SyncRange { offset, len },
             Op::Allocate { offset, len, space } => Action::Allocate {
@@ -408,17 +437,12 @@ impl Slot {
             Op::Receive { flags } => self.receive(skip, flags),
             Op::Send { flags } => self.send(skip, flags),
             Op::Transfer { offset, len } => self.transfer(offset, len),
-            // Never given to a backend.
-            Op::Event => Action::Poll { events: 0 },
+            // Never given to a backend, or said above.
+            Op::Event | Op::Sync | Op::Fence => Action::Poll { events: 0 },
         };
         // A flag speaks of the file that this iteration is about: of a transfer, its source or its target.
         let caching = self.subject().map_or(Caching::Kernel, |(_, caching)| caching);
-        let durability = if self.op.is_write() {
-            self.policy.durability
-        } else {
-            Durability::None
-        };
-        let flags = sys::rw_flags(caching, durability, self.policy.patience);
+        let flags = sys::rw_flags(caching, self.flag(), self.policy.patience);
         Iteration { action, fd, flags }
     }
 
@@ -484,6 +508,7 @@ impl Slot {
             _ => self.file.as_ref()?,
         };
         let caching = match self.op {
+            _ if self.is_syncing => file.any_caching(),
             Op::Read { .. } | Op::Write { .. } => self.policy.caching,
             Op::Transfer { .. } if self.window.is_empty() => self.policy.caching,
             _ => file.any_caching(),
@@ -518,6 +543,16 @@ impl Slots {
             slot.memory.copy_out_at(slot.resumed_at, bytes);
         }
     }
+}
+
+/// No flag of a request makes an allocation durable (fallocate(2)), and not every file system keeps that of a write.
+fn needs_a_sync(op: Op, durability: Durability, file: Option<&File>) -> bool {
+    durability != Durability::None
+        && match op {
+            Op::Allocate { .. } => true,
+            Op::Write { .. } => file.is_some_and(|file| file.durable_by() == DurableBy::Sync),
+            _ => false,
+        }
 }
 
 #[cfg(test)]

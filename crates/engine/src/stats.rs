@@ -25,6 +25,9 @@ pub struct Stats {
     pub bytes_read: u64,
     /// Bytes written.
     pub bytes_written: u64,
+    /// Durable writes and allocations that no flag makes durable, so that a sync followed; those that ended together
+    /// shared one.
+    pub durable_by_sync: u64,
     /// Most requests in flight at a time.
     pub in_flight_max: u64,
     /// Requests given up on while they ran.

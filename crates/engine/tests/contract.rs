@@ -170,6 +170,7 @@ const NOT_SUPPORTED: &[(&str, &str, &str)] = &[
     ("sim", "a_read_only_file_takes_no_allocation", ONLY_DISKS),
     ("sim", "a_new_file_is_empty_and_grows", ONLY_DISKS),
     ("sim", "a_device_ends_where_it_ends", ONLY_DISKS),
+    ("sync threads aio uring", "a_failed_sync_of_an_allocation_poisons", ONLY_SIMULATED),
     ("sync threads aio uring", "a_poisoned_file_is_poisoned_in_every_engine", ONLY_SIMULATED),
 ];
 

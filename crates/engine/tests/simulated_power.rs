@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use backends::{Bench, blank, buffer, bytes_of, finish, next, read, write};
 use baio_engine::sim::log::Record;
-use baio_engine::sim::{Disk, Flash, Profile, Rotating, Sim};
+use baio_engine::sim::{Disk, Fault, Faults, Flash, Profile, Rotating, Sim, Trigger};
 use baio_engine::{Durability, Engine, Errno, Error, File, Policy, Request, Wait};
 
 const SEEDS: u64 = 200;
@@ -71,6 +71,106 @@ fn what_is_durable_stays_and_the_rest_may_be_there_in_part() {
             assert_eq!(found(&disk, block), [(1, 1)].into(), "{profile:?}");
         }
         assert_eq!(found(&disk, 3), [(0, 0)].into(), "nothing else is there, {profile:?}");
+    }
+}
+
+/// As on FUSE: the flag of a write means nothing there.
+#[test]
+fn on_a_disk_that_ignores_durability_a_flush_follows_each_durable_write() {
+    for profile in [
+        Profile::Instant,
+        Profile::Flash(Flash::default()),
+        Profile::Rotating(Rotating::default()),
+    ] {
+        let (mut engine, disk, _) = machine(profile);
+        disk.ignore_durability();
+        let file = File::simulated(&disk, "disk");
+        let durable = Policy::direct().durable(Durability::Data);
+        let done = write(&mut engine, &file, 0, &[1; BLOCK], durable);
+        assert_eq!(
+            (done.result, done.bytes_done, done.iterations),
+            (Ok(BLOCK as u32), BLOCK as u32, 2)
+        );
+        assert_eq!(found(&disk, 0), [(1, 1)].into(), "{profile:?}");
+        // Many at once, direct and cached: each is safe when it completes, and those that end together share a flush.
+        disk.record();
+        for block in 1..16 {
+            let caching = [Policy::direct(), Policy::kernel()][block as usize % 2];
+            start_write(&mut engine, &file, block, 1, caching.durable(Durability::Full));
+        }
+        for _ in 1..16 {
+            let done = next(&mut engine);
+            assert_eq!(done.result, Ok(BLOCK as u32));
+            assert_eq!(found(&disk, done.tag), [(1, 1)].into(), "{profile:?}");
+        }
+        let flush = |record: &&Record| matches!(record, Record::Sync | Record::LateSync { .. });
+        let flushes = disk.take_record().iter().filter(flush).count();
+        assert!((1..=15).contains(&flushes), "{flushes} flushes, {profile:?}");
+        assert_eq!(engine.stats().durable_by_sync, 16);
+    }
+}
+
+/// One flush may answer for several; if it fails, it fails for all, and proves nothing to those that come later.
+#[test]
+fn a_failed_flush_fails_every_durable_write_that_relied_on_it() {
+    let (mut engine, disk, _) = machine(Profile::Instant);
+    disk.ignore_durability();
+    disk.set_faults(Faults::none().when(Trigger::nth(Fault::FailedFlush, 1)));
+    let file = File::simulated(&disk, "disk");
+    let durable = Policy::direct().durable(Durability::Data);
+    for block in 0..8 {
+        start_write(&mut engine, &file, block, 1, durable);
+    }
+    let told: Vec<_> = (0..8).map(|_| next(&mut engine).result).collect();
+    let failed =
+        |result: &Result<u32, Error>| matches!(result, Err(Error::System(Errno::EIO) | Error::Poisoned(Errno::EIO)));
+    assert!(told.iter().all(failed), "{told:?}");
+    let done = write(&mut engine, &file, 0, &[1; BLOCK], durable);
+    assert_eq!((done.result, done.iterations), (Err(Error::Poisoned(Errno::EIO)), 0));
+    assert_eq!(file.acknowledge_failure(), Some(Errno::EIO));
+    let done = write(&mut engine, &file, 0, &[2; BLOCK], durable);
+    assert_eq!(done.result, Ok(BLOCK as u32));
+    assert_eq!(found(&disk, 0), [(2, 2)].into());
+}
+
+/// Whatever becomes of the one whose flush runs for all, the others are answered.
+#[test]
+fn durable_writes_that_wait_for_a_flush_are_cancelled_and_given_up_one_by_one() {
+    for victim in 0..8 {
+        for abandon in [false, true] {
+            let (mut engine, disk, _) = machine(Profile::Rotating(Rotating::default()));
+            disk.ignore_durability();
+            let file = File::simulated(&disk, "disk");
+            let durable = Policy::direct().durable(Durability::Data);
+            let mut ids = Vec::new();
+            for block in 0..8 {
+                let write = Request::write(&file, block * BLOCK as u64, buffer(&engine, &[1; BLOCK]), durable);
+                ids.push(engine.submit(write.tagged(block)).expect("a slot"));
+            }
+            // Until some wait for a flush.
+            while engine.stats().durable_by_sync < victim + 1 {
+                assert!(engine.in_flight() > 0, "none waited");
+                engine.turn(Wait::No).expect("a turn");
+            }
+            let id = ids[victim as usize];
+            if abandon {
+                engine.abandon(id);
+            } else {
+                engine.cancel(id);
+            }
+            let mut safe = 0;
+            for _ in 0..8 {
+                let done = next(&mut engine);
+                if done.result.is_ok() {
+                    safe += 1;
+                    assert_eq!(found(&disk, done.tag), [(1, 1)].into(), "write {}", done.tag);
+                } else {
+                    assert_eq!(done.id, id, "{:?}", done.result);
+                }
+            }
+            assert!(safe >= 7);
+            assert_eq!((engine.in_flight(), engine.queued()), (0, 0));
+        }
     }
 }
 

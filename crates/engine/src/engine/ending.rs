@@ -136,6 +136,7 @@ impl Engine {
             return;
         };
         let (op, sequence, begun) = (slot.op, slot.sequence, slot.begun);
+        let is_sync = slot.is_sync();
         if slot.state == State::Abandoned {
             self.leftovers.remove(slot, id.slot);
         }
@@ -157,7 +158,7 @@ impl Engine {
             self.count(&completion, op, begun);
         }
         self.ready.push_back(completion);
-        if matches!(op, Op::Sync | Op::Fence) {
+        if is_sync {
             self.sync_ended(id, result);
         }
         if let Some(file) = file

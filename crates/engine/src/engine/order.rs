@@ -67,6 +67,7 @@ impl Engine {
             let free = match slot.op {
                 // Held for another sync's sake: not by writes.
                 Op::Sync => false,
+                _ if slot.is_syncing => false,
                 Op::Fence if slot.waits_for == 0 => false,
                 Op::Fence => {
                     slot.waits_for -= u32::from(slot.sequence > sequence);

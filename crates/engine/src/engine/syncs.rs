@@ -3,8 +3,11 @@
 //! The kernel reports lost data to one of two syncs that overlap, and the other would be told that all is well: so a second
 //! one waits. Those that wait are answered together, by one sync that starts after the last of them was submitted and
 //! therefore covers what each of them covers: a group commit (seed 001 §7.1: concurrent fsyncs of one file).
+//!
+//! A write that no flag makes durable (`durable.rs`), and an allocation, take their place among them when they are done.
 
 use super::Engine;
+use crate::durable::{self, DurableBy};
 use crate::error::Error;
 use crate::file::File;
 use crate::policy::Durability;
@@ -22,12 +25,28 @@ impl Engine {
             self.lead(file, id);
             return;
         };
-        let not_started = |slot: &Slot| slot.state == State::Queued && slot.begun.is_none();
+        // One that has to be tried again starts anew.
+        let not_started = |slot: &Slot| slot.state == State::Queued;
         if self.slots.get(leader).is_some_and(not_started) {
             self.follow(id, leader);
         }
         self.slots.transition(id, State::Held);
         self.held.push(id);
+    }
+
+    /// What a durable request asked for is done, but not durable yet.
+    pub(super) fn go_on_as_sync(&mut self, id: RequestId) {
+        let Some(slot) = self.slots.get_mut(id) else { return };
+        slot.is_syncing = true;
+        self.stats.durable_by_sync += 1;
+        let file = slot.file.as_ref().filter(|file| file.durable_by() == DurableBy::Sync);
+        if let Some(file) = file
+            && self.flag_not_kept.is_none()
+        {
+            self.flag_not_kept = Some(format!("{} ({})", file.name(), durable::name_of(file.file_system())));
+        }
+        self.slots.transition(id, State::Queued);
+        self.admit_sync(id);
     }
 
     /// A sync has ended. Those that it stands for are told the same; of those that wait, one goes on for all.
@@ -49,7 +68,8 @@ impl Engine {
                 continue;
             }
             if slot.follows.take() == Some(id) && proves {
-                self.answered.push((held, result));
+                // Of a write, its bytes.
+                self.answered.push((held, result.map(|_| slot.done as u32)));
             } else if let Some(errno) = file.poisoned() {
                 self.answered.push((held, Err(Error::Poisoned(errno))));
             } else if let Some(leader) = next {
@@ -97,6 +117,7 @@ impl Engine {
 fn waits_for_a_sync(slot: &Slot, file: &File) -> bool {
     let ready = match slot.op {
         Op::Sync => true,
+        _ if slot.is_syncing => true,
         Op::Fence => slot.waits_for == 0,
         _ => false,
     };

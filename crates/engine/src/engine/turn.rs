@@ -185,7 +185,8 @@ impl Engine {
             return false;
         }
         match judge(slot, raw) {
-            Next::Again | Next::AgainAfter(_) => false,
+            // Only reads are tried, so none goes on as a sync.
+            Next::Again | Next::AgainAfter(_) | Next::Sync => false,
             Next::End(result) => {
                 self.stats.trial_hits += 1;
                 self.finish(id, result);
@@ -286,6 +287,8 @@ impl Engine {
         } else if slot.cancelled {
             // The backend could not end the iteration that ran, or there was none just then.
             self.finish(id, Err(Error::Cancelled));
+        } else if let Next::Sync = next {
+            self.go_on_as_sync(id);
         } else {
             if let Next::AgainAfter(pause) = next {
                 slot.rests_until = Some(self.now.after(pause));

@@ -56,6 +56,8 @@ pub(crate) const CASES: &[Named] = cases! {
     durability {
         sync_makes_data_and_everything_durable
         a_durable_write_needs_no_sync
+        a_durable_allocation_ends_behind_a_sync
+        a_failed_sync_of_an_allocation_poisons
         a_fence_comes_after_the_writes_before_it
         a_held_device_holds_the_fence
         a_cancelled_write_lets_its_fence_go

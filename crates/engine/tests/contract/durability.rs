@@ -81,6 +81,73 @@ pub(crate) fn a_durable_write_needs_no_sync(bench: &Bench) -> Case {
     Ok(())
 }
 
+fn allocation(file: &File, space: Space, policy: Policy) -> Request {
+    let op = Op::Allocate {
+        offset: 4096,
+        len: 8192,
+        space,
+    };
+    Request::bare(op, Some(file), policy)
+}
+
+/// fallocate(2) has no flag for it.
+pub(crate) fn a_durable_allocation_ends_behind_a_sync(bench: &Bench) -> Case {
+    let mut engine = bench.engine();
+    let on_disk = bench.disk(65536);
+    let file = on_disk
+        .as_ref()
+        .map_or_else(|| bench.file(&pattern(6, 65536)), |(_, file)| file.clone());
+    for space in [Space::Reserve, Space::Zero, Space::Discard] {
+        for durability in [Durability::None, Durability::Data, Durability::Full] {
+            if let Some((disk, _)) = &on_disk {
+                disk.record();
+            }
+            let before = engine.stats();
+            let request = allocation(&file, space, Policy::kernel().durable(durability));
+            let done = finish(&mut engine, request);
+            if done.result == Err(Error::System(Errno::EOPNOTSUPP)) {
+                return Err(Stop::Skipped("the file system cannot do it".into()));
+            }
+            assert_eq!((done.result, done.bytes_done), (Ok(0), 0));
+            let syncs = u32::from(durability != Durability::None);
+            assert_eq!(u32::from(done.iterations), 1 + syncs, "{space:?}, {durability:?}");
+            let after = engine.stats();
+            assert_eq!(after.durable_by_sync - before.durable_by_sync, u64::from(syncs));
+            if let Some((disk, _)) = &on_disk {
+                let record = disk.take_record();
+                let flushed = record.iter().filter(|entry| **entry == Record::Sync).count();
+                assert_eq!(flushed, syncs as usize, "{record:?}");
+                assert!(
+                    syncs == 0 || record.last() == Some(&Record::Sync),
+                    "the flush comes last: {record:?}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The sync behind an allocation is one like any other.
+pub(crate) fn a_failed_sync_of_an_allocation_poisons(bench: &Bench) -> Case {
+    let (mut engine, gate, _, file) = gated(bench, 65536)?;
+    let durable = Policy::kernel().durable(Durability::Data);
+    gate.fail_behind(1, Errno::EIO);
+    let request = allocation(&file, Space::Zero, durable);
+    assert_eq!(finish(&mut engine, request).result, Err(EIO));
+    let poisoned = Err(Error::Poisoned(Errno::EIO));
+    let request = allocation(&file, Space::Zero, durable);
+    let refused = finish(&mut engine, request);
+    assert_eq!((refused.result, refused.iterations), (poisoned, 0));
+    assert_eq!(
+        finish(&mut engine, Request::sync(&file, Durability::Data)).result,
+        poisoned
+    );
+    assert_eq!(file.acknowledge_failure(), Some(Errno::EIO));
+    let request = allocation(&file, Space::Zero, durable);
+    assert_eq!(finish(&mut engine, request).result, Ok(0));
+    Ok(())
+}
+
 pub(crate) fn a_fence_comes_after_the_writes_before_it(bench: &Bench) -> Case {
     const FENCE: u64 = 100;
     let mut engine = bench.engine();

@@ -12,6 +12,7 @@ use crate::backend::sim::faults::{FaultCounts, Faults, Injected, Plan};
 use crate::backend::sim::log::Record;
 use crate::backend::sim::pages::Pages;
 use crate::backend::sim::profile::Profile;
+use crate::durable::DurableBy;
 
 /// A handle on one simulated disk; clones are the same disk.
 #[derive(Clone, Debug)]
@@ -29,6 +30,7 @@ struct Inner {
     plan: Option<Plan>,
     profile: Profile,
     power: Power,
+    ignores_durability: bool,
 }
 
 #[derive(Debug, Default)]
@@ -71,6 +73,7 @@ impl Disk {
             plan: None,
             profile: Profile::Instant,
             power: Power::On,
+            ignores_durability: false,
         })))
     }
 
@@ -94,6 +97,20 @@ impl Disk {
     /// How long requests take. To be called before the first request; a machine keeps what it has seen then.
     pub fn set_profile(&self, profile: Profile) {
         self.0.borrow_mut().profile = profile;
+    }
+
+    /// Writes that ask to be durable are from now on writes like any other, as on FUSE: only a flush makes them so. Files
+    /// made of the disk from now on know it ([`File::durable_by`](crate::File::durable_by)).
+    pub fn ignore_durability(&self) {
+        self.0.borrow_mut().ignores_durability = true;
+    }
+
+    pub(crate) fn durable_by(&self) -> DurableBy {
+        if self.0.borrow().ignores_durability {
+            DurableBy::Sync
+        } else {
+            DurableBy::Flag
+        }
     }
 
     pub(crate) fn profile(&self) -> Profile {

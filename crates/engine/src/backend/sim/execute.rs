@@ -8,6 +8,7 @@ use crate::backend::sim::disk::Disk;
 use crate::backend::sim::faults::{Fault, Injected, Kind, Strike};
 use crate::backend::sim::job::Job;
 use crate::backend::sim::trace::{Event, SimHandle};
+use crate::durable::DurableBy;
 use crate::policy::{Caching, Durability, Space, Time};
 use crate::request::{Op, RequestId};
 use crate::slot::Slots;
@@ -30,7 +31,7 @@ pub(crate) fn prepare(slots: &Slots, id: RequestId, number: u64, now: Time) -> R
         offset: 0,
         len: 0,
         change: None,
-        durable: slot.policy.durability != Durability::None,
+        durable: slot.flag() != Durability::None && disk.durable_by() == DurableBy::Flag,
         direct: slot.policy.caching == Caching::Direct,
         reserves: false,
         began: 0,
@@ -41,6 +42,7 @@ pub(crate) fn prepare(slots: &Slots, id: RequestId, number: u64, now: Time) -> R
         cancelled: false,
     };
     match slot.op {
+        _ if slot.is_sync() => job.kind = Kind::Flush,
         Op::Read { offset } => {
             job.kind = Kind::Read;
             (job.offset, job.len) = (offset.unwrap_or(0) + skip, left);
@@ -54,7 +56,6 @@ pub(crate) fn prepare(slots: &Slots, id: RequestId, number: u64, now: Time) -> R
             }
             job.change = Some(Change::Bytes(job.offset, bytes));
         }
-        Op::Sync | Op::Fence => job.kind = Kind::Flush,
         // Write-back without a flush makes nothing durable.
         Op::SyncRange { .. } => {}
         Op::Allocate { len: 0, .. } => return Err(-libc::EINVAL),
@@ -64,8 +65,6 @@ pub(crate) fn prepare(slots: &Slots, id: RequestId, number: u64, now: Time) -> R
                 return Err(-libc::ENOSPC);
             }
             job.kind = Kind::Allocate;
-            // A durable discard is not a thing that can be asked for.
-            job.durable = false;
             (job.offset, job.len) = (offset, len);
             match space {
                 Space::Reserve => job.reserves = true,
