@@ -92,6 +92,7 @@ const PATH: &Shape = &[
     ("modes", "a"),
     ("untried", "?s"),
     ("direct_writes", "o"),
+    ("durable_writes", "o"),
     ("direct_memory_alignment", "?n"),
     ("direct_offset_alignment", "?n"),
     ("alignment_source", "?s"),
@@ -195,6 +196,7 @@ fn of_a_path() {
             assert_ne!(mode["works"] == true, mode["reason"].is_string());
         }
         fits(&told["direct_writes"], &[("are", "?s"), ("reason", "?s")]);
+        fits(&told["durable_writes"], &[("by", "?s"), ("reason", "?s")]);
         for note in each(told, "advice") {
             fits(note, &[("found", "s"), ("cure", "?s")]);
         }

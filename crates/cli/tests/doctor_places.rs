@@ -9,7 +9,7 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use confined::Confined;
@@ -287,4 +287,63 @@ fn a_device_is_told_with_what_lies_below() {
     let buffered = buffered.is_ok_and(|dio| dio.trim() == "0");
     assert_eq!(shown["backing"]["direct_io"], !buffered);
     assert_eq!(advises(&told, "through the page cache of"), buffered);
+}
+
+/// A file on FUSE, gone with it: nbdfuse in front of an nbdkit that keeps it in memory.
+struct Fuse {
+    point: PathBuf,
+    server: Child,
+}
+
+impl Fuse {
+    fn at(point: PathBuf) -> Result<Fuse, String> {
+        fs::create_dir(&point).unwrap();
+        let server = Command::new("nbdfuse")
+            .arg(point.join(""))
+            .args(["--command", "nbdkit", "-s", "--exit-with-parent", "memory", "1M"])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let server = server.map_err(|error| format!("nbdfuse: {error}"))?;
+        let mut fuse = Fuse { point, server };
+        for _ in 0..1000 {
+            if fuse.point.join("nbd").exists() {
+                return Ok(fuse);
+            }
+            if let Ok(Some(status)) = fuse.server.try_wait() {
+                return Err(format!("nbdfuse ends with {status}"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Err("nbdfuse does not mount".into())
+    }
+}
+
+impl Drop for Fuse {
+    fn drop(&mut self) {
+        let done = Command::new("fusermount3").arg("-u").arg(&self.point).status();
+        if !done.is_ok_and(|status| status.success()) {
+            let _ = Command::new("umount").arg(&self.point).status();
+            let _ = self.server.kill();
+        }
+        let _ = self.server.wait();
+    }
+}
+
+#[test]
+fn on_fuse_durable_writes_are_told_to_be_made_so_by_a_sync() {
+    let place = Place::new();
+    let fuse = match Fuse::at(place.path("mount")) {
+        Ok(fuse) => fuse,
+        Err(why) => return eprintln!("skipped: {why}"),
+    };
+    for path in ["mount/nbd", "mount"] {
+        let told = told(&place, path);
+        assert_eq!(told["durable_writes"]["by"], "sync", "{path}");
+        let reason = told["durable_writes"]["reason"].as_str().unwrap();
+        assert!(reason.contains("`fuse") && reason.contains("RWF_DSYNC"), "{reason}");
+        let text = String::from_utf8(place.baio(&format!("doctor {path}")).succeeds().0.stdout).unwrap();
+        assert!(text.contains("durable writes") && text.contains(reason), "{text}");
+    }
+    drop(fuse);
 }

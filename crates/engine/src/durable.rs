@@ -21,6 +21,12 @@ pub enum DurableBy {
 }
 
 impl DurableBy {
+    /// For the files of a file system of this type (`f_type`, statfs(2)).
+    #[must_use]
+    pub fn on_file_system(kind: i64) -> DurableBy {
+        durable_by(Kind::Regular, Some(kind & 0xffff_ffff))
+    }
+
     /// The word used in messages.
     #[must_use]
     pub fn name(self) -> &'static str {

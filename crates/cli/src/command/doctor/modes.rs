@@ -7,7 +7,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use baio_engine::{Caching, Durability, Engine, Errno, Error, File, Kind, Open, Policy, Request};
+use baio_engine::{Caching, Durability, DurableBy, Engine, Errno, Error, File, Kind, Open, Policy, Request};
 use rustix::fs::{Advice, IFlags, Mode as FileMode, OFlags};
 use serde::Serialize;
 
@@ -37,6 +37,44 @@ pub(super) struct DirectWrites {
     are: Option<&'static str>,
     /// How that is known.
     reason: Option<String>,
+}
+
+/// What makes durable writes durable.
+#[derive(Serialize)]
+pub(super) struct DurableWrites {
+    /// `flag` or `sync`; null for a stream.
+    by: Option<&'static str>,
+    /// Why it is not the flag.
+    reason: Option<String>,
+}
+
+impl DurableWrites {
+    /// Of what has none.
+    pub(super) fn none() -> DurableWrites {
+        DurableWrites { by: None, reason: None }
+    }
+
+    pub(super) fn by(found: DurableBy, mount: Option<&Mount>) -> DurableWrites {
+        let reason = || {
+            let name = mount.map_or("this file system".into(), |mount| format!("`{}`", mount.file_system));
+            format!("{name} is not known to keep RWF_DSYNC")
+        };
+        DurableWrites {
+            by: Some(found.name()),
+            reason: (found == DurableBy::Sync).then(reason),
+        }
+    }
+
+    /// Shows it in a few words, where there are any.
+    pub(super) fn sentence(&self) -> Option<String> {
+        self.by?;
+        Some(match &self.reason {
+            None => "by the flag of the write (RWF_DSYNC)".into(),
+            Some(reason) => {
+                format!("by a sync behind each, shared by those that end together: {reason}")
+            }
+        })
+    }
 }
 
 impl Mode {
@@ -224,6 +262,20 @@ mod tests {
             source: "/dev/x".into(),
             options: options.iter().map(|&option| option.to_owned()).collect(),
         }
+    }
+
+    #[test]
+    fn durable_writes_are_told_with_the_reason() {
+        let fuse = mounted("fuse.sshfs", &["rw"]);
+        let said = |found, mount| DurableWrites::by(found, mount).sentence().unwrap();
+        assert_eq!(
+            said(DurableBy::Flag, Some(&fuse)),
+            "by the flag of the write (RWF_DSYNC)"
+        );
+        let by_sync = said(DurableBy::Sync, Some(&fuse));
+        assert!(by_sync.contains("`fuse.sshfs` is not known to keep"), "{by_sync}");
+        assert!(said(DurableBy::Sync, None).contains("this file system"));
+        assert_eq!(DurableWrites::none().sentence(), None);
     }
 
     #[test]

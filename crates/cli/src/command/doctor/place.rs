@@ -7,14 +7,14 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use baio_engine::{Caching, Engine, Errno, File, Kind, Open, SetupError};
+use baio_engine::{Caching, DurableBy, Engine, Errno, File, Kind, Open, SetupError};
 use baio_storage::{Core, Error, Identity};
 use rustix::fs::{AtFlags, FileType, Mode as FileMode, OFlags, Stat, StatxFlags};
 use serde::Serialize;
 
 use super::device::Device;
 use super::extents;
-use super::modes::{self, DirectWrites, Mode};
+use super::modes::{self, DirectWrites, DurableWrites, Mode};
 use super::mount::Mount;
 use crate::failure::Failure;
 use crate::output::Table;
@@ -58,6 +58,7 @@ pub(super) struct Place {
     /// Why no mode could be tried.
     untried: Option<String>,
     direct_writes: DirectWrites,
+    durable_writes: DurableWrites,
     direct_memory_alignment: Option<u32>,
     direct_offset_alignment: Option<u32>,
     /// `statx`, `sector size` or `assumed`.
@@ -159,6 +160,7 @@ impl Place {
             modes: Vec::new(),
             untried: None,
             direct_writes: DirectWrites::unknown(),
+            durable_writes: DurableWrites::none(),
             direct_memory_alignment: None,
             direct_offset_alignment: None,
             alignment_source: None,
@@ -196,6 +198,9 @@ impl Place {
     fn of_directory(engine: &mut Engine, held: &Held, release: &str) -> Place {
         let mut place = Place::outline(held, "directory");
         let mount = Mount::of(&held.fd);
+        if let Ok(system) = rustix::fs::fstatfs(&held.fd) {
+            place.durable_writes = DurableWrites::by(DurableBy::on_file_system(system.f_type), mount.as_ref());
+        }
         match modes::in_directory(engine, &held.path()) {
             Ok(nameless) => {
                 place.add_limits(&nameless.file, &nameless.fd);
@@ -228,12 +233,13 @@ impl Place {
             ..Place::outline(held, kind)
         };
         place.add_limits(&file, &held.fd);
+        let mount = (file.kind() != Kind::Block).then(|| Mount::of(&held.fd)).flatten();
+        place.durable_writes = DurableWrites::by(file.durable_by(), mount.as_ref());
         if file.kind() == Kind::Block {
             // What the node of a device lies on says nothing about the device.
             place.device = Device::of(held.stat.st_rdev);
             return Ok(place);
         }
-        let mount = Mount::of(&held.fd);
         if let Ok(plain) = std::fs::File::open(&via) {
             place.direct_writes = DirectWrites::known(&plain, mount.as_ref(), release);
             place.unwritten_bytes = extents::unwritten(plain.as_fd());
@@ -354,6 +360,9 @@ impl Place {
         }
         if let Some(said) = self.direct_writes.sentence() {
             table.row(["direct writes", &said]);
+        }
+        if let Some(said) = self.durable_writes.sentence() {
+            table.row(["durable writes", &said]);
         }
         if let (Some(memory), Some(offset)) = (self.direct_memory_alignment, self.direct_offset_alignment) {
             let source = self.alignment_source.unwrap_or("assumed");
