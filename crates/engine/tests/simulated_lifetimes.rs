@@ -147,7 +147,8 @@ fn a_stuck_disk_is_given_up_after_the_patience_of_shutdown() {
     assert!(stuck > 0);
 }
 
-/// Who was told that a disk is stuck does not wait for it again by dropping the engine; who asks for something more does.
+/// Who was told that a disk is stuck does not wait for it again by dropping the engine; who asks for something more does, and
+/// who had no patience.
 #[test]
 fn a_drop_remembers_what_shutdown_has_found() {
     let hour = Duration::from_secs(3600);
@@ -160,28 +161,32 @@ fn a_drop_remembers_what_shutdown_has_found() {
     }));
     let file = File::simulated(&slow, "slow");
     let patience = Duration::from_millis(100);
-    let (mut found, mut waits) = (0, 0);
-    for seed in 0..16 {
+    let (mut found, mut waits) = (0, [0; 3]);
+    for seed in 0..24 {
         let sim = Sim::new(seed).expect("a simulation");
         let clock = sim.handle();
         let mut engine = Engine::simulated(sim, &Bench::config()).expect("an engine");
         write(&mut engine, &file, 200_000, 1, Policy::direct());
         engine.turn(Wait::No).expect("a turn");
+        const ONCE: usize = 0;
+        const MORE: usize = 1;
+        const IMPATIENT: usize = 2;
+        let way = seed as usize % 3;
+        let patience = if way == IMPATIENT { Duration::ZERO } else { patience };
         if engine.shutdown(patience) == 0 {
             continue;
         }
-        let again = seed % 2 == 0;
-        if again {
+        if way == MORE {
             let healthy = File::simulated(&Disk::new(1 << 20), "healthy");
             write(&mut engine, &healthy, 0, 2, Policy::direct());
         }
         let told = clock.now();
         drop(engine);
         let waited = clock.now().since(told) > Duration::from_secs(1);
-        assert!(again || !waited, "it waited again");
+        assert!(way != ONCE || !waited, "it waited again");
         // Cancelled once more, the disk may give the write up.
-        waits += u32::from(waited);
+        waits[way] += u32::from(waited);
         found += 1;
     }
-    assert!(found > 4 && waits > 0);
+    assert!(found > 8 && waits[1] > 0 && waits[2] > 0, "{found}, {waits:?}");
 }

@@ -48,7 +48,8 @@ impl Engine {
     }
 
     /// Cancels everything and waits until the kernel has let go of all memory, at most `patience`. Returns how many
-    /// requests a stuck device still holds; their memory is leaked, not freed, because it may still be written.
+    /// requests a stuck device still holds; their memory is leaked, not freed, because it may still be written. A drop waits
+    /// for them again only if there was no patience at all, or something was submitted since.
     pub fn shutdown(&mut self, patience: Duration) -> usize {
         if self.fork.is_forked() {
             return 0;
@@ -70,7 +71,8 @@ impl Engine {
                 break;
             }
         }
-        self.is_stuck = self.slots.in_use() > 0;
+        // Whoever has not waited has found nothing.
+        self.is_stuck = self.slots.in_use() > 0 && !patience.is_zero();
         self.slots.in_use()
     }
 
