@@ -181,7 +181,7 @@ fn need_of(fault: &Fault) -> Option<String> {
             Errno::EEXIST => "a file that does not exist yet",
             _ => return None,
         },
-        Fault::NotVolume(_) => "a volume made by `baio format`",
+        Fault::NotVolume(_) => "a baio volume",
         Fault::Version(_) => "a volume of a format that this program knows",
         Fault::Corrupt(_) => "a whole volume, of which every piece of metadata has a valid copy",
         Fault::Occupied(_) => "a file or device that holds nothing",

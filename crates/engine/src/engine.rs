@@ -472,6 +472,13 @@ impl Engine {
         self.signalled = taken;
     }
 
+    /// Is this the copy of an engine in a child of the process that made it? It refuses everything; what it shares with its
+    /// parent is the parent's.
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        self.fork.is_forked()
+    }
+
     /// Registers a file with the backend; a refusal costs speed only.
     pub fn attach(&mut self, file: &File) -> bool {
         !self.fork.is_forked() && self.backend.attach(Attach::File(file)).is_ok()

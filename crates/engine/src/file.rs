@@ -297,6 +297,24 @@ impl File {
         }
     }
 
+    /// Where the next bytes at or behind `from` are that were ever written, as far as the file system tells; `None` behind the
+    /// last of them. On anything but a regular file that is `from`.
+    ///
+    /// # Errors
+    /// What `lseek` said.
+    pub fn next_data(&self, from: u64) -> Result<Option<u64>, Errno> {
+        if self.0.disk.is_some() || self.0.kind != Kind::Regular {
+            return Ok(Some(from));
+        }
+        match rustix::fs::seek(self.any_fd()?, rustix::fs::SeekFrom::Data(from)) {
+            Ok(at) => Ok(Some(at)),
+            Err(rustix::io::Errno::NXIO) => Ok(None),
+            // A file system that keeps no account of its holes.
+            Err(rustix::io::Errno::INVAL) => Ok(Some(from)),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     /// Cuts or extends a regular file; extension is sparse.
     ///
     /// # Errors

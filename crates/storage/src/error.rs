@@ -32,6 +32,13 @@ pub enum Fault {
         /// Its process id, where the kernel names it.
         holder: Option<u32>,
     },
+    /// Another owner has written to the volume since this one opened it: a lock was got round.
+    Overtaken {
+        /// The sequence of the superblock that is there; 0 if none is.
+        found: u64,
+        /// Of the one that should be there.
+        ours: u64,
+    },
     /// Something is there already that must not be overwritten.
     Occupied(String),
     /// No run of free blocks is long enough.
@@ -105,6 +112,13 @@ pub enum Fault {
         /// Where it lies on the device, in bytes.
         at: u64,
     },
+    /// Copies of metadata that the device cannot read now, and that nothing else tells.
+    Unreadable {
+        /// Which.
+        what: String,
+        /// Where the first of them lies on the device, in bytes.
+        at: u64,
+    },
     /// The move of the segment has stopped, and the request or operation needs it to go on.
     MoveStopped {
         /// So many bytes of the segment are in its new place; the rest is still in the old one.
@@ -173,8 +187,9 @@ impl Error {
             Fault::NotVolume(_) => "ENOTVOLUME",
             Fault::Version(_) => "EVERSION",
             Fault::Corrupt(_) => "ECORRUPT",
-            Fault::LostWrite { .. } => "EIO",
+            Fault::LostWrite { .. } | Fault::Unreadable { .. } => "EIO",
             Fault::Busy { .. } | Fault::Moving => "EBUSY",
+            Fault::Overtaken { .. } => "ESTALE",
             Fault::Occupied(_) | Fault::Exists => "EEXIST",
             Fault::NoSpace { .. } | Fault::TableFull { .. } => "ENOSPC",
             Fault::OverQuota { .. } => "EDQUOT",
@@ -203,8 +218,9 @@ impl Error {
             Fault::Io(error) => error.errno(),
             Fault::Setup(error) => error.errno,
             Fault::NotVolume(_) | Fault::Version(_) => Errno::EINVAL,
-            Fault::Corrupt(_) | Fault::Latched | Fault::LostWrite { .. } => Errno::EIO,
+            Fault::Corrupt(_) | Fault::Latched | Fault::LostWrite { .. } | Fault::Unreadable { .. } => Errno::EIO,
             Fault::Busy { .. } | Fault::Moving => Errno::EBUSY,
+            Fault::Overtaken { .. } => Errno::ESTALE,
             Fault::Occupied(_) | Fault::Exists => Errno::EEXIST,
             Fault::NoSpace { .. } | Fault::TableFull { .. } => Errno::ENOSPC,
             Fault::OverQuota { .. } => Errno::EDQUOT,
@@ -249,6 +265,7 @@ impl Error {
             Fault::Access { .. } => Some("the owner's uid, uid 0, or a mode that allows it".into()),
             Fault::Group { .. } => Some("the caller's own group, or uid 0".into()),
             Fault::Busy { .. } => Some("to be the only process that has the volume open".into()),
+            Fault::Overtaken { .. } => Some("to be the only one that writes to it".into()),
             Fault::Layout(error) => layout_need(error),
             Fault::BadSize(_) => Some("a size of at least one byte, and of no more than there is".into()),
             Fault::NotYet(_) => Some("what this build has: `direct`, and `cached` on plain files".into()),
@@ -256,6 +273,7 @@ impl Error {
             Fault::Latched => Some("a volume without a failed metadata write since it was opened".into()),
             Fault::Moving => Some("a segment whose move has ended".into()),
             Fault::LostWrite { .. } => Some("a device that stores what it acknowledges".into()),
+            Fault::Unreadable { .. } => Some("a device that reads at least one copy of it".into()),
             Fault::MoveStopped { mark } => Some(format!(
                 "a range that ends or begins at byte {mark}, or a move that goes on"
             )),
@@ -279,14 +297,20 @@ impl Error {
                 Some("close the volume and open it again, then check what was written")
             }
             Fault::Io(baio_engine::Error::Unsupported { .. }) => Some("`baio doctor` shows what works here"),
+            Fault::Io(baio_engine::Error::System(errno)) if is_of_a_device(*errno) => Some(DEVICE_CURE),
+            Fault::Unreadable { .. } => Some(DEVICE_CURE),
             Fault::Io(error) => error.cure(),
             Fault::Setup(error) => return error.cure.clone(),
-            Fault::NotVolume(_) => Some("check the path; `baio format` makes a volume (and destroys what is there)"),
+            Fault::NotVolume(_) => Some("check the path"),
             Fault::Version(_) => Some("use a newer baio"),
             Fault::Corrupt(_) => Some("`baio check` names what is damaged, and with --repair saves what can be saved"),
             Fault::Busy { holder: Some(pid) } => {
                 return Some(format!("wait for process {pid} to end, or stop it"));
             }
+            Fault::Overtaken { .. } => Some(
+                "find the other owner (a second machine, a loop device, a copy of the process), stop all, then `baio check`: \
+                 nothing was noted by this one",
+            ),
             Fault::Busy { holder: None } => Some("wait until the other process has ended"),
             Fault::Occupied(_) => Some("pass --force to overwrite it"),
             Fault::NoSpace { .. } => Some("delete a segment, or ask for a smaller one"),
@@ -319,6 +343,17 @@ impl Error {
         };
         fixed.map(str::to_owned)
     }
+}
+
+/// A path that is down for a second and a sector that is gone for good look alike.
+const DEVICE_CURE: &str = "look into the kernel's log (`dmesg`) and mend the device, its cable, path or \
+     server, then try again; if it stays, copy it with GNU ddrescue to a sound one and `baio check` the copy";
+
+fn is_of_a_device(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::EIO | Errno::ENXIO | Errno::ENODEV | Errno::EREMOTEIO | Errno::ETIMEDOUT
+    )
 }
 
 fn cache_cure(error: CacheError) -> &'static str {
@@ -360,6 +395,10 @@ impl fmt::Display for Fault {
             Fault::NotVolume(why) | Fault::Version(why) | Fault::Corrupt(why) => f.write_str(why),
             Fault::Busy { holder: Some(pid) } => write!(f, "in use by process {pid}"),
             Fault::Busy { holder: None } => f.write_str("in use by a process that the kernel does not name"),
+            Fault::Overtaken { found, ours } => write!(
+                f,
+                "somebody else has written to it: its superblock has sequence {found}, this owner wrote {ours}"
+            ),
             Fault::Occupied(what) | Fault::BadSize(what) => f.write_str(what),
             Fault::NoSpace { asked, free, largest } => write!(
                 f,
@@ -398,6 +437,9 @@ impl fmt::Display for Fault {
                 f,
                 "{page}, at byte {at} of the device, did not take its write, which the device acknowledged"
             ),
+            Fault::Unreadable { what, at } => {
+                write!(f, "cannot read what is there, at byte {at} of the device: {what}")
+            }
             Fault::MoveStopped { mark } => {
                 write!(f, "the segment is half-moved: its move has stopped at byte {mark}")
             }

@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 use baio_storage::segment::layout::{Parity, Place};
+use baio_storage::segment::page::checksum;
 use baio_storage::segment::superblock::Superblock;
 use baio_storage::{Core, Error, Format, Identity};
 use harness::{BLOCK, ME, Random, child, config, create, format, open, open_write, role, sync, write};
@@ -118,10 +119,23 @@ fn a_newer_volume_is_refused_whole_or_read_only() {
         for copies in [&places[..], &places[..2], &places[2..]] {
             let mut newer = volume.clone();
             for at in copies {
-                newer[at + 8] = 9;
+                make_newer(&mut newer[*at..][..BLOCK]);
             }
             refused("a newer version", &newer, "EVERSION", "version 9");
         }
+        // A page that is damaged in this very place is no newer volume, nor are two.
+        for damaged in [&places[..1], &places[..2], &places[2..]] {
+            let mut volume = volume.clone();
+            for at in damaged {
+                volume[at + 8] = 9;
+            }
+            assert_eq!(looked_at(&volume), 2, "{damaged:?}");
+        }
+        // And one whole page of another version, beside three of this one, decides nothing.
+        let mut single = volume.clone();
+        make_newer(&mut single[..BLOCK]);
+        single[places[1]..][..BLOCK].fill(0xff);
+        assert_eq!(looked_at(&single), 2);
         let mut newer = volume.clone();
         rewrite(&mut newer, |superblock| superblock.feature_incompat = 1 << 40);
         refused("an incompatible feature", &newer, "EVERSION", "features");
@@ -137,6 +151,13 @@ fn a_newer_volume_is_refused_whole_or_read_only() {
         rewrite(&mut newer, |superblock| superblock.feature_compat = 4);
         assert_eq!(looked_at(&newer), 2);
     }
+}
+
+/// The superblock of a program that is newer: whole, as it says of itself.
+fn make_newer(page: &mut [u8]) {
+    page[8] = 9;
+    let sum = checksum(page.as_ref().try_into().unwrap(), 16);
+    page[16..20].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// Inspects a copy; the copy must not change. Returns how many segments there were.
@@ -172,8 +193,10 @@ fn a_huge_newer_volume_is_refused_at_once() {
     let mut page = vec![0; BLOCK];
     file.read_exact_at(&mut page, 0).unwrap();
     // All four: a search would find none and go to the end.
-    for at in superblock(&page).layout().superblocks_at() {
-        file.write_all_at(&[9], at + 8).unwrap();
+    for (copy, at) in (0..).zip(superblock(&page).layout().superblocks_at()) {
+        let mut newer = *superblock(&page).encode(copy).bytes();
+        make_newer(&mut newer);
+        file.write_all_at(&newer, at).unwrap();
     }
     assert_eq!(Core::open(&path, &config()).unwrap_err().code(), "EVERSION");
     assert_eq!(Core::inspect(&path, ME).unwrap_err().code(), "EVERSION");

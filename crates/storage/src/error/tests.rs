@@ -30,6 +30,7 @@ fn all_faults() -> Vec<Fault> {
         Fault::Corrupt(word()),
         Fault::Busy { holder: Some(1) },
         Fault::Busy { holder: None },
+        Fault::Overtaken { found: 2, ours: 1 },
         Fault::Occupied(word()),
         Fault::NoSpace {
             asked: 3,
@@ -68,6 +69,7 @@ fn all_faults() -> Vec<Fault> {
         Fault::Latched,
         Fault::Moving,
         Fault::LostWrite { page: word(), at: 1 },
+        Fault::Unreadable { what: word(), at: 1 },
         Fault::MoveStopped { mark: 4096 },
         Fault::ReadOnly,
         Fault::Stale,
@@ -110,6 +112,8 @@ fn number(fault: &Fault) -> usize {
         Fault::Group { .. } => 27,
         Fault::NoCache => 28,
         Fault::Cache(_) => 29,
+        Fault::Unreadable { .. } => 30,
+        Fault::Overtaken { .. } => 31,
     }
 }
 
@@ -117,7 +121,7 @@ fn number(fault: &Fault) -> usize {
 fn the_number_of_an_error_agrees_with_its_code() {
     let faults = all_faults();
     let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
-    assert!(seen.into_iter().eq(0..30), "a variant is missing in all_faults");
+    assert!(seen.into_iter().eq(0..32), "a variant is missing in all_faults");
     for fault in faults {
         let error = Error::new("test", "it", fault);
         let expected = match error.code() {

@@ -4,7 +4,7 @@ use baio_engine::{Buffer, Completion};
 
 use crate::error::Fault;
 use crate::operation::Context;
-use crate::segment::bucket::{BucketId, Slots};
+use crate::segment::bucket::Slots;
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::layout::{self, BUCKET_BYTES};
 use crate::segment::name::Key;
@@ -137,11 +137,11 @@ fn has_tombstone(slots: &Slots) -> bool {
 
 /// A bucket's table pair, as it was read.
 pub(crate) fn bucket_copy(cx: &Context<'_>, bucket: u64, completion: Completion) -> Result<BucketCopy, Fault> {
-    let uuid = cx.volume.superblock.uuid;
-    Ok(BucketCopy::new(BucketId { uuid, bucket }, bytes_of(completion)?))
+    Ok(BucketCopy::new(&cx.volume.superblock, bucket, bytes_of(completion)?))
 }
 
-/// What a read gave. A page that the device cannot read is damage, for which there is another copy: nothing of it is believed.
+/// What a read gave: nothing, where the device cannot read. There is another copy, and [`BucketCopy::image`] refuses to decide
+/// where that one does not say what is missing here.
 pub(crate) fn bytes_of(completion: Completion) -> Result<Buffer, Fault> {
     let got = match completion.result {
         Ok(got) => got as usize,

@@ -9,8 +9,9 @@ use crate::error::Fault;
 use crate::operation::{Context, Part};
 use crate::segment::bucket::{BucketError, Image, NextImage};
 use crate::segment::inode::Inode;
-use crate::segment::layout::{Parity, Place};
+use crate::segment::layout::Place;
 use crate::segment::probe::SlotAddress;
+use crate::volume::bucket_write::Home;
 use crate::volume::table::BucketCopy;
 
 /// An update under way.
@@ -72,7 +73,7 @@ impl Update {
             spare: Some(spare),
             failed: None,
         };
-        let at = update.place(cx, Place::Table)?;
+        let at = update.home(cx, Place::Table)?.at;
         cx.write(at, Memory::Own(buffer), Durability::Data)?;
         cx.volume.table_updates += 1;
         Ok(update)
@@ -116,7 +117,7 @@ impl Update {
 
     fn table_written(&mut self, cx: &mut Context<'_>, completion: Completion) -> Result<(), Fault> {
         completion.result?;
-        let at = self.place(cx, Place::Mirror)?;
+        let at = self.home(cx, Place::Mirror)?.at;
         // The same bytes in the same memory.
         cx.write(at, completion.memory, Durability::Data)?;
         self.stage = Stage::Mirror {
@@ -129,7 +130,7 @@ impl Update {
     /// Begins to read the table's page back, unless that was begun. Where every slot is taken it is tried again when the
     /// mirror's write has given its own back.
     fn read_back(&mut self, cx: &mut Context<'_>) -> Result<(), Fault> {
-        let at = self.place(cx, Place::Table)?;
+        let at = self.home(cx, Place::Table)?.at;
         let Some(spare) = self.spare.take() else {
             return Ok(());
         };
@@ -152,25 +153,12 @@ impl Update {
         let got = completion.result? as usize;
         let found = completion.memory.into_buffer();
         let found = found.as_deref().and_then(|bytes| bytes.get(..got));
-        if found == Some(&self.image.page().bytes()[..]) || crate::seeded_bug("nothing-is-read-back") {
-            return Ok(());
-        }
-        let at = self.place(cx, Place::Table)?;
-        let parity = match self.image.parity() {
-            Parity::Even => "even",
-            Parity::Odd => "odd",
-        };
-        Err(Fault::LostWrite {
-            page: format!("the {parity} image of bucket {} in the inode table", self.bucket),
-            at,
-        })
+        let home = self.home(cx, Place::Table)?;
+        home.compare(self.image.page().bytes(), found)
     }
 
-    fn place(&self, cx: &Context<'_>, place: Place) -> Result<u64, Fault> {
-        cx.volume
-            .layout()
-            .image_at(self.bucket, self.image.parity(), place)
-            .ok_or_else(|| Fault::Corrupt(format!("there is no bucket {}", self.bucket)))
+    fn home(&self, cx: &Context<'_>, place: Place) -> Result<Home, Fault> {
+        Home::of(cx.volume.layout(), self.bucket, self.image.parity(), place)
     }
 }
 

@@ -52,6 +52,14 @@
 //! - *Heal only buckets of the very last epoch.* An open crashes while it heals. The next open finds the unhealed
 //!   buckets one epoch older than the last, believes them whole, serves `g`, and rot takes it back as above.
 //!
+//! # What cannot be read
+//!
+//! A page that the device does not read now may be read later: the other path is back, the server answers again. So it is not
+//! damage: it may hold the newest image. Of each place, even and odd, one copy must say what it holds, as the table is never
+//! behind the mirror and the mirror never behind what was acknowledged. Where one copy cannot be read and the other is no
+//! image, nobody decides ([`BucketError::Unread`]): nothing is served of the bucket, and nothing written over it. The same holds
+//! for images of an epoch that the volume has not reached ([`Pair::up_to`]): every later update would be older than they are.
+//!
 //! # Never written
 //!
 //! An image of zeroes was never written, so that a volume of terabytes need not be. In the even place it is generation 0 of
@@ -305,7 +313,7 @@ pub enum Reading<'a> {
     Valid(Image<'a>),
     /// The odd place, never written.
     Never,
-    /// Torn, rotten, foreign, or zeroes where something must have been written.
+    /// Torn, rotten, foreign, zeroes where something must have been written; or not read, and then unknown.
     Invalid(ImageError),
 }
 
@@ -351,6 +359,19 @@ impl<'a> Pair<'a> {
             [&mut pair.even, &mut pair.odd].into_iter().for_each(doubt_zeroes);
         }
         pair
+    }
+
+    /// The same for a volume in this epoch: no image of a later one can be.
+    pub fn up_to(mut self, newest: u64) -> Self {
+        for reading in [&mut self.even, &mut self.odd] {
+            if let Reading::Valid(image) = reading
+                && image.epoch() > newest
+            {
+                let found = image.epoch();
+                *reading = Reading::Invalid(ImageError::Epoch { found, newest });
+            }
+        }
+        self
     }
 
     /// The image in this place.
@@ -430,9 +451,43 @@ pub fn view_with_mirror<'a>(table: &Pair<'a>, mirror: &Pair<'a>, id: BucketId) -
     }
 }
 
-/// The newest valid of all four images; the table's if two are equal.
+/// The newest valid of all four images; the table's if two are equal. Refused where a page that says nothing now may hold a
+/// newer one.
 pub fn newest_of_four<'a>(table: &Pair<'a>, mirror: &Pair<'a>, id: BucketId) -> Result<Image<'a>, BucketError> {
+    must_be_known(table, mirror, id)?;
     newer(table.newest(), mirror.newest()).ok_or(BucketError::Lost { bucket: id.bucket })
+}
+
+/// The valid image of the last generation, whatever its epoch; refused as [`newest_of_four`] refuses. For a repair of a bucket
+/// whose epochs are no epochs of its volume.
+pub fn newest_by_generation<'a>(table: &Pair<'a>, mirror: &Pair<'a>, id: BucketId) -> Result<Image<'a>, BucketError> {
+    must_be_known(table, mirror, id)?;
+    [mirror.odd, mirror.even, table.odd, table.even]
+        .iter()
+        .filter_map(Reading::image)
+        .max_by_key(Image::generation)
+        .ok_or(BucketError::Lost { bucket: id.bucket })
+}
+
+/// Of each place one copy must say what it holds, or both must be damaged for good.
+fn must_be_known(table: &Pair<'_>, mirror: &Pair<'_>, id: BucketId) -> Result<(), BucketError> {
+    let bucket = id.bucket;
+    for parity in Parity::BOTH {
+        let copies = [table.at(parity), mirror.at(parity)];
+        if !copies.iter().all(|copy| copy.is_invalid()) {
+            continue;
+        }
+        for copy in copies {
+            match *copy {
+                Reading::Invalid(ImageError::Unreadable { .. }) => return Err(BucketError::Unread { bucket, parity }),
+                Reading::Invalid(ImageError::Epoch { found, newest }) => {
+                    return Err(BucketError::TooNew { bucket, found, newest });
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether an open after a crash must read the mirror of this bucket and [`heal`] it.

@@ -65,6 +65,15 @@ pub enum Parity {
     Odd,
 }
 
+impl fmt::Display for Parity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Even => "even",
+            Self::Odd => "odd",
+        })
+    }
+}
+
 impl Parity {
     /// Both, in the order of the disk.
     pub const BOTH: [Self; 2] = [Self::Even, Self::Odd];

@@ -3,7 +3,7 @@
 //! | offset | bytes | field |
 //! |---:|---:|---|
 //! | 0 | 8 | magic `BAIOVOL\0` |
-//! | 8 | 4 | format version, 0 |
+//! | 8 | 4 | format version, 1 |
 //! | 12 | 4 | number of this copy, 0 to 3 |
 //! | 16 | 4 | CRC-32C of the page, this field taken as zero |
 //! | 20 | 4 | the predecessor's checksum, that of its copy 0 |
@@ -51,7 +51,7 @@ use super::page::{self, PAGE_BYTES, Page};
 mod choose;
 mod error;
 
-pub use choose::{Chosen, choose, choose_single, rear_copies_at, recognise};
+pub use choose::{Chosen, Mixed, agreed_newer, choose, choose_single, rear_copies_at, recognise};
 pub use error::SuperblockError;
 
 /// The first eight bytes of every superblock.
@@ -136,17 +136,17 @@ impl RawSuperblock {
         self.copy.get()
     }
 
-    /// Checks version, checksum, features and the whole geometry.
+    /// Checks checksum, version, features and the whole geometry.
     pub fn verify(&self) -> Result<Superblock, SuperblockError> {
-        self.check_version()?;
         self.check_checksum()?;
+        self.check_version()?;
         self.check_features()?;
         let superblock = self.decode()?;
         superblock.check_numbers()?;
         Ok(superblock)
     }
 
-    /// The version comes before the checksum: another version may use another checksum.
+    /// Magic, version, copy number and checksum mean the same in every version: a damaged page must not pass for a newer one.
     fn check_version(&self) -> Result<(), SuperblockError> {
         match self.version.get() {
             VERSION => Ok(()),

@@ -84,6 +84,13 @@ impl Device {
             .map_err(|errno| Error::new("measure", self.name(), errno))
     }
 
+    /// Where the next bytes are that were ever written; `None` behind the last of them.
+    pub(crate) fn next_data(&self, from: u64) -> Result<Option<u64>> {
+        self.file
+            .next_data(from)
+            .map_err(|errno| Error::new("look for data in", self.name(), errno).at(from))
+    }
+
     pub(crate) fn policy(&self, durability: Durability) -> Policy {
         Policy {
             caching: self.caching,

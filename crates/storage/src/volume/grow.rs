@@ -36,6 +36,10 @@ impl Volume {
         if grown.geometry() == self.superblock.geometry() {
             return Ok(());
         }
+        if let Err(error) = superblocks::must_be_ours(engine, &self.device, &self.superblock) {
+            self.latch();
+            return Err(error);
+        }
         extend(&self.device, size_bytes)?;
         self.device.sync(engine, Durability::Full)?;
         self.free

@@ -18,7 +18,7 @@ use crate::volume::accounts::Account;
 use crate::volume::contents::Contents;
 use crate::volume::device::{Device, Hold};
 use crate::volume::table::{self, Doubt, Healing};
-use crate::volume::{snapshot, superblocks};
+use crate::volume::{MIXED, snapshot, superblocks};
 
 /// A segment, as `list` and `stat` show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +134,7 @@ pub(crate) fn inspect_quota(engine: &mut Engine, path: &Path, who: Identity, uid
     }
     let device = Device::open(path, Hold::Shared, Create::Never)?;
     let seen = superblocks::read(engine, &device).and_then(|chosen| {
-        let contents = contents(engine, &device, &chosen.current)?;
+        let contents = contents(engine, &device, &chosen.believed())?;
         Ok((contents.accounts.get(uid), chosen.current.layout().block_size()))
     });
     device.close(engine);
@@ -153,16 +153,19 @@ fn contents(engine: &mut Engine, device: &Device, superblock: &Superblock) -> Re
 }
 
 fn measure(engine: &mut Engine, device: &Device) -> Result<VolumeInfo> {
-    let superblock = superblocks::read(engine, device)?.current;
+    let chosen = superblocks::read(engine, device)?;
+    let superblock = chosen.believed();
     let contents = contents(engine, device, &superblock)?;
     let segments = contents.accounts.segments();
     let mut info = volume_info(&superblock, device.size()?, &contents.free, segments);
     info.warnings = contents.warnings;
+    info.warnings.extend(chosen.mixed.as_ref().map(|_| MIXED.to_owned()));
     Ok(info)
 }
 
 fn look(engine: &mut Engine, device: &Device, who: Identity) -> Result<(VolumeInfo, Vec<SegmentInfo>)> {
-    let superblock = superblocks::read(engine, device)?.current;
+    let chosen = superblocks::read(engine, device)?;
+    let superblock = chosen.believed();
     let doubt = Doubt::after(&superblock, Healing::InMemory);
     let mut listed = Listing::new(&superblock, who);
     let contents = Contents::read_showing(engine, device, &superblock, doubt, &mut |address, inode| {
@@ -179,6 +182,7 @@ fn look(engine: &mut Engine, device: &Device, who: Identity) -> Result<(VolumeIn
         contents.accounts.segments(),
     );
     info.warnings = contents.warnings;
+    info.warnings.extend(chosen.mixed.map(|_| MIXED.to_owned()));
     Ok((info, segments))
 }
 
@@ -291,7 +295,7 @@ pub(crate) fn inspect_segment(
 
 /// Looks for a name as an open volume does: one bucket in the common case, not the table.
 fn find(engine: &mut Engine, device: &Device, key: Key) -> Result<Option<SegmentInfo>> {
-    let superblock = superblocks::read(engine, device)?.current;
+    let superblock = superblocks::read(engine, device)?.believed();
     let (layout, geometry) = (superblock.layout(), superblock.geometry());
     let doubt = Doubt::after(&superblock, Healing::InMemory);
     let mut probe = Probe::new(key, &superblock.hash_seed, layout.buckets());

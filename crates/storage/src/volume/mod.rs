@@ -3,6 +3,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `accounts.rs` | what each owner holds and may hold |
+//! | `bucket_write.rs` | an image of a bucket written, and read back |
 //! | `device.rs` | the file: locked, read and written in a straight line |
 //! | `superblocks.rs` | the four copies: read, healed, updated |
 //! | `reads.rs` | large parts of it read in order, several reads under way |
@@ -37,6 +38,7 @@ use crate::volume::device::Device;
 use crate::volume::table::{Doubt, Healing};
 
 pub(crate) mod accounts;
+pub(crate) mod bucket_write;
 pub(crate) mod check;
 pub(crate) mod contents;
 pub(crate) mod device;
@@ -49,6 +51,10 @@ pub(crate) mod superblocks;
 pub(crate) mod table;
 
 pub(crate) use contents::usage_of;
+
+/// What a volume's owner should know of copies of mixed ages.
+pub(crate) const MIXED: &str = "the copies of the superblock are of different ages, as in a copy that was made while the volume was \
+     in use: what segments hold may be of different ages too";
 
 /// A volume opened to write.
 #[derive(Debug)]
@@ -79,17 +85,14 @@ impl Volume {
         device.sync(engine, Durability::Full)?;
         let chosen = superblocks::read(engine, &device)?;
         refuse_unknown_features(&device, &chosen.current)?;
-        superblocks::heal(engine, &device, &chosen)?;
-        let found = chosen.current;
-        let exhausted = |error: SuperblockError| Error::new("open volume", device.name(), superblocks::fault(error));
-        let mut superblock = found.next_epoch().map_err(exhausted)?;
-        superblock.snapshot = None;
-        if found.is_clean() || crate::seeded_bug("healed-is-noted-before-healing") {
-            // Nothing can be in doubt, so both notes fit in one update.
-            superblock.healed_epoch = superblock.epoch;
-        }
-        superblocks::write(engine, &device, &superblock)?;
-        let contents = match snapshot::read(engine, &device, &found)? {
+        let found = chosen.believed();
+        let mut superblock = superblocks::begin_epoch(engine, &device, &chosen, |next| {
+            if found.is_clean() || crate::seeded_bug("healed-is-noted-before-healing") {
+                // Nothing can be in doubt, so both notes fit in one update.
+                next.healed_epoch = next.epoch;
+            }
+        })?;
+        let mut contents = match snapshot::read(engine, &device, &found)? {
             Some(Ok(contents)) => contents,
             // No snapshot, or one that cannot be believed: the inodes say it all.
             None | Some(Err(_)) => {
@@ -99,9 +102,15 @@ impl Volume {
         };
         write_down(engine, &device, &superblock, &contents)?;
         if superblock.healed_epoch != superblock.epoch {
+            let exhausted =
+                |error: SuperblockError| Error::new("open volume", device.name(), superblocks::fault(error));
+            superblocks::must_be_ours(engine, &device, &superblock)?;
             superblock = superblock.successor().map_err(exhausted)?;
             superblock.healed_epoch = superblock.epoch;
             superblocks::write(engine, &device, &superblock)?;
+        }
+        if chosen.mixed.is_some() {
+            contents.warnings.push(MIXED.into());
         }
         engine.attach(&device.file);
         Ok(Volume {
@@ -131,6 +140,7 @@ impl Volume {
         if self.latched {
             return Ok(()); // What holds is in doubt: the next open must heal.
         }
+        superblocks::must_be_ours(engine, &self.device, &self.superblock)?;
         let snapshot = snapshot::write(engine, self);
         if snapshot.is_some() {
             self.device.sync(engine, Durability::Full)?;
@@ -142,6 +152,7 @@ impl Volume {
         superblock.clean_epoch = superblock.epoch;
         superblock.alloc_hint = self.free.hint();
         superblock.snapshot = snapshot;
+        superblocks::must_be_ours(engine, &self.device, &self.superblock)?;
         superblocks::write(engine, &self.device, &superblock)
     }
 

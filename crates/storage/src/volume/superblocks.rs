@@ -10,7 +10,7 @@ use crate::volume::device::Device;
 
 /// The current superblock, and the copies to be healed before the next update. Refuses a device that ends too early.
 pub(crate) fn read(engine: &mut Engine, device: &Device) -> Result<Chosen> {
-    let chosen = find(engine, device, superblock::choose, false)?;
+    let chosen = find(engine, device, superblock::choose, SEARCH_MAX)?;
     chosen
         .current
         .check_device(device.size()?)
@@ -25,8 +25,8 @@ pub(crate) fn read_copy(
     at: u64,
     copy: u8,
 ) -> Result<std::result::Result<u64, SuperblockError>> {
-    let page = read_page(engine, device, at)?;
-    Ok(Superblock::decode(&page, copy).map(|superblock| superblock.sequence))
+    let page = CopyPage::read(engine, device, at)?;
+    Ok(Superblock::decode(&page.bytes, copy).map(|superblock| superblock.sequence))
 }
 
 /// What decides between the four copies.
@@ -34,37 +34,100 @@ type Choose = fn([&[u8]; SUPERBLOCK_COPIES]) -> std::result::Result<Chosen, Supe
 
 /// The same for a check: whatever the size of the device, and with a single copy left, wherever it is.
 pub(crate) fn find_any(engine: &mut Engine, device: &Device) -> Result<Chosen> {
-    find(engine, device, superblock::choose_single, true)
+    find(engine, device, superblock::choose_single, u64::MAX)
 }
 
-fn find(engine: &mut Engine, device: &Device, choose: Choose, search_blank: bool) -> Result<Chosen> {
-    let front = [
-        read_page(engine, device, 0)?,
-        read_page(engine, device, SUPERBLOCK_STEP)?,
-    ];
-    let alone = choose([&front[0], &front[1], &[], &[]]);
-    let mut places = superblock::rear_copies_at([&front[0], &front[1]]);
-    // Two copies that agree on a newer format have said it all: a search could last for hours and find nothing.
-    let is_newer = matches!(
-        alone,
-        Err(SuperblockError::Version { .. } | SuperblockError::Features { .. })
-    );
-    let is_worth_it = search_blank || front.iter().any(|page| page.starts_with(&superblock::MAGIC));
-    if places.is_empty() && !is_newer && is_worth_it {
-        places.extend(search(engine, device)?);
+/// Copies 2 and 3 are looked for in so many places by whoever opens a volume, 64 KiB apart where something is stored: enough
+/// for a volume of 2 TiB of the usual shape. `check` and `format` look everywhere.
+const SEARCH_MAX: u64 = 1 << 16;
+
+/// A copy as it was read; empty where it could not be, so that the others still decide.
+struct CopyPage {
+    bytes: Vec<u8>,
+    failed: Option<Error>,
+}
+
+impl CopyPage {
+    fn read(engine: &mut Engine, device: &Device, at: u64) -> Result<CopyPage> {
+        match device.read(engine, at, PAGE_BYTES) {
+            Ok(page) => Ok(CopyPage {
+                bytes: page.to_vec(),
+                failed: None,
+            }),
+            Err(
+                error @ Error {
+                    fault: Fault::Io(baio_engine::Error::System(_)),
+                    ..
+                },
+            ) => Ok(CopyPage {
+                bytes: Vec::new(),
+                failed: Some(Error {
+                    operation: "read a superblock of",
+                    ..error
+                }),
+            }),
+            Err(error) => Err(error),
+        }
     }
+}
+
+fn find(engine: &mut Engine, device: &Device, choose: Choose, search_max: u64) -> Result<Chosen> {
+    let front = [
+        CopyPage::read(engine, device, 0)?,
+        CopyPage::read(engine, device, SUPERBLOCK_STEP)?,
+    ];
+    let [first, second] = [&front[0].bytes[..], &front[1].bytes[..]];
+    let alone = choose([first, second, &[], &[]]);
+    let mut places = superblock::rear_copies_at([first, second]);
+    // Two copies that agree on a newer format have said it all.
+    let is_newer = superblock::agreed_newer([first, second, &[], &[]]).is_some();
+    let mut searched = Searched::default();
+    if places.is_empty() && !is_newer {
+        searched = search(engine, device, search_max)?;
+        places.extend(searched.places);
+    }
+    let of_front = front.iter().find_map(|page| page.failed.clone());
+    let mut failed = of_front.or_else(|| searched.failed.clone());
     let mut best = None;
-    for [second, third] in places {
-        let rear = [read_page(engine, device, second)?, read_page(engine, device, third)?];
-        let seen = choose([&front[0], &front[1], &rear[0], &rear[1]]);
+    for [third, fourth] in places {
+        let rear = [
+            CopyPage::read(engine, device, third)?,
+            CopyPage::read(engine, device, fourth)?,
+        ];
+        let seen = choose([first, second, &rear[0].bytes, &rear[1].bytes]);
+        failed = failed.or_else(|| rear.iter().find_map(|page| page.failed.clone()));
         best = Some(match best {
             Some(best) => newer(best, seen),
             None => seen,
         });
     }
     // The front alone decides only if it knows of no rear: a rear of a newer format, or one that contradicts, must be heard.
-    best.unwrap_or(alone)
-        .map_err(|error| Error::new("open volume", device.name(), fault(error)))
+    let chosen = best.unwrap_or(alone);
+    match (chosen, failed) {
+        // A single copy is believed where the others are damaged for good, not where they may be read later.
+        (Ok(chosen), Some(error)) if chosen.heal.len() + 1 == SUPERBLOCK_COPIES => Err(error),
+        (Ok(chosen), _) => Ok(chosen),
+        (Err(_), Some(error)) if !is_newer => Err(error),
+        (Err(SuperblockError::NotVolume), _) => {
+            let what = not_volume(&[first, second], &searched);
+            Err(Error::new("open volume", device.name(), Fault::NotVolume(what)))
+        }
+        (Err(error), _) => Err(Error::new("open volume", device.name(), fault(error))),
+    }
+}
+
+/// What is there instead of a volume. Nothing may talk anybody into formatting what was not seen to be empty.
+fn not_volume(front: &[&[u8]], searched: &Searched) -> String {
+    let is_zero = |page: &&[u8]| page.iter().all(|byte| *byte == 0);
+    match searched.ended {
+        false => "not a baio volume, or one whose first 128 KiB are damaged: no superblock is stored in the places looked at; \
+                  `baio check` looks everywhere"
+            .into(),
+        true if searched.is_empty && front.iter().all(is_zero) => {
+            "not a baio volume: nothing is stored here; `baio format` makes one, and refuses where it finds anything".into()
+        }
+        true => "not a baio volume: no superblock is stored here, but something else is".into(),
+    }
 }
 
 /// Of two readings the one with a newer superblock; of two failures the later, which saw more copies.
@@ -79,31 +142,45 @@ fn newer(
     }
 }
 
-/// Copies 2 and 3 when 0 and 1 are damaged: they stand at multiples of 64 KiB.
-fn search(engine: &mut Engine, device: &Device) -> Result<Option<[u64; 2]>> {
-    let size = device.size()?;
-    let mut at = 2 * SUPERBLOCK_STEP;
-    while at < size {
-        let page = read_page(engine, device, at)?;
-        if let Some((_, found)) = superblock::recognise(&page, at) {
-            let [_, _, second, third] = found.layout().superblocks_at();
-            return Ok(Some([second, third]));
-        }
-        at += SUPERBLOCK_STEP;
-    }
-    Ok(None)
+/// What a search for copies 2 and 3 found.
+#[derive(Default)]
+struct Searched {
+    places: Option<[u64; 2]>,
+    /// The first page that could not be read: a copy may be there.
+    failed: Option<Error>,
+    /// It looked everywhere.
+    ended: bool,
+    /// It met nothing but zeroes.
+    is_empty: bool,
 }
 
-/// One page; empty where it cannot be read, so that the other copies still decide.
-fn read_page(engine: &mut Engine, device: &Device, at: u64) -> Result<Vec<u8>> {
-    match device.read(engine, at, PAGE_BYTES) {
-        Ok(page) => Ok(page.to_vec()),
-        Err(Error {
-            fault: Fault::Io(baio_engine::Error::System(_)),
-            ..
-        }) => Ok(Vec::new()),
-        Err(error) => Err(error),
+/// Copies 2 and 3 when 0 and 1 are damaged: they stand at multiples of 64 KiB. What was never written is passed over.
+fn search(engine: &mut Engine, device: &Device, most: u64) -> Result<Searched> {
+    let size = device.size()?;
+    let mut searched = Searched {
+        is_empty: true,
+        ..Searched::default()
+    };
+    let mut at = 2 * SUPERBLOCK_STEP;
+    for _ in 0..most {
+        let data = device.next_data(at)?.filter(|data| *data < size);
+        let Some(data) = data else {
+            searched.ended = true;
+            break;
+        };
+        // A page that begins before what is stored there has a part of it.
+        at = at.max(data / SUPERBLOCK_STEP * SUPERBLOCK_STEP);
+        let page = CopyPage::read(engine, device, at)?;
+        if let Some((_, found)) = superblock::recognise(&page.bytes, at) {
+            let [_, _, second, third] = found.layout().superblocks_at();
+            searched.places = Some([second, third]);
+            break;
+        }
+        searched.is_empty &= page.bytes.iter().all(|byte| *byte == 0);
+        searched.failed = searched.failed.or(page.failed);
+        at += SUPERBLOCK_STEP;
     }
+    Ok(searched)
 }
 
 /// Rewrites copies that do not hold the current superblock.
@@ -112,6 +189,67 @@ pub(crate) fn heal(engine: &mut Engine, device: &Device, chosen: &Chosen) -> Res
         return Ok(());
     }
     write_copies(engine, device, &chosen.current, &chosen.heal)
+}
+
+/// Begins a new epoch of a volume as it was found: the first update of an opening to write, and of a repair.
+pub(crate) fn begin_epoch(
+    engine: &mut Engine,
+    device: &Device,
+    chosen: &Chosen,
+    change: impl FnOnce(&mut Superblock),
+) -> Result<Superblock> {
+    let next = chosen.next_epoch();
+    let mut next = next.map_err(|error| Error::new("open volume", device.name(), fault(error)))?;
+    change(&mut next);
+    match &chosen.mixed {
+        None => {
+            heal(engine, device, chosen)?;
+            write(engine, device, &next)?;
+        }
+        // Healing them would make the volume look sound before it is.
+        Some(mixed) => {
+            for copy in mixed.order {
+                write_copies(engine, device, &next, &[copy])?;
+            }
+        }
+    }
+    Ok(next)
+}
+
+/// Refuses to write over the superblock of another owner: whoever opened the volume meanwhile, past the lock, has raised the
+/// sequence.
+pub(crate) fn must_be_ours(engine: &mut Engine, device: &Device, ours: &Superblock) -> Result<()> {
+    let (mut found_ours, mut failed) = (false, None);
+    for (copy, at) in (0u8..).zip(ours.layout().superblocks_at()) {
+        let page = CopyPage::read(engine, device, at)?;
+        match Superblock::decode(&page.bytes, copy) {
+            Ok(found) if found == *ours => found_ours = true,
+            // A copy that lost its last write is no other owner.
+            Ok(found) if found.uuid == ours.uuid && found.sequence < ours.sequence => {}
+            Ok(found) => {
+                let (found, ours) = (found.sequence, ours.sequence);
+                return Err(Error::new(
+                    "update the superblock of",
+                    device.name(),
+                    Fault::Overtaken { found, ours },
+                )
+                .at(at));
+            }
+            Err(_) => failed = failed.or(page.failed),
+        }
+    }
+    match failed {
+        _ if found_ours => Ok(()),
+        Some(error) => Err(error),
+        None => {
+            let (found, ours) = (0, ours.sequence);
+            Err(Error::new(
+                "update the superblock of",
+                device.name(),
+                Fault::Overtaken { found, ours },
+            ))
+        }
+    }
 }
 
 /// An update: copies 0 and 1 durably, then 2 and 3 durably. In this order, because a crash in the first step leaves the old

@@ -1,7 +1,7 @@
 //! The inode table, read from end to end: by an open, which heals what a crash left half-written, and by the commands that
 //! only look.
 
-use baio_engine::{Buffer, Durability, Engine};
+use baio_engine::{Buffer, Engine};
 
 use crate::error::{Error, Fault, Result};
 use crate::segment::bucket::{self, BucketError, BucketId, Image, Pair};
@@ -11,6 +11,7 @@ use crate::segment::page::PAGE_BYTES;
 use crate::segment::probe::SlotAddress;
 use crate::segment::salvage::Salvage;
 use crate::segment::superblock::Superblock;
+use crate::volume::bucket_write::{self, Home};
 use crate::volume::device::Device;
 use crate::volume::reads;
 
@@ -21,7 +22,7 @@ pub(crate) enum Healing {
     Write,
     /// Decides the same in memory only.
     InMemory,
-    /// The same, and passes over buckets of which nothing is left, instead of failing.
+    /// The same, and passes over buckets that nobody can decide, instead of failing: only for a check that writes nothing.
     Check,
 }
 
@@ -50,14 +51,21 @@ impl Doubt {
 #[derive(Debug)]
 pub(crate) struct BucketCopy {
     id: BucketId,
+    /// Where its first image in the table lies.
+    at: u64,
+    /// The volume's epoch: no image is of a later one.
+    epoch: u64,
     table: Buffer,
     mirror: Option<Buffer>,
 }
 
 impl BucketCopy {
-    pub(crate) fn new(id: BucketId, table: Buffer) -> BucketCopy {
+    pub(crate) fn new(superblock: &Superblock, bucket: u64, table: Buffer) -> BucketCopy {
+        let uuid = superblock.uuid;
         BucketCopy {
-            id,
+            id: BucketId { uuid, bucket },
+            at: superblock.layout().bucket_at(bucket, Place::Table).unwrap_or(0),
+            epoch: superblock.epoch,
             table,
             mirror: None,
         }
@@ -68,7 +76,7 @@ impl BucketCopy {
     }
 
     pub(crate) fn needs_mirror(&self) -> bool {
-        self.mirror.is_none() && bucket::view(&pair(&self.table, self.id)) == bucket::View::NeedsMirror
+        self.mirror.is_none() && bucket::view(&self.pair(&self.table)) == bucket::View::NeedsMirror
     }
 
     pub(crate) fn add_mirror(&mut self, mirror: Buffer) {
@@ -77,21 +85,29 @@ impl BucketCopy {
 
     /// The image that is served.
     pub(crate) fn image(&self) -> std::result::Result<Image<'_>, Fault> {
-        let table = pair(&self.table, self.id);
-        let nothing: &[u8] = &[];
-        let mirror = match &self.mirror {
-            Some(mirror) => pair(mirror, self.id),
-            None => Pair::read(nothing, nothing, self.id),
-        };
-        bucket::view_with_mirror(&table, &mirror, self.id).map_err(|error| Fault::Corrupt(error.to_string()))
+        let table = self.pair(&self.table);
+        let mirror = self.pair(self.mirror.as_deref().unwrap_or(&[]));
+        bucket::view_with_mirror(&table, &mirror, self.id).map_err(|error| fault_of(self.at, error))
+    }
+
+    fn pair<'a>(&self, bytes: &'a [u8]) -> Pair<'a> {
+        // What the device did not give is judged as unreadable.
+        let even = bytes.get(..PAGE_BYTES).unwrap_or(&[]);
+        let odd = bytes.get(PAGE_BYTES..2 * PAGE_BYTES).unwrap_or(&[]);
+        Pair::read(even, odd, self.id).up_to(self.epoch)
     }
 }
 
-fn pair(bytes: &[u8], id: BucketId) -> Pair<'_> {
-    // What the device did not give is judged as unreadable.
-    let even = bytes.get(..PAGE_BYTES).unwrap_or(&[]);
-    let odd = bytes.get(PAGE_BYTES..2 * PAGE_BYTES).unwrap_or(&[]);
-    Pair::read(even, odd, id)
+/// What a bucket that nobody can decide means: the device may read it later, or it is damaged.
+fn fault_of(bucket_at: u64, error: BucketError) -> Fault {
+    let what = error.to_string();
+    match error {
+        BucketError::Unread { parity, .. } => {
+            let at = bucket_at + (parity.index() * PAGE_BYTES) as u64;
+            Fault::Unreadable { what, at }
+        }
+        _ => Fault::Corrupt(what),
+    }
 }
 
 /// What a slot turned out to hold.
@@ -107,7 +123,8 @@ pub(crate) struct Undecodable {
 /// Shows every slot that was ever used to `visit`, in order.
 ///
 /// # Errors
-/// A bucket of which no image is valid: which blocks its inodes hold is unknown. And what the device said.
+/// A bucket of which no image is valid, or one cannot be read: which blocks its inodes hold is unknown. And what the device
+/// said.
 pub(crate) fn scan(
     engine: &mut Engine,
     device: &Device,
@@ -158,25 +175,49 @@ pub(crate) fn look(
     bucket: u64,
     visit: &mut dyn FnMut(&Image<'_>),
 ) -> Result<()> {
-    let at = superblock.layout().bucket_at(bucket, Place::Table);
-    let at = at.ok_or_else(|| corrupt(device, BucketError::Lost { bucket }))?;
-    let table = match reads::read_pages(engine, device, at, BUCKET_BYTES as usize) {
-        Ok(table) => Some(table),
-        // Neither image can be read: the mirror has them.
-        Err(Error {
-            fault: Fault::Io(baio_engine::Error::System(_)),
-            ..
-        }) => None,
-        Err(error) => return Err(error),
-    };
-    let chunk = table.as_ref().map(reads::Pages::chunk);
-    let page = |number| chunk.as_ref().map_or(&[][..], |chunk| chunk.page(number));
-    settle(engine, device, superblock, doubt, bucket, (page(0), page(1)), visit)
+    let table = Images::read(engine, device, superblock, bucket, Place::Table)?;
+    let pages = (table.page(0), table.page(1));
+    settle(engine, device, superblock, doubt, bucket, pages, visit)
 }
 
-fn corrupt(device: &Device, error: BucketError) -> Error {
-    let why = format!("{error}; `baio check --repair` saves what can be saved");
-    Error::new("read the inode table of", device.name(), Fault::Corrupt(why))
+/// The two images of a bucket in the table or in the mirror; none where neither can be read, as the other place has both.
+struct Images(Option<reads::Pages>);
+
+impl Images {
+    fn read(
+        engine: &mut Engine,
+        device: &Device,
+        superblock: &Superblock,
+        bucket: u64,
+        place: Place,
+    ) -> Result<Images> {
+        let at = superblock.layout().bucket_at(bucket, place);
+        let at = at.ok_or_else(|| undecided(device, superblock, bucket, BucketError::Lost { bucket }))?;
+        match reads::read_pages(engine, device, at, BUCKET_BYTES as usize) {
+            Ok(pages) => Ok(Images(Some(pages))),
+            Err(Error {
+                fault: Fault::Io(baio_engine::Error::System(_)),
+                ..
+            }) => Ok(Images(None)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn page(&self, number: usize) -> &[u8] {
+        self.0.as_ref().map_or(&[], |pages| pages.chunk().page(number))
+    }
+}
+
+/// A bucket of which nobody can tell what it is.
+pub(crate) fn undecided(device: &Device, superblock: &Superblock, bucket: u64, error: BucketError) -> Error {
+    let bucket_at = superblock.layout().bucket_at(bucket, Place::Table).unwrap_or(0);
+    match fault_of(bucket_at, error) {
+        fault @ Fault::Unreadable { at, .. } => Error::new("read the inode table of", device.name(), fault).at(at),
+        fault => {
+            let why = format!("{fault}; `baio check --repair` saves what can be saved");
+            Error::new("read the inode table of", device.name(), Fault::Corrupt(why))
+        }
+    }
 }
 
 /// Decides which image of a bucket is served, and, if asked, makes the decision last.
@@ -193,34 +234,32 @@ fn settle(
         uuid: superblock.uuid,
         bucket: number,
     };
-    let table = Pair::read(even, odd, id);
+    let table = Pair::read(even, odd, id).up_to(superblock.epoch);
     if !bucket::needs_healing(&table, doubt.from_epoch)
         && let Some(newest) = table.newest()
     {
         visit(&newest);
         return Ok(());
     }
-    let layout = superblock.layout();
-    let lost = || corrupt(device, BucketError::Lost { bucket: number });
-    let mirror_at = layout.bucket_at(number, Place::Mirror).ok_or_else(lost)?;
-    let mirror = reads::read_pages(engine, device, mirror_at, BUCKET_BYTES as usize)?;
-    let mirror = mirror.chunk();
-    let mirror = Pair::read(mirror.page(0), mirror.page(1), id);
+    let mirror = Images::read(engine, device, superblock, number, Place::Mirror)?;
+    let mirror = Pair::read(mirror.page(0), mirror.page(1), id).up_to(superblock.epoch);
     if doubt.healing == Healing::Check && bucket::newest_of_four(&table, &mirror, id).is_err() {
         return Ok(());
     }
-    let decision = bucket::heal(&table, &mirror, doubt.from_epoch, id).map_err(|error| corrupt(device, error))?;
+    let decision = bucket::heal(&table, &mirror, doubt.from_epoch, id)
+        .map_err(|error| undecided(device, superblock, number, error))?;
     if doubt.healing == Healing::Write {
-        for (place, bytes) in bucket::bury(&table, &mirror, &decision.winner) {
-            if let Some(at) = layout.image_at(number, decision.winner.parity().other(), place) {
-                device.write_now(engine, at, bytes, Durability::Data)?;
-            }
-        }
-        for &place in decision.rewrite {
-            let parity = decision.winner.parity();
-            if let Some(at) = layout.image_at(number, parity, place) {
-                device.write_now(engine, at, decision.winner.bytes(), Durability::Data)?;
-            }
+        let parity = decision.winner.parity();
+        let buried =
+            bucket::bury(&table, &mirror, &decision.winner).map(|(place, bytes)| (parity.other(), place, bytes));
+        let rewritten = decision
+            .rewrite
+            .iter()
+            .map(|&place| (parity, place, decision.winner.bytes()));
+        for (parity, place, bytes) in buried.chain(rewritten) {
+            let home = Home::of(superblock.layout(), number, parity, place);
+            let home = home.map_err(|fault| Error::new("heal", device.name(), fault))?;
+            bucket_write::write(engine, device, home, bytes)?;
         }
     }
     visit(&decision.winner);
@@ -252,13 +291,11 @@ pub(crate) fn rewrite(
             next = Some(image.next_with(&changed, superblock.epoch));
         }
     })?;
-    let Some(next) = next.transpose().map_err(|error| corrupt(device, error))? else {
-        return Ok(());
-    };
-    for place in [Place::Table, Place::Mirror] {
-        let at = superblock.layout().image_at(bucket, next.parity(), place);
-        let at = at.ok_or_else(|| corrupt(device, BucketError::Lost { bucket }))?;
-        device.write_now(engine, at, next.page().bytes(), Durability::Data)?;
+    match next
+        .transpose()
+        .map_err(|error| undecided(device, superblock, bucket, error))?
+    {
+        Some(next) => bucket_write::write_both(engine, device, superblock.layout(), &next),
+        None => Ok(()),
     }
-    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::segment::layout::SLOTS_PER_BUCKET;
+use crate::segment::layout::{Parity, SLOTS_PER_BUCKET};
 use crate::segment::page::PAGE_BYTES;
 
 /// Why a page is no image of its bucket.
@@ -36,6 +36,13 @@ pub enum ImageError {
     },
     /// Zeroes where an image must have been written.
     Erased,
+    /// Of an epoch that the volume has not reached: it would win over every later update.
+    Epoch {
+        /// The image's epoch.
+        found: u64,
+        /// The volume's.
+        newest: u64,
+    },
 }
 
 impl fmt::Display for ImageError {
@@ -48,6 +55,7 @@ impl fmt::Display for ImageError {
             Self::Misplaced { found } => write!(f, "the image of bucket {found}"),
             Self::Generation { found } => write!(f, "generation {found} does not belong here"),
             Self::Erased => write!(f, "zeroes where an image must have been written"),
+            Self::Epoch { found, newest } => write!(f, "epoch {found}, the volume is in epoch {newest}"),
         }
     }
 }
@@ -61,6 +69,22 @@ pub enum BucketError {
     Lost {
         /// The bucket.
         bucket: u64,
+    },
+    /// A copy of an image cannot be read, and the other one cannot either or is damaged: what was not read may be the newest.
+    Unread {
+        /// The bucket.
+        bucket: u64,
+        /// Which of its images.
+        parity: Parity,
+    },
+    /// An image is of an epoch that the volume has not reached, in both copies or in the only one that is left.
+    TooNew {
+        /// The bucket.
+        bucket: u64,
+        /// The image's epoch.
+        found: u64,
+        /// The volume's.
+        newest: u64,
     },
     /// There are four slots.
     NoSuchSlot {
@@ -83,6 +107,18 @@ impl fmt::Display for BucketError {
                 write!(
                     f,
                     "bucket {bucket} has no valid image, neither in the inode table nor in its mirror"
+                )
+            }
+            Self::Unread { bucket, parity } => {
+                write!(
+                    f,
+                    "the {parity} image of bucket {bucket}: one copy cannot be read, and the other one cannot either or is damaged"
+                )
+            }
+            Self::TooNew { bucket, found, newest } => {
+                write!(
+                    f,
+                    "bucket {bucket} has an image of epoch {found}, and the volume is in epoch {newest}"
                 )
             }
             Self::NoSuchSlot { bucket, slot } => {

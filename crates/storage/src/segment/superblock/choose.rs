@@ -35,16 +35,55 @@ pub struct Chosen {
     pub current: Superblock,
     /// Numbers of the copies that do not hold it, ascending: to be written before the next update.
     pub heal: Vec<u8>,
+    /// Set where the two pairs are of different ages as no crash leaves them.
+    pub mixed: Option<Mixed>,
+}
+
+/// Copies that are not of one moment, and the update that ends this. Its copies are written one after the other, so that it
+/// stays to be seen until it is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mixed {
+    /// In this order: the pair that is not current first, and of a pair first the copy that shows nothing.
+    pub order: [u8; SUPERBLOCK_COPIES],
+    /// The newest sequence and epoch of any copy. Those of the update are later.
+    pub newest: (u64, u64),
+}
+
+impl Chosen {
+    /// What an opening may believe: of a volume of mixed ages neither the note of a clean close, nor the snapshot, nor that any
+    /// bucket was whole.
+    pub fn believed(&self) -> Superblock {
+        let mut found = self.current.clone();
+        if let Some(mixed) = &self.mixed {
+            (found.clean_epoch, found.healed_epoch, found.snapshot) = (0, 0, None);
+            found.epoch = mixed.newest.1;
+        }
+        found
+    }
+
+    /// The superblock of the epoch that begins now, with no snapshot; of mixed ages, with no bucket that counts as whole.
+    pub fn next_epoch(&self) -> Result<Superblock, SuperblockError> {
+        let mut next = self.believed().next_epoch()?;
+        next.parent_checksum = self.current.checksum();
+        next.snapshot = None;
+        if let Some(mixed) = &self.mixed {
+            // Two later, so that of the copies that are left and this one a reader sees mixed ages as well.
+            next.sequence = mixed.newest.0.checked_add(2).ok_or(SuperblockError::Exhausted)?;
+        }
+        Ok(next)
+    }
 }
 
 /// Decides which superblock is current. A copy that could not be read is given as an empty slice.
 ///
-/// The newest sequence with two equal valid copies wins. Two copies that agree on a newer version or on unknown features
+/// The newest sequence with two equal valid copies wins. Two equal copies of a newer version or on unknown features
 /// refuse the volume, even if an older pair could be read: an older program must not heal over a newer one's work.
 pub fn choose(copies: [&[u8]; SUPERBLOCK_COPIES]) -> Result<Chosen, SuperblockError> {
     let decoded: [Result<Superblock, SuperblockError>; SUPERBLOCK_COPIES] =
         std::array::from_fn(|copy| Superblock::decode(copies[copy], copy as u8));
-    refuse_newer(&decoded)?;
+    if let Some(error) = agreed_newer(copies) {
+        return Err(error);
+    }
     let same: [[bool; SUPERBLOCK_COPIES]; SUPERBLOCK_COPIES] = std::array::from_fn(|a| {
         std::array::from_fn(|b| decoded[a].is_ok() && decoded[b].is_ok() && same_content(copies[a], copies[b]))
     });
@@ -71,6 +110,30 @@ pub fn choose(copies: [&[u8]; SUPERBLOCK_COPIES]) -> Result<Chosen, SuperblockEr
     Ok(Chosen {
         current: current.clone(),
         heal,
+        mixed: mixed(&decoded, current),
+    })
+}
+
+/// Whether the copies are not of one moment, as a crash leaves them: the rear pair never ahead of the front pair, and behind by
+/// one update at most. Those of a file that was copied while its volume was in use need not be, and what lies between them is
+/// then of any age.
+fn mixed(decoded: &[Result<Superblock, SuperblockError>; SUPERBLOCK_COPIES], current: &Superblock) -> Option<Mixed> {
+    let valid = |copy: usize| decoded[copy].as_ref().ok().filter(|found| found.uuid == current.uuid);
+    let sequence = |copy: usize| valid(copy).map(|found| found.sequence);
+    let front = sequence(0).max(sequence(1))?;
+    let rear = sequence(2).max(sequence(3))?;
+    if (rear..=rear.saturating_add(1)).contains(&front) {
+        return None;
+    }
+    let [a, b] = if sequence(1).is_some() { [0, 1] } else { [1, 0] };
+    let [c, d] = if sequence(3).is_some() { [2, 3] } else { [3, 2] };
+    let is_in_front = [0, 1].into_iter().any(|copy| sequence(copy) == Some(current.sequence));
+    let epoch = (0..SUPERBLOCK_COPIES)
+        .filter_map(|copy| valid(copy).map(|found| found.epoch))
+        .max();
+    Some(Mixed {
+        order: if is_in_front { [c, d, a, b] } else { [a, b, c, d] },
+        newest: (front.max(rear), epoch.unwrap_or(current.epoch)),
     })
 }
 
@@ -87,7 +150,11 @@ pub fn choose_single(copies: [&[u8]; SUPERBLOCK_COPIES]) -> Result<Chosen, Super
         .filter_map(|(copy, bytes)| Some((copy, Superblock::decode(bytes, copy).ok()?)));
     let (single, current) = valid.max_by_key(|(_, superblock)| superblock.sequence).ok_or(no_pair)?;
     let heal = (0..SUPERBLOCK_COPIES as u8).filter(|copy| *copy != single).collect();
-    Ok(Chosen { current, heal })
+    Ok(Chosen {
+        current,
+        heal,
+        mixed: None,
+    })
 }
 
 fn same_content(a: &[u8], b: &[u8]) -> bool {
@@ -97,24 +164,17 @@ fn same_content(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-fn refuse_newer(decoded: &[Result<Superblock, SuperblockError>]) -> Result<(), SuperblockError> {
-    let newer = |error: &SuperblockError| {
-        matches!(
-            error,
-            SuperblockError::Version { .. } | SuperblockError::Features { .. }
-        )
+/// The newer version, or the features unknown to this program, that two equal copies agree on. Their checksums are right: one
+/// page, or two damaged ones, keep nobody out.
+pub fn agreed_newer(copies: [&[u8]; SUPERBLOCK_COPIES]) -> Option<SuperblockError> {
+    let newer = |copy: usize| match RawSuperblock::view(copies[copy]).and_then(RawSuperblock::verify) {
+        Err(error @ (SuperblockError::Version { .. } | SuperblockError::Features { .. })) => Some(error),
+        _ => None,
     };
-    for (at, copy) in decoded.iter().enumerate() {
-        let Err(error) = copy else { continue };
-        if newer(error)
-            && decoded[at + 1..]
-                .iter()
-                .any(|other| other.as_ref().err() == Some(error))
-        {
-            return Err(error.clone());
-        }
-    }
-    Ok(())
+    (0..SUPERBLOCK_COPIES).find_map(|one| {
+        let agrees = |other: usize| newer(other).is_some() && same_content(copies[one], copies[other]);
+        newer(one).filter(|_| (one + 1..SUPERBLOCK_COPIES).any(agrees))
+    })
 }
 
 /// The error that tells the user most when no two copies agree.

@@ -89,10 +89,7 @@ impl fmt::Display for SuperblockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short { bytes } => write!(f, "a superblock has {PAGE_BYTES} bytes, here are {bytes}"),
-            Self::NotVolume => write!(
-                f,
-                "not a baio volume: no superblock is stored here; `baio format` makes one"
-            ),
+            Self::NotVolume => write!(f, "not a baio volume: no superblock is stored here"),
             Self::Version { found, supported } => write!(
                 f,
                 "the volume has format version {found}, this program knows version {supported}: use a matching one"

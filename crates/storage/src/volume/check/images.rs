@@ -4,34 +4,44 @@
 //! both must hold the image before it, of which one copy is enough to restore both. Where that is lost in both, the bucket is
 //! written once more as its next generation, so that again two generations are there.
 
-use baio_engine::Errno;
-
-use crate::error::{Error, Result};
-use crate::segment::bucket::{BucketId, Image, Pair, Reading, newest_of_four};
+use crate::error::Result;
+use crate::segment::bucket::{
+    BucketError, BucketId, Image, ImageError, NextImage, Pair, Reading, newest_by_generation, newest_of_four,
+};
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::layout::{Layout, Parity, Place, SLOTS_PER_BUCKET};
 use crate::segment::page::{self, PAGE_BYTES, Page};
 use crate::segment::probe::SlotAddress;
 use crate::segment::salvage::Salvage;
 use crate::segment::superblock::Superblock;
+use crate::volume::bucket_write::Home;
 use crate::volume::check::inodes::Seen;
 use crate::volume::check::{CheckReport, Problem, ProblemPlace, Repair};
-use crate::volume::table::Undecodable;
+use crate::volume::device::Device;
+use crate::volume::table::{self, Undecodable};
 
 /// What judges the buckets of one volume.
 pub(super) struct Judge<'a> {
     superblock: &'a Superblock,
+    device: &'a Device,
     /// Updates of this epoch or later may have been cut by a crash.
     doubt_from: u64,
+    /// The volume's epoch as it was found: no image can be of a later one.
+    newest_epoch: u64,
 }
+
+/// What to write where.
+pub(super) type Writes = Vec<(Home, Page)>;
 
 type Visit<'v> = &'v mut dyn FnMut(SlotAddress, &Seen);
 
 impl Judge<'_> {
     /// `found` is the superblock as it was, `superblock` the one that repairs are made under.
-    pub(super) fn new<'a>(found: &Superblock, superblock: &'a Superblock) -> Judge<'a> {
+    pub(super) fn new<'a>(device: &'a Device, found: &Superblock, superblock: &'a Superblock) -> Judge<'a> {
         Judge {
             superblock,
+            device,
+            newest_epoch: found.epoch,
             doubt_from: if found.is_clean() { u64::MAX } else { found.healed_epoch },
         }
     }
@@ -49,37 +59,33 @@ impl Judge<'_> {
         repair: bool,
         report: &mut CheckReport,
         visit: Visit<'_>,
-    ) -> Result<Vec<(u64, Page)>> {
+    ) -> Result<Writes> {
         if [table, mirror].as_flattened().iter().all(|page| is_zero(page)) {
             visit(SlotAddress { bucket, slot: 0 }, &Seen::Untouched);
             return Ok(Vec::new());
-        }
-        let is_unreadable = |parity: usize| table[parity].is_empty() && mirror[parity].is_empty();
-        if is_unreadable(0) || is_unreadable(1) {
-            return self.unreadable(bucket, repair, report, visit);
         }
         let id = BucketId {
             uuid: self.superblock.uuid,
             bucket,
         };
-        let table = Pair::read(table[0], table[1], id);
-        let mirror = Pair::read(mirror[0], mirror[1], id);
+        let whatever_epoch = [table, mirror].map(|pages| Pair::read(pages[0], pages[1], id));
+        let [table, mirror] = whatever_epoch.map(|pair| pair.up_to(self.newest_epoch));
         let status = if repair { Repair::Repaired } else { Repair::Repairable };
-        let Ok(winner) = newest_of_four(&table, &mirror, id) else {
-            let offset = self.layout().bucket_at(bucket, Place::Table).unwrap_or(0);
-            report.problems.push(Problem {
-                kind: "bucket-lost",
-                place: ProblemPlace {
-                    object: format!("bucket {bucket}"),
-                    offset,
-                },
-                what: "no valid image in table and mirror: up to four segments, their names and where they were, are gone; a \
-                       repair leaves four empty slots"
-                    .into(),
-                repair: Repair::Lost,
-            });
-            visit(SlotAddress { bucket, slot: 0 }, &Seen::Lost);
-            return Ok(self.tombstones(id));
+        let winner = match newest_of_four(&table, &mirror, id) {
+            Ok(winner) => winner,
+            Err(error @ BucketError::Unread { .. }) => return self.unreadable(error, bucket, repair, report, visit),
+            Err(error @ BucketError::TooNew { .. }) => {
+                return self.too_new(error, whatever_epoch, id, status, report, visit);
+            }
+            Err(_) => {
+                let what = "no valid image in table and mirror: up to four segments, their names and where they were, are \
+                            gone; a repair leaves four empty slots";
+                report
+                    .problems
+                    .push(self.problem("bucket-lost", bucket, what.into(), Repair::Lost));
+                visit(SlotAddress { bucket, slot: 0 }, &Seen::Lost);
+                return Ok(self.tombstones(id));
+            }
         };
         show(&winner, self.superblock, visit);
         let older = older(&table, &mirror, &winner);
@@ -95,9 +101,10 @@ impl Judge<'_> {
                 if holds(reading, wanted) {
                     continue;
                 }
-                let at = self.layout().image_at(bucket, parity, place).unwrap_or(0);
-                if let Some(bytes) = wanted {
-                    writes.push((at, Page::copy_of(bytes)));
+                let home = Home::of(self.layout(), bucket, parity, place);
+                let at = home.as_ref().map_or(0, |home| home.at);
+                if let (Some(bytes), Ok(home)) = (wanted, home) {
+                    writes.push((home, Page::copy_of(bytes)));
                 }
                 if self.is_cut_by_a_crash(place, parity, reading, &winner) {
                     report.in_doubt += 1;
@@ -107,7 +114,7 @@ impl Judge<'_> {
                 report.problems.push(Problem {
                     kind,
                     place: ProblemPlace {
-                        object: format!("bucket {bucket}, {} image of the {}", word(parity), noun(place)),
+                        object: format!("bucket {bucket}, {parity} image of the {}", noun(place)),
                         offset: at,
                     },
                     what,
@@ -121,32 +128,67 @@ impl Judge<'_> {
         Ok(writes)
     }
 
+    fn problem(&self, kind: &'static str, bucket: u64, what: String, repair: Repair) -> Problem {
+        let object = format!("bucket {bucket}");
+        let offset = self.layout().bucket_at(bucket, Place::Table).unwrap_or(0);
+        let place = ProblemPlace { object, offset };
+        Problem {
+            kind,
+            place,
+            what,
+            repair,
+        }
+    }
+
     /// A page that cannot be read now may be read again, or may have been the newest: what is there is not written over.
     fn unreadable(
         &self,
+        error: BucketError,
         bucket: u64,
         repair: bool,
         report: &mut CheckReport,
         visit: Visit<'_>,
-    ) -> Result<Vec<(u64, Page)>> {
-        let offset = self.layout().bucket_at(bucket, Place::Table).unwrap_or(0);
+    ) -> Result<Writes> {
         if repair {
-            let object = format!("both copies of an image of bucket {bucket}");
-            return Err(Error::new("repair", object, baio_engine::Error::System(Errno::EIO)).at(offset));
+            return Err(table::undecided(self.device, self.superblock, bucket, error));
         }
-        report.problems.push(Problem {
-            kind: "bucket-unreadable",
-            place: ProblemPlace {
-                object: format!("bucket {bucket}"),
-                offset,
-            },
-            what: "both copies of an image cannot be read: up to four segments may be there; a repair writes nothing here before \
-                   they can be, or the volume was copied to a sound device with zeroes in their place"
-                .into(),
-            repair: Repair::Lost,
-        });
+        let what = format!(
+            "{error}: up to four segments may be there; a repair writes nothing here before it can be read, or the volume was \
+             copied to a sound device with zeroes in the place of what cannot"
+        );
+        report
+            .problems
+            .push(self.problem("bucket-unreadable", bucket, what, Repair::Lost));
         visit(SlotAddress { bucket, slot: 0 }, &Seen::Lost);
         Ok(Vec::new())
+    }
+
+    /// An image of an epoch that the volume has not reached is whole, but would win over every later update. Some may have been
+    /// made: the last generation is the bucket. Its inodes are written as the next two generations, of this epoch.
+    fn too_new(
+        &self,
+        error: BucketError,
+        [table, mirror]: [Pair<'_>; 2],
+        id: BucketId,
+        status: Repair,
+        report: &mut CheckReport,
+        visit: Visit<'_>,
+    ) -> Result<Writes> {
+        let bucket = id.bucket;
+        let winner = newest_by_generation(&table, &mirror, id);
+        let winner = winner.map_err(|error| table::undecided(self.device, self.superblock, bucket, error))?;
+        let what = format!("{error}: a later update of this bucket would not count");
+        report.problems.push(self.problem("image-epoch", bucket, what, status));
+        show(&winner, self.superblock, visit);
+        let epoch = self.superblock.epoch;
+        let mut writes = Vec::new();
+        if let Ok(first) = winner.next_with(&[], epoch)
+            && let Ok(second) = first.image().next_with(&[], epoch)
+        {
+            writes.extend(self.at_home(&first));
+            writes.extend(self.at_home(&second));
+        }
+        Ok(writes)
     }
 
     /// A crash leaves the newest generation in the table and an older one, or nothing, in the mirror.
@@ -158,15 +200,13 @@ impl Judge<'_> {
     }
 
     /// The same inodes as the next generation, to table and mirror: then the winner is the image before it.
-    fn once_more(&self, winner: &Image<'_>) -> Vec<(u64, Page)> {
-        let Ok(next) = winner.next_with(&[], self.superblock.epoch) else {
-            return Vec::new();
-        };
-        self.at_home(winner.id().bucket, next.parity(), next.page())
+    fn once_more(&self, winner: &Image<'_>) -> Writes {
+        let next = winner.next_with(&[], self.superblock.epoch);
+        next.map_or(Vec::new(), |next| self.at_home(&next))
     }
 
     /// Four empty slots that end no probe, in two generations.
-    fn tombstones(&self, id: BucketId) -> Vec<(u64, Page)> {
+    fn tombstones(&self, id: BucketId) -> Writes {
         let empty = Inode {
             state: InodeState::Tombstone,
             generation: 1,
@@ -178,17 +218,19 @@ impl Judge<'_> {
         let Ok(first) = Image::initial(id).next_with(&all, epoch) else {
             return writes;
         };
-        writes.extend(self.at_home(id.bucket, first.parity(), first.page()));
+        writes.extend(self.at_home(&first));
         if let Ok(second) = first.image().next_with(&[], epoch) {
-            writes.extend(self.at_home(id.bucket, second.parity(), second.page()));
+            writes.extend(self.at_home(&second));
         }
         writes
     }
 
-    fn at_home(&self, bucket: u64, parity: Parity, page: &Page) -> Vec<(u64, Page)> {
+    fn at_home(&self, next: &NextImage) -> Writes {
+        let bucket = next.image().id().bucket;
+        let home = |place| Home::of(self.layout(), bucket, next.parity(), place).ok();
         [Place::Table, Place::Mirror]
             .into_iter()
-            .filter_map(|place| Some((self.layout().image_at(bucket, parity, place)?, page.clone())))
+            .filter_map(|place| Some((home(place)?, next.page().clone())))
             .collect()
     }
 }
@@ -220,7 +262,7 @@ fn describe(reading: &Reading<'_>, winner: &Image<'_>, parity: Parity) -> (&'sta
         winner.generation().saturating_sub(1)
     };
     match reading {
-        Reading::Invalid(crate::segment::bucket::ImageError::Erased) => (
+        Reading::Invalid(ImageError::Erased) => (
             "image-erased",
             format!("zeroes in the place of generation {generation}"),
         ),
@@ -256,13 +298,6 @@ fn show(winner: &Image<'_>, superblock: &Superblock, visit: Visit<'_>) {
 
 fn is_zero(page: &[u8]) -> bool {
     <&[u8; PAGE_BYTES]>::try_from(page).is_ok_and(page::is_zero)
-}
-
-fn word(parity: Parity) -> &'static str {
-    match parity {
-        Parity::Even => "even",
-        Parity::Odd => "odd",
-    }
 }
 
 fn noun(place: Place) -> &'static str {

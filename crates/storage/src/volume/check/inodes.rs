@@ -18,7 +18,7 @@ use crate::volume::check::repair::Change;
 use crate::volume::check::{Check, corrupt};
 use crate::volume::contents::Contents;
 use crate::volume::device::Device;
-use crate::volume::table::{self, Doubt, Found, Healing, Undecodable};
+use crate::volume::table::{self, Doubt, Found, Undecodable};
 
 /// Longer ways are not paved with tombstones.
 const WAY_MAX: u64 = 64;
@@ -205,7 +205,7 @@ impl Inodes {
     fn inode_at(&self, check: &mut Check<'_>, device: &Device, at: SlotAddress) -> Result<Option<Inode>> {
         let doubt = Doubt {
             from_epoch: 0,
-            healing: Healing::Check,
+            healing: check.healing(),
         };
         let mut found = None;
         let superblock = &self.superblock;

@@ -32,7 +32,7 @@ use crate::segment::superblock::{Chosen, Superblock};
 use crate::volume::contents::{Contents, Gathering};
 use crate::volume::device::{Device, Hold};
 use crate::volume::table::{Doubt, Healing};
-use crate::volume::{Volume, reads, refuse_unknown_features, snapshot, superblocks};
+use crate::volume::{Volume, bucket_write, reads, refuse_unknown_features, snapshot, superblocks};
 
 /// What was done about a problem, or can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub enum Repair {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// What kind of problem, in a word that stays: `superblock`, `device-short`, `segment-cut`, `image`, `image-stale`,
-    /// `image-erased`, `bucket-lost`, `inode`, `name-twice`, `name-unreachable`, `rename`, `overlap`, `snapshot`.
+    /// `image-erased`, `image-epoch`, `bucket-lost`, `bucket-unreadable`, `inode`, `name-twice`, `name-unreachable`, `rename`, `overlap`, `snapshot`.
     pub kind: &'static str,
     /// Where it is.
     pub place: ProblemPlace,
@@ -205,27 +205,22 @@ impl Check<'_> {
         if self.repair {
             refuse_unknown_features(&device, &chosen.current)?;
         }
-        self.report.clean = chosen.current.is_clean();
+        let found = chosen.believed();
+        self.report.clean = found.is_clean();
         self.superblock_copies(&device, &chosen)?;
         let cut = self.length(&device, &chosen.current)?;
         let superblock = self.raise_epoch(&device, &chosen)?;
-        let mut gathering = Gathering::new(&device, &chosen.current)?;
+        let mut gathering = Gathering::new(&device, &found)?;
         let mut inodes = inodes::Inodes::new(&superblock, cut);
-        self.table(
-            &device,
-            &chosen.current,
-            &superblock,
-            progress,
-            &mut |address, found| {
-                inodes.take_in(address, found);
-                if let inodes::Seen::Slot(found) = found {
-                    gathering.take_in(address, found);
-                }
-            },
-        )?;
+        self.table(&device, &found, &superblock, progress, &mut |address, found| {
+            inodes.take_in(address, found);
+            if let inodes::Seen::Slot(found) = found {
+                gathering.take_in(address, found);
+            }
+        })?;
         let contents = self.contents(&device, &superblock, gathering)?;
         let changes = inodes.judge(self, &device, &superblock, &contents)?;
-        self.snapshot(&device, &chosen.current, &contents)?;
+        self.snapshot(&device, &found, &contents)?;
         self.count(&superblock, &contents);
         if self.repair {
             repair::apply(self.engine, &device, &superblock, changes)?;
@@ -288,16 +283,9 @@ impl Check<'_> {
     /// Begins a repair as an opening begins: the copies healed, the epoch raised.
     fn raise_epoch(&mut self, device: &Device, chosen: &Chosen) -> Result<Superblock> {
         if !self.repair {
-            return Ok(chosen.current.clone());
+            return Ok(chosen.believed());
         }
-        superblocks::heal(self.engine, device, chosen)?;
-        let mut superblock = chosen
-            .current
-            .next_epoch()
-            .map_err(|error| Error::new("repair", device.name(), superblocks::fault(error)))?;
-        superblock.snapshot = None;
-        superblocks::write(self.engine, device, &superblock)?;
-        Ok(superblock)
+        superblocks::begin_epoch(self.engine, device, chosen, |_| {})
     }
 
     /// Reads table and mirror side by side, judges the images of every bucket, heals them if asked, and shows what they hold.
@@ -312,7 +300,7 @@ impl Check<'_> {
         let layout = superblock.layout();
         let (table_at, buckets) = (layout.table_at(), layout.buckets());
         let range = (table_at, layout.table_bytes());
-        let mut judge = images::Judge::new(found, superblock);
+        let mut judge = images::Judge::new(device, found, superblock);
         // The closure of the reading has the engine; what it notes is gathered here.
         let (repair, report) = (self.repair, &mut self.report);
         reads::read_all(
@@ -332,8 +320,8 @@ impl Check<'_> {
                     let mirror = [mirror.page(at), mirror.page(at + 1)];
                     let writes = judge.bucket(first + index, table, mirror, repair, report, visit)?;
                     if repair {
-                        for (at, page) in writes {
-                            device.write_now(engine, at, page.bytes(), Durability::Data)?;
+                        for (home, page) in writes {
+                            bucket_write::write(engine, device, home, page.bytes())?;
                         }
                     }
                 }
@@ -350,9 +338,14 @@ impl Check<'_> {
     fn contents(&mut self, device: &Device, superblock: &Superblock, gathering: Gathering) -> Result<Contents> {
         let doubt = Doubt {
             from_epoch: 0,
-            healing: Healing::Check,
+            healing: self.healing(),
         };
         gathering.end(self.engine, device, superblock, doubt)
+    }
+
+    /// A check names what it cannot read and goes on; a repair changes nothing by what it has not seen.
+    fn healing(&self) -> Healing {
+        if self.repair { Healing::InMemory } else { Healing::Check }
     }
 
     fn snapshot(&mut self, device: &Device, found: &Superblock, contents: &Contents) -> Result<()> {

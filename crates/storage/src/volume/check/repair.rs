@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use baio_engine::{Durability, Engine};
+use baio_engine::Engine;
 
 use crate::error::Result;
 use crate::segment::inode::{Inode, InodeState};
-use crate::segment::layout::{Place, SLOTS_PER_BUCKET};
+use crate::segment::layout::SLOTS_PER_BUCKET;
 use crate::segment::name::SegmentName;
 use crate::segment::probe::SlotAddress;
 use crate::segment::superblock::Superblock;
+use crate::volume::bucket_write;
 use crate::volume::check::corrupt;
 use crate::volume::device::Device;
 use crate::volume::table::{self, Doubt, Healing};
@@ -79,7 +80,7 @@ fn update(
 ) -> Result<()> {
     let doubt = Doubt {
         from_epoch: u64::MAX,
-        healing: Healing::Check,
+        healing: Healing::InMemory,
     };
     let mut next = None;
     table::look(engine, device, superblock, doubt, bucket, &mut |image| {
@@ -94,10 +95,5 @@ fn update(
     })?;
     let Some(next) = next else { return Ok(()) };
     let next = next.map_err(|error| corrupt(device, error.to_string()))?;
-    for place in [Place::Table, Place::Mirror] {
-        if let Some(at) = superblock.layout().image_at(bucket, next.parity(), place) {
-            device.write_now(engine, at, next.page().bytes(), Durability::Data)?;
-        }
-    }
-    Ok(())
+    bucket_write::write_both(engine, device, superblock.layout(), &next)
 }
