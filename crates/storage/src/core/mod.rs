@@ -458,14 +458,13 @@ impl Core {
 
 impl Drop for Core {
     /// Without [`Core::close`] the volume stays marked as in use, and the next open heals it. The lock is given back when
-    /// the kernel has let go of everything.
+    /// the kernel has let go of everything; a forked child's copy gives nothing back.
     fn drop(&mut self) {
         let stuck = self.engine.shutdown(Core::DROP_PATIENCE);
-        if let Some(volume) = &self.volume {
-            self.engine.detach(&volume.device.file);
-            if stuck == 0 {
-                // At once, whoever else has the description: a child forked meanwhile keeps it until it execs.
-                volume.device.file.unlock();
+        if let Some(volume) = &mut self.volume {
+            match stuck {
+                0 => volume.device.close(&mut self.engine),
+                _ => volume.device.stays_locked(&mut self.engine),
             }
         }
     }

@@ -34,6 +34,24 @@ pub(crate) enum Hold {
 pub(crate) struct Device {
     pub(crate) file: File,
     pub(crate) caching: Caching,
+    /// Of a loop device, the file behind it: locked as well, because whoever opens that one meets no lock of the device.
+    backing: Option<Backing>,
+}
+
+/// The file behind a loop device, locked as long as this is there.
+#[derive(Debug)]
+struct Backing {
+    file: File,
+    locked_by: u32,
+}
+
+impl Drop for Backing {
+    /// Not in a forked child: the lock is its parent's.
+    fn drop(&mut self) {
+        if std::process::id() == self.locked_by {
+            self.file.unlock();
+        }
+    }
 }
 
 impl Device {
@@ -63,7 +81,8 @@ impl Device {
             Err(error) => return Err(Error::new("open", &name, error)),
         };
         lock(&file, hold)?;
-        Ok(Device { file, caching })
+        let backing = lock_backing(path, hold).inspect_err(|_| file.unlock())?;
+        Ok(Device { file, caching, backing })
     }
 
     /// A disk of the simulation; nobody else can have it open.
@@ -71,6 +90,7 @@ impl Device {
         Device {
             file,
             caching: Caching::Direct,
+            backing: None,
         }
     }
 
@@ -226,10 +246,20 @@ impl Device {
             .map_err(|error| Error::new(operation, self.name(), error).at(offset))
     }
 
-    /// Gives the file back: unregistered first, else the ring would keep the lock alive (SKETCH fact 4).
+    /// Gives the file back: unregistered first, else the ring would keep the lock alive (SKETCH fact 4). In a forked child
+    /// nothing is given back: the description, and with it the lock, is the parent's, who goes on.
     pub(crate) fn close(&self, engine: &mut Engine) {
+        if !engine.is_forked() {
+            engine.detach(&self.file);
+            // At once, whoever else has the description: a child forked meanwhile keeps it until it execs.
+            self.file.unlock();
+        }
+    }
+
+    /// The kernel still has requests on it: the locks stay until it has let go.
+    pub(crate) fn stays_locked(&mut self, engine: &mut Engine) {
         engine.detach(&self.file);
-        self.file.unlock();
+        std::mem::forget(self.backing.take());
     }
 }
 
@@ -327,6 +357,42 @@ fn lock(file: &File, hold: Hold) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Locks the file behind a loop device that shows it from its first byte on. One that cannot be opened here, because it is gone
+/// or somebody else's, cannot be opened as a volume here either.
+fn lock_backing(path: &Path, hold: Hold) -> Result<Option<Backing>> {
+    let Some(backing) = path_behind_loop(path) else {
+        return Ok(None);
+    };
+    let look = Open {
+        descriptions: Descriptions::Only(Caching::Kernel),
+        ..Open::read()
+    };
+    let Ok(file) = File::open(&backing, &look) else {
+        return Ok(None);
+    };
+    lock(&file, hold)?;
+    let locked_by = std::process::id();
+    Ok(Some(Backing { file, locked_by }))
+}
+
+/// What the kernel says is behind a loop device (`Documentation/ABI/testing/sysfs-block-loop`).
+fn path_behind_loop(path: &Path) -> Option<std::path::PathBuf> {
+    use std::os::unix::ffi::OsStringExt;
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let metadata = path
+        .metadata()
+        .ok()
+        .filter(|metadata| metadata.file_type().is_block_device())?;
+    let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+    let about = |what: &str| std::fs::read(format!("/sys/dev/block/{major}:{minor}/loop/{what}")).ok();
+    let mut backing = about("backing_file")?;
+    let offset = about("offset")?;
+    while backing.last() == Some(&b'\n') {
+        backing.pop();
+    }
+    (offset.trim_ascii() == b"0").then(|| std::ffi::OsString::from_vec(backing).into())
 }
 
 /// A process that has been killed is dead for us though the system may still be taking it apart: it can hold nothing but
