@@ -4,14 +4,15 @@
 //! its first pair durably before its second. A volume that was there before is first made unrecognisable, durably, so that
 //! no crash leaves a mixture of two.
 
+use std::ops::Range;
 use std::path::Path;
 
 use baio_engine::{Create, Durability, Engine, Kind};
 
 use crate::error::{Error, Fault, Result};
-use crate::segment::layout::{BLOCK_SIZE_MIN, Layout, SUPERBLOCK_STEP};
+use crate::segment::layout::{BLOCK_SIZE_MIN, Layout};
 use crate::segment::page::PAGE_BYTES;
-use crate::segment::superblock::{MAGIC, SnapshotNote, Superblock};
+use crate::segment::superblock::{SnapshotNote, Superblock};
 use crate::volume::device::{Device, Hold};
 use crate::volume::superblocks;
 
@@ -64,7 +65,7 @@ pub(crate) fn format(engine: &mut Engine, path: &Path, format: &Format) -> Resul
     let device = Device::open(path, Hold::Exclusive, create)?;
     let made = (|| {
         if !format.force {
-            refuse_occupied(engine, &device)?;
+            refuse_occupied(engine, &device, format)?;
         }
         write_volume(engine, &device, format)
     })();
@@ -90,23 +91,68 @@ fn plan(path: &Path, size_bytes: u64, format: &Format) -> Result<Layout> {
         .map_err(|error| Error::new("format", path.display().to_string(), error))
 }
 
-/// Nothing that somebody might miss is overwritten unasked: a volume, or any byte where a volume would begin.
-fn refuse_occupied(engine: &mut Engine, device: &Device) -> Result<()> {
-    let size = device.size()?;
-    let head = device.read(
-        engine,
-        0,
-        (2 * SUPERBLOCK_STEP).min(size).next_multiple_of(PAGE_BYTES as u64) as usize,
-    )?;
-    let occupied = |what: &str| Err(Error::new("format", device.name(), Fault::Occupied(what.into())));
-    let second = head.get(SUPERBLOCK_STEP as usize..).unwrap_or(&[]);
-    if head.starts_with(&MAGIC) || second.starts_with(&MAGIC) {
-        return occupied("it holds a baio volume");
+/// Bytes of a device that are looked at in any case from its beginning, and to its end: what keeps its marks there.
+const HEAD_BYTES: u64 = 16 << 20;
+const TAIL_BYTES: u64 = 1 << 20;
+/// Pages of a device that are looked at in between, at equal distances.
+const SAMPLES: u64 = 1024;
+
+/// Nothing that somebody might miss is overwritten unasked: a volume, also one of which a single copy of the superblock is left,
+/// or any byte that is not zero. Of a file everything that was ever written is looked at. Of a device everything that a format
+/// would clear, both ends, and pages all over it: reading all of it could take a day.
+fn refuse_occupied(engine: &mut Engine, device: &Device, format: &Format) -> Result<()> {
+    let occupied = |what: String| Err(Error::new("format", device.name(), Fault::Occupied(what)));
+    match superblocks::find_left(engine, device) {
+        Ok(_) => return occupied("it holds a baio volume".into()),
+        Err(Error {
+            fault: Fault::NotVolume(_),
+            ..
+        }) => {}
+        Err(Error {
+            fault: Fault::Corrupt(why) | Fault::Version(why),
+            ..
+        }) => return occupied(format!("it holds what is left of a baio volume, or a newer one: {why}")),
+        // What cannot be read may be anything.
+        Err(error) => return Err(error),
     }
-    if head.iter().any(|&byte| byte != 0) {
-        return occupied("it holds data of something else");
+    let size = device.size()?;
+    let looked_at = match device.file.kind() {
+        Kind::Block => {
+            let cleared = plan(Path::new(device.name()), format.size_bytes.unwrap_or(size), format)?.data_at();
+            let head = cleared.max(HEAD_BYTES).min(size);
+            let tail = size.saturating_sub(TAIL_BYTES).max(head);
+            let step = ((tail - head) / SAMPLES).next_multiple_of(PAGE_BYTES as u64);
+            let samples = (1..SAMPLES).map(|number| head + number * step);
+            let samples = samples.map(|at| at..at + PAGE_BYTES as u64);
+            let mut ranges = vec![0..head, tail..size];
+            ranges.extend(samples.filter(|sample| step > 0 && sample.end <= tail));
+            ranges
+        }
+        _ => std::iter::once(0..size).collect(),
+    };
+    for range in looked_at {
+        if let Some(at) = first_byte_stored(engine, device, range)? {
+            return occupied(format!("it holds data of something else: byte {at} is not zero"));
+        }
     }
     Ok(())
+}
+
+/// Where the first byte of a range is that is not zero.
+fn first_byte_stored(engine: &mut Engine, device: &Device, range: Range<u64>) -> Result<Option<u64>> {
+    const CHUNK: u64 = 1 << 20;
+    let page = PAGE_BYTES as u64;
+    let mut at = range.start;
+    while let Some(data) = device.next_data(at)?.filter(|data| *data < range.end) {
+        at = at.max(data / page * page);
+        let len = CHUNK.min((range.end - at).next_multiple_of(page));
+        let bytes = device.read(engine, at, len as usize)?;
+        if let Some(index) = bytes.iter().position(|byte| *byte != 0) {
+            return Ok(Some(at + index as u64));
+        }
+        at += len;
+    }
+    Ok(None)
 }
 
 fn write_volume(engine: &mut Engine, device: &Device, format: &Format) -> Result<Superblock> {
@@ -134,14 +180,17 @@ fn write_volume(engine: &mut Engine, device: &Device, format: &Format) -> Result
     Ok(superblock)
 }
 
-/// Destroys all four copies of a superblock that is there. The table of the old volume is cleared after this.
+/// Destroys all four copies of a superblock of which any is left. The table of the old volume is cleared after this.
 fn make_unrecognisable(engine: &mut Engine, device: &Device) -> Result<()> {
-    let Ok(old) = superblocks::read(engine, device) else {
+    let Ok(old) = superblocks::find_left(engine, device) else {
         return Ok(());
     };
     let zero = [0; PAGE_BYTES];
-    let places = old.current.layout().superblocks_at();
-    let pages: Vec<(u64, &[u8])> = places.iter().map(|&at| (at, &zero[..])).collect();
+    let size = device.size()?;
+    let places = old.current.layout().superblocks_at().into_iter();
+    // The device may have become shorter since.
+    let places = places.filter(|at| at + PAGE_BYTES as u64 <= size);
+    let pages: Vec<(u64, &[u8])> = places.map(|at| (at, &zero[..])).collect();
     device.write_pages(engine, &pages, Durability::Data)?;
     device.sync(engine, Durability::Full)
 }

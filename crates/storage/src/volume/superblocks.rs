@@ -37,8 +37,13 @@ pub(crate) fn find_any(engine: &mut Engine, device: &Device) -> Result<Chosen> {
     find(engine, device, superblock::choose_single, u64::MAX)
 }
 
+/// The same for a format: is anything of a volume left?
+pub(crate) fn find_left(engine: &mut Engine, device: &Device) -> Result<Chosen> {
+    find(engine, device, superblock::choose_single, SEARCH_MAX)
+}
+
 /// Copies 2 and 3 are looked for in so many places by whoever opens a volume, 64 KiB apart where something is stored: enough
-/// for a volume of 2 TiB of the usual shape. `check` and `format` look everywhere.
+/// for a volume of 2 TiB of the usual shape. `check` looks everywhere.
 const SEARCH_MAX: u64 = 1 << 16;
 
 /// A copy as it was read; empty where it could not be, so that the others still decide.
@@ -109,7 +114,7 @@ fn find(engine: &mut Engine, device: &Device, choose: Choose, search_max: u64) -
         (Ok(chosen), _) => Ok(chosen),
         (Err(_), Some(error)) if !is_newer => Err(error),
         (Err(SuperblockError::NotVolume), _) => {
-            let what = not_volume(&[first, second], &searched);
+            let what = not_volume(device, &searched)?;
             Err(Error::new("open volume", device.name(), Fault::NotVolume(what)))
         }
         (Err(error), _) => Err(Error::new("open volume", device.name(), fault(error))),
@@ -117,17 +122,16 @@ fn find(engine: &mut Engine, device: &Device, choose: Choose, search_max: u64) -
 }
 
 /// What is there instead of a volume. Nothing may talk anybody into formatting what was not seen to be empty.
-fn not_volume(front: &[&[u8]], searched: &Searched) -> String {
-    let is_zero = |page: &&[u8]| page.iter().all(|byte| *byte == 0);
-    match searched.ended {
-        false => "not a baio volume, or one whose first 128 KiB are damaged: no superblock is stored in the places looked at; \
-                  `baio check` looks everywhere"
-            .into(),
-        true if searched.is_empty && front.iter().all(is_zero) => {
-            "not a baio volume: nothing is stored here; `baio format` makes one, and refuses where it finds anything".into()
-        }
-        true => "not a baio volume: no superblock is stored here, but something else is".into(),
-    }
+fn not_volume(device: &Device, searched: &Searched) -> Result<String> {
+    Ok(if device.next_data(0)?.is_none() {
+        "not a baio volume: nothing was ever stored here; `baio format` makes one".into()
+    } else if searched.ended {
+        "not a baio volume: no superblock is stored here".into()
+    } else {
+        "not a baio volume, or one whose first 128 KiB are damaged: no superblock is stored in the places looked at; \
+         `baio check` looks everywhere"
+            .into()
+    })
 }
 
 /// Of two readings the one with a newer superblock; of two failures the later, which saw more copies.
@@ -150,17 +154,12 @@ struct Searched {
     failed: Option<Error>,
     /// It looked everywhere.
     ended: bool,
-    /// It met nothing but zeroes.
-    is_empty: bool,
 }
 
 /// Copies 2 and 3 when 0 and 1 are damaged: they stand at multiples of 64 KiB. What was never written is passed over.
 fn search(engine: &mut Engine, device: &Device, most: u64) -> Result<Searched> {
     let size = device.size()?;
-    let mut searched = Searched {
-        is_empty: true,
-        ..Searched::default()
-    };
+    let mut searched = Searched::default();
     let mut at = 2 * SUPERBLOCK_STEP;
     for _ in 0..most {
         let data = device.next_data(at)?.filter(|data| *data < size);
@@ -176,7 +175,6 @@ fn search(engine: &mut Engine, device: &Device, most: u64) -> Result<Searched> {
             searched.places = Some([second, third]);
             break;
         }
-        searched.is_empty &= page.bytes.iter().all(|byte| *byte == 0);
         searched.failed = searched.failed.or(page.failed);
         at += SUPERBLOCK_STEP;
     }
