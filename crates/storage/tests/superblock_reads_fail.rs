@@ -1,0 +1,86 @@
+//! The promise: a superblock that cannot be read is told as the device's error, with the place and what to do, and never as no
+//! volume at all: who believed that, and formatted, would lose everything. Every set of copies cannot be read, by every
+//! command; then the device is well again and everything is there.
+
+mod harness;
+
+use baio_engine::sim::{Disk, Fault as Sick, Faults, Sim, Trigger};
+use baio_engine::{Engine, File};
+use baio_storage::segment::superblock::Superblock;
+use baio_storage::{Core, Error, Format, check_simulated};
+use harness::{BLOCK, ME, config, create, open_simulated, simulated_disk};
+
+fn engine() -> Engine {
+    Engine::simulated(Sim::new(4).unwrap(), &config()).unwrap()
+}
+
+fn places(disk: &Disk) -> [u64; 4] {
+    let mut page = [0; BLOCK];
+    disk.read(0, &mut page);
+    Superblock::decode(&page, 0).unwrap().layout().superblocks_at()
+}
+
+fn unread(places: &[u64]) -> Faults {
+    places.iter().fold(Faults::none(), |faults, &at| {
+        faults.when(Trigger::always(Sick::ReadError).within(at..at + BLOCK as u64))
+    })
+}
+
+fn assert_is_of_the_device(error: &Error, what: &str) {
+    assert_eq!(error.code(), "EIO", "{what}: {error}");
+    let text = error.to_string();
+    assert!(error.offset.is_some() && text.contains("dmesg"), "{what}: {text}");
+    assert!(
+        !text.contains("format") && !text.contains("not a baio volume"),
+        "{what}: {text}"
+    );
+}
+
+#[test]
+fn copies_that_cannot_be_read_are_the_devices_error() {
+    for clean in [true, false] {
+        let disk = simulated_disk(&Format {
+            size_bytes: Some(2 << 20),
+            ..Format::default()
+        });
+        let mut core = open_simulated(&disk);
+        create(&mut core, "a", BLOCK as u64);
+        if clean {
+            core.close().unwrap();
+        } else {
+            drop(core);
+        }
+        let places = places(&disk);
+        for set in 0..16_u32 {
+            let bad: Vec<u64> = (0..4)
+                .filter(|copy| set >> copy & 1 == 1)
+                .map(|copy| places[copy])
+                .collect();
+            let what = format!("clean {clean}, copies {set:04b}");
+            for command in 0..3 {
+                let disk = disk.copy();
+                disk.set_faults(unread(&bad));
+                let file = File::simulated(&disk, "disk");
+                let done = match command {
+                    0 => Core::open_simulated(engine(), &file, &config()).map(drop),
+                    1 => check_simulated(&mut engine(), &file, false).map(drop),
+                    _ => check_simulated(&mut engine(), &file, true).map(drop),
+                };
+                match done {
+                    // Two that agree are enough.
+                    Ok(()) => assert!(bad.len() <= 2, "{what}, command {command}"),
+                    Err(error) => {
+                        assert_is_of_the_device(&error, &format!("{what}, command {command}"));
+                        assert!(bad.len() > 2 || command == 2, "{what}, command {command}: {error}");
+                    }
+                }
+                disk.set_faults(Faults::none());
+                let mut core = Core::open_simulated(engine(), &file, &config()).unwrap();
+                assert_eq!(core.list(ME).unwrap().len(), 1, "{what}");
+                core.close().unwrap();
+                let report = check_simulated(&mut engine(), &file, false).unwrap();
+                assert_eq!(report.problems, [], "{what}");
+            }
+        }
+    }
+}
