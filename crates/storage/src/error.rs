@@ -119,6 +119,13 @@ pub enum Fault {
         /// Where the first of them lies on the device, in bytes.
         at: u64,
     },
+    /// The file or device has become smaller than the volume on it, while the volume was open.
+    Shrunk {
+        /// Where it ends now, in bytes.
+        ends: u64,
+        /// Where the volume ends.
+        needs: u64,
+    },
     /// The move of the segment has stopped, and the request or operation needs it to go on.
     MoveStopped {
         /// So many bytes of the segment are in its new place; the rest is still in the old one.
@@ -187,7 +194,7 @@ impl Error {
             Fault::NotVolume(_) => "ENOTVOLUME",
             Fault::Version(_) => "EVERSION",
             Fault::Corrupt(_) => "ECORRUPT",
-            Fault::LostWrite { .. } | Fault::Unreadable { .. } => "EIO",
+            Fault::LostWrite { .. } | Fault::Unreadable { .. } | Fault::Shrunk { .. } => "EIO",
             Fault::Busy { .. } | Fault::Moving => "EBUSY",
             Fault::Overtaken { .. } => "ESTALE",
             Fault::Occupied(_) | Fault::Exists => "EEXIST",
@@ -218,7 +225,8 @@ impl Error {
             Fault::Io(error) => error.errno(),
             Fault::Setup(error) => error.errno,
             Fault::NotVolume(_) | Fault::Version(_) => Errno::EINVAL,
-            Fault::Corrupt(_) | Fault::Latched | Fault::LostWrite { .. } | Fault::Unreadable { .. } => Errno::EIO,
+            Fault::Corrupt(_) | Fault::Latched => Errno::EIO,
+            Fault::LostWrite { .. } | Fault::Unreadable { .. } | Fault::Shrunk { .. } => Errno::EIO,
             Fault::Busy { .. } | Fault::Moving => Errno::EBUSY,
             Fault::Overtaken { .. } => Errno::ESTALE,
             Fault::Occupied(_) | Fault::Exists => Errno::EEXIST,
@@ -274,6 +282,7 @@ impl Error {
             Fault::Moving => Some("a segment whose move has ended".into()),
             Fault::LostWrite { .. } => Some("a device that stores what it acknowledges".into()),
             Fault::Unreadable { .. } => Some("a device that reads at least one copy of it".into()),
+            Fault::Shrunk { needs, .. } => Some(format!("a file or device of at least {needs} bytes")),
             Fault::MoveStopped { mark } => Some(format!(
                 "a range that ends or begins at byte {mark}, or a move that goes on"
             )),
@@ -332,6 +341,9 @@ impl Error {
             Fault::LostWrite { .. } => {
                 Some("do not trust this device; `baio check` shows what it has, and whether a write landed elsewhere")
             }
+            Fault::Shrunk { .. } => Some(
+                "close the volume and see why the file or device was cut; `baio check` names the segments that reach behind its end",
+            ),
             Fault::MoveStopped { .. } => Some(
                 "open the volume again or move the segment again: it goes on from there; what cannot be read must be written anew",
             ),
@@ -440,6 +452,10 @@ impl fmt::Display for Fault {
             Fault::Unreadable { what, at } => {
                 write!(f, "cannot read what is there, at byte {at} of the device: {what}")
             }
+            Fault::Shrunk { ends, needs } => write!(
+                f,
+                "the device was cut while the volume was open: it ends at byte {ends}, the volume at {needs}"
+            ),
             Fault::MoveStopped { mark } => {
                 write!(f, "the segment is half-moved: its move has stopped at byte {mark}")
             }

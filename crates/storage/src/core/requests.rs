@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::task::{Poll, Waker};
 
-use baio_engine::{Argument, Completion, Engine, File, Kind, Memory, Notice, Op, Policy, Request, RequestId, Wait};
+use baio_engine::{
+    Argument, Completion, Engine, Errno, File, Kind, Memory, Notice, Op, Policy, Request, RequestId, Wait,
+};
 
 use super::holds::{Parked, Place};
 use super::{Core, Owner, stale};
@@ -265,7 +267,8 @@ impl Core {
         let still_runs = completion.result == Err(baio_engine::Error::Indeterminate);
         let result = completion
             .result
-            .map_err(|error| self.explain(ended.handle, ended.op, error));
+            .map_err(|error| self.explain(ended.handle, ended.op, error))
+            .and_then(|done| self.must_be_whole(&ended, done));
         if still_runs {
             self.requests.hold_for_kernel(ticket);
         }
@@ -279,6 +282,31 @@ impl Core {
             }
             self.left(&ended);
         }
+    }
+
+    /// A read in a segment that stops short has met the end of a device that shrank since the open: the engine takes that for
+    /// the end of a file, but a segment ends where its inode says. What else is gone nobody knows, so the metadata is left as it is.
+    fn must_be_whole(&mut self, ended: &Ended, done: u32) -> Result<u32> {
+        let SegmentOp::Read { offset } = ended.op else {
+            return Ok(done);
+        };
+        if u64::from(done) >= ended.range.end.saturating_sub(ended.range.start)
+            || self.objects.address(ended.handle).is_none()
+        {
+            return Ok(done);
+        }
+        let name = self.objects.get(ended.handle).map(|object| object.name.clone());
+        let fault = match &mut self.volume {
+            Some(volume) => {
+                volume.latch();
+                volume.must_fit().err()
+            }
+            None => None,
+        };
+        // A device of the right size that gives less than was asked for has failed as well.
+        let fault = fault.unwrap_or_else(|| Fault::from(Errno::EIO));
+        let stopped_at = offset.saturating_add(u64::from(done));
+        Err(Error::new(ended.op.name(), name.unwrap_or_default(), fault).at(stopped_at))
     }
 
     /// The device is done with a request.

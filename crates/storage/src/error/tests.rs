@@ -70,6 +70,7 @@ fn all_faults() -> Vec<Fault> {
         Fault::Moving,
         Fault::LostWrite { page: word(), at: 1 },
         Fault::Unreadable { what: word(), at: 1 },
+        Fault::Shrunk { ends: 1, needs: 2 },
         Fault::MoveStopped { mark: 4096 },
         Fault::ReadOnly,
         Fault::Stale,
@@ -114,6 +115,7 @@ fn number(fault: &Fault) -> usize {
         Fault::Cache(_) => 29,
         Fault::Unreadable { .. } => 30,
         Fault::Overtaken { .. } => 31,
+        Fault::Shrunk { .. } => 32,
     }
 }
 
@@ -121,7 +123,7 @@ fn number(fault: &Fault) -> usize {
 fn the_number_of_an_error_agrees_with_its_code() {
     let faults = all_faults();
     let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
-    assert!(seen.into_iter().eq(0..32), "a variant is missing in all_faults");
+    assert!(seen.into_iter().eq(0..33), "a variant is missing in all_faults");
     for fault in faults {
         let error = Error::new("test", "it", fault);
         let expected = match error.code() {

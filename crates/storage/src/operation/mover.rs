@@ -302,11 +302,14 @@ impl Mover {
     }
 
     /// Less than asked for is no error of the engine's, but one here.
-    fn must_be_whole(&self, cx: &Context<'_>, completion: &Completion) -> Result<(), Fault> {
+    fn must_be_whole(&self, cx: &mut Context<'_>, completion: &Completion) -> Result<(), Fault> {
         let asked = self.bytes(cx, self.chunk(cx));
         match completion.result {
             Ok(got) if u64::from(got) == asked => Ok(()),
-            Ok(_) => Err(Fault::from(Errno::EIO)),
+            Ok(_) => {
+                cx.volume.latch();
+                Err(cx.volume.must_fit().err().unwrap_or(Fault::from(Errno::EIO)))
+            }
             Err(error) => Err(Fault::Io(error)),
         }
     }

@@ -136,6 +136,8 @@ impl Volume {
     }
 
     fn note_clean_close(&mut self, engine: &mut Engine) -> Result<()> {
+        self.must_fit()
+            .map_err(|fault| Error::new("close volume", self.device.name(), fault))?;
         self.device.sync(engine, Durability::Full)?;
         if self.latched {
             return Ok(()); // What holds is in doubt: the next open must heal.
@@ -154,6 +156,16 @@ impl Volume {
         superblock.snapshot = snapshot;
         superblocks::must_be_ours(engine, &self.device, &self.superblock)?;
         superblocks::write(engine, &self.device, &superblock)
+    }
+
+    /// Refuses a device that has become too small for the volume: somebody cut it while it was open.
+    pub(crate) fn must_fit(&self) -> std::result::Result<(), Fault> {
+        let needs = self.layout().end();
+        let ends = self.device.file.size()?;
+        if ends < needs {
+            return Err(Fault::Shrunk { ends, needs });
+        }
+        Ok(())
     }
 
     pub(crate) fn layout(&self) -> &Layout {
