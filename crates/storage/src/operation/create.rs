@@ -314,8 +314,6 @@ impl Create {
     fn record(&mut self, cx: &mut Context<'_>, place: Place) -> Result<Step, Fault> {
         let inode = self.inode(cx, &place)?;
         let update = Update::begin(cx, place.bucket, place.at, &inode)?;
-        // From here on the run may be on the device; only a failure before gives it back.
-        self.run = None;
         self.phase = Phase::Recording(Box::new(inode), update);
         Ok(Step::Requests)
     }
@@ -344,7 +342,8 @@ impl Create {
         })
     }
 
-    /// A record whose write failed may or may not be on the device: the volume is latched and the run stays taken.
+    /// A record whose write failed may or may not be on the device: the volume is latched and the run stays taken. Where it
+    /// is not latched, nothing was written, and the run is given back.
     fn recorded(
         &mut self,
         cx: &mut Context<'_>,
@@ -352,7 +351,11 @@ impl Create {
         mut update: Update,
         completion: Completion,
     ) -> Result<Step, Fault> {
-        match update.completed(cx, completion)? {
+        let updated = update.completed(cx, completion);
+        if cx.volume.is_latched() || matches!(updated, Ok(Updated::Done)) {
+            self.run = None; // It is, or may be, the segment's on the device: nothing gives it back.
+        }
+        match updated? {
             Updated::Writing => {
                 self.phase = Phase::Recording(inode, update);
                 Ok(Step::Requests)

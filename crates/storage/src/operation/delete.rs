@@ -132,12 +132,11 @@ impl Delete {
         mut vacate: Vacate,
         completion: Completion,
     ) -> Result<Step, Fault> {
-        if vacate.has_begun() {
-            // Neither gone nor there: whatever fails now, no request may reach its blocks.
-            self.refusing = None;
-        }
+        let had_begun = vacate.has_begun();
         let recorded = vacate.completed(cx, completion);
-        if recorded.is_err() && self.refusing.is_none() {
+        if recorded.is_err() && had_begun && cx.volume.is_latched() {
+            // Neither gone nor there: no request may reach its blocks.
+            self.refusing = None;
             cx.volume.doubt(doomed.address);
             cx.forget_cached(doomed.address);
         }

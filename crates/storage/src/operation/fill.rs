@@ -34,6 +34,8 @@ enum Stage {
     Writing,
     Flushing,
     Durable,
+    /// The host is full: what was taken of it is given back.
+    GivingBack,
 }
 
 /// How far it is.
@@ -111,7 +113,8 @@ impl Fill {
                 };
             }
             (Stage::Flushing, Ok(_)) => self.stage = Stage::Durable,
-            (_, Ok(_)) => {}
+            // Whether the file can or not: the zeroes have failed for another reason.
+            (Stage::GivingBack, _) | (_, Ok(_)) => {}
             (_, Err(error)) => self.failed = self.failed.take().or(Some(Fault::Io(error))),
         }
         self.go_on(cx, beside)
@@ -140,7 +143,28 @@ impl Fill {
             return Ok(Filled::UnderWay);
         }
         self.zeros = None;
+        if self.failed.as_ref().is_some_and(is_full) && self.stage != Stage::GivingBack && self.give_back(cx) {
+            return Ok(Filled::UnderWay);
+        }
         self.failed.take().map_or(Ok(self.outcome()), Err)
+    }
+
+    /// A run that could not be filled lies in a sparse file on a full host: what it has taken there would keep the host full
+    /// for nothing. Nobody has seen the blocks, and whoever gets them next zeroes them.
+    fn give_back(&mut self, cx: &mut Context<'_>) -> bool {
+        let op = Op::Allocate {
+            offset: self.at,
+            len: self.len,
+            space: Space::Discard,
+        };
+        let policy = cx.volume.device.policy(Durability::None);
+        let request = Request::bare(op, Some(&cx.volume.device.file), policy);
+        let begun = cx.submit_as(Part::Zeroes, request, true).is_ok();
+        if begun {
+            self.stage = Stage::GivingBack;
+            self.under_way = 1;
+        }
+        begun
     }
 
     /// How far it is. What has failed is as good as stopped.
@@ -165,7 +189,7 @@ impl Fill {
             Stage::Asking(_) => self.submitted == 0,
             Stage::Writing => self.submitted < self.len && self.under_way < DEPTH,
             Stage::Flushing => self.under_way == 0,
-            Stage::Durable => false,
+            Stage::Durable | Stage::GivingBack => false,
         }
     }
 
@@ -191,7 +215,7 @@ impl Fill {
                     Request::write(file, at, Memory::Shared(zeros), policy),
                 )
             }
-            Stage::Flushing | Stage::Durable => {
+            Stage::Flushing | Stage::Durable | Stage::GivingBack => {
                 cx.sync_as(Part::Zeroes)?;
                 return Ok(0);
             }
@@ -211,6 +235,12 @@ impl Fill {
         self.zeros = Some(zeros.clone());
         Ok(zeros)
     }
+}
+
+/// The host has no room left, or its owner may have no more of it.
+pub(super) fn is_full(fault: &Fault) -> bool {
+    use baio_engine::Error;
+    matches!(fault, Fault::Io(Error::System(Errno::ENOSPC | Errno::EDQUOT)))
 }
 
 /// The file system or the device has no such operation.

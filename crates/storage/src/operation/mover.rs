@@ -179,6 +179,12 @@ impl Mover {
         }
     }
 
+    /// After an error: the blocks that the segment holds, if nothing says on the device that it was to be moved.
+    pub(crate) fn never_began(&self, cx: &Context<'_>) -> Option<u64> {
+        let never = self.inode.state == InodeState::Live && !cx.volume.is_latched();
+        never.then_some(self.inode.reserve_blocks)
+    }
+
     /// Takes in what has happened.
     ///
     /// # Errors
@@ -428,10 +434,14 @@ impl Mover {
             Ok(Updated::Done) => {}
             Err(fault) => {
                 let doubt = match record {
+                    _ if !cx.volume.is_latched() => 0, // Nothing was written.
                     Record::Mark(done) => done - self.to.done,
                     // Whichever holds: all is in the source, or all in the target.
                     Record::Begin | Record::End => 0,
                 };
+                if self.never_began(cx).is_some() {
+                    let _ = cx.volume.free.release(self.to.start, self.to.blocks);
+                }
                 return self.stop(cx, fault, doubt).map(Moved::Waits);
             }
         }

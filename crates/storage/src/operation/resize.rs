@@ -286,7 +286,13 @@ impl Resize {
     }
 
     fn moved(&mut self, cx: &mut Context<'_>, plan: Plan, mut mover: Box<Mover>, event: Event) -> Result<Step, Fault> {
-        match mover.advance(cx, event)? {
+        let advanced = mover.advance(cx, event);
+        if let (Err(_), Some(reserve)) = (&advanced, mover.never_began(cx)) {
+            let blocks = plan.reserve.saturating_sub(reserve);
+            let less = Usage { blocks, segments: 0 };
+            cx.volume.accounts.give_back(self.subject.key.owner_uid, less);
+        }
+        match advanced? {
             Moved::Waits(step) => {
                 self.phase = Phase::Moving(plan, mover);
                 Ok(step)
@@ -405,8 +411,6 @@ impl Resize {
             ..(**found).clone()
         };
         let update = Update::begin(cx, bucket, plan.at, &inode)?;
-        // From here on they may be the segment's on the device.
-        self.taken = None;
         self.phase = Phase::Recording(plan, Box::new(inode), update);
         Ok(Step::Requests)
     }
@@ -424,7 +428,10 @@ impl Resize {
         let block_size = u64::from(cx.volume.block_size());
         let bytes = inode.blocks.saturating_mul(block_size);
         let updated = update.completed(cx, completion);
-        if updated.is_err() && plan.shrinks() {
+        if cx.volume.is_latched() || matches!(updated, Ok(Updated::Done)) {
+            self.taken = None; // They are, or may be, the segment's on the device.
+        }
+        if updated.is_err() && cx.volume.is_latched() && plan.shrinks() {
             cx.show_size(plan.at, bytes);
             cx.volume.doubt(plan.at);
         }

@@ -2,10 +2,14 @@
 //! top of `segment/bucket.rs`). While the mirror is written, the page of the table is read back: a device that acknowledged
 //! a write and lost it, or put it elsewhere, is noticed before anybody is told that the record is safe. The mirror's page
 //! is not: `check` compares it.
+//!
+//! A full host refuses the write to the table where its file is sparse. The page is read back then: where it is not the new
+//! image, nothing has happened, and the volume goes on as it was. Every other failure latches it.
 
 use baio_engine::{Buffer, Completion, Durability, Memory};
 
 use crate::error::Fault;
+use crate::operation::fill::is_full;
 use crate::operation::{Context, Part};
 use crate::segment::bucket::{BucketError, Image, NextImage};
 use crate::segment::inode::Inode;
@@ -28,6 +32,8 @@ pub(crate) struct Update {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Table,
+    /// The host had no room for the table's page, which is read back.
+    Refused,
     /// The mirror is written and the table read back; which of the two have ended.
     Mirror {
         written: bool,
@@ -82,10 +88,17 @@ impl Update {
     /// Takes in the end of one of its requests.
     ///
     /// # Errors
-    /// What went wrong, once nothing is under way any more; the volume is latched then.
+    /// What went wrong, once nothing is under way any more; the volume is latched then, unless nothing was written.
     pub(crate) fn completed(&mut self, cx: &mut Context<'_>, completion: Completion) -> Result<Updated, Fault> {
         let noted = match (self.stage, Part::of(&completion)) {
-            (Stage::Table, _) => self.table_written(cx, completion),
+            (Stage::Table, _) => match self.refused(cx, completion) {
+                Some(completion) => self.table_written(cx, completion),
+                None => Ok(()),
+            },
+            (Stage::Refused, _) => {
+                let in_doubt = completion.result.is_err() || self.compare(cx, completion).is_ok();
+                return Err(self.end_refused(cx, in_doubt));
+            }
             (Stage::Mirror { compared, .. }, Part::Main) => {
                 let written = true;
                 self.stage = Stage::Mirror { written, compared };
@@ -107,12 +120,41 @@ impl Update {
             Stage::Mirror { written, compared } if !written || !(compared || self.spare.is_some()) => {
                 Ok(Updated::Writing)
             }
+            Stage::Refused => Ok(Updated::Writing),
             stage => match self.failed.take() {
                 Some(fault) => Err(fault),
                 None if stage == Stage::Table => Ok(Updated::Writing),
                 None => Ok(Updated::Done),
             },
         }
+    }
+
+    /// Takes the end of the table's write if the host was full, and begins to read the page back.
+    fn refused(&mut self, cx: &mut Context<'_>, completion: Completion) -> Option<Completion> {
+        let fault = match completion.result {
+            Err(error) => Fault::Io(error),
+            Ok(_) => return Some(completion),
+        };
+        if !is_full(&fault) || completion.bytes_done > 0 {
+            return Some(completion);
+        }
+        let (Ok(at), Some(spare)) = (self.place(cx, Place::Table), self.spare.take()) else {
+            return Some(completion);
+        };
+        if cx.read_into(Part::ReadBack, at, spare).is_err() {
+            return Some(completion);
+        }
+        self.stage = Stage::Refused;
+        self.failed = Some(fault);
+        None
+    }
+
+    /// What a page that cannot be read holds is in doubt, as one is that was written after all.
+    fn end_refused(&mut self, cx: &mut Context<'_>, in_doubt: bool) -> Fault {
+        if in_doubt {
+            cx.volume.latch();
+        }
+        self.failed.take().unwrap_or(Fault::Latched)
     }
 
     fn table_written(&mut self, cx: &mut Context<'_>, completion: Completion) -> Result<(), Fault> {

@@ -1,13 +1,13 @@
 //! Making a volume.
 //!
-//! Everything in front of the data area is made to read as zero, which means never written; then the superblock is written,
+//! Everything in front of the data area is made to read as zero, which means never written, and takes its room on the host; then the superblock is written,
 //! its first pair durably before its second. A volume that was there before is first made unrecognisable, durably, so that
 //! no crash leaves a mixture of two.
 
 use std::ops::Range;
 use std::path::Path;
 
-use baio_engine::{Create, Durability, Engine, Kind};
+use baio_engine::{Create, Durability, Engine, Kind, Op, Policy, Request, Space};
 
 use crate::error::{Error, Fault, Result};
 use crate::segment::layout::{BLOCK_SIZE_MIN, Layout};
@@ -176,8 +176,28 @@ fn write_volume(engine: &mut Engine, device: &Device, format: &Format) -> Result
     // Nothing is in use: so says a snapshot without a page, and the first open need not read the table.
     superblock.snapshot = Some(SnapshotNote::of_nothing(superblock.epoch));
     superblocks::write(engine, device, &superblock)?;
+    reserve(engine, device, layout.data_at());
     device.sync(engine, Durability::Full)?;
     Ok(superblock)
+}
+
+/// Takes room on the host for all metadata, so that a host that fills up later refuses data alone: deletes, renames and resizes
+/// go on. It reads as zero still. Where the metadata would take more than this part of what is free there, the volume is meant
+/// to be sparse, and so is its metadata; a device, or a file system that cannot, has its own way.
+fn reserve(engine: &mut Engine, device: &Device, len: u64) {
+    const PART_OF_FREE: u64 = 16;
+    let is_affordable = match device.file.kind() {
+        Kind::Regular => rustix::fs::statvfs(Path::new(device.name()))
+            .is_ok_and(|host| len <= host.f_bavail.saturating_mul(host.f_frsize) / PART_OF_FREE),
+        Kind::Simulated => true,
+        _ => false,
+    };
+    if is_affordable {
+        let space = Space::Reserve;
+        let op = Op::Allocate { offset: 0, len, space };
+        // What cannot be taken is missed when it is needed: such an update is refused, and harms nothing.
+        let _ = engine.run(Request::bare(op, Some(&device.file), Policy::direct()));
+    }
 }
 
 /// Destroys all four copies of a superblock of which any is left. The table of the old volume is cleared after this.
