@@ -42,12 +42,16 @@ pub struct Options {
 impl Options {
     /// Opens a core so.
     pub(crate) fn open(&self, path: &Path) -> Result<Core> {
+        self.open_by(|config| Core::open(path, config))
+    }
+
+    fn open_by(&self, open: impl FnOnce(&Config) -> Result<Core>) -> Result<Core> {
         let mut config = self.config;
         let Some(cache) = &self.cache else {
-            return Core::open(path, &config);
+            return open(&config);
         };
         config.arena_bytes = config.arena_bytes.saturating_add(cache.bytes);
-        let mut core = Core::open(path, &config)?;
+        let mut core = open(&config)?;
         match core.use_cache(cache) {
             Ok(()) => Ok(core),
             Err(error) => {
@@ -129,6 +133,15 @@ impl Local {
         options
             .open(path.as_ref())
             .map(|core| Local::around(core, options.identity))
+    }
+
+    /// Opens the volume to read segments of it, beside other readers; nothing is ever written ([`Core::open_to_read`]).
+    ///
+    /// # Errors
+    /// As [`Local::open`].
+    pub fn open_to_read(path: impl AsRef<Path>, options: &Options) -> Result<Local> {
+        let core = options.open_by(|config| Core::open_to_read(path.as_ref(), config))?;
+        Ok(Local::around(core, options.identity))
     }
 
     /// A link around a core made elsewhere: a simulated one, for instance.

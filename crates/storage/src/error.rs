@@ -126,6 +126,8 @@ pub enum Fault {
         /// Where the volume ends.
         needs: u64,
     },
+    /// An operation was told of something that it does not wait for: a bug in this crate.
+    Unexpected(&'static str),
     /// The move of the segment has stopped, and the request or operation needs it to go on.
     MoveStopped {
         /// So many bytes of the segment are in its new place; the rest is still in the old one.
@@ -133,6 +135,8 @@ pub enum Fault {
     },
     /// The segment is being moved, and its move stands still.
     Moving,
+    /// The volume was opened to read only.
+    ReadOnlyVolume,
     /// A write through a handle that was opened for reading.
     ReadOnly,
     /// The handle's segment was deleted or closed.
@@ -194,7 +198,7 @@ impl Error {
             Fault::NotVolume(_) => "ENOTVOLUME",
             Fault::Version(_) => "EVERSION",
             Fault::Corrupt(_) => "ECORRUPT",
-            Fault::LostWrite { .. } | Fault::Unreadable { .. } | Fault::Shrunk { .. } => "EIO",
+            Fault::LostWrite { .. } | Fault::Unreadable { .. } | Fault::Shrunk { .. } | Fault::Unexpected(_) => "EIO",
             Fault::Busy { .. } | Fault::Moving => "EBUSY",
             Fault::Overtaken { .. } => "ESTALE",
             Fault::Occupied(_) | Fault::Exists => "EEXIST",
@@ -209,6 +213,7 @@ impl Error {
             Fault::NotYet(_) | Fault::NoCache => "EOPNOTSUPP",
             Fault::Cache(error) => error.errno().name(),
             Fault::MoveStopped { .. } => "EAGAIN",
+            Fault::ReadOnlyVolume => "EROFS",
             Fault::ReadOnly => "EBADF",
             Fault::Stale => "ESTALE",
             Fault::NobodyDrives => "EDEADLK",
@@ -225,7 +230,7 @@ impl Error {
             Fault::Io(error) => error.errno(),
             Fault::Setup(error) => error.errno,
             Fault::NotVolume(_) | Fault::Version(_) => Errno::EINVAL,
-            Fault::Corrupt(_) | Fault::Latched => Errno::EIO,
+            Fault::Corrupt(_) | Fault::Latched | Fault::Unexpected(_) => Errno::EIO,
             Fault::LostWrite { .. } | Fault::Unreadable { .. } | Fault::Shrunk { .. } => Errno::EIO,
             Fault::Busy { .. } | Fault::Moving => Errno::EBUSY,
             Fault::Overtaken { .. } => Errno::ESTALE,
@@ -241,6 +246,7 @@ impl Error {
             Fault::NotYet(_) | Fault::NoCache => Errno::EOPNOTSUPP,
             Fault::Cache(error) => error.errno(),
             Fault::MoveStopped { .. } => Errno::EAGAIN,
+            Fault::ReadOnlyVolume => Errno::EROFS,
             Fault::ReadOnly => Errno::EBADF,
             Fault::Stale => Errno::ESTALE,
             Fault::NobodyDrives => Errno::EDEADLK,
@@ -282,10 +288,12 @@ impl Error {
             Fault::Moving => Some("a segment whose move has ended".into()),
             Fault::LostWrite { .. } => Some("a device that stores what it acknowledges".into()),
             Fault::Unreadable { .. } => Some("a device that reads at least one copy of it".into()),
+            Fault::Unexpected(_) => Some("an operation that knows what it waits for; this is a bug in baio".into()),
             Fault::Shrunk { needs, .. } => Some(format!("a file or device of at least {needs} bytes")),
             Fault::MoveStopped { mark } => Some(format!(
                 "a range that ends or begins at byte {mark}, or a move that goes on"
             )),
+            Fault::ReadOnlyVolume => Some("a volume opened to write".into()),
             Fault::ReadOnly => Some("a handle opened for writing".into()),
             Fault::Stale => Some("a handle of a segment that exists and is open".into()),
             Fault::NobodyDrives => Some("somebody who completes requests".into()),
@@ -341,12 +349,16 @@ impl Error {
             Fault::LostWrite { .. } => {
                 Some("do not trust this device; `baio check` shows what it has, and whether a write landed elsewhere")
             }
+            Fault::Unexpected(_) => {
+                Some("please report it; close the volume and open it again: recovery decides what holds")
+            }
             Fault::Shrunk { .. } => Some(
                 "close the volume and see why the file or device was cut; `baio check` names the segments that reach behind its end",
             ),
             Fault::MoveStopped { .. } => Some(
                 "open the volume again or move the segment again: it goes on from there; what cannot be read must be written anew",
             ),
+            Fault::ReadOnlyVolume => Some("open the volume to write"),
             Fault::ReadOnly => Some("open it with write access"),
             Fault::Stale => Some("open the segment again"),
             Fault::NobodyDrives => Some("run it inside `block_on`, keep a `drive()` beside it, or call `wait`"),
@@ -452,6 +464,7 @@ impl fmt::Display for Fault {
             Fault::Unreadable { what, at } => {
                 write!(f, "cannot read what is there, at byte {at} of the device: {what}")
             }
+            Fault::Unexpected(event) => write!(f, "the operation was told of {event}, which it did not wait for"),
             Fault::Shrunk { ends, needs } => write!(
                 f,
                 "the device was cut while the volume was open: it ends at byte {ends}, the volume at {needs}"
@@ -459,6 +472,7 @@ impl fmt::Display for Fault {
             Fault::MoveStopped { mark } => {
                 write!(f, "the segment is half-moved: its move has stopped at byte {mark}")
             }
+            Fault::ReadOnlyVolume => f.write_str("the volume was opened for reading only"),
             Fault::ReadOnly => f.write_str("the handle was opened for reading only"),
             Fault::Stale => f.write_str("the segment behind this handle is gone"),
             Fault::ServiceEnded => f.write_str("the service of the volume has ended"),

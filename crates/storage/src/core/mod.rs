@@ -53,7 +53,12 @@ use crate::volume::{Volume, format};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Request(Ticket),
-    Operation(u32),
+    /// Its place, and which one in the order of beginning it is: what comes late for one that had an accident is not for the
+    /// next one in its place.
+    Operation {
+        index: u32,
+        number: u32,
+    },
     /// The event that ends at the deadline of a request that the page cache has.
     Deadline(Ticket),
 }
@@ -63,11 +68,17 @@ impl Owner {
     const OPERATION: u64 = 2 << 62;
     const DEADLINE: u64 = 3 << 62;
     const KIND: u64 = 3 << 62;
+    /// Above an operation's place, and the part of it that made the request.
+    const NUMBER_SHIFT: u32 = 40;
+    const NUMBER_MASK: u32 = (1 << 22) - 1;
 
     fn tag(self) -> u64 {
         match self {
             Owner::Request(ticket) => Owner::REQUEST | Owner::bits(ticket),
-            Owner::Operation(index) => Owner::OPERATION | u64::from(index),
+            Owner::Operation { index, number } => {
+                let number = u64::from(number & Owner::NUMBER_MASK);
+                Owner::OPERATION | number << Owner::NUMBER_SHIFT | u64::from(index)
+            }
             Owner::Deadline(ticket) => Owner::DEADLINE | Owner::bits(ticket),
         }
     }
@@ -83,7 +94,10 @@ impl Owner {
         };
         match tag & Owner::KIND {
             Owner::REQUEST => Some(Owner::Request(ticket)),
-            Owner::OPERATION => Some(Owner::Operation(tag as u32)),
+            Owner::OPERATION => Some(Owner::Operation {
+                index: tag as u32,
+                number: (tag >> Owner::NUMBER_SHIFT) as u32 & Owner::NUMBER_MASK,
+            }),
             Owner::DEADLINE => Some(Owner::Deadline(ticket)),
             _ => None,
         }
@@ -100,6 +114,8 @@ pub struct Core {
     cached: Option<Box<cached::PageCache>>,
     holds: Holds,
     running: Vec<Option<Running>>,
+    /// Operations begun so far.
+    begun: u32,
     /// The operation that has the table token.
     token: Option<u32>,
     waiting_for_token: VecDeque<u32>,
@@ -144,6 +160,26 @@ impl Core {
         Ok(core)
     }
 
+    /// Opens the volume at `path` to read segments of it: beside other readers, on read-only file systems and full hosts. It
+    /// writes nothing: what a crash left is decided in memory, as [`Core::inspect`] decides it, and stays for the next open to
+    /// write. What would change anything is refused with `EROFS`.
+    ///
+    /// # Errors
+    /// As [`Core::open`].
+    pub fn open_to_read(path: &Path, config: &Config) -> Result<Core> {
+        let mut engine = Engine::new(config).map_err(|error| Error::new("start", "the engine", error))?;
+        let device = Device::open(path, Hold::Shared, Create::Never)?;
+        let file = device.file.clone();
+        match Volume::open_to_read(&mut engine, device) {
+            Ok(volume) => Ok(Core::around(engine, Some(volume), config)),
+            Err(error) => {
+                engine.detach(&file);
+                file.unlock();
+                Err(error)
+            }
+        }
+    }
+
     /// Opens a volume on a simulated disk.
     ///
     /// # Errors
@@ -179,6 +215,7 @@ impl Core {
             cached: None,
             holds: Holds::default(),
             running: Vec::new(),
+            begun: 0,
             token: None,
             waiting_for_token: VecDeque::new(),
             token_kept: false,
@@ -391,7 +428,12 @@ impl Core {
     fn dispatch(&mut self, completion: Completion) {
         match Owner::of(completion.tag) {
             Some(Owner::Request(ticket)) => self.request_ended(ticket, completion),
-            Some(Owner::Operation(index)) => self.step(index, Event::Completed(completion)),
+            Some(Owner::Operation { index, number }) => {
+                let running = self.running.get(index as usize).and_then(Option::as_ref);
+                if running.is_some_and(|running| running.is_number(number)) {
+                    self.step(index, Event::Completed(completion));
+                }
+            }
             Some(Owner::Deadline(ticket)) => self.deadline_over(ticket),
             None => {}
         }

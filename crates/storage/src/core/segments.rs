@@ -23,12 +23,19 @@ use crate::volume::table::{Doubt, Healing};
 /// An operation under way, and what it waits for.
 pub(super) struct Running {
     operation: Operation,
+    number: u32,
     draining: Option<SlotAddress>,
     /// The hold that it waits for to be quiet.
     quieting: Option<HoldId>,
     answer: Option<Result<Answer>>,
     /// Nobody waits for the answer any more.
     left_alone: bool,
+}
+
+impl Running {
+    pub(super) fn is_number(&self, number: u32) -> bool {
+        self.number & Owner::NUMBER_MASK == number
+    }
 }
 
 /// Names an operation under way, until its answer was taken.
@@ -117,8 +124,10 @@ impl Core {
             self.running.push(None);
             self.running.len() - 1
         });
+        self.begun = self.begun.wrapping_add(1);
         self.running[index] = Some(Running {
             operation,
+            number: self.begun,
             draining: None,
             quieting: None,
             answer: None,
@@ -161,19 +170,14 @@ impl Core {
         let Some(volume) = &self.volume else {
             return Err(no_volume("list"));
         };
-        let doubt = Doubt {
-            from_epoch: u64::MAX,
-            healing: Healing::InMemory,
+        let doubt = match volume.is_read_only() {
+            true => Doubt::after(&volume.superblock, Healing::InMemory),
+            false => Doubt {
+                from_epoch: u64::MAX,
+                healing: Healing::InMemory,
+            },
         };
-        let quarantined = |at| volume.quarantined.contains(&at);
-        inspect::list(
-            &mut self.engine,
-            &volume.device,
-            &volume.superblock,
-            doubt,
-            who,
-            quarantined,
-        )
+        inspect::list(&mut self.engine, volume, doubt, who)
     }
 
     /// Is an operation under way that is waited for? One that has ended stays until somebody takes its answer, and a move may
@@ -375,6 +379,9 @@ impl Core {
         let (Some(Some(running)), Some(volume)) = (self.running.get_mut(index as usize), &mut self.volume) else {
             return None;
         };
+        if running.answer.is_some() {
+            return None; // It has ended.
+        }
         let mut has_token = self.token == Some(index);
         let mut context = Context {
             engine: &mut self.engine,
@@ -383,7 +390,11 @@ impl Core {
             requests: &self.requests,
             holds: &mut self.holds,
             index,
-            tag: Owner::Operation(index).tag(),
+            tag: Owner::Operation {
+                index,
+                number: running.number,
+            }
+            .tag(),
             has_token: &mut has_token,
             claims: &mut self.claims,
             cached: self.cached.as_deref_mut(),
@@ -470,3 +481,6 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -133,11 +133,7 @@ impl Create {
             (Phase::Recording(inode, update), Event::Completed(completion)) => {
                 self.recorded(cx, inode, update, completion)
             }
-            (phase, _) => {
-                // Nothing else can happen in any phase; going on where it stood loses nothing.
-                self.phase = phase;
-                Ok(Step::Requests)
-            }
+            (_, event) => Err(cx.unexpected(&event)),
         }
     }
 

@@ -85,11 +85,7 @@ impl Delete {
             (Phase::Recording(doomed, vacate), Event::Completed(completion)) => {
                 self.recorded(cx, doomed, vacate, completion)
             }
-            (phase, _) => {
-                // Nothing else can happen in any phase; going on where it stood loses nothing.
-                self.phase = phase;
-                Ok(Step::Requests)
-            }
+            (_, event) => Err(cx.unexpected(&event)),
         }
     }
 

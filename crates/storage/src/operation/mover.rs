@@ -191,13 +191,13 @@ impl Mover {
     /// The move has stopped where it stands; the token is given back, the segment is served by its mark.
     pub(crate) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Moved, Fault> {
         match std::mem::replace(&mut self.phase, Phase::Between) {
-            Phase::Recording(record, next, update) => {
-                let Event::Completed(completion) = event else {
-                    self.phase = Phase::Recording(record, next, update);
-                    return Ok(Moved::Waits(Step::Requests));
-                };
-                self.recorded(cx, record, next, update, completion)
-            }
+            Phase::Recording(record, next, update) => match event {
+                Event::Completed(completion) => self.recorded(cx, record, next, update, completion),
+                event => {
+                    let fault = cx.unexpected(&event);
+                    self.stop(cx, fault, 0).map(Moved::Waits)
+                }
+            },
             phase => {
                 let stepped = self.go_on(cx, phase, event);
                 stepped.or_else(|fault| self.stop(cx, fault, 0)).map(Moved::Waits)
@@ -222,11 +222,7 @@ impl Mover {
                 Resume::Rest => self.zero_the_rest(cx),
                 Resume::Record(record) => Ok(self.want(record)),
             },
-            (phase, _) => {
-                // Nothing else can happen in any phase; going on where it stood loses nothing.
-                self.phase = phase;
-                Ok(Step::Requests)
-            }
+            (_, event) => Err(cx.unexpected(&event)),
         }
     }
 

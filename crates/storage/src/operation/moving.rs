@@ -78,11 +78,7 @@ impl Move {
                 }
                 Moved::Ended(inode) => answer(cx, &inode),
             },
-            (phase, _) => {
-                // Nothing else can happen in any phase; going on where it stood loses nothing.
-                self.phase = phase;
-                Ok(Step::Requests)
-            }
+            (_, event) => Err(cx.unexpected(&event)),
         }
     }
 

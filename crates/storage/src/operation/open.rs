@@ -35,10 +35,7 @@ impl OpenSegment {
                 Ok(Step::Requests)
             }
             (Event::Completed(completion), Some(lookup)) => self.looked(cx, lookup, completion),
-            (_, lookup) => {
-                self.lookup = lookup;
-                Ok(Step::Requests)
-            }
+            (event, _) => Err(cx.unexpected(&event)),
         }
     }
 
@@ -77,6 +74,9 @@ impl OpenSegment {
             return Err(Fault::Access {
                 uid: self.subject.who.uid,
             });
+        }
+        if self.access == Access::Write && cx.volume.is_read_only() {
+            return Err(Fault::ReadOnlyVolume);
         }
         let quarantined = cx.volume.quarantined.contains(&address);
         let serves = matches!(inode.state, InodeState::Live | InodeState::Moving);

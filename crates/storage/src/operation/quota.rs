@@ -70,11 +70,7 @@ impl SetQuota {
                     Ok(Step::Requests)
                 }
             },
-            (phase, _) => {
-                // Nothing else can happen in any phase; going on where it stood loses nothing.
-                self.phase = phase;
-                Ok(Step::Requests)
-            }
+            (_, event) => Err(cx.unexpected(&event)),
         }
     }
 

@@ -99,11 +99,7 @@ impl Rename {
             (Phase::Vacating(old, new, vacate), Event::Completed(completion)) => {
                 self.vacated(cx, old, new, vacate, completion)
             }
-            (phase, _) => {
-                // Nothing else can happen in any phase; going on where it stood loses nothing.
-                self.phase = phase;
-                Ok(Step::Requests)
-            }
+            (_, event) => Err(cx.unexpected(&event)),
         }
     }
 

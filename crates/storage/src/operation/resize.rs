@@ -182,11 +182,7 @@ impl Resize {
                 self.recorded(cx, plan, inode, update, completion)
             }
             (Phase::Moving(plan, mover), event) => self.moved(cx, plan, mover, event),
-            (phase, _) => {
-                // Nothing else can happen in any phase; going on where it stood loses nothing.
-                self.phase = phase;
-                Ok(Step::Requests)
-            }
+            (_, event) => Err(cx.unexpected(&event)),
         }
     }
 

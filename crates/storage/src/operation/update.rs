@@ -64,9 +64,7 @@ impl Update {
 
     /// Writes this image of a bucket.
     pub(crate) fn of(cx: &mut Context<'_>, image: NextImage) -> Result<Update, Fault> {
-        if cx.volume.is_latched() {
-            return Err(Fault::Latched);
-        }
+        cx.volume.may_change()?;
         let bucket = image.image().id().bucket;
         let bytes = image.page().bytes();
         let mut buffer = cx.buffer(bytes.len())?;

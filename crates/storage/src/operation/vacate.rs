@@ -7,9 +7,9 @@
 use baio_engine::Completion;
 
 use crate::error::Fault;
-use crate::operation::Context;
 use crate::operation::lookup::{bucket_copy, read_pair};
 use crate::operation::update::{Update, Updated, next};
+use crate::operation::{Context, Event};
 use crate::segment::bucket::{NextImage, Slots};
 use crate::segment::inode::Inode;
 use crate::segment::layout::Place;
@@ -84,7 +84,8 @@ impl Vacate {
             return record.completed(cx, completion);
         }
         let Some(mut looking) = self.looking.take() else {
-            return Ok(Updated::Writing); // It begins with one or the other.
+            // It begins with one or the other.
+            return Err(cx.unexpected(&Event::Completed(completion)));
         };
         let verdict = match slots_of(cx, looking.bucket, completion) {
             Some(slots) => looking.vacancy.visit(&slots),

@@ -13,9 +13,7 @@ impl Volume {
     /// Grows to `size_bytes`, the size of the whole file or device.
     pub(crate) fn grow(&mut self, engine: &mut Engine, size_bytes: u64) -> Result<()> {
         let refused = |fault| Error::new("resize", self.device.name(), fault);
-        if self.is_latched() {
-            return Err(refused(Fault::Latched));
-        }
+        self.may_change().map_err(refused)?;
         let layout = *self.layout();
         if size_bytes < layout.end() {
             let end = layout.end();

@@ -18,7 +18,7 @@ use crate::volume::accounts::Account;
 use crate::volume::contents::Contents;
 use crate::volume::device::{Device, Hold};
 use crate::volume::table::{self, Doubt, Healing};
-use crate::volume::{MIXED, snapshot, superblocks};
+use crate::volume::{MIXED, Volume, snapshot, superblocks};
 
 /// A segment, as `list` and `stat` show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ pub(crate) fn inspect_quota(engine: &mut Engine, path: &Path, who: Identity, uid
 }
 
 /// From the snapshot of a clean close, else from the table.
-fn contents(engine: &mut Engine, device: &Device, superblock: &Superblock) -> Result<Contents> {
+pub(crate) fn contents(engine: &mut Engine, device: &Device, superblock: &Superblock) -> Result<Contents> {
     match snapshot::read(engine, device, superblock)? {
         Some(Ok(contents)) => Ok(contents),
         None | Some(Err(_)) => {
@@ -187,21 +187,18 @@ fn look(engine: &mut Engine, device: &Device, who: Identity) -> Result<(VolumeIn
 }
 
 /// The segments that `who` may see: its own, or all for uid 0. Sorted by owner and name.
-pub(crate) fn list(
-    engine: &mut Engine,
-    device: &Device,
-    superblock: &Superblock,
-    doubt: Doubt,
-    who: Identity,
-    quarantined: impl Fn(SlotAddress) -> bool,
-) -> Result<Vec<SegmentInfo>> {
+pub(crate) fn list(engine: &mut Engine, volume: &Volume, doubt: Doubt, who: Identity) -> Result<Vec<SegmentInfo>> {
+    let (device, superblock) = (&volume.device, &volume.superblock);
     let mut listed = Listing::new(superblock, who);
     table::scan(engine, device, superblock, doubt, &mut |address, found| {
         if let Ok(inode) = &found {
             listed.show(address, inode);
         }
     })?;
-    Ok(listed.end(|_| false, quarantined))
+    Ok(listed.end(
+        |at| volume.superseded.contains(&at),
+        |at| volume.quarantined.contains(&at),
+    ))
 }
 
 /// The segments that somebody may see, as they are found.

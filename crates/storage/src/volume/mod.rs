@@ -72,6 +72,10 @@ pub(crate) struct Volume {
     pub(crate) table_updates: u64,
     /// What the opening found that the volume's owner should know.
     pub(crate) warnings: Vec<String>,
+    /// Old inodes of renames that a crash cut, where only the next open to write ends them.
+    pub(crate) superseded: Vec<SlotAddress>,
+    /// Nothing is ever written.
+    read_only: bool,
     allocations: u64,
     /// A metadata write failed: which of two states the table holds is decided by the next open.
     latched: bool,
@@ -122,6 +126,30 @@ impl Volume {
             unfinished_moves: contents.unfinished_moves,
             table_updates: 0,
             warnings: contents.warnings,
+            superseded: Vec::new(),
+            read_only: false,
+            allocations: 0,
+            latched: false,
+            doubted: Vec::new(),
+        })
+    }
+
+    /// Opens a volume to read its segments, and writes nothing.
+    pub(crate) fn open_to_read(engine: &mut Engine, device: Device) -> Result<Volume> {
+        let superblock = superblocks::read(engine, &device)?.current;
+        let contents = inspect::contents(engine, &device, &superblock)?;
+        engine.attach(&device.file);
+        Ok(Volume {
+            device,
+            superblock,
+            free: contents.free,
+            quarantined: contents.quarantined,
+            accounts: contents.accounts,
+            unfinished_moves: contents.unfinished_moves,
+            table_updates: 0,
+            warnings: contents.warnings,
+            superseded: contents.superseded,
+            read_only: true,
             allocations: 0,
             latched: false,
             doubted: Vec::new(),
@@ -136,6 +164,9 @@ impl Volume {
     }
 
     fn note_clean_close(&mut self, engine: &mut Engine) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
         self.must_fit()
             .map_err(|fault| Error::new("close volume", self.device.name(), fault))?;
         self.device.sync(engine, Durability::Full)?;
@@ -188,6 +219,19 @@ impl Volume {
     /// The first failed metadata write ends all later ones: repeating another image could lose an acknowledged one.
     pub(crate) fn latch(&mut self) {
         self.latched = true;
+    }
+
+    /// Refuses any change of a volume that was opened to read, or of which it is not known what it holds.
+    pub(crate) fn may_change(&self) -> std::result::Result<(), Fault> {
+        match (self.read_only, self.latched) {
+            (true, _) => Err(Fault::ReadOnlyVolume),
+            (_, true) => Err(Fault::Latched),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     pub(crate) fn is_latched(&self) -> bool {

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use baio_engine::{Buffer, Config, Wait};
-use baio_storage::{Core, Outcome, SegmentRequest};
+use baio_storage::{Access, Core, Outcome, SegmentRequest};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -39,14 +39,18 @@ impl Cores {
         }
     }
 
-    /// The core of a segment's volume, which is opened if it is not open yet.
-    pub(super) fn of_volume(&mut self, segment: &NamedSegment) -> Result<usize, Failure> {
+    /// The core of a segment's volume, which is opened if it is not open yet: to read, unless something of it is to be written.
+    pub(super) fn of_volume(&mut self, segment: &NamedSegment, access: Access) -> Result<usize, Failure> {
         let volume = inode_of(&segment.volume);
         let known = |carrier: &Carrier| volume.is_some() && carrier.volume == volume;
         if let Some(index) = self.carriers.iter().position(known) {
             return Ok(index);
         }
-        let core = segment.told("dd", Core::open(&segment.volume, &self.config))?;
+        let opened = match access {
+            Access::Read => Core::open_to_read(&segment.volume, &self.config),
+            Access::Write => Core::open(&segment.volume, &self.config),
+        };
+        let core = segment.told("dd", opened)?;
         Ok(self.add(core, volume, segment.typed.clone()))
     }
 

@@ -88,9 +88,14 @@ impl Ends {
         let mut cores = Cores::new(config);
         let ends = (|| {
             // Volumes first: the first core has the arena, and plain files are no reason for another core.
+            let volume = if input.shares_volume(&output) {
+                Access::Write
+            } else {
+                Access::Read
+            };
             let found = [
-                open_segment(&mut cores, &input, Access::Read)?,
-                open_segment(&mut cores, &output, Access::Write)?,
+                open_segment(&mut cores, &input, Access::Read, volume)?,
+                open_segment(&mut cores, &output, Access::Write, Access::Write)?,
             ];
             let [from, to] = found;
             Ok(Ends {
@@ -256,13 +261,18 @@ struct OpenSegment {
     owner: u32,
 }
 
-fn open_segment(cores: &mut Cores, named: &Named, access: Access) -> Result<Option<OpenSegment>, Failure> {
+fn open_segment(
+    cores: &mut Cores,
+    named: &Named,
+    access: Access,
+    volume: Access,
+) -> Result<Option<OpenSegment>, Failure> {
     let Named::Segment(segment) = named else {
         return Ok(None);
     };
     let who = Identity::effective();
     let owner = segment.owner_uid(who);
-    let core = cores.of_volume(segment)?;
+    let core = cores.of_volume(segment, volume)?;
     let opened = cores.with(core, |core| core.open_segment(who, owner, &segment.name, access))?;
     let (handle, info) = segment.told("dd", opened)?;
     Ok(Some(OpenSegment {
@@ -340,6 +350,15 @@ fn plain_end(cores: &mut Cores, named: &Named, plain: Plain, begin: u64) -> Resu
 }
 
 impl Named {
+    /// Are both segments of one volume?
+    fn shares_volume(&self, other: &Named) -> bool {
+        let volume = |named: &Named| match named {
+            Named::Segment(segment) => inode_of(&segment.volume),
+            _ => None,
+        };
+        volume(self).is_some_and(|one| volume(other) == Some(one))
+    }
+
     fn typed(&self) -> String {
         match self {
             Named::Standard(name) => (*name).to_owned(),

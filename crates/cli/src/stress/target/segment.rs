@@ -50,8 +50,12 @@ impl Target for Segmented {
                 ..CacheConfig::default()
             }),
         };
-        let volume = Local::open_with(&path.volume, &options).map_err(told)?;
-        let access = if job.writes() { Access::Write } else { Access::Read };
+        let (volume, access) = if job.writes() {
+            (Local::open_with(&path.volume, &options), Access::Write)
+        } else {
+            (Local::open_to_read(&path.volume, &options), Access::Read)
+        };
+        let volume = volume.map_err(told)?;
         let segment = match volume.open_segment_of(path.owner_uid, &path.name, access) {
             Ok(segment) => segment,
             Err(error) => {
