@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Where there is no room to hop, those behind may fill the gap, or make room by their own moves, so the passes are repeated
-//! until one moves nothing. Every move lowers the segment that it is about, so that ends. What cannot be moved stays, and is
+//! until one moves nothing. Every move lowers the segment that it is about (by its slot: a name may be there twice), so that ends. What cannot be moved stays, and is
 //! told with the reason. Each move is one of `operation/moving.rs`: the volume serves meanwhile, and a crash leaves it as
 //! good as before.
 
@@ -20,6 +20,7 @@ use super::Core;
 use crate::error::{Fault, Result};
 use crate::identity::Identity;
 use crate::segment::free_set::FreeSet;
+use crate::segment::probe::SlotAddress;
 use crate::volume::inspect::SegmentInfo;
 
 /// How far it is.
@@ -94,15 +95,15 @@ impl Core {
         let mut moved = std::collections::BTreeSet::new();
         for pass in 1.. {
             report.unmoved.clear();
-            let mut segments = self.list(who)?;
-            segments.retain(|segment| who.acts_for(segment.owner_uid));
-            segments.sort_unstable_by_key(|segment| segment.start_block);
+            let mut segments = self.list_placed(who)?;
+            segments.retain(|(_, segment)| who.acts_for(segment.owner_uid));
+            segments.sort_unstable_by_key(|(_, segment)| segment.start_block);
             let moves = report.moves;
             // Below, no gap is left that anything may go to.
             let mut from = 0;
-            for (index, segment) in segments.iter().enumerate() {
+            for (index, (at, segment)) in segments.iter().enumerate() {
                 let made = report.moves;
-                self.pack(who, segment, &mut from, &mut report)?;
+                self.pack(who, (*at, segment), &mut from, &mut report)?;
                 if report.moves > made {
                     moved.insert((segment.owner_uid, segment.name.clone()));
                 }
@@ -124,12 +125,18 @@ impl Core {
         Ok(report)
     }
 
-    fn pack(&mut self, who: Identity, segment: &SegmentInfo, from: &mut u64, report: &mut DefragReport) -> Result<()> {
+    fn pack(
+        &mut self,
+        who: Identity,
+        (at, segment): (SlotAddress, &SegmentInfo),
+        from: &mut u64,
+        report: &mut DefragReport,
+    ) -> Result<()> {
         let mut segment = segment.clone();
         match segment.state {
             "live" => {}
             // First to where it was going.
-            "moving" => match self.step_of(who, &segment, None, report)? {
+            "moving" => match self.step_of(who, (at, &segment), None, report)? {
                 Some(ended) => segment = ended,
                 None => return Ok(()),
             },
@@ -147,11 +154,11 @@ impl Core {
         match way {
             Way::Stays => {}
             Way::Down(to) => {
-                self.step_of(who, &segment, Some(to), report)?;
+                self.step_of(who, (at, &segment), Some(to), report)?;
             }
             Way::Over { hop, down } => {
-                if self.step_of(who, &segment, Some(hop), report)?.is_some() {
-                    self.step_of(who, &segment, Some(down), report)?;
+                if self.step_of(who, (at, &segment), Some(hop), report)?.is_some() {
+                    self.step_of(who, (at, &segment), Some(down), report)?;
                 }
             }
             Way::NoRoom { gap } => {
@@ -170,11 +177,11 @@ impl Core {
     fn step_of(
         &mut self,
         who: Identity,
-        segment: &SegmentInfo,
+        (at, segment): (SlotAddress, &SegmentInfo),
         to: Option<u64>,
         report: &mut DefragReport,
     ) -> Result<Option<SegmentInfo>> {
-        match self.move_segment(who, segment.owner_uid, &segment.name, to) {
+        match self.move_placed(who, segment, at, to) {
             Ok(moved) => {
                 report.moves += 1;
                 report.moved_bytes += moved.size_bytes;

@@ -156,6 +156,12 @@ impl Core {
     /// # Errors
     /// When the core has no volume, or the table cannot be read.
     pub fn list(&mut self, who: Identity) -> Result<Vec<SegmentInfo>> {
+        let listed = self.list_placed(who)?;
+        Ok(listed.into_iter().map(|(_, info)| info).collect())
+    }
+
+    /// The same with the slots of their inodes.
+    pub(super) fn list_placed(&mut self, who: Identity) -> Result<Vec<(SlotAddress, SegmentInfo)>> {
         // A move changes nothing that a list shows but where it stands: only its records are waited for.
         while self.operations_under_way() {
             self.turn(Wait::one())?;
@@ -166,7 +172,7 @@ impl Core {
         listed
     }
 
-    fn list_now(&mut self, who: Identity) -> Result<Vec<SegmentInfo>> {
+    fn list_now(&mut self, who: Identity) -> Result<Vec<(SlotAddress, SegmentInfo)>> {
         let Some(volume) = &self.volume else {
             return Err(no_volume("list"));
         };

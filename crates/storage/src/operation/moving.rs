@@ -20,6 +20,8 @@ use crate::volume::table::BucketCopy;
 enum Which {
     /// The one of that name, to this block, or wherever is best.
     Named(Option<u64>),
+    /// The one of that name in this slot, to this block, or wherever is best: of two inodes of one name a look-up knows one.
+    Placed(SlotAddress, Option<u64>),
     /// The one whose inode is here, to where it is on the way.
     Unfinished(SlotAddress),
 }
@@ -48,6 +50,15 @@ impl Move {
         Move {
             subject,
             which: Which::Named(to),
+            phase: Phase::Begin,
+        }
+    }
+
+    /// The same for the segment in this slot.
+    pub(crate) fn placed(subject: Subject, at: SlotAddress, to: Option<u64>) -> Move {
+        Move {
+            subject,
+            which: Which::Placed(at, to),
             phase: Phase::Begin,
         }
     }
@@ -85,7 +96,7 @@ impl Move {
     fn look(&mut self, cx: &mut Context<'_>) -> Result<Step, Fault> {
         self.phase = match self.which {
             Which::Named(_) => Phase::Looking(Lookup::begin(cx, self.subject.key.clone())?),
-            Which::Unfinished(at) => {
+            Which::Unfinished(at) | Which::Placed(at, _) => {
                 read_pair(cx, at.bucket, Place::Table)?;
                 Phase::Reading(None)
             }
@@ -94,7 +105,7 @@ impl Move {
     }
 
     fn read(&mut self, cx: &mut Context<'_>, copy: Option<BucketCopy>, completion: Completion) -> Result<Step, Fault> {
-        let Which::Unfinished(at) = self.which else {
+        let (Which::Unfinished(at) | Which::Placed(at, _)) = self.which else {
             return Err(Fault::NotFound); // Only they are read by their place.
         };
         let copy = match copy {
@@ -111,8 +122,11 @@ impl Move {
         }
         let geometry = *cx.volume.superblock.geometry();
         let inode = copy.image()?.slot(at.slot, &geometry).and_then(Result::ok);
-        // Deleted before its turn came.
-        let inode = inode.filter(|inode| inode.state == InodeState::Moving);
+        // Deleted, or another one, before its turn came.
+        let inode = inode.filter(|inode| match self.which {
+            Which::Placed(..) => inode.key().as_ref() == Some(&self.subject.key),
+            _ => inode.state == InodeState::Moving,
+        });
         self.found(cx, at, Box::new(inode.ok_or(Fault::NotFound)?), copy)
     }
 
@@ -146,7 +160,7 @@ impl Move {
         if inode.state == InodeState::Moving && !cx.volume.quarantined.contains(&at) {
             drop(bucket); // The copy may need its memory.
             let patience = match self.which {
-                Which::Named(_) => Patience::Caller,
+                Which::Named(_) | Which::Placed(..) => Patience::Caller,
                 Which::Unfinished(_) => Patience::Background,
             };
             let (mover, step) = Mover::resume(cx, at, inode, patience)?;
@@ -155,8 +169,10 @@ impl Move {
         }
         cx.must_be_whole(at, &inode)?;
         let to = match self.which {
-            Which::Named(Some(start)) if start == inode.start_block => return answer(cx, &inode),
-            Which::Named(to) => to,
+            Which::Named(Some(start)) | Which::Placed(_, Some(start)) if start == inode.start_block => {
+                return answer(cx, &inode);
+            }
+            Which::Named(to) | Which::Placed(_, to) => to,
             Which::Unfinished(_) => return answer(cx, &inode),
         };
         let (reserve, blocks) = (inode.reserve_blocks, inode.blocks);

@@ -205,6 +205,11 @@ impl Update {
 /// The image after this one, with some inodes replaced.
 pub(crate) fn next(cx: &Context<'_>, image: &Image<'_>, changes: &[(usize, &Inode)]) -> Result<NextImage, Fault> {
     let epoch = cx.volume.superblock.epoch;
+    // What could not be decoded again would be a segment that vanishes: of this, nothing is written.
+    for (_, inode) in changes {
+        let valid = inode.validate(cx.volume.superblock.geometry());
+        valid.map_err(|error| Fault::Corrupt(format!("its inode would be one that is refused: {error}")))?;
+    }
     image
         .next_with(changes, epoch)
         .map_err(|error: BucketError| Fault::Corrupt(error.to_string()))

@@ -75,7 +75,7 @@ use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::inode::{INODE_BYTES, Inode, InodeError};
-use super::layout::{Geometry, Parity, Place, SLOTS_PER_BUCKET};
+use super::layout::{GENERATION_MAX, Geometry, Parity, Place, SLOTS_PER_BUCKET};
 use super::page::{self, PAGE_BYTES, Page};
 
 mod error;
@@ -160,7 +160,7 @@ impl<'a> Image<'a> {
             });
         }
         let generation = raw.generation.get();
-        if generation == 0 || Parity::of(generation) != parity {
+        if generation == 0 || generation > GENERATION_MAX || Parity::of(generation) != parity {
             return Err(ImageError::Generation { found: generation });
         }
         Ok(Self { raw, bytes, id })
@@ -224,6 +224,7 @@ impl<'a> Image<'a> {
             .checked_add(u64::from(
                 self.generation() == 0 || !crate::seeded_bug("generation-not-raised"),
             ))
+            .filter(|generation| *generation <= GENERATION_MAX)
             .ok_or(BucketError::Exhausted { bucket })?;
         let mut raw = self.raw.clone();
         for &(slot, inode) in changes {

@@ -27,6 +27,8 @@ use std::fmt;
 
 use super::page::PAGE_BYTES_U64;
 
+/// Generations of slots and buckets rise by one with each change: what claims to have come further than this is damage.
+pub const GENERATION_MAX: u64 = u64::MAX >> 1;
 /// Slots for inodes in a bucket.
 pub const SLOTS_PER_BUCKET: usize = 4;
 /// The fewest usable segments of a volume.

@@ -10,7 +10,7 @@
 //!
 //! So the memory of an opening is the free set and the accounts, whatever the number of segments.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use baio_engine::Engine;
 
@@ -163,13 +163,12 @@ impl Contents {
         let superseded = superseded(&contenders);
         for contender in contenders.iter().filter(|one| superseded.contains(&one.address)) {
             self.accounts.give_back(contender.owner_uid, contender.usage);
-            self.unfinished_moves.retain(|address| *address != contender.address);
         }
+        self.unfinished_moves.retain(|address| !superseded.contains(address));
         contenders.retain(|contender| !superseded.contains(&contender.address));
         self.superseded = superseded.into_iter().collect();
         for loser in losers(&mut contenders, &self.free) {
             let (address, runs) = (loser.address, &loser.runs);
-            self.unfinished_moves.retain(|moving| *moving != address);
             self.quarantined.slots.insert(address);
             // Of a move that ends here only the run that it has counts, as its inode will say.
             self.accounts.give_back(loser.owner_uid, loser.usage);
@@ -187,6 +186,8 @@ impl Contents {
                 address.slot, address.bucket
             ));
         }
+        let quarantined = &self.quarantined.slots;
+        self.unfinished_moves.retain(|moving| !quarantined.contains(moving));
         Ok(())
     }
 }
@@ -306,9 +307,14 @@ impl Contender {
 
 /// The old inodes of renames that a crash cut between the new inode and the end of the old one.
 fn superseded(contenders: &[Contender]) -> BTreeSet<SlotAddress> {
-    let renamed: Vec<&Contender> = contenders.iter().filter(|one| one.renamed_from.is_some()).collect();
-    let is_old = |old: &&Contender| renamed.iter().any(|newer| old.was_renamed_to(newer));
-    contenders.iter().filter(is_old).map(|old| old.address).collect()
+    let at: BTreeMap<SlotAddress, &Contender> = contenders.iter().map(|one| (one.address, one)).collect();
+    let old_of = |newer: &Contender| {
+        let RenameFrom { bucket, slot, .. } = newer.renamed_from?;
+        let slot = slot as usize;
+        at.get(&SlotAddress { bucket, slot })
+            .filter(|old| old.was_renamed_to(newer))
+    };
+    contenders.iter().filter_map(old_of).map(|old| old.address).collect()
 }
 
 /// Those of which a block belongs to a later allocation. The later ones are entered first; who finds a block taken has lost it.

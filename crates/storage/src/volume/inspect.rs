@@ -175,6 +175,7 @@ fn look(engine: &mut Engine, device: &Device, who: Identity) -> Result<(VolumeIn
         |at| contents.superseded.contains(&at),
         |at| contents.quarantined.contains(&at),
     );
+    let segments = segments.into_iter().map(|(_, info)| info).collect();
     let mut info = volume_info(
         &superblock,
         device.size()?,
@@ -187,7 +188,12 @@ fn look(engine: &mut Engine, device: &Device, who: Identity) -> Result<(VolumeIn
 }
 
 /// The segments that `who` may see: its own, or all for uid 0. Sorted by owner and name.
-pub(crate) fn list(engine: &mut Engine, volume: &Volume, doubt: Doubt, who: Identity) -> Result<Vec<SegmentInfo>> {
+pub(crate) fn list(
+    engine: &mut Engine,
+    volume: &Volume,
+    doubt: Doubt,
+    who: Identity,
+) -> Result<Vec<(SlotAddress, SegmentInfo)>> {
     let (device, superblock) = (&volume.device, &volume.superblock);
     let mut listed = Listing::new(superblock, who);
     table::scan(engine, device, superblock, doubt, &mut |address, found| {
@@ -228,17 +234,21 @@ impl Listing {
     }
 
     /// All of them, sorted by owner and name: without those that are gone, and with what became of the quarantined.
-    fn end(self, gone: impl Fn(SlotAddress) -> bool, quarantined: impl Fn(SlotAddress) -> bool) -> Vec<SegmentInfo> {
-        let mut segments: Vec<SegmentInfo> = Vec::with_capacity(self.segments.len());
+    fn end(
+        self,
+        gone: impl Fn(SlotAddress) -> bool,
+        quarantined: impl Fn(SlotAddress) -> bool,
+    ) -> Vec<(SlotAddress, SegmentInfo)> {
+        let mut segments = Vec::with_capacity(self.segments.len());
         for (address, mut info) in self.segments {
             if quarantined(address) {
                 info.state = state_name(InodeState::Quarantined);
             }
             if !gone(address) {
-                segments.push(info);
+                segments.push((address, info));
             }
         }
-        segments.sort_by(|a, b| (a.owner_uid, &a.name).cmp(&(b.owner_uid, &b.name)));
+        segments.sort_by(|(_, a), (_, b)| (a.owner_uid, &a.name).cmp(&(b.owner_uid, &b.name)));
         segments
     }
 }

@@ -140,6 +140,8 @@ struct Reads<'a> {
     flights: VecDeque<Flight>,
     /// Others use the engine.
     shared: bool,
+    /// Where the file has holes, there is nothing to be shown.
+    skip_holes: bool,
 }
 
 /// Reads `len` bytes from `offset` on and shows them in order, in chunks of whole units (a power of two of bytes, at least a
@@ -154,14 +156,40 @@ pub(crate) fn read_all(
     unit: usize,
     visit: &mut dyn FnMut(&mut Engine, &Chunk<'_>) -> Result<()>,
 ) -> Result<()> {
+    read_by(engine, device, (offset, len), unit, false, visit)
+}
+
+/// The same without units that lie in holes of the file, all zeroes: a sparse volume is read as far as it was written.
+///
+/// # Errors
+/// As [`read_all`].
+pub(crate) fn read_written(
+    engine: &mut Engine,
+    device: &Device,
+    range: (u64, u64),
+    unit: usize,
+    visit: &mut dyn FnMut(&mut Engine, &Chunk<'_>) -> Result<()>,
+) -> Result<()> {
+    read_by(engine, device, range, unit, true, visit)
+}
+
+fn read_by(
+    engine: &mut Engine,
+    device: &Device,
+    (offset, len): (u64, u64),
+    unit: usize,
+    skip_holes: bool,
+    visit: &mut dyn FnMut(&mut Engine, &Chunk<'_>) -> Result<()>,
+) -> Result<()> {
     let mut reads = Reads {
         device,
         spare: Vec::new(),
         flights: VecDeque::new(),
         shared: engine.in_flight() + engine.completed() > 0,
+        skip_holes,
     };
     let read_bytes = reads.take_memory(engine, len, unit)?;
-    let read = reads.run(engine, offset, offset.saturating_add(len), read_bytes, visit);
+    let read = reads.run(engine, (offset, offset.saturating_add(len)), (read_bytes, unit), visit);
     reads.end(engine);
     read
 }
@@ -197,12 +225,13 @@ impl Reads<'_> {
     fn run(
         &mut self,
         engine: &mut Engine,
-        mut next: u64,
-        end: u64,
-        read_bytes: usize,
+        (begin, end): (u64, u64),
+        (read_bytes, unit): (usize, usize),
         visit: &mut dyn FnMut(&mut Engine, &Chunk<'_>) -> Result<()>,
     ) -> Result<()> {
+        let mut next = begin;
         loop {
+            next = self.written_from(next, begin, unit as u64).min(end);
             while next < end
                 && let Some(buffer) = self.spare.pop()
             {
@@ -210,13 +239,23 @@ impl Reads<'_> {
                 if !self.submit(engine, next, len, buffer)? {
                     break;
                 }
-                next += len as u64;
+                next = self.written_from(next + len as u64, begin, unit as u64).min(end);
             }
             let Some((flight, completion)) = self.first(engine)? else {
                 return Ok(());
             };
             self.show(engine, &flight, completion, visit)?;
         }
+    }
+
+    /// The first unit from `next` on that is not all hole.
+    fn written_from(&self, next: u64, begin: u64, unit: u64) -> u64 {
+        if !self.skip_holes {
+            return next;
+        }
+        // Who cannot tell has data everywhere.
+        let data = self.device.file.next_data(next).unwrap_or(Some(next)).unwrap_or(u64::MAX);
+        next.max(begin + data.saturating_sub(begin) / unit * unit)
     }
 
     /// Starts a read; false if the engine has no slot for it now.

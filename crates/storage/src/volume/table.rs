@@ -134,7 +134,7 @@ pub(crate) fn scan(
 ) -> Result<()> {
     let layout = superblock.layout();
     let range = (layout.table_at(), layout.table_bytes());
-    reads::read_all(engine, device, range, BUCKET_BYTES as usize, &mut |engine, chunk| {
+    reads::read_written(engine, device, range, BUCKET_BYTES as usize, &mut |engine, chunk| {
         let first = (chunk.offset - layout.table_at()) / BUCKET_BYTES;
         for index in 0..chunk.units(BUCKET_BYTES) {
             let at = 2 * index as usize;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Inode, InodeState, MODE_MASK, RenameFrom};
-use crate::segment::layout::{Geometry, SLOTS_PER_BUCKET};
+use crate::segment::layout::{GENERATION_MAX, Geometry, SLOTS_PER_BUCKET};
 use crate::segment::name::NameError;
 
 impl Inode {
@@ -20,7 +20,7 @@ impl Inode {
         if free && *self != Self::default() {
             return Err(InodeError::FreeNotEmpty);
         }
-        if !free && (self.generation == 0 || self.generation == u64::MAX) {
+        if !free && (self.generation == 0 || self.generation > GENERATION_MAX) {
             return Err(InodeError::Generation { found: self.generation });
         }
         if self.mode & !MODE_MASK != 0 {
@@ -123,7 +123,7 @@ pub enum InodeError {
     QuotaWithName,
     /// A free slot that is not all zero.
     FreeNotEmpty,
-    /// A generation of 0 in a used slot, or the last one.
+    /// A generation of 0 in a used slot, or one that no slot comes to.
     Generation {
         /// What it is.
         found: u64,

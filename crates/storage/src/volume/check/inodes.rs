@@ -5,6 +5,7 @@
 //! way, or, where the way is long, gets a new name whose home is the bucket it is in. The same happens to the second of two
 //! inodes of one name, and to what is saved of an inode that cannot be decoded.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use crate::error::Result;
@@ -14,6 +15,7 @@ use crate::segment::name::{Key, SegmentName};
 use crate::segment::probe::SlotAddress;
 use crate::segment::salvage::Salvage;
 use crate::segment::superblock::Superblock;
+use crate::volume::check::names::MadeNames;
 use crate::volume::check::repair::Change;
 use crate::volume::check::{Check, corrupt};
 use crate::volume::contents::Contents;
@@ -52,6 +54,7 @@ pub(super) struct Inodes {
     undecodable: Vec<(SlotAddress, Undecodable)>,
     /// Segments that reach behind the end of a cut device.
     cut_off: Vec<(SlotAddress, String)>,
+    names: RefCell<MadeNames>,
 }
 
 impl Inodes {
@@ -64,6 +67,7 @@ impl Inodes {
             keyed: Vec::new(),
             undecodable: Vec::new(),
             cut_off: Vec::new(),
+            names: RefCell::new(MadeNames::new(superblock)),
         }
     }
 
@@ -308,15 +312,8 @@ impl Inodes {
 
     /// A name that nobody has and whose home is this bucket.
     fn made_name(&self, at: SlotAddress, owner_uid: u32) -> Option<SegmentName> {
-        let SlotAddress { bucket, slot } = at;
-        // Every try hits with the chance of one in so many buckets.
-        let tries = self.buckets().saturating_mul(64).saturating_add(1024);
-        (0..tries).find_map(|number| {
-            let name = SegmentName::new(&format!("recovered-{bucket}-{slot}-{number}")).ok()?;
-            let hash = Key::segment(owner_uid, name.clone()).hash(&self.superblock.hash_seed);
-            let is_taken = self.keyed.binary_search_by_key(&hash, |one| one.hash).is_ok();
-            (hash % self.buckets() == bucket && !is_taken).then_some(name)
-        })
+        let is_taken = |hash: u64| self.keyed.binary_search_by_key(&hash, |one| one.hash).is_ok();
+        self.names.borrow_mut().take(owner_uid, at.bucket, is_taken)
     }
 }
 

@@ -20,6 +20,7 @@
 
 mod images;
 mod inodes;
+mod names;
 mod repair;
 
 use std::path::Path;
