@@ -398,6 +398,8 @@ impl Mover {
             Record::Begin => {
                 next.state = InodeState::Moving;
                 next.move_to = Some(self.to);
+                // The target was free: claimed later than by whoever had it before.
+                next.alloc_seq = cx.volume.next_alloc_seq();
             }
             Record::Mark(done) => next.move_to = Some(MoveTo { done, ..self.to }),
             Record::End => {
