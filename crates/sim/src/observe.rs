@@ -9,7 +9,7 @@ use baio_storage::{Access, Account, Core, Error, Identity, SegmentInfo, SegmentO
 use crate::oracle::{BLOCK, Key, Kind, NAMES, UIDS, Violation};
 use crate::stamp::{self, Content, SECTOR};
 
-const ROOT: Identity = Identity { uid: 0, gid: 0 };
+const ROOT: Identity = Identity::new(0, 0);
 
 /// What a volume turned out to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]

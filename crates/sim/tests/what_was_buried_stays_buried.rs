@@ -14,7 +14,7 @@ use baio_engine::sim::log::Record;
 use baio_sim::world::{self, World};
 use baio_storage::{Core, CreateOptions, Identity};
 
-const ROOT: Identity = Identity { uid: 0, gid: 0 };
+const ROOT: Identity = Identity::new(0, 0);
 
 fn create(core: &mut Core, name: &str) {
     core.create(ROOT, 0, name, &CreateOptions::of_size(4096)).unwrap();

@@ -3,13 +3,20 @@
 
 use crate::segment::inode::Inode;
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
 /// A user, as the volume sees one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Identity {
     /// User id; 0 may act for everybody.
     pub uid: u32,
     /// Group id.
     pub gid: u32,
+    /// The other groups that it is in, sorted. Each list is kept once for as long as the process lives, so that an identity
+    /// stays as small as two numbers: there are as many as the system's administrator has made.
+    groups: &'static [u32],
 }
 
 /// What a handle may do.
@@ -22,14 +29,34 @@ pub enum Access {
 }
 
 impl Identity {
-    /// The effective user and group of this process. Its supplementary groups are ignored: a segment of such a group takes it
-    /// for one of the others.
+    /// A user in one group.
+    #[must_use]
+    pub const fn new(uid: u32, gid: u32) -> Identity {
+        Identity { uid, gid, groups: &[] }
+    }
+
+    /// The same in these groups as well.
+    #[must_use]
+    pub fn with_groups(self, groups: &[u32]) -> Identity {
+        Identity {
+            groups: kept(groups),
+            ..self
+        }
+    }
+
+    /// The effective user and group of this process, and its supplementary groups.
     #[must_use]
     pub fn effective() -> Identity {
-        Identity {
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-        }
+        let groups = rustix::process::getgroups().unwrap_or_default();
+        let groups: Vec<u32> = groups.into_iter().map(rustix::process::Gid::as_raw).collect();
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        Identity::new(uid.as_raw(), gid.as_raw()).with_groups(&groups)
+    }
+
+    /// Is it in that group?
+    #[must_use]
+    pub fn is_in(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.binary_search(&gid).is_ok()
     }
 
     /// May it act for that owner: create and delete in the owner's name, list the owner's segments?
@@ -41,7 +68,7 @@ impl Identity {
     /// May it make a segment of that group? As for files, a group that it is in; uid 0 any.
     #[must_use]
     pub fn may_give_to(&self, gid: u32) -> bool {
-        self.uid == 0 || self.gid == gid
+        self.uid == 0 || self.is_in(gid)
     }
 
     /// May it open the segment? The owner by the owner's bits of the mode, the group by the group's, others by theirs.
@@ -52,7 +79,7 @@ impl Identity {
         }
         let bits = if self.uid == inode.owner_uid {
             inode.mode >> 6
-        } else if self.gid == inode.owner_gid {
+        } else if self.is_in(inode.owner_gid) {
             inode.mode >> 3
         } else {
             inode.mode
@@ -63,6 +90,21 @@ impl Identity {
         };
         bits & wanted == wanted
     }
+}
+
+/// The one copy of a list of groups.
+fn kept(groups: &[u32]) -> &'static [u32] {
+    static LISTS: Mutex<BTreeSet<&'static [u32]>> = Mutex::new(BTreeSet::new());
+    let sorted: BTreeSet<u32> = groups.iter().copied().collect();
+    let sorted: Vec<u32> = sorted.into_iter().collect();
+    // A list is entered whole or not at all, whatever became of another thread.
+    let mut lists = LISTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(list) = lists.get(&sorted[..]) {
+        return list;
+    }
+    let list: &'static [u32] = Box::leak(sorted.into_boxed_slice());
+    lists.insert(list);
+    list
 }
 
 #[cfg(test)]
@@ -81,7 +123,7 @@ mod tests {
     #[test]
     fn the_mode_decides_as_for_files() {
         let inode = segment(0o640);
-        let who = |uid, gid| Identity { uid, gid };
+        let who = |uid, gid| Identity::new(uid, gid);
         assert!(who(1000, 1).may_open(&inode, Access::Write));
         assert!(who(1001, 100).may_open(&inode, Access::Read));
         assert!(!who(1001, 100).may_open(&inode, Access::Write));
@@ -89,10 +131,21 @@ mod tests {
         assert!(who(0, 0).may_open(&inode, Access::Write));
     }
 
+    /// As for files, the first class that fits decides: what others may, a group may be denied.
+    #[test]
+    fn a_supplementary_group_counts_as_the_group() {
+        let member = Identity::new(1001, 1).with_groups(&[7, 100, 7]);
+        assert!(!member.may_open(&segment(0o604), Access::Read));
+        assert!(Identity::new(1001, 1).may_open(&segment(0o604), Access::Read));
+        assert!(member.may_open(&segment(0o640), Access::Read));
+        assert!(member.may_give_to(100) && !member.may_give_to(8));
+        assert_eq!(member, Identity::new(1001, 1).with_groups(&[100, 7]));
+    }
+
     #[test]
     fn only_root_acts_for_others() {
-        assert!(Identity { uid: 0, gid: 0 }.acts_for(7));
-        assert!(Identity { uid: 7, gid: 0 }.acts_for(7));
-        assert!(!Identity { uid: 8, gid: 0 }.acts_for(7));
+        assert!(Identity::new(0, 0).acts_for(7));
+        assert!(Identity::new(7, 0).acts_for(7));
+        assert!(!Identity::new(8, 0).acts_for(7));
     }
 }

@@ -91,10 +91,7 @@ fn what_cannot_be_is_refused_with_the_figures() {
         beyond.contains("asked for 5242880") && beyond.contains("at most"),
         "{beyond}"
     );
-    let stranger = Identity {
-        uid: Identity::effective().uid.wrapping_add(1).max(1),
-        gid: 0,
-    };
+    let stranger = Identity::new(Identity::effective().uid.wrapping_add(1).max(1), 0);
     assert_eq!(core.resize_volume(stranger, 3 * MIB).unwrap_err().code(), "EACCES");
     assert_eq!(core.volume_info().unwrap(), before);
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 2 * MIB);

@@ -293,7 +293,7 @@ fn format_overwrites_nothing_unasked() {
         ..Format::default()
     };
     Core::format(&path, &forced).unwrap();
-    assert_eq!(Core::inspect(&path, Identity { uid: 0, gid: 0 }).unwrap().1.len(), 0);
+    assert_eq!(Core::inspect(&path, Identity::new(0, 0)).unwrap().1.len(), 0);
 }
 
 /// As an ordinary user on a file that may only be read: looking works, opening says why not.

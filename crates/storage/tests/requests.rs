@@ -244,7 +244,7 @@ fn strangers_learn_nothing() {
         ..CreateOptions::of_size(1)
     };
     core.create(ROOT, ME.uid, "shared", &shared).unwrap();
-    let member = Identity { uid: 2000, gid: 55 };
+    let member = Identity::new(2000, 55);
     core.open_segment(member, ME.uid, "shared", Access::Read).unwrap();
     assert_eq!(
         core.open_segment(member, ME.uid, "shared", Access::Write)

@@ -5,7 +5,7 @@ use std::path::Path;
 use baio_engine::{Config, Durability};
 use baio_storage::{Access, Core, CreateOptions, Fault, Format, Identity, SegmentOp, SegmentRequest};
 
-const ME: Identity = Identity { uid: 1000, gid: 1000 };
+const ME: Identity = Identity::new(1000, 1000);
 
 fn small() -> Config {
     Config {

@@ -371,7 +371,7 @@ fn no_name_is_revealed_by_an_error() {
         core.create(ME, ME.uid, name, &options).unwrap();
     }
     create(&mut core, "subject", 4096);
-    let same_group_as_nobody = Identity { uid: 1002, gid: 7 };
+    let same_group_as_nobody = Identity::new(1002, 7);
     for who in [STRANGER, same_group_as_nobody] {
         for (what, attempt) in ATTEMPTS {
             let missing = attempt(&mut core, who, "missing").unwrap_err();
@@ -515,4 +515,49 @@ fn warnings_name_nobodys_segment() {
         !told.contains("secret") && !told.contains("rival") && !told.contains("1000"),
         "{told}"
     );
+}
+
+/// A tenant that makes a large segment keeps nobody from looking: a list waits for records, not for zeroes.
+#[test]
+fn a_list_does_not_wait_for_the_zeroes_of_others() {
+    let disk = harness::simulated_disk(&Format {
+        size_bytes: Some(64 << 20),
+        ..Format::default()
+    });
+    let mut core = harness::open_simulated(&disk);
+    harness::create(&mut core, "mine", 4096);
+    let large = CreateOptions::of_size(48 << 20);
+    let id = core.begin_create(STRANGER, STRANGER.uid, "large", &large).unwrap();
+    assert_eq!(core.list(ME).unwrap().len(), 1);
+    assert!(core.take_answer(&id).is_none(), "the list has waited for all of it");
+    assert_eq!(core.list(STRANGER).unwrap().len(), 0);
+    while core.take_answer(&id).is_none() {
+        core.turn(baio_engine::Wait::one()).unwrap();
+    }
+    assert_eq!(core.list(STRANGER).unwrap().len(), 1);
+}
+
+/// What root makes for a user is not root's group's.
+#[test]
+fn a_segment_made_for_another_has_no_group_of_the_makers() {
+    let disk = harness::simulated_disk(&Format {
+        size_bytes: Some(2 << 20),
+        ..Format::default()
+    });
+    let mut core = harness::open_simulated(&disk);
+    let options = CreateOptions {
+        mode: 0o660,
+        ..CreateOptions::of_size(4096)
+    };
+    core.create(harness::ROOT, ME.uid, "a", &options).unwrap();
+    let of_roots_group = Identity::new(1002, 0);
+    assert!(core.open_segment(of_roots_group, ME.uid, "a", Access::Read).is_err());
+    core.open_segment(ME, ME.uid, "a", Access::Write).unwrap();
+    let named = CreateOptions {
+        group: Some(55),
+        ..options
+    };
+    core.create(harness::ROOT, ME.uid, "b", &named).unwrap();
+    let member = Identity::new(1002, 7).with_groups(&[55]);
+    core.open_segment(member, ME.uid, "b", Access::Write).unwrap();
 }

@@ -21,8 +21,8 @@ const CHUNK: usize = 64 << 10;
 const DEPTH: usize = 32;
 
 /// Two users. Embedded, the volume believes who the caller says it is; that guards against mistakes only.
-const FIRST: Identity = Identity { uid: 1001, gid: 1001 };
-const SECOND: Identity = Identity { uid: 1002, gid: 1002 };
+const FIRST: Identity = Identity::new(1001, 1001);
+const SECOND: Identity = Identity::new(1002, 1002);
 
 pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     let bytes = input(setting.input.as_deref())?;

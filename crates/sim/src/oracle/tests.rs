@@ -147,7 +147,7 @@ fn a_volume_that_forgets_is_reported() {
     let mut core = world::open(&disk, 7).unwrap();
     let expectation = session.expectation(end);
     let key = *expectation.model.segments.first_key_value().unwrap().0;
-    core.delete(Identity { uid: 0, gid: 0 }, key.uid, key.name()).unwrap();
+    core.delete(Identity::new(0, 0), key.uid, key.name()).unwrap();
     drop(core);
     let seen = observe(&mut world::open(&disk, 8).unwrap()).unwrap();
     assert_eq!(kind_of(&expectation, &seen), Some(Kind::Lost));

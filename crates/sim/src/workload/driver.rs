@@ -461,13 +461,10 @@ fn is_right_refusal(core: &Core, model: &Model, op: &Op, error: &Error) -> bool 
     }
 }
 
-const ROOT: Identity = Identity { uid: 0, gid: 0 };
+const ROOT: Identity = Identity::new(0, 0);
 
 fn who(key: Key) -> Identity {
-    Identity {
-        uid: key.uid,
-        gid: key.uid,
-    }
+    Identity::new(key.uid, key.uid)
 }
 
 fn closed() -> Violation {

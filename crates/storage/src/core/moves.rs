@@ -55,7 +55,7 @@ impl Core {
             let subject = Subject {
                 operation: "move",
                 key,
-                who: Identity { uid: 0, gid: 0 },
+                who: Identity::new(0, 0),
                 object: format!("{name}, slot {} of bucket {}", at.slot, at.bucket),
             };
             let moving = Move::unfinished(subject, at);

@@ -151,7 +151,8 @@ impl Core {
 }
 
 impl Core {
-    /// The segments that `who` may see. Runs the core until no operation but moves is under way.
+    /// The segments that `who` may see. Runs the core until no record is being written; an operation whose
+    /// record comes later does not show.
     ///
     /// # Errors
     /// When the core has no volume, or the table cannot be read.
@@ -162,10 +163,8 @@ impl Core {
 
     /// The same with the slots of their inodes.
     pub(super) fn list_placed(&mut self, who: Identity) -> Result<Vec<(SlotAddress, SegmentInfo)>> {
-        // A move changes nothing that a list shows but where it stands: only its records are waited for.
-        while self.operations_under_way() {
-            self.turn(Wait::one())?;
-        }
+        // What is under way shows when its record is there, and only records are waited for: one that zeroes a large segment
+        // keeps nobody from looking.
         self.keep_token()?;
         let listed = self.list_now(who);
         self.give_token();

@@ -17,6 +17,9 @@ use crate::volume::Volume;
 use crate::volume::accounts::Usage;
 use crate::volume::inspect::SegmentInfo;
 
+/// No group at all: the id that system calls take for none.
+const NO_GROUP: u32 = u32::MAX;
+
 /// What the segment is to be like.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateOptions {
@@ -28,7 +31,8 @@ pub struct CreateOptions {
     pub zero: Zeroing,
     /// Permission bits.
     pub mode: u32,
-    /// The owner's group; `None` takes the caller's. Only uid 0 may name another.
+    /// The owner's group; `None` takes the caller's, and for a segment of another owner none, so that the group's bits of the
+    /// mode are nobody's. A group that the caller is not in only uid 0 may name.
     pub group: Option<u32>,
     /// Names the operation, so that a repeat of it can be recognised.
     pub operation_id: [u8; 16],
@@ -314,6 +318,17 @@ impl Create {
         Ok(Step::Requests)
     }
 
+    /// The caller's group is nobody's business in a segment that it makes for another: without a named one it has none.
+    fn owner_gid(&self) -> u32 {
+        let who = self.subject.who;
+        let own = if who.uid == self.subject.key.owner_uid {
+            who.gid
+        } else {
+            NO_GROUP
+        };
+        self.options.group.unwrap_or(own)
+    }
+
     fn inode(&self, cx: &mut Context<'_>, place: &Place) -> Result<Inode, Fault> {
         // It is there: whatever gets here has taken one.
         let run = self.run.ok_or(Fault::NotFound)?;
@@ -323,7 +338,7 @@ impl Create {
             state: InodeState::Live,
             name: self.subject.key.name.clone(),
             owner_uid: self.subject.key.owner_uid,
-            owner_gid: self.options.group.unwrap_or(self.subject.who.gid),
+            owner_gid: self.owner_gid(),
             mode: self.options.mode & 0o777,
             generation: place.next_generation(cx)?,
             uuid,

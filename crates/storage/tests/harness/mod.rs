@@ -21,9 +21,9 @@ use baio_storage::{
     format_simulated,
 };
 
-pub(crate) const ME: Identity = Identity { uid: 1000, gid: 1000 };
-pub(crate) const STRANGER: Identity = Identity { uid: 1001, gid: 1001 };
-pub(crate) const ROOT: Identity = Identity { uid: 0, gid: 0 };
+pub(crate) const ME: Identity = Identity::new(1000, 1000);
+pub(crate) const STRANGER: Identity = Identity::new(1001, 1001);
+pub(crate) const ROOT: Identity = Identity::new(0, 0);
 pub(crate) const BLOCK: usize = 4096;
 
 /// A small engine: tests start many.

@@ -13,7 +13,7 @@ use crate::request::{Outcome, SegmentOp, Status, StatusWord};
 use crate::volume::format::{Format, format_simulated};
 use crate::{Access, Fault, Identity};
 
-const ME: Identity = Identity { uid: 7, gid: 7 };
+const ME: Identity = Identity::new(7, 7);
 const BLOCK: u64 = 4096;
 
 struct World {

@@ -7,7 +7,7 @@ use super::*;
 use crate::operation::moving::Move;
 use crate::volume::format::{Format, format_simulated};
 
-const ME: Identity = Identity { uid: 7, gid: 7 };
+const ME: Identity = Identity::new(7, 7);
 
 fn core() -> Core {
     let disk = Disk::new(8 << 20);
@@ -54,7 +54,7 @@ fn an_unexpected_event_ends_the_operation_and_frees_the_token() {
             Operation::Resize(Resize::new(subject, ResizeOptions::to_size(4096)))
         }),
         ("quota", |core| {
-            let root = Identity { uid: 0, gid: 0 };
+            let root = Identity::new(0, 0);
             core.quota_of(
                 root,
                 9,
