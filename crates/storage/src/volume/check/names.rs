@@ -79,7 +79,7 @@ mod tests {
         let mut made = std::collections::BTreeSet::new();
         for turn in 0..600 {
             let (owner, bucket) = (turn % 3, u64::from(turn) * 7 % 50);
-            let is_taken = |hash: u64| hash % 7 == 0;
+            let is_taken = |hash: u64| hash.is_multiple_of(7);
             let name = names.take(owner, bucket, is_taken).unwrap();
             let hash = Key::segment(owner, name.clone()).hash(&[7; 16]);
             assert!(hash % 50 == bucket && !is_taken(hash));
