@@ -136,10 +136,10 @@ impl Update {
         if !is_full(&fault) || completion.bytes_done > 0 {
             return Some(completion);
         }
-        let (Ok(at), Some(spare)) = (self.place(cx, Place::Table), self.spare.take()) else {
+        let (Ok(home), Some(spare)) = (self.home(cx, Place::Table), self.spare.take()) else {
             return Some(completion);
         };
-        if cx.read_into(Part::ReadBack, at, spare).is_err() {
+        if cx.read_into(Part::ReadBack, home.at, spare).is_err() {
             return Some(completion);
         }
         self.stage = Stage::Refused;
