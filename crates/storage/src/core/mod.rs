@@ -396,7 +396,9 @@ impl Core {
     /// # Errors
     /// The backend itself is broken.
     pub fn turn(&mut self, wait: Wait) -> Result<usize> {
-        let wait = match self.cached.is_some() && self.turn_cache() {
+        // Wakers that were collected since the last turn are woken after this one: nobody sleeps over them.
+        let is_told = !self.fired.is_empty();
+        let wait = match self.cached.is_some() && (self.turn_cache() || is_told) {
             true => Wait::No,
             false if self.cached.is_some() => self.wait_for_cleaner(wait),
             false => wait,

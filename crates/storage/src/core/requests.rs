@@ -87,6 +87,7 @@ impl Core {
             self.left_cache(ticket);
             return self.handle_idle(ended.handle);
         }
+        self.requests.left_engine(ticket);
         let woken = match (completion.result, parked) {
             (Err(error), _) => Err(self.explain(ended.handle, ended.op, error)),
             (Ok(_), Some(parked)) if !parked.cancelled => Ok(parked),
@@ -269,8 +270,8 @@ impl Core {
             .result
             .map_err(|error| self.explain(ended.handle, ended.op, error))
             .and_then(|done| self.must_be_whole(&ended, done));
-        if still_runs {
-            self.requests.hold_for_kernel(ticket);
+        if !still_runs {
+            self.requests.left_engine(ticket);
         }
         self.fired.extend(self.requests.finish(ticket, completion, result));
         if self.cached.is_some() {
@@ -355,13 +356,16 @@ impl Core {
         }
     }
 
-    /// Nobody will take the outcome. The request's memory returns to the arena when the kernel has let go of it.
+    /// Nobody will take the outcome. What has not begun does not, a cached write may have been done in part. The request's memory
+    /// returns to the arena when the kernel has let go of it.
     pub fn abandon(&mut self, ticket: Ticket) {
         if let Some(pin) = self.requests.take_pin(ticket) {
             self.unpin(pin);
         }
-        if let Some(id) = self.requests.abandon(ticket) {
-            self.engine.abandon(id);
+        match self.requests.abandon(ticket) {
+            Some(id) => self.engine.abandon(id),
+            // It would wait on there, with its memory and its slot, for what may never come.
+            None => self.cancel_in_cache(ticket),
         }
     }
 

@@ -16,11 +16,11 @@ use crate::error::Result;
 enum State {
     /// Nobody uses it.
     Free,
-    /// The engine has the request.
-    InFlight(Option<RequestId>),
+    /// Under way: with the engine, or with the page cache.
+    InFlight,
     /// Ended; the outcome waits to be taken.
     Done(Outcome),
-    /// Nobody will take the outcome; freed when the engine lets go.
+    /// Nobody will take the outcome, or somebody has; freed when the request has ended and the engine has let go.
     Abandoned,
 }
 
@@ -28,6 +28,8 @@ enum State {
 struct Entry {
     generation: u32,
     state: State,
+    /// The engine's request, as long as the engine has it: also when it was abandoned, or answered at its deadline.
+    engine: Option<RequestId>,
     handle: Handle,
     op: SegmentOp,
     /// The bytes of the segment that it touches.
@@ -37,8 +39,6 @@ struct Entry {
     waker: Option<Waker>,
     status: Option<StatusWord>,
     tag: u64,
-    /// Answered at its deadline; the kernel still has its memory.
-    held_by_kernel: bool,
     /// Somebody polls for this very request, so its outcome is not for the queue.
     awaited: bool,
 }
@@ -49,6 +49,7 @@ impl Entry {
         Entry {
             generation: core.wrapping_mul(0x9e37_79b1) & Ticket::GENERATION_MASK | 1,
             state: State::Free,
+            engine: None,
             handle: Handle {
                 core,
                 index: u32::MAX,
@@ -60,7 +61,6 @@ impl Entry {
             waker: None,
             status: None,
             tag: 0,
-            held_by_kernel: false,
             awaited: false,
         }
     }
@@ -126,13 +126,13 @@ impl Requests {
     pub(crate) fn insert(&mut self, request: &SegmentRequest) -> Option<Ticket> {
         let index = self.free.pop()?;
         let entry = &mut self.entries[index as usize];
-        entry.state = State::InFlight(None);
+        entry.state = State::InFlight;
+        entry.engine = None;
         entry.handle = request.handle;
         entry.op = request.op;
         entry.range = request.range();
         entry.parked = false;
         entry.tag = request.tag;
-        entry.held_by_kernel = false;
         entry.awaited = false;
         entry.status.clone_from(&request.status);
         if let Some(status) = &entry.status {
@@ -146,14 +146,20 @@ impl Requests {
 
     pub(crate) fn set_engine_id(&mut self, ticket: Ticket, id: RequestId) {
         if let Some(entry) = self.entry(ticket) {
-            entry.state = State::InFlight(Some(id));
+            entry.engine = Some(id);
         }
     }
 
+    /// The engine's request, of one that has not been answered.
     pub(crate) fn engine_id(&mut self, ticket: Ticket) -> Option<RequestId> {
-        match self.entry(ticket)?.state {
-            State::InFlight(id) => id,
-            _ => None,
+        let entry = self.entry(ticket)?;
+        entry.engine.filter(|_| matches!(entry.state, State::InFlight))
+    }
+
+    /// The engine has let go of a request and given its memory back.
+    pub(crate) fn left_engine(&mut self, ticket: Ticket) {
+        if let Some(entry) = self.entry(ticket) {
+            entry.engine = None;
         }
     }
 
@@ -182,33 +188,26 @@ impl Requests {
     /// A request that was parked is with the engine again, for this range.
     pub(crate) fn start_again(&mut self, ticket: Ticket, id: RequestId, range: Range<u64>) {
         if let Some(entry) = self.entry(ticket) {
-            entry.state = State::InFlight(Some(id));
+            entry.engine = Some(id);
             entry.range = range;
             entry.parked = false;
         }
     }
 
-    /// Every request that the device may be at work on: those too that nobody waits for any more.
+    /// Every request that the device may be at work on: those too that nobody waits for any more. What only the page cache has
+    /// is not: its I/Os are requests of their own.
     pub(crate) fn in_flight(&self) -> impl Iterator<Item = (Handle, Range<u64>)> + '_ {
-        let busy = |entry: &&Entry| match entry.state {
-            State::InFlight(id) => id.is_some(),
-            State::Abandoned => true,
-            State::Done(_) => entry.held_by_kernel,
-            State::Free => false,
-        };
-        let at_work = self.entries.iter().filter(busy).filter(|entry| !entry.parked);
+        let at_work = self
+            .entries
+            .iter()
+            .filter(|entry| entry.engine.is_some() && !entry.parked);
         at_work.map(|entry| (entry.handle, entry.range.clone()))
     }
 
     /// The same for writes alone, with those that are parked, which will begin without asking anybody again.
     pub(crate) fn writes_under_way(&self) -> impl Iterator<Item = (Ticket, Handle, Range<u64>)> + '_ {
-        let may_run = |entry: &Entry| match entry.state {
-            State::InFlight(id) => id.is_some(),
-            State::Abandoned => true,
-            State::Done(_) => entry.held_by_kernel,
-            State::Free => false,
-        };
-        let writes = move |(_, entry): &(usize, &Entry)| matches!(entry.op, SegmentOp::Write { .. }) && may_run(entry);
+        let writes =
+            |(_, entry): &(usize, &Entry)| matches!(entry.op, SegmentOp::Write { .. }) && entry.engine.is_some();
         let named = |(index, entry): (usize, &Entry)| {
             let ticket = Ticket {
                 index: index as u32,
@@ -227,7 +226,7 @@ impl Requests {
             status.end(result.as_ref().copied().map_err(errno));
         }
         if matches!(entry.state, State::Abandoned) {
-            if !entry.held_by_kernel {
+            if entry.engine.is_none() {
                 self.release(ticket);
             }
             return None;
@@ -278,7 +277,7 @@ impl Requests {
             self.displaced.extend(waker);
             return Poll::Ready(None);
         };
-        if matches!(entry.state, State::InFlight(_)) {
+        if matches!(entry.state, State::InFlight) {
             if let Some(waker) = waker {
                 entry.awaited = true;
                 let old = entry.waker.replace(waker);
@@ -322,7 +321,7 @@ impl Requests {
         let State::Done(outcome) = std::mem::replace(&mut entry.state, State::Abandoned) else {
             return None;
         };
-        if !entry.held_by_kernel {
+        if entry.engine.is_none() {
             self.release(ticket);
         }
         if self.finished.front() == Some(&ticket) {
@@ -344,9 +343,9 @@ impl Requests {
         self.displaced.extend(waker);
         let entry = self.entry(ticket)?;
         match entry.state {
-            State::InFlight(id) => {
+            State::InFlight => {
                 entry.state = State::Abandoned;
-                id
+                entry.engine
             }
             State::Done(_) => {
                 drop(self.take(ticket));
@@ -359,23 +358,17 @@ impl Requests {
     /// The engine has let go of a request that was abandoned, or answered at its deadline.
     pub(crate) fn released(&mut self, ticket: Ticket) {
         if let Some(entry) = self.entry(ticket) {
-            entry.held_by_kernel = false;
+            entry.engine = None;
             if matches!(entry.state, State::Abandoned) {
                 self.release(ticket);
             }
         }
     }
 
-    /// The request is answered, but its end will be told by a `Released` notice.
-    pub(crate) fn hold_for_kernel(&mut self, ticket: Ticket) {
-        if let Some(entry) = self.entry(ticket) {
-            entry.held_by_kernel = true;
-        }
-    }
-
     fn release(&mut self, ticket: Ticket) {
         if let Some(entry) = self.entry(ticket) {
             entry.state = State::Free;
+            entry.engine = None;
             let waker = entry.waker.take();
             entry.status = None;
             entry.generation = (entry.generation.wrapping_add(1) & Ticket::GENERATION_MASK).max(1);
@@ -444,6 +437,26 @@ mod tests {
         assert_eq!(requests.next_finished().map(|o| o.tag), Some(2));
         assert!(requests.next_finished().is_none());
         assert!(!requests.is_full());
+    }
+
+    #[test]
+    fn only_what_the_engine_has_is_in_flight_however_it_was_given_up() {
+        let mut requests = Requests::new(4, 1);
+        let [cached, abandoned, answered] = [1, 2, 3].map(|tag| requests.insert(&request(tag)).unwrap());
+        for ticket in [abandoned, answered] {
+            requests.set_engine_id(ticket, RequestId::default());
+        }
+        assert_eq!(requests.in_flight().count(), 2);
+        assert!(requests.abandon(cached).is_none() && requests.abandon(abandoned).is_some());
+        requests.finish(answered, completion(), Ok(0));
+        assert!(requests.poll(answered, None).is_ready());
+        assert_eq!(requests.in_flight().count(), 2);
+        for ticket in [abandoned, answered] {
+            requests.released(ticket);
+        }
+        assert_eq!((requests.in_flight().count(), requests.free.len()), (0, 3));
+        requests.finish(cached, completion(), Ok(0));
+        assert_eq!(requests.free.len(), 4);
     }
 
     #[test]
