@@ -52,6 +52,26 @@ fn reservations_of_one_page_follow_one_another() {
     assert_eq!(h.cache.remove(h.object), Ok(0));
 }
 
+/// Two direct writes of one page were under way when it was first cached, and the second is the first to end.
+#[test]
+fn a_reservation_that_waits_can_be_released_too() {
+    let mut h = hand(16);
+    let (long, short) = (h.reserve(0, 8), h.reserve(4, 1));
+    h.good(long);
+    let read = h.read(4, 1);
+    h.cache.release(h.object, short);
+    assert_eq!(h.done(short).result, Err(CacheError::Cancelled));
+    h.quiet();
+    h.cache.release(h.object, long);
+    let io = h.io();
+    h.end(io, 7);
+    h.good(read);
+    let again = h.reserve(4, 1);
+    h.good(again);
+    h.cache.release(h.object, again);
+    assert_eq!(h.cache.remove(h.object), Ok(0));
+}
+
 #[test]
 fn a_reservation_that_is_cancelled_lets_the_others_in() {
     let mut h = hand(16);

@@ -96,6 +96,37 @@ fn r1_a_direct_write_that_began_before_anything_was_cached_counts_too() {
     assert_eq!(get(&mut core, handle, 2, 2, Mode::Cached), [7; 2 * BLOCK]);
 }
 
+/// R1 again: two of them overlap, and the second ends first. The rule: a reservation that waits goes with its write.
+#[test]
+fn r1_direct_writes_that_overlap_when_their_file_is_first_cached_leave_nothing_behind() {
+    let (_, mut core, handle) = opened();
+    let long = SegmentRequest {
+        durability: Durability::Data,
+        ..request(
+            &core,
+            handle,
+            SegmentOp::Write { offset: 0 },
+            &[7; 32 * BLOCK],
+            Mode::Direct,
+        )
+    };
+    let long = start(&mut core, long);
+    let short = begin_write(&mut core, handle, 4, &[8; BLOCK], Mode::Direct);
+    core.turn(Wait::No).unwrap();
+    let first = begin_read(&mut core, handle, 60, 1, Mode::Cached);
+    end(&mut core, short).result.unwrap();
+    end(&mut core, first).result.unwrap();
+    assert!(
+        core.poll(long, None).is_pending(),
+        "the durable one is the slower of the two"
+    );
+    end(&mut core, long).result.unwrap();
+    put(&mut core, handle, 4, &[9; BLOCK], Mode::Direct);
+    assert_eq!(get(&mut core, handle, 4, 1, Mode::Cached), [9; BLOCK]);
+    resize(&mut core, 2);
+    core.close().unwrap();
+}
+
 /// R2, a flush and the access to its blocks (generic/198, 239, 240): a write that ends while a flush runs is not covered by it.
 /// The rule: a page remembers how many flushes had begun when its write ended; only a later one makes it clean.
 #[test]

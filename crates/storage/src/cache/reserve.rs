@@ -115,13 +115,21 @@ impl Cache {
         frames
     }
 
-    /// Ends a granted reservation: the direct write has ended, and who waits goes on. A stale id does nothing.
+    /// Ends a reservation: the direct write has ended, and who waits goes on. One that was not granted yet, because the write had
+    /// begun before anything was cached and another had the range, is cancelled. A stale id does nothing.
     pub fn release(&mut self, object: ObjectId, id: RequestId) {
         let Some(slot) = self.object(object) else {
             return;
         };
+        let is_it = |held: &Reservation| (held.request, held.generation) == (id.slot, id.generation);
         let held = &mut self.objects[slot as usize].reservations;
-        held.retain(|held| (held.request, held.generation, held.granted) != (id.slot, id.generation, true));
+        let Some(at) = held.iter().position(is_it) else {
+            return;
+        };
+        if !held[at].granted {
+            return self.cancel(id);
+        }
+        held.remove(at);
         self.ease();
         self.wake_reserved(slot);
         self.settle();

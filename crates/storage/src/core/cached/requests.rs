@@ -217,7 +217,9 @@ impl Core {
         let Some(cached) = &mut self.cached else { return };
         cached.told += 1;
         if done.owner == NOBODY {
-            cached.failed = cached.failed.or(done.result.err());
+            // A direct write may have ended before the range was its own: nothing has failed by that.
+            let failed = done.result.err().filter(|error| *error != CacheError::Cancelled);
+            cached.failed = cached.failed.or(failed);
             return;
         }
         if done.owner & OPERATION != 0 {
