@@ -253,6 +253,25 @@ fn who_opened_for_reading_changes_nothing() {
     core.unpin(pin);
 }
 
+/// The first handle of a file that is cached may be for reading only, and the page may be there already.
+#[test]
+fn a_change_through_a_hit_is_written_whoever_cached_the_file_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file_of(dir.path());
+    let mut core = Core::new(&harness::config()).unwrap();
+    core.use_cache(&config(16)).unwrap();
+    let reader = core.open_file(&path, &Open::read()).unwrap();
+    let pin = core.pin_now(reader, 1).unwrap();
+    core.unpin(pin);
+    let writer = core.open_file(&path, &Open::write()).unwrap();
+    let hits = core.cache_stats().unwrap().pages_hit;
+    change(&mut core, writer, 1, 0, 9);
+    assert_eq!(core.cache_stats().unwrap().pages_hit, hits + 1);
+    assert!(run(&mut core, sync_request(writer)).result.is_ok());
+    assert_eq!(std::fs::read(&path).unwrap()[BLOCK], 9);
+    core.close().unwrap();
+}
+
 #[test]
 fn a_pin_outlives_its_handle_and_is_a_stranger_elsewhere() {
     let dir = tempfile::tempdir().unwrap();

@@ -181,8 +181,12 @@ impl Core {
         let object = self.objects.get(handle).filter(|object| object.state == State::Open)?;
         let access = object.access;
         let cached = self.cached.as_mut()?;
-        let id = cached.object_of(&self.objects, handle)?;
-        let pin = cached.cache.pin_hit(id, page)?;
+        // Who may change the page must find that it can be written: the cache's own handle may be one for reading only.
+        let id = match cached.object_for_mode(&self.objects, handle, access == Access::Write) {
+            Some(id) => id,
+            None => self.pool_object(handle, SegmentOp::Read { offset: byte(page) }).ok()?,
+        };
+        let pin = self.cached.as_mut()?.cache.pin_hit(id, page)?;
         Some(PinnedPage { handle, access, pin })
     }
 

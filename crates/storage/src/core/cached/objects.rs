@@ -87,7 +87,12 @@ impl PageCache {
     }
 
     /// The same for a cached request; none as well if a write may be more than the cache's own handle allows.
-    pub(super) fn object_for_mode(&mut self, objects: &Objects, handle: Handle, writes: bool) -> Option<ObjectId> {
+    pub(in crate::core) fn object_for_mode(
+        &mut self,
+        objects: &Objects,
+        handle: Handle,
+        writes: bool,
+    ) -> Option<ObjectId> {
         let object = self.object_of(objects, handle)?;
         let is_ready = self.memo.get(handle.index as usize).is_some_and(|memo| memo.is_ready);
         (is_ready || !writes).then_some(object)
