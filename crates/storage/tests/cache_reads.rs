@@ -88,12 +88,16 @@ fn a_short_fill_is_good_as_far_as_it_came() {
     let read = h.read(0, 3);
     let io = h.io();
     h.cache.io_ended(io.id, Ok(4096 + 4095), io.memory);
+    let (good, short) = (h.io(), h.io());
+    assert_eq!((read_at(&good), read_at(&short)), ((2, 1), (1, 1)));
+    h.end(good, 1);
+    h.cache.io_ended(short.id, Ok(4095), short.memory);
     let done = h.done(read);
     assert_eq!(
         (done.result, done.bytes_done),
         (Err(CacheError::System(Errno::EIO)), 4096)
     );
-    assert!(h.is_cached(0) && !h.is_cached(1));
+    assert!(h.is_cached(0) && !h.is_cached(1) && h.is_cached(2));
 }
 
 #[test]

@@ -295,8 +295,9 @@ fn failed(h: &mut Hand, pages: usize) -> ObjectId {
     let memory = buffer(&h.memory, pages * PAGE).into();
     let (offset, durability) = (0, Durability::Data);
     let write = h.ask(object, CacheOp::Write { offset, durability }, memory);
-    let io = h.io();
-    h.fail(io);
+    while let Some(io) = h.cache.next_io() {
+        h.fail(io);
+    }
     h.told(write);
     object
 }

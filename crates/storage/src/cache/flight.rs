@@ -383,17 +383,25 @@ impl Cache {
         }
     }
 
-    /// A page is good when all its bytes came; who waits for it finds out by its state.
+    /// A page is good when all its bytes came; who waits for it finds out by its state. What came with others and not well is read
+    /// again by itself if somebody holds on to it: one bad block fails neither its neighbours nor whoever it was read ahead for.
     fn fill_ended(&mut self, flight: &Flight, result: Result<u32, Errno>, memory: Memory) -> bool {
         let is_back = !memory.is_empty();
         self.take_buffers(&flight.frames, memory);
         let got = result.unwrap_or(0) as usize;
+        let splits = flight.frames.len() > 1 && self.objects[flight.object as usize].live;
         for (nth, &frame) in flight.frames.iter().enumerate() {
             let valid = self.objects[flight.object as usize].valid(flight.first + nth as u64);
             let is_here = !self.frames.bytes(frame).is_empty();
             if result.is_ok() && got >= nth * PAGE_BYTES + valid && is_here {
                 self.turn(frame, State::Clean);
                 self.wake_page(frame);
+                continue;
+            }
+            if splits && is_here && self.frames.get(frame).pins > 0 {
+                let mut alone = self.flights.frames();
+                alone.push(frame);
+                self.start_fill(flight.object, flight.first + nth as u64, alone);
                 continue;
             }
             self.stats.failed_fills += 1;
@@ -420,13 +428,21 @@ impl Cache {
             Ok(_) => Ok(()),
             Err(errno) => Err(errno),
         };
+        // What was refused together is tried page by page, or one bad block would keep all others off the device.
+        let splits = result.is_err() && flight.frames.len() > 1 && object.live;
         // A flush that failed meanwhile may have lost what this write left in the device's cache.
         if result.is_ok() && durability == Durability::None && object.failed_flushes != failed {
             result = Err(object.errno.unwrap_or(Errno::EIO));
         }
         let mut is_back = true;
-        for &frame in &flight.frames {
+        for (page, &frame) in (first..).zip(&flight.frames) {
             if self.frames.unshare(frame) {
+                if splits {
+                    let mut alone = self.flights.frames();
+                    alone.push(frame);
+                    self.start_write(flight.object, page, alone, durability);
+                    continue;
+                }
                 self.page_written(frame, result, durability);
             } else {
                 is_back = false;

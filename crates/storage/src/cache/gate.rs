@@ -239,19 +239,30 @@ impl Cache {
 
     /// Counts the gated pages that a sync of this object covers; from now on it waits for them.
     pub(super) fn want_gated(&mut self, object: u32, covers: &Range<u64>, version: u64) -> u64 {
-        if self.gate.shut || self.objects[object as usize].gated == 0 {
-            return 0;
-        }
-        let mut count = 0;
-        for &frame in &self.gate.frames {
-            let entry = self.frames.get_mut(frame);
-            let is_of_it = entry.object == object && covers.contains(&entry.page) && entry.since <= version;
-            if entry.state == State::Gated && is_of_it {
-                entry.pool.wanted = true;
-                count += 1;
+        let count = self.count_gated(object, covers, version);
+        for at in 0..self.gate.frames.len() {
+            let frame = self.gate.frames[at];
+            if count > 0 && self.is_gated_in(frame, object, covers, version) {
+                self.frames.get_mut(frame).pool.wanted = true;
             }
         }
         count
+    }
+
+    /// The gated pages that count for a sync of this object.
+    pub(super) fn count_gated(&self, object: u32, covers: &Range<u64>, version: u64) -> u64 {
+        if self.gate.shut || self.objects[object as usize].gated == 0 {
+            return 0;
+        }
+        let frames = self.gate.frames.iter();
+        let counted = frames.filter(|frame| self.is_gated_in(**frame, object, covers, version));
+        counted.count() as u64
+    }
+
+    fn is_gated_in(&self, frame: u32, object: u32, covers: &Range<u64>, version: u64) -> bool {
+        let entry = self.frames.get(frame);
+        let is_of_it = entry.object == object && covers.contains(&entry.page) && entry.since <= version;
+        entry.state == State::Gated && is_of_it
     }
 
     /// Does somebody wait until this page has been written? Who was given up does not.

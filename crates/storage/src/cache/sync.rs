@@ -4,7 +4,8 @@
 //! one off. Pages that become dirty later have a later version and are passed over, so it ends whatever writers do. Then it
 //! joins a flush that begins after its last write has ended; all syncs that get there while one flush runs share the next.
 //!
-//! A write that fails ends the passes that cover its page. A flush that fails ends every sync of the object: nobody knows what the
+//! A write that fails ends the syncs that cover its page; their passes go on for nobody, and write and flush what else can be. A
+//! flush that fails ends every sync of the object: nobody knows what the
 //! device lost, so all that was written and not flushed counts as dirty again, and writes that ran meanwhile are not
 //! trusted either. Nothing asks the device for a second flush as proof; the pages are in memory and are written again.
 
@@ -254,24 +255,49 @@ impl Cache {
         }
     }
 
-    /// Ends the passes that cover a page whose write failed.
+    /// A write of this page failed: the syncs that cover it are told, and their passes go on for nobody with what else can be
+    /// written. A failure is told once, and at a close there may be no other pass.
     pub(super) fn tell_passes(&mut self, slot: u32, page: u64, since: u64, errno: Errno) {
-        let mut at = 0;
-        while let Some(pass) = self.objects[slot as usize].passes.get(at) {
+        let (mut told, mut ended) = (Vec::new(), false);
+        let object = &mut self.objects[slot as usize];
+        for pass in &mut object.passes {
             let relies = since <= pass.version || since == u64::MAX;
             if !pass.covers.contains(&page) || !relies {
-                at += 1;
                 continue;
             }
-            let pass = self.objects[slot as usize].passes.remove(at);
-            self.ease();
-            if let Some(request) = pass.request {
-                self.finish_slot(request, Err(CacheError::System(errno)));
+            if since <= pass.version {
+                pass.left = pass.left.saturating_sub(1); // What is written a second time was not counted.
             }
+            ended |= pass.left == 0;
+            told.extend(pass.request);
         }
-        if self.objects[slot as usize].passes.is_empty() {
-            self.passing.retain(|&passing| passing != slot);
+        for &request in &told {
+            self.leave_pass(slot, request);
         }
+        for &request in &told {
+            self.finish_slot(request, Err(CacheError::System(errno)));
+        }
+        if ended || !told.is_empty() {
+            self.end_passes(slot);
+        }
+    }
+
+    /// Nobody waits for the pass of this request any more, and it goes on. It does not wait for the log then, and takes over
+    /// from those before it that nobody waits for.
+    fn leave_pass(&mut self, slot: u32, request: u32) {
+        let passes = &mut self.objects[slot as usize].passes;
+        let Some(at) = passes.iter().position(|pass| pass.request == Some(request)) else {
+            return;
+        };
+        let mut pass = passes.remove(at);
+        pass.request = None;
+        let covers = |other: &Pass| pass.covers.start <= other.covers.start && other.covers.end <= pass.covers.end;
+        passes.retain(|other| other.request.is_some() || !covers(other) || other.version > pass.version);
+        let gated = self.count_gated(slot, &pass.covers, pass.version);
+        pass.left = pass.left.saturating_sub(gated);
+        let passes = &mut self.objects[slot as usize].passes;
+        passes.insert(at.min(passes.len()), pass);
+        self.ease();
     }
 
     /// A sync has ended, however: nothing refers to it any more.

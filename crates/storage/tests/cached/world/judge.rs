@@ -95,8 +95,9 @@ impl World {
                 if durable {
                     let pages = (cells.end * CELL).div_ceil(PAGE) - cells.start * CELL / PAGE;
                     let window = (self.config.bytes / PAGE / 4).clamp(1, 256);
-                    // A page in the middle that waits for the log divides a write.
-                    let divided = if self.faults.pool > 0 { pages } else { 0 };
+                    // A page in the middle that waits for the log divides a write, and one that failed beside others is written again.
+                    let divides = self.faults.pool > 0 || self.faults.write > 0;
+                    let divided = if divides { pages } else { 0 };
                     let bound = pages.div_ceil(window) + done.parked as usize + divided;
                     assert!(
                         done.writes as usize <= bound,
