@@ -318,6 +318,27 @@ fn who_waits_for_room_waits_for_a_durable_write_that_is_about_to_begin() {
 }
 
 #[test]
+fn who_waits_for_a_broken_device_does_not_keep_back_who_waits_for_another() {
+    let mut h = hand(16); // Eight may be dirty.
+    let broken = failed(&mut h, 3);
+    h.cached(20, 1, 0);
+    let pin = h.hit(20);
+    for page in 0..5 {
+        let write = h.write(page, 1);
+        h.good(write);
+    }
+    let memory = buffer(&h.memory, PAGE).into();
+    let (offset, durability) = (9 * P, Durability::None);
+    let waits = h.ask(broken, CacheOp::Write { offset, durability }, memory);
+    let beside = h.write(9, 1);
+    h.good(beside);
+    h.change(&pin, 0, 1);
+    h.cache.unpin(pin);
+    h.cache.cancel(waits);
+    assert_eq!(h.done(waits).result, Err(CacheError::Cancelled));
+}
+
+#[test]
 fn what_is_forgotten_makes_room() {
     let mut h = hand(8); // Four may be dirty.
     let (gone, broken) = (failed(&mut h, 2), failed(&mut h, 1));

@@ -1,7 +1,7 @@
 //! How waking goes on, and the moves of pages.
 //!
 //! Every call into the cache ends with [`Cache::settle`]: it runs what is ready until nothing is, in this order: iterations of
-//! woken requests; then changes whose wait has lost its reason; then frames and room below the dirty limit are handed to the head of their queue, one at a time and with the
+//! woken requests; then changes whose wait has lost its reason; then frames and room below the dirty limit are handed to the first of their queue who may have them, one at a time and with the
 //! wake-up, so that nobody overtakes and nobody wakes in vain; then the cleaner. What is left when nothing moves any more and
 //! no I/O is on its way could wait for ever, and is failed. Durable writes whose copies are done begin in `next_io`.
 
@@ -216,29 +216,33 @@ impl Cache {
         true
     }
 
+    /// Room goes to the first who may have it: those who wait for a broken device do not keep back who waits for another.
     fn grant_room(&mut self) -> bool {
-        let Some(slot) = self.dirty_waiters.first() else {
-            return false;
-        };
-        let object = self.requests.get(slot).map_or(0, |request| request.object);
-        let room = self.has_room(object);
-        if room {
-            self.wake_with(slot, |request| request.credit = true);
+        let mut at = self.dirty_waiters.first().filter(|_| self.has_room_for_healthy());
+        while let Some(slot) = at {
+            let object = self.requests.get(slot).map_or(0, |request| request.object);
+            if self.has_room(object) {
+                self.wake_with(slot, |request| request.credit = true);
+                return true;
+            }
+            at = self.requests.links.after(slot);
         }
-        room
+        false
     }
 
     /// May one more page of this object become dirty? What failed of others is not counted against an object of which nothing
     /// failed: a broken device does not stop those beside it. What is written and waits for a flush is no burden either. But an
     /// eighth of the frames stays for clean pages.
     pub(super) fn has_room(&self, object: u32) -> bool {
+        let dirty = self.frames.count_unsafe() - self.frames.count(State::Unflushed);
+        let healthy = self.objects[object as usize].failed == 0;
+        self.has_room_for_healthy() && (healthy || dirty < self.dirty_max)
+    }
+
+    fn has_room_for_healthy(&self) -> bool {
         let all = self.frames.count_unsafe();
         let dirty = all - self.frames.count(State::Unflushed);
-        if all >= self.unsafe_max {
-            return false;
-        }
-        let healthy = self.objects[object as usize].failed == 0;
-        dirty < self.dirty_max || (healthy && dirty - self.frames.count(State::Failed) < self.dirty_max)
+        all < self.unsafe_max && dirty - self.frames.count(State::Failed) < self.dirty_max
     }
 
     /// Nothing moves and no I/O that could end well is on its way: who waits for a frame or for room would wait for ever.
