@@ -148,6 +148,14 @@ impl Objects {
             .filter(|object| object.generation == handle.generation && object.state != State::Free)
     }
 
+    /// Is this file open by a handle other than that one?
+    pub(crate) fn is_file_open(&self, identity: (u64, u64), but: Handle) -> bool {
+        let is_it =
+            |object: &Object| matches!(&object.target, Some(Target::Plain(file)) if file.identity() == identity);
+        let mut others = self.objects.iter().enumerate();
+        others.any(|(index, object)| index as u32 != but.index && object.state == State::Open && is_it(object))
+    }
+
     pub(crate) fn begin(&mut self, handle: Handle) {
         if let Some(object) = self.get_mut(handle) {
             object.in_flight += 1;

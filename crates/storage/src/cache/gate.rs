@@ -386,6 +386,8 @@ impl Cache {
         pool.wanted = false;
         let (lent, kept) = (std::mem::take(&mut pool.lent), pool.kept);
         if lent > 0 {
+            let object = self.frames.get(frame).object;
+            self.objects[object as usize].lent -= 1;
             self.frames.unpin(frame);
         }
         if kept {

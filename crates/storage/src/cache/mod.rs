@@ -291,6 +291,33 @@ impl Cache {
         Ok(lost)
     }
 
+    /// Forgets an object of which nothing can be lost.
+    ///
+    /// # Errors
+    /// `Busy` while a request, an I/O or a reservation exists, a page that is not safe, or a pin.
+    pub fn forget(&mut self, id: ObjectId) -> Result<(), CacheError> {
+        let slot = self.object(id).ok_or(CacheError::NoObject)?;
+        let object = &self.objects[slot as usize];
+        let safe = object.dirty + object.failed + object.gated + object.unflushed == 0;
+        if !safe || object.lent > 0 {
+            return Err(CacheError::Busy);
+        }
+        self.remove(id).map(drop)
+    }
+
+    /// Begins to write what is not safe of an object, and flushes it, as if it had grown old.
+    pub fn write_soon(&mut self, id: ObjectId) {
+        let Some(slot) = self.object(id) else { return };
+        let object = &mut self.objects[slot as usize];
+        let safe = object.dirty + object.failed + object.gated + object.unflushed == 0;
+        if safe || object.passes.iter().any(|pass| pass.request.is_none()) {
+            return; // What that pass does not cover grows old.
+        }
+        object.dirty_since = None;
+        self.start_pass(slot, None, 0..u64::MAX, Some(Durability::Data));
+        self.settle();
+    }
+
     /// Is anything under way on it: a request, an I/O, a reservation?
     fn is_busy(&self, slot: u32) -> bool {
         let object = &self.objects[slot as usize];

@@ -73,6 +73,8 @@ pub(super) struct Object {
     pub(super) failed: u32,
     pub(super) gated: u32,
     pub(super) unflushed: u32,
+    /// Pages that pins of the pool hold.
+    pub(super) lent: u32,
     /// Why the last write or flush failed.
     pub(super) errno: Option<Errno>,
     /// Writes that were given up on and whose memory is not back.

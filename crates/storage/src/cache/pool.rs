@@ -81,6 +81,7 @@ impl Cache {
         pool.lent = pool.lent.saturating_add(1);
         let (lent, epoch) = (pool.lent, pool.epoch);
         if lent == 1 {
+            self.objects[object.slot as usize].lent += 1;
             self.frames.pin(frame);
         }
         PagePin {
@@ -100,6 +101,7 @@ impl Cache {
         let pool = &mut self.frames.get_mut(frame).pool;
         pool.lent = pool.lent.saturating_sub(1);
         if pool.lent == 0 {
+            self.objects[pin.object.slot as usize].lent -= 1;
             self.frames.unpin(frame);
         }
         let entry = self.frames.get(frame);

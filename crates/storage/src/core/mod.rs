@@ -382,10 +382,12 @@ impl Core {
         }
     }
 
-    /// Closes a handle. What is under way on it ends.
+    /// Closes a handle. What is under way on it ends. With the last one on a plain file the page cache forgets it, as soon as what
+    /// was changed is safe.
     pub fn close_handle(&mut self, handle: Handle) {
         if let Some(file) = self.objects.close(handle) {
             self.engine.detach(&file);
+            self.file_closed(&file);
         }
     }
 
@@ -423,6 +425,7 @@ impl Core {
         }
         if count > 0 && self.cached.is_some() {
             self.serve_cache();
+            self.forget_left();
         }
         Ok(count)
     }

@@ -70,6 +70,8 @@ pub(crate) struct PageCache {
     /// Which of them a handle means, by the handle's index; valid as long as the list above has not changed.
     memo: Vec<Memo>,
     epoch: u64,
+    /// Some of them are to be forgotten.
+    has_left: bool,
     /// What operations keep the cache out of.
     cuts: Vec<Cut>,
     /// By the index of the ticket, for the use of that index that the number names.
@@ -141,6 +143,7 @@ impl Core {
             objects: Vec::new(),
             memo: Vec::new(),
             epoch: 1,
+            has_left: false,
             cuts: Vec::new(),
             roles: Vec::new(),
             delayed: VecDeque::new(),
@@ -187,6 +190,7 @@ impl Core {
                 cached.cache.tick(now);
             }
         }
+        self.forget_left();
         self.serve_cache();
         self.cached.as_ref().is_some_and(|cached| cached.told != told)
     }

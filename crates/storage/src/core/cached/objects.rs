@@ -3,7 +3,7 @@
 //! A file or a segment is cached from its first cached request on, for all handles on it: a file is known by device and
 //! inode number, a segment by the place of its inode, which the cache's own handle on it says and which a rename changes for
 //! all handles at once. When a segment has gone, so has its object: what is made later at the same place, under the same name,
-//! or of the same blocks, is another.
+//! or of the same blocks, is another. A file is forgotten after its last handle was closed, when what was changed is safe.
 //!
 //! | operation | what the cache is told |
 //! |---|---|
@@ -36,6 +36,8 @@ pub(super) struct Cached {
     pub(super) object: ObjectId,
     /// The cache's own.
     pub(super) handle: Handle,
+    /// A file of which the last handle was closed: it is forgotten when nothing of it is under way, unsafe or pinned.
+    is_left: bool,
 }
 
 /// What a handle was found to mean.
@@ -136,7 +138,12 @@ impl PageCache {
         };
         let handle = known.objects.add(name, access, target);
         let object = self.cache.add(size, READAHEAD_BYTES);
-        self.objects.push(Cached { file, object, handle });
+        self.objects.push(Cached {
+            file,
+            object,
+            handle,
+            is_left: false,
+        });
         self.epoch += 1;
         for (ticket, handle, range) in known.requests.writes_under_way() {
             if self.object_of(known.objects, handle) != Some(object) || crate::seeded_bug("first-comers-are-forgotten")
@@ -212,6 +219,48 @@ impl PageCache {
 }
 
 impl Core {
+    /// A handle on a file was closed. When it was the last, what was changed is written now, and the file is forgotten when that is
+    /// safe: the cache's own descriptors would keep a file that was unlinked, and its pages what the file no longer holds.
+    pub(in crate::core) fn file_closed(&mut self, file: &File) {
+        let Some(cached) = &mut self.cached else { return };
+        let identity = file.identity();
+        let Some(known) = cached.objects.iter_mut().find(|known| known.file == Some(identity)) else {
+            return;
+        };
+        if !self.objects.is_file_open(identity, known.handle) {
+            known.is_left = true;
+            cached.has_left = true;
+            cached.cache.write_soon(known.object);
+            cached.is_served = false;
+            self.forget_left();
+        }
+    }
+
+    /// Forgets the files that nobody has open and of which nothing is left to do.
+    pub(in crate::core) fn forget_left(&mut self) {
+        let Some(cached) = self.cached.as_mut().filter(|cached| cached.has_left) else {
+            return;
+        };
+        let objects = &mut self.objects;
+        let before = cached.objects.len();
+        cached.objects.retain_mut(|known| {
+            let Some(identity) = known.file.filter(|_| known.is_left) else {
+                return true;
+            };
+            known.is_left = !objects.is_file_open(identity, known.handle);
+            if !known.is_left || cached.cache.forget(known.object).is_err() {
+                return true;
+            }
+            objects.close(known.handle);
+            false
+        });
+        if cached.objects.len() < before {
+            cached.epoch += 1;
+            cached.is_served = false; // Their frames may have gone to who waits.
+        }
+        cached.has_left = cached.objects.iter().any(|known| known.is_left);
+    }
+
     /// The cache's object for a cached request; made if this is the first on its file or segment.
     pub(in crate::core) fn object_for(&mut self, request: &SegmentRequest) -> Result<ObjectId> {
         let object = self.objects.get(request.handle);

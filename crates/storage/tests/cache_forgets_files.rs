@@ -1,0 +1,136 @@
+//! The promise: when the last handle on a plain file is closed the cache forgets it, after what was changed is safe: no descriptor, no
+//! space and no page is left, and whoever opens it later sees the file as it is then.
+
+mod harness;
+#[path = "harness/through_cache.rs"]
+mod through_cache;
+
+use std::path::Path;
+
+use baio_engine::sim::{Disk, Fault, Faults, Trigger};
+use baio_engine::{File, Open, Wait};
+use baio_storage::{Access, Core, Handle, Mode};
+use harness::{BLOCK, simulated_disk};
+use through_cache::{B, begin_read, cache_of, end, get, open_cached, put, sync};
+
+fn core() -> Core {
+    let mut core = Core::new(&harness::config()).unwrap();
+    core.use_cache(&cache_of(64)).unwrap();
+    core
+}
+
+fn open(core: &mut Core, path: &Path) -> Handle {
+    core.open_file(path, &Open::write()).unwrap()
+}
+
+/// Descriptors of this process on files of this directory.
+fn descriptors(dir: &Path) -> usize {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap();
+    let targets = links.filter_map(|link| std::fs::read_link(link.ok()?.path()).ok());
+    targets.filter(|target| target.starts_with(dir)).count()
+}
+
+fn settle(core: &mut Core) {
+    for _ in 0..1_000 {
+        if core.in_flight() == 0 && !core.has_news() {
+            return;
+        }
+        core.turn(Wait::one()).unwrap();
+    }
+    panic!("it never ends");
+}
+
+#[test]
+fn nothing_is_left_of_files_that_were_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut core = core();
+    for nth in 0..20 {
+        let path = dir.path().join(format!("{nth}"));
+        std::fs::write(&path, vec![1; 16 * BLOCK]).unwrap();
+        let handle = open(&mut core, &path);
+        let reader = core.open_file(&path, &Open::read()).unwrap();
+        assert_eq!(get(&mut core, reader, 3, 1, Mode::Cached), [1; BLOCK]);
+        put(&mut core, handle, 3, &[2; BLOCK], Mode::Cached);
+        core.close_handle(handle);
+        assert_eq!(get(&mut core, reader, 3, 1, Mode::Cached), [2; BLOCK]);
+        // Requests that are under way end.
+        let last = begin_read(&mut core, reader, 9, 2, Mode::Cached);
+        core.close_handle(reader);
+        end(&mut core, last).result.unwrap();
+        settle(&mut core);
+        assert_eq!(std::fs::read(&path).unwrap()[3 * BLOCK..4 * BLOCK], [2; BLOCK]);
+        std::fs::remove_file(path).unwrap();
+    }
+    assert_eq!(descriptors(dir.path()), 0);
+    let stats = core.cache_stats().unwrap();
+    assert_eq!(stats.frames_free, stats.frames, "{stats:?}");
+    core.close().unwrap();
+}
+
+#[test]
+fn who_opens_a_file_again_sees_what_others_made_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let mut core = core();
+    for (round, blocks) in [(1_u8, 4_usize), (2, 4), (3, 9), (4, 2)] {
+        std::fs::write(&path, vec![round; blocks * BLOCK]).unwrap();
+        let handle = open(&mut core, &path);
+        assert_eq!(get(&mut core, handle, 0, 16, Mode::Cached), vec![round; blocks * BLOCK]);
+        core.close_handle(handle);
+        settle(&mut core);
+    }
+    core.close().unwrap();
+}
+
+/// Who is quicker than the device finds what was changed in the cache.
+#[test]
+fn who_opens_it_before_that_goes_on_with_what_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, vec![1; 8 * BLOCK]).unwrap();
+    let mut core = core();
+    let handle = open(&mut core, &path);
+    put(&mut core, handle, 3, &[2; BLOCK], Mode::Cached);
+    core.close_handle(handle);
+    let handle = open(&mut core, &path);
+    assert_eq!(get(&mut core, handle, 3, 1, Mode::Cached), [2; BLOCK]);
+    settle(&mut core);
+    let hits = core.cache_stats().unwrap().pages_hit;
+    assert_eq!(get(&mut core, handle, 3, 1, Mode::Cached), [2; BLOCK]);
+    assert_eq!(
+        core.cache_stats().unwrap().pages_hit,
+        hits + 1,
+        "it is open, and was forgotten"
+    );
+    core.close().unwrap();
+    assert_eq!(std::fs::read(&path).unwrap()[3 * BLOCK..4 * BLOCK], [2; BLOCK]);
+}
+
+#[test]
+fn what_cannot_be_written_and_what_is_pinned_stays() {
+    let volume = simulated_disk(&baio_storage::Format {
+        size_bytes: Some(1 << 20),
+        ..Default::default()
+    });
+    let disk = Disk::new(16 * B);
+    let mut core = open_cached(&volume, 32);
+    let handle = core.add_file(File::simulated(&disk, "file"), Access::Write);
+    put(&mut core, handle, 3, &[2; BLOCK], Mode::Cached);
+    let pin = core.pin_now(handle, 7).unwrap();
+    disk.set_faults(Faults::none().when(Trigger::always(Fault::WriteError)));
+    core.close_handle(handle);
+    settle(&mut core);
+    let stats = core.cache_stats().unwrap();
+    assert_eq!((stats.frames_failed, stats.frames_clean), (1, 1), "{stats:?}");
+    disk.set_faults(Faults::none());
+    let handle = core.add_file(File::simulated(&disk, "file"), Access::Write);
+    assert_eq!(get(&mut core, handle, 3, 1, Mode::Cached), [2; BLOCK]);
+    sync(&mut core, handle).unwrap();
+    core.close_handle(handle);
+    assert_eq!(core.page(&pin).unwrap(), [0; BLOCK]);
+    core.unpin(pin);
+    core.turn(Wait::No).unwrap();
+    let stats = core.cache_stats().unwrap();
+    assert_eq!(stats.frames_free, stats.frames, "{stats:?}");
+    core.close().unwrap();
+}
