@@ -67,6 +67,8 @@ fn any_mix_through_a_core_agrees_with_an_array() {
             "failed writes",
             "failed syncs",
             "cancelled",
+            "abandoned",
+            "reopened",
             "hints",
             "overdue",
             "stale",

@@ -178,6 +178,7 @@ impl World {
                 5 => self.quiet(),
                 6..=20 if !self.active.is_empty() => self.cancel(),
                 21..=30 => self.hint(),
+                31 => self.reopen(),
                 _ => self.ask(),
             }
             while self.active.len() >= DEPTH {
@@ -290,6 +291,23 @@ impl World {
         });
     }
 
+    /// The cache forgets a file that nobody has open, as soon as it can.
+    fn reopen(&mut self) {
+        let Some(at) = self.things.iter().position(|thing| thing.is_file) else {
+            return;
+        };
+        let handle = self.things[at].handle;
+        let Some(file) = self.core.file(handle).cloned() else {
+            return;
+        };
+        self.core.close_handle(handle);
+        for _ in 0..self.random.below(3) {
+            self.turn(Wait::No);
+        }
+        self.things[at].handle = self.core.add_file(file, Access::Write);
+        self.saw("reopened");
+    }
+
     /// Hints change what is cached, and nothing that anybody reads. On what is just going away they are refused.
     fn hint(&mut self) {
         let thing = self.random.below(self.things.len() as u64) as usize;
@@ -313,6 +331,11 @@ impl World {
 
     fn cancel(&mut self) {
         let at = self.random.below(self.active.len() as u64) as usize;
+        // A write that nobody waits for may land at any time, which the model does not know.
+        if !matches!(self.active[at].what, What::Write { .. }) && self.random.below(2) == 0 {
+            self.core.abandon(self.active.swap_remove(at).ticket);
+            return self.saw("abandoned");
+        }
         self.active[at].may_end_early = true;
         self.core.cancel(self.active[at].ticket);
     }
