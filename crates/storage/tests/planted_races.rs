@@ -1,5 +1,6 @@
 //! The rules that `cache_races.rs` names are taken out of the code one at a time, and the test of each must fail then; and so
-//! must the model of `cached_core_model.rs`, which knows none of them, for those that it can see. They are
+//! must the model of `cached_core_model.rs`, which knows none of them, for those that it can see; and `requests_end_at_every_step.rs` for
+//! two that it found. They are
 //! compiled in only with `--cfg baio_seeded_bugs`, which this test sets for a build of its own; the environment names the one
 //! that is out (`seeded_bug` in `src/lib.rs`).
 //!
@@ -70,6 +71,8 @@ const BUGS: &[(&str, &str)] = &[
         "given-up-and-nobody-woken",
         "a_cancel_during_a_resize_lets_the_resize_and_the_others_go_on",
     ),
+    ("who-was-abandoned-is-on-the-device", "beside_a_move"),
+    ("who-waits-is-not-released", "beside_nothing"),
 ];
 
 /// What the model alone must notice, without knowing what to look for.
@@ -86,10 +89,10 @@ const SEEN_BY_THE_MODEL: &[&str] = &[
 const MODEL: &str = "any_mix_through_a_core_agrees_with_an_array";
 
 fn test_in(test: &str) -> &'static str {
-    if test == MODEL {
-        "cached_core_model"
-    } else {
-        "cache_races"
+    match test {
+        MODEL => "cached_core_model",
+        "beside_nothing" | "beside_a_move" => "requests_end_at_every_step",
+        _ => "cache_races",
     }
 }
 
@@ -119,7 +122,8 @@ fn are_found() {
     let mut build = Command::new(env!("CARGO"));
     cargo_test(&mut build, &target);
     let built = build
-        .args(["--test", "cache_races", "--test", "cached_core_model", "--no-run"])
+        .args(["--test", "cache_races", "--test", "cached_core_model"])
+        .args(["--test", "requests_end_at_every_step", "--no-run"])
         .status()
         .unwrap();
     assert!(built.success());

@@ -390,7 +390,8 @@ impl Run {
             if turns == LOG_TURN {
                 self.core.set_durable_lsn(6).unwrap();
             }
-            self.core.turn(Wait::one()).unwrap();
+            let is_idle = self.core.in_flight() == 0; // Nothing would end a sleep.
+            self.core.turn(if is_idle { Wait::No } else { Wait::one() }).unwrap();
             own = own.filter(|&ticket| !self.has_ended(ticket, true));
             others.retain(|&ticket| !self.has_ended(ticket, false));
             if let Some(answer) = beside.as_ref().and_then(|id| self.core.take_answer(id)) {
@@ -488,14 +489,28 @@ impl Run {
         for mode in [Mode::Cached, Mode::Direct] {
             put(&mut self.core, self.handle, 0, &vec![9; left as usize * BLOCK], mode);
         }
-        self.core.move_segment(ME, ME.uid, "data", Some(600)).unwrap();
+        let moving = self.core.begin_move(ME, ME.uid, "data", Some(600)).unwrap();
+        self.answer(&moving);
         left /= 2;
         let options = ResizeOptions::to_size(left * B);
-        self.core.resize(ME, ME.uid, "data", &options).unwrap();
+        let resizing = self.core.begin_resize(ME, ME.uid, "data", &options).unwrap();
+        self.answer(&resizing);
         let now = get(&mut self.core, self.handle, 0, left as usize, Mode::Cached);
         assert_eq!(now, vec![9; left as usize * BLOCK], "{what}");
         assert_eq!(self.core.cache_stats().unwrap().spurious_wakeups, 0, "{what}");
         self.core.close().unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+
+    fn answer(&mut self, id: &OperationId) {
+        for _ in 0..TURNS_MAX {
+            if let Some(answer) = self.core.take_answer(id) {
+                answer.unwrap_or_else(|error| panic!("{}: {error}", self.what()));
+                return;
+            }
+            let is_idle = self.core.in_flight() == 0;
+            self.core.turn(if is_idle { Wait::No } else { Wait::one() }).unwrap();
+        }
+        panic!("{}: a move or a shrink never ends", self.what());
     }
 
     fn read_all(&mut self, blocks: u64, mode: Mode) {

@@ -197,10 +197,10 @@ impl Requests {
     /// Every request that the device may be at work on: those too that nobody waits for any more. What only the page cache has
     /// is not: its I/Os are requests of their own.
     pub(crate) fn in_flight(&self) -> impl Iterator<Item = (Handle, Range<u64>)> + '_ {
-        let at_work = self
-            .entries
-            .iter()
-            .filter(|entry| entry.engine.is_some() && !entry.parked);
+        let forgets = crate::seeded_bug("who-was-abandoned-is-on-the-device");
+        let is_left = move |entry: &Entry| forgets && matches!(entry.state, State::Abandoned);
+        let busy = move |entry: &&Entry| (entry.engine.is_some() || is_left(entry)) && !entry.parked;
+        let at_work = self.entries.iter().filter(busy);
         at_work.map(|entry| (entry.handle, entry.range.clone()))
     }
 
