@@ -14,6 +14,7 @@
 //! Only a clean page leaves: clean means that a durable write, or a flush that began after its write had ended, covered it.
 //! A page under write-back lends its bytes to the device as shared memory, so nobody can change them, and they stay readable.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use baio_engine::{Arena, Buffer, Errno, Frozen};
@@ -108,7 +109,9 @@ pub(super) struct Frame {
     /// The device has been given up on (its memory is not back): nothing can be done with this page but read it.
     pub(super) stuck: bool,
     /// Read ahead, and not asked for so far.
-    pub(super) ahead: bool,
+    ahead: bool,
+    /// Bytes that its last use and those which it went on from touched: what adds to them is no further use.
+    seen: Range<u16>,
     /// What the buffer pool knows of it.
     pub(super) pool: Pooled,
     /// The eviction policy wanted it, and it could not go.
@@ -126,6 +129,8 @@ pub(super) struct Frames {
     not_safe: u32,
     /// Clean pages that nobody holds on to or waits for.
     evictable: u32,
+    /// Pages that were read ahead and not asked for so far.
+    ahead: u32,
     /// Frames that were refused to the eviction policy and that it may have now.
     pub(super) eased: Vec<u32>,
 }
@@ -168,6 +173,7 @@ impl Frames {
             counts,
             not_safe: 0,
             evictable: 0,
+            ahead: 0,
             eased,
         })
     }
@@ -202,6 +208,42 @@ impl Frames {
 
     pub(super) fn evictable(&self) -> u32 {
         self.evictable
+    }
+
+    /// Pages that were read ahead and not asked for so far.
+    pub(super) fn ahead(&self) -> u32 {
+        self.ahead
+    }
+
+    /// A page has come in that nobody has asked for yet.
+    pub(super) fn set_ahead(&mut self, frame: u32) {
+        self.ahead += u32::from(!std::mem::replace(&mut self.get_mut(frame).ahead, true));
+    }
+
+    /// It has been asked for now, or leaves; says whether it was such a page.
+    pub(super) fn take_ahead(&mut self, frame: u32) -> bool {
+        let was = std::mem::take(&mut self.get_mut(frame).ahead);
+        self.ahead -= u32::from(was);
+        was
+    }
+
+    /// A page has come in of which nobody has seen anything.
+    pub(super) fn set_unseen(&mut self, frame: u32) {
+        self.get_mut(frame).seen = 0..0;
+    }
+
+    /// These bytes of a page are used. Is that a use of its own? One that only goes on where others ended, as the next piece of
+    /// a page that is read piece by piece, is not.
+    pub(super) fn see(&mut self, frame: u32, bytes: Range<usize>) -> bool {
+        let bytes = bytes.start as u16..bytes.end as u16;
+        let seen = &mut self.get_mut(frame).seen;
+        let goes_on = bytes.end <= seen.start || seen.end <= bytes.start;
+        if goes_on && seen.start < seen.end {
+            *seen = seen.start.min(bytes.start)..seen.end.max(bytes.end);
+        } else {
+            *seen = bytes;
+        }
+        !goes_on
     }
 
     pub(super) fn take_free(&mut self) -> Option<u32> {

@@ -16,6 +16,7 @@ use super::Cache;
 use super::eviction::Hint;
 use super::object::ObjectId;
 use super::request::CacheError;
+use super::turn::Why;
 use super::window::Pattern;
 
 /// Reads and writes under way above which nothing is prefetched.
@@ -33,7 +34,8 @@ impl Cache {
     }
 
     /// Begins to read pages that will be asked for, in the order given: each run of missing pages with one read. Stops at a
-    /// quarter of the frames, where a frame cannot be had at once, and while many I/Os are under way. Gives the number of pages
+    /// quarter of the frames, where a frame cannot be had at once, and while many I/Os are under way or so many pages were read
+    /// ahead and not used that more would drive them out. Gives the number of pages
     /// that it went over: those are here, on their way, reserved by a direct write, or past the end. Ask again for the rest
     /// later. A read that fails is told to those who want its pages by then.
     ///
@@ -41,7 +43,7 @@ impl Cache {
     /// `NoObject`.
     pub fn prefetch(&mut self, id: ObjectId, ranges: &[Range<u64>]) -> Result<u64, CacheError> {
         let slot = self.object(id).ok_or(CacheError::NoObject)?;
-        let mut left = u64::from(self.frames.total() / 4).max(1);
+        let mut left = u64::from(self.frames.total() / 4).max(1).min(self.room_ahead());
         let mut over = 0;
         for range in ranges {
             let end = range.end.min(self.objects[slot as usize].pages());
@@ -80,11 +82,10 @@ impl Cache {
                 break;
             }
             let Some(frame) = self.obtain() else { break };
-            if self.put_in_with(slot, page, frame, Hint::Normal).is_err() {
+            if self.put_in_with(slot, page, frame, Hint::Normal, Why::Ahead).is_err() {
                 break;
             }
             self.turn(frame, super::frames::State::Filling);
-            self.frames.get_mut(frame).ahead = true;
             frames.push(frame);
         }
         let begun = frames.len() as u64;

@@ -59,8 +59,11 @@ impl Cache {
             now.copy_from_slice(&bytes[..now.len()]);
             (rest, from) = (later, 0);
         }
+        let (mut from, mut left) = ((offset % PAGE) as usize, len);
         for &frame in &frames[..count as usize] {
-            self.used_again(frame);
+            let part = left.min(PAGE as usize - from);
+            self.used_again(frame, from..from + part);
+            (from, left) = (0, left - part);
         }
         self.arrivals += 1;
         self.progress += 1;

@@ -15,7 +15,7 @@
 //! object is removed or gets another size, and no memory is in danger.
 
 use super::Cache;
-use super::frames::{PAGE, State};
+use super::frames::{PAGE, PAGE_BYTES, State};
 use super::object::ObjectId;
 use super::request::{CacheError, CacheOp, Request};
 use super::turn::Step;
@@ -63,16 +63,12 @@ impl Cache {
         let slot = self.object(object)?;
         let of = &self.objects[slot as usize];
         let frame = of.tree.get(page)?;
-        let entry = self.frames.get_mut(frame);
+        let entry = self.frames.get(frame);
         if !entry.state.is_readable() || !of.reservations.is_empty() {
             return None;
         }
-        if std::mem::take(&mut entry.ahead) {
-            self.stats.ahead_hit += 1;
-        }
-        self.stats.pages_hit += 1;
         self.stats.pins_hit += 1;
-        self.eviction.hit(frame);
+        self.used_again(frame, 0..PAGE_BYTES);
         Some(self.lend_pin(object, page, frame))
     }
 
@@ -209,7 +205,7 @@ impl Cache {
                         }
                         return Step::Wait(Wait::Unreserved(request.object, page));
                     }
-                    self.used(request, page, frame);
+                    self.used(request, page, frame, 0..PAGE_BYTES);
                     let step = self.pin_done(request, page, frame);
                     self.read_ahead(request); // Now that this page cannot make way for it.
                     return step;

@@ -5,10 +5,12 @@
 //! will be asked for next at its end. Then it waits for the first page alone. What it has started or found in its window it
 //! holds until it has copied it, so every wake-up copies at least a page, and iterations are bounded by the pages.
 
+use std::ops::Range;
+
 use super::Cache;
 use super::frames::{PAGE, State};
 use super::request::{CacheError, Request};
-use super::turn::Step;
+use super::turn::{Step, Why};
 use super::wait::Wait;
 
 /// A gap that is being gathered: frames of pages that follow one another and are to be read.
@@ -64,7 +66,7 @@ impl Cache {
             first: page,
             frames: self.flights.frames(),
         };
-        if let Err(error) = self.begin_page(request, page, frame) {
+        if let Err(error) = self.begin_page(request, page, frame, Why::Asked) {
             self.flights.put_away(gap.frames);
             return Some(Step::Done(Err(error)));
         }
@@ -114,7 +116,7 @@ impl Cache {
             let frame = match object.tree.get(at) {
                 Some(frame) => frame,
                 None => {
-                    if !object.is_open(at, request.arrived) || !self.add_to_gap(request, at, &mut gap) {
+                    if !object.is_open(at, request.arrived) || !self.add_to_gap(request, at, &mut gap, Why::Asked) {
                         break;
                     }
                     gap.frames[gap.frames.len() - 1]
@@ -130,14 +132,14 @@ impl Cache {
     }
 
     /// Puts a missing page into a frame and into the gap, if a frame can be had without pushing in.
-    fn add_to_gap(&mut self, request: &mut Request, page: u64, gap: &mut Gap) -> bool {
+    fn add_to_gap(&mut self, request: &mut Request, page: u64, gap: &mut Gap, why: Why) -> bool {
         if !self.frame_waiters.is_empty() {
             return false;
         }
         let Some(frame) = self.obtain() else {
             return false;
         };
-        if self.begin_page(request, page, frame).is_err() {
+        if self.begin_page(request, page, frame, why).is_err() {
             return false;
         }
         let full = gap.frames.len() as u64 >= (self.window / 2).max(1);
@@ -150,8 +152,8 @@ impl Cache {
         true
     }
 
-    fn begin_page(&mut self, request: &Request, page: u64, frame: u32) -> Result<(), CacheError> {
-        self.put_in(request.object, page, frame, request)?;
+    fn begin_page(&mut self, request: &Request, page: u64, frame: u32, why: Why) -> Result<(), CacheError> {
+        self.put_in_with(request.object, page, frame, request.hint, why)?;
         self.turn(frame, State::Filling);
         Ok(())
     }
@@ -184,12 +186,10 @@ impl Cache {
             if object.tree.get(page).is_some() {
                 continue;
             }
-            if !object.is_open(page, request.arrived) || !self.add_to_gap(request, page, gap) {
+            if !object.is_open(page, request.arrived) || !self.add_to_gap(request, page, gap, Why::Ahead) {
                 return;
             }
             self.stats.pages_ahead += 1;
-            let frame = gap.frames[gap.frames.len() - 1];
-            self.frames.get_mut(frame).ahead = true;
         }
     }
 
@@ -200,36 +200,40 @@ impl Cache {
         request
             .caller
             .put(request.done, &self.frames.bytes(frame)[from..from + len]);
-        self.used(request, page, frame);
+        self.used(request, page, frame, from..from + len);
         request.done += len;
         self.let_go(request, page + 1);
         self.progress += 1;
     }
 
-    /// Counts a use of a page.
-    pub(super) fn used(&mut self, request: &Request, page: u64, frame: u32) {
+    /// Counts a use of these bytes of a page.
+    pub(super) fn used(&mut self, request: &Request, page: u64, frame: u32, bytes: Range<usize>) {
         if request.pinned.contains(&page) {
             self.stats.pages_missed += 1;
+            self.found(frame, bytes);
         } else {
-            self.stats.pages_hit += 1;
+            self.used_again(frame, bytes);
+        }
+    }
+
+    /// The same by a request that holds nothing. The policy hears of the first use of a page that was read ahead, and of each
+    /// further one of any page; but not of each piece of one use.
+    pub(super) fn used_again(&mut self, frame: u32, bytes: Range<usize>) {
+        self.stats.pages_hit += 1;
+        let (was_ahead, again) = self.found(frame, bytes);
+        if again && !was_ahead {
             self.eviction.hit(frame);
         }
-        self.found(frame);
     }
 
-    /// Counts a use of a page by a request that holds nothing.
-    pub(super) fn used_again(&mut self, frame: u32) {
-        self.stats.pages_hit += 1;
-        self.eviction.hit(frame);
-        self.found(frame);
-    }
-
-    /// If it was read ahead, that was to some purpose.
-    fn found(&mut self, frame: u32) {
-        let entry = self.frames.get_mut(frame);
-        if std::mem::take(&mut entry.ahead) {
+    /// If it was read ahead, that was to some purpose. Says so, and whether this is a use of its own.
+    fn found(&mut self, frame: u32, bytes: Range<usize>) -> (bool, bool) {
+        let was_ahead = self.frames.take_ahead(frame);
+        if was_ahead {
             self.stats.ahead_hit += 1;
+            self.eviction.hit(frame);
         }
+        (was_ahead, self.frames.see(frame, bytes))
     }
 
     /// Starts reading a page that a write covers a part of, and with it the write's last page if that is such a one too.
@@ -238,7 +242,7 @@ impl Cache {
             first: page,
             frames: self.flights.frames(),
         };
-        if let Err(error) = self.begin_page(request, page, frame) {
+        if let Err(error) = self.begin_page(request, page, frame, Why::Asked) {
             self.flights.put_away(gap.frames);
             return Err(error);
         }
@@ -248,7 +252,7 @@ impl Cache {
         let last = request.end() / PAGE;
         let is_edge = last > page && !request.end().is_multiple_of(PAGE) && request.end() < object.size;
         if is_edge && object.tree.get(last).is_none() && object.is_open(last, request.arrived) {
-            self.add_to_gap(request, last, &mut gap);
+            self.add_to_gap(request, last, &mut gap, Why::Asked);
         }
         self.start_gap(request.object, gap);
         Ok(())

@@ -15,6 +15,15 @@ use super::request::{CacheDone, CacheError, CacheOp, Phase, Request};
 use super::tree::Tag;
 use super::wait::{List, Wait};
 
+/// Why a page comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// Somebody asked for it.
+    Asked,
+    /// Somebody will.
+    Ahead,
+}
+
 /// How an iteration left.
 #[derive(Debug)]
 pub(super) enum Step {
@@ -307,10 +316,17 @@ impl Cache {
 
     /// Puts a page into a frame that holds none; the frame goes back when the tree finds no memory.
     pub(super) fn put_in(&mut self, object: u32, page: u64, frame: u32, request: &Request) -> Result<(), CacheError> {
-        self.put_in_with(object, page, frame, request.hint)
+        self.put_in_with(object, page, frame, request.hint, Why::Asked)
     }
 
-    pub(super) fn put_in_with(&mut self, object: u32, page: u64, frame: u32, hint: Hint) -> Result<(), CacheError> {
+    pub(super) fn put_in_with(
+        &mut self,
+        object: u32,
+        page: u64,
+        frame: u32,
+        hint: Hint,
+        why: Why,
+    ) -> Result<(), CacheError> {
         let tree = &mut self.objects[object as usize].tree;
         if tree.reserve().is_err() {
             self.frames.give_free(frame);
@@ -323,16 +339,22 @@ impl Cache {
         entry.page = page;
         entry.since = u64::MAX;
         entry.stable = 0;
-        entry.ahead = false;
         entry.pool.kept = self.objects[object as usize].keeps(page);
-        self.eviction.inserted(frame, key(object, page), hint);
+        self.frames.set_unseen(frame);
+        match why {
+            Why::Asked => self.eviction.inserted(frame, key(object, page), hint),
+            Why::Ahead => {
+                self.frames.set_ahead(frame);
+                self.eviction.inserted_ahead(frame, key(object, page), hint);
+            }
+        }
         Ok(())
     }
 
     /// Takes a page out of its object; the frame keeps its state.
     fn take_out(&mut self, frame: u32) {
+        self.stats.ahead_wasted += u64::from(self.frames.take_ahead(frame));
         let entry = self.frames.get(frame);
-        self.stats.ahead_wasted += u64::from(entry.ahead);
         let (object, page, state) = (entry.object, entry.page, entry.state);
         let object = &mut self.objects[object as usize];
         object.count(state, -1);

@@ -100,12 +100,12 @@ impl Streams {
     /// A reader asks for `count` pages from `first` on. Gives the pages to read ahead now: they lie behind the request, are
     /// `max` at most and end at most `max` behind it; empty for a random reader, for a repeat, and while enough is under way.
     ///
-    /// Call it once per request and not once per retry. The object's end is the caller's to know: the range may lie behind
+    /// Call it once per request and not once per retry, also while `max` is 0 for want of room: the reader goes on meanwhile. The object's end is the caller's to know: the range may lie behind
     /// it. Pages of the range that are cached need no read; nobody asks for the range again if its reads come to nothing.
     pub fn asked(&mut self, first: u64, count: u64, max: u64) -> Range<u64> {
         let end = first.saturating_add(count);
         let nothing = end..end;
-        if first == end || max == 0 || self.pattern == Pattern::Random {
+        if first == end || self.pattern == Pattern::Random {
             return nothing;
         }
         self.now += 1;

@@ -140,7 +140,7 @@ impl Cache {
         let len = range.len();
         request
             .caller
-            .get(request.done, &mut self.frames.bytes_mut(frame)[range]);
+            .get(request.done, &mut self.frames.bytes_mut(frame)[range.clone()]);
         self.version += 1;
         let state = self.frames.get(frame).state;
         if !state.is_dirty() {
@@ -148,8 +148,8 @@ impl Cache {
             self.turn(frame, State::Dirty);
         }
         match state {
-            State::Free => {} // It came with this write: that was its first use.
-            _ => self.used(request, page, frame),
+            State::Free => _ = self.frames.see(frame, range), // It came with this write: that was its first use.
+            _ => self.used(request, page, frame, range),
         }
         request.done += len;
         request.credit = false;

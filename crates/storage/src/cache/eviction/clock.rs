@@ -4,7 +4,8 @@
 //! chance by a second use. What CLOCK cannot do is to tell a scan from a working set: a scan longer than two rounds of the
 //! hand drives out everything that is not used meanwhile (`s3_fifo` is for that).
 //!
-//! Pages of [`Hint::Once`] are not on the dial: they wait in a queue of their own, which is emptied first.
+//! Pages of [`Hint::Once`] are not on the dial: they wait in a queue of their own, which is emptied first. A page that was read
+//! ahead waits for its first use on the dial, whatever its hint, and is passed over once.
 
 use std::collections::TryReserveError;
 
@@ -21,6 +22,9 @@ enum State {
     Idle,
     /// On the dial, used since.
     Used,
+    /// On the dial, read ahead and not used so far; of the second kind with [`Hint::Once`].
+    Ahead,
+    AheadOnce,
 }
 
 /// The CLOCK policy.
@@ -31,6 +35,8 @@ pub struct Clock {
     hand: usize,
     once: Queue,
     links: Links,
+    /// Frames on the dial that were used since the hand came by.
+    used: usize,
 }
 
 impl Clock {
@@ -42,26 +48,45 @@ impl Clock {
             hand: 0,
             once: Queue::new(),
             links: Links::new(frames)?,
+            used: 0,
         })
+    }
+
+    fn turn(&mut self, frame: usize, state: State) {
+        self.used -= usize::from(self.states[frame] == State::Used);
+        self.used += usize::from(state == State::Used);
+        self.states[frame] = state;
     }
 }
 
 impl Eviction for Clock {
     fn inserted(&mut self, frame: u32, _key: u64, hint: Hint) {
         self.removed(frame);
-        self.states[frame as usize] = match hint {
+        let state = match hint {
             Hint::Normal => State::Idle,
             Hint::Once => {
                 self.once.push(&mut self.links, frame);
                 State::Once
             }
         };
+        self.turn(frame as usize, state);
+    }
+
+    fn inserted_ahead(&mut self, frame: u32, _key: u64, hint: Hint) {
+        self.removed(frame);
+        let state = match hint {
+            Hint::Normal => State::Ahead,
+            Hint::Once => State::AheadOnce,
+        };
+        self.turn(frame as usize, state);
     }
 
     fn hit(&mut self, frame: u32) {
-        let state = &mut self.states[frame as usize];
-        if *state == State::Idle {
-            *state = State::Used;
+        match self.states[frame as usize] {
+            State::Idle => self.turn(frame as usize, State::Used),
+            State::Ahead => self.turn(frame as usize, State::Idle),
+            State::AheadOnce => self.inserted(frame, 0, Hint::Once),
+            State::Empty | State::Once | State::Used => {}
         }
     }
 
@@ -69,7 +94,7 @@ impl Eviction for Clock {
         if self.states[frame as usize] == State::Once {
             self.once.remove(&mut self.links, frame);
         }
-        self.states[frame as usize] = State::Empty;
+        self.turn(frame as usize, State::Empty);
     }
 
     fn victim(&mut self, may_go: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
@@ -85,17 +110,21 @@ impl Eviction for Clock {
             self.hand = (self.hand + 1) % self.states.len();
             match self.states[frame] {
                 State::Idle if may_go(frame as u32) => {
-                    self.states[frame] = State::Empty;
+                    self.turn(frame, State::Empty);
                     return Some(frame as u32);
                 }
-                State::Used if may_go(frame as u32) => {
-                    self.states[frame] = State::Idle;
+                State::Used | State::Ahead | State::AheadOnce if may_go(frame as u32) => {
+                    self.turn(frame, State::Idle);
                     passed = 0;
                 }
                 _ => passed += 1,
             }
         }
         None
+    }
+
+    fn room(&self) -> usize {
+        self.states.len() - self.used
     }
 
     fn name(&self) -> &'static str {

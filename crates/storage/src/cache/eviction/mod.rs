@@ -43,7 +43,13 @@ pub trait Eviction: Debug + Send {
     /// that have left; two pages with one key are mistaken for each other in that, and in nothing else.
     fn inserted(&mut self, frame: u32, key: u64, hint: Hint);
 
-    /// The page in this frame was used again. To come in was its first use and is not told here.
+    /// A page has come into this frame before anybody asked for it: it was read ahead, or prefetched. Its first use is still to
+    /// come, and will be told as a hit.
+    fn inserted_ahead(&mut self, frame: u32, key: u64, hint: Hint) {
+        self.inserted(frame, key, hint);
+    }
+
+    /// The page in this frame was used again. To come in was its first use and is not told here, unless it came in ahead.
     fn hit(&mut self, frame: u32);
 
     /// The page has left this frame otherwise than as a victim: it was dropped, or its fill failed.
@@ -60,6 +66,12 @@ pub trait Eviction: Debug + Send {
     /// need not ask about them again until then, unless it finds no other. It may come for frames that hold nothing.
     fn eased(&mut self, frame: u32) {
         let _ = frame;
+    }
+
+    /// So many frames newcomers pass through: a page that comes in and is not used leaves when about so many others have come.
+    /// Half of them may hold pages that were read ahead.
+    fn room(&self) -> usize {
+        usize::MAX
     }
 
     /// The policy's name, for statistics.

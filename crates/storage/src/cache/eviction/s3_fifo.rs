@@ -17,6 +17,9 @@
 //! when the cache says that it may ([`Eviction::eased`]), so that a cache full of dirty pages is not looked through for each
 //! victim. Pages of [`Hint::Once`] wait in a fourth queue, which is emptied first and leaves no ghosts.
 //!
+//! A page that was read ahead waits for its first use in the small queue, whatever its hint, and is spared there a few times: it
+//! would be read twice. That first use does not count. If it never comes, the page leaves without a ghost.
+//!
 //! Source: Yang, Zhang, Qiu, Yue, Vinayak: FIFO queues are all you need for cache eviction, SOSP 2023, algorithm 1.
 
 mod ghost;
@@ -31,6 +34,8 @@ use ghost::Ghost;
 const USES_MAX: u8 = 3;
 /// More uses than this in the small queue lead to the main queue.
 const USES_OF_A_SMALL: u8 = 1;
+/// So often the small queue goes round before a page that was read ahead leaves it unused.
+const ROUNDS_AHEAD: u8 = 3;
 /// The part of the frames that is the small queue's.
 const SMALL_PART: usize = 10;
 
@@ -46,11 +51,23 @@ enum Place {
     MainAside,
 }
 
-/// Two bytes, so that many frames are looked at for one miss of the processor's cache.
+/// A page that nobody has asked for so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ahead {
+    /// It was asked for.
+    No,
+    /// It is spared so many times more.
+    Normal(u8),
+    /// The same for one of [`Hint::Once`].
+    Once(u8),
+}
+
+/// Four bytes, so that many frames are looked at for one miss of the processor's cache.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     place: Place,
     uses: u8,
+    ahead: Ahead,
 }
 
 /// The S3-FIFO policy.
@@ -65,6 +82,8 @@ pub struct S3Fifo {
     aside: Queue,
     /// Of those set aside, how many are the small queue's.
     small_aside: usize,
+    /// Of those in the small queue, how many have earned their place in the main queue.
+    earned: usize,
     ghost: Ghost,
     /// From so many frames on the small queue gives the victims.
     small_max: usize,
@@ -77,6 +96,7 @@ impl S3Fifo {
         let empty = Frame {
             place: Place::Nowhere,
             uses: 0,
+            ahead: Ahead::No,
         };
         Ok(Self {
             frames: filled(length, empty)?,
@@ -87,6 +107,7 @@ impl S3Fifo {
             main: Queue::new(),
             aside: Queue::new(),
             small_aside: 0,
+            earned: 0,
             ghost: Ghost::new(frames)?,
             small_max: (length / SMALL_PART).max(1),
         })
@@ -96,7 +117,10 @@ impl S3Fifo {
         match place {
             Place::Nowhere => {}
             Place::Once => self.once.push(&mut self.links, frame),
-            Place::Small => self.small.push(&mut self.links, frame),
+            Place::Small => {
+                self.small.push(&mut self.links, frame);
+                self.earned += usize::from(self.has_earned(frame));
+            }
             Place::Main => self.main.push(&mut self.links, frame),
             Place::SmallAside | Place::MainAside => {
                 self.aside.push(&mut self.links, frame);
@@ -106,6 +130,11 @@ impl S3Fifo {
         self.frames[frame as usize].place = place;
     }
 
+    /// Has it been used often enough for the main queue?
+    fn has_earned(&self, frame: u32) -> bool {
+        self.frames[frame as usize].uses > USES_OF_A_SMALL
+    }
+
     fn set_aside(&mut self, frame: u32, place: Place) -> Step {
         self.removed(frame);
         self.put(frame, place);
@@ -113,7 +142,7 @@ impl S3Fifo {
     }
 
     /// A victim from the small or the main queue, of those that are not set aside. Whoever refuses is, and who is spared is so
-    /// four times at most: so this ends.
+    /// a few times at most: so this ends.
     fn among_others(&mut self, may_go: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
         loop {
             let (small, main) = (self.small.len(), self.main.len());
@@ -134,7 +163,7 @@ impl S3Fifo {
         let Some(frame) = self.small.oldest() else {
             return Step::Refused;
         };
-        if self.frames[frame as usize].uses > USES_OF_A_SMALL {
+        if self.has_earned(frame) {
             self.removed(frame);
             self.frames[frame as usize].uses = 0;
             self.put(frame, Place::Main);
@@ -143,8 +172,16 @@ impl S3Fifo {
         if !may_go(frame) {
             return self.set_aside(frame, Place::SmallAside);
         }
+        if let Ahead::Normal(left) | Ahead::Once(left) = &mut self.frames[frame as usize].ahead {
+            if *left > 0 {
+                *left -= 1;
+                self.small.renew(&mut self.links, frame);
+                return Step::Spared;
+            }
+        } else {
+            self.ghost.insert(self.keys[frame as usize]);
+        }
         self.removed(frame);
-        self.ghost.insert(self.keys[frame as usize]);
         Step::Victim(frame)
     }
 
@@ -170,7 +207,7 @@ impl S3Fifo {
 /// What came of a look at a queue's oldest frame.
 enum Step {
     Victim(u32),
-    /// It had been used: it is in the main queue now, and counts for less.
+    /// It had been used, or its use is still to come: it is at the end of a queue now, and counts for less.
     Spared,
     /// It may not go.
     Refused,
@@ -181,6 +218,7 @@ impl Eviction for S3Fifo {
         self.removed(frame);
         self.keys[frame as usize] = key;
         self.frames[frame as usize].uses = 0;
+        self.frames[frame as usize].ahead = Ahead::No;
         let place = match hint {
             Hint::Once => Place::Once,
             Hint::Normal if self.ghost.remove(key) => Place::Main,
@@ -189,16 +227,39 @@ impl Eviction for S3Fifo {
         self.put(frame, place);
     }
 
+    fn inserted_ahead(&mut self, frame: u32, key: u64, hint: Hint) {
+        self.inserted(frame, key, Hint::Normal);
+        self.frames[frame as usize].ahead = match hint {
+            Hint::Normal => Ahead::Normal(ROUNDS_AHEAD),
+            Hint::Once => Ahead::Once(ROUNDS_AHEAD),
+        };
+    }
+
     fn hit(&mut self, frame: u32) {
-        let frame = &mut self.frames[frame as usize];
-        frame.uses = (frame.uses + 1).min(USES_MAX);
+        let entry = &mut self.frames[frame as usize];
+        match std::mem::replace(&mut entry.ahead, Ahead::No) {
+            Ahead::No => {
+                let earns = entry.place == Place::Small && entry.uses == USES_OF_A_SMALL;
+                entry.uses = (entry.uses + 1).min(USES_MAX);
+                self.earned += usize::from(earns);
+            }
+            Ahead::Normal(_) => {}
+            Ahead::Once(_) if entry.place == Place::Nowhere => {}
+            Ahead::Once(_) => {
+                self.removed(frame);
+                self.put(frame, Place::Once);
+            }
+        }
     }
 
     fn removed(&mut self, frame: u32) {
         match self.frames[frame as usize].place {
             Place::Nowhere => {}
             Place::Once => self.once.remove(&mut self.links, frame),
-            Place::Small => self.small.remove(&mut self.links, frame),
+            Place::Small => {
+                self.small.remove(&mut self.links, frame);
+                self.earned -= usize::from(self.has_earned(frame));
+            }
             Place::Main => self.main.remove(&mut self.links, frame),
             place @ (Place::SmallAside | Place::MainAside) => {
                 self.aside.remove(&mut self.links, frame);
@@ -236,6 +297,14 @@ impl Eviction for S3Fifo {
         self.small_aside -= usize::from(place == Place::Small);
         queue.push_first(&mut self.links, frame);
         self.frames[frame as usize].place = place;
+        self.earned += usize::from(place == Place::Small && self.has_earned(frame));
+    }
+
+    fn room(&self) -> usize {
+        // The main queue gives room until the small one has its share; who cannot go takes some of either.
+        let others = self.main.len() + self.earned + self.aside.len();
+        let share = self.small_max.saturating_sub(self.small_aside);
+        (self.frames.len() - others).max(share)
     }
 
     fn name(&self) -> &'static str {

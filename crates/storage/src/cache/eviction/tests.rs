@@ -13,6 +13,7 @@ const FRAMES: u32 = 24;
 #[derive(Clone, Debug)]
 enum Step {
     Insert(u32, u64, Hint),
+    Ahead(u32, u64),
     Hit(u32),
     Remove(u32),
     /// Asks for a victim; the frames whose bit is set may not go.
@@ -23,6 +24,7 @@ fn a_step() -> impl Strategy<Value = Step> {
     let hint = prop_oneof![3 => Just(Hint::Normal), 1 => Just(Hint::Once)];
     prop_oneof![
         6 => (0..FRAMES, 0..60u64, hint).prop_map(|(frame, key, hint)| Step::Insert(frame, key, hint)),
+        2 => (0..FRAMES, 0..60u64).prop_map(|(frame, key)| Step::Ahead(frame, key)),
         6 => (0..FRAMES).prop_map(Step::Hit),
         1 => (0..FRAMES).prop_map(Step::Remove),
         3 => any::<u32>().prop_map(Step::Victim),
@@ -43,6 +45,10 @@ proptest! {
                         eviction.inserted(frame, key, hint);
                         held.insert(frame, hint);
                     }
+                    Step::Ahead(frame, key) => {
+                        eviction.inserted_ahead(frame, key, Hint::Normal);
+                        held.insert(frame, Hint::Normal);
+                    }
                     Step::Hit(frame) => eviction.hit(frame),
                     Step::Remove(frame) => {
                         eviction.removed(frame);
@@ -50,6 +56,7 @@ proptest! {
                     }
                     Step::Victim(stays) => victim(&mut *eviction, &mut held, stays)?,
                 }
+                prop_assert!(eviction.room() <= FRAMES as usize);
             }
             // All that is left can go, one by one.
             while !held.is_empty() {
@@ -111,6 +118,18 @@ impl Model {
             self.eviction.hit(frame);
             return true;
         }
+        let (frame, key) = self.place(page);
+        self.eviction.inserted(frame, key, hint);
+        false
+    }
+
+    /// Brings in a page that nobody asked for.
+    fn ahead(&mut self, page: u64, hint: Hint) {
+        let (frame, key) = self.place(page);
+        self.eviction.inserted_ahead(frame, key, hint);
+    }
+
+    fn place(&mut self, page: u64) -> (u32, u64) {
         let frame = self.free.pop().unwrap_or_else(|| {
             let frame = self.eviction.victim(&mut |_| true).unwrap();
             let old = self.page_in[frame as usize].take().unwrap();
@@ -119,9 +138,7 @@ impl Model {
         });
         self.page_in[frame as usize] = Some(page);
         self.frame_of.insert(page, frame);
-        self.eviction
-            .inserted(frame, page.wrapping_mul(0x9e37_79b9_7f4a_7c15), hint);
-        false
+        (frame, page.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
     fn cached(&self, pages: std::ops::Range<u64>) -> usize {
@@ -207,6 +224,44 @@ fn s3_fifo_remembers_who_left() {
         model.touch(3 * SCAN + page, Hint::Normal);
     }
     assert_eq!(model.cached(0..2), 1);
+}
+
+/// A page that was read ahead outlives pages that came later and were asked for, whatever its hint; its first use is none that
+/// keeps it, and unused it leaves at last.
+#[test]
+fn what_was_read_ahead_waits_for_its_first_use_and_not_for_ever() {
+    for policy in POLICIES {
+        for hint in [Hint::Normal, Hint::Once] {
+            let mut model = warmed(policy);
+            let ahead = SCAN * 4;
+            model.ahead(ahead, hint);
+            model.ahead(ahead + 1, hint);
+            let share = model.eviction.room() as u64;
+            for page in 0..share {
+                model.touch(SCAN + page, Hint::Normal);
+            }
+            assert_eq!(model.cached(ahead..ahead + 2), 2, "{policy:?}, {hint:?}");
+            assert!(model.touch(ahead, hint), "{policy:?}, {hint:?}");
+            for page in 0..HOT * 100 {
+                model.touch(2 * SCAN + page, Hint::Normal);
+            }
+            assert_eq!(model.cached(ahead..ahead + 2), 0, "{policy:?}, {hint:?}");
+        }
+    }
+}
+
+/// Pages of a working set that still stand among the newcomers are none that make room.
+#[test]
+fn room_is_what_newcomers_pass_through() {
+    let model = warmed(Policy::S3Fifo);
+    assert_eq!(model.eviction.room(), (u64::from(MANY) - HOT) as usize);
+    assert_eq!(Policy::Clock.build(MANY).unwrap().room(), MANY as usize);
+    let mut model = warmed(Policy::S3Fifo);
+    for _ in 0..3 {
+        (0..u64::from(MANY)).for_each(|page| _ = model.touch(page, Hint::Normal));
+    }
+    // All has earned its place: the share of the small queue.
+    assert_eq!(model.eviction.room(), MANY as usize / 10);
 }
 
 /// Asking in vain, as when all is dirty, does not cost the working set what it earned.

@@ -248,3 +248,16 @@ proptest! {
         }
     }
 }
+
+/// While there is no room nothing is named, but the reader goes on: with room again it is read ahead of at once.
+#[test]
+fn a_stream_without_room_is_not_forgotten() {
+    let mut streams = Streams::new();
+    for step in 0..8 {
+        streams.asked(step * 4, 4, MAX);
+    }
+    for step in 8..40 {
+        assert!(streams.asked(step * 4, 4, 0).is_empty(), "step {step}");
+    }
+    assert_eq!(streams.asked(160, 4, MAX).start, 164);
+}
