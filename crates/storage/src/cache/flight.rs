@@ -171,6 +171,17 @@ impl Flights {
 impl Cache {
     /// The next I/O to carry out; `None` when there is none now. Take all of them before sleeping.
     pub fn next_io(&mut self) -> Option<Io> {
+        loop {
+            let next = self.next_io_now();
+            if next.is_some() || self.flights.live > 0 || !self.is_put_off() {
+                return next;
+            }
+            self.go_on(); // The caller may wait for nothing else than an I/O.
+        }
+    }
+
+    /// The same for who goes on with what is put off himself.
+    pub(crate) fn next_io_now(&mut self) -> Option<Io> {
         // Durable writes begin here, and not when they are asked: so those asked together are written together.
         while self.outgoing.is_empty() && !self.copied.is_empty() {
             while let Some(slot) = self.copied.pop_front() {

@@ -153,7 +153,7 @@ impl Cache {
     #[must_use]
     pub fn lsn_awaited(&self) -> Option<u64> {
         let is_moving = self.flights.live > 0 || !self.outgoing.is_empty() || !self.copied.is_empty();
-        let is_told = self.ready.is_empty() && self.done.is_empty();
+        let is_told = self.ready.is_empty() && self.done.is_empty() && !self.is_put_off();
         if is_moving || !is_told {
             return None;
         }

@@ -10,6 +10,9 @@
 //! 3. [`Cache::io_ended`] for each that ended. Then 2 again, and:
 //! 4. [`Cache::next_done`] until it gives none: exactly one end per request.
 //!
+//! What is about many pages at once is done in slices: [`Cache::go_on`] does the next, while [`Cache::is_put_off`] says that there is
+//! one. Who never asks gets them done by [`Cache::next_io`], all at once, when nothing else is on its way.
+//!
 //! | file | what it holds |
 //! |---|---|
 //! | `request` | what is asked, what is told, what is kept in between |
@@ -68,6 +71,8 @@ use gate::Gate;
 use hit::Looked;
 use object::{Object, pages_of};
 use request::{Phase, Request, Requests};
+use reserve::Clearing;
+use turn::PutOff;
 use wait::{List, Wait};
 use write_back::LogSweep;
 
@@ -125,6 +130,10 @@ fn frames_of(arena: &Arc<Arena>, config: &CacheConfig) -> Result<Frames, CacheEr
 /// Pages that one request brings in or makes safe at once: 1 MiB.
 const WINDOW_PAGES: u64 = 256;
 
+/// Pages that one call goes over for a reservation or a flush: an eighth of the frames, within these bounds.
+const SLICE_MIN: u32 = 8;
+const SLICE_MAX: u32 = 512;
+
 /// A page cache. See the module.
 #[derive(Debug)]
 pub struct Cache {
@@ -142,6 +151,12 @@ pub struct Cache {
     ready: VecDeque<u32>,
     /// Durable writes whose pages are copied, to be written by `next_io`.
     copied: VecDeque<u32>,
+    /// What is about many pages, and goes on slice by slice.
+    put_off: VecDeque<PutOff>,
+    /// Pages of a slice.
+    slice: u32,
+    /// Reservations that will flush what they write.
+    clearing: u32,
     frame_waiters: List,
     dirty_waiters: List,
     flights: Flights,
@@ -214,6 +229,9 @@ impl Cache {
             requests: Requests::default(),
             ready: VecDeque::new(),
             copied: VecDeque::new(),
+            put_off: VecDeque::new(),
+            slice: (count / 8).clamp(SLICE_MIN, SLICE_MAX),
+            clearing: 0,
             frame_waiters: List::default(),
             dirty_waiters: List::default(),
             flights: Flights::default(),
@@ -389,6 +407,7 @@ impl Cache {
             pinned: 0..0,
             ahead: 0..0,
             wait: Wait::None,
+            clearing: Clearing::default(),
             granted: None,
             credit: false,
             is_listed: false,

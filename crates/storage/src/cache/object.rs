@@ -50,8 +50,10 @@ pub(super) struct Reservation {
 pub(super) struct Flush {
     /// Which flush of the object it is; covers writes that ended before it began.
     pub(super) number: u64,
-    /// The syncs that end with it.
+    /// The syncs that end with it, and reservations that go on then.
     pub(super) syncs: Vec<u32>,
+    /// It has ended well, and all pages before this one know it.
+    pub(super) settled: u64,
 }
 
 /// The state of one object.

@@ -12,6 +12,7 @@ use super::caller::Caller;
 use super::eviction::Hint;
 use super::object::ObjectId;
 use super::pool::PagePin;
+use super::reserve::Clearing;
 use super::wait::{Links, Wait};
 
 /// Names a request. Carries a generation: a stale one names nothing.
@@ -303,6 +304,8 @@ pub(super) struct Request {
     /// Pages to read ahead when the request itself has been started.
     pub(super) ahead: Range<u64>,
     pub(super) wait: Wait,
+    /// How far a reservation has come.
+    pub(super) clearing: Clearing,
     /// A frame that was handed over with a wake-up.
     pub(super) granted: Option<u32>,
     /// May make one page dirty: granted with a wake-up.

@@ -5,8 +5,12 @@
 //! drops all pages, and is granted. From its asking on newcomers stay out; those that came before it may finish. A direct read
 //! needs only that what is dirty has been written out ([`CacheOp::WriteOut`](super::CacheOp::WriteOut)): pages stay.
 //!
-//! Pages are made safe with a durable write, not only written: they leave the cache, and a flush that failed later would
-//! find nothing to write again.
+//! What is dirty is written a bounded number of writes at a time, and one flush at the end makes it safe; if one write is all there is
+//! to do, that is a durable one. Only then do pages leave: a flush that failed later would find nothing to write again.
+//!
+//! **No call goes over more than a slice of pages**: the rest is put off ([`Cache::go_on`]), so that a direct write over gigabytes does
+//! not hold up whoever else has the thread. Pages that are gone over stay so: newcomers are kept out, and what those who came
+//! before do meanwhile is found at the end.
 
 use std::ops::Range;
 
@@ -16,8 +20,22 @@ use super::Cache;
 use super::frames::State;
 use super::object::{ObjectId, Reservation};
 use super::request::{CacheError, Request, RequestId};
+use super::tree::Tag;
 use super::turn::Step;
 use super::wait::Wait;
+
+/// How far a reservation has come: the page from which on each has yet to be done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Clearing {
+    /// All before are safe, or written.
+    safe: u64,
+    /// Writes of all before have been started, where they could be.
+    started: u64,
+    /// All before have been dropped.
+    dropped: u64,
+    /// There is more to do than one write: a flush follows.
+    pub(super) flushes: bool,
+}
 
 impl Cache {
     /// From now on newcomers stay out of these pages.
@@ -48,21 +66,20 @@ impl Cache {
         if !object.is_first(slot) {
             return Step::Wait(Wait::Unreserved(request.object, pages.start));
         }
-        match self.unsettled(request.object, &pages) {
-            Err(error) => Step::Done(Err(error)),
-            Ok(Some((page, frame))) => Step::Wait(Wait::Settled(frame, page)),
-            Ok(None) => {
-                while let Some((_, frame)) = self.next_in(request.object, &pages) {
-                    if crate::seeded_bug("reserve-keeps-pages") {
-                        break;
-                    }
-                    self.drop_page(frame);
-                }
-                self.progress += 1;
-                self.objects[request.object as usize].reservations[own].granted = true;
-                Step::Done(Ok(0))
+        let mut left = self.slice;
+        loop {
+            if let Err(step) = self.make_safe_for(slot, request, &pages, &mut left) {
+                return step;
+            }
+            match self.drop_for(request, &pages, &mut left) {
+                Err(step) => return step,
+                Ok(true) => break,
+                Ok(false) => {}
             }
         }
+        self.progress += 1;
+        self.objects[request.object as usize].reservations[own].granted = true;
+        Step::Done(Ok(0))
     }
 
     fn next_in(&self, object: u32, pages: &Range<u64>) -> Option<(u64, u32)> {
@@ -70,49 +87,168 @@ impl Cache {
         next.filter(|(page, _)| *page < pages.end)
     }
 
-    /// Starts writing what is not safe, and gives the first page that cannot be dropped yet.
-    fn unsettled(&mut self, object: u32, pages: &Range<u64>) -> Result<Option<(u64, u32)>, CacheError> {
-        let mut first_busy = None;
-        let mut rest = pages.clone();
-        while let Some((page, frame)) = self.next_in(object, &rest) {
-            rest.start = page + 1;
-            let entry = self.frames.get(frame);
-            if entry.stuck {
-                return Err(CacheError::Stuck);
-            }
-            if entry.pool.lent > 0 {
-                return Err(CacheError::Pinned); // Who holds it may be the one who waits for this write.
-            }
-            if entry.state == State::Gated {
-                self.frames.get_mut(frame).pool.wanted = true;
-                first_busy.get_or_insert((page, frame));
-            } else if entry.state.is_busy() || entry.pins > 0 {
-                first_busy.get_or_insert((page, frame));
-            } else if entry.state.is_unsafe() && !crate::seeded_bug("reserve-drops-changes") {
-                let frames = self.unsafe_run(object, page..pages.end);
-                rest.start = page + frames.len() as u64;
-                self.start_write(object, page, frames, Durability::Data);
-                first_busy.get_or_insert((page, frame));
-            }
-        }
-        Ok(first_busy)
+    /// One page more is gone over in this call, if that may be.
+    fn go_over(&mut self, left: &mut u32) -> bool {
+        let may = *left > 0;
+        *left -= u32::from(may);
+        self.stats.pages_gone_over += u64::from(may);
+        may
     }
 
-    /// Pages that follow one another, are not safe, and that nobody holds.
-    fn unsafe_run(&mut self, object: u32, pages: Range<u64>) -> Vec<u32> {
-        let mut frames = self.flights.frames();
-        for page in pages.take(super::WINDOW_PAGES as usize) {
-            let Some(frame) = self.objects[object as usize].tree.get(page) else {
-                break;
-            };
+    /// Goes on through the range until all of it is safe, in page order; gives what to wait for.
+    fn make_safe_for(
+        &mut self,
+        slot: u32,
+        request: &mut Request,
+        pages: &Range<u64>,
+        left: &mut u32,
+    ) -> Result<(), Step> {
+        let careless = crate::seeded_bug("reserve-drops-changes");
+        request.clearing.safe = request.clearing.safe.max(pages.start);
+        while let Some((page, frame)) = self.next_in(request.object, &(request.clearing.safe..pages.end)) {
+            if !self.go_over(left) {
+                return Err(Step::PutOff);
+            }
+            request.clearing.safe = page;
             let entry = self.frames.get(frame);
-            let due = entry.state.is_unsafe() && !matches!(entry.state, State::WriteBack | State::Gated);
-            if !due || entry.pins > 0 {
+            if entry.stuck {
+                return Err(Step::Done(Err(CacheError::Stuck)));
+            }
+            if entry.pool.lent > 0 {
+                return Err(Step::Done(Err(CacheError::Pinned))); // Who holds it may be the one who waits for this write.
+            }
+            let waits_for_flush = entry.state == State::Unflushed && entry.pins == 0 && !request.clearing.flushes;
+            if (self.is_due(frame) || waits_for_flush) && !careless {
+                self.start_run(request, page..pages.end, left);
+            }
+            let entry = self.frames.get_mut(frame);
+            entry.pool.wanted |= entry.state == State::Gated;
+            if entry.state.is_busy() || entry.state == State::Gated || entry.pins > 0 {
+                self.look_ahead(request, pages, left);
+                return Err(Step::Wait(Wait::Settled(frame, page)));
+            }
+            request.clearing.safe = page + 1;
+        }
+        request.clearing.safe = pages.end;
+        let object = &mut self.objects[request.object as usize];
+        let unflushed = object.tree.next(pages.start, Some(Tag::Unflushed));
+        if unflushed.is_none_or(|(page, _)| page >= pages.end) || careless {
+            return Ok(());
+        }
+        object.next_flush.push((slot, Durability::Data));
+        if object.flush.is_none() {
+            self.start_flush(request.object, Durability::Data);
+        }
+        Err(Step::Wait(Wait::Synced))
+    }
+
+    /// Must it be written, and can that begin? Who holds it may be about to change it.
+    fn is_due(&self, frame: u32) -> bool {
+        let entry = self.frames.get(frame);
+        matches!(entry.state, State::Dirty | State::Failed) && entry.pins == 0
+    }
+
+    /// Starts the writes of a page that is not safe and of its neighbours. If they are all that is not, this is a durable write, also
+    /// of what only waits for a flush; else a flush will make all safe together.
+    fn start_run(&mut self, request: &mut Request, pages: Range<u64>, left: &mut u32) {
+        let mut durability = Durability::None;
+        let mut frames = Vec::new();
+        if !request.clearing.flushes {
+            frames = self.lone_run(request.object, &pages);
+            durability = Durability::Data;
+        }
+        if frames.is_empty() {
+            request.clearing.flushes = true;
+            self.clearing += 1;
+            frames = self.run_of(request.object, pages.start, pages.end, u64::MAX, true);
+            durability = Durability::None;
+        }
+        if frames.is_empty() {
+            return self.flights.put_away(frames); // It waits for the flush.
+        }
+        let count = frames.len() as u32;
+        request.clearing.started = request.clearing.started.max(pages.start + u64::from(count));
+        // The first page has been counted.
+        *left = left.saturating_sub(count - 1);
+        self.stats.pages_gone_over += u64::from(count - 1);
+        self.start_write(request.object, pages.start, frames, durability);
+    }
+
+    /// The pages from the first of these on that are not safe, if they follow one another, can be written at once, and no other of
+    /// these has to be.
+    fn lone_run(&mut self, object: u32, pages: &Range<u64>) -> Vec<u32> {
+        let mut frames = self.flights.frames();
+        let tree = &self.objects[object as usize].tree;
+        for page in pages.clone().take(self.run_max()) {
+            let Some(frame) = tree.get(page) else { break };
+            let entry = self.frames.get(frame);
+            if !matches!(entry.state, State::Dirty | State::Failed | State::Unflushed) || entry.pins > 0 {
                 break;
             }
             frames.push(frame);
         }
+        let behind = pages.start + frames.len() as u64;
+        let is_lone = [Tag::Dirty, Tag::Failed, Tag::Unflushed]
+            .into_iter()
+            .all(|tag| tree.next(behind, Some(tag)).is_none_or(|(page, _)| page >= pages.end));
+        if !is_lone {
+            frames.clear();
+        }
         frames
+    }
+
+    /// While it waits for one write the next are on their way, in one depth with those of the cleaner and of syncs.
+    fn look_ahead(&mut self, request: &mut Request, pages: &Range<u64>, left: &mut u32) {
+        request.clearing.started = request.clearing.started.max(request.clearing.safe + 1);
+        while self.flights.live_background < self.config.cleaner_depth.max(1) {
+            let from = request.clearing.started;
+            let Some((page, frame)) = self.next_in(request.object, &(from..pages.end)) else {
+                return;
+            };
+            if !self.go_over(left) {
+                return;
+            }
+            if self.is_due(frame) && !crate::seeded_bug("reserve-drops-changes") {
+                self.start_run(request, page..pages.end, left);
+                continue;
+            }
+            let entry = self.frames.get_mut(frame);
+            entry.pool.wanted |= entry.state == State::Gated;
+            request.clearing.started = page + 1;
+        }
+    }
+
+    /// Goes on through the range, of which all was safe, and drops its pages. False if there was one that is not, or not any more.
+    fn drop_for(&mut self, request: &mut Request, pages: &Range<u64>, left: &mut u32) -> Result<bool, Step> {
+        request.clearing.dropped = request.clearing.dropped.max(pages.start);
+        loop {
+            let from = request.clearing.dropped;
+            let Some((page, frame)) = self.next_in(request.object, &(from..pages.end)) else {
+                if from == pages.start || crate::seeded_bug("reserve-keeps-pages") {
+                    return Ok(true);
+                }
+                request.clearing.dropped = pages.start; // Somebody who came before may have brought one in.
+                continue;
+            };
+            if !self.go_over(left) {
+                return Err(Step::PutOff);
+            }
+            let entry = self.frames.get(frame);
+            let is_careless = crate::seeded_bug("reserve-drops-changes") && !entry.state.is_busy();
+            let is_safe = entry.state == State::Clean || is_careless;
+            if !is_safe || entry.pins > 0 || entry.stuck {
+                let flushes = request.clearing.flushes;
+                request.clearing = Clearing {
+                    flushes,
+                    ..Clearing::default()
+                };
+                return Ok(false);
+            }
+            request.clearing.dropped = page + 1;
+            if !crate::seeded_bug("reserve-keeps-pages") {
+                self.drop_page(frame);
+            }
+        }
     }
 
     /// Ends a reservation: the direct write has ended, and who waits goes on. One that was not granted yet, because the write had

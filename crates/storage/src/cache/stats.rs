@@ -51,6 +51,9 @@ pub struct CacheStats {
     pub cleaner_writes: u64,
     /// Of those the foreground writes: begun while somebody who wanted a frame had to wait for a dirty one. 0 is the aim.
     pub foreground_writes: u64,
+    /// Pages that were gone over to make way for direct writes, or because a flush had ended; so many at most for each call
+    /// into the cache as a slice has, but for the end of a run of a write.
+    pub pages_gone_over: u64,
     /// Flushes of the device.
     pub flushes: u64,
     /// Of those, the failed ones.

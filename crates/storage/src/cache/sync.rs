@@ -16,8 +16,9 @@ use baio_engine::{Durability, Errno};
 use super::Cache;
 use super::frames::State;
 use super::object::{Flush, Pass};
-use super::request::CacheError;
+use super::request::{CacheError, CacheOp};
 use super::tree::Tag;
+use super::turn::PutOff;
 use super::wait::Wait;
 use super::write::stronger;
 
@@ -190,37 +191,68 @@ impl Cache {
             });
         let syncs = waiting.into_iter().map(|(request, _)| request).collect();
         self.send_flush(slot, most);
-        self.objects[slot as usize].flush = Some(Flush { number, syncs });
+        let settled = 0;
+        self.objects[slot as usize].flush = Some(Flush { number, syncs, settled });
     }
 
     /// A flush has ended.
     pub(super) fn flush_ended(&mut self, slot: u32, result: Result<(), Errno>) {
-        let Some(flush) = self.objects[slot as usize].flush.take() else {
-            return;
+        let Err(errno) = result else {
+            return self.flushed(slot);
         };
-        match result {
-            Ok(()) => self.flushed(slot, flush),
-            Err(errno) => self.not_flushed(slot, flush, errno),
+        if let Some(flush) = self.objects[slot as usize].flush.take() {
+            self.not_flushed(slot, flush, errno);
+            self.flush_next(slot);
         }
+    }
+
+    fn flush_next(&mut self, slot: u32) {
         if !self.objects[slot as usize].next_flush.is_empty() {
             self.start_flush(slot, Durability::Data);
         }
     }
 
-    fn flushed(&mut self, slot: u32, flush: Flush) {
-        let mut at = 0;
+    /// A flush has ended well: a slice of the pages that it covers is safe now. To all others it is on its way until the last.
+    pub(super) fn flushed(&mut self, slot: u32) {
+        let Some(flush) = &self.objects[slot as usize].flush else {
+            return;
+        };
+        let (mut at, number) = (flush.settled, flush.number);
+        let mut left = self.slice;
         while let Some((page, frame)) = self.objects[slot as usize].tree.next(at, Some(Tag::Unflushed)) {
+            if left == 0 {
+                if let Some(flush) = &mut self.objects[slot as usize].flush {
+                    flush.settled = at;
+                }
+                let generation = self.objects[slot as usize].generation;
+                return self.put_off.push_back(PutOff::Flushed(slot, generation));
+            }
+            left -= 1;
+            self.stats.pages_gone_over += 1;
             at = page + 1;
             let entry = self.frames.get_mut(frame);
-            if entry.flushes < flush.number || crate::seeded_bug("any-flush-covers") {
+            if entry.flushes < number || crate::seeded_bug("any-flush-covers") {
                 entry.stable = entry.writing;
                 self.turn(frame, State::Clean);
                 self.wake_page(frame);
             }
         }
-        self.settle_written(slot, Some(flush.number));
-        for request in flush.syncs {
-            self.finish_slot(request, Ok(0));
+        self.settle_written(slot, Some(number));
+        let flush = self.objects[slot as usize].flush.take();
+        for request in flush.map(|flush| flush.syncs).unwrap_or_default() {
+            self.flushed_for(request);
+        }
+        self.flush_next(slot);
+    }
+
+    /// The flush that this request waited for has ended well: a sync with it, a reservation goes on.
+    fn flushed_for(&mut self, slot: u32) {
+        match self.requests.get_mut(slot) {
+            Some(request) if matches!(request.op, CacheOp::Reserve { .. }) => {
+                request.wait = Wait::None;
+                self.ready.push_back(slot);
+            }
+            _ => self.finish_slot(slot, Ok(0)),
         }
     }
 

@@ -11,7 +11,7 @@ use super::Cache;
 use super::eviction::Hint;
 use super::frames::{Frame, State};
 use super::object::Object;
-use super::request::{CacheDone, CacheError, CacheOp, Phase, Request};
+use super::request::{CacheDone, CacheError, CacheOp, Phase, Request, RequestId};
 use super::tree::Tag;
 use super::wait::{List, Wait};
 
@@ -33,6 +33,17 @@ pub(super) enum Step {
     Wait(Wait),
     /// A durable write whose copies are done: it goes on in `next_io`.
     Copied,
+    /// It has gone over so many pages that others have their turn first.
+    PutOff,
+}
+
+/// Something that goes on by itself, slice by slice.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PutOff {
+    /// A reservation.
+    Reserve(RequestId),
+    /// A flush of this object (and its generation) that has ended well.
+    Flushed(u32, u32),
 }
 
 impl Step {
@@ -61,6 +72,28 @@ impl Cache {
                 break;
             }
         }
+    }
+
+    /// Is there something left to do that is about many pages, and that nothing else will bring about? Then [`Cache::go_on`] is to
+    /// be called before anybody sleeps.
+    #[must_use]
+    pub fn is_put_off(&self) -> bool {
+        !self.put_off.is_empty()
+    }
+
+    /// Does the next slice of what is about many pages.
+    pub fn go_on(&mut self) {
+        match self.put_off.pop_front() {
+            Some(PutOff::Reserve(id)) => self.ready.extend(self.requests.find(id)),
+            Some(PutOff::Flushed(slot, generation)) => {
+                let object = &self.objects[slot as usize];
+                if object.live && object.generation == generation {
+                    self.flushed(slot);
+                }
+            }
+            None => {}
+        }
+        self.settle();
     }
 
     /// One iteration, if what it waited for still holds.
@@ -113,6 +146,10 @@ impl Cache {
             Step::Copied => {
                 self.requests.put_back(slot, request);
                 self.copied.push_back(slot);
+            }
+            Step::PutOff => {
+                self.requests.put_back(slot, request);
+                self.put_off.push_back(PutOff::Reserve(self.requests.id(slot)));
             }
         }
     }
@@ -256,8 +293,8 @@ impl Cache {
 
     /// Nothing moves and no I/O that could end well is on its way: who waits for a frame or for room would wait for ever.
     fn fail_stuck(&mut self) -> bool {
-        if !self.copied.is_empty() {
-            return false; // Their writes are about to begin.
+        if !self.copied.is_empty() || self.is_put_off() {
+            return false; // Their writes are about to begin, or pages to become clean.
         }
         if self.frames.count(State::Gated) > 0 && !self.is_gate_shut() {
             return false; // The log goes on, and then they can be written.
@@ -449,6 +486,7 @@ impl Cache {
             self.frames.give_free(frame);
         }
         self.durable_done_waiting(slot, &mut request);
+        self.clearing -= u32::from(request.clearing.flushes);
         let at = request.object as usize;
         if let Some(object) = self.objects.get_mut(at) {
             object.requests -= 1;
@@ -456,7 +494,10 @@ impl Cache {
                 CacheOp::Sync { .. } | CacheOp::WriteOut { .. } | CacheOp::FlushTo { .. } => {
                     self.forget_sync(request.object, slot);
                 }
-                CacheOp::Reserve { .. } if result.is_err() => self.unreserve(request.object, slot),
+                CacheOp::Reserve { .. } if result.is_err() => {
+                    self.forget_sync(request.object, slot); // It may wait for a flush.
+                    self.unreserve(request.object, slot);
+                }
                 _ => {}
             }
         }

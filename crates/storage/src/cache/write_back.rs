@@ -171,8 +171,9 @@ impl Cache {
         let full = nothing_to_write || self.frames.count_unsafe() >= self.unsafe_max;
         let log_waits = self.log_sweep.is_none() && self.log_limit().is_some();
         let waits = log_waits || !self.frame_waiters.is_empty() || (!self.dirty_waiters.is_empty() && full);
-        // A sync will flush for itself.
-        if !waits && (unflushed <= self.frames.total() / 8 || !self.passing.is_empty()) {
+        // A sync or a reservation will flush for itself.
+        let will_flush = !self.passing.is_empty() || self.clearing > 0;
+        if !waits && (unflushed <= self.frames.total() / 8 || will_flush) {
             return false;
         }
         let most = (0..self.objects.len())

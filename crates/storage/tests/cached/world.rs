@@ -231,6 +231,9 @@ impl World {
         if self.random.one_in(faults.cancel) {
             self.cancel();
         }
+        if self.random.one_in(3) {
+            self.cache.go_on();
+        }
         if self.random.one_in(20) {
             self.cache.tick(Time(self.now));
         }

@@ -159,9 +159,9 @@ impl Core {
             self.take_done();
             let Some(cached) = &mut self.cached else { return };
             let next = cached.delayed.pop_front();
-            let next = next.or_else(|| cached.cache.next_io().map(whole_of));
+            let next = next.or_else(|| cached.cache.next_io_now().map(whole_of));
             let Some((part, memory)) = next else {
-                cached.is_served = true;
+                cached.is_served = !cached.cache.is_put_off();
                 cached.gathered = 0;
                 return;
             };

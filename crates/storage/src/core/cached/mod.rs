@@ -176,8 +176,8 @@ impl Core {
         })
     }
 
-    /// What has grown old is written; what the engine had no room for is tried again. Has anybody been told of an end? Then
-    /// whoever turns the core may not want to sleep any more.
+    /// What has grown old is written; what the engine had no room for is tried again; what was put off goes on. Has anybody been
+    /// told of an end, or is something put off still? Then whoever turns the core may not want to sleep any more.
     pub(super) fn turn_cache(&mut self) -> bool {
         let Some(cached) = &mut self.cached else {
             return false;
@@ -191,8 +191,14 @@ impl Core {
             }
         }
         self.forget_left();
+        if let Some(cached) = &mut self.cached
+            && cached.cache.is_put_off()
+        {
+            cached.cache.go_on();
+        }
         self.serve_cache();
-        self.cached.as_ref().is_some_and(|cached| cached.told != told)
+        let cached = self.cached.as_ref();
+        cached.is_some_and(|cached| cached.told != told || cached.cache.is_put_off())
     }
 
     /// Before something is changed: if nothing was, the cache has not been told the time for long, and would take the change for
