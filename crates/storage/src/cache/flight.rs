@@ -171,12 +171,15 @@ impl Flights {
 impl Cache {
     /// The next I/O to carry out; `None` when there is none now. Take all of them before sleeping.
     pub fn next_io(&mut self) -> Option<Io> {
+        // For callers who know nothing of slices: one a call, and all when there is no I/O whose end they would wait for.
         loop {
+            if self.is_put_off() {
+                self.go_on();
+            }
             let next = self.next_io_now();
             if next.is_some() || self.flights.live > 0 || !self.is_put_off() {
                 return next;
             }
-            self.go_on(); // The caller may wait for nothing else than an I/O.
         }
     }
 

@@ -37,6 +37,8 @@ pub(super) struct Pooled {
     written: [Option<Written>; 2],
     /// Somebody waits until it has been written, and it for the log.
     pub(super) wanted: bool,
+    /// The log waits for that: it has become too long.
+    pub(super) is_due: bool,
     /// It is on the list of the gate.
     listed: bool,
     /// It is on the gate's list of those whose changes wait.
@@ -169,9 +171,22 @@ impl Cache {
         self.gate.newest
     }
 
-    /// Was this page first changed, since it was clean, under an LSN no later than this?
-    pub(super) fn is_logged_by(&self, frame: u32, lsn: u64) -> bool {
-        self.frames.get(frame).pool.recovery.is_some_and(|first| first <= lsn)
+    /// Pages of which a change up to this LSN is neither safe nor written.
+    pub(super) fn logged_by(&self, lsn: u64) -> impl Iterator<Item = u32> + '_ {
+        let all = self.gate.recovery.range(..=(lsn, u32::MAX)).map(|(_, frame)| *frame);
+        all.filter(move |&frame| {
+            let pool = &self.frames.get(frame).pool;
+            let last = pool.written.iter().flatten().last();
+            let first = last.map_or(pool.recovery, |written| written.next);
+            first.is_some_and(|first| first <= lsn)
+        })
+    }
+
+    /// The object of the oldest change that is not safe, if all that it waits for is a flush.
+    pub(super) fn oldest_waits_for_flush(&self) -> Option<u32> {
+        let entry = self.frames.get(self.gate.recovery.first()?.1);
+        let is_written = entry.state == State::Unflushed || entry.pool.written[0].is_some();
+        is_written.then_some(entry.object)
     }
 
     fn gated(&self) -> impl Iterator<Item = u32> + '_ {
@@ -197,6 +212,7 @@ impl Cache {
         if gated {
             self.close_gate(frame);
         }
+        self.mark_for_log();
     }
 
     fn close_gate(&mut self, frame: u32) {
@@ -225,6 +241,7 @@ impl Cache {
 
     fn ungate(&mut self, frame: u32) {
         self.turn(frame, State::Dirty);
+        self.due_again(frame);
         let entry = self.frames.get(frame);
         let (object, page, since) = (entry.object, entry.page, entry.since);
         for pass in &mut self.objects[object as usize].passes {
@@ -268,13 +285,15 @@ impl Cache {
     /// Does somebody wait until this page has been written? Who was given up does not.
     fn is_wanted(&self, frame: u32) -> bool {
         let entry = self.frames.get(frame);
+        let is_due = entry.pool.is_due && !self.gate.shut;
         if !entry.pool.wanted {
-            return false;
+            return is_due;
         }
         let (object, page) = (&self.objects[entry.object as usize], entry.page);
         let passes = object.passes.iter();
         let mut syncs = passes.filter(|pass| pass.request.is_some() && entry.since <= pass.version);
-        syncs.any(|pass| pass.covers.contains(&page))
+        is_due
+            || syncs.any(|pass| pass.covers.contains(&page))
             || object.durable_waiting.iter().any(|(_, pages)| pages.contains(&page))
             || object.reservations.iter().any(|held| held.pages.contains(&page))
     }
@@ -380,6 +399,7 @@ impl Cache {
     /// The page has left this frame: pins of it are stale.
     pub(super) fn left_pool(&mut self, frame: u32) {
         self.forget_recovery(frame);
+        self.not_due(frame);
         let pool = &mut self.frames.get_mut(frame).pool;
         pool.epoch = pool.epoch.wrapping_add(1);
         pool.lsn = 0;

@@ -11,14 +11,14 @@
 //! 4. [`Cache::next_done`] until it gives none: exactly one end per request.
 //!
 //! What is about many pages at once is done in slices: [`Cache::go_on`] does the next, while [`Cache::is_put_off`] says that there is
-//! one. Who never asks gets them done by [`Cache::next_io`], all at once, when nothing else is on its way.
+//! one. For who never asks [`Cache::next_io`] does one a call, and all at once when nothing else is on its way.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `request` | what is asked, what is told, what is kept in between |
 //! | `read`, `write` | one iteration of a read, a write (seed 001 §3, §5.2, §7.1) |
 //! | `hit` | a read that finds everything there |
-//! | `sync`, `write_back` | passes over dirty pages, flushes; the cleaner (§5.3, §6, §8) |
+//! | `sync`, `write_back`, `log_distance` | passes over dirty pages, flushes; the cleaner (§5.3, §6, §8), for the log too |
 //! | `reserve` | direct writes beside cached ones (§4) |
 //! | `hints` | prefetch, drop, keep; whom a policy of the caller's own may evict |
 //! | [`pool`], `gate` | a buffer pool of the caller's own: pins; pages wait for the log |
@@ -42,6 +42,7 @@ mod frames;
 mod gate;
 mod hints;
 mod hit;
+mod log_distance;
 mod object;
 pub mod pool;
 mod read;
@@ -69,12 +70,12 @@ use flight::Flights;
 use frames::Frames;
 use gate::Gate;
 use hit::Looked;
+use log_distance::LogCleaner;
 use object::{Object, pages_of};
 use request::{Phase, Request, Requests};
 use reserve::Clearing;
 use turn::PutOff;
 use wait::{List, Wait};
-use write_back::LogSweep;
 
 pub use flight::{Io, IoId, IoKind};
 pub use frames::PAGE_BYTES;
@@ -167,9 +168,7 @@ pub struct Cache {
     passing: Vec<u32>,
     /// The object that the cleaner is at.
     cleaning: u32,
-    /// Where it is, for the sake of the log; and the latest LSN when it began that last.
-    log_sweep: Option<LogSweep>,
-    log_swept: u64,
+    log_cleaner: LogCleaner,
     /// Too few frames are clean, and the cleaner writes.
     is_cleaning: bool,
     /// It fills its depth up.
@@ -240,8 +239,7 @@ impl Cache {
             done: VecDeque::new(),
             passing: Vec::new(),
             cleaning: 0,
-            log_sweep: None,
-            log_swept: 0,
+            log_cleaner: LogCleaner::default(),
             is_cleaning: false,
             filling_depth: true,
             hand: 0,

@@ -433,6 +433,9 @@ impl Cache {
             object.dirty_since.get_or_insert(self.now);
         }
         self.frames.set(frame, state);
+        if matches!(state, State::Clean | State::Unflushed | State::Failed) {
+            self.not_due(frame);
+        }
         match (before, state) {
             (_, State::Clean) => self.forget_recovery(frame),
             (State::Unflushed, State::Dirty | State::WriteBack) => self.note_written(frame),

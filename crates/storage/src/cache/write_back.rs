@@ -7,8 +7,8 @@
 //!   beginning with its first dirty page each time: what lies ahead of it has had the longest time to be changed again and
 //!   to get neighbours.
 //! - **Age.** What has been dirty for `age_max` is written by a pass that nobody waits for ([`Cache::tick`]).
-//! - **Distance in the log.** The oldest recovery LSN of the buffer pool lies further than `log_distance_max` behind the latest:
-//!   pages first changed before the younger half of that distance are written, and flushed.
+//! - **Distance in the log.** The oldest recovery LSN of the buffer pool lies further than `log_distance_max` behind the latest
+//!   (`log_distance`).
 //!
 //! It leaves pages alone whose last write failed: a pass tries those again, at the latest when they have grown old. There is one
 //! cleaner in a cache, as there is one cache in a core, and it takes no thread of its own.
@@ -18,16 +18,6 @@ use baio_engine::{Durability, Errno};
 use super::Cache;
 use super::frames::{PAGE_BYTES, State};
 use super::tree::Tag;
-
-/// The cleaner's way through the objects for the sake of the log.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LogSweep {
-    slot: u32,
-    /// Where it goes on.
-    page: u64,
-    /// Pages first changed under a later LSN are left alone.
-    below: u64,
-}
 
 impl Cache {
     /// Pages of one merged write.
@@ -47,59 +37,6 @@ impl Cache {
         self.filling_depth |= under_way <= depth - depth.div_ceil(4);
         self.filling_depth
             && (self.write_for_pass() || self.clean_for_log() || (self.is_short_of_clean() && self.clean_one()))
-    }
-
-    /// The log is too long for the oldest change that is not safe: gives the LSN up to which pages are to be written.
-    fn log_limit(&self) -> Option<u64> {
-        let distance = self.config.log_distance_max;
-        let newest = self.newest_lsn();
-        let oldest = self.oldest_recovery_lsn().filter(|_| distance < u64::MAX)?;
-        (newest.saturating_sub(oldest) > distance).then(|| newest - distance / 2)
-    }
-
-    /// The next write that lets the log become shorter, in one sweep over all objects. The next sweep waits until the log has
-    /// grown: what could not be written by this one is being written, or waits for the log itself.
-    fn clean_for_log(&mut self) -> bool {
-        if self.log_sweep.is_none() {
-            let Some(below) = self.log_limit() else { return false };
-            let newest = self.newest_lsn();
-            if newest - self.log_swept < self.config.log_distance_max / 8 {
-                return false;
-            }
-            self.log_swept = newest;
-            self.log_sweep = Some(LogSweep {
-                slot: 0,
-                page: 0,
-                below,
-            });
-        }
-        while let Some(LogSweep { slot, page, below }) = self.log_sweep {
-            let Some(object) = self.objects.get(slot as usize) else {
-                break;
-            };
-            let Some((first, frame)) = object.tree.next(page, Some(Tag::Dirty)) else {
-                let slot = slot + 1;
-                self.log_sweep = Some(LogSweep { slot, page: 0, below });
-                continue;
-            };
-            let is_due = self.is_logged_by(frame, below) && self.frames.get(frame).state == State::Dirty;
-            let frames = if is_due {
-                self.run_of(slot, first, u64::MAX, u64::MAX, false)
-            } else {
-                self.flights.frames()
-            };
-            let page = first + frames.len().max(1) as u64;
-            self.log_sweep = Some(LogSweep { slot, page, below });
-            if frames.is_empty() {
-                self.flights.put_away(frames);
-                continue;
-            }
-            self.stats.cleaner_writes += 1;
-            self.start_write(slot, first, frames, Durability::None);
-            return true;
-        }
-        self.log_sweep = None;
-        false
     }
 
     /// Does somebody wait for frames to become clean, or are more than two thirds of those dirty that may be? Once begun it goes
@@ -169,8 +106,11 @@ impl Cache {
         }
         let nothing_to_write = self.frames.count(State::Dirty) == 0 && self.frames.count(State::WriteBack) == 0;
         let full = nothing_to_write || self.frames.count_unsafe() >= self.unsafe_max;
-        let log_waits = self.log_sweep.is_none() && self.log_limit().is_some();
-        let waits = log_waits || !self.frame_waiters.is_empty() || (!self.dirty_waiters.is_empty() && full);
+        if let Some(slot) = self.flush_for_log() {
+            self.start_flush(slot, Durability::Data);
+            return true;
+        }
+        let waits = !self.frame_waiters.is_empty() || (!self.dirty_waiters.is_empty() && full);
         // A sync or a reservation will flush for itself.
         let will_flush = !self.passing.is_empty() || self.clearing > 0;
         if !waits && (unflushed <= self.frames.total() / 8 || will_flush) {
