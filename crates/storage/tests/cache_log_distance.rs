@@ -107,9 +107,12 @@ impl World {
     }
 }
 
+/// How far the log is durable when the latest LSN is this, in words and numbers.
+type Log = (&'static str, fn(u64) -> u64);
+
 #[test]
 fn the_oldest_change_stays_near_under_a_page_that_changes_on_and_on() {
-    let logs: [(&str, fn(u64) -> u64); 3] = [
+    let logs: [Log; 3] = [
         ("follows in steps", |lsn| lsn / 64 * 64),
         ("is always behind", |lsn| lsn.saturating_sub(40)),
         ("is up to date", |lsn| lsn),

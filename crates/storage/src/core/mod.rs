@@ -135,7 +135,7 @@ impl std::fmt::Debug for Core {
     }
 }
 
-/// Bytes of completions that a turn of a core with a cache hands on at least before it may leave the rest to the next.
+/// Bytes of the cache's own I/O that a turn hands on at least before it may leave the rest to the next.
 const PART_BYTES: u64 = 64 << 10;
 
 impl Core {
@@ -409,18 +409,22 @@ impl Core {
             .turn(wait)
             .map_err(|error| Error::new("turn", self.volume_name(), error))?;
         let (mut count, mut bytes) = (0, 0);
-        // Who waits for one outcome gets some before the bytes of all are copied, so that the device has its next requests
-        // meanwhile. Not without a wait: outside loops would sleep over the rest.
+        // Who waits for one outcome gets some before the bytes of all that the cache has read are copied, so that the device has its
+        // next requests meanwhile. Direct requests copy nothing and are handed on together. Not without a wait: outside loops
+        // would sleep over the rest.
         let part = match wait {
             Wait::Until { count: 1, .. } if self.cached.is_some() => PART_BYTES,
             _ => u64::MAX,
         };
         while let Some(completion) = self.engine.next_completion() {
             count += 1;
-            bytes += completion.result.as_ref().map_or(0, |bytes| u64::from(*bytes));
+            bytes += self.cached_bytes(&completion);
             self.dispatch(completion);
-            if bytes >= part && self.requests.has_finished() {
-                break;
+            if bytes >= part {
+                self.take_done();
+                if self.requests.has_finished() {
+                    break;
+                }
             }
         }
         if count > 0 && self.cached.is_some() {

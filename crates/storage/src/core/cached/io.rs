@@ -4,11 +4,11 @@
 //! The cache merges neighbours and knows no mark: what it asks across one is made two requests here, and joined again when
 //! both have ended.
 
-use baio_engine::{Durability, Errno, Memory, Vectored};
+use baio_engine::{Completion, Durability, Errno, Memory, Vectored};
 
 use super::{PageCache, Role};
 use crate::cache::{Io, IoId, IoKind, ObjectId, PAGE_BYTES};
-use crate::core::Core;
+use crate::core::{Core, Owner};
 use crate::error::Fault;
 use crate::object::{Objects, Route, Target};
 use crate::request::{Handle, SegmentOp, SegmentRequest, Ticket};
@@ -236,6 +236,17 @@ impl Core {
         *cached.role(ticket) = if is_held { Role::Held(part) } else { Role::None };
         let result = outcome.result.map_err(|error| error.errno().unwrap_or(Errno::EIO));
         cached.part_ended(part, result, outcome.memory, is_held);
+    }
+
+    /// Bytes that a completion brings to the cache; none if it is a direct request's.
+    pub(in crate::core) fn cached_bytes(&mut self, completion: &Completion) -> u64 {
+        let (Some(cached), Some(Owner::Request(ticket))) = (&mut self.cached, Owner::of(completion.tag)) else {
+            return 0;
+        };
+        match cached.known_role(ticket) {
+            Some(Role::Io(_)) => completion.result.as_ref().map_or(0, |bytes| u64::from(*bytes)),
+            _ => 0,
+        }
     }
 
     /// The kernel has let go of an I/O that had been answered before.
