@@ -11,7 +11,7 @@
 //! The slot of an object that has gone is used again only when the last of its I/Os is back: no late end of one can be
 //! taken for that of another object.
 
-use super::object::{Object, ObjectId};
+use super::object::ObjectId;
 use super::request::{CacheError, CacheOp};
 use super::window::Streams;
 use super::{Cache, PAGE_BYTES};
@@ -109,14 +109,10 @@ impl Cache {
                 self.drop_page(frame);
             }
         }
+        self.set_dirty_since(slot, None);
         let object = &mut self.objects[slot as usize];
-        object.dirty_since = None;
         if object.flights == 0 && object.tree.next(0, None).is_none() {
-            let generation = object.generation;
-            *object = Object {
-                generation,
-                ..Object::default()
-            };
+            *object = object.emptied(object.generation);
             self.free_objects.push(slot);
         }
     }

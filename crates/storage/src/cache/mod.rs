@@ -19,6 +19,7 @@
 //! | `read`, `write` | one iteration of a read, a write (seed 001 §3, §5.2, §7.1) |
 //! | `hit` | a read that finds everything there |
 //! | `sync`, `write_back`, `log_distance` | passes over dirty pages, flushes; the cleaner (§5.3, §6, §8), for the log too |
+//! | `rounds` | which objects have something to be written or flushed |
 //! | `reserve` | direct writes beside cached ones (§4) |
 //! | `hints` | prefetch, drop, keep; whom a policy of the caller's own may evict |
 //! | [`pool`], `gate` | a buffer pool of the caller's own: pins; pages wait for the log |
@@ -48,6 +49,7 @@ pub mod pool;
 mod read;
 mod request;
 mod reserve;
+mod rounds;
 mod stats;
 mod sync;
 pub mod tree;
@@ -74,6 +76,7 @@ use log_distance::LogCleaner;
 use object::{Object, pages_of};
 use request::{Phase, Request, Requests};
 use reserve::Clearing;
+use rounds::{Ages, Round};
 use turn::PutOff;
 use wait::{List, Wait};
 
@@ -166,8 +169,10 @@ pub struct Cache {
     done: VecDeque<CacheDone>,
     /// Objects that have a pass.
     passing: Vec<u32>,
-    /// The object that the cleaner is at.
-    cleaning: u32,
+    /// Objects that may have dirty pages, that which the cleaner is at first; those that may want a flush; and by age.
+    clean_round: Round,
+    flush_round: Round,
+    ages: Ages,
     log_cleaner: LogCleaner,
     /// Too few frames are clean, and the cleaner writes.
     is_cleaning: bool,
@@ -238,7 +243,9 @@ impl Cache {
             outgoing: VecDeque::new(),
             done: VecDeque::new(),
             passing: Vec::new(),
-            cleaning: 0,
+            clean_round: Round::default(),
+            flush_round: Round::default(),
+            ages: Ages::default(),
             log_cleaner: LogCleaner::default(),
             is_cleaning: false,
             filling_depth: true,
@@ -296,11 +303,10 @@ impl Cache {
         let changed = [object.dirty, object.failed, object.gated, object.unflushed];
         let lost = changed.map(u64::from).iter().sum();
         self.drop_all(slot);
-        let generation = self.objects[slot as usize].generation.wrapping_add(1);
-        self.objects[slot as usize] = Object {
-            generation,
-            ..Object::default()
-        };
+        self.set_dirty_since(slot, None);
+        let object = &mut self.objects[slot as usize];
+        let generation = object.generation.wrapping_add(1);
+        *object = object.emptied(generation);
         self.passing.retain(|&passing| passing != slot);
         self.free_objects.push(slot);
         self.settle(); // Its pages' frames, and their room below the dirty limit, go to who waits.
@@ -535,17 +541,24 @@ impl Cache {
     /// Tells the time: the cleaner begins to write what has grown older than `age_max`, failed pages too.
     pub fn tick(&mut self, now: Time) {
         self.now = now;
-        for slot in 0..self.objects.len() as u32 {
-            let object = &mut self.objects[slot as usize];
-            let old = |since: Time| now >= since.after(self.config.age_max);
-            if object.live && object.dirty_since.is_some_and(old) {
-                if object.passes.iter().any(|pass| pass.request.is_none()) {
-                    object.dirty_since = Some(now); // The device is slower than pages grow old: one pass after the other.
-                    continue;
-                }
-                object.dirty_since = None;
-                self.start_pass(slot, None, 0..u64::MAX, Some(Durability::Data));
+        // Who is looked at once may come again, as young as now.
+        let mut left = self.ages.len();
+        while let Some(&(since, slot)) = self.ages.first().filter(|_| left > 0) {
+            if now < since.after(self.config.age_max) {
+                break;
             }
+            left -= 1;
+            self.stats.objects_looked_at += 1;
+            if self.objects[slot as usize]
+                .passes
+                .iter()
+                .any(|pass| pass.request.is_none())
+            {
+                self.set_dirty_since(slot, Some(now)); // The device is slower than pages grow old: one pass after the other.
+                continue;
+            }
+            self.set_dirty_since(slot, None);
+            self.start_pass(slot, None, 0..u64::MAX, Some(Durability::Data));
         }
         self.settle();
     }
@@ -553,7 +566,7 @@ impl Cache {
     /// When [`Cache::tick`] has something to do next.
     #[must_use]
     pub fn next_tick(&self) -> Option<Time> {
-        let oldest = self.objects.iter().filter_map(|object| object.dirty_since).min()?;
+        let (oldest, _) = self.ages.first()?;
         Some(oldest.after(self.config.age_max))
     }
 

@@ -85,6 +85,9 @@ pub(super) struct Object {
     pub(super) resume: u64,
     /// Since when there has been a dirty page that no pass of the cleaner has begun to write.
     pub(super) dirty_since: Option<Time>,
+    /// It stands among those that take turns with the cleaner, or with flushes.
+    pub(super) in_clean_round: bool,
+    pub(super) in_flush_round: bool,
     pub(super) passes: Vec<Pass>,
     /// How many flushes have begun.
     pub(super) flushes: u64,
@@ -101,6 +104,16 @@ pub(super) struct Object {
 }
 
 impl Object {
+    /// What is left of it when it has gone. Where it takes turns it stays until it is come by.
+    pub(super) fn emptied(&self, generation: u32) -> Object {
+        Object {
+            generation,
+            in_clean_round: self.in_clean_round,
+            in_flush_round: self.in_flush_round,
+            ..Object::default()
+        }
+    }
+
     /// Bytes of this page that belong to the object.
     pub(super) fn valid(&self, page: u64) -> usize {
         self.size.saturating_sub(page.saturating_mul(PAGE)).min(PAGE) as usize

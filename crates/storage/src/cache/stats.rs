@@ -54,6 +54,8 @@ pub struct CacheStats {
     /// Pages that were gone over to make way for direct writes, or because a flush had ended; so many at most for each call
     /// into the cache as a slice has, but for the end of a run of a write.
     pub pages_gone_over: u64,
+    /// Objects that were looked at to find those that have something to be written or flushed.
+    pub objects_looked_at: u64,
     /// Flushes of the device.
     pub flushes: u64,
     /// Of those, the failed ones.

@@ -47,10 +47,10 @@ impl Cache {
             request.wait = Wait::Synced;
             request.iterations = 1;
         }
-        let object = &mut self.objects[slot as usize];
+        let object = &self.objects[slot as usize];
         if object.stuck > 0 {
             // Nobody knows when those pages can be written again.
-            object.dirty_since = Some(self.now);
+            self.set_dirty_since(slot, Some(self.now));
             if let Some(request) = request {
                 self.finish_slot(request, Err(CacheError::Stuck));
             }
@@ -207,6 +207,7 @@ impl Cache {
     }
 
     fn flush_next(&mut self, slot: u32) {
+        self.take_turns(slot);
         if !self.objects[slot as usize].next_flush.is_empty() {
             self.start_flush(slot, Durability::Data);
         }

@@ -429,10 +429,15 @@ impl Cache {
         if let Some(tag) = tag(state) {
             object.tree.tag(page, tag);
         }
-        if state.is_dirty() {
-            object.dirty_since.get_or_insert(self.now);
-        }
+        let slot = entry.object;
+        let grows_old = state.is_dirty() && object.dirty_since.is_none();
         self.frames.set(frame, state);
+        if grows_old {
+            self.set_dirty_since(slot, Some(self.now));
+        }
+        if matches!(state, State::Dirty | State::Unflushed) {
+            self.take_turns(slot);
+        }
         if matches!(state, State::Clean | State::Unflushed | State::Failed) {
             self.not_due(frame);
         }

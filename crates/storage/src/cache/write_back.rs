@@ -17,7 +17,6 @@ use baio_engine::{Durability, Errno};
 
 use super::Cache;
 use super::frames::{PAGE_BYTES, State};
-use super::tree::Tag;
 
 impl Cache {
     /// Pages of one merged write.
@@ -59,27 +58,15 @@ impl Cache {
         if self.frames.count(State::Dirty) == 0 {
             return false;
         }
-        let count = self.objects.len() as u32;
-        for step in 0..2 * count {
-            let slot = (self.cleaning + step) % count;
-            let object = &self.objects[slot as usize];
-            if object.dirty == 0 {
-                continue;
-            }
-            let Some((first, _)) = object.tree.next(object.resume, Some(Tag::Dirty)) else {
-                // The sweep is over: the next object's turn, and this one's from its beginning.
-                self.objects[slot as usize].resume = 0;
-                continue;
-            };
-            self.cleaning = slot;
-            let frames = self.run_of(slot, first, u64::MAX, u64::MAX, false);
-            self.objects[slot as usize].resume = first + frames.len() as u64;
-            self.stats.cleaner_writes += 1;
-            self.stats.foreground_writes += u64::from(!self.frame_waiters.is_empty());
-            self.start_write(slot, first, frames, Durability::None);
-            return true;
-        }
-        false
+        let Some((slot, first)) = self.next_to_clean() else {
+            return false;
+        };
+        let frames = self.run_of(slot, first, u64::MAX, u64::MAX, false);
+        self.objects[slot as usize].resume = first + frames.len() as u64;
+        self.stats.cleaner_writes += 1;
+        self.stats.foreground_writes += u64::from(!self.frame_waiters.is_empty());
+        self.start_write(slot, first, frames, Durability::None);
+        true
     }
 
     /// Dirty pages that follow one another from `first` on, changed no later than `version`.
@@ -116,16 +103,11 @@ impl Cache {
         if !waits && (unflushed <= self.frames.total() / 8 || will_flush) {
             return false;
         }
-        let most = (0..self.objects.len())
-            .filter(|&slot| self.objects[slot].flush.is_none())
-            .max_by_key(|&slot| self.objects[slot].unflushed);
-        match most {
-            Some(slot) if self.objects[slot].unflushed > 0 => {
-                self.start_flush(slot as u32, Durability::Data);
-                true
-            }
-            _ => false,
-        }
+        let Some(slot) = self.next_to_flush() else {
+            return false;
+        };
+        self.start_flush(slot, Durability::Data);
+        true
     }
 
     /// A write of this page has ended.
