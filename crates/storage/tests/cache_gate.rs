@@ -213,3 +213,25 @@ fn a_flush_moves_the_recovery_lsn_past_what_it_covers_and_no_further() {
     assert_eq!(h.cache.oldest_recovery_lsn(), Some(50));
     h.cache.unpin(pin);
 }
+
+/// The log moves on in small steps: each looks at the pages that it lets go, and not at all that wait.
+#[test]
+fn a_log_that_moves_on_looks_at_the_pages_that_it_lets_go() {
+    let mut h = hand(512);
+    for page in 0..200 {
+        h.logged(page, 2 * page + 1, 1);
+    }
+    let before = h.cache.stats();
+    assert_eq!(before.frames_gated, 200);
+    let pin = h.hit(199);
+    for lsn in 1..=400 {
+        h.change(&pin, 400 + lsn, 2); // And one is changed on and on.
+        h.cache.set_durable_lsn(lsn);
+    }
+    h.cache.unpin(pin);
+    let stats = h.cache.stats();
+    let gone_over = stats.pages_gone_over - before.pages_gone_over;
+    assert!((199..=210).contains(&gone_over), "{gone_over} pages");
+    assert_eq!(stats.frames_gated, 1);
+    assert_eq!(h.cache.lsn_wanted(), None);
+}

@@ -17,7 +17,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::frames::State;
+use super::frames::{Frame, State};
 use super::request::CacheError;
 use super::{Cache, CacheOp};
 
@@ -65,8 +65,9 @@ pub(super) struct Gate {
     shut: bool,
     /// The latest LSN that was told.
     newest: u64,
-    /// Frames that are gated, and some that were; each once.
-    frames: Vec<u32>,
+    /// Frames that are gated, and some that were, each once, with the LSN that it waited for when it was put there: or a later one by
+    /// now.
+    frames: BTreeSet<(u64, u32)>,
     /// Frames of pages whose changes wait, and some whose did; each once.
     held_up: Vec<u32>,
     /// Somebody who waited for pages does so no more.
@@ -87,16 +88,16 @@ impl Cache {
         self.gate.durable = lsn;
         self.gate.newest = self.gate.newest.max(lsn);
         self.gate.eased = true;
-        let mut at = 0;
-        while let Some(&frame) = self.gate.frames.get(at) {
-            let entry = self.frames.get(frame);
+        while let Some(&(of, frame)) = self.gate.frames.first().filter(|(of, _)| *of <= lsn) {
+            self.stats.pages_gone_over += 1;
+            self.gate.frames.remove(&(of, frame));
+            let entry = self.frames.get_mut(frame);
             let is_gated = entry.state == State::Gated;
             if is_gated && entry.pool.lsn > lsn {
-                at += 1;
+                self.gate.frames.insert((entry.pool.lsn, frame)); // It was changed meanwhile.
                 continue;
             }
-            self.gate.frames.swap_remove(at);
-            self.frames.get_mut(frame).pool.listed = false;
+            entry.pool.listed = false;
             if is_gated {
                 self.ungate(frame);
             }
@@ -190,7 +191,7 @@ impl Cache {
     }
 
     fn gated(&self) -> impl Iterator<Item = u32> + '_ {
-        let frames = self.gate.frames.iter().copied();
+        let frames = self.gate.frames.iter().map(|(_, frame)| *frame);
         frames.filter(|&frame| self.frames.get(frame).state == State::Gated)
     }
 
@@ -219,7 +220,7 @@ impl Cache {
         self.turn(frame, State::Gated);
         let entry = self.frames.get_mut(frame);
         if !std::mem::replace(&mut entry.pool.listed, true) {
-            self.gate.frames.push(frame);
+            self.gate.frames.insert((entry.pool.lsn, frame));
         }
         let (object, page, since) = (entry.object, entry.page, entry.since);
         let mut left_one = false;
@@ -256,11 +257,14 @@ impl Cache {
 
     /// Counts the gated pages that a sync of this object covers; from now on it waits for them.
     pub(super) fn want_gated(&mut self, object: u32, covers: &Range<u64>, version: u64) -> u64 {
-        let count = self.count_gated(object, covers, version);
-        for at in 0..self.gate.frames.len() {
-            let frame = self.gate.frames[at];
-            if count > 0 && self.is_gated_in(frame, object, covers, version) {
+        if self.gate.shut || self.objects[object as usize].gated == 0 {
+            return 0;
+        }
+        let mut count = 0;
+        for &(_, frame) in &self.gate.frames {
+            if is_gated_in(self.frames.get(frame), object, covers, version) {
                 self.frames.get_mut(frame).pool.wanted = true;
+                count += 1;
             }
         }
         count
@@ -271,15 +275,8 @@ impl Cache {
         if self.gate.shut || self.objects[object as usize].gated == 0 {
             return 0;
         }
-        let frames = self.gate.frames.iter();
-        let counted = frames.filter(|frame| self.is_gated_in(**frame, object, covers, version));
-        counted.count() as u64
-    }
-
-    fn is_gated_in(&self, frame: u32, object: u32, covers: &Range<u64>, version: u64) -> bool {
-        let entry = self.frames.get(frame);
-        let is_of_it = entry.object == object && covers.contains(&entry.page) && entry.since <= version;
-        entry.state == State::Gated && is_of_it
+        let frames = self.gate.frames.iter().map(|(_, frame)| self.frames.get(*frame));
+        frames.filter(|entry| is_gated_in(entry, object, covers, version)).count() as u64
     }
 
     /// Does somebody wait until this page has been written? Who was given up does not.
@@ -425,4 +422,10 @@ impl Cache {
         let flush = Some(baio_engine::Durability::Data);
         self.start_pass_to(object, Some(request), 0..u64::MAX, flush, version);
     }
+}
+
+/// Is this a gated page that counts for a sync of the object?
+fn is_gated_in(entry: &Frame, object: u32, covers: &Range<u64>, version: u64) -> bool {
+    let is_of_it = entry.object == object && covers.contains(&entry.page) && entry.since <= version;
+    entry.state == State::Gated && is_of_it
 }

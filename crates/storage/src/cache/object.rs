@@ -16,6 +16,13 @@ pub struct ObjectId {
     pub(super) generation: u32,
 }
 
+impl ObjectId {
+    /// A small number, of which another object may have been the owner before.
+    pub(crate) fn index(self) -> usize {
+        self.slot as usize
+    }
+}
+
 /// A walk that writes the pages that were dirty when it began, in offset order: a sync, or the cleaner for what has grown old.
 /// Pages that became dirty later are passed over, so writers cannot keep it from ending (seed 001 §5.3, §6).
 #[derive(Debug)]

@@ -51,8 +51,8 @@ pub struct CacheStats {
     pub cleaner_writes: u64,
     /// Of those the foreground writes: begun while somebody who wanted a frame had to wait for a dirty one. 0 is the aim.
     pub foreground_writes: u64,
-    /// Pages that were gone over to make way for direct writes, or because a flush had ended; so many at most for each call
-    /// into the cache as a slice has, but for the end of a run of a write.
+    /// Pages that were gone over because a flush had ended or the log had come further, or to make way for direct writes: of these
+    /// and of a flush's a slice a call, and what a run of a write has more.
     pub pages_gone_over: u64,
     /// Objects that were looked at to find those that have something to be written or flushed.
     pub objects_looked_at: u64,

@@ -471,12 +471,15 @@ impl Core {
 
     /// One request less on a handle: whoever waits for the last one may go on.
     pub(super) fn handle_idle(&mut self, handle: Handle) {
+        // Only who waits for this segment has reason to look through all its handles.
+        let address = self.objects.address(handle);
         self.objects.end(handle);
         for index in 0..self.running.len() {
             let Some(running) = &mut self.running[index] else {
                 continue;
             };
-            let drained = running.draining.is_some_and(|at| self.objects.in_flight_on(at) == 0);
+            let draining = running.draining.filter(|at| address == Some(*at));
+            let drained = draining.is_some_and(|at| self.objects.in_flight_on(at) == 0);
             let quiet = running.quieting.is_some_and(|hold| self.holds.is_quiet(hold));
             if drained || quiet {
                 running.draining = None;

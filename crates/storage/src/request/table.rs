@@ -296,11 +296,13 @@ impl Requests {
 
     /// Is there such an outcome?
     pub(crate) fn has_finished(&self) -> bool {
-        let waits = |ticket: &Ticket| {
-            let entry = self.entries.get(ticket.index as usize);
-            entry.is_some_and(|entry| entry.generation == ticket.generation && matches!(entry.state, State::Done(_)))
-        };
-        self.finished.iter().any(waits)
+        // What was taken by ticket is dropped from the front, so the first is one.
+        !self.finished.is_empty()
+    }
+
+    fn waits_to_be_taken(&self, ticket: Ticket) -> bool {
+        let entry = self.entries.get(ticket.index as usize);
+        entry.is_some_and(|entry| entry.generation == ticket.generation && matches!(entry.state, State::Done(_)))
     }
 
     /// The next outcome in the order of completion, of requests that nobody polls for: the queue way to be notified.
@@ -324,7 +326,11 @@ impl Requests {
         if entry.engine.is_none() {
             self.release(ticket);
         }
-        if self.finished.front() == Some(&ticket) {
+        while self
+            .finished
+            .front()
+            .is_some_and(|first| !self.waits_to_be_taken(*first))
+        {
             self.finished.pop_front();
         }
         // Tickets taken out of turn leave stale names in the queue; they must not outgrow the table.
@@ -437,6 +443,26 @@ mod tests {
         assert_eq!(requests.next_finished().map(|o| o.tag), Some(2));
         assert!(requests.next_finished().is_none());
         assert!(!requests.is_full());
+        assert!(!requests.has_finished());
+    }
+
+    /// What is taken by ticket, in any order, leaves nothing that would have to be looked through.
+    #[test]
+    fn stale_names_do_not_stand_before_what_waits() {
+        let mut requests = Requests::new(8, 1);
+        let tickets: Vec<Ticket> = (0..6).map(|tag| requests.insert(&request(tag)).unwrap()).collect();
+        for ticket in &tickets {
+            requests.finish(*ticket, completion(), Ok(1));
+        }
+        for taken in [1, 0, 2, 4] {
+            assert!(requests.has_finished());
+            assert!(requests.poll(tickets[taken], None).is_ready());
+        }
+        assert_eq!(requests.finished.front(), Some(&tickets[3]));
+        requests.abandon(tickets[3]);
+        assert_eq!(requests.finished.front(), Some(&tickets[5]));
+        requests.abandon(tickets[5]);
+        assert!(!requests.has_finished() && requests.finished.is_empty());
     }
 
     #[test]

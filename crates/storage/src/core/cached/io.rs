@@ -37,9 +37,19 @@ pub(super) struct Join {
 }
 
 impl PageCache {
-    fn handle_of(&self, object: ObjectId) -> Option<Handle> {
-        let known = self.objects.iter().find(|known| known.object == object)?;
-        Some(known.handle)
+    /// The cache's own handle on an object. Where it was found last is looked at first: this is asked for each I/O.
+    fn handle_of(&mut self, object: ObjectId) -> Option<Handle> {
+        let index = object.index();
+        if self.places.len() <= index {
+            self.places.resize(index + 1, 0);
+        }
+        let at = self.places[index];
+        if let Some(known) = self.objects.get(at).filter(|known| known.object == object) {
+            return Some(known.handle);
+        }
+        let at = self.objects.iter().position(|known| known.object == object)?;
+        self.places[index] = at;
+        Some(self.objects[at].handle)
     }
 
     /// Makes two of a part: what lies below `at`, in bytes of the part, and the rest.

@@ -67,6 +67,8 @@ enum Role {
 pub(crate) struct PageCache {
     pub(super) cache: Cache,
     objects: Vec<Cached>,
+    /// Where in the list above an object of the cache was found last, by its index.
+    places: Vec<usize>,
     /// Which of them a handle means, by the handle's index; valid as long as the list above has not changed.
     memo: Vec<Memo>,
     epoch: u64,
@@ -141,6 +143,7 @@ impl Core {
         self.cached = Some(Box::new(PageCache {
             cache,
             objects: Vec::new(),
+            places: Vec::new(),
             memo: Vec::new(),
             epoch: 1,
             has_left: false,
