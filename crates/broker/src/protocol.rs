@@ -18,6 +18,9 @@
 //! | 40..48 | deadline | engine time in nanoseconds; 0 for none |
 //! | 48..64 | zero | |
 //!
+//! Reads and writes use all of it; a sync all but the offset in the segment; cancel and control the tag; close handle the
+//! handle. What an operation does not use is zero, else the entry is a violation.
+//!
 //! A completion is 32 bytes:
 //!
 //! | byte | what | |
@@ -247,22 +250,13 @@ impl Submission {
             return Err(Violation::Tag(index));
         }
         let place = match place {
-            0 if len == 0 => Place::Nowhere,
+            0 => Place::Nowhere,
             1 => in_arena(raw[4], len, limits)?,
             2 => Place::Exchange { len },
-            0 => return Err(Violation::Reserved),
             other => return Err(Violation::Unknown(3, other)),
         };
-        let must_be_zero = if matches!(place, Place::Arena { .. }) {
-            0
-        } else {
-            raw[4]
-        };
-        if must_be_zero | raw[6] | raw[7] != 0 {
-            return Err(Violation::Reserved);
-        }
         let (handle, handle_generation) = split_pair(raw[2]);
-        Ok(Submission {
+        let submission = Submission {
             op,
             tag: Tag { index, generation },
             handle: HandleWords {
@@ -274,7 +268,27 @@ impl Submission {
             mode,
             durability,
             deadline: (raw[5] != 0).then_some(Time(raw[5])),
-        })
+        };
+        // What the operation does not use is zero, as are the words that nothing uses yet: so it can mean something later.
+        if submission.used().encode() != *raw {
+            return Err(Violation::Reserved);
+        }
+        Ok(submission)
+    }
+
+    /// The same with nothing but what its operation uses.
+    fn used(&self) -> Submission {
+        let bare = Submission::new(self.op, self.tag);
+        match self.op {
+            Op::Read | Op::Write => *self,
+            Op::Sync => Submission { offset: 0, ..*self },
+            Op::Cancel | Op::Control => bare,
+            Op::CloseHandle => Submission {
+                tag: Tag::default(),
+                handle: self.handle,
+                ..bare
+            },
+        }
     }
 }
 

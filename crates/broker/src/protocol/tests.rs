@@ -80,6 +80,25 @@ fn what_no_client_sends_is_told() {
 }
 
 #[test]
+fn what_an_operation_does_not_use_is_zero() {
+    // Bytes: operation, mode, durability, place, length, tag, handle, offset, arena offset, deadline.
+    let uses = |op: Op, byte: usize| match op {
+        Op::Read | Op::Write => byte < 48,
+        Op::Sync => byte < 24 || (32..48).contains(&byte),
+        Op::Cancel | Op::Control => (8..16).contains(&byte) || byte == 0,
+        Op::CloseHandle => (16..24).contains(&byte) || byte == 0,
+    };
+    for op in [Op::Read, Op::Write, Op::Sync, Op::Cancel, Op::CloseHandle, Op::Control] {
+        for byte in 1..64 {
+            let mut raw = Submission::new(op, Tag::default()).encode();
+            raw[byte / 8] |= 1 << (byte % 8 * 8);
+            let refused = Submission::decode(&raw, &LIMITS).is_err();
+            assert!(refused || uses(op, byte), "{op:?}, byte {byte}");
+        }
+    }
+}
+
+#[test]
 fn whatever_bytes_come_in_an_entry_is_inside_of_its_limits() {
     let mut seed = 1;
     let mut accepted = 0;
