@@ -89,7 +89,9 @@ impl<'a, const WORDS: usize> Ring<'a, WORDS> {
         })
     }
 
-    fn capacity(&self) -> u32 {
+    /// Entries that it holds at most.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
         self.cells.len() as u32
     }
 

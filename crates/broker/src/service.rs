@@ -1,20 +1,24 @@
 //! The thread that serves: opens the core, takes what the client submits, turns, posts completions.
 //!
-//! One round: take all submissions, post what has ended, say "asleep" and look again, then one turn of the core, which
+//! One round: take submissions, post what has ended, say "asleep" and look again, then one turn of the core, which
 //! submits everything and sleeps until something completes or the client rings. So what arrives while the service is awake
 //! is taken before it sleeps, a batch costs one call into the kernel, and each completion is posted by the round after it,
 //! while others are still in flight. With nothing to do it sleeps in the kernel until it is rung for: no timer, no
-//! spinning.
+//! spinning. A round takes one ring full at most, of whatever kind: a client that keeps filling its ring delays nobody's
+//! completions.
 //!
 //! Whatever ends the thread (the client, a broken backend, a client that breaks the protocol, a panic), the core is
 //! dropped first, which waits until the kernel has let go of all memory, and then the client is told
 //! ([`Shared::end`]): nobody waits for ever.
 
+mod held;
+
 use std::collections::VecDeque;
 use std::sync::mpsc;
 use std::sync::{Arc, mpsc::SyncSender};
+use std::time::Duration;
 
-use baio_engine::{Arena, Caching, Doorbell, Errno, Memory, SetupError, Wait};
+use baio_engine::{Arena, Caching, Doorbell, Errno, Memory, SetupError, Time, Wait};
 use baio_storage::{
     Answer, Core, Error, Fault, Handle, Identity, Mode, OperationId, Outcome, Result, SegmentOp, SegmentRequest, Ticket,
 };
@@ -124,11 +128,20 @@ enum Stage {
     /// There is none.
     Empty,
     /// It waits for a slot of the core.
-    Held(u32),
+    Held {
+        generation: u32,
+        /// The next sweep ends it.
+        cancelled: bool,
+    },
     /// The core has it.
-    Running(u32, Ticket),
+    Running {
+        generation: u32,
+        ticket: Ticket,
+        /// The core was told, once.
+        cancelled: bool,
+    },
     /// A command under way.
-    Command(u32),
+    Command,
 }
 
 /// Why the service ends.
@@ -170,8 +183,14 @@ struct Service {
     stages: Box<[Stage]>,
     /// Stages that are not empty.
     busy: u32,
-    /// Requests that found every slot of the core taken, in order.
+    /// Stages that are running.
+    running: u32,
+    /// Requests that found every slot of the core taken, in order. Their stages say so.
     held: VecDeque<SegmentRequest>,
+    /// When to look for held requests to be given up: perhaps too early, never too late.
+    sweep_at: Option<Time>,
+    /// Since when nothing has ended and nothing of the client's runs, though requests are held.
+    stuck_since: Option<Time>,
     operations: Vec<(Tag, OperationId)>,
     closing: Option<Tag>,
 }
@@ -193,7 +212,10 @@ impl Service {
             unpublished: false,
             stages: vec![Stage::Empty; places as usize].into(),
             busy: 0,
+            running: 0,
             held: VecDeque::with_capacity(places as usize),
+            sweep_at: None,
+            stuck_since: None,
             operations: Vec::new(),
             closing: None,
             shared,
@@ -204,6 +226,7 @@ impl Service {
         loop {
             self.take_submissions()?;
             self.collect()?;
+            self.end_held()?;
             self.start_held();
             self.publish();
             if self.shared.is_stopping() {
@@ -220,30 +243,42 @@ impl Service {
 
     /// Submits, and sleeps unless there is more to take.
     fn turn(&mut self) -> Result<()> {
-        let ring = self.shared.submissions.ring();
+        let shared = Arc::clone(&self.shared);
+        let ring = shared.submissions.ring();
         if !ring.fall_asleep(&self.submissions) {
             // What was taken goes off before the rest is looked at.
-            return self.core.turn(Wait::No).map(drop);
+            return self.turn_core(Wait::No);
         }
-        let wait = match self.core.in_flight() {
-            0 => Wait::for_count(0),
-            _ => Wait::one(),
+        let wait = Wait::Until {
+            count: u32::from(self.core.in_flight() > 0),
+            min_wait: Duration::ZERO,
+            deadline: self.sweep_at,
         };
-        let turned = self.core.turn(wait);
+        let turned = self.turn_core(wait);
         ring.wake_up();
-        turned.map(drop)
+        turned
     }
 
+    fn turn_core(&mut self, wait: Wait) -> Result<()> {
+        if self.core.turn(wait)? > 0 {
+            self.stuck_since = None;
+        }
+        Ok(())
+    }
+
+    /// Takes what the client submitted, one ring full at most: what it submits meanwhile waits for the next round.
     fn take_submissions(&mut self) -> std::result::Result<(), End> {
         let shared = Arc::clone(&self.shared);
         let ring = shared.submissions.ring();
-        let mut any = false;
-        while let Some(raw) = ring.pop(&mut self.submissions)? {
-            any = true;
+        let mut taken = 0;
+        while taken < ring.capacity()
+            && let Some(raw) = ring.pop(&mut self.submissions)?
+        {
+            taken += 1;
             let submission = Submission::decode(&raw, &self.limits)?;
             self.take(&submission)?;
         }
-        if any {
+        if taken > 0 {
             ring.release(&self.submissions);
         }
         Ok(())
@@ -252,28 +287,28 @@ impl Service {
     fn take(&mut self, submission: &Submission) -> std::result::Result<(), End> {
         let tag = submission.tag;
         match submission.op {
-            Op::Cancel => {
-                if let Stage::Running(generation, ticket) = self.stages[tag.index as usize]
-                    && generation == tag.generation
-                {
-                    self.core.cancel(ticket);
-                }
-            }
+            Op::Cancel => self.cancel(tag),
             Op::CloseHandle => self.core.close_handle(self.handle(submission)),
             Op::Control => {
-                self.occupy(tag, Stage::Command(tag.generation))?;
+                self.occupy(tag, Stage::Command)?;
                 let Some(Parcel::Command(command)) = self.shared.exchange.take(tag.index) else {
                     return Err(Violation::Exchange(tag.index).into());
                 };
                 self.command(tag, *command)?;
             }
             Op::Read | Op::Write | Op::Sync => {
-                self.occupy(tag, Stage::Held(tag.generation))?;
+                let stage = Stage::Held {
+                    generation: tag.generation,
+                    cancelled: false,
+                };
+                self.occupy(tag, stage)?;
                 let request = self.request(submission)?;
-                if self.held.is_empty() {
-                    self.start(request);
-                } else {
-                    self.held.push_back(request);
+                let refused = match self.held.is_empty() {
+                    true => self.start(request).err(),
+                    false => Some(request),
+                };
+                if let Some(request) = refused {
+                    self.hold(request);
                 }
             }
         }
@@ -291,11 +326,9 @@ impl Service {
     }
 
     fn vacate(&mut self, index: u32) {
-        let place = &mut self.stages[index as usize];
-        if *place != Stage::Empty {
-            *place = Stage::Empty;
-            self.busy -= 1;
-        }
+        let before = std::mem::replace(&mut self.stages[index as usize], Stage::Empty);
+        self.busy -= u32::from(before != Stage::Empty);
+        self.running -= u32::from(matches!(before, Stage::Running { .. }));
     }
 
     /// One client, so the core's own table of handles serves. With many, each connection has a table of its own.
@@ -323,7 +356,7 @@ impl Service {
             durability: submission.durability,
             deadline: submission.deadline,
             status: None,
-            tag: u64::from(submission.tag.generation) << 32 | u64::from(submission.tag.index),
+            tag: word_of(submission.tag),
         })
     }
 
@@ -346,26 +379,6 @@ impl Service {
             _ => false,
         };
         if same { Ok(memory) } else { Err(wrong) }
-    }
-
-    fn start(&mut self, request: SegmentRequest) {
-        let (index, generation) = (request.tag as u32, (request.tag >> 32) as u32);
-        match self.core.start(request) {
-            Ok(ticket) => self.stages[index as usize] = Stage::Running(generation, ticket),
-            Err(request) => self.held.push_front(request),
-        }
-    }
-
-    /// Completions have made room.
-    fn start_held(&mut self) {
-        let mut waiting = self.held.len();
-        while let Some(request) = self.held.pop_front() {
-            self.start(request);
-            if self.held.len() == waiting {
-                return; // It came back: there is no room any more.
-            }
-            waiting = self.held.len();
-        }
     }
 
     /// Posts what has ended.
@@ -394,23 +407,23 @@ impl Service {
     }
 
     fn post(&mut self, outcome: Outcome) -> std::result::Result<(), End> {
-        let tag = Tag {
-            index: outcome.tag as u32,
-            generation: (outcome.tag >> 32) as u32,
-        };
-        self.vacate(tag.index);
-        if !matches!(outcome.memory, Memory::None)
-            && !self.shared.exchange.put(tag.index, Parcel::Memory(outcome.memory))
-        {
-            return Err(Violation::Exchange(tag.index).into());
-        }
-        self.push(Completion {
-            tag,
+        let completion = Completion {
+            tag: tag_of(outcome.tag),
             result: outcome.result.map_err(|error| failure_of(&error)),
             bytes_done: outcome.bytes_done,
             took: outcome.took,
             iterations: outcome.iterations,
-        })
+        };
+        self.give_back(completion, outcome.memory)
+    }
+
+    fn give_back(&mut self, completion: Completion, memory: Memory) -> std::result::Result<(), End> {
+        let index = completion.tag.index;
+        self.vacate(index);
+        if !matches!(memory, Memory::None) && !self.shared.exchange.put(index, Parcel::Memory(memory)) {
+            return Err(Violation::Exchange(index).into());
+        }
+        self.push(completion)
     }
 
     fn reply(&mut self, tag: Tag, reply: Result<Reply>) -> std::result::Result<(), End> {
@@ -514,6 +527,18 @@ impl Service {
             shared.bell.ring();
         }
         Ok(())
+    }
+}
+
+/// A tag as the core hands it back.
+fn word_of(tag: Tag) -> u64 {
+    u64::from(tag.generation) << 32 | u64::from(tag.index)
+}
+
+fn tag_of(word: u64) -> Tag {
+    Tag {
+        index: word as u32,
+        generation: (word >> 32) as u32,
     }
 }
 

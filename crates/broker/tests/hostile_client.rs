@@ -1,165 +1,17 @@
 //! The service against a client that speaks to the rings directly: what a correct one sends is served; whatever a wrong
 //! one sends ends its connection, touches nothing, and gives the volume back.
 
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use baio_broker::control::{Command, Parcel, Reply};
-use baio_broker::protocol::{Completion, Failure, HandleWords, Op, Place, RawSubmission, Submission, Tag};
+use baio_broker::protocol::{Failure, HandleWords, Op, Place, Submission, Tag};
 use baio_broker::ring::Cursor;
-use baio_broker::{Connection, Setup, start};
-use baio_engine::{Config, Memory};
-use baio_storage::{Access, Core, CreateOptions, Format, Identity};
-
-const PLACES: u32 = 3;
-
-struct Client {
-    connection: Connection<Parcel>,
-    submissions: Cursor,
-    completions: Cursor,
-    path: std::path::PathBuf,
-    _dir: tempfile::TempDir,
-}
-
-fn config() -> Config {
-    Config {
-        slots: 16,
-        arena_bytes: 1 << 20,
-        ..Config::default()
-    }
-}
-
-fn setup() -> Setup {
-    Setup {
-        identity: Identity::effective(),
-        places: PLACES,
-    }
-}
-
-impl Client {
-    fn new() -> Client {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("volume.img");
-        let format = Format {
-            size_bytes: Some(4 << 20),
-            ..Format::default()
-        };
-        Core::format(&path, &format).unwrap();
-        let theirs = path.clone();
-        Client {
-            connection: start(setup(), move || Core::open(&theirs, &config())).unwrap(),
-            submissions: Cursor::default(),
-            completions: Cursor::default(),
-            path,
-            _dir: dir,
-        }
-    }
-
-    fn push(&mut self, raw: &RawSubmission) {
-        let ring = self.connection.shared.submissions.ring();
-        ring.push(&mut self.submissions, raw).unwrap();
-    }
-
-    fn send(&mut self, raw: &RawSubmission) {
-        self.push(raw);
-        self.publish();
-    }
-
-    fn publish(&mut self) {
-        if self.connection.shared.submissions.ring().publish(&self.submissions) {
-            self.connection.doorbell.ring();
-        }
-    }
-
-    /// The next completion; `None` when the service has ended.
-    fn next(&mut self) -> Option<Completion> {
-        let shared = &self.connection.shared;
-        let ring = shared.completions.ring();
-        let guard = Instant::now();
-        loop {
-            assert!(
-                guard.elapsed() < Duration::from_secs(20),
-                "neither a completion nor the end"
-            );
-            let ended = shared.has_ended();
-            if let Some(raw) = ring.pop(&mut self.completions).unwrap() {
-                ring.release(&self.completions);
-                return Some(Completion::decode(&raw).unwrap());
-            }
-            if ended {
-                return None;
-            }
-            if ring.fall_asleep(&self.completions) {
-                shared.bell.sleep(Some(Duration::from_secs(1)));
-                ring.wake_up();
-            }
-        }
-    }
-
-    fn ask(&mut self, command: Command) -> Reply {
-        let tag = tag(0);
-        assert!(
-            self.connection
-                .shared
-                .exchange
-                .put(0, Parcel::Command(Box::new(command)))
-        );
-        self.send(&Submission::new(Op::Control, tag).encode());
-        assert_eq!(self.next().unwrap().tag, tag);
-        let Some(Parcel::Reply(reply)) = self.connection.shared.exchange.take(0) else {
-            panic!("no reply")
-        };
-        reply.unwrap()
-    }
-
-    fn open(&mut self) -> HandleWords {
-        let identity = Identity::effective();
-        let (owner_uid, name) = (identity.uid, "one".to_owned());
-        self.ask(Command::Create {
-            owner_uid,
-            name: name.clone(),
-            options: CreateOptions::of_size(64 << 10),
-        });
-        let access = Access::Write;
-        let Reply::Opened(handle, _) = self.ask(Command::Open {
-            owner_uid,
-            name,
-            access,
-        }) else {
-            panic!("not opened")
-        };
-        let (_, index, generation) = handle.parts();
-        HandleWords { index, generation }
-    }
-
-    /// A correct read of the first block, with its memory in the exchange.
-    fn read(&mut self, index: u32, handle: HandleWords) -> Submission {
-        let buffer = self.connection.arena.buffer(4096).unwrap();
-        let at = buffer.place();
-        let parcel = Parcel::Memory(Memory::Own(buffer));
-        assert!(self.connection.shared.exchange.put(index, parcel));
-        Submission {
-            handle,
-            place: Place::Arena { at, len: 4096 },
-            ..Submission::new(Op::Read, tag(index))
-        }
-    }
-
-    /// The service must end by itself, let go of the volume, and wake whoever sleeps.
-    fn goes_out(mut self, what: &str) {
-        self.publish();
-        let guard = Instant::now();
-        while self.next().is_some() {
-            assert!(guard.elapsed() < Duration::from_secs(60), "{what}: it goes on");
-        }
-        self.connection.thread.join().unwrap();
-        assert_eq!(self.connection.arena.free_bytes(), 1 << 20, "{what}: memory is missing");
-        Core::open(&self.path, &config()).unwrap_or_else(|error| panic!("{what}: {error}"));
-    }
-}
-
-fn tag(index: u32) -> Tag {
-    Tag { index, generation: 7 }
-}
+use support::machine::{Machine, SLOTS};
+use support::{Client, PLACES, tag};
 
 #[test]
 fn a_correct_client_is_served() {
@@ -292,5 +144,94 @@ fn cancelling_what_is_not_there_is_harmless() {
         .encode(),
     );
     assert!(matches!(client.ask(Command::Info), Reply::Volume(_)));
+    assert!(matches!(client.ask(Command::Close), Reply::Done));
+}
+
+#[test]
+fn words_that_an_operation_does_not_use_end_the_connection() {
+    let sync = Submission::new(Op::Sync, tag(1)).encode();
+    let cancel = Submission::new(Op::Cancel, tag(1)).encode();
+    let control = Submission::new(Op::Control, tag(0)).encode();
+    let close = Submission::new(Op::CloseHandle, Tag::default()).encode();
+    for (what, mut entry, word, value) in [
+        ("a sync with an offset", sync, 3, 1),
+        ("a cancel with an offset", cancel, 3, 1),
+        ("a cancel with a handle", cancel, 2, 1),
+        ("a cancel with a deadline", cancel, 5, 1),
+        ("a cancel with a mode", cancel, 0, 1 << 8),
+        ("a cancel with memory", cancel, 0, 2 << 24 | 1 << 32),
+        ("a command with a handle", control, 2, 1 << 32),
+        ("a closed handle with a tag", close, 1, 1),
+        ("a closed handle with a durability", close, 0, 1 << 16),
+        ("a closed handle with an offset in the arena", close, 4, 1),
+    ] {
+        let mut client = Client::new();
+        entry[word] |= value;
+        client.push(&entry);
+        client.goes_out(what);
+    }
+}
+
+/// A client that submits while the service takes what it has submitted: here on the service's own thread, so it is always
+/// fast enough. Whatever it does, the service turns and publishes after one ring full.
+#[test]
+fn a_client_that_never_stops_submitting_gets_one_ring_full_a_round() {
+    const BATCHES: u32 = 12;
+    let machine = Machine::default();
+    let mut client = machine.client();
+    let handle = client.open();
+    // A request under way, so that each round turns the backend.
+    machine.hangs(true);
+    let read = client.read(SLOTS, handle);
+    client.send(&read.encode());
+
+    let shared = Arc::clone(&client.connection.shared);
+    let capacity = shared.submissions.ring().capacity();
+    let batch = capacity / 4;
+    let most = Arc::new(AtomicU32::new(0));
+    let (mut turn, mut taken) = (0, 0);
+    // To create, to open, to read, and the command below.
+    let (mut pushed, mut commands) = (4, 0);
+    let (theirs, told) = (machine.clone(), Arc::clone(&most));
+    machine.at_counters(move || {
+        if turn != theirs.turns() {
+            (turn, taken) = (theirs.turns(), 0);
+        }
+        taken += batch;
+        told.fetch_max(taken, Ordering::SeqCst);
+        if commands == BATCHES {
+            return;
+        }
+        commands += 1;
+        // A new cursor has seen no head: it does not wait for the service to give cells back.
+        let ring = shared.submissions.ring();
+        let mut cursor = Cursor::starting_at(pushed);
+        for _ in 1..batch {
+            let cancel = Submission::new(Op::Cancel, tag(0)).encode();
+            ring.push(&mut cursor, &cancel).unwrap();
+        }
+        // Another place than that of the command which is being answered.
+        let place = 1 + commands % 2;
+        let command = Parcel::Command(Box::new(Command::Counters));
+        assert!(shared.exchange.put(place, command));
+        let command = Submission::new(Op::Control, tag(place)).encode();
+        ring.push(&mut cursor, &command).unwrap();
+        let _ = ring.publish(&cursor);
+        pushed += batch;
+    });
+    assert!(matches!(client.ask(Command::Counters), Reply::Counters(..)));
+    for command in 1..=BATCHES {
+        assert_eq!(client.next().unwrap().tag, tag(1 + command % 2));
+    }
+    // A batch is counted in the round that takes its end.
+    let most = most.load(Ordering::SeqCst);
+    assert!(
+        most <= capacity + batch,
+        "{most} entries in a round, with a ring of {capacity}"
+    );
+
+    client.submissions = Cursor::starting_at(4 + BATCHES * batch);
+    machine.hangs(false);
+    assert_eq!(client.next().unwrap().tag, tag(SLOTS));
     assert!(matches!(client.ask(Command::Close), Reply::Done));
 }

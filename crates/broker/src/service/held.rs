@@ -1,0 +1,127 @@
+//! Requests that found every slot of the core taken. They wait in order, and they are requests like any other: each ends
+//! at its deadline and can be cancelled, as one that the engine has and has not begun.
+//!
+//! A request whose deadline has passed is answered as indeterminate and keeps its slot until the kernel lets go, so a hung
+//! device can take every slot for as long as it hangs. What is held then without a deadline is refused after
+//! [`HELD_PATIENCE`] in which nothing has ended: it has had no effect, and the client may try again.
+
+use std::time::Duration;
+
+use baio_engine::{Caching, Error, Time};
+use baio_storage::{Core, SegmentRequest};
+
+use super::{End, Service, Stage, tag_of};
+use crate::protocol::{Completion, Failure, Tag};
+
+/// How long a request without a deadline waits for a slot when every slot is with the kernel for a request that has been
+/// answered already, so that nothing the client does can free one. As long as [`Core::DROP_PATIENCE`].
+const HELD_PATIENCE: Duration = Core::DROP_PATIENCE;
+
+impl Service {
+    /// Gives a request to the core; back, when it has no slot for it.
+    pub(super) fn start(&mut self, request: SegmentRequest) -> Result<(), SegmentRequest> {
+        let Tag { index, generation } = tag_of(request.tag);
+        let ticket = self.core.start(request)?;
+        self.stages[index as usize] = Stage::Running {
+            generation,
+            ticket,
+            cancelled: false,
+        };
+        self.running += 1;
+        self.stuck_since = None;
+        Ok(())
+    }
+
+    /// Keeps a request that the core has no slot for.
+    pub(super) fn hold(&mut self, request: SegmentRequest) {
+        self.sweep_by(self.given_up_at(&request));
+        self.held.push_back(request);
+    }
+
+    fn given_up_at(&self, request: &SegmentRequest) -> Option<Time> {
+        let stuck = self.stuck_since.map(|since| since.after(HELD_PATIENCE));
+        request.deadline.or(stuck)
+    }
+
+    /// Each request is cancelled once, however often the client asks: what a round does is bounded by what it takes.
+    pub(super) fn cancel(&mut self, tag: Tag) {
+        match &mut self.stages[tag.index as usize] {
+            Stage::Running {
+                generation,
+                ticket,
+                cancelled: cancelled @ false,
+            } if *generation == tag.generation => {
+                *cancelled = true;
+                let ticket = *ticket;
+                self.core.cancel(ticket);
+            }
+            Stage::Held { generation, cancelled } if *generation == tag.generation => {
+                *cancelled = true;
+                self.sweep_by(Some(Time(0)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Completions have made room.
+    pub(super) fn start_held(&mut self) {
+        while let Some(request) = self.held.pop_front() {
+            if let Err(request) = self.start(request) {
+                self.held.push_front(request);
+                return;
+            }
+        }
+    }
+
+    /// Ends the held requests that are to be started no more.
+    pub(super) fn end_held(&mut self) -> Result<(), End> {
+        let now = self.core.engine().now();
+        if self.running > 0 || !self.operations.is_empty() {
+            self.stuck_since = None;
+        } else if !self.held.is_empty() && self.stuck_since.is_none() {
+            self.stuck_since = Some(now);
+            self.sweep_by(Some(now.after(HELD_PATIENCE)));
+        }
+        if self.sweep_at.is_none_or(|at| at > now) {
+            return Ok(());
+        }
+        self.sweep_at = None;
+        for _ in 0..self.held.len() {
+            let Some(request) = self.held.pop_front() else { break };
+            let late = self.given_up_at(&request).is_some_and(|at| at <= now);
+            if self.is_cancelled(&request) || late && request.deadline.is_some() {
+                self.refuse(request, Error::Cancelled)?;
+            } else if late {
+                self.refuse(request, Error::Full)?;
+            } else {
+                self.hold(request);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_cancelled(&self, request: &SegmentRequest) -> bool {
+        let stage = self.stages[tag_of(request.tag).index as usize];
+        matches!(stage, Stage::Held { cancelled: true, .. })
+    }
+
+    /// The end of a request that the core never had.
+    fn refuse(&mut self, request: SegmentRequest, error: Error) -> Result<(), End> {
+        let completion = Completion {
+            tag: tag_of(request.tag),
+            result: Err(Failure::Io(error)),
+            bytes_done: 0,
+            took: Caching::Direct,
+            iterations: 0,
+        };
+        self.give_back(completion, request.memory)
+    }
+
+    /// A held request may have to be given up at this time.
+    fn sweep_by(&mut self, time: Option<Time>) {
+        self.sweep_at = match (self.sweep_at, time) {
+            (Some(known), Some(time)) => Some(known.min(time)),
+            (known, time) => known.or(time),
+        };
+    }
+}

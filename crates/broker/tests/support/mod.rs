@@ -1,0 +1,171 @@
+//! A client that speaks to the rings directly, entry by entry.
+
+#![allow(dead_code)] // Every test file uses its own part of this.
+
+pub(crate) mod machine;
+
+use std::time::{Duration, Instant};
+
+use baio_broker::control::{Command, Parcel, Reply};
+use baio_broker::protocol::{Completion, HandleWords, Op, Place, RawSubmission, Submission, Tag};
+use baio_broker::ring::Cursor;
+use baio_broker::{Connection, Setup, start};
+use baio_engine::{Config, Memory};
+use baio_storage::{Access, Core, CreateOptions, Format, Identity};
+
+pub(crate) const PLACES: u32 = 3;
+
+pub(crate) struct Client {
+    pub(crate) connection: Connection<Parcel>,
+    pub(crate) submissions: Cursor,
+    pub(crate) completions: Cursor,
+    path: std::path::PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+pub(crate) fn config() -> Config {
+    Config {
+        slots: 16,
+        arena_bytes: 1 << 20,
+        ..Config::default()
+    }
+}
+
+impl Client {
+    pub(crate) fn new() -> Client {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("volume.img");
+        let format = Format {
+            size_bytes: Some(4 << 20),
+            ..Format::default()
+        };
+        Core::format(&path, &format).unwrap();
+        let theirs = path.clone();
+        Client::of(PLACES, dir, move || Core::open(&theirs, &config()))
+    }
+
+    /// The client of a service around the core that `make` makes.
+    pub(crate) fn of(
+        places: u32,
+        dir: tempfile::TempDir,
+        make: impl FnOnce() -> baio_storage::Result<Core> + Send + 'static,
+    ) -> Client {
+        let setup = Setup {
+            identity: Identity::effective(),
+            places,
+        };
+        Client {
+            connection: start(setup, make).unwrap(),
+            submissions: Cursor::default(),
+            completions: Cursor::default(),
+            path: dir.path().join("volume.img"),
+            _dir: dir,
+        }
+    }
+
+    pub(crate) fn push(&mut self, raw: &RawSubmission) {
+        let ring = self.connection.shared.submissions.ring();
+        ring.push(&mut self.submissions, raw).unwrap();
+    }
+
+    pub(crate) fn send(&mut self, raw: &RawSubmission) {
+        self.push(raw);
+        self.publish();
+    }
+
+    pub(crate) fn publish(&mut self) {
+        if self.connection.shared.submissions.ring().publish(&self.submissions) {
+            self.connection.doorbell.ring();
+        }
+    }
+
+    /// The next completion; `None` when the service has ended.
+    pub(crate) fn next(&mut self) -> Option<Completion> {
+        let shared = &self.connection.shared;
+        let ring = shared.completions.ring();
+        let guard = Instant::now();
+        loop {
+            assert!(
+                guard.elapsed() < Duration::from_secs(20),
+                "neither a completion nor the end"
+            );
+            let ended = shared.has_ended();
+            if let Some(raw) = ring.pop(&mut self.completions).unwrap() {
+                ring.release(&self.completions);
+                return Some(Completion::decode(&raw).unwrap());
+            }
+            if ended {
+                return None;
+            }
+            if ring.fall_asleep(&self.completions) {
+                shared.bell.sleep(Some(Duration::from_secs(1)));
+                ring.wake_up();
+            }
+        }
+    }
+
+    pub(crate) fn ask(&mut self, command: Command) -> Reply {
+        let tag = tag(0);
+        assert!(
+            self.connection
+                .shared
+                .exchange
+                .put(0, Parcel::Command(Box::new(command)))
+        );
+        self.send(&Submission::new(Op::Control, tag).encode());
+        assert_eq!(self.next().unwrap().tag, tag);
+        let Some(Parcel::Reply(reply)) = self.connection.shared.exchange.take(0) else {
+            panic!("no reply")
+        };
+        reply.unwrap()
+    }
+
+    pub(crate) fn open(&mut self) -> HandleWords {
+        let identity = Identity::effective();
+        let (owner_uid, name) = (identity.uid, "one".to_owned());
+        self.ask(Command::Create {
+            owner_uid,
+            name: name.clone(),
+            options: CreateOptions::of_size(64 << 10),
+        });
+        let access = Access::Write;
+        let Reply::Opened(handle, _) = self.ask(Command::Open {
+            owner_uid,
+            name,
+            access,
+        }) else {
+            panic!("not opened")
+        };
+        let (_, index, generation) = handle.parts();
+        HandleWords { index, generation }
+    }
+
+    /// A correct read of the first block, with its memory in the exchange.
+    pub(crate) fn read(&mut self, index: u32, handle: HandleWords) -> Submission {
+        let buffer = self.connection.arena.buffer(4096).unwrap();
+        let at = buffer.place();
+        let parcel = Parcel::Memory(Memory::Own(buffer));
+        assert!(self.connection.shared.exchange.put(index, parcel));
+        Submission {
+            handle,
+            place: Place::Arena { at, len: 4096 },
+            ..Submission::new(Op::Read, tag(index))
+        }
+    }
+
+    /// The service must end by itself, let go of the volume, and wake whoever sleeps.
+    pub(crate) fn goes_out(mut self, what: &str) {
+        self.publish();
+        let guard = Instant::now();
+        while self.next().is_some() {
+            assert!(guard.elapsed() < Duration::from_secs(60), "{what}: it goes on");
+        }
+        self.connection.thread.join().unwrap();
+        assert_eq!(self.connection.arena.free_bytes(), 1 << 20, "{what}: memory is missing");
+        Core::open(&self.path, &config()).unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+}
+
+pub(crate) fn tag(index: u32) -> Tag {
+    Tag { index, generation: 7 }
+}
