@@ -68,7 +68,7 @@ fn one_file_against_eight_and_no_fio() {
 #[test]
 fn one_file_against_fio() {
     if Command::new("fio").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: fio is not installed");
+        support::skip("fio is not installed");
         return;
     }
     let place = Place::new();

@@ -153,6 +153,9 @@ fn a_volume_grows_up_to_what_it_was_formatted_for() {
 
 #[test]
 fn a_quota_is_shown_set_kept_and_taken_back() {
+    if !support::is_root() {
+        return; // Only root sets quotas.
+    }
     let place = Place::new();
     place.baio("format vol --size 64M").succeeds();
     place.baio("create vol#1000/a --size 1M").succeeds();
@@ -196,6 +199,9 @@ fn a_quota_is_shown_set_kept_and_taken_back() {
 
 #[test]
 fn a_quota_survives_crash_and_close() {
+    if !support::is_root() {
+        return;
+    }
     let place = Place::new();
     place.baio("format vol --size 64M").succeeds();
     place.baio("quota vol 1000 --blocks 2M").succeeds();

@@ -123,7 +123,7 @@ fn check_all(test: &str, device: &LateDevice, path: &Path) {
     core.close().unwrap();
     for backend in [Choice::Uring, Choice::Threads, Choice::Aio] {
         if Engine::new(&config_of(backend)).is_err() {
-            harness::tell(&format!("SKIPPED: no {}", backend.name()));
+            harness::skip(&format!("no {}", backend.name()));
             continue;
         }
         kill_an_owner(test, device, &format!("{} {}", backend.name(), path.display()));
@@ -170,7 +170,7 @@ fn no_write_of_a_killed_owner_of_a_file_lands_late() {
     let _mounted = match mounted {
         Ok(mounted) => mounted,
         Err(why) => {
-            harness::tell(&format!("SKIPPED: nothing can be mounted: {why}"));
+            harness::skip(&format!("nothing can be mounted: {why}"));
             return;
         }
     };
@@ -187,7 +187,7 @@ fn with_the_lock_on_another_description_they_do_land_late() {
     }
     let dir = tempfile::tempdir().unwrap();
     if Engine::new(&config_of(Choice::Uring)).is_err() {
-        harness::tell("SKIPPED: no io_uring, and nothing else leaves writes behind");
+        harness::skip("no io_uring, and nothing else leaves writes behind");
         return;
     }
     let Some(device) = LateDevice::new(dir.path(), 8 << 20) else {

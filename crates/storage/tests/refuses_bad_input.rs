@@ -305,7 +305,7 @@ fn a_file_that_may_only_be_read_is_looked_at_but_not_opened() {
         assert_eq!(error.code(), "EACCES", "{error}");
         assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
         assert!(error.cure().unwrap().contains("permissions"), "{error}");
-        assert_eq!(Core::inspect(path, Identity::effective()).unwrap().1.len(), 2);
+        assert_eq!(Core::inspect(path, ME).unwrap().1.len(), 2);
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -13,6 +13,23 @@ use serde_json::Value;
 /// The program under test.
 pub(crate) const BAIO: &str = env!("CARGO_BIN_EXE_baio");
 
+/// Says that this test is skipped, by its name, unless it is run by root. `.ci/run` looks for these words, and runs it again
+/// as root.
+pub(crate) fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        skip("needs root");
+    }
+    is_root
+}
+
+/// Says, by its name, that this test is skipped, or a part of it, and why: where the test's output capture does not reach.
+pub(crate) fn skip(why: &str) {
+    let test = std::thread::current();
+    let name = test.name().unwrap_or("a test");
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {name}: {why}");
+}
+
 /// A directory of its own for each test, gone with it.
 pub(crate) struct Place(tempfile::TempDir);
 

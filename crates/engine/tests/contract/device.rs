@@ -25,7 +25,7 @@ impl Drop for Tmpfs {
 /// A tmpfs with room for `bytes` bytes.
 pub(crate) fn small_tmpfs(bytes: u64) -> Result<Tmpfs, Stop> {
     if !rustix::process::geteuid().is_root() {
-        return Err(Stop::Skipped("only root can mount".into()));
+        return Err(Stop::Skipped("needs root, who can mount".into()));
     }
     let dir = tempfile::tempdir().expect("a mount point");
     let target = dir.path().display().to_string();
@@ -42,7 +42,7 @@ pub(crate) struct LoopDevice(PathBuf);
 impl LoopDevice {
     pub(crate) fn over(backing: &Path) -> Result<LoopDevice, Stop> {
         if !rustix::process::geteuid().is_root() {
-            return Err(Stop::Skipped("only root can make a loop device".into()));
+            return Err(Stop::Skipped("needs root, who can make a loop device".into()));
         }
         let path = system("losetup", &["--find", "--show", &backing.display().to_string()])?;
         Ok(LoopDevice(path.into()))

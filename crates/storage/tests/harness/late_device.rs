@@ -35,13 +35,13 @@ impl LateDevice {
     /// `None`, and a word about it, where there can be none.
     pub(crate) fn new(dir: &Path, size_bytes: u64) -> Option<LateDevice> {
         LateDevice::start(dir, size_bytes)
-            .inspect_err(|why| super::tell(&format!("SKIPPED: no device that is late: {why}")))
+            .inspect_err(|why| super::skip(&format!("no device that is late: {why}")))
             .ok()
     }
 
     fn start(dir: &Path, size_bytes: u64) -> Result<LateDevice, String> {
         if !rustix::process::geteuid().is_root() {
-            return Err("not root".into());
+            return Err(super::NEEDS_ROOT.into());
         }
         for tool in ["nbdkit", "nbdfuse", "losetup", "setpriv"] {
             run("sh", &["-c", &format!("command -v {tool}")]).map_err(|_| format!("{tool} is not installed"))?;

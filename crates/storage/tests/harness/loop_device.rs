@@ -21,7 +21,7 @@ impl Loop {
     /// With what more `losetup` is told, such as a sector size.
     pub(crate) fn with(file: &Path, options: &[&str]) -> Result<Loop, String> {
         if !rustix::process::geteuid().is_root() {
-            return Err("not root".into());
+            return Err(super::NEEDS_ROOT.into());
         }
         let words = [options, &["--find", "--show", file.to_str().unwrap()]].concat();
         run("losetup", &words).map(|path| Loop(path.into()))
@@ -36,7 +36,7 @@ impl Loop {
         let file = dir.join("backing");
         std::fs::File::create(&file).unwrap().set_len(size_bytes).unwrap();
         Loop::with(&file, options)
-            .inspect_err(|why| super::tell(&format!("SKIPPED: no loop device: {why}")))
+            .inspect_err(|why| super::skip(&format!("no loop device: {why}")))
             .ok()
     }
 

@@ -315,6 +315,24 @@ pub(crate) fn open_simulated(disk: &Disk) -> Core {
     open_moody(disk, &config()).0
 }
 
+/// What a skip says that only root can do without: `.ci/run` looks for these words, and runs the test again as root.
+pub(crate) const NEEDS_ROOT: &str = "needs root";
+
+/// Says, by its name, that this test is skipped, or a part of it, and why.
+pub(crate) fn skip(why: &str) {
+    let test = std::thread::current();
+    tell(&format!("SKIPPED: {}: {why}", test.name().unwrap_or("a test")));
+}
+
+/// Says that this test is skipped unless it is run by root.
+pub(crate) fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        skip(NEEDS_ROOT);
+    }
+    is_root
+}
+
 /// Writes where the test's output capture does not reach, so that a skip is always seen.
 pub(crate) fn tell(line: &str) {
     use std::io::Write;
