@@ -1,9 +1,9 @@
-//! A B-tree with transactions on the buffer pool: `btree VOLUME KEY [VALUE]` puts or gets in the segments `tree` and `log`.
+//! A B-tree with transactions on the buffer pool: `cargo run --release -p baio --example btree -- VOLUME KEY [VALUE]` puts
+//! or gets in two segments, made by `baio create VOLUME#tree --size 16M` and `baio create VOLUME#log --size 16M`.
 //!
-//! A transaction changes pages where they lie in the pool, under a number of its own as their LSN. Its commit writes what the
-//! pages look like now to the log, durably, and then says so to the pool. Until then the write gate holds them: nothing of an
-//! unfinished transaction reaches the tree's segment, so there is nothing to undo after a crash, and the log is only read
-//! forward. When the log is full, a checkpoint makes safe what the last transaction needs and begins it anew.
+//! A transaction changes pages where they lie in the pool, under a number of its own as their LSN. Its commit writes the
+//! pages to the log, durably, and then says so to the pool. Until then the write gate holds them, so there is nothing to
+//! undo after a crash, and the log is only read forward. A full log ends in a checkpoint.
 //!
 //! Page 0 of `tree`: pages in use, the root; the others: level (0: a leaf), count, pairs of key and value or page, in order. Page 0
 //! of `log`: the last transaction that needs none; then for each a page (number, count, hash, its pages) and these.

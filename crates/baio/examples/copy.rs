@@ -1,4 +1,4 @@
-//! Copies a file into a segment with 32 requests in flight: `cargo run --release --example copy -- VOLUME SEGMENT FILE`.
+//! Copies a file into a segment with 32 requests in flight: `cargo run -p baio --example copy -- VOLUME SEGMENT FILE`.
 
 use std::os::unix::fs::FileExt;
 

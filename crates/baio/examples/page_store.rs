@@ -1,4 +1,4 @@
-//! A store of pages with its own caching and prefetching (seed 004 §3): `page_store VOLUME SEGMENT`.
+//! A store of pages with its own caching and prefetching: `cargo run -p baio --example page_store -- VOLUME SEGMENT`.
 
 use std::collections::HashMap;
 
