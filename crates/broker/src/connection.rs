@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use baio_engine::{Arena, Doorbell, SetupError, Time};
+use baio_engine::{Arena, Doorbell, Time};
 
 use crate::doorbell::Bell;
 use crate::exchange::Exchange;
@@ -66,18 +66,16 @@ pub struct Shared<T> {
 
 impl<T> Shared<T> {
     /// For at most `places` requests at a time.
-    ///
-    /// # Errors
-    /// The client's bell cannot be made.
-    pub fn new(places: u32) -> Result<Shared<T>, SetupError> {
-        Ok(Shared {
+    #[must_use]
+    pub fn new(places: u32) -> Shared<T> {
+        Shared {
             submissions: Lane::new(places.saturating_mul(2)),
             completions: Lane::new(places),
             exchange: Exchange::new(places),
-            bell: Bell::new()?,
+            bell: Bell::default(),
             stop: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Client: asks the service to end; then it must be rung for.

@@ -1,61 +1,56 @@
-//! The client's wake-up: an event fd (eventfd(2)). The service's own is the engine's [`baio_engine::Doorbell`], which ends
-//! a turn.
+//! The client's wake-up: a word that it waits on (futex(2)). The service's own is the engine's
+//! [`baio_engine::Doorbell`], an event fd that stays private to the service's process and is never handed to a peer.
+//!
+//! A word, and no descriptor: the flags and the counter of an event fd belong to whoever has it, so a peer could clear
+//! `O_NONBLOCK` and fill the counter, and whoever rings would wait for ever. To ring is to store a word and to wake who
+//! waits on it, and nothing that a peer writes there can make that wait.
 //!
 //! Who rings has looked at the other side's flag first ([`crate::ring`]), so a bell is rung only for somebody who sleeps.
 //! Who sleeps does not spin before: on a machine with few cores a spinning client takes the processor that the service
 //! needs.
 
-use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use baio_engine::{Errno, SetupError};
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::thread::futex::{self, Flags, Timespec};
+
+const SILENT: u32 = 0;
+const RUNG: u32 = 1;
 
 /// A bell that any thread rings and one thread at a time sleeps on.
-#[derive(Debug)]
-pub struct Bell {
-    fd: OwnedFd,
-    /// Edge-triggered: each ring is told once, and need not be read away. One system call per sleep instead of two.
-    edges: OwnedFd,
-}
+#[derive(Debug, Default)]
+pub struct Bell(AtomicU32);
 
 impl Bell {
-    /// A silent bell.
-    ///
-    /// # Errors
-    /// What `eventfd` or `epoll_create1` said, with the cure.
-    pub fn new() -> Result<Bell, SetupError> {
-        let make = || -> Result<Bell, Errno> {
-            // Non-blocking: a peer that fills the counter must not hold up whoever rings.
-            let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            let edges = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-            let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
-            epoll::add(&edges, &fd, epoll::EventData::new_u64(0), edge)?;
-            Ok(Bell { fd, edges })
-        };
-        make().map_err(|errno| {
-            SetupError::new("make a doorbell", "an event fd".into(), errno).cure("raise RLIMIT_NOFILE (`ulimit -n`)")
-        })
-    }
-
-    /// Ends the present sleep, or the next one.
+    /// Rings it. Rings that nobody has heard yet merge into one.
     pub fn ring(&self) {
-        // A full counter is a peer's doing, and the peer's loss.
-        let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
+        // Other side: `was_rung`. Whoever hears the ring sees what was done before it.
+        if self.0.swap(RUNG, Ordering::AcqRel) == SILENT {
+            let _ = futex::wake(&self.0, Flags::PRIVATE, 1);
+        }
     }
 
     /// Sleeps until the bell rings or `limit` has passed. May end early: look again.
     pub fn sleep(&self, limit: Option<Duration>) {
-        let limit = limit.map(|limit| Timespec {
-            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(limit.subsec_nanos()),
+        if self.was_rung() {
+            return;
+        }
+        // A limit beyond the clock's end is none.
+        let limit = limit.and_then(|limit| {
+            Some(Timespec {
+                tv_sec: i64::try_from(limit.as_secs()).ok()?,
+                tv_nsec: i64::from(limit.subsec_nanos()),
+            })
         });
-        let mut events = [epoll::Event {
-            flags: epoll::EventFlags::empty(),
-            data: epoll::EventData::new_u64(0),
-        }];
         // A signal ends the sleep early, as a late ring does.
-        let _ = epoll::wait(&self.edges, &mut events[..], limit.as_ref());
+        let _ = futex::wait(&self.0, Flags::PRIVATE, SILENT, limit.as_ref());
+        self.was_rung();
+    }
+
+    /// Hears a ring, if there was one.
+    fn was_rung(&self) -> bool {
+        // Other side: `ring`.
+        self.0.swap(SILENT, Ordering::AcqRel) != SILENT
     }
 }
 
@@ -65,7 +60,7 @@ mod tests {
 
     #[test]
     fn each_ring_ends_one_sleep() {
-        let bell = Bell::new().unwrap();
+        let bell = Bell::default();
         for _ in 0..3 {
             bell.ring();
             bell.sleep(None);
@@ -77,5 +72,16 @@ mod tests {
         let before = std::time::Instant::now();
         bell.sleep(Some(Duration::from_millis(20)));
         assert!(before.elapsed() >= Duration::from_millis(20));
+    }
+
+    /// Whatever a peer has left in the word, ringing ends, and the next sleep of somebody who looks for himself too.
+    #[test]
+    fn no_word_of_a_peer_makes_anybody_wait() {
+        let bell = Bell::default();
+        for word in [SILENT, RUNG, 2, u32::MAX] {
+            bell.0.store(word, Ordering::Relaxed);
+            bell.ring();
+            bell.sleep(None);
+        }
     }
 }

@@ -52,8 +52,7 @@ struct Hello {
 pub fn start(setup: Setup, make: impl FnOnce() -> Result<Core> + Send + 'static) -> Result<Connection<Parcel>> {
     // One place more: a client whose places are all taken can still ask the service to close.
     let places = setup.places.clamp(1, (1 << 20) - 1) + 1;
-    let failed = |error: SetupError| Error::new("start", "a service", error);
-    let shared = Arc::new(Shared::new(places).map_err(failed)?);
+    let shared = Arc::new(Shared::new(places));
     let (tell, told) = mpsc::sync_channel(1);
     let theirs = Arc::clone(&shared);
     let thread = std::thread::Builder::new()
@@ -62,7 +61,8 @@ pub fn start(setup: Setup, make: impl FnOnce() -> Result<Core> + Send + 'static)
         .map_err(|error| {
             let errno = Errno::from_raw(error.raw_os_error().unwrap_or(11));
             let error = SetupError::new("start", "a thread".into(), errno);
-            failed(error.cure("end other threads, or raise RLIMIT_NPROC (`ulimit -u`)"))
+            let error = error.cure("end other threads, or raise RLIMIT_NPROC (`ulimit -u`)");
+            Error::new("start", "a service", error)
         })?;
     match told.recv() {
         Ok(Ok(hello)) => Ok(Connection {
