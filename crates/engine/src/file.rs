@@ -320,7 +320,8 @@ impl File {
     /// # Errors
     /// What `ftruncate` said; `EINVAL` on anything but a regular file.
     pub fn set_size(&self, bytes: u64) -> Result<(), Errno> {
-        Ok(rustix::fs::ftruncate(self.any_fd()?, bytes)?)
+        let fd = self.any_fd()?;
+        sys::until_it_says(|| rustix::fs::ftruncate(fd, bytes))
     }
 
     /// Tries to lock the description used for the I/O itself, without waiting (flock(2)): of two the direct one, whose writes
@@ -337,7 +338,9 @@ impl File {
         } else {
             FlockOperation::NonBlockingLockShared
         };
-        Ok(rustix::fs::flock(self.lock_fd()?, operation)?)
+        let fd = self.lock_fd()?;
+        // EAGAIN is an answer here.
+        Ok(rustix::io::retry_on_intr(|| rustix::fs::flock(fd, operation))?)
     }
 
     /// Gives the lock back at once, whatever still refers to the description.

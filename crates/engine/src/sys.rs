@@ -11,6 +11,23 @@ use crate::error::Errno;
 use crate::memory::Window;
 use crate::policy::{Caching, Durability, Patience, Space, Time};
 
+/// Runs a call that changes something once and for all until it says what came of it: a signal is no answer, and a file
+/// system that is busy (EAGAIN) is asked again for as long as a person would not notice.
+pub(crate) fn until_it_says<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno> {
+    const BUSY_MAX: u32 = 20;
+    let mut busy = 0;
+    loop {
+        match call() {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) if busy < BUSY_MAX => {
+                busy += 1;
+                std::thread::sleep(std::time::Duration::from_millis(u64::from(busy)));
+            }
+            told => return Ok(told?),
+        }
+    }
+}
+
 /// The descriptor of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fd {
@@ -271,4 +288,26 @@ pub(crate) fn device_sector_size(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
 pub(crate) fn monotonic() -> Time {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_and_a_busy_file_system_are_no_answers() {
+        use rustix::io::Errno as System;
+        let run = |mut answers: Vec<rustix::io::Result<u32>>| {
+            answers.reverse();
+            until_it_says(|| answers.pop().unwrap())
+        };
+        let (intr, busy) = (Err(System::INTR), Err(System::AGAIN));
+        assert_eq!(
+            run([vec![intr; 100], vec![busy; 3], vec![intr], vec![Ok(7)]].concat()),
+            Ok(7)
+        );
+        assert_eq!(run(vec![intr, Err(System::NOSPC)]), Err(Errno::ENOSPC));
+        // It does not stay busy for ever.
+        assert_eq!(run(vec![busy; 100]), Err(Errno::EAGAIN));
+    }
 }

@@ -45,7 +45,9 @@ impl Arena {
     pub fn new(bytes: usize) -> Result<Arc<Arena>, SetupError> {
         let refused = |errno| {
             SetupError::new("map an arena", format!("{bytes} bytes of memory"), errno)
-                .cure("ask for a smaller arena, or raise RLIMIT_AS")
+                .cure(
+                "raise the limit of address space (RLIMIT_AS, `ulimit -v`): an arena takes little memory before it is used; or ask for a smaller one",
+            )
         };
         let granule = CHUNK * WORD;
         let len = bytes
