@@ -15,6 +15,7 @@ mod errno;
 mod exit_status;
 mod failure;
 mod measure;
+mod memory_limit;
 mod operands;
 mod output;
 mod report;

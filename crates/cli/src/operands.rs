@@ -10,6 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
+use crate::memory_limit::Room;
 use crate::target::TypedTarget;
 use number::{NUMBER_MAX, Number};
 
@@ -18,9 +19,6 @@ const BLOCK_SIZE_DEFAULT: u64 = 512;
 
 /// Requests in flight unless `iodepth=` says otherwise; fewer where so many blocks would not fit into memory.
 const DEPTH_DEFAULT: u32 = 16;
-
-/// All buffers of a copy together take at most this many bytes.
-pub(crate) const BUFFER_BYTES_MAX: u64 = 1 << 30;
 
 /// More requests than this are never in flight: the engine has that many slots.
 const DEPTH_MAX: u64 = 1024;
@@ -374,8 +372,7 @@ fn parse_depth(value: &OsStr) -> Result<u32, OperandError> {
 }
 
 fn default_depth(block_size: u64) -> u32 {
-    let fit = BUFFER_BYTES_MAX.checked_div(block_size).unwrap_or(0);
-    u32::try_from(fit).unwrap_or(u32::MAX).clamp(1, DEPTH_DEFAULT)
+    Room::here().buffers(block_size, DEPTH_DEFAULT)
 }
 
 fn parse_status(value: &OsStr) -> Result<Status, OperandError> {

@@ -6,7 +6,7 @@ use baio_engine::Durability;
 
 use super::args::AioStressArgs;
 use crate::failure::Failure;
-use crate::operands::BUFFER_BYTES_MAX;
+use crate::memory_limit::Room;
 use crate::stress::job::{Mode, Rw, Verify};
 use crate::stress::{
     Claim, Job, Kind, Lane, Objects, Place, STAMP_MIN, STAMPED_BLOCKS_MAX, Stage, Stream, Want, contexts, deal,
@@ -223,12 +223,13 @@ impl Figures {
         }
         let streams_each = u64::from(count.div_ceil(threads));
         let memory = u128::from(args.record.max(4096)) * u128::from(args.depth) * u128::from(count);
-        if memory > u128::from(BUFFER_BYTES_MAX) || streams_each * u64::from(args.depth) > DEPTH_MAX {
+        let room = Room::here();
+        if memory > u128::from(room.bytes) || streams_each * u64::from(args.depth) > DEPTH_MAX {
             let said = format!(
                 "{} requests of {} bytes for each of {count} streams are too many",
                 args.depth, args.record
             );
-            let need = format!("at most {DEPTH_MAX} requests a thread and {BUFFER_BYTES_MAX} bytes of memory");
+            let need = format!("at most {DEPTH_MAX} requests a thread; for the buffers {}", room.need());
             return refused(said, "-d", need, "choose a smaller -d, -r or -c, or fewer files");
         }
         Ok(Figures {

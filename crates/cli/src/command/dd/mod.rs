@@ -35,7 +35,8 @@ use baio_engine::{Config, Durability, Memory};
 use baio_storage::{Outcome, SegmentOp, SegmentRequest};
 
 use crate::failure::Failure;
-use crate::operands::{Amount, BUFFER_BYTES_MAX, DdOperands, FinalSync, ShortReads, Truncate};
+use crate::memory_limit::Room;
+use crate::operands::{Amount, DdOperands, FinalSync, ShortReads, Truncate};
 use copy::{Copy, Source};
 use cores::Cores;
 use ends::{BLOCK, End, EndKind, Ends};
@@ -206,14 +207,15 @@ fn run_one(cores: &mut Cores, end: &End, request: SegmentRequest) -> Result<Outc
 fn buffer_bytes(operands: &DdOperands) -> Result<u64, Failure> {
     let depth = u64::from(operands.depth);
     let total = operands.block_size.saturating_mul(depth);
-    if total > BUFFER_BYTES_MAX {
+    let room = Room::here();
+    if total > room.bytes {
         let said = format!(
             "bs={} times iodepth={depth} is {total} bytes of memory",
             operands.block_size
         );
         return Err(Failure::usage("dd", said)
             .on("bs= and iodepth=")
-            .needing(format!("at most {BUFFER_BYTES_MAX} bytes"))
+            .needing(room.need())
             .cured_by("choose a smaller bs= or iodepth="));
     }
     Ok(round_up(operands.block_size, BLOCK) + 2 * BLOCK)

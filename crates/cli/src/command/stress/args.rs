@@ -6,6 +6,7 @@ use baio_engine::Durability;
 use clap::{Args, ValueEnum};
 
 use crate::duration::parse_duration;
+use crate::memory_limit::Room;
 use crate::size::Size;
 use crate::stress::job::{Backend, Rw};
 use crate::target::TypedTarget;
@@ -36,9 +37,9 @@ pub(crate) struct StressArgs {
     /// Bytes of each request
     #[arg(long, visible_alias = "bs", value_name = "SIZE", default_value = "4K")]
     pub(crate) request_size: Size,
-    /// Requests that each thread keeps in flight
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=16_384))]
-    pub(crate) depth: u32,
+    /// Requests that each thread keeps in flight; 32 if it is left out, fewer where their buffers would not fit into memory
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    pub(crate) depth: Option<u32>,
     /// Requests that are submitted at a time, after as many have ended
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch: u32,
@@ -117,6 +118,19 @@ pub(crate) struct StressArgs {
     /// Overwrite a volume image, a device or somebody else's segment
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// Requests in flight unless `--depth` says otherwise.
+const DEPTH_DEFAULT: u32 = 32;
+
+impl StressArgs {
+    /// Requests that each thread keeps in flight.
+    pub(crate) fn depth(&self) -> u32 {
+        self.depth.unwrap_or_else(|| {
+            let each = self.request_size.bytes().saturating_mul(u64::from(self.threads));
+            Room::here().buffers(each, DEPTH_DEFAULT)
+        })
+    }
 }
 
 /// The modes of the command line.

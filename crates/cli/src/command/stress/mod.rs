@@ -38,7 +38,7 @@ pub(crate) fn run(args: StressArgs) -> Result<Stressed, Failure> {
     Ok(Stressed {
         target: args.target.to_string(),
         request_size: job.request_size,
-        depth: args.depth,
+        depth: args.depth(),
         batch: args.batch,
         threads: args.threads,
         files: args.files,

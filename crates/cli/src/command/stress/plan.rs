@@ -10,7 +10,7 @@ use baio_storage::{Core, Identity};
 use super::args::{StressArgs, TypedMode};
 use crate::command::named::NamedSegment;
 use crate::failure::Failure;
-use crate::operands::BUFFER_BYTES_MAX;
+use crate::memory_limit::Room;
 use crate::size::format_size;
 use crate::stress::job::{Mode, Rw, SegmentPath, Verify};
 use crate::stress::{Claim, Job, Kind, Objects, Place, Stage, Stream, Want, contexts, deal, shares};
@@ -132,10 +132,11 @@ fn check(args: &StressArgs) -> Result<(), Failure> {
             "choose a larger one, or leave out --verify",
         );
     }
-    if args.batch > args.depth {
+    if args.batch > args.depth() {
         let said = format!(
             "{} requests at a time are more than the {} in flight",
-            args.batch, args.depth
+            args.batch,
+            args.depth()
         );
         return usage(
             said,
@@ -145,14 +146,14 @@ fn check(args: &StressArgs) -> Result<(), Failure> {
         );
     }
     // Memory is handed out in pages.
-    let memory = u128::from(request_size.max(4096)) * u128::from(args.depth) * u128::from(args.threads);
-    if memory > u128::from(BUFFER_BYTES_MAX) {
+    let memory = u128::from(request_size.max(4096)) * u128::from(args.depth()) * u128::from(args.threads);
+    let room = Room::here();
+    if memory > u128::from(room.bytes) {
         let said = format!("the buffers would take {memory} bytes");
-        let need = format!("at most {BUFFER_BYTES_MAX} bytes");
         return usage(
             said,
             "--request-size, --depth and --threads",
-            &need,
+            &room.need(),
             "make one of them smaller",
         );
     }
@@ -397,7 +398,7 @@ fn job(args: &StressArgs, objects: Objects, size: u64, stages: Vec<Stage>, mode:
     let request_size = args.request_size.bytes();
     let mut lanes = deal(&streams(args, objects.count(), size)?, args.threads as usize);
     for lane in &mut lanes {
-        (lane.depth, lane.batch) = (args.depth, args.batch);
+        (lane.depth, lane.batch) = (args.depth(), args.batch);
     }
     let writes = stages.iter().any(|stage| stage.rw.writes());
     Ok(Job {
@@ -409,7 +410,9 @@ fn job(args: &StressArgs, objects: Objects, size: u64, stages: Vec<Stage>, mode:
         grain: request_size,
         run_length: args.iterations,
         mode,
-        cache_bytes: args.cache.map_or(CACHE_BYTES, |size| size.bytes()) as usize,
+        cache_bytes: args
+            .cache
+            .map_or_else(|| CACHE_BYTES.min(Room::here().bytes), |size| size.bytes()) as usize,
         durability: args.durability.into(),
         backend: args.backend.into(),
         shared_memory: args.shared_memory,
