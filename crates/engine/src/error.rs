@@ -171,6 +171,9 @@ impl Error {
             Error::Forked => "start an engine of its own in the child",
             Error::Indeterminate => "read the range back before relying on it",
             Error::System(Errno::ENOSPC) => "free some space on the file system",
+            Error::System(Errno::EIO) => {
+                "the device or the file system below failed: look into the kernel's log (`dmesg`), save what can be read, then try again"
+            }
             Error::System(_) | Error::Cancelled => return None,
         })
     }
@@ -265,3 +268,18 @@ impl fmt::Display for SetupError {
 }
 
 impl std::error::Error for SetupError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_device_has_a_cure_that_changes_nothing() {
+        let cure = Error::System(Errno::EIO).cure().unwrap();
+        assert!(
+            cure.contains("dmesg") && cure.contains("save what can be read"),
+            "{cure}"
+        );
+        assert!(!cure.contains("format") && !cure.contains("repair"), "{cure}");
+    }
+}
