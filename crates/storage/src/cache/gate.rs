@@ -276,7 +276,9 @@ impl Cache {
             return 0;
         }
         let frames = self.gate.frames.iter().map(|(_, frame)| self.frames.get(*frame));
-        frames.filter(|entry| is_gated_in(entry, object, covers, version)).count() as u64
+        frames
+            .filter(|entry| is_gated_in(entry, object, covers, version))
+            .count() as u64
     }
 
     /// Does somebody wait until this page has been written? Who was given up does not.

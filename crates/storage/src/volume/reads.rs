@@ -254,7 +254,12 @@ impl Reads<'_> {
             return next;
         }
         // Who cannot tell has data everywhere.
-        let data = self.device.file.next_data(next).unwrap_or(Some(next)).unwrap_or(u64::MAX);
+        let data = self
+            .device
+            .file
+            .next_data(next)
+            .unwrap_or(Some(next))
+            .unwrap_or(u64::MAX);
         next.max(begin + data.saturating_sub(begin) / unit * unit)
     }
 
