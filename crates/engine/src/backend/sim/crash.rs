@@ -4,7 +4,8 @@
 //! later sync covers and that are not durable by themselves, which may be absent; and those that had begun and not
 //! ended, durable or not, which may be there. Any of them may be torn at a multiple of 512 bytes. So writes that were on their
 //! way together reach the medium in any order. [`cuts`] gives, for one prefix, every subset of those in doubt while they are
-//! few, and chosen ones when they are many; with each, one write may be torn.
+//! few, and chosen ones when they are many; with each, one write may be torn. Of some pairs in doubt both are torn, beside a
+//! chosen subset of the others.
 
 use crate::backend::sim::dice::Dice;
 use crate::backend::sim::disk::Disk;
@@ -18,6 +19,10 @@ const FEW: usize = 4;
 
 /// Of more, so many chosen ones, beside each alone, all but one, and all.
 const CHOSEN: u64 = 8;
+
+/// Of each pair of writes in doubt, among the first so many, both are torn in so many ways.
+const PAIRED: usize = 4;
+const PAIR_TEARS: u64 = 3;
 
 /// More are not looked at: the rest are there, or not there yet.
 const IN_DOUBT_MAX: usize = 64;
@@ -41,6 +46,8 @@ pub struct Crash {
     pub swayed: u64,
     /// One write in doubt, by its place in the record, that is there in part.
     pub torn: Option<(usize, Torn)>,
+    /// A second one.
+    pub torn_too: Option<(usize, Torn)>,
 }
 
 impl Crash {
@@ -51,7 +58,14 @@ impl Crash {
             prefix,
             swayed: 0,
             torn: None,
+            torn_too: None,
         }
+    }
+
+    /// How a write is torn, by its place in the record.
+    fn torn_at(&self, at: usize) -> Option<Torn> {
+        let both = [self.torn, self.torn_too].into_iter().flatten();
+        both.filter(|(torn, _)| *torn == at).map(|(_, torn)| torn).next()
     }
 
     /// The places of the writes behind the prefix that are wholly there.
@@ -78,9 +92,8 @@ pub fn cuts(record: &[Record], prefix: usize) -> Vec<Crash> {
     let mut crashes: Vec<Crash> = subsets(doubted.len(), prefix)
         .into_iter()
         .map(|swayed| Crash {
-            prefix,
             swayed,
-            torn: None,
+            ..Crash::clean(prefix)
         })
         .collect();
     // With a torn one the others are all there, or none of them.
@@ -89,9 +102,9 @@ pub fn cuts(record: &[Record], prefix: usize) -> Vec<Crash> {
         for torn in tears(&record[at]) {
             for swayed in others.iter().map(|swayed| swayed & all & !(1 << nth)) {
                 let crash = Crash {
-                    prefix,
                     swayed,
                     torn: Some((at, torn)),
+                    ..Crash::clean(prefix)
                 };
                 if crashes.last() != Some(&crash) {
                     crashes.push(crash);
@@ -99,7 +112,36 @@ pub fn cuts(record: &[Record], prefix: usize) -> Vec<Crash> {
             }
         }
     }
+    crashes.extend(torn_pairs(record, prefix, &doubted));
     crashes
+}
+
+/// Two writes in doubt torn at once, in some ways; the others go as the dice say.
+fn torn_pairs<'a>(record: &'a [Record], prefix: usize, doubted: &'a [usize]) -> impl Iterator<Item = Crash> + 'a {
+    let mut dice = Dice::new(prefix as u64 ^ 0x7061_6972);
+    let first = doubted.len().min(PAIRED);
+    let pairs = (0..first).flat_map(move |one| (one + 1..first).map(move |two| (one, two)));
+    pairs.flat_map(move |(one, two)| {
+        let [ones, twos] = [one, two].map(|nth| tears(&record[doubted[nth]]).collect::<Vec<Torn>>());
+        let ways = if ones.is_empty() || twos.is_empty() {
+            0
+        } else {
+            PAIR_TEARS
+        };
+        let of_pair: Vec<Crash> = (0..ways)
+            .map(|_| {
+                let mut some = |tears: &[Torn]| tears[dice.below(tears.len() as u64) as usize];
+                let (torn, torn_too) = (some(&ones), some(&twos));
+                Crash {
+                    prefix,
+                    swayed: dice.bits() & bits(doubted.len()) & !(1 << one | 1 << two),
+                    torn: Some((doubted[one], torn)),
+                    torn_too: Some((doubted[two], torn_too)),
+                }
+            })
+            .collect();
+        of_pair
+    })
 }
 
 /// The lowest `count` bits.
@@ -211,15 +253,14 @@ impl<'a> Replay<'a> {
             let nth = doubted.iter().position(|&doubted| doubted == at);
             nth.is_some_and(|nth| crash.swayed >> nth & 1 == 1)
         };
-        let torn_at = |at| crash.torn.filter(|(torn, _)| *torn == at).map(|(_, torn)| torn);
         for at in certain..crash.prefix {
-            let torn = torn_at(at);
+            let torn = crash.torn_at(at);
             if torn.is_some() || !is_swayed(at) {
                 apply(&disk, &self.record[at], torn);
             }
         }
         for &at in doubted.iter().filter(|&&at| at >= crash.prefix) {
-            let torn = torn_at(at);
+            let torn = crash.torn_at(at);
             if torn.is_some() || is_swayed(at) {
                 apply(&disk, &self.record[at], torn);
             }
@@ -322,6 +363,22 @@ mod tests {
         assert!(of(0).contains(&vec![0, 2, 0]) && of(0).iter().all(|seen| seen[2] == 0));
         assert!(of(1).contains(&vec![1, 0, 3]) && of(1).iter().all(|seen| seen[0] == 1));
         assert!(of(3).iter().all(|seen| *seen == [1, 2, 3]));
+    }
+
+    #[test]
+    fn two_writes_are_torn_in_one_crash() {
+        let record = [0, 1, 2].map(|nth| write(nth * 4096, 1, false));
+        let seen = seen(&record, 3, &[0, 512, 4096, 4608, 8192]);
+        let is_torn = |halves: &[u8]| halves[0] != halves[1];
+        let both = seen
+            .iter()
+            .filter(|bytes| is_torn(&bytes[..2]) && is_torn(&bytes[2..4]));
+        let third: std::collections::BTreeSet<u8> = both.map(|bytes| bytes[4]).collect();
+        assert_eq!(
+            third,
+            [0, 1].into(),
+            "beside a third that is there, and one that is not"
+        );
     }
 
     #[test]

@@ -31,6 +31,7 @@ struct Inner {
     profile: Profile,
     power: Power,
     ignores_durability: bool,
+    bytes_read: u64,
 }
 
 #[derive(Debug, Default)]
@@ -74,6 +75,7 @@ impl Disk {
             profile: Profile::Instant,
             power: Power::On,
             ignores_durability: false,
+            bytes_read: 0,
         })))
     }
 
@@ -88,6 +90,30 @@ impl Disk {
     #[must_use]
     pub fn size(&self) -> u64 {
         self.0.borrow().size
+    }
+
+    /// Gives it another size, as somebody outside may do to a file or a device that is in use. What lies behind a smaller
+    /// size is gone, on the medium too, and reads as zero when it is made larger again.
+    pub fn set_size(&self, size: u64) {
+        let mut inner = self.0.borrow_mut();
+        if size < inner.size {
+            let gone = Change::Zero(size..inner.size);
+            gone.apply(&mut inner.pages);
+            if let Some(cache) = &mut inner.cache {
+                cache.add(gone, true);
+            }
+        }
+        inner.size = size;
+    }
+
+    /// Bytes that requests have read from it.
+    #[must_use]
+    pub fn bytes_read(&self) -> u64 {
+        self.0.borrow().bytes_read
+    }
+
+    pub(crate) fn count_read(&self, bytes: u64) {
+        self.0.borrow_mut().bytes_read += bytes;
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -437,6 +463,19 @@ mod tests {
         assert_eq!(disk.read(u64::MAX, &mut bytes), 0);
         assert_eq!(disk.room(8190, 3), 2);
         assert_eq!(disk.room(8192, 3), 0);
+    }
+
+    #[test]
+    fn what_is_cut_off_is_gone() {
+        let disk = Disk::new(8192);
+        disk.poke(0, &[1; 8192]);
+        disk.set_size(5000);
+        let mut bytes = [7; 8192];
+        assert_eq!(disk.read(0, &mut bytes), 5000);
+        disk.set_size(8192);
+        assert_eq!(disk.read(0, &mut bytes), 8192);
+        assert_eq!((bytes[4999], bytes[5000], bytes[8191]), (1, 0, 0));
+        assert_eq!(disk.power_cut(1).fingerprint(), disk.fingerprint());
     }
 
     #[test]

@@ -137,6 +137,7 @@ impl Ending<'_> {
         }
         let mut bytes = vec![0; len as usize];
         self.disk.read(self.job.offset, &mut bytes);
+        self.disk.count_read(len);
         slots.fill(self.job.id, &bytes);
         len as i32
     }
