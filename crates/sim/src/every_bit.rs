@@ -13,7 +13,7 @@ use crate::cores;
 use crate::mutate::{What, is_write_of};
 use crate::oracle::{Expectation, Key, UIDS, Violation};
 use crate::report::{Failure, Part, Report, Sum, no_panic};
-use crate::rot::{Rot, Victim};
+use crate::rot::{Damage, Rot, Victim};
 use crate::workload::{Counts, Ids, Script, State, Step, run_session};
 use crate::world::World;
 
@@ -40,16 +40,16 @@ const COUNTED: &[&str] = &["images", "pages", "bits"];
 
 /// An image to be damaged, and what it holds.
 #[derive(Debug)]
-struct Reference {
-    disk: Disk,
-    expectation: Expectation,
-    ids: Ids,
+pub(crate) struct Reference {
+    pub(crate) disk: Disk,
+    pub(crate) expectation: Expectation,
+    pub(crate) ids: Ids,
     pages: Vec<Victim>,
-    layout: Layout,
+    pub(crate) layout: Layout,
 }
 
 impl Reference {
-    fn make(ending: Ending) -> Result<Reference, Violation> {
+    pub(crate) fn make(ending: Ending) -> Result<Reference, Violation> {
         let World { disk, layout } = World::new(SEED)?;
         let mut ids = Ids::default();
         let mut steps = history();
@@ -106,7 +106,7 @@ fn history() -> Vec<Step> {
     steps
 }
 
-fn key(uid: usize, name: usize) -> Key {
+pub(crate) fn key(uid: usize, name: usize) -> Key {
     Key { uid: UIDS[uid], name }
 }
 
@@ -185,7 +185,8 @@ fn run_page(ending: Ending, page: usize, bits: impl Iterator<Item = u64>) -> Par
     };
     for bit in bits {
         part.add("bits", 1);
-        let rot = Rot { victim, bit: Some(bit) };
+        let damage = Damage::Bit(bit);
+        let rot = Rot { victim, damage };
         if let Err(violation) = no_panic(|| turn_over(&reference, rot, bit, &mut part)) {
             part.failed(failure(bit, violation.after(format!("{ending:?}: bit {bit} of {rot}"))));
         }

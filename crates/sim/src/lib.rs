@@ -12,12 +12,14 @@
 //! | [`workload`] | sessions: an opening and the operations after it, on the record |
 //! | [`oracle`] | what must be there, what may be there, and what is wrong |
 //! | [`observe`] | what is there, asked through the public interface |
+//! | [`order`] | which writes must come before which, read from the record and from the superblock's pairs |
 //! | [`rot`] | one damaged image of a bucket, or one damaged superblock copy |
 //! | [`mutate`] | a device or a volume that keeps one promise less: the explorer must notice |
 //! | [`engine`] | the engine itself on slow, failing disks: every answer against a model, every seed twice |
 //! | [`explore`] | takes all that apart into numbered trials and runs them |
 //! | [`every_bit`] | every bit of the metadata of reference images, one at a time |
 //! | [`faults`] | one fault of the device under the metadata, during a session |
+//! | [`each_request`] | every fault of the device at every request of short sessions |
 //! | [`formatting`] | crashes inside the making of a volume |
 //! | [`exhaustive`] | all short sequences of operations, cut at every record |
 //! | [`cores`] | shares numbered pieces of work out among the cores |
@@ -26,6 +28,7 @@
 //! What each flush and each durable write in the volume is for, and which test shows it, stands in this crate's README.
 
 pub mod cores;
+pub mod each_request;
 pub mod engine;
 pub mod every_bit;
 pub mod exhaustive;
@@ -35,6 +38,7 @@ pub mod formatting;
 pub mod mutate;
 pub mod observe;
 pub mod oracle;
+pub mod order;
 pub mod random;
 pub mod report;
 pub mod rot;

@@ -21,6 +21,8 @@ enum Command {
     Exhaustive(command::exhaustive::Args),
     /// One fault of the device under the metadata: every answer right or an error
     Faults(command::faults::Args),
+    /// Every fault of the device at every request of short sessions: once, or from then on
+    EachRequest(command::each_request::Args),
     /// Power cuts inside the making of a volume: never a mixture of two
     Format(command::format::Args),
     /// Every bit of every metadata page of reference images turned over, one at a time
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Command::Crash(args) => command::crash::run(&args),
         Command::Exhaustive(args) => command::exhaustive::run(&args),
         Command::Faults(args) => command::faults::run(&args),
+        Command::EachRequest(args) => command::each_request::run(&args),
         Command::Format(args) => command::format::run(&args),
         Command::Rot(args) => command::rot::run(&args),
         Command::Soak(args) => command::soak::run(&args),

@@ -22,6 +22,8 @@ pub struct Seen {
     pub data_blocks: u64,
     /// Those that it says are free.
     pub free_blocks: u64,
+    /// The longest run of them, as it says.
+    pub largest_free: u64,
     /// What each owner is told to hold, and may.
     pub accounts: Vec<(u32, Account)>,
 }
@@ -100,6 +102,7 @@ pub fn observe(core: &mut Core) -> Result<Seen, Violation> {
         segments_counted: volume.segments,
         data_blocks: volume.size_bytes / BLOCK,
         free_blocks: volume.free_bytes / BLOCK,
+        largest_free: volume.largest_free_bytes / BLOCK,
         accounts,
     })
 }

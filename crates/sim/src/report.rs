@@ -43,6 +43,10 @@ pub struct Report {
     pub space_lost: u64,
     /// States in which an operation failed that should not.
     pub operations_failed: u64,
+    /// States, or sessions, in which writes had not the order that they must have.
+    pub out_of_order: u64,
+    /// Panics.
+    pub panics: u64,
     /// How long it took.
     pub seconds: f64,
     /// States in a second.
@@ -111,6 +115,8 @@ impl Part {
             Kind::Space => &mut report.space_lost,
             Kind::Leak => &mut report.leaks,
             Kind::Failed => &mut report.operations_failed,
+            Kind::Order => &mut report.out_of_order,
+            Kind::Panic => &mut report.panics,
         } += 1;
         if report.failures.len() < FAILURES_KEPT {
             report.failures.push(failure);
@@ -158,6 +164,8 @@ impl Sum {
         sum.leaks += report.leaks;
         sum.space_lost += report.space_lost;
         sum.operations_failed += report.operations_failed;
+        sum.out_of_order += report.out_of_order;
+        sum.panics += report.panics;
         sum.operations += report.operations;
         for (what, times) in report.more {
             *sum.more.entry(what).or_default() += times;
@@ -202,6 +210,6 @@ pub fn no_panic<T>(body: impl FnOnce() -> Result<T, Violation>) -> Result<T, Vio
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("?");
-        Err(Violation::new(Kind::Failed, format!("panicked: {text}")))
+        Err(Violation::new(Kind::Panic, format!("panicked: {text}")))
     })
 }

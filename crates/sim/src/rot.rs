@@ -1,8 +1,9 @@
 //! Rot: one metadata page that does not say any more what was written. The format keeps every page of its metadata in at
 //! least two places, so one rotten image of a bucket, or one rotten superblock copy, must cost nothing.
 //!
-//! Rot is a flipped bit or a page of other bytes. Pages that rot into zeroes are left out: beside a bucket's first
-//! generations a look-up cannot tell them from pages never written (`docs/disk-format.md` states the limit).
+//! Rot is a flipped bit, a page of other bytes, or a page of zeroes. Zeroes over the first two generations of a bucket's table
+//! images are left to [`Rot::within_the_limit`]: a look-up cannot tell them from pages never written, a check can
+//! (`docs/disk-format.md` states the limit).
 
 use std::fmt;
 
@@ -20,8 +21,19 @@ const PAGE: usize = 4096;
 pub struct Rot {
     /// Which page.
     pub victim: Victim,
-    /// The bit that flips; `None`: the page is full of other bytes.
-    pub bit: Option<u64>,
+    /// What becomes of it.
+    pub damage: Damage,
+}
+
+/// What becomes of a rotten page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// This bit flips.
+    Bit(u64),
+    /// It is full of other bytes.
+    Stale,
+    /// It is full of zeroes.
+    Zeroes,
 }
 
 /// A page of metadata.
@@ -43,6 +55,10 @@ impl fmt::Display for Rot {
                 write!(f, "bucket {bucket}: the {parity:?} image of the {place:?} rotten")
             }
             Victim::Page(at) => write!(f, "the page at {at} rotten"),
+        }?;
+        match self.damage {
+            Damage::Bit(_) | Damage::Stale => Ok(()),
+            Damage::Zeroes => write!(f, ", all zeroes"),
         }
     }
 }
@@ -65,20 +81,42 @@ impl Rot {
             };
             random.pick(among).copied().unwrap_or(Victim::Superblock(0))
         };
-        let bit = random.percent(70).then(|| random.below(PAGE as u64 * 8));
-        Rot { victim, bit }
+        let damage = match random.below(10) {
+            0..=5 => Damage::Bit(random.below(PAGE as u64 * 8)),
+            6..=7 if !is_within_the_limit(disk, layout, victim) => Damage::Zeroes,
+            _ => Damage::Stale,
+        };
+        Rot { victim, damage }
+    }
+
+    /// Zeroes over an early image of the table, whose mirror holds the same; `None` if there is no such image.
+    #[must_use]
+    pub fn within_the_limit(disk: &Disk, layout: &Layout, random: &mut Random) -> Option<Rot> {
+        let has_its_mirror = |victim: &Victim| match *victim {
+            Victim::Image(bucket, parity, Place::Table) => {
+                read(disk, layout, Victim::Image(bucket, parity, Place::Mirror)) == read(disk, layout, *victim)
+            }
+            _ => false,
+        };
+        let early: Vec<Victim> = images(layout)
+            .filter(|victim| is_within_the_limit(disk, layout, *victim) && has_its_mirror(victim))
+            .collect();
+        let victim = random.pick(&early).copied()?;
+        let damage = Damage::Zeroes;
+        Some(Rot { victim, damage })
     }
 
     /// Damages the page. Returns the damage as a record, for states that are cut later.
     pub fn strike(&self, disk: &Disk, layout: &Layout) -> Option<Record> {
         let at = place(layout, self.victim)?;
         let mut page = [0; PAGE];
-        match self.bit {
-            Some(bit) => {
+        match self.damage {
+            Damage::Bit(bit) => {
                 disk.read(at, &mut page);
                 page[(bit / 8) as usize % PAGE] ^= 1 << (bit % 8);
             }
-            None => stamp::fill_word(&mut page, stamp::STALE),
+            Damage::Stale => stamp::fill_word(&mut page, stamp::STALE),
+            Damage::Zeroes => {}
         }
         disk.poke(at, &page);
         Some(Record::Write {
@@ -97,6 +135,25 @@ pub(crate) fn images(layout: &Layout) -> impl Iterator<Item = Victim> + use<> {
                 .into_iter()
                 .map(move |place| Victim::Image(bucket, parity, place))
         })
+    })
+}
+
+fn read(disk: &Disk, layout: &Layout, victim: Victim) -> Option<[u8; PAGE]> {
+    let mut page = [0; PAGE];
+    disk.read(place(layout, victim)?, &mut page);
+    Some(page)
+}
+
+/// An image of the table of generation 1 or 2.
+fn is_within_the_limit(disk: &Disk, layout: &Layout, victim: Victim) -> bool {
+    const GENERATION_AT: usize = 40;
+    let Victim::Image(_, _, Place::Table) = victim else {
+        return false;
+    };
+    read(disk, layout, victim).is_some_and(|page| {
+        let mut word = [0; 8];
+        word.copy_from_slice(&page[GENERATION_AT..GENERATION_AT + 8]);
+        (1..=2).contains(&u64::from_le_bytes(word))
     })
 }
 

@@ -6,9 +6,12 @@
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Config, Engine, File};
 use baio_storage::segment::layout::Layout;
+use baio_storage::segment::name::{Key, SegmentName};
+use baio_storage::segment::superblock::Superblock;
 use baio_storage::{CheckReport, Core, Format, check_simulated, format_simulated};
 
-use crate::oracle::{Kind, Violation};
+use crate::oracle::{Kind, NAMES, UIDS, Violation};
+use crate::random::Random;
 use crate::stamp;
 
 /// Bytes of the disk: the metadata of the smallest volume, 48 blocks of data, and room to grow. Small, so that blocks are soon used a
@@ -59,6 +62,26 @@ impl World {
         World::formatted(seed, &shape())
     }
 
+    /// The same with a hash by which most of the users' names have one home: its bucket overflows, and names are found behind it.
+    ///
+    /// # Errors
+    /// The volume cannot be made.
+    pub fn crowded(seed: u64) -> Result<World, Violation> {
+        let world = World::new(seed)?;
+        let mut random = Random::from(&[seed, 7]);
+        let candidates = (0..CROWDED_TRIES).map(|_| hash_seed(&mut random));
+        let most = candidates.max_by_key(|hash_seed| crowd(hash_seed, world.layout.buckets()));
+        for (copy, at) in (0u8..).zip(world.layout.superblocks_at()) {
+            let mut page = [0; 4096];
+            world.disk.read(at, &mut page);
+            let mut superblock = Superblock::decode(&page, copy)
+                .map_err(|error| Violation::new(Kind::Failed, format!("read what was formatted: {error}")))?;
+            superblock.hash_seed = most.unwrap_or(superblock.hash_seed);
+            world.disk.poke(at, superblock.encode(copy).bytes());
+        }
+        Ok(world)
+    }
+
     /// The same with a shape of its own.
     ///
     /// # Errors
@@ -68,6 +91,28 @@ impl World {
         let layout = format(&disk, seed, shape)?;
         Ok(World { disk, layout })
     }
+}
+
+/// Of so many hash seeds the one that crowds most is taken.
+const CROWDED_TRIES: usize = 300;
+
+fn hash_seed(random: &mut Random) -> [u8; 16] {
+    let mut seed = [0; 16];
+    for half in seed.chunks_mut(8) {
+        half.copy_from_slice(&random.bits().to_le_bytes());
+    }
+    seed
+}
+
+/// How many of the users' names have the most wanted bucket for their home.
+fn crowd(hash_seed: &[u8; 16], buckets: u64) -> usize {
+    let names = NAMES.iter().filter_map(|name| SegmentName::new(name).ok());
+    let keys = names.flat_map(|name| UIDS.map(|uid| Key::segment(uid, name.clone())));
+    let mut homes = vec![0; buckets as usize];
+    for key in keys {
+        homes[(key.hash(hash_seed) % buckets) as usize] += 1;
+    }
+    homes.into_iter().max().unwrap_or(0)
 }
 
 /// A disk full of stale bytes.

@@ -6,6 +6,7 @@ use baio_sim::cores;
 use baio_sim::report::Report;
 
 pub(crate) mod crash;
+pub(crate) mod each_request;
 pub(crate) mod engine;
 pub(crate) mod exhaustive;
 pub(crate) mod faults;
@@ -63,13 +64,15 @@ fn print_text(report: &Report) {
         report.states, report.distinct, report.seconds, report.states_per_second
     );
     println!(
-        "acknowledged lost {}, mounts refused {}, overlaps {}, leaks {}, space lost {}, operations failed {}",
+        "acknowledged lost {}, mounts refused {}, overlaps {}, leaks {}, space lost {}, operations failed {}, out of order {}, panics {}",
         report.acknowledged_lost,
         report.mounts_refused,
         report.overlaps,
         report.leaks,
         report.space_lost,
-        report.operations_failed
+        report.operations_failed,
+        report.out_of_order,
+        report.panics
     );
     let more: Vec<String> = report
         .more

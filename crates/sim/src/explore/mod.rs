@@ -17,6 +17,7 @@ use baio_engine::sim::{Disk, Flash, Profile};
 use crate::cores;
 use crate::mutate::Weakening;
 use crate::oracle::{Expectation, Violation};
+use crate::order;
 use crate::random::Random;
 use crate::report::{Failure, Part, Report, Sum, no_panic};
 use crate::workload::{ByChance, Counts, Ids, Session, State, run_session};
@@ -33,7 +34,7 @@ pub const TRIALS_PER_WORKLOAD: u64 = 256;
 const WORKLOAD_OPS: usize = 18;
 
 /// What is counted beside the states.
-const COUNTED: &[&str] = &["trials", "continued", "rotten", "checked"];
+const COUNTED: &[&str] = &["trials", "continued", "rotten", "erased", "checked"];
 
 /// What is explored.
 #[derive(Clone, Copy, Debug)]
@@ -187,7 +188,10 @@ struct Workload {
 impl Workload {
     fn run(plan: &Plan, number: u64, counts: &mut Counts) -> Result<Workload, Violation> {
         let mut random = Random::from(&[plan.seed, 1, number]);
-        let world = World::new(random.bits())?;
+        let world = match number % 4 {
+            3 => World::crowded(random.bits())?,
+            _ => World::new(random.bits())?,
+        };
         let mut ids = Ids::default();
         let fresh = State::after_power_cut(world.disk.copy(), Expectation::default());
         maybe_reorder(plan, &fresh.disk, &mut random);
@@ -199,7 +203,7 @@ impl Workload {
             then: Default::default(),
         };
         let mut session = run_session(fresh, &mut guide, counts)?;
-        weaken(plan, &world, &mut session);
+        weaken_or_check(plan, &world, &mut session, false)?;
         let crashes = choose_crashes(&session, &mut random);
         Ok(Workload {
             plan: *plan,
@@ -222,12 +226,14 @@ fn maybe_reorder(plan: &Plan, disk: &Disk, random: &mut Random) {
     }
 }
 
-/// Edits what a session added to its record.
-fn weaken(plan: &Plan, world: &World, session: &mut Session) {
-    if let Some(weakening) = plan.weakening {
-        let own = session.record.split_off(session.inherited);
-        session.record.extend(weakening.apply(own, &session.ops, &world.layout));
-    }
+/// Edits what a session added to its record; of an honest one the order of its writes is looked at.
+fn weaken_or_check(plan: &Plan, world: &World, session: &mut Session, rotten: bool) -> Result<(), Violation> {
+    let Some(weakening) = plan.weakening else {
+        return order::check(session, &world.layout, rotten);
+    };
+    let own = session.record.split_off(session.inherited);
+    session.record.extend(weakening.apply(own, &session.ops, &world.layout));
+    Ok(())
 }
 
 /// All crashes of a session's own records.

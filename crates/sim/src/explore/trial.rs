@@ -5,9 +5,10 @@ use baio_engine::sim::crash::{Crash, Replay, covered};
 use baio_engine::sim::log::Record;
 use baio_storage::{Problem, Repair};
 
-use super::{Workload, maybe_reorder, pick_crash, weaken};
+use super::{Workload, maybe_reorder, pick_crash, weaken_or_check};
 use crate::mutate::{Weakening, volatile};
 use crate::oracle::{Expectation, Kind, Violation};
+use crate::order;
 use crate::random::Random;
 use crate::report::Part;
 use crate::rot::Rot;
@@ -49,7 +50,7 @@ impl<'a> Trial<'a> {
     pub(super) fn run(&mut self, crash: Crash, disk: Disk) -> Result<(), Violation> {
         let length = self.workload.session.record.len();
         self.story.push(format!("workload of {length} records, {crash:?}"));
-        let mut state = self.fall(&self.workload.session, crash, Some(disk));
+        let mut state = self.fall(&self.workload.session, crash, Some(disk))?;
         while self.goes_on(&state) {
             self.depth += 1;
             self.part.add("continued", 1);
@@ -58,7 +59,7 @@ impl<'a> Trial<'a> {
             let length = session.record.len();
             self.story
                 .push(format!("session {:?} of {length} records, {crash:?}", session.ops));
-            state = self.fall(&session, crash, None);
+            state = self.fall(&session, crash, None)?;
         }
         self.maybe_rot(&mut state);
         self.count(&state.disk);
@@ -75,6 +76,9 @@ impl<'a> Trial<'a> {
             world::check(&state.disk, seed, true)?;
             self.check(&state.disk, seed, false)?;
         }
+        if what == 3 && !self.rotten && self.workload.plan.rot {
+            self.erase_one(state, seed)?;
+        }
         if what == 1 && !self.rotten {
             // What a crash left half-written is told, and nothing of it is lost.
             self.check(&state.disk, seed, true)?;
@@ -86,6 +90,21 @@ impl<'a> Trial<'a> {
             self.check(&disk, seed, false)?;
         }
         Ok(())
+    }
+
+    /// The limit of the format: zeroes over an early image of the table look as if nothing had been written. A check knows by
+    /// the mirror, and a repair brings it back.
+    fn erase_one(&mut self, state: &State, seed: u64) -> Result<(), Violation> {
+        let layout = &self.workload.world.layout;
+        let Some(rot) = Rot::within_the_limit(&state.disk, layout, &mut self.random) else {
+            return Ok(());
+        };
+        rot.strike(&state.disk, layout);
+        self.rotten = true;
+        self.story.push(format!("{rot}, repaired by a check"));
+        self.part.add("erased", 1);
+        world::check(&state.disk, seed, true)?;
+        self.check(&state.disk, seed, false)
     }
 
     /// A check names nothing; or, of a crash, nothing that costs anything.
@@ -120,22 +139,26 @@ impl<'a> Trial<'a> {
             ids: &mut self.ids,
         };
         let mut session = run_session(state, &mut guide, self.part.operations())?;
-        weaken(&self.workload.plan, &self.workload.world, &mut session);
+        weaken_or_check(&self.workload.plan, &self.workload.world, &mut session, self.rotten)?;
         Ok(session)
     }
 
     /// The disk as a power cut leaves it; or, now and then, as a kill at the same moment does.
-    fn fall(&mut self, session: &Session, crash: Crash, disk: Option<Disk>) -> State {
+    fn fall(&mut self, session: &Session, crash: Crash, disk: Option<Disk>) -> Result<State, Violation> {
         let expectation = session.expectation(crash.prefix);
         let keeps_contents = self.workload.plan.weakening.is_none_or(Weakening::keeps_contents);
         let early = crash.early(&session.record);
         let nothing_lost = crash.torn.is_none() && crash.swayed.count_ones() as usize == early.len();
         if nothing_lost && keeps_contents && self.depth < DEPTH_MAX && self.random.percent(40) {
             self.story.push("killed there, the power stayed on".into());
-            return killed(session, crash.prefix, &early, expectation);
+            return Ok(killed(session, crash.prefix, &early, expectation));
         }
+        let is_honest = self.workload.plan.weakening.is_none();
         let disk = disk.unwrap_or_else(|| Replay::new(&session.base, &session.record).disk(crash));
-        State::after_power_cut(disk, expectation)
+        if is_honest && !self.rotten {
+            order::pairs(&disk, &self.workload.world.layout)?;
+        }
+        Ok(State::after_power_cut(disk, expectation))
     }
 
     /// What rots stays rotten in every later state, so it goes into the record of the session that finds it.

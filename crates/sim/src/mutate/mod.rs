@@ -36,6 +36,8 @@ pub enum During {
     Quota,
     /// A larger volume.
     Grow,
+    /// Several operations at a time.
+    Together,
     /// Nothing that writes.
     Idle,
 }
@@ -182,7 +184,8 @@ impl Weakening {
 }
 
 const ROLES: [Role; 4] = [Role::Heal, Role::Raise, Role::Note, Role::Clean];
-const DURING: [During; 13] = [
+const DURING: [During; 14] = [
+    During::Together,
     During::Grow,
     During::Resize,
     During::Rename,
@@ -218,7 +221,7 @@ pub fn volatile(record: Record) -> Record {
 }
 
 /// Understands every record of a session.
-fn scenes(record: &[Record], ops: &[Op], layout: &Layout) -> Vec<Scene> {
+pub(crate) fn scenes(record: &[Record], ops: &[Op], layout: &Layout) -> Vec<Scene> {
     let mut during = During::Opening;
     let mut scenes = Vec::with_capacity(record.len());
     for record in record {
@@ -273,6 +276,7 @@ fn during_of(op: &Op) -> During {
         Op::Sync { .. } => During::Sync,
         Op::Close => During::Close,
         Op::Open => During::Opening,
+        Op::Together { .. } => During::Together,
         Op::Kill | Op::Refused => During::Idle,
     }
 }

@@ -14,6 +14,7 @@
 //! - A write that was acknowledged and then synced on its segment, or written data-durable, or followed by a clean close,
 //!   is there. Without that, each of its sectors may be old or new.
 //! - What an opening served stays: it flushes before it reads, so what it reads cannot be taken back.
+//! - Of several operations that were under way together any may have happened.
 //! - No two segments share a block, and every block that no segment holds is free, once moves have ended. What the owners are
 //!   told to hold adds up.
 
@@ -45,6 +46,10 @@ pub enum Kind {
     Leak,
     /// An operation on an opened volume failed.
     Failed,
+    /// Writes reached the device in an order that a crash between them makes unsafe.
+    Order,
+    /// The code panicked.
+    Panic,
 }
 
 /// A broken promise.
@@ -113,11 +118,15 @@ impl Expectation {
     /// # Errors
     /// As [`Expectation::check`].
     pub fn check_contents(&self, seen: &Seen) -> Result<Model, Violation> {
-        let after = self.under_way.as_ref().map(|op| self.model.after(op));
-        let between = self.half_resized(after.as_ref());
+        let after = self
+            .under_way
+            .as_ref()
+            .map(|op| self.model.during(op))
+            .unwrap_or_default();
+        let between = self.half_resized();
         let possible = |key: Key| {
             let before = self.model.segments.get(&key);
-            let after = after.as_ref().and_then(|after| after.segments.get(&key));
+            let after = after.iter().filter_map(move |after| after.segments.get(&key));
             let between = between
                 .iter()
                 .filter(move |(of, _)| *of == key)
@@ -125,8 +134,8 @@ impl Expectation {
             before.into_iter().chain(after).map(Rc::as_ref).chain(between)
         };
         let mut found = Model {
-            limits: self.check_limits(seen, after.as_ref())?,
-            data_blocks: Some(self.check_size(seen, after.as_ref())?),
+            limits: self.check_limits(seen, &after)?,
+            data_blocks: Some(self.check_size(seen, &after)?),
             ..Model::default()
         };
         let mut instances = BTreeSet::new();
@@ -140,7 +149,7 @@ impl Expectation {
         }
         for (key, segment) in &self.model.segments {
             let lives_on = |after: &Model| after.segments.values().any(|other| other.instance == segment.instance);
-            if after.as_ref().is_none_or(lives_on) && !instances.contains(&segment.instance) {
+            if after.iter().all(lives_on) && !instances.contains(&segment.instance) {
                 let story = format!("{key} of {} blocks was acknowledged and is gone", segment.blocks);
                 return Err(Violation::new(Kind::Lost, story));
             }
@@ -152,39 +161,45 @@ impl Expectation {
 impl Expectation {
     /// A resize that has to move the segment first gives it the longer run, then the size; cut between the two it has the one
     /// and not the other.
-    fn half_resized(&self, after: Option<&Model>) -> Option<(Key, Segment)> {
-        let Some(Op::Resize { key, .. }) = self.under_way else {
-            return None;
+    fn half_resized(&self) -> Vec<(Key, Segment)> {
+        let half = |op: &Op| {
+            let Op::Resize { key, .. } = op else {
+                return None;
+            };
+            let segment = Segment::clone(self.model.segments.get(key)?);
+            let reserve = self.model.after(op).segments.get(key)?.reserve;
+            let longer = reserve > segment.reserve;
+            longer.then_some((
+                *key,
+                Segment {
+                    start_block: None,
+                    reserve,
+                    ..segment
+                },
+            ))
         };
-        let segment = Segment::clone(self.model.segments.get(&key)?);
-        let reserve = after?.segments.get(&key)?.reserve;
-        let longer = reserve > segment.reserve;
-        longer.then_some((
-            key,
-            Segment {
-                start_block: None,
-                reserve,
-                ..segment
-            },
-        ))
+        self.under_way.iter().flat_map(Op::each).filter_map(half).collect()
     }
 
-    fn check_size(&self, seen: &Seen, after: Option<&Model>) -> Result<u64, Violation> {
-        let expected = [self.model.data_blocks, after.and_then(|after| after.data_blocks)];
-        let known = expected.into_iter().flatten();
-        if self.model.data_blocks.is_some() && !known.clone().any(|blocks| blocks == seen.data_blocks) {
+    fn check_size(&self, seen: &Seen, after: &[Model]) -> Result<u64, Violation> {
+        let known = after
+            .iter()
+            .map(|after| after.data_blocks)
+            .chain([self.model.data_blocks]);
+        let expected: Vec<u64> = known.flatten().collect();
+        if self.model.data_blocks.is_some() && !expected.contains(&seen.data_blocks) {
             let story = format!("the volume has {} blocks, expected {expected:?}", seen.data_blocks);
             return Err(Violation::new(Kind::Lost, story));
         }
         Ok(seen.data_blocks)
     }
 
-    fn check_limits(&self, seen: &Seen, after: Option<&Model>) -> Result<BTreeMap<u32, Limits>, Violation> {
+    fn check_limits(&self, seen: &Seen, after: &[Model]) -> Result<BTreeMap<u32, Limits>, Violation> {
         let mut found = BTreeMap::new();
         for (uid, account) in &seen.accounts {
             let of = |model: &Model| model.limits.get(uid).copied().unwrap_or_default();
-            let expected = [Some(of(&self.model)), after.map(of)];
-            if !expected.contains(&Some(account.limits)) {
+            let expected: Vec<Limits> = after.iter().chain([&self.model]).map(of).collect();
+            if !expected.contains(&account.limits) {
                 let story = format!("limits of {uid} are {:?}, expected {expected:?}", account.limits);
                 return Err(Violation::new(Kind::Lost, story));
             }
@@ -281,6 +296,23 @@ fn judge(instance: Instance, at: u64, content: Content) -> Result<Option<Version
     }
 }
 
+/// The longest run of blocks that no segment holds, where none overlap.
+fn longest_gap(seen: &Seen) -> u64 {
+    let mut runs: Vec<_> = seen
+        .segments
+        .iter()
+        .map(|s| (s.start_block, s.start_block + s.reserve))
+        .collect();
+    runs.sort_unstable();
+    let ends = [0].into_iter().chain(runs.iter().map(|run| run.1));
+    let starts = runs.iter().map(|run| run.0).chain([seen.data_blocks]);
+    starts
+        .zip(ends)
+        .map(|(start, end)| start.saturating_sub(end))
+        .max()
+        .unwrap_or(0)
+}
+
 /// No block twice, and every block either somebody's or free.
 fn check_space(seen: &Seen) -> Result<(), Violation> {
     let mut runs: Vec<_> = seen
@@ -310,6 +342,14 @@ fn check_space(seen: &Seen) -> Result<(), Violation> {
             seen.data_blocks,
             seen.segments_counted,
             runs.len()
+        );
+        return Err(Violation::new(Kind::Space, story));
+    }
+    let largest = longest_gap(seen);
+    if largest != seen.largest_free {
+        let story = format!(
+            "the longest free run is said to be {}, and is {largest}",
+            seen.largest_free
         );
         return Err(Violation::new(Kind::Space, story));
     }

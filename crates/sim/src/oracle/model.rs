@@ -199,6 +199,13 @@ pub enum Op {
     Kill,
     /// Open the volume again.
     Open,
+    /// Several operations, begun one after the other while those before are under way. Of a session, those that happened.
+    Together {
+        /// In the order in which they were begun.
+        ops: Vec<Op>,
+        /// Nobody asks for the answers.
+        abandoned: bool,
+    },
     /// An operation that was refused, as it should be, and has no effect: a name taken or missing, or no room.
     Refused,
 }
@@ -214,6 +221,10 @@ impl Model {
 
     /// Does to the model what the acknowledgement of `op` tells the user.
     pub fn acknowledge(&mut self, op: &Op) {
+        if let Op::Together { ops, .. } = op {
+            ops.iter().for_each(|op| self.acknowledge(op));
+            return;
+        }
         match *op {
             Op::Create {
                 key,
@@ -287,8 +298,22 @@ impl Model {
                     Rc::make_mut(segment).sectors.iter_mut().for_each(Sector::settle);
                 }
             }
-            Op::Kill | Op::Open | Op::Refused => {}
+            Op::Kill | Op::Open | Op::Refused | Op::Together { .. } => {}
         }
+    }
+
+    /// The models as they may be when `op` is under way and some of it has happened: of several operations, any of them.
+    #[must_use]
+    pub fn during(&self, op: &Op) -> Vec<Model> {
+        let ops = op.each();
+        let subsets = 1..1_u32 << ops.len();
+        let after = |subset: u32| {
+            let mut model = self.clone();
+            let chosen = ops.iter().enumerate().filter(|(nth, _)| subset >> nth & 1 == 1);
+            chosen.for_each(|(_, op)| model.acknowledge(op));
+            model
+        };
+        subsets.map(after).collect()
     }
 
     fn change(&mut self, key: Key, change: impl FnOnce(&mut Segment)) {
@@ -301,6 +326,17 @@ impl Model {
         match self.segments.get_mut(&key) {
             Some(segment) => &mut Rc::make_mut(segment).sectors,
             None => &mut [],
+        }
+    }
+}
+
+impl Op {
+    /// The operations that it consists of: itself, or several.
+    #[must_use]
+    pub fn each(&self) -> &[Op] {
+        match self {
+            Op::Together { ops, .. } => ops,
+            one => std::slice::from_ref(one),
         }
     }
 }

@@ -56,6 +56,7 @@ fn an_acknowledged_segment_that_is_gone_is_reported() {
     let gone = seen.segments.pop().unwrap();
     seen.free_blocks += gone.reserve;
     seen.segments_counted -= 1;
+    seen.largest_free = longest_gap(&seen);
     for (uid, account) in &mut seen.accounts {
         if *uid == gone.key.uid {
             account.used.blocks -= gone.reserve;
@@ -196,6 +197,7 @@ fn what_is_under_way_may_have_happened_or_not() {
     resized.free_blocks -= 3;
     resized.segments[0].reserve += 3;
     resized.segments[0].start_block += 1_000; // It had to move.
+    resized.largest_free = longest_gap(&resized);
     for (uid, account) in &mut resized.accounts {
         account.used.blocks += if *uid == key.uid { 3 } else { 0 };
     }

@@ -37,6 +37,10 @@ pub struct Counts {
     pub kill: u64,
     /// Openings.
     pub open: u64,
+    /// Several operations under way at a time.
+    pub together: u64,
+    /// The same, and nobody asked what became of them.
+    pub abandoned: u64,
     /// Operations refused as they should be.
     pub refused: u64,
 }
@@ -58,8 +62,56 @@ impl Counts {
             Op::Close => &mut self.close,
             Op::Kill => &mut self.kill,
             Op::Open => &mut self.open,
+            Op::Together { abandoned: false, .. } => &mut self.together,
+            Op::Together { abandoned: true, .. } => &mut self.abandoned,
             Op::Refused => &mut self.refused,
         } += 1;
+    }
+}
+
+impl Counts {
+    /// Each kind by its name: whoever asserts that every kind was explored names them all.
+    #[must_use]
+    pub fn all(&self) -> [(&'static str, u64); 17] {
+        // Taken apart, so that a new kind does not go unnoticed.
+        let Counts {
+            create,
+            write,
+            write_durable,
+            sync,
+            resize,
+            rename,
+            moved,
+            quota,
+            delete,
+            defrag,
+            grow,
+            close,
+            kill,
+            open,
+            together,
+            abandoned,
+            refused,
+        } = *self;
+        [
+            ("create", create),
+            ("write", write),
+            ("write_durable", write_durable),
+            ("sync", sync),
+            ("resize", resize),
+            ("rename", rename),
+            ("moved", moved),
+            ("quota", quota),
+            ("delete", delete),
+            ("defrag", defrag),
+            ("grow", grow),
+            ("close", close),
+            ("kill", kill),
+            ("open", open),
+            ("together", together),
+            ("abandoned", abandoned),
+            ("refused", refused),
+        ]
     }
 }
 
@@ -79,6 +131,8 @@ impl AddAssign for Counts {
         self.close += other.close;
         self.kill += other.kill;
         self.open += other.open;
+        self.together += other.together;
+        self.abandoned += other.abandoned;
         self.refused += other.refused;
     }
 }

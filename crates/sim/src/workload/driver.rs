@@ -6,12 +6,12 @@ use std::time::Duration;
 use baio_engine::sim::{Disk, Faults, Trigger};
 use baio_engine::{Durability, Memory, Wait};
 use baio_storage::{
-    Access, Core, CreateOptions, Error, Fault, Handle, Identity, OperationId, ResizeOptions, SegmentOp, SegmentRequest,
-    Ticket, Zeroing,
+    Access, Answer as Answered, Core, CreateOptions, Error, Fault, Handle, Identity, OperationId, ResizeOptions,
+    SegmentInfo, SegmentOp, SegmentRequest, Ticket, Zeroing,
 };
 
 use crate::observe::{Seen, failed, observe, run, settle};
-use crate::oracle::{BLOCK, Expectation, Key, Kind, Model, Op, Violation};
+use crate::oracle::{BLOCK, Expectation, Key, Kind, Model, Op, UIDS, Violation};
 use crate::stamp::{self, SECTOR};
 use crate::world;
 
@@ -84,7 +84,9 @@ impl Driver {
             }
         }
         // A resize that was under way is not decided yet.
-        if seed.is_multiple_of(3) && !matches!(expectation.under_way, Some(Op::Resize { .. })) {
+        let is_resize = |op: &Op| matches!(op, Op::Resize { .. });
+        let is_resized = expectation.under_way.iter().flat_map(Op::each).any(is_resize);
+        if seed.is_multiple_of(3) && !is_resized {
             self.model = served;
             return Ok(());
         }
@@ -196,7 +198,42 @@ impl Driver {
             op => self.perform_on_volume(op, seed)?,
         };
         self.model.acknowledge(&done);
+        self.check_sums()?;
         Ok(done)
+    }
+
+    /// What the volume says of its room and its owners, beside the model: nothing is read for it.
+    fn check_sums(&self) -> Result<(), Violation> {
+        let Some(core) = &self.core else {
+            return Ok(());
+        };
+        let segments = &self.model.segments;
+        // What is being moved is held twice, and where a resize is in doubt the model does not know its run.
+        let is_settled = self.moving.is_none() && segments.values().all(|segment| segment.start_block.is_some());
+        if !is_settled || self.late.is_some() {
+            return Ok(());
+        }
+        let volume = core.volume_info().map_err(|error| failed("stat", &error))?;
+        let held: u64 = segments.values().map(|segment| segment.reserve).sum();
+        let (free, all) = (volume.free_bytes / BLOCK, volume.size_bytes / BLOCK);
+        if free + held != all {
+            let story = format!("{free} blocks are said to be free of {all}, and {held} are held");
+            return Err(Violation::new(Kind::Space, story));
+        }
+        for uid in UIDS {
+            let own = segments
+                .iter()
+                .filter(|(key, _)| key.uid == uid)
+                .map(|(_, segment)| segment.reserve);
+            let account = core.quota(ROOT, uid).map_err(|error| failed("quota", &error))?;
+            let (blocks, count) = (own.clone().sum(), own.count() as u64);
+            if (account.used.blocks, account.used.segments) != (blocks, count) {
+                let used = account.used;
+                let story = format!("{uid} is charged for {used:?}, and holds {blocks} blocks in {count} segments");
+                return Err(Violation::new(Kind::Space, story));
+            }
+        }
+        Ok(())
     }
 
     fn perform_on_volume(&mut self, op: Op, seed: u64) -> Result<Op, Violation> {
@@ -208,7 +245,10 @@ impl Driver {
         }
         let moving = self.moving.take();
         let is_delete = matches!(op, Op::Delete { .. });
-        let done = self.perform_now(op);
+        let done = match op {
+            Op::Together { ops, abandoned } => self.together(ops, abandoned, seed),
+            op => self.perform_now(op),
+        };
         let Some(core) = &mut self.core else {
             return done;
         };
@@ -236,6 +276,50 @@ impl Driver {
             self.disk.set_faults(Faults::none());
         }
         done
+    }
+
+    /// Begins several operations, each some turns behind the one before, and waits for all. Returns those that happened.
+    fn together(&mut self, ops: Vec<Op>, abandoned: bool, seed: u64) -> Result<Op, Violation> {
+        let core = self.core.as_mut().ok_or_else(closed)?;
+        let mut under_way = Vec::with_capacity(ops.len());
+        for (nth, op) in ops.into_iter().enumerate() {
+            let id = begin(core, &op).map_err(|error| failed("begin one of several", &error))?;
+            under_way.push((op, id));
+            for _ in 0..(seed >> (8 * nth)) % 5 {
+                core.turn(Wait::No).map_err(|error| failed("turn", &error))?;
+            }
+        }
+        let mut done = Vec::with_capacity(under_way.len());
+        if abandoned {
+            // A list comes when all of them have ended.
+            let infos = core.list(ROOT).map_err(|error| failed("list", &error))?;
+            for (mut op, _) in under_way {
+                if has_happened(core, &infos, &mut op)? {
+                    done.push(op);
+                }
+            }
+            return Ok(Op::Together { ops: done, abandoned });
+        }
+        for (mut op, id) in under_way {
+            let answer = loop {
+                match core.take_answer(&id) {
+                    Some(answer) => break answer,
+                    None => core.turn(Wait::one()).map_err(|error| failed("turn", &error))?,
+                };
+            };
+            match answer {
+                Ok(answer) => {
+                    tell_place(&mut op, &answer);
+                    done.push(op);
+                }
+                // Half of it has happened, and then the segment was deleted.
+                Err(error) if matches!(error.fault, Fault::MoveStopped { .. }) => done.push(op),
+                // Whether it is true depends on which of them came first.
+                Err(error) if states_a_fact(&error) => {}
+                Err(error) => return Err(failed("one of several", &error)),
+            }
+        }
+        Ok(Op::Together { ops: done, abandoned })
     }
 
     /// Begins a move, and lets it go so far as `seed` says.
@@ -305,6 +389,77 @@ impl Driver {
     }
 }
 
+/// Begins an operation that changes the table.
+fn begin(core: &mut Core, op: &Op) -> Result<OperationId, Error> {
+    match op {
+        Op::Create {
+            key,
+            blocks,
+            reserve,
+            lazily,
+            ..
+        } => core.begin_create(
+            who(*key),
+            key.uid,
+            key.name(),
+            &create_options(*blocks, *reserve, *lazily),
+        ),
+        Op::Resize {
+            key, blocks, reserve, ..
+        } => core.begin_resize(who(*key), key.uid, key.name(), &resize_options(*blocks, *reserve)),
+        Op::Rename { from, to } => core.begin_rename(who(*from), from.uid, from.name(), to.name()),
+        Op::Delete { key } => core.begin_delete(who(*key), key.uid, key.name()),
+        Op::Quota { uid, limits } => core.begin_set_quota(ROOT, *uid, *limits),
+        _ => {
+            let fault = Fault::BadSize("no such operation is begun beside others".into());
+            Err(Error::new("begin", "an operation of a workload", fault))
+        }
+    }
+}
+
+fn tell_place(op: &mut Op, answer: &Answered) {
+    if let (Op::Create { start_block, .. } | Op::Resize { start_block, .. }, Answered::Segment(info)) = (op, answer) {
+        *start_block = Some(info.start_block);
+    }
+}
+
+/// Looks what became of an operation that nobody asked about.
+fn has_happened(core: &Core, infos: &[SegmentInfo], op: &mut Op) -> Result<bool, Violation> {
+    let of = |key: &Key| {
+        infos
+            .iter()
+            .find(|info| info.owner_uid == key.uid && info.name == key.name())
+    };
+    Ok(match op {
+        Op::Create { key, start_block, .. } => {
+            *start_block = of(key).map(|info| info.start_block);
+            start_block.is_some()
+        }
+        Op::Delete { key } => of(key).is_none(),
+        Op::Rename { from, to } => of(from).is_none() && of(to).is_some(),
+        Op::Quota { uid, limits } => {
+            let account = core.quota(ROOT, *uid).map_err(|error| failed("quota", &error))?;
+            account.limits == *limits
+        }
+        _ => false,
+    })
+}
+
+fn create_options(blocks: u64, reserve: u64, lazily: bool) -> CreateOptions {
+    CreateOptions {
+        reserve_bytes: reserve * BLOCK,
+        zero: if lazily { Zeroing::Lazy } else { Zeroing::Written },
+        ..CreateOptions::of_size(blocks * BLOCK)
+    }
+}
+
+fn resize_options(blocks: u64, reserve: Option<u64>) -> ResizeOptions {
+    ResizeOptions {
+        size_bytes: blocks * BLOCK,
+        reserve_bytes: reserve.map(|reserve| reserve * BLOCK),
+    }
+}
+
 /// Does it say how things are, and not only that something went wrong?
 fn states_a_fact(error: &Error) -> bool {
     matches!(
@@ -331,11 +486,7 @@ fn attempt(core: &mut Core, model: &Model, op: &mut Op) -> Answer {
             start_block,
             ..
         } => {
-            let options = CreateOptions {
-                reserve_bytes: *reserve * BLOCK,
-                zero: if *lazily { Zeroing::Lazy } else { Zeroing::Written },
-                ..CreateOptions::of_size(*blocks * BLOCK)
-            };
+            let options = create_options(*blocks, *reserve, *lazily);
             let info = core.create(who(*key), key.uid, key.name(), &options)?;
             *start_block = Some(info.start_block);
             Ok(())
@@ -346,10 +497,7 @@ fn attempt(core: &mut Core, model: &Model, op: &mut Op) -> Answer {
             reserve,
             start_block,
         } => {
-            let options = ResizeOptions {
-                size_bytes: *blocks * BLOCK,
-                reserve_bytes: reserve.map(|reserve| reserve * BLOCK),
-            };
+            let options = resize_options(*blocks, *reserve);
             let info = core.resize(who(*key), key.uid, key.name(), &options)?;
             *start_block = Some(info.start_block);
             Ok(())
@@ -387,7 +535,7 @@ fn attempt(core: &mut Core, model: &Model, op: &mut Op) -> Answer {
             on_segment(core, *key, SegmentOp::Write { offset }, Memory::Own(buffer), durability)
         }
         Op::Sync { key } => on_segment(core, *key, SegmentOp::Sync, Memory::None, Durability::Data),
-        Op::Close | Op::Kill | Op::Open | Op::Refused => Ok(()),
+        Op::Close | Op::Kill | Op::Open | Op::Refused | Op::Together { .. } => Ok(()),
     }
 }
 
@@ -413,7 +561,14 @@ fn must_be_refused(model: &Model, op: &Op) -> bool {
         | Op::Sync { key }
         | Op::Resize { key, .. }
         | Op::Move { key, .. } => !exists(key),
-        Op::Quota { .. } | Op::Defrag | Op::Grow { .. } | Op::Close | Op::Kill | Op::Open | Op::Refused => false,
+        Op::Quota { .. }
+        | Op::Defrag
+        | Op::Grow { .. }
+        | Op::Close
+        | Op::Kill
+        | Op::Open
+        | Op::Refused
+        | Op::Together { .. } => false,
     }
 }
 

@@ -12,6 +12,9 @@ use crate::world::{BLOCKS, BLOCKS_MORE};
 /// Largest size of a segment in blocks, in workloads by chance.
 const BLOCKS_MAX: u64 = 6;
 
+/// Operations at a time, at most: of so many any subset may have happened.
+const TOGETHER_MAX: usize = 5;
+
 /// Says what a process does next.
 pub trait Guide {
     /// The next operation on a volume that holds this; `None`: the process ends here. A volume that is not open can only
@@ -46,6 +49,9 @@ impl Guide for ByChance<'_> {
         }
         if let Some(then) = self.then.pop_front() {
             return Some(then);
+        }
+        if self.writes_late && self.random.percent(7) {
+            return Some(self.together(model));
         }
         let existing: Vec<Key> = model.segments.keys().copied().collect();
         let chosen = self.random.pick(&existing).copied();
@@ -142,11 +148,13 @@ impl ByChance<'_> {
         if !beside {
             return self.beside_a_write(model, key, op);
         }
-        let next = if self.random.percent(60) {
-            self.write(model, key)
-        } else {
-            let other = self.any();
-            self.create(other)
+        let next = match self.random.below(10) {
+            0..=5 => self.write(model, key),
+            6..=7 => {
+                let other = self.any();
+                self.create(other)
+            }
+            _ => self.together(model),
         };
         self.then.push_back(next);
         op
@@ -198,6 +206,46 @@ impl ByChance<'_> {
             lazily: self.random.percent(20),
             start_block: None,
         }
+    }
+
+    /// Up to four operations of several owners at a time, each on a segment of its own; now and then a resize meets the
+    /// delete of its segment.
+    fn together(&mut self, model: &Model) -> Op {
+        let abandoned = self.random.percent(30);
+        let (mut ops, mut touched) = (Vec::new(), Vec::new());
+        for _ in 0..2 + self.random.below(3) {
+            let key = self.any();
+            if touched.contains(&key) {
+                continue;
+            }
+            touched.push(key);
+            let exists = model.segments.contains_key(&key);
+            match self.random.below(10) {
+                _ if !exists => ops.push(self.create(key)),
+                0..=3 => ops.push(Op::Delete { key }),
+                4..=6 if !abandoned => {
+                    ops.push(self.resize(key));
+                    if self.random.percent(30) {
+                        ops.push(Op::Delete { key });
+                    }
+                }
+                7..=8 => {
+                    let to = Key {
+                        uid: key.uid,
+                        ..self.any()
+                    };
+                    if !touched.contains(&to) {
+                        touched.push(to);
+                        ops.push(Op::Rename { from: key, to });
+                    }
+                }
+                // One is enough: what two of one owner came to cannot be told from their answers.
+                _ if ops.iter().all(|op| !matches!(op, Op::Quota { .. })) => ops.push(self.quota()),
+                _ => {}
+            }
+        }
+        ops.truncate(TOGETHER_MAX);
+        Op::Together { ops, abandoned }
     }
 
     fn write(&mut self, model: &Model, key: Key) -> Op {
