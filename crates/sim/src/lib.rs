@@ -21,6 +21,7 @@
 //! | [`faults`] | one fault of the device under the metadata, during a session |
 //! | [`each_request`] | every fault of the device at every request of short sessions |
 //! | [`formatting`] | crashes inside the making of a volume |
+//! | [`stale`] | a bucket falls back to the image before its newest: nobody else loses a byte |
 //! | [`exhaustive`] | all short sequences of operations, cut at every record |
 //! | [`cores`] | shares numbered pieces of work out among the cores |
 //! | [`report`] | what an exploration came to |
@@ -42,6 +43,7 @@ pub mod order;
 pub mod random;
 pub mod report;
 pub mod rot;
+pub mod stale;
 pub mod stamp;
 pub mod workload;
 pub mod world;

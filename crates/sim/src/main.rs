@@ -27,6 +27,8 @@ enum Command {
     Format(command::format::Args),
     /// Every bit of every metadata page of reference images turned over, one at a time
     Rot(command::rot::Args),
+    /// A bucket whose newest image is gone from table and mirror: nobody else loses a byte
+    Stale(command::stale::Args),
     /// As crash, with ever new seeds until the time is over
     Soak(command::soak::Args),
     /// The engine on slow, failing disks: every answer is compared with a model, and every seed told twice
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::EachRequest(args) => command::each_request::run(&args),
         Command::Format(args) => command::format::run(&args),
         Command::Rot(args) => command::rot::run(&args),
+        Command::Stale(args) => command::stale::run(&args),
         Command::Soak(args) => command::soak::run(&args),
         Command::Engine(args) => command::engine::run(&args),
     }

@@ -13,6 +13,7 @@ pub(crate) mod faults;
 pub(crate) mod format;
 pub(crate) mod rot;
 pub(crate) mod soak;
+pub(crate) mod stale;
 
 /// What every exploration of the volume is asked.
 #[derive(clap::Args)]

@@ -1,0 +1,205 @@
+//! Two faults at a time: the newest image of a bucket is gone from the table and from the mirror, so the one before it is
+//! served again. What it says of its own segments may be old; nobody else may lose a byte for it.
+//!
+//! Which of two inodes has a block that both claim is decided by when it was allocated: so every way in which a segment gets
+//! blocks (created, grown, moved) must give it a later number than whoever had them before. Only a stale inode that comes back
+//! shows whether it does.
+
+use std::collections::BTreeSet;
+
+use baio_engine::sim::Disk;
+use baio_storage::segment::bucket::{BucketId, Pair};
+use baio_storage::segment::layout::{Layout, Parity, Place};
+use baio_storage::segment::page::PAGE_BYTES;
+use baio_storage::segment::superblock::Superblock;
+
+use crate::cores;
+use crate::oracle::{Expectation, Model, NAMES, Op, Violation};
+use crate::random::Random;
+use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::workload::{ByChance, Driver, Ids, Script, State, run_session};
+use crate::world::World;
+
+/// What is counted beside the states.
+const COUNTED: &[&str] = &["buckets", "overlaps_settled"];
+
+/// Operations of a workload: few blocks, so that they are soon used again.
+const WORKLOAD_OPS: usize = 40;
+
+/// Runs so many workloads, each with every bucket in turn, on so many threads. With `moving` the workload is cut inside a
+/// move.
+#[must_use]
+pub fn run(seed: u64, workloads: u64, moving: bool, threads: usize) -> Report {
+    let mut sum = Sum::of(COUNTED);
+    let make = |number| (number < workloads).then(|| run_workload(seed, number, moving));
+    cores::in_order(threads, make, |part| {
+        sum.add(part);
+        true
+    });
+    sum.done()
+}
+
+/// Runs one workload alone.
+#[must_use]
+pub fn run_only(seed: u64, number: u64, moving: bool) -> Report {
+    let mut sum = Sum::of(COUNTED);
+    sum.add(run_workload(seed, number, moving));
+    sum.done()
+}
+
+fn run_workload(seed: u64, number: u64, moving: bool) -> Part {
+    let mut part = Part::default();
+    let failure = |violation: Violation| Failure {
+        number,
+        replay: format!(
+            "stale --seed {seed} --only {number}{}",
+            if moving { " --moving" } else { "" }
+        ),
+        violation,
+        rotten: true,
+    };
+    let made = no_panic(|| used(seed, number, moving, &mut part));
+    let (disk, expectation, layout) = match made {
+        Ok(made) => made,
+        Err(violation) => {
+            part.failed(failure(violation));
+            return part;
+        }
+    };
+    for bucket in 0..layout.buckets() {
+        let outcome = no_panic(|| bring_back(&disk, &expectation, &layout, bucket, &mut part));
+        if let Err(violation) = outcome {
+            let violation = violation.after(format!("the newest image of bucket {bucket} is gone in both places"));
+            part.failed(failure(violation));
+        }
+    }
+    part
+}
+
+/// A volume that was used and killed, everything on the medium.
+fn used(seed: u64, number: u64, moving: bool, part: &mut Part) -> Result<(Disk, Expectation, Layout), Violation> {
+    let mut random = Random::from(&[seed, 8, number]);
+    let world = World::new(random.bits())?;
+    let mut ids = Ids::default();
+    let mut guide = ByChance {
+        random: &mut random,
+        ids: &mut ids,
+        left: WORKLOAD_OPS,
+        writes_late: false,
+        then: Default::default(),
+    };
+    let state = State::after_power_cut(world.disk.copy(), Expectation::default());
+    let session = run_session(state, &mut guide, part.operations())?;
+    let records = session.record.len();
+    if moving {
+        let is_moving = |end: &usize| matches!(session.expectation(*end).under_way, Some(Op::Move { .. } | Op::Defrag));
+        let inside: Vec<usize> = (0..=records).filter(is_moving).collect();
+        if let Some(&end) = random.pick(&inside) {
+            return Ok((session.disk_at(end), session.expectation(end), world.layout));
+        }
+    }
+    let end = records;
+    // Opened once more and killed: after a clean close no inode would be read.
+    let state = State::after_power_cut(session.disk_at(end), session.expectation(end));
+    let mut nothing = Script {
+        steps: &[],
+        ids: &mut ids,
+        seed,
+    };
+    let session = run_session(state, &mut nothing, part.operations())?;
+    let end = session.record.len();
+    Ok((session.disk_at(end), session.expectation(end), world.layout))
+}
+
+fn bring_back(
+    disk: &Disk,
+    before: &Expectation,
+    layout: &Layout,
+    bucket: u64,
+    part: &mut Part,
+) -> Result<(), Violation> {
+    let Some(stale) = Stale::of(disk, layout, bucket) else {
+        return Ok(());
+    };
+    let model = &before.model;
+    part.add("buckets", 1);
+    let disk = disk.copy();
+    for place in [Place::Table, Place::Mirror] {
+        if let Some(at) = layout.image_at(bucket, stale.newest, place) {
+            let mut byte = [0];
+            disk.read(at + 100, &mut byte);
+            disk.poke(at + 100, &[byte[0] ^ 1]);
+        }
+    }
+    part.state(disk.fingerprint());
+    let mut expectation = before.clone();
+    expectation.model = Model {
+        segments: model
+            .segments
+            .iter()
+            .filter(|(key, _)| !stale.names.contains(&(key.uid, key.name().to_owned())))
+            .map(|(key, segment)| (*key, segment.clone()))
+            .collect(),
+        ..model.clone()
+    };
+    let mut driver = Driver::open_unchecked(disk, bucket)?;
+    let mut overlaps = 0;
+    driver.look(&expectation, |seen| {
+        overlaps = seen.segments.iter().filter(|segment| !segment.is_served()).count();
+        // Of those whose inodes are old nothing is claimed.
+        let is_stale = |uid: u32, name: usize| {
+            let name = NAMES.get(name).copied().unwrap_or_default().to_owned();
+            stale.names.contains(&(uid, name))
+        };
+        seen.segments
+            .retain(|segment| !is_stale(segment.key.uid, segment.key.name));
+        for (uid, account) in &mut seen.accounts {
+            account.limits = model.limits.get(uid).copied().unwrap_or_default();
+        }
+    })?;
+    part.add("overlaps_settled", overlaps as u64);
+    Ok(())
+}
+
+/// What the two images of a bucket say.
+struct Stale {
+    newest: Parity,
+    /// Owners and names of which one image or both have an inode.
+    names: BTreeSet<(u32, String)>,
+}
+
+impl Stale {
+    /// Nothing where there is no image before the newest.
+    fn of(disk: &Disk, layout: &Layout, bucket: u64) -> Option<Stale> {
+        let mut page = [0; PAGE_BYTES];
+        disk.read(0, &mut page);
+        let superblock = Superblock::decode(&page, 0).ok()?;
+        let id = BucketId {
+            uuid: superblock.uuid,
+            bucket,
+        };
+        let read = |parity| {
+            let mut page = [0; PAGE_BYTES];
+            disk.read(layout.image_at(bucket, parity, Place::Table)?, &mut page);
+            Some(page)
+        };
+        let (even, odd) = (read(Parity::Even)?, read(Parity::Odd)?);
+        let pair = Pair::read(&even, &odd, id);
+        let newest = pair.newest()?;
+        let older = pair.at(newest.parity().other()).image()?;
+        let mut stale = Stale {
+            newest: newest.parity(),
+            names: BTreeSet::new(),
+        };
+        for inode in [newest, older]
+            .iter()
+            .flat_map(|image| image.slots(superblock.geometry()))
+            .flatten()
+        {
+            if let Some(name) = &inode.name {
+                stale.names.insert((inode.owner_uid, name.as_str().to_owned()));
+            }
+        }
+        Some(stale)
+    }
+}
