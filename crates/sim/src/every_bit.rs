@@ -50,7 +50,7 @@ pub(crate) struct Reference {
 
 impl Reference {
     pub(crate) fn make(ending: Ending) -> Result<Reference, Violation> {
-        let World { disk, layout } = World::new(SEED)?;
+        let World { disk, layout, .. } = World::new(SEED)?;
         let mut ids = Ids::default();
         let mut steps = history();
         steps.push(match ending {

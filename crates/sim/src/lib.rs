@@ -36,6 +36,8 @@ pub mod exhaustive;
 pub mod explore;
 pub mod faults;
 pub mod formatting;
+pub mod images;
+pub mod memory;
 pub mod mutate;
 pub mod observe;
 pub mod oracle;

@@ -25,6 +25,8 @@ enum Command {
     EachRequest(command::each_request::Args),
     /// Power cuts inside the making of a volume: never a mixture of two
     Format(command::format::Args),
+    /// Writes images that crashes and workloads leave into a folder, and prints what the library says of each
+    Images(command::images::Args),
     /// Every bit of every metadata page of reference images turned over, one at a time
     Rot(command::rot::Args),
     /// A bucket whose newest image is gone from table and mirror: nobody else loses a byte
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Command::Faults(args) => command::faults::run(&args),
         Command::EachRequest(args) => command::each_request::run(&args),
         Command::Format(args) => command::format::run(&args),
+        Command::Images(args) => command::images::run(&args),
         Command::Rot(args) => command::rot::run(&args),
         Command::Stale(args) => command::stale::run(&args),
         Command::Soak(args) => command::soak::run(&args),

@@ -6,11 +6,14 @@
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Config, Engine, File};
 use baio_storage::segment::layout::Layout;
-use baio_storage::segment::name::{Key, SegmentName};
+use baio_storage::segment::name::{self, SegmentName};
 use baio_storage::segment::superblock::Superblock;
-use baio_storage::{CheckReport, Core, Format, check_simulated, format_simulated};
+use baio_storage::{
+    CheckReport, Core, Format, Identity, SegmentInfo, VolumeInfo, check_simulated, format_simulated, inspect_simulated,
+    inspect_volume_simulated,
+};
 
-use crate::oracle::{Kind, NAMES, UIDS, Violation};
+use crate::oracle::{Key, Kind, NAMES, UIDS, Violation};
 use crate::random::Random;
 use crate::stamp;
 
@@ -41,6 +44,8 @@ pub fn shape() -> Format {
 /// Memory of a process: so little that a move copies four blocks at a time.
 const ARENA_BYTES: usize = 256 << 10;
 
+const ROOT: Identity = Identity { uid: 0, gid: 0 };
+
 /// The name of the disk in messages.
 const NAME: &str = "simulated";
 
@@ -51,6 +56,8 @@ pub struct World {
     pub disk: Disk,
     /// Where everything lies on it.
     pub layout: Layout,
+    /// Names that share a home, in a crowded one.
+    pub crowd: Vec<Key>,
 }
 
 impl World {
@@ -67,10 +74,11 @@ impl World {
     /// # Errors
     /// The volume cannot be made.
     pub fn crowded(seed: u64) -> Result<World, Violation> {
-        let world = World::new(seed)?;
+        let mut world = World::new(seed)?;
+        let buckets = world.layout.buckets();
         let mut random = Random::from(&[seed, 7]);
         let candidates = (0..CROWDED_TRIES).map(|_| hash_seed(&mut random));
-        let most = candidates.max_by_key(|hash_seed| crowd(hash_seed, world.layout.buckets()));
+        let most = candidates.max_by_key(|hash_seed| crowd(hash_seed, buckets).len());
         for (copy, at) in (0u8..).zip(world.layout.superblocks_at()) {
             let mut page = [0; 4096];
             world.disk.read(at, &mut page);
@@ -79,6 +87,7 @@ impl World {
             superblock.hash_seed = most.unwrap_or(superblock.hash_seed);
             world.disk.poke(at, superblock.encode(copy).bytes());
         }
+        world.crowd = most.map(|hash_seed| crowd(&hash_seed, buckets)).unwrap_or_default();
         Ok(world)
     }
 
@@ -89,7 +98,8 @@ impl World {
     pub fn formatted(seed: u64, shape: &Format) -> Result<World, Violation> {
         let disk = stale_disk();
         let layout = format(&disk, seed, shape)?;
-        Ok(World { disk, layout })
+        let crowd = Vec::new();
+        Ok(World { disk, layout, crowd })
     }
 }
 
@@ -104,15 +114,19 @@ fn hash_seed(random: &mut Random) -> [u8; 16] {
     seed
 }
 
-/// How many of the users' names have the most wanted bucket for their home.
-fn crowd(hash_seed: &[u8; 16], buckets: u64) -> usize {
-    let names = NAMES.iter().filter_map(|name| SegmentName::new(name).ok());
-    let keys = names.flat_map(|name| UIDS.map(|uid| Key::segment(uid, name.clone())));
-    let mut homes = vec![0; buckets as usize];
-    for key in keys {
-        homes[(key.hash(hash_seed) % buckets) as usize] += 1;
+/// Those of the users' names that have the most wanted bucket for their home.
+fn crowd(hash_seed: &[u8; 16], buckets: u64) -> Vec<Key> {
+    let mut homes = vec![Vec::new(); buckets as usize];
+    for key in UIDS
+        .iter()
+        .flat_map(|&uid| (0..NAMES.len()).map(move |name| Key { uid, name }))
+    {
+        if let Ok(name) = SegmentName::new(key.name()) {
+            let home = name::Key::segment(key.uid, name).hash(hash_seed) % buckets;
+            homes[home as usize].push(key);
+        }
     }
-    homes.into_iter().max().unwrap_or(0)
+    homes.into_iter().max_by_key(Vec::len).unwrap_or_default()
 }
 
 /// A disk full of stale bytes.
@@ -155,6 +169,26 @@ pub fn check(disk: &Disk, seed: u64, repair: bool) -> Result<CheckReport, Violat
     let mut engine = engine(seed)?;
     check_simulated(&mut engine, &File::simulated(disk, NAME), repair)
         .map_err(|error| Violation::new(Kind::Refused, format!("check: {error}")))
+}
+
+/// The volume on `disk` and its segments, as somebody sees them who does not write.
+///
+/// # Errors
+/// It is not read.
+pub fn inspect(disk: &Disk, seed: u64) -> Result<(VolumeInfo, Vec<SegmentInfo>), Violation> {
+    let mut engine = engine(seed)?;
+    inspect_simulated(&mut engine, &File::simulated(disk, NAME), ROOT)
+        .map_err(|error| Violation::new(Kind::Refused, format!("inspect: {error}")))
+}
+
+/// The volume alone.
+///
+/// # Errors
+/// It is not read.
+pub fn inspect_volume(disk: &Disk, seed: u64) -> Result<VolumeInfo, Violation> {
+    let mut engine = engine(seed)?;
+    inspect_volume_simulated(&mut engine, &File::simulated(disk, NAME))
+        .map_err(|error| Violation::new(Kind::Refused, format!("inspect: {error}")))
 }
 
 /// Small, because there is one for every crash state.

@@ -43,7 +43,7 @@ fn torn(base: &Disk, record: &[Record], at: usize, torn: Torn) -> Disk {
 
 #[test]
 fn a_create_that_was_served_as_absent_does_not_come_back() {
-    let World { disk, layout } = World::new(1).unwrap();
+    let World { disk, layout, .. } = World::new(1).unwrap();
     let mut core = world::open(&disk, 1).unwrap();
     let base = disk.copy();
     disk.record();

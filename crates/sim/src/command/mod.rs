@@ -11,6 +11,7 @@ pub(crate) mod engine;
 pub(crate) mod exhaustive;
 pub(crate) mod faults;
 pub(crate) mod format;
+pub(crate) mod images;
 pub(crate) mod rot;
 pub(crate) mod soak;
 pub(crate) mod stale;

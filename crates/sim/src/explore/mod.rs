@@ -202,6 +202,7 @@ impl Workload {
             writes_late: true,
             then: Default::default(),
         };
+        guide.fill(&world.crowd);
         let mut session = run_session(fresh, &mut guide, counts)?;
         weaken_or_check(plan, &world, &mut session, false)?;
         let crashes = choose_crashes(&session, &mut random);

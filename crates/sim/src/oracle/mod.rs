@@ -296,21 +296,13 @@ fn judge(instance: Instance, at: u64, content: Content) -> Result<Option<Version
     }
 }
 
-/// The longest run of blocks that no segment holds, where none overlap.
-fn longest_gap(seen: &Seen) -> u64 {
-    let mut runs: Vec<_> = seen
-        .segments
-        .iter()
-        .map(|s| (s.start_block, s.start_block + s.reserve))
-        .collect();
+/// The longest run of blocks that none of these runs holds: each its first block and the one behind its last.
+pub(crate) fn longest_gap(mut runs: Vec<(u64, u64)>, blocks: u64) -> u64 {
     runs.sort_unstable();
     let ends = [0].into_iter().chain(runs.iter().map(|run| run.1));
-    let starts = runs.iter().map(|run| run.0).chain([seen.data_blocks]);
-    starts
-        .zip(ends)
-        .map(|(start, end)| start.saturating_sub(end))
-        .max()
-        .unwrap_or(0)
+    let starts = runs.iter().map(|run| run.0).chain([blocks]);
+    let gaps = starts.zip(ends).map(|(start, end)| start.saturating_sub(end));
+    gaps.max().unwrap_or(0)
 }
 
 /// No block twice, and every block either somebody's or free.
@@ -345,7 +337,8 @@ fn check_space(seen: &Seen) -> Result<(), Violation> {
         );
         return Err(Violation::new(Kind::Space, story));
     }
-    let largest = longest_gap(seen);
+    let ends = runs.iter().map(|run| (run.0, run.0 + run.1)).collect();
+    let largest = longest_gap(ends, seen.data_blocks);
     if largest != seen.largest_free {
         let story = format!(
             "the longest free run is said to be {}, and is {largest}",

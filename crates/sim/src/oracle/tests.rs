@@ -40,6 +40,11 @@ fn ended() -> (Expectation, Seen) {
     (session.expectation(session.record.len()), seen)
 }
 
+fn gap_of(seen: &Seen) -> u64 {
+    let runs = seen.segments.iter().map(|s| (s.start_block, s.start_block + s.reserve));
+    longest_gap(runs.collect(), seen.data_blocks)
+}
+
 fn kind_of(expectation: &Expectation, seen: &Seen) -> Option<Kind> {
     expectation.check(seen).err().map(|violation| violation.kind)
 }
@@ -56,7 +61,7 @@ fn an_acknowledged_segment_that_is_gone_is_reported() {
     let gone = seen.segments.pop().unwrap();
     seen.free_blocks += gone.reserve;
     seen.segments_counted -= 1;
-    seen.largest_free = longest_gap(&seen);
+    seen.largest_free = gap_of(&seen);
     for (uid, account) in &mut seen.accounts {
         if *uid == gone.key.uid {
             account.used.blocks -= gone.reserve;
@@ -197,7 +202,7 @@ fn what_is_under_way_may_have_happened_or_not() {
     resized.free_blocks -= 3;
     resized.segments[0].reserve += 3;
     resized.segments[0].start_block += 1_000; // It had to move.
-    resized.largest_free = longest_gap(&resized);
+    resized.largest_free = gap_of(&resized);
     for (uid, account) in &mut resized.accounts {
         account.used.blocks += if *uid == key.uid { 3 } else { 0 };
     }

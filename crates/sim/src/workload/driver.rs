@@ -11,7 +11,7 @@ use baio_storage::{
 };
 
 use crate::observe::{Seen, failed, observe, run, settle};
-use crate::oracle::{BLOCK, Expectation, Key, Kind, Model, Op, UIDS, Violation};
+use crate::oracle::{BLOCK, Expectation, Key, Kind, Model, Op, UIDS, Violation, longest_gap};
 use crate::stamp::{self, SECTOR};
 use crate::world;
 
@@ -231,6 +231,14 @@ impl Driver {
         let (free, all) = (volume.free_bytes / BLOCK, volume.size_bytes / BLOCK);
         if free + held != all {
             let story = format!("{free} blocks are said to be free of {all}, and {held} are held");
+            return Err(Violation::new(Kind::Space, story));
+        }
+        let runs = segments
+            .values()
+            .filter_map(|s| Some((s.start_block?, s.start_block? + s.reserve)));
+        let (gap, largest) = (longest_gap(runs.collect(), all), volume.largest_free_bytes / BLOCK);
+        if gap != largest {
+            let story = format!("the longest free run is said to be {largest}, and is {gap}");
             return Err(Violation::new(Kind::Space, story));
         }
         for uid in UIDS {

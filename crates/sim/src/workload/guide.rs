@@ -93,6 +93,18 @@ impl Guide for ByChance<'_> {
 }
 
 impl ByChance<'_> {
+    /// Makes these segments first, of one block each: more than their bucket has slots.
+    pub(crate) fn fill(&mut self, crowd: &[Key]) {
+        for &key in crowd {
+            let mut create = self.create(key);
+            if let Op::Create { blocks, reserve, .. } = &mut create {
+                (*blocks, *reserve) = (1, 1);
+            }
+            self.then.push_back(create);
+        }
+        self.left += crowd.len();
+    }
+
     fn any(&mut self) -> Key {
         Key {
             uid: self.random.pick(&UIDS).copied().unwrap_or(UIDS[0]),

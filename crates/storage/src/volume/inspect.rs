@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use baio_engine::{Create, Engine};
+use baio_engine::{Create, Engine, File};
 
 use crate::error::{Error, Fault, Result};
 use crate::identity::Identity;
@@ -121,6 +121,22 @@ pub(crate) fn inspect_volume(engine: &mut Engine, path: &Path) -> Result<VolumeI
     let seen = measure(engine, &device);
     device.close(engine);
     seen
+}
+
+/// The same as [`inspect`] on a simulated disk.
+///
+/// # Errors
+/// As [`inspect`].
+pub fn inspect_simulated(engine: &mut Engine, file: &File, who: Identity) -> Result<(VolumeInfo, Vec<SegmentInfo>)> {
+    look(engine, &Device::simulated(file.clone()), who)
+}
+
+/// The same as [`inspect_volume`] on a simulated disk.
+///
+/// # Errors
+/// As [`inspect`].
+pub fn inspect_volume_simulated(engine: &mut Engine, file: &File) -> Result<VolumeInfo> {
+    measure(engine, &Device::simulated(file.clone()))
 }
 
 /// What an owner holds and may hold, and the bytes of a block.

@@ -1,0 +1,677 @@
+#!/usr/bin/env python3
+"""An independent reader of baio volumes: the Python standard library, and docs/disk-format.md.
+
+It shares no code with crates/storage and is not to be made to agree with it: where the two differ, one of them or the
+document is wrong. It never writes.
+
+    reader.py IMAGE...          one JSON object a line and image
+    reader.py --folder FOLDER   all *.img in it, in the order of their names
+
+    verdict    "volume", "refused" (a volume, and why not read), "none"
+    current    sequence, epoch, healed_epoch, clean, of the superblock that is believed
+    copies     what each copy of the superblock is: its sequence, or what is wrong with it
+    segments   uid, name, state, start_block, blocks, reserve; sorted by owner and name, as an opening would serve them
+    limits     uid, blocks, segments of the quota records
+    free       blocks that nobody claims
+    problems   kind, place, what, and `crash`: may a power cut or a kill alone have left this?
+
+What the document leaves open, and what this reader does there, stands at `OPEN` below.
+"""
+
+import json
+import os
+import struct
+import sys
+import unicodedata
+
+# Where the document is silent, this reader
+OPEN = """
+- takes a copy of an unknown version for one that says so only if its checksum is right;
+- applies "Claims" in memory: half a rename is one segment, and who loses a block is quarantined;
+- refuses an inode whose mode is above 07777, with bytes behind its name, and a free slot that is not all zero;
+- lets a tombstone have a name or none, and a quota record have none;
+- takes an image of an epoch above the superblock's for damage, and passes it over;
+- refuses a healed or clean epoch above the epoch, and an allocation hint above data_blocks;
+- scans for copies 2 and 3 whenever neither front copy is valid, if the file is not longer than SCAN_MAX.
+""".strip()
+SCAN_MAX = 1 << 32
+
+PAGE = 4096
+ZERO = bytes(PAGE)
+ANY = 2**64 - 1
+FREE, LIVE, TOMBSTONE, MOVING, QUARANTINED, QUOTA = 0, 1, 2, 3, 5, 6
+STATES = {LIVE: "live", MOVING: "moving", QUARANTINED: "quarantined"}
+SEGMENTS = (LIVE, MOVING, QUARANTINED)
+
+
+def crc_table():
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+CRC = crc_table()
+KNOWN_CRC = {}
+
+
+def crc32c(data):
+    table, crc = CRC, 0xFFFFFFFF
+    for byte in data:
+        crc = table[(crc ^ byte) & 255] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
+assert crc32c(b"123456789") == 0xE3069283
+
+
+def page_crc(page, at):
+    """Of a page with the checksum field at `at` taken as zero. Many images share most of their pages."""
+    key = (page, at)
+    if key not in KNOWN_CRC:
+        if len(KNOWN_CRC) > 20000:
+            KNOWN_CRC.clear()
+        KNOWN_CRC[key] = crc32c(page[:at] + bytes(4) + page[at + 4 :])
+    return KNOWN_CRC[key]
+
+
+def siphash(key, data):
+    """SipHash-2-4."""
+    mask = ANY
+    k0, k1 = struct.unpack("<QQ", key)
+    v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
+
+    def turn(word, by):
+        return (word << by | word >> 64 - by) & mask
+
+    def rounds(count):
+        for _ in range(count):
+            v[0] = v[0] + v[1] & mask
+            v[1] = turn(v[1], 13) ^ v[0]
+            v[0] = turn(v[0], 32)
+            v[2] = v[2] + v[3] & mask
+            v[3] = turn(v[3], 16) ^ v[2]
+            v[0] = v[0] + v[3] & mask
+            v[3] = turn(v[3], 21) ^ v[0]
+            v[2] = v[2] + v[1] & mask
+            v[1] = turn(v[1], 17) ^ v[2]
+            v[2] = turn(v[2], 32)
+
+    tail = len(data) % 8
+    padded = data + bytes(7 - tail) + bytes([len(data) & 255])
+    for (word,) in struct.iter_unpack("<Q", padded):
+        v[3] ^= word
+        rounds(2)
+        v[0] ^= word
+    v[2] ^= 0xFF
+    rounds(4)
+    return v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+# The example of the SipHash paper.
+assert siphash(bytes(range(16)), bytes(range(15))) == 0xA129CA6149BE45E5
+
+
+def round_up(value, unit):
+    return -(-value // unit) * unit
+
+
+class Refused(Exception):
+    """A volume that is not read, and why."""
+
+
+class Bad(Exception):
+    """A page or an inode that is not believed, and why."""
+
+
+class Layout:
+    def __init__(self, block_size, segments_max, data_blocks, data_blocks_max):
+        if block_size not in (4096, 8192, 16384, 32768, 65536):
+            raise Bad("block size %d" % block_size)
+        if not 1 <= data_blocks <= data_blocks_max:
+            raise Bad("%d data blocks of at most %d" % (data_blocks, data_blocks_max))
+        if segments_max < 16:
+            raise Bad("room for %d segments" % segments_max)
+        self.block_size, self.data_blocks = block_size, data_blocks
+        self.buckets = (segments_max + 1) // 2
+        self.table_at = 131072
+        self.mirror_at = self.table_at + self.buckets * 8192
+        self.superblock_2_at = round_up(self.mirror_at + self.buckets * 8192, 65536)
+        self.superblock_3_at = self.superblock_2_at + 65536
+        self.bitmap_at = self.superblock_3_at + PAGE
+        self.bitmap_pages = -(-data_blocks_max // 32256)
+        bitmap_end = self.bitmap_at + self.bitmap_pages * PAGE
+        aligned = round_up(bitmap_end, 1 << 20)
+        if aligned + data_blocks_max * block_size >= 64 << 20:
+            self.data_at = aligned
+        else:
+            self.data_at = round_up(bitmap_end, block_size)
+        if self.data_at + data_blocks_max * block_size >= 1 << 63:
+            raise Bad("it ends behind byte 2^63")
+        self.end = self.data_at + data_blocks * block_size
+        self.superblocks_at = [0, 65536, self.superblock_2_at, self.superblock_3_at]
+
+
+class Newer(Bad):
+    """A page of a format that is not known; `what` of two that agree is equal."""
+
+
+class Superblock:
+    def __init__(self, page):
+        """Raises Bad unless the page is a valid copy, of whatever number."""
+        if page[:8] != b"BAIOVOL\0":
+            raise Bad("no superblock")
+        version, self.copy, checksum, self.parent = struct.unpack_from("<IIII", page, 8)
+        right = checksum == page_crc(page, 16)
+        if version != 1:
+            raise (Newer if right else Bad)("version %d" % version)
+        if not right:
+            raise Bad("checksum")
+        self.compat, self.ro_compat, incompat = struct.unpack_from("<QQQ", page, 24)
+        if incompat:
+            raise Newer("incompatible features %#x" % incompat)
+        self.uuid = page[48:64]
+        self.sequence, self.epoch, self.healed, self.clean = struct.unpack_from("<QQQQ", page, 64)
+        self.seed = page[96:112]
+        (block_size,) = struct.unpack_from("<I", page, 112)
+        segments_max, buckets, data_blocks, data_blocks_max = struct.unpack_from("<QQQQ", page, 120)
+        self.layout = layout = Layout(block_size, segments_max, data_blocks, data_blocks_max)
+        stored = struct.unpack_from("<QQQQQQ", page, 152)
+        follows = (
+            layout.table_at,
+            layout.mirror_at,
+            layout.superblock_2_at,
+            layout.superblock_3_at,
+            layout.bitmap_at,
+            layout.data_at,
+        )
+        if stored != follows or buckets != layout.buckets:
+            raise Bad("offsets that do not follow from its numbers")
+        self.hint, *snapshot = struct.unpack_from("<QQQQQQ", page, 200)
+        self.snapshot = dict(zip(("epoch", "pages", "accounts", "used", "segments"), snapshot))
+        if self.healed > self.epoch or self.clean > self.epoch or self.hint > data_blocks:
+            raise Bad("healed epoch, clean epoch or hint too large")
+        # Equal copies differ in copy number and checksum only.
+        self.content = page[:12] + page[20:]
+
+
+class Device:
+    def __init__(self, path):
+        self.file = open(path, "rb", buffering=0)
+        # The size of a block device is not its file's.
+        self.size = self.file.seek(0, os.SEEK_END)
+
+    def page(self, at):
+        return os.pread(self.file.fileno(), PAGE, at)
+
+    def close(self):
+        self.file.close()
+
+
+def read_copy(device, at, number):
+    page = device.page(at)
+    if len(page) < PAGE:
+        raise Bad("behind the end")
+    found = Superblock(page)
+    if found.copy != number:
+        raise Bad("it is copy %d" % found.copy)
+    return found
+
+
+def attempt(read, *arguments):
+    try:
+        return read(*arguments)
+    except Bad as bad:
+        return bad
+
+
+def choose(device):
+    """The current superblock, and what each of the four copies is."""
+    front = [attempt(read_copy, device, at, number) for number, at in enumerate((0, 65536))]
+    places = {tuple(c.layout.superblocks_at[2:]) for c in front if isinstance(c, Superblock)}
+    if not places and not (isinstance(front[0], Newer) and str(front[0]) == str(front[1])):
+        places = scan(device)
+    best, copies = None, front
+    for two, three in sorted(places) or [(None, None)]:
+        seen = list(front)
+        if two is not None:
+            seen += [attempt(read_copy, device, at, number) for number, at in ((2, two), (3, three))]
+        newer = [str(c) for c in seen if isinstance(c, Newer)]
+        for what in newer:
+            if newer.count(what) >= 2:
+                raise Refused(what)
+        valid = [c for c in seen if isinstance(c, Superblock)]
+        paired = [c for c in valid if sum(o.content == c.content for o in valid) >= 2]
+        if paired:
+            newest = max(paired, key=lambda c: c.sequence)
+            rivals = {c.content for c in paired if c.sequence == newest.sequence}
+            if len(rivals) > 1:
+                raise Refused("two different pairs of sequence %d" % newest.sequence)
+            if best is None or newest.sequence > best.sequence:
+                best, copies = newest, seen
+        elif best is None:
+            copies = seen
+    if best is None:
+        if any(isinstance(c, Superblock) for c in copies):
+            raise Refused("no two copies agree")
+        if any(isinstance(c, Newer) or str(c) != "no superblock" for c in copies if str(c) != "behind the end"):
+            raise Refused("no copy is valid")
+        return None, copies
+    return best, copies
+
+
+def scan(device):
+    if device.size > SCAN_MAX:
+        return set()
+    for at in range(131072, device.size, 65536):
+        found = attempt(Superblock, device.page(at)) if at + PAGE <= device.size else None
+        if isinstance(found, Superblock) and found.copy < 4 and found.layout.superblocks_at[found.copy] == at:
+            return {tuple(found.layout.superblocks_at[2:])}
+    return set()
+
+
+class Image:
+    def __init__(self, page, superblock, bucket, parity):
+        """Raises Bad unless it is an image of this bucket in this place, not all zero."""
+        magic, checksum = struct.unpack_from("<4sI", page)
+        if magic != b"BKT0":
+            raise Bad("no image")
+        if checksum != page_crc(page, 4):
+            raise Bad("checksum")
+        if page[8:24] != superblock.uuid:
+            raise Bad("of another volume")
+        number, self.epoch, self.generation = struct.unpack_from("<QQQ", page, 24)
+        if number != bucket:
+            raise Bad("of bucket %d" % number)
+        if self.generation == 0 or self.generation % 2 != parity:
+            raise Bad("generation %d in the wrong place" % self.generation)
+        if self.epoch > superblock.epoch:
+            raise Bad("of epoch %d, which has not begun" % self.epoch)
+        self.page = page
+
+    def age(self):
+        return self.epoch, self.generation
+
+
+class Empty:
+    """A page of zeroes in the even place: generation 0, four free inodes."""
+
+    epoch = generation = 0
+    page = ZERO
+
+    def age(self):
+        return 0, 0
+
+
+NEVER = "never written"
+
+
+def read_pair(device, superblock, bucket, base):
+    """The even and the odd image: an Image, Empty, NEVER, or Bad."""
+    pair = []
+    for parity in (0, 1):
+        page = device.page(base + bucket * 8192 + parity * PAGE)
+        if page == ZERO:
+            pair.append(NEVER if parity else Empty())
+        elif len(page) < PAGE:
+            pair.append(Bad("behind the end"))
+        else:
+            pair.append(attempt(Image, page, superblock, bucket, parity))
+    if any(isinstance(i, Image) and i.generation >= 2 for i in pair):
+        pair = [Bad("erased") if i is NEVER or isinstance(i, Empty) else i for i in pair]
+    return pair
+
+
+def newest(images):
+    valid = [i for i in images if isinstance(i, (Image, Empty))]
+    # Of equal ones the first: the table's.
+    return max(reversed(valid), key=lambda i: i.age()) if valid else None
+
+
+class Inode:
+    def __init__(self, raw, layout, at):
+        """Raises Bad if it is to be refused; `at` is (bucket, slot)."""
+        self.at = at
+        (self.state,) = struct.unpack_from("<I", raw, 0)
+        self.name = raw[5 : 5 + raw[4]]
+        self.uid, self.gid, self.mode, self.generation = struct.unpack_from("<IIIQ", raw, 260)
+        self.uuid = raw[280:296]
+        self.start, self.blocks, self.reserve, self.zeroed = struct.unpack_from("<QQQQ", raw, 296)
+        self.allocation = struct.unpack_from("<QQ", raw, 328)
+        from_bucket, from_slot, _, from_generation = struct.unpack_from("<QIIQ", raw, 352)
+        self.renamed_from = (from_bucket, from_slot, from_generation) if from_generation else None
+        self.target, self.target_blocks, self.done = struct.unpack_from("<QQQ", raw, 376)
+        self.grants = struct.unpack_from("<16I", raw, 416)
+        self.limits = struct.unpack_from("<QQ", raw, 480)
+        self.check(raw, layout)
+
+    def check(self, raw, layout):
+        if self.state == FREE:
+            if any(raw):
+                raise Bad("a free slot that is not all zero")
+            return
+        if self.state not in (LIVE, TOMBSTONE, MOVING, QUARANTINED, QUOTA):
+            raise Bad("state %d" % self.state)
+        is_segment = self.state in SEGMENTS
+        if any(raw[5 + raw[4] : 260]):
+            raise Bad("bytes behind its name")
+        if self.state == QUOTA and self.name:
+            raise Bad("a quota record with a name")
+        if is_segment and not self.name:
+            raise Bad("a segment without a name")
+        if self.name:
+            check_name(self.name)
+        if self.generation in (0, ANY):
+            raise Bad("generation %d" % self.generation)
+        if self.mode > 0o7777:
+            raise Bad("mode %o" % self.mode)
+        if not is_segment and (self.blocks or self.reserve):
+            raise Bad("blocks without a segment")
+        if is_segment:
+            if self.start + self.reserve > layout.data_blocks:
+                raise Bad("a run that leaves the data area")
+            if self.blocks > self.reserve or self.zeroed > self.reserve:
+                raise Bad("size or zeroed-to above its reserve")
+        if self.renamed_from and not (self.renamed_from[0] < layout.buckets and self.renamed_from[1] < 4):
+            raise Bad("renamed from no slot of the volume")
+        if self.state == MOVING and not self.target_blocks:
+            raise Bad("moving without a target")
+        if self.target_blocks:
+            if self.state not in (MOVING, QUARANTINED):
+                raise Bad("a target without a move")
+            if self.target_blocks < self.blocks or self.done > self.blocks:
+                raise Bad("a target too short, or more done than there is")
+            if self.target + self.target_blocks > layout.data_blocks:
+                raise Bad("a target that leaves the data area")
+            if self.target < self.start + self.reserve and self.start < self.target + self.target_blocks:
+                raise Bad("a target that overlaps its source")
+        for word, number in zip(self.grants[::2], self.grants[1::2]):
+            kind, rights = word >> 16, word & 0xFFFF
+            if kind > 2 or (kind == 0 and (rights or number)) or rights & ~7:
+                raise Bad("an unknown grant")
+
+    def runs(self):
+        if self.state not in SEGMENTS:
+            return []
+        runs = [(self.start, self.reserve)]
+        if self.target_blocks:
+            runs.append((self.target, self.target_blocks))
+        return [run for run in runs if run[1]]
+
+    def held(self):
+        """What counts for the owner."""
+        return self.target_blocks if self.state == MOVING else self.reserve
+
+    def key(self):
+        return (self.uid, b"" if self.state == QUOTA else self.name)
+
+    def place(self):
+        return "slot %d of bucket %d" % (self.at[1], self.at[0])
+
+
+def check_name(name):
+    try:
+        text = name.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Bad("a name that is not UTF-8") from None
+    if any(c in "#/" or unicodedata.category(c) == "Cc" for c in text):
+        raise Bad("an impossible name")
+
+
+def salvage(raw, layout):
+    """The runs that the bytes of a refused inode name."""
+    start, _, reserve = struct.unpack_from("<QQQ", raw, 296)
+    target, blocks = struct.unpack_from("<QQ", raw, 376)
+    runs = ((start, reserve), (target, blocks))
+    return [(at, count) for at, count in runs if count and at + count <= layout.data_blocks]
+
+
+class Volume:
+    def __init__(self, device):
+        self.problems = []
+        self.device = device
+        self.superblock, self.copies = choose(device)
+        if self.superblock is None:
+            return
+        self.layout = self.superblock.layout
+        if device.size < self.layout.end:
+            raise Refused("it ends at byte %d, the volume at %d" % (device.size, self.layout.end))
+        self.is_clean = self.superblock.clean == self.superblock.epoch
+        self.judge_copies()
+        self.inodes, self.refused, self.used_slots = [], [], {}
+        for bucket in range(self.layout.buckets):
+            self.read_bucket(bucket)
+        self.settle_claims()
+        self.judge_names()
+        self.judge_snapshot()
+
+    def problem(self, kind, place, what, crash=False):
+        self.problems.append({"kind": kind, "place": place, "what": str(what), "crash": crash})
+
+    def judge_copies(self):
+        """What differs from the current one. A crash leaves one pair whole, and the front never older than the rear."""
+        current, wrong = self.superblock, []
+        for number, copy in enumerate(self.copies):
+            if not isinstance(copy, Superblock) or copy.content != current.content:
+                wrong.append(number)
+        sequences = [c.sequence if isinstance(c, Superblock) else None for c in self.copies]
+        # The front is torn or ahead while the rear is current, and never behind it.
+        stale_front = any(n in wrong and sequences[n] is not None and sequences[n] < current.sequence for n in (0, 1))
+        one_pair = all(n < 2 for n in wrong) or all(n >= 2 for n in wrong)
+        newer_rear = any(sequences[n] is not None and sequences[n] > current.sequence for n in range(2, len(sequences)))
+        crash = one_pair and not newer_rear and not stale_front
+        for number in wrong:
+            copy = self.copies[number]
+            what = "sequence %d" % copy.sequence if isinstance(copy, Superblock) else copy
+            self.problem("superblock", "superblock copy %d" % number, what, crash)
+
+    def read_bucket(self, bucket):
+        layout, superblock = self.layout, self.superblock
+        table = read_pair(self.device, superblock, bucket, layout.table_at)
+        mirror = read_pair(self.device, superblock, bucket, layout.mirror_at)
+        damaged = any(isinstance(i, Bad) for i in table)
+        image = newest(table + mirror) if damaged else newest(table)
+        if image is None:
+            raise Refused("bucket %d: no image is valid" % bucket)
+        in_doubt = not self.is_clean and (damaged or image.epoch >= superblock.healed)
+        self.judge_bucket(bucket, table, mirror, image, in_doubt)
+        self.used_slots[bucket] = []
+        for slot in range(4):
+            raw = image.page[64 + slot * 1008 : 64 + (slot + 1) * 1008]
+            inode = attempt(lambda: Inode(raw, layout, (bucket, slot)))
+            self.used_slots[bucket].append(inode)
+            if isinstance(inode, Bad):
+                self.refused.append(salvage(raw, layout))
+                self.problem("inode", "slot %d of bucket %d" % (slot, bucket), inode)
+            elif inode.state != FREE:
+                self.inodes.append(inode)
+
+    def judge_bucket(self, bucket, table, mirror, image, in_doubt):
+        """Sound: table and mirror both hold the image g, and in the other place g - 1 (zeroes, if g is 1)."""
+        best = newest(table + mirror)
+        for name, pair in (("table", table), ("mirror", mirror)):
+            for parity, found in enumerate(pair):
+                place = "bucket %d, %s image of the %s" % (bucket, ("even", "odd")[parity], name)
+                if best.generation == 0:
+                    sound = not isinstance(found, Bad)
+                elif parity == best.generation % 2:
+                    sound = isinstance(found, Image) and found.page == best.page
+                else:
+                    older = found.generation if isinstance(found, (Image, Empty)) else None
+                    sound = older == best.generation - 1 or (found is NEVER and best.generation == 0)
+                if sound:
+                    continue
+                kind = "image" if isinstance(found, Bad) else "image-stale"
+                # A crash tears or leaves out what was being written; what it wrote over was the older image.
+                self.problem(kind, place, found if isinstance(found, Bad) else "not the image that it should be", in_doubt)
+
+    def settle_claims(self):
+        served = [i for i in self.inodes if i.state in (LIVE, MOVING)]
+        gone = set()
+        by_place = {i.at: i for i in served}
+        for new in served:
+            old = by_place.get(new.renamed_from[:2]) if new.renamed_from else None
+            if (
+                old is not None
+                and old is not new
+                and old.generation == new.renamed_from[2]
+                and old.uuid == new.uuid
+                and (old.start, old.reserve) == (new.start, new.reserve)
+            ):
+                gone.add(old.at)
+                self.problem("rename", old.place(), "the old name of a rename that was not finished", True)
+        self.inodes = [i for i in self.inodes if i.at not in gone]
+        served = [i for i in served if i.at not in gone]
+        owner = {}
+        self.losers = set()
+        for inode in sorted(served, key=lambda i: (tuple(-n for n in i.allocation), i.at)):
+            lost = False
+            for start, count in inode.runs():
+                for block in range(start, start + count):
+                    lost |= owner.setdefault(block, inode) is not inode
+            if lost:
+                self.losers.add(inode.at)
+                self.problem("overlap", inode.place(), "some of its blocks belong to a later allocation")
+        taken = set(owner)
+        for runs in [i.runs() for i in self.inodes if i.state == QUARANTINED] + self.refused:
+            for start, count in runs:
+                taken.update(range(start, start + count))
+        self.taken = taken
+        self.free = self.layout.data_blocks - len(taken)
+
+    def home(self, inode):
+        uid, name = inode.key()
+        return siphash(self.superblock.seed, struct.pack("<I", uid) + name) % self.layout.buckets
+
+    def judge_names(self):
+        """Every inode that answers is reached by a probe, and is the only one of its name."""
+        seen = set()
+        for inode in self.inodes:
+            if inode.state == TOMBSTONE:
+                continue
+            if inode.key() in seen:
+                self.problem("name-twice", inode.place(), "another inode has its name")
+            seen.add(inode.key())
+            bucket = self.home(inode)
+            for _ in range(self.layout.buckets):
+                if bucket == inode.at[0]:
+                    break
+                if any(isinstance(i, Inode) and i.state == FREE for i in self.used_slots[bucket]):
+                    self.problem("name-unreachable", inode.place(), "bucket %d on its way has a free slot" % bucket)
+                    break
+                bucket = (bucket + 1) % self.layout.buckets
+
+    def accounts(self):
+        accounts = {}
+        for inode in self.inodes:
+            if inode.state in SEGMENTS:
+                account = accounts.setdefault(inode.uid, [0, 0, ANY, ANY])
+                account[0] += inode.reserve if inode.at in self.losers else inode.held()
+                account[1] += 1
+            elif inode.state == QUOTA:
+                accounts.setdefault(inode.uid, [0, 0, ANY, ANY])[2:] = inode.limits
+        return {uid: tuple(a) for uid, a in accounts.items() if a != [0, 0, ANY, ANY]}
+
+    def judge_snapshot(self):
+        """After a clean close it says what the inodes say."""
+        superblock, layout = self.superblock, self.layout
+        note = superblock.snapshot
+        if not self.is_clean or note["epoch"] != superblock.epoch:
+            return
+        used, accounts = set(), {}
+        try:
+            if note["pages"] > layout.bitmap_pages or note["accounts"] > 1500:
+                raise Bad("more pages than there is room for")
+            for number in range(note["pages"]):
+                page = self.snapshot_page(b"BMP0", layout.bitmap_at, number)
+                bits = int.from_bytes(page[64:], "little")
+                for bit in range(min(32256, layout.data_blocks - number * 32256)):
+                    if bits >> bit & 1:
+                        used.add(number * 32256 + bit)
+            for number in range(-(-note["accounts"] // 100)):
+                page = self.snapshot_page(b"ACC0", layout.superblock_2_at + PAGE, number)
+                (count,) = struct.unpack_from("<Q", page, 40)
+                if count > 100:
+                    raise Bad("%d accounts in a page" % count)
+                for at in range(count):
+                    uid, _, *account = struct.unpack_from("<IIQQQQ", page, 64 + 40 * at)
+                    accounts[uid] = tuple(account)
+            sums = (len(used), sum(a[0] for a in accounts.values()), sum(a[1] for a in accounts.values()))
+            if sums != (note["used"], note["used"], note["segments"]) or len(accounts) != note["accounts"]:
+                raise Bad("its sums do not add up")
+        except Bad as bad:
+            # It is not believed then, and the table is read: the clean note came behind it, so a crash does not do this.
+            self.problem("snapshot", "snapshot", bad)
+            return
+        if used != self.taken:
+            self.problem("snapshot", "snapshot", "blocks in use differ: %s" % sorted(used ^ self.taken)[:8])
+        if accounts != self.accounts():
+            self.problem("snapshot", "snapshot", "accounts differ: %s, %s" % (accounts, self.accounts()))
+
+    def snapshot_page(self, magic, base, number):
+        page = self.device.page(base + number * PAGE)
+        found, checksum = struct.unpack_from("<4sI", page)
+        if found != magic or checksum != page_crc(page, 4) or page[8:24] != self.superblock.uuid:
+            raise Bad("page %d of %s is damaged" % (number, magic.decode()))
+        if struct.unpack_from("<QQ", page, 24) != (number, self.superblock.epoch):
+            raise Bad("page %d of %s is another page, or an old one" % (number, magic.decode()))
+        return page
+
+    def segments(self):
+        block = self.layout.block_size
+        found = []
+        for inode in self.inodes:
+            if inode.state in SEGMENTS:
+                state = "quarantined" if inode.at in self.losers else STATES[inode.state]
+                name = inode.name.decode()
+                found.append((inode.uid, name, state, inode.start, inode.blocks * block, inode.reserve * block))
+        # By owner and the bytes of the name.
+        found.sort(key=lambda s: (s[0], s[1].encode()))
+        keys = ("uid", "name", "state", "start_block", "size_bytes", "reserve_bytes")
+        return [dict(zip(keys, segment)) for segment in found]
+
+
+def read(path):
+    device = Device(path)
+    said = {"image": os.path.basename(path)}
+    try:
+        volume = Volume(device)
+        if volume.superblock is None:
+            said["verdict"] = "none"
+            return said
+        current = volume.superblock
+        said.update(
+            verdict="volume",
+            sequence=current.sequence,
+            epoch=current.epoch,
+            healed_epoch=current.healed,
+            clean=volume.is_clean,
+            copies=[c.sequence if isinstance(c, Superblock) else str(c) for c in volume.copies],
+            segments=volume.segments(),
+            limits=sorted([i.uid, *i.limits] for i in volume.inodes if i.state == QUOTA),
+            free=volume.free,
+            problems=volume.problems,
+        )
+    except Refused as refused:
+        said.update(verdict="refused", why=str(refused))
+    finally:
+        device.close()
+    return said
+
+
+def main(arguments):
+    if len(arguments) == 2 and arguments[0] == "--folder":
+        folder = arguments[1]
+        paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".img")]
+    elif arguments and not arguments[0].startswith("-"):
+        paths = arguments
+    else:
+        sys.exit(__doc__)
+    for path in paths:
+        print(json.dumps(read(path)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
