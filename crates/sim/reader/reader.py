@@ -27,6 +27,7 @@ import unicodedata
 # Where the document is silent, this reader
 OPEN = """
 - takes a copy of an unknown version for one that says so only if its checksum is right;
+- decides in memory as an opening to write would: of a bucket in doubt it takes the newest of all four images;
 - applies "Claims" in memory: half a rename is one segment, and who loses a block is quarantined;
 - refuses an inode whose mode is above 07777, with bytes behind its name, and a free slot that is not all zero;
 - lets a tombstone have a name or none, and a quota record have none;
@@ -327,7 +328,7 @@ def read_pair(device, superblock, bucket, base):
 def newest(images):
     valid = [i for i in images if isinstance(i, (Image, Empty))]
     # Of equal ones the first: the table's.
-    return max(reversed(valid), key=lambda i: i.age()) if valid else None
+    return max(valid, key=lambda i: i.age()) if valid else None
 
 
 class Inode:
@@ -472,10 +473,12 @@ class Volume:
         table = read_pair(self.device, superblock, bucket, layout.table_at)
         mirror = read_pair(self.device, superblock, bucket, layout.mirror_at)
         damaged = any(isinstance(i, Bad) for i in table)
-        image = newest(table + mirror) if damaged else newest(table)
+        image = newest(table)
+        in_doubt = not self.is_clean and (damaged or image is None or image.epoch >= superblock.healed)
+        if damaged or in_doubt:
+            image = newest(table + mirror)
         if image is None:
             raise Refused("bucket %d: no image is valid" % bucket)
-        in_doubt = not self.is_clean and (damaged or image.epoch >= superblock.healed)
         self.judge_bucket(bucket, table, mirror, image, in_doubt)
         self.used_slots[bucket] = []
         for slot in range(4):

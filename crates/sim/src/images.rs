@@ -9,7 +9,8 @@ use std::path::Path;
 use baio_engine::sim::Disk;
 use baio_engine::sim::crash::Replay;
 use baio_storage::segment::layout::Layout;
-use serde::Serialize;
+use baio_storage::{Core, SegmentInfo, VolumeInfo};
+use serde::{Deserialize, Serialize};
 
 use crate::explore::crashes_of;
 use crate::oracle::{Expectation, Violation};
@@ -19,7 +20,7 @@ use crate::workload::{ByChance, Counts, Ids, Session, State, run_session};
 use crate::world::{self, World};
 
 /// How an image came about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// A power cut.
@@ -138,46 +139,62 @@ fn opened(disk: Disk, closed: bool, seed: u64) -> Result<Disk, Violation> {
 }
 
 /// What the library says of an image.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
     /// The file.
     pub image: String,
-    /// How it came about.
-    pub origin: Origin,
+    /// How it came about, if that is known.
+    pub origin: Option<Origin>,
     /// Was it read, and if not, why not?
     pub refused: Option<String>,
     /// Blocks that nobody holds.
     pub free: u64,
     /// Its segments: owner, name, state, first block, size and reserve in bytes.
-    pub segments: Vec<(u32, String, &'static str, u64, u64, u64)>,
+    pub segments: Vec<(u32, String, String, u64, u64, u64)>,
 }
 
-/// Asks the library, which does not write.
+/// Asks the library, which does not write, about an image in memory.
 #[must_use]
 pub fn said(image: &Image, name: &str) -> Said {
+    let seen = world::inspect(&image.disk, 1).map_err(|violation| violation.story);
+    Said {
+        origin: Some(image.origin),
+        ..said_of(name, seen)
+    }
+}
+
+/// The same about a file.
+#[must_use]
+pub fn said_of_file(path: &Path) -> Said {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let seen = Core::inspect(path, world::ROOT).map_err(|error| error.to_string());
+    said_of(&name, seen)
+}
+
+fn said_of(name: &str, seen: Result<(VolumeInfo, Vec<SegmentInfo>), String>) -> Said {
     let mut said = Said {
         image: name.into(),
-        origin: image.origin,
+        origin: None,
         refused: None,
         free: 0,
         segments: Vec::new(),
     };
-    match world::inspect(&image.disk, 1) {
+    match seen {
         Ok((volume, segments)) => {
             said.free = volume.free_bytes / u64::from(volume.block_size);
-            let row = |info: baio_storage::SegmentInfo| {
+            let row = |s: SegmentInfo| {
                 (
-                    info.owner_uid,
-                    info.name,
-                    info.state,
-                    info.start_block,
-                    info.size_bytes,
-                    info.reserve_bytes,
+                    s.owner_uid,
+                    s.name,
+                    s.state.to_owned(),
+                    s.start_block,
+                    s.size_bytes,
+                    s.reserve_bytes,
                 )
             };
             said.segments = segments.into_iter().map(row).collect();
         }
-        Err(violation) => said.refused = Some(violation.story),
+        Err(why) => said.refused = Some(why),
     }
     said
 }

@@ -15,6 +15,9 @@
 //! | [`order`] | which writes must come before which, read from the record and from the superblock's pairs |
 //! | [`rot`] | one damaged image of a bucket, or one damaged superblock copy |
 //! | [`mutate`] | a device or a volume that keeps one promise less: the explorer must notice |
+//! | [`images`] | volumes in files, for readers that share no code with the library |
+//! | [`mangle`] | damaged volumes, and everything that looks at them or repairs them |
+//! | [`memory`] | how much memory a thread has taken at most |
 //! | [`engine`] | the engine itself on slow, failing disks: every answer against a model, every seed twice |
 //! | [`explore`] | takes all that apart into numbered trials and runs them |
 //! | [`every_bit`] | every bit of the metadata of reference images, one at a time |
@@ -37,6 +40,7 @@ pub mod explore;
 pub mod faults;
 pub mod formatting;
 pub mod images;
+pub mod mangle;
 pub mod memory;
 pub mod mutate;
 pub mod observe;

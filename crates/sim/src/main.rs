@@ -27,6 +27,10 @@ enum Command {
     Format(command::format::Args),
     /// Writes images that crashes and workloads leave into a folder, and prints what the library says of each
     Images(command::images::Args),
+    /// Damaged images: listing, checking, formatting, repairing and opening them never panics, and looking never writes
+    Mutate(command::mutate::Args),
+    /// Prints what the library says of the images in a folder
+    Said(command::said::Args),
     /// Every bit of every metadata page of reference images turned over, one at a time
     Rot(command::rot::Args),
     /// A bucket whose newest image is gone from table and mirror: nobody else loses a byte
@@ -45,6 +49,8 @@ fn main() -> ExitCode {
         Command::EachRequest(args) => command::each_request::run(&args),
         Command::Format(args) => command::format::run(&args),
         Command::Images(args) => command::images::run(&args),
+        Command::Mutate(args) => command::mutate::run(&args),
+        Command::Said(args) => command::said::run(&args),
         Command::Rot(args) => command::rot::run(&args),
         Command::Stale(args) => command::stale::run(&args),
         Command::Soak(args) => command::soak::run(&args),

@@ -12,7 +12,9 @@ pub(crate) mod exhaustive;
 pub(crate) mod faults;
 pub(crate) mod format;
 pub(crate) mod images;
+pub(crate) mod mutate;
 pub(crate) mod rot;
+pub(crate) mod said;
 pub(crate) mod soak;
 pub(crate) mod stale;
 

@@ -335,6 +335,8 @@ impl Driver {
                 }
                 // Half of it has happened, and then the segment was deleted.
                 Err(error) if matches!(error.fault, Fault::MoveStopped { .. }) => done.push(op),
+                // A move was stopped for the sake of a delete.
+                Err(error) if matches!(error.fault, Fault::Moving) => {}
                 // Whether it is true depends on which of them came first.
                 Err(error) if states_a_fact(&error) => {}
                 Err(error) => return Err(failed("one of several", &error)),

@@ -43,7 +43,7 @@ impl Claims {
                 claimed.claim = claim;
                 true
             }
-            Some(_) => false,
+            Some(_) => crate::seeded_bug("claims-are-shared"),
             None => {
                 self.claims.push(Claimed {
                     at,

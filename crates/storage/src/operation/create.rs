@@ -204,7 +204,9 @@ impl Create {
             blocks: run.reserve,
             segments: 1,
         };
-        cx.volume.accounts.give_back(self.subject.key.owner_uid, less);
+        if !crate::seeded_bug("what-is-refused-is-charged") {
+            cx.volume.accounts.give_back(self.subject.key.owner_uid, less);
+        }
         // It was allocated by this operation, so it can be released.
         let _ = cx.volume.free.release(run.start, run.reserve);
     }

@@ -73,6 +73,7 @@ impl Fill {
         let stage = match zeroing {
             _ if len == 0 => Stage::Durable,
             Zeroing::Written => Stage::Writing,
+            Zeroing::Lazy if crate::seeded_bug("lazily-means-never") => Stage::Flushing,
             Zeroing::Lazy => Stage::Asking(Space::Zero),
         };
         Ok(Fill {

@@ -159,6 +159,9 @@ impl Mover {
             .ok_or_else(|| Fault::Corrupt("it is being moved nowhere".into()))?;
         let blocks = inode.blocks;
         let mut mover = Mover::new(address, inode, to, blocks, patience);
+        if crate::seeded_bug("a-move-goes-on-behind-its-mark") {
+            mover.to.done = (to.done + 1).min(blocks);
+        }
         mover.show(cx, 0)?;
         cx.release_token();
         let step = mover.next_chunk(cx)?;
@@ -410,7 +413,9 @@ impl Mover {
                 next.blocks = self.blocks;
                 next.zeroed_to = self.blocks;
                 // Blocks that were free are claimed: later than by whoever had them before.
-                next.alloc_seq = cx.volume.next_alloc_seq();
+                if !crate::seeded_bug("move-keeps-its-number") {
+                    next.alloc_seq = cx.volume.next_alloc_seq();
+                }
             }
         }
         next

@@ -203,7 +203,9 @@ pub(crate) fn take_target(cx: &mut Context<'_>, to: Option<u64>, from: u64, bloc
     let block_size = cx.volume.block_size();
     let free = &mut cx.volume.free;
     let start = to.or_else(|| best_target(free, from, blocks));
-    let taken = start.filter(|&start| free.is_free(start, blocks) && free.occupy(start, blocks).is_ok());
+    let occupy =
+        |free: &mut FreeSet, start| crate::seeded_bug("a-target-is-not-taken") || free.occupy(start, blocks).is_ok();
+    let taken = start.filter(|&start| free.is_free(start, blocks) && occupy(free, start));
     taken.ok_or_else(|| {
         let space = NoSpace {
             asked: blocks,

@@ -149,7 +149,10 @@ impl Rename {
             slot: old.at.slot as u32,
             generation: old.inode.generation,
         };
-        let generation = place.next_generation(cx)?.max(old.inode.next_generation());
+        let mut generation = place.next_generation(cx)?;
+        if !crate::seeded_bug("rename-starts-its-generation-anew") {
+            generation = generation.max(old.inode.next_generation());
+        }
         let inode = Box::new(Inode {
             name: Some(self.name.clone()),
             generation,

@@ -395,6 +395,7 @@ impl Resize {
         // Blocks that were free are claimed: later than by whoever had them before.
         let alloc_seq = match plan.taken() {
             0 => found.alloc_seq,
+            _ if crate::seeded_bug("growth-keeps-its-number") => found.alloc_seq,
             _ => cx.volume.next_alloc_seq(),
         };
         let inode = Inode {

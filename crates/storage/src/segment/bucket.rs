@@ -494,6 +494,7 @@ fn must_be_known(table: &Pair<'_>, mirror: &Pair<'_>, id: BucketId) -> Result<()
 /// Whether an open after a crash must read the mirror of this bucket and [`heal`] it.
 pub fn needs_healing(table: &Pair<'_>, healed_epoch: u64) -> bool {
     match view(table) {
+        View::Settled(newest) if crate::seeded_bug("the-healed-epoch-is-whole") => newest.epoch() > healed_epoch,
         View::Settled(newest) => newest.epoch() >= healed_epoch,
         View::NeedsMirror => true,
     }
@@ -569,7 +570,7 @@ pub fn bury<'a>(
     let bytes = older.map_or(page::zero_page(), |image| image.bytes());
     [(Place::Table, table), (Place::Mirror, mirror)]
         .into_iter()
-        .filter(|(_, reading)| reading.is_invalid())
+        .filter(|(_, reading)| reading.is_invalid() && !crate::seeded_bug("nothing-is-buried"))
         .map(move |(place, _)| (place, bytes))
 }
 

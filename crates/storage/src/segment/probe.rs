@@ -116,7 +116,8 @@ impl Probe {
         let free = find(slots, |inode| inode.state == InodeState::Free).map(address);
         self.tombstone = self.tombstone.or(tombstone);
         self.advance();
-        if free.is_some() || self.left == 0 {
+        let is_early = tombstone.is_some() && crate::seeded_bug("a-tombstone-ends-a-probe");
+        if free.is_some() || self.left == 0 || is_early {
             self.left = 0;
             return Visit::End {
                 reusable: self.tombstone.or(free),

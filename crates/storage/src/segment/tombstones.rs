@@ -73,7 +73,7 @@ impl Vacancy {
             }),
             Err(_) => true,
         };
-        if slots.iter().any(passed) {
+        if slots.iter().any(passed) && !crate::seeded_bug("slots-are-always-free") {
             Verdict::Tombstone
         } else if slots.iter().any(is_free) {
             Verdict::Free

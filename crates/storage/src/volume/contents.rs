@@ -298,7 +298,7 @@ impl Contender {
         newer.renamed_from.is_some_and(|from| {
             from.bucket == self.address.bucket
                 && from.slot as usize == self.address.slot
-                && from.generation == self.generation
+                && (from.generation == self.generation || crate::seeded_bug("renames-know-no-generation"))
         }) && newer.address != self.address
             && newer.uuid == self.uuid
             && newer.runs.first() == self.runs.first()
@@ -320,6 +320,9 @@ fn superseded(contenders: &[Contender]) -> BTreeSet<SlotAddress> {
 /// Those of which a block belongs to a later allocation. The later ones are entered first; who finds a block taken has lost it.
 fn losers<'a>(contenders: &'a mut [Contender], like: &FreeSet) -> Vec<&'a Contender> {
     contenders.sort_unstable_by_key(|one| (std::cmp::Reverse(one.alloc_seq), one.address));
+    if crate::seeded_bug("older-allocation-wins") {
+        contenders.reverse();
+    }
     let Ok(mut taken) = FreeSet::new(like.blocks(), 0) else {
         return Vec::new(); // A second set of a size that there is memory for already.
     };
@@ -377,7 +380,8 @@ fn account(accounts: &mut Accounts, inode: &Inode) {
 
 /// What a segment counts for its owner: while it is being moved, the run that it will have.
 pub(crate) fn usage_of(inode: &Inode) -> Usage {
-    let moving = inode.move_to.filter(|_| inode.state == InodeState::Moving);
+    let counts = |_: &_| inode.state == InodeState::Moving && !crate::seeded_bug("a-move-counts-its-source");
+    let moving = inode.move_to.filter(counts);
     Usage {
         blocks: moving.map_or(inode.reserve_blocks, |to| to.blocks),
         segments: 1,

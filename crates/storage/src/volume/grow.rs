@@ -39,7 +39,9 @@ impl Volume {
             return Err(error);
         }
         extend(&self.device, size_bytes)?;
-        self.device.sync(engine, Durability::Full)?;
+        if !crate::seeded_bug("volume-grows-unflushed") {
+            self.device.sync(engine, Durability::Full)?;
+        }
         self.free
             .grow(grown.geometry().data_blocks)
             .map_err(|error| refused(Fault::BadSize(error.to_string())))?;
@@ -48,7 +50,9 @@ impl Volume {
             self.latch();
             return Err(error);
         }
-        self.superblock = grown;
+        if !crate::seeded_bug("growth-is-forgotten") {
+            self.superblock = grown;
+        }
         Ok(())
     }
 }

@@ -253,6 +253,9 @@ pub(crate) fn must_be_ours(engine: &mut Engine, device: &Device, ours: &Superblo
 /// An update: copies 0 and 1 durably, then 2 and 3 durably. In this order, because a crash in the first step leaves the old
 /// pair at the rear, and one in the second the new pair at the front.
 pub(crate) fn write(engine: &mut Engine, device: &Device, superblock: &Superblock) -> Result<()> {
+    if crate::seeded_bug("superblock-copies-at-once") {
+        return write_copies(engine, device, superblock, &[0, 1, 2, 3]);
+    }
     write_copies(engine, device, superblock, &[0, 1])?;
     write_copies(engine, device, superblock, &[2, 3])
 }

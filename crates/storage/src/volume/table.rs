@@ -76,7 +76,8 @@ impl BucketCopy {
     }
 
     pub(crate) fn needs_mirror(&self) -> bool {
-        self.mirror.is_none() && bucket::view(&self.pair(&self.table)) == bucket::View::NeedsMirror
+        let is_asked = self.mirror.is_none() && !crate::seeded_bug("the-mirror-is-not-asked");
+        is_asked && bucket::view(&self.pair(&self.table)) == bucket::View::NeedsMirror
     }
 
     pub(crate) fn add_mirror(&mut self, mirror: Buffer) {
