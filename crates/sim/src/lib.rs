@@ -18,6 +18,7 @@
 //! | [`images`] | volumes in files, for readers that share no code with the library |
 //! | [`mangle`] | damaged volumes, and everything that looks at them or repairs them |
 //! | [`memory`] | how much memory a thread has taken at most |
+//! | [`outside`] | the file of a volume is cut off, lengthened, or copied while it is in use |
 //! | [`engine`] | the engine itself on slow, failing disks: every answer against a model, every seed twice |
 //! | [`explore`] | takes all that apart into numbered trials and runs them |
 //! | [`every_bit`] | every bit of the metadata of reference images, one at a time |
@@ -46,6 +47,7 @@ pub mod mutate;
 pub mod observe;
 pub mod oracle;
 pub mod order;
+pub mod outside;
 pub mod random;
 pub mod report;
 pub mod rot;

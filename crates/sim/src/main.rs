@@ -31,6 +31,8 @@ enum Command {
     Mutate(command::mutate::Args),
     /// Prints what the library says of the images in a folder
     Said(command::said::Args),
+    /// The file of a volume is cut off, lengthened, or copied while it is in use
+    Outside(command::outside::Args),
     /// Every bit of every metadata page of reference images turned over, one at a time
     Rot(command::rot::Args),
     /// A bucket whose newest image is gone from table and mirror: nobody else loses a byte
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Command::Images(args) => command::images::run(&args),
         Command::Mutate(args) => command::mutate::run(&args),
         Command::Said(args) => command::said::run(&args),
+        Command::Outside(args) => command::outside::run(&args),
         Command::Rot(args) => command::rot::run(&args),
         Command::Stale(args) => command::stale::run(&args),
         Command::Soak(args) => command::soak::run(&args),

@@ -127,7 +127,12 @@ fn cut_closed(number: u64, part: &mut Part) -> Result<(), Violation> {
     part.add("cut_closed", 1);
     part.state(disk.fingerprint());
     let before = disk.fingerprint();
-    let wrong = |story: String| Err(Violation::new(Kind::Failed, format!("cut to {cut} of {end} bytes: {story}")));
+    let wrong = |story: String| {
+        Err(Violation::new(
+            Kind::Failed,
+            format!("cut to {cut} of {end} bytes: {story}"),
+        ))
+    };
     if Driver::open_unchecked(disk.clone(), number).is_ok() {
         return wrong("it opens".into());
     }

@@ -44,7 +44,7 @@ pub fn shape() -> Format {
 /// Memory of a process: so little that a move copies four blocks at a time.
 const ARENA_BYTES: usize = 256 << 10;
 
-pub(crate) const ROOT: Identity = Identity { uid: 0, gid: 0 };
+pub(crate) const ROOT: Identity = Identity::new(0, 0);
 
 /// The name of the disk in messages.
 const NAME: &str = "simulated";

@@ -4,7 +4,8 @@
 //! pipe what it is about to do and what has returned. The parent kills it at some moment, some rounds also a second one in the midst of recovery, and
 //! opens the volume at once. Every acknowledged operation must hold, every one in doubt have happened wholly or not at all;
 //! every completed write must be there (the machine did not lose power), bytes of one segment must never show in another,
-//! no block may be lost, `check` must find no damage, and no stale lock may stand in the way. All rounds on one volume, so that recovery meets its own
+//! no block may be lost, `check` must find no damage, and no stale lock may stand in the way. A reader that shares no code with the
+//! library lists the same, and finds nothing but what a kill leaves. All rounds on one volume, so that recovery meets its own
 //! work, and each with another backend.
 //!
 //! `BAIO_KILLS=N` chooses how many rounds, of each kind.
@@ -14,12 +15,12 @@ mod sigkill;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use baio_engine::{Choice, Engine};
-use baio_storage::{CheckReport, Core, Format, Repair};
+use baio_storage::{CheckReport, Core, Format, Identity, Repair};
 use harness::loop_device::Loop;
 use harness::{Random, child, format, role};
 use sigkill::child::{config_of, open_only, work};
@@ -98,6 +99,45 @@ fn is_about_a_write(line: &str) -> bool {
         .any(|word| line.starts_with(word))
 }
 
+/// What a reader in another language sees of the volume: the same segments, and nothing wrong that a kill does not leave. (The
+/// format is its only common ground with the library: `crates/sim/reader/reader.py`.)
+fn read_by_another(path: &Path, round: &str) {
+    let reader = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sim/reader/reader.py");
+    let output = match Command::new("python3").arg(&reader).arg(path).output() {
+        Ok(output) => output,
+        Err(error) => return println!("SKIPPED: another reader: python3 cannot be run: {error}"),
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{round}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        said.contains(r#""verdict": "volume""#),
+        "{round}: another reader says {said}"
+    );
+    assert!(
+        !said.contains(r#""crash": false"#),
+        "{round}: another reader says {said}"
+    );
+    let (_, segments) = Core::inspect(path, Identity { uid: 0, gid: 0 }).unwrap();
+    let rows: Vec<String> = segments
+        .iter()
+        .map(|s| {
+            format!(
+                r#"{{"uid": {}, "name": "{}", "state": "{}", "start_block": {}, "size_bytes": {}, "reserve_bytes": {}}}"#,
+                s.owner_uid, s.name, s.state, s.start_block, s.size_bytes, s.reserve_bytes
+            )
+        })
+        .collect();
+    let ours = format!(r#""segments": [{}]"#, rows.join(", "));
+    assert!(
+        said.contains(&ours),
+        "{round}: the library says {ours}, another reader {said}"
+    );
+}
+
 /// A crash is no damage: a check finds nothing but what the crash cut in half, and repairs that as well as an open does.
 fn check_after_kill(path: &Path, round: &str, random: &mut Random) {
     for problem in check(path, false).problems {
@@ -147,6 +187,7 @@ fn kill_many(test: &str, path: &Path) {
             kill_one(test, Role { works: false, ..role }, &mut random);
             reopened += 1;
         }
+        read_by_another(path, &format!("round {round}, killed"));
         check_after_kill(path, &format!("round {round}"), &mut random);
         let other = backends[(round / backends.len() as u64 % backends.len() as u64) as usize];
         let round = format!("round {round}, {} after {}", other.name(), backend.name());

@@ -13,6 +13,7 @@ pub(crate) mod faults;
 pub(crate) mod format;
 pub(crate) mod images;
 pub(crate) mod mutate;
+pub(crate) mod outside;
 pub(crate) mod rot;
 pub(crate) mod said;
 pub(crate) mod soak;
