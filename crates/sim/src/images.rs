@@ -9,7 +9,7 @@ use std::path::Path;
 use baio_engine::sim::Disk;
 use baio_engine::sim::crash::Replay;
 use baio_storage::segment::layout::Layout;
-use baio_storage::{Core, SegmentInfo, VolumeInfo};
+use baio_storage::{SegmentInfo, VolumeInfo};
 use serde::{Deserialize, Serialize};
 
 use crate::explore::crashes_of;
@@ -163,11 +163,21 @@ pub fn said(image: &Image, name: &str) -> Said {
     }
 }
 
-/// The same about a file.
+/// The same about a file, which is read into memory first.
 #[must_use]
 pub fn said_of_file(path: &Path) -> Said {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let seen = Core::inspect(path, world::ROOT).map_err(|error| error.to_string());
+    let seen = std::fs::read(path)
+        .map_err(|error| error.to_string())
+        .and_then(|bytes| {
+            let disk = Disk::new(bytes.len() as u64);
+            for (page, bytes) in (0..).zip(bytes.chunks(4096)) {
+                if bytes.iter().any(|&byte| byte != 0) {
+                    disk.poke(page * 4096, bytes);
+                }
+            }
+            world::inspect(&disk, 1).map_err(|violation| violation.story)
+        });
     said_of(&name, seen)
 }
 

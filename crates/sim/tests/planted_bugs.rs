@@ -109,7 +109,7 @@ fn cast(net: Net, explorer: &Path, bug: &str) -> Option<String> {
         Each => &["each-request"],
         Stale => &["stale", "--workloads", "500", "--seed", "1"],
         Another => return read_by_another(explorer, bug, &["images", "--images", "160"]),
-        Damaged => return read_by_another(explorer, bug, &["mutate", "--images", "3000", "--sample", "1"]),
+        Damaged => return read_by_another(explorer, bug, &["mutate", "--images", "2400", "--sample", "1"]),
     };
     let found = explore(explorer, bug, arguments);
     let story = String::from_utf8_lossy(&found.stderr).into_owned();

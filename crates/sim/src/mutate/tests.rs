@@ -58,7 +58,7 @@ fn records_are_understood() {
                 assert!(story.len() <= 4, "{story:?}");
                 updates
             }
-            During::Resize | During::Move | During::Quota => {
+            During::Resize | During::Move | During::Quota | During::Together => {
                 let is_update = |pair: &[What]| pair == [What::Table, What::Mirror];
                 assert!(
                     story.is_empty() || story.windows(2).last().is_some_and(is_update),
