@@ -121,7 +121,7 @@ fn read_by_another(path: &Path, round: &str) {
         !said.contains(r#""crash": false"#),
         "{round}: another reader says {said}"
     );
-    let (_, segments) = Core::inspect(path, Identity { uid: 0, gid: 0 }).unwrap();
+    let (_, segments) = Core::inspect(path, Identity::new(0, 0)).unwrap();
     let rows: Vec<String> = segments
         .iter()
         .map(|s| {
