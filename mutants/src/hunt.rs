@@ -1,0 +1,148 @@
+//! Which tests reach which mutants, and which mutants live.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::find::Mutant;
+use crate::weave::TestBinary;
+
+/// Tests that take minutes and find what shorter ones find; they are not run for each mutant.
+const LONG: Duration = Duration::from_secs(90);
+
+enum End {
+    Passed,
+    Failed,
+    TooLong,
+}
+
+fn run(test: &TestBinary, on: u32, seen: Option<&Path>, limit: Duration) -> End {
+    use std::os::unix::process::CommandExt;
+    let mut command = Command::new(&test.program);
+    command
+        .current_dir(&test.folder)
+        .env("BAIO_MUTANT", on.to_string())
+        .env("RUST_BACKTRACE", "0");
+    command.env("PROPTEST_FAILURE_PERSISTENCE", "off").process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if let Some(seen) = seen {
+        command.env("BAIO_MUTANT_SEEN", seen);
+    }
+    let began = Instant::now();
+    let Ok(mut child) = command.spawn() else {
+        return End::Failed;
+    };
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return End::Passed,
+            Ok(Some(_)) | Err(_) => return End::Failed,
+            Ok(None) if began.elapsed() > limit => {
+                // The whole group: some tests start children.
+                let _ = Command::new("kill")
+                    .args(["-KILL", "--", &format!("-{}", child.id())])
+                    .status();
+                let _ = child.wait();
+                return End::TooLong;
+            }
+            Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// Turns the mutants on one by one.
+pub fn hunt(place: &Path, sample: &[Mutant], tests: &[TestBinary], jobs: usize) -> Result<(), String> {
+    let (reach, took) = survey(place, tests)?;
+    let next = AtomicUsize::new(0);
+    let table = Mutex::new(std::fs::File::create(place.join("result.tsv")).map_err(|e| e.to_string())?);
+    let counts = Mutex::new(BTreeMap::<(&str, String), usize>::new());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while let Some(mutant) = sample.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let (verdict, by) = judge(mutant, tests, &reach, &took);
+                    if verdict == "LIVES" || verdict == "UNSEEN" {
+                        println!("{verdict}  {}", mutant.label());
+                    }
+                    let folder = mutant.file.split('/').skip(1).take(3).collect::<Vec<_>>().join("/");
+                    *counts.lock().unwrap().entry((verdict, folder)).or_default() += 1;
+                    let mut table = table.lock().unwrap();
+                    let _ = writeln!(table, "{}\t{verdict}\t{by}\t{}", mutant.id, mutant.label());
+                }
+            });
+        }
+    });
+    let counts = counts.into_inner().unwrap();
+    let mut totals: BTreeMap<&str, usize> = BTreeMap::new();
+    for ((verdict, folder), count) in &counts {
+        println!("{verdict:8} {count:5}  {folder}");
+        *totals.entry(verdict).or_default() += count;
+    }
+    let all: usize = totals.values().sum();
+    let killed = totals.get("killed").copied().unwrap_or(0) + totals.get("hangs").copied().unwrap_or(0);
+    println!(
+        "{killed} of {all} found ({:.1} %); {totals:?}",
+        100.0 * killed as f64 / all.max(1) as f64
+    );
+    Ok(())
+}
+
+fn judge(
+    mutant: &Mutant,
+    tests: &[TestBinary],
+    reach: &HashMap<u32, BTreeSet<usize>>,
+    took: &[Duration],
+) -> (&'static str, String) {
+    let Some(reaching) = reach.get(&mutant.id) else {
+        return ("UNSEEN", String::new());
+    };
+    let mut order: Vec<usize> = reaching.iter().copied().collect();
+    order.sort_by_key(|&at| took[at]);
+    for at in order {
+        let limit = took[at] * 6 + Duration::from_secs(20);
+        match run(&tests[at], mutant.id, None, limit) {
+            End::Passed => {}
+            End::Failed => return ("killed", format!("{}::{}", tests[at].package, tests[at].name)),
+            End::TooLong => return ("hangs", format!("{}::{}", tests[at].package, tests[at].name)),
+        }
+    }
+    ("LIVES", String::new())
+}
+
+/// Every test once with nothing changed: it must pass, and it tells what it reaches.
+#[allow(clippy::type_complexity)]
+fn survey(place: &Path, tests: &[TestBinary]) -> Result<(HashMap<u32, BTreeSet<usize>>, Vec<Duration>), String> {
+    let mut reach: HashMap<u32, BTreeSet<usize>> = HashMap::new();
+    let mut took = vec![Duration::ZERO; tests.len()];
+    let seen = place.join("seen.txt");
+    for (at, test) in tests.iter().enumerate() {
+        let _ = std::fs::remove_file(&seen);
+        std::fs::write(&seen, "").map_err(|e| e.to_string())?;
+        let began = Instant::now();
+        match run(test, 0, Some(&seen), LONG) {
+            End::Passed => {}
+            End::Failed => {
+                println!(
+                    "left out, it fails with nothing changed: {}::{}",
+                    test.package, test.name
+                );
+                continue;
+            }
+            End::TooLong => {
+                println!("left out, longer than {LONG:?}: {}::{}", test.package, test.name);
+                continue;
+            }
+        }
+        took[at] = began.elapsed();
+        let ids = std::fs::read_to_string(&seen).map_err(|e| e.to_string())?;
+        for id in ids.lines().filter_map(|line| line.parse().ok()) {
+            reach.entry(id).or_default().insert(at);
+        }
+    }
+    let whole: Duration = took.iter().sum();
+    println!("{} test binaries, {whole:?} in all", tests.len());
+    Ok((reach, took))
+}
