@@ -43,7 +43,7 @@ const BUGS: &[(&str, Net)] = &[
     ("the-healed-epoch-is-whole", Crash),
     // A torn image in the home of the next one is left there.
     ("nothing-is-buried", Crash),
-    // Two torn writes leave no two copies that agree.
+    // A superblock lies in one sector, so no tear shows it: the order of the writes does, and a state without a whole pair.
     ("superblock-copies-at-once", Crash),
     // A crash finds the last writer's clean note and its snapshot.
     ("the-epoch-stays", Crash),

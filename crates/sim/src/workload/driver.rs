@@ -6,8 +6,8 @@ use std::time::Duration;
 use baio_engine::sim::{Disk, Faults, Trigger};
 use baio_engine::{Durability, Memory, Wait};
 use baio_storage::{
-    Access, Answer as Answered, Core, CreateOptions, Error, Fault, Handle, Identity, OperationId, ResizeOptions,
-    SegmentInfo, SegmentOp, SegmentRequest, Ticket, Zeroing,
+    Access, Core, CreateOptions, Error, Fault, Handle, Identity, OperationId, ResizeOptions, SegmentOp, SegmentRequest,
+    Ticket, Zeroing,
 };
 
 use crate::observe::{Seen, failed, observe, run, settle};
@@ -25,7 +25,7 @@ type Answer = Result<(), Error>;
 #[derive(Debug)]
 pub struct Driver {
     disk: Disk,
-    core: Option<Core>,
+    pub(super) core: Option<Core>,
     model: Model,
     /// A write that is under way, and the handle it goes through.
     late: Option<(Ticket, Handle)>,
@@ -299,52 +299,6 @@ impl Driver {
         done
     }
 
-    /// Begins several operations, each some turns behind the one before, and waits for all. Returns those that happened.
-    fn together(&mut self, ops: Vec<Op>, abandoned: bool, seed: u64) -> Result<Op, Violation> {
-        let core = self.core.as_mut().ok_or_else(closed)?;
-        let mut under_way = Vec::with_capacity(ops.len());
-        for (nth, op) in ops.into_iter().enumerate() {
-            let id = begin(core, &op).map_err(|error| failed("begin one of several", &error))?;
-            under_way.push((op, id));
-            for _ in 0..(seed >> (8 * nth)) % 5 {
-                core.turn(Wait::No).map_err(|error| failed("turn", &error))?;
-            }
-        }
-        let mut done = Vec::with_capacity(under_way.len());
-        if abandoned {
-            // A list comes when all of them have ended.
-            let infos = core.list(ROOT).map_err(|error| failed("list", &error))?;
-            for (mut op, _) in under_way {
-                if has_happened(core, &infos, &mut op)? {
-                    done.push(op);
-                }
-            }
-            return Ok(Op::Together { ops: done, abandoned });
-        }
-        for (mut op, id) in under_way {
-            let answer = loop {
-                match core.take_answer(&id) {
-                    Some(answer) => break answer,
-                    None => core.turn(Wait::one()).map_err(|error| failed("turn", &error))?,
-                };
-            };
-            match answer {
-                Ok(answer) => {
-                    tell_place(&mut op, &answer);
-                    done.push(op);
-                }
-                // Half of it has happened, and then the segment was deleted.
-                Err(error) if matches!(error.fault, Fault::MoveStopped { .. }) => done.push(op),
-                // A move was stopped for the sake of a delete.
-                Err(error) if matches!(error.fault, Fault::Moving) => {}
-                // Whether it is true depends on which of them came first.
-                Err(error) if states_a_fact(&error) => {}
-                Err(error) => return Err(failed("one of several", &error)),
-            }
-        }
-        Ok(Op::Together { ops: done, abandoned })
-    }
-
     /// Begins a move, and lets it go so far as `seed` says.
     fn begin_move(&mut self, op: Op, seed: u64) -> Result<Op, Violation> {
         let Op::Move { key, to, .. } = op else {
@@ -412,63 +366,7 @@ impl Driver {
     }
 }
 
-/// Begins an operation that changes the table.
-fn begin(core: &mut Core, op: &Op) -> Result<OperationId, Error> {
-    match op {
-        Op::Create {
-            key,
-            blocks,
-            reserve,
-            lazily,
-            ..
-        } => core.begin_create(
-            who(*key),
-            key.uid,
-            key.name(),
-            &create_options(*blocks, *reserve, *lazily),
-        ),
-        Op::Resize {
-            key, blocks, reserve, ..
-        } => core.begin_resize(who(*key), key.uid, key.name(), &resize_options(*blocks, *reserve)),
-        Op::Rename { from, to } => core.begin_rename(who(*from), from.uid, from.name(), to.name()),
-        Op::Delete { key } => core.begin_delete(who(*key), key.uid, key.name()),
-        Op::Quota { uid, limits } => core.begin_set_quota(ROOT, *uid, *limits),
-        _ => {
-            let fault = Fault::BadSize("no such operation is begun beside others".into());
-            Err(Error::new("begin", "an operation of a workload", fault))
-        }
-    }
-}
-
-fn tell_place(op: &mut Op, answer: &Answered) {
-    if let (Op::Create { start_block, .. } | Op::Resize { start_block, .. }, Answered::Segment(info)) = (op, answer) {
-        *start_block = Some(info.start_block);
-    }
-}
-
-/// Looks what became of an operation that nobody asked about.
-fn has_happened(core: &Core, infos: &[SegmentInfo], op: &mut Op) -> Result<bool, Violation> {
-    let of = |key: &Key| {
-        infos
-            .iter()
-            .find(|info| info.owner_uid == key.uid && info.name == key.name())
-    };
-    Ok(match op {
-        Op::Create { key, start_block, .. } => {
-            *start_block = of(key).map(|info| info.start_block);
-            start_block.is_some()
-        }
-        Op::Delete { key } => of(key).is_none(),
-        Op::Rename { from, to } => of(from).is_none() && of(to).is_some(),
-        Op::Quota { uid, limits } => {
-            let account = core.quota(ROOT, *uid).map_err(|error| failed("quota", &error))?;
-            account.limits == *limits
-        }
-        _ => false,
-    })
-}
-
-fn create_options(blocks: u64, reserve: u64, lazily: bool) -> CreateOptions {
+pub(super) fn create_options(blocks: u64, reserve: u64, lazily: bool) -> CreateOptions {
     CreateOptions {
         reserve_bytes: reserve * BLOCK,
         zero: if lazily { Zeroing::Lazy } else { Zeroing::Written },
@@ -476,7 +374,7 @@ fn create_options(blocks: u64, reserve: u64, lazily: bool) -> CreateOptions {
     }
 }
 
-fn resize_options(blocks: u64, reserve: Option<u64>) -> ResizeOptions {
+pub(super) fn resize_options(blocks: u64, reserve: Option<u64>) -> ResizeOptions {
     ResizeOptions {
         size_bytes: blocks * BLOCK,
         reserve_bytes: reserve.map(|reserve| reserve * BLOCK),
@@ -484,7 +382,7 @@ fn resize_options(blocks: u64, reserve: Option<u64>) -> ResizeOptions {
 }
 
 /// Does it say how things are, and not only that something went wrong?
-fn states_a_fact(error: &Error) -> bool {
+pub(super) fn states_a_fact(error: &Error) -> bool {
     matches!(
         error.fault,
         Fault::Exists
@@ -639,12 +537,12 @@ fn is_right_refusal(core: &Core, model: &Model, op: &Op, error: &Error) -> bool 
     }
 }
 
-const ROOT: Identity = Identity::new(0, 0);
+pub(super) const ROOT: Identity = Identity::new(0, 0);
 
-fn who(key: Key) -> Identity {
+pub(super) fn who(key: Key) -> Identity {
     Identity::new(key.uid, key.uid)
 }
 
-fn closed() -> Violation {
+pub(super) fn closed() -> Violation {
     Violation::new(Kind::Failed, "the volume is not open")
 }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `guide.rs` | which operation comes next: by chance, or by a script |
 //! | `driver.rs` | does it on a volume, and holds the answer against the model |
+//! | `together.rs` | several operations at a time |
 //! | `counts.rs` | how many of each kind |
 
 use baio_engine::sim::Disk;
@@ -19,6 +20,7 @@ use crate::stamp::{Instance, Version};
 mod counts;
 mod driver;
 mod guide;
+mod together;
 
 pub use counts::Counts;
 pub use driver::Driver;
