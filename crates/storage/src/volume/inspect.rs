@@ -123,18 +123,18 @@ pub(crate) fn inspect_volume(engine: &mut Engine, path: &Path) -> Result<VolumeI
     seen
 }
 
-/// The same as [`inspect`] on a simulated disk.
+/// What [`Core::inspect`](crate::Core::inspect) tells, of a volume on a simulated disk.
 ///
 /// # Errors
-/// As [`inspect`].
+/// As there.
 pub fn inspect_simulated(engine: &mut Engine, file: &File, who: Identity) -> Result<(VolumeInfo, Vec<SegmentInfo>)> {
     look(engine, &Device::simulated(file.clone()), who)
 }
 
-/// The same as [`inspect_volume`] on a simulated disk.
+/// What [`Core::inspect_volume`](crate::Core::inspect_volume) tells, of a volume on a simulated disk.
 ///
 /// # Errors
-/// As [`inspect`].
+/// As there.
 pub fn inspect_volume_simulated(engine: &mut Engine, file: &File) -> Result<VolumeInfo> {
     measure(engine, &Device::simulated(file.clone()))
 }
