@@ -3,7 +3,7 @@
 //!
 //! A fault strikes once (a read error that heals, a flush that fails) or from then on (a device that is gone, a host without
 //! room), under metadata and under data. What is answered meanwhile must be right or an error. Then the device is healthy
-//! again; with the power on, or after a power cut that loses what no flush covered. The volume opens, holds what was
+//! again. The open volume is asked for more: it refuses, or keeps its word. Then, with the power on, or after a power cut that loses what no flush covered. The volume opens, holds what was
 //! acknowledged, a check names nothing, and it is used further.
 
 use baio_engine::sim::{Disk, Fault, Faults, Trigger};
@@ -16,7 +16,7 @@ use crate::workload::{Driver, Guide, Ids, Script, State, Step, run_session};
 use crate::world;
 
 /// What is counted beside the states.
-const COUNTED: &[&str] = &["struck", "answered_with_an_error", "passed_unseen"];
+const COUNTED: &[&str] = &["struck", "answered_with_an_error", "passed_unseen", "went_on"];
 
 /// A session has fewer requests than this.
 const REQUESTS_MAX: u64 = 1_000;
@@ -235,14 +235,42 @@ impl Trial<'_> {
                 Err(violation) => {
                     self.answered(disk, Err(violation))?;
                     driver.look_around(&in_doubt, |_| {})?;
-                    let _ = driver.close();
-                    return Ok(in_doubt);
+                    return self.go_on(driver, in_doubt, script);
                 }
             }
         }
         let model = driver.model().clone();
         drop(driver.kill());
         Ok(Expectation::exactly(model))
+    }
+
+    /// The device works again, or there is room again: the open volume refuses what it cannot promise any more, or keeps its word.
+    fn go_on(
+        &mut self,
+        mut driver: Driver,
+        mut in_doubt: Expectation,
+        script: Script<'_>,
+    ) -> Result<Expectation, Violation> {
+        driver.disk().set_faults(Faults::none());
+        let mut more = Script {
+            steps: &[Step::Create(key(1, 4), 2), Step::WriteDurable(key(1, 4))],
+            ..script
+        };
+        while driver.is_open() {
+            let Some(op) = more.next(driver.model(), true) else {
+                break;
+            };
+            match driver.go_on(op, SEED) {
+                Ok(done) => {
+                    self.part.add("went_on", 1);
+                    in_doubt.model.acknowledge(&done);
+                }
+                Err(violation) if violation.kind == Kind::Failed => break,
+                Err(violation) => return Err(violation),
+            }
+        }
+        let _ = driver.close();
+        Ok(in_doubt)
     }
 
     /// On a healthy device everything is there, nothing is wrong, and it can be used.

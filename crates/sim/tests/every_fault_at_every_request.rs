@@ -13,6 +13,7 @@ fn is_answered_with_an_error_or_costs_nothing() {
     }
     assert!(!report.is_broken());
     assert!(report.more("struck") > 2_000, "{report:?}");
+    assert!(report.more("went_on") > 100, "{report:?}");
     assert!(
         report.more("answered_with_an_error") > 1_000 && report.more("passed_unseen") > 100,
         "{report:?}"
