@@ -21,7 +21,9 @@ impl Driver {
         }
         let mut done = Vec::with_capacity(under_way.len());
         if abandoned {
-            // A list comes when all of them have ended.
+            while core.in_flight() > 0 {
+                core.turn(Wait::one()).map_err(|error| failed("turn", &error))?;
+            }
             let infos = core.list(ROOT).map_err(|error| failed("list", &error))?;
             for (mut op, _) in under_way {
                 if has_happened(core, &infos, &mut op)? {
