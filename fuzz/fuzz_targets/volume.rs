@@ -22,20 +22,13 @@ fn user(uid: u32) -> Identity {
     who
 }
 
-fn size(size_bytes: u64) -> CreateOptions {
-    CreateOptions {
-        size_bytes,
-        ..CreateOptions::default()
-    }
-}
-
 /// A volume with segments of two owners, some deleted, closed cleanly.
 fn good() -> Option<Disk> {
     let world = world::World::new(1).ok()?;
     let mut core = world::open(&world.disk, 2).ok()?;
     for uid in [1000, 1001] {
         for name in ["a", "b", "c"] {
-            core.create(user(uid), uid, name, &size(8192)).ok()?;
+            core.create(user(uid), uid, name, &CreateOptions::of_size(8192)).ok()?;
         }
         core.delete(user(uid), uid, "b").ok()?;
     }
@@ -79,7 +72,7 @@ fuzz_target!(|data: &[u8]| {
     drop(looked);
     if let Ok(mut core) = world::open(&disk, 5) {
         let _ = observe::observe(&mut core);
-        let _ = core.create(user(1000), 1000, "new", &size(4096));
+        let _ = core.create(user(1000), 1000, "new", &CreateOptions::of_size(4096));
         let _ = core.close();
     }
 });
