@@ -6,6 +6,7 @@ import unicodedata
 PAGE = 4096
 ZERO = bytes(PAGE)
 ANY = 2**64 - 1
+GENERATION_MAX = 2**63 - 1
 FREE, LIVE, TOMBSTONE, MOVING, QUARANTINED, QUOTA = 0, 1, 2, 3, 5, 6
 STATES = {LIVE: "live", MOVING: "moving", QUARANTINED: "quarantined"}
 SEGMENTS = (LIVE, MOVING, QUARANTINED)
@@ -122,7 +123,15 @@ class Layout:
 
 
 class Newer(Bad):
-    """A page of a format that is not known; `what` of two that agree is equal."""
+    """A page of a format that is not known, and whose checksum is right."""
+
+    def __init__(self, what, page):
+        super().__init__(what)
+        self.content = page[:12] + page[20:]
+
+
+class TooNew(Bad):
+    """An image that is wrong in nothing but its epoch."""
 
 
 class Superblock:
@@ -131,14 +140,13 @@ class Superblock:
         if page[:8] != b"BAIOVOL\0":
             raise Bad("no superblock")
         version, self.copy, checksum, self.parent = struct.unpack_from("<IIII", page, 8)
-        right = checksum == page_crc(page, 16)
-        if version != 1:
-            raise (Newer if right else Bad)("version %d" % version)
-        if not right:
+        if checksum != page_crc(page, 16):
             raise Bad("checksum")
+        if version != 1:
+            raise Newer("version %d" % version, page)
         self.compat, self.ro_compat, incompat = struct.unpack_from("<QQQ", page, 24)
         if incompat:
-            raise Newer("incompatible features %#x" % incompat)
+            raise Newer("incompatible features %#x" % incompat, page)
         self.uuid = page[48:64]
         self.sequence, self.epoch, self.healed, self.clean = struct.unpack_from("<QQQQ", page, 64)
         self.seed = page[96:112]
@@ -177,10 +185,8 @@ class Image:
         number, self.epoch, self.generation = struct.unpack_from("<QQQ", page, 24)
         if number != bucket:
             raise Bad("of bucket %d" % number)
-        if self.generation == 0 or self.generation % 2 != parity:
+        if not 1 <= self.generation <= GENERATION_MAX or self.generation % 2 != parity:
             raise Bad("generation %d in the wrong place" % self.generation)
-        if self.epoch > superblock.epoch:
-            raise Bad("of epoch %d, which has not begun" % self.epoch)
         self.page = page
 
     def age(self):
@@ -233,7 +239,7 @@ class Inode:
             raise Bad("a segment without a name")
         if self.name:
             check_name(self.name)
-        if self.generation in (0, ANY):
+        if not 1 <= self.generation <= GENERATION_MAX:
             raise Bad("generation %d" % self.generation)
         if self.mode > 0o7777:
             raise Bad("mode %o" % self.mode)

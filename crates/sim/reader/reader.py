@@ -30,6 +30,7 @@ from pages import (
     FREE,
     LIVE,
     MOVING,
+    NEVER,
     PAGE,
     QUARANTINED,
     QUOTA,
@@ -41,10 +42,10 @@ from pages import (
     Empty,
     Image,
     Inode,
-    NEVER,
     Newer,
     Refused,
     Superblock,
+    TooNew,
     page_crc,
     salvage,
     siphash,
@@ -52,14 +53,9 @@ from pages import (
 
 # Where the document is silent, this reader
 OPEN = """
-- takes a copy of an unknown version for one that says so only if its checksum is right;
 - decides in memory as an opening to write would: of a bucket in doubt it takes the newest of all four images;
 - applies "Claims" in memory: half a rename is one segment, and who loses a block is quarantined;
-- refuses an inode whose mode is above 07777, with bytes behind its name, and a free slot that is not all zero;
-- lets a tombstone have a name or none, and a quota record have none;
-- takes an image of an epoch above the superblock's for damage, and passes it over;
-- refuses a healed or clean epoch above the epoch, and an allocation hint above data_blocks;
-- scans for copies 2 and 3 whenever neither front copy is valid, if the file is not longer than SCAN_MAX.
+- scans for copies 2 and 3 if the file is not longer than SCAN_MAX.
 """.strip()
 SCAN_MAX = 1 << 32
 
@@ -98,17 +94,16 @@ def choose(device):
     """The current superblock, and what each of the four copies is."""
     front = [attempt(read_copy, device, at, number) for number, at in enumerate((0, 65536))]
     places = {tuple(c.layout.superblocks_at[2:]) for c in front if isinstance(c, Superblock)}
-    if not places and not (isinstance(front[0], Newer) and str(front[0]) == str(front[1])):
+    if not places and agreed_newer(front) is None:
         places = scan(device)
     best, copies = None, front
     for two, three in sorted(places) or [(None, None)]:
         seen = list(front)
         if two is not None:
             seen += [attempt(read_copy, device, at, number) for number, at in ((2, two), (3, three))]
-        newer = [str(c) for c in seen if isinstance(c, Newer)]
-        for what in newer:
-            if newer.count(what) >= 2:
-                raise Refused(what)
+        newer = agreed_newer(seen)
+        if newer is not None:
+            raise Refused(newer)
         valid = [c for c in seen if isinstance(c, Superblock)]
         paired = [c for c in valid if sum(o.content == c.content for o in valid) >= 2]
         if paired:
@@ -127,6 +122,31 @@ def choose(device):
             raise Refused("no copy is valid")
         return None, copies
     return best, copies
+
+
+def agreed_newer(copies):
+    """What two equal copies of a format that is not known say."""
+    newer = [c for c in copies if isinstance(c, Newer)]
+    for copy in newer:
+        if sum(other.content == copy.content for other in newer) >= 2:
+            return str(copy)
+    return None
+
+
+def mixed_epoch(current, copies):
+    """The newest epoch of copies that are of no one moment; None where a crash leaves them so."""
+
+    def of_volume(copy):
+        is_reached = isinstance(copy, Superblock) and max(copy.sequence, copy.epoch) < 2**63
+        return is_reached and copy.uuid == current.uuid
+
+    front, rear = ([c for c in part if of_volume(c)] for part in (copies[:2], copies[2:]))
+    if not front or not rear:
+        return None
+    first, second = (max(c.sequence for c in part) for part in (front, rear))
+    if first in (second, second + 1):
+        return None
+    return max(c.epoch for c in front + rear)
 
 
 def scan(device):
@@ -152,7 +172,8 @@ def read_pair(device, superblock, bucket, base):
             pair.append(attempt(Image, page, superblock, bucket, parity))
     if any(isinstance(i, Image) and i.generation >= 2 for i in pair):
         pair = [Bad("erased") if i is NEVER or isinstance(i, Empty) else i for i in pair]
-    return pair
+    is_early = [isinstance(i, Image) and i.epoch > superblock.epoch for i in pair]
+    return [TooNew("of epoch %d, which has not begun" % i.epoch) if e else i for i, e in zip(pair, is_early)]
 
 
 def newest(images):
@@ -171,6 +192,11 @@ class Volume:
         self.layout = self.superblock.layout
         if device.size < self.layout.end:
             raise Refused("it ends at byte %d, the volume at %d" % (device.size, self.layout.end))
+        epoch = mixed_epoch(self.superblock, self.copies)
+        if epoch is not None:
+            # Neither the note of the clean close, nor the snapshot, nor the healed epoch is believed.
+            self.superblock.epoch, self.superblock.clean, self.superblock.healed = epoch, 0, 0
+            self.superblock.snapshot["epoch"] = 0
         self.is_clean = self.superblock.clean == self.superblock.epoch
         self.judge_copies()
         self.inodes, self.refused, self.used_slots = [], [], {}
@@ -208,6 +234,10 @@ class Volume:
         image = newest(table)
         in_doubt = not self.is_clean and (damaged or image is None or image.epoch >= superblock.healed)
         if damaged or in_doubt:
+            for pair in zip(table, mirror):
+                early = [i for i in pair if isinstance(i, TooNew)]
+                if early and all(isinstance(i, Bad) for i in pair):
+                    raise Refused("bucket %d: an image %s" % (bucket, early[0]))
             image = newest(table + mirror)
         if image is None:
             raise Refused("bucket %d: no image is valid" % bucket)

@@ -12,7 +12,6 @@ use std::path::Path;
 use baio_engine::sim::Disk;
 use baio_storage::Core;
 use baio_storage::segment::page;
-use baio_storage::segment::superblock::Superblock;
 
 use crate::cores;
 use crate::images::{self, Image, PER_WORKLOAD, Source};
@@ -51,8 +50,6 @@ pub struct Plan<'a> {
     pub seed: u64,
     /// How many images.
     pub images: u64,
-    /// May images of buckets be of an epoch or generation that is far ahead?
-    pub far_ahead: bool,
     /// Where every `sample`th image is left, damaged and repaired, for another reader; also the place of the file that is formatted.
     pub folder: &'a Path,
     /// See there; 0 leaves none.
@@ -95,11 +92,7 @@ fn run_source(plan: &Plan<'_>, workload: u64, numbers: std::ops::Range<u64>) -> 
     let (mut memory, mut read) = (0, 0);
     let failure = |number, violation| Failure {
         number,
-        replay: format!(
-            "mutate --seed {} --only {number}{}",
-            plan.seed,
-            if plan.far_ahead { " --far-ahead" } else { "" }
-        ),
+        replay: format!("mutate --seed {} --only {number}", plan.seed),
         violation,
         rotten: true,
     };
@@ -143,13 +136,8 @@ impl Trial<'_> {
         let earlier = source.image(self.number / 7 % PER_WORKLOAD)?;
         let mut random = Random::from(&[self.plan.seed, 11, self.number]);
         story.push(format!("an image of origin {:?}", image.origin));
-        let epoch = epoch_of(&image);
-        let reach = change::Reach {
-            epoch,
-            far: self.plan.far_ahead,
-        };
         for _ in 0..1 + random.below(3) {
-            story.push(change::choose(&image, &earlier.disk, reach, &mut random));
+            story.push(change::choose(&image, &earlier.disk, &mut random));
         }
         self.part.state(image.disk.fingerprint());
         self.leave(&image.disk, "damaged")?;
@@ -280,17 +268,6 @@ impl Trial<'_> {
         }
         Ok(())
     }
-}
-
-/// The epoch of the superblock before anything was changed; of a rotten copy that is left there are three others.
-fn epoch_of(image: &Image) -> u64 {
-    let copies = (0u8..).zip(image.layout.superblocks_at());
-    let decoded = copies.filter_map(|(copy, at)| {
-        let mut page = [0; 4096];
-        image.disk.read(at, &mut page);
-        Superblock::decode(&page, copy).ok()
-    });
-    decoded.map(|superblock| superblock.epoch).min().unwrap_or(0)
 }
 
 /// Makes the checksum of a page right: its field is at this byte.

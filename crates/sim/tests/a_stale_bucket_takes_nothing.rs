@@ -5,7 +5,16 @@ use baio_sim::stale;
 
 #[test]
 fn from_anybody_else() {
-    let report = stale::run(1, 300, false, 2);
+    takes_nothing(false);
+}
+
+#[test]
+fn from_anybody_else_while_a_segment_is_moved() {
+    takes_nothing(true);
+}
+
+fn takes_nothing(moving: bool) {
+    let report = stale::run(1, 300, moving, 2);
     for failure in &report.failures {
         eprintln!("{}", failure.violation);
         eprintln!("replay: cargo run --release -p baio-sim -- {}", failure.replay);

@@ -13,7 +13,6 @@ fn are_looked_at_and_repaired_without_harm() {
     let plan = Plan {
         seed: 1,
         images: std::env::var("BAIO_IMAGES").map_or(320, |n| n.parse().unwrap()),
-        far_ahead: false,
         folder: &folder,
         sample: 4,
     };

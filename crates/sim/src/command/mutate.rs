@@ -18,9 +18,6 @@ pub(crate) struct Args {
     /// Run only this image: what a failure prints
     #[arg(long, conflicts_with = "images")]
     only: Option<u64>,
-    /// Also make images of buckets whose epoch has not begun, or whose generation is almost the last
-    #[arg(long)]
-    far_ahead: bool,
     /// Where images are left, damaged and repaired, for another reader; the system's folder for temporary files unless told
     #[arg(long)]
     folder: Option<PathBuf>,
@@ -36,7 +33,6 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let plan = Plan {
         seed: args.seed,
         images: args.images,
-        far_ahead: args.far_ahead,
         folder: &folder,
         sample: args.sample,
     };

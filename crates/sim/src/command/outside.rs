@@ -11,7 +11,7 @@ pub(crate) struct Args {
     /// Trials of each kind
     #[arg(long, default_value_t = 1_000)]
     trials: u64,
-    /// What is done: cut-closed, lengthened, cut-open, copied; the first two unless told
+    /// What is done: cut-closed, lengthened, cut-open, copied; all of them unless told
     #[arg(long, value_parser = what)]
     what: Vec<What>,
     /// Run only this trial: what a failure prints
@@ -28,7 +28,7 @@ fn what(name: &str) -> Result<What, String> {
 pub(crate) fn run(args: &Args) -> ExitCode {
     let report = match (args.only, args.what.first()) {
         (Some(trial), Some(&what)) => outside::run_only(what, trial),
-        (_, None) => outside::run(&What::SOUND, args.trials, args.shared.threads()),
+        (_, None) => outside::run(&What::ALL, args.trials, args.shared.threads()),
         (_, Some(_)) => outside::run(&args.what, args.trials, args.shared.threads()),
     };
     args.shared.tell(&report)

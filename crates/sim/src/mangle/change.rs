@@ -1,7 +1,7 @@
 //! One change to an image, with its story.
 
 use baio_engine::sim::Disk;
-use baio_storage::segment::layout::{Layout, Parity, Place};
+use baio_storage::segment::layout::{GENERATION_MAX, Layout, Parity, Place};
 
 use super::seal;
 use crate::images::Image;
@@ -72,41 +72,12 @@ const OF_INODE: &[(usize, usize)] = &[
 ];
 const OF_SNAPSHOT: &[(usize, usize)] = &[(24, 8), (32, 8), (40, 8), (64, 8), (72, 8), (80, 8), (88, 8), (96, 8)];
 
-/// How far the counters of pages may be ahead.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reach {
-    /// The epoch of the volume as it was.
-    pub(super) epoch: u64,
-    /// As far as they like.
-    pub(super) far: bool,
-}
-
-/// Sequences, epochs and generations beyond this will not be reached.
-const FAR: u64 = 1 << 40;
-
-impl Reach {
-    fn allows(self, page: &[u8; PAGE]) -> bool {
-        let word = |at: usize| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&page[at..at + 8]);
-            u64::from_le_bytes(word)
-        };
-        match &page[..4] {
-            _ if self.far => true,
-            b"BKT0" => word(32) <= self.epoch && word(40) < FAR,
-            // Nor may the volume be older than what is on it.
-            b"BAIO" => word(64) < FAR && (self.epoch..FAR).contains(&word(72)),
-            _ => true,
-        }
-    }
-}
-
 /// Does something to an image; says what.
-pub(super) fn choose(image: &Image, earlier: &Disk, reach: Reach, random: &mut Random) -> String {
+pub(super) fn choose(image: &Image, earlier: &Disk, random: &mut Random) -> String {
     let (disk, layout) = (&image.disk, &image.layout);
     match random.below(100) {
-        0..=19 => superblock_field(disk, layout, reach, random),
-        20..=54 => image_field(disk, layout, reach, random),
+        0..=19 => superblock_field(disk, layout, random),
+        20..=54 => image_field(disk, layout, random),
         55..=61 => snapshot_field(disk, layout, random),
         62..=67 => {
             let (one, two) = (page_of(layout, random), page_of(layout, random));
@@ -124,10 +95,7 @@ pub(super) fn choose(image: &Image, earlier: &Disk, reach: Reach, random: &mut R
             let first = page_of(layout, random);
             let end = first + (1 + random.below(8)) * PAGE as u64;
             for at in (first..end.min(layout.data_at())).step_by(PAGE) {
-                let page = read(earlier, at);
-                if reach.allows(&page) {
-                    disk.poke(at, &page);
-                }
+                disk.poke(at, &read(earlier, at));
             }
             format!("pages {first} to {end} of another time")
         }
@@ -196,7 +164,7 @@ fn value(page: &[u8; PAGE], (at, len): (usize, usize), random: &mut Random) -> [
     let mut old = [0; 8];
     old[..len].copy_from_slice(&page[at..at + len]);
     let old = u64::from_le_bytes(old);
-    let value = match random.below(12) {
+    let value = match random.below(14) {
         0 => 0,
         1 => 1,
         2 => u64::MAX,
@@ -208,6 +176,8 @@ fn value(page: &[u8; PAGE], (at, len): (usize, usize), random: &mut Random) -> [
         8 => old ^ 1 << random.below(64),
         9 => random.below(8),
         10 => 1 << 63,
+        11 => GENERATION_MAX,
+        12 => GENERATION_MAX - 1,
         _ => random.bits(),
     };
     value.to_le_bytes()
@@ -220,7 +190,7 @@ fn set(page: &mut [u8; PAGE], field: (usize, usize), random: &mut Random) {
 }
 
 /// One, two or all copies, with a right checksum as a rule, each with its own number.
-fn superblock_field(disk: &Disk, layout: &Layout, reach: Reach, random: &mut Random) -> String {
+fn superblock_field(disk: &Disk, layout: &Layout, random: &mut Random) -> String {
     let first = random.below(4) as usize;
     let copies: &[usize] = match random.below(3) {
         0 => &[first],
@@ -234,12 +204,7 @@ fn superblock_field(disk: &Disk, layout: &Layout, reach: Reach, random: &mut Ran
     let mut touched = Vec::new();
     for _ in 0..fields {
         let &field = random.pick(OF_SUPERBLOCK).unwrap_or(&(64, 8));
-        let before = page;
         set(&mut page, field, random);
-        if !reach.allows(&page) {
-            page = before;
-            continue;
-        }
         touched.push(field.0);
     }
     let sealed = random.percent(90);
@@ -257,7 +222,7 @@ fn superblock_field(disk: &Disk, layout: &Layout, reach: Reach, random: &mut Ran
 }
 
 /// Of one image, or of table and mirror alike.
-fn image_field(disk: &Disk, layout: &Layout, reach: Reach, random: &mut Random) -> String {
+fn image_field(disk: &Disk, layout: &Layout, random: &mut Random) -> String {
     let written = |random: &mut Random| {
         let tries = (0..30).filter_map(|_| image_of(layout, random));
         let mut places: Vec<(u64, u64)> = tries.collect();
@@ -277,12 +242,7 @@ fn image_field(disk: &Disk, layout: &Layout, reach: Reach, random: &mut Random) 
             let (at, len) = random.pick(OF_INODE).copied().unwrap_or((0, 4));
             (SLOT_AT + slot * SLOT_BYTES + at, len)
         };
-        let before = page;
         set(&mut page, field, random);
-        if !reach.allows(&page) {
-            page = before;
-            continue;
-        }
         touched.push(field.0);
     }
     let (sealed, both) = (random.percent(92), random.percent(60));

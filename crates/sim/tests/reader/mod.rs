@@ -39,23 +39,12 @@ pub(crate) fn read_all(folder: &Path) -> Option<BTreeMap<String, Value>> {
     Some(text.lines().map(parse).collect())
 }
 
-/// A volume whose front copies both are gone is found by a scan, as the format says. Until the library scans for it, it says that
-/// there is none.
-const SCANS_WITHOUT_A_FRONT: bool = false;
-
-/// The document does not say whether a copy of an unknown version counts when its checksum is wrong; the reader says it does not.
-/// Until the library says so, too, it refuses volumes that others can read.
-const CHECKS_WHAT_IS_NEWER: bool = false;
-
 /// What the reader says otherwise than the library: whether it is a volume, its segments, its free blocks.
 pub(crate) fn difference(library: &Said, reader: &Value) -> Option<String> {
     let differ = || Some(format!("the library says {library:?}, the reader {reader}"));
     let is_volume = reader["verdict"] == "volume";
-    if let Some(why) = &library.refused {
-        let has_front = (0..2).any(|copy| reader["copies"][copy] != "no superblock");
-        let is_newer = why.contains("format version") || why.contains("features");
-        let is_excused = !SCANS_WITHOUT_A_FRONT && !has_front || !CHECKS_WHAT_IS_NEWER && is_newer;
-        return if is_volume && !is_excused { differ() } else { None };
+    if library.refused.is_some() {
+        return if is_volume { differ() } else { None };
     }
     let row = |segment: &Value| {
         let number = |key: &str| segment[key].as_u64().unwrap();
