@@ -137,7 +137,7 @@ fn has_tombstone(slots: &Slots) -> bool {
 
 /// A bucket's table pair, as it was read.
 pub(crate) fn bucket_copy(cx: &Context<'_>, bucket: u64, completion: Completion) -> Result<BucketCopy, Fault> {
-    Ok(BucketCopy::new(&cx.volume.superblock, bucket, bytes_of(completion)?))
+    Ok(BucketCopy::new(cx.volume, bucket, bytes_of(completion)?))
 }
 
 /// What a read gave: nothing, where the device cannot read. There is another copy, and [`BucketCopy::image`] refuses to decide

@@ -226,6 +226,26 @@ impl<'a> Image<'a> {
             ))
             .filter(|generation| *generation <= GENERATION_MAX)
             .ok_or(BucketError::Exhausted { bucket })?;
+        self.as_generation(generation, changes, epoch)
+    }
+
+    /// The same inodes as the first generation that belongs in the other place, for a repair of a bucket whose generations are
+    /// used up: of a later epoch it is the newer one.
+    pub fn begun_anew(&self, epoch: u64) -> Result<NextImage, BucketError> {
+        let generation = match self.parity().other() {
+            Parity::Odd => 1,
+            Parity::Even => 2,
+        };
+        self.as_generation(generation, &[], epoch)
+    }
+
+    fn as_generation(
+        &self,
+        generation: u64,
+        changes: &[(usize, &Inode)],
+        epoch: u64,
+    ) -> Result<NextImage, BucketError> {
+        let bucket = self.id.bucket;
         let mut raw = self.raw.clone();
         for &(slot, inode) in changes {
             let target = raw

@@ -29,6 +29,14 @@ use super::page::PAGE_BYTES_U64;
 
 /// Generations of slots and buckets rise by one with each change: what claims to have come further than this is damage.
 pub const GENERATION_MAX: u64 = u64::MAX >> 1;
+/// A repair gives a slot or a bucket that has fewer changes than this before it a low generation again.
+const GENERATIONS_LEFT_MIN: u64 = 1 << 32;
+
+/// Is this generation so near the last one that what has it will soon not change any more?
+pub fn is_used_up(generation: u64) -> bool {
+    generation > GENERATION_MAX - GENERATIONS_LEFT_MIN
+}
+
 /// Slots for inodes in a bucket.
 pub const SLOTS_PER_BUCKET: usize = 4;
 /// The fewest usable segments of a volume.

@@ -136,8 +136,10 @@ impl Volume {
 
     /// Opens a volume to read its segments, and writes nothing.
     pub(crate) fn open_to_read(engine: &mut Engine, device: Device) -> Result<Volume> {
-        let superblock = superblocks::read(engine, &device)?.current;
-        let contents = inspect::contents(engine, &device, &superblock)?;
+        let chosen = superblocks::read(engine, &device)?;
+        let superblock = chosen.believed();
+        let mut contents = inspect::contents(engine, &device, &superblock)?;
+        contents.warnings.extend(chosen.mixed.map(|_| MIXED.to_owned()));
         engine.attach(&device.file);
         Ok(Volume {
             device,

@@ -11,6 +11,7 @@ use crate::segment::page::PAGE_BYTES;
 use crate::segment::probe::SlotAddress;
 use crate::segment::salvage::Salvage;
 use crate::segment::superblock::Superblock;
+use crate::volume::Volume;
 use crate::volume::bucket_write::{self, Home};
 use crate::volume::device::Device;
 use crate::volume::reads;
@@ -55,17 +56,24 @@ pub(crate) struct BucketCopy {
     at: u64,
     /// The volume's epoch: no image is of a later one.
     epoch: u64,
+    /// What an opening that writes would have healed is decided in memory as that one would; see [`Doubt`].
+    from_epoch: u64,
     table: Buffer,
     mirror: Option<Buffer>,
 }
 
 impl BucketCopy {
-    pub(crate) fn new(superblock: &Superblock, bucket: u64, table: Buffer) -> BucketCopy {
+    pub(crate) fn new(volume: &Volume, bucket: u64, table: Buffer) -> BucketCopy {
+        let superblock = &volume.superblock;
         let uuid = superblock.uuid;
         BucketCopy {
             id: BucketId { uuid, bucket },
             at: superblock.layout().bucket_at(bucket, Place::Table).unwrap_or(0),
             epoch: superblock.epoch,
+            from_epoch: match volume.is_read_only() {
+                true => Doubt::after(superblock, Healing::InMemory).from_epoch,
+                false => u64::MAX,
+            },
             table,
             mirror: None,
         }
@@ -77,7 +85,7 @@ impl BucketCopy {
 
     pub(crate) fn needs_mirror(&self) -> bool {
         let is_asked = self.mirror.is_none() && !crate::seeded_bug("the-mirror-is-not-asked");
-        is_asked && bucket::view(&self.pair(&self.table)) == bucket::View::NeedsMirror
+        is_asked && bucket::needs_healing(&self.pair(&self.table), self.from_epoch)
     }
 
     pub(crate) fn add_mirror(&mut self, mirror: Buffer) {
@@ -87,8 +95,11 @@ impl BucketCopy {
     /// The image that is served.
     pub(crate) fn image(&self) -> std::result::Result<Image<'_>, Fault> {
         let table = self.pair(&self.table);
-        let mirror = self.pair(self.mirror.as_deref().unwrap_or(&[]));
-        bucket::view_with_mirror(&table, &mirror, self.id).map_err(|error| fault_of(self.at, error))
+        let image = match &self.mirror {
+            Some(mirror) => bucket::newest_of_four(&table, &self.pair(mirror), self.id),
+            None => bucket::view_with_mirror(&table, &self.pair(&[]), self.id),
+        };
+        image.map_err(|error| fault_of(self.at, error))
     }
 
     fn pair<'a>(&self, bytes: &'a [u8]) -> Pair<'a> {
@@ -135,7 +146,7 @@ pub(crate) fn scan(
 ) -> Result<()> {
     let layout = superblock.layout();
     let range = (layout.table_at(), layout.table_bytes());
-    reads::read_written(engine, device, range, BUCKET_BYTES as usize, &mut |engine, chunk| {
+    let visit_chunk = &mut |engine: &mut Engine, chunk: &reads::Chunk<'_>| {
         let first = (chunk.offset - layout.table_at()) / BUCKET_BYTES;
         for index in 0..chunk.units(BUCKET_BYTES) {
             let at = 2 * index as usize;
@@ -145,7 +156,13 @@ pub(crate) fn scan(
             })?;
         }
         Ok(())
-    })
+    };
+    let unit = BUCKET_BYTES as usize;
+    match doubt.from_epoch {
+        // A bucket that the table does not have may be in the mirror: nothing is known to be whole.
+        0 => reads::read_all(engine, device, range, unit, visit_chunk),
+        _ => reads::read_written(engine, device, range, unit, visit_chunk),
+    }
 }
 
 /// Shows the slots of one bucket.

@@ -114,11 +114,16 @@ pub fn choose(copies: [&[u8]; SUPERBLOCK_COPIES]) -> Result<Chosen, SuperblockEr
     })
 }
 
+/// No volume comes to a sequence or an epoch beyond this.
+const COUNTER_MAX: u64 = u64::MAX >> 1;
+
 /// Whether the copies are not of one moment, as a crash leaves them: the rear pair never ahead of the front pair, and behind by
 /// one update at most. Those of a file that was copied while its volume was in use need not be, and what lies between them is
 /// then of any age.
 fn mixed(decoded: &[Result<Superblock, SuperblockError>; SUPERBLOCK_COPIES], current: &Superblock) -> Option<Mixed> {
-    let valid = |copy: usize| decoded[copy].as_ref().ok().filter(|found| found.uuid == current.uuid);
+    // A single copy that says that no update could be later than it is would keep everybody out: it is of no moment at all.
+    let is_reached = |found: &&Superblock| found.sequence.max(found.epoch) <= COUNTER_MAX && found.uuid == current.uuid;
+    let valid = |copy: usize| decoded[copy].as_ref().ok().filter(is_reached);
     let sequence = |copy: usize| valid(copy).map(|found| found.sequence);
     let front = sequence(0).max(sequence(1))?;
     let rear = sequence(2).max(sequence(3))?;

@@ -9,7 +9,7 @@ use crate::segment::bucket::{
     BucketError, BucketId, Image, ImageError, NextImage, Pair, Reading, newest_by_generation, newest_of_four,
 };
 use crate::segment::inode::{Inode, InodeState};
-use crate::segment::layout::{Layout, Parity, Place, SLOTS_PER_BUCKET};
+use crate::segment::layout::{Layout, Parity, Place, SLOTS_PER_BUCKET, is_used_up};
 use crate::segment::page::{self, PAGE_BYTES, Page};
 use crate::segment::probe::SlotAddress;
 use crate::segment::salvage::Salvage;
@@ -88,6 +88,13 @@ impl Judge<'_> {
             }
         };
         show(&winner, self.superblock, visit);
+        if is_used_up(winner.generation()) {
+            let what = format!("generation {}: it can hardly change any more", winner.generation());
+            report
+                .problems
+                .push(self.problem("image-generation", bucket, what, status));
+            return Ok(self.twice_more(&winner));
+        }
         let older = older(&table, &mirror, &winner);
         let mut writes = Vec::new();
         for (place, pair) in [(Place::Table, &table), (Place::Mirror, &mirror)] {
@@ -180,15 +187,25 @@ impl Judge<'_> {
         let what = format!("{error}: a later update of this bucket would not count");
         report.problems.push(self.problem("image-epoch", bucket, what, status));
         show(&winner, self.superblock, visit);
+        Ok(self.twice_more(&winner))
+    }
+
+    /// The same inodes as two more generations, the first of them in the place that the winner is not in; from the first
+    /// generations on, where there are none behind it.
+    fn twice_more(&self, winner: &Image<'_>) -> Writes {
         let epoch = self.superblock.epoch;
+        let first = match is_used_up(winner.generation()) {
+            true => winner.begun_anew(epoch),
+            false => winner.next_with(&[], epoch),
+        };
         let mut writes = Vec::new();
-        if let Ok(first) = winner.next_with(&[], epoch)
+        if let Ok(first) = first
             && let Ok(second) = first.image().next_with(&[], epoch)
         {
             writes.extend(self.at_home(&first));
             writes.extend(self.at_home(&second));
         }
-        Ok(writes)
+        writes
     }
 
     /// A crash leaves the newest generation in the table and an older one, or nothing, in the mirror.

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use crate::error::Result;
 use crate::segment::inode::{Inode, InodeState, MoveTo};
-use crate::segment::layout::Place;
+use crate::segment::layout::{Place, is_used_up};
 use crate::segment::name::{Key, SegmentName};
 use crate::segment::probe::SlotAddress;
 use crate::segment::salvage::Salvage;
@@ -54,6 +54,8 @@ pub(super) struct Inodes {
     undecodable: Vec<(SlotAddress, Undecodable)>,
     /// Segments that reach behind the end of a cut device.
     cut_off: Vec<(SlotAddress, String)>,
+    /// Slots that can hardly be given another generation.
+    used_up: Vec<SlotAddress>,
     names: RefCell<MadeNames>,
 }
 
@@ -67,6 +69,7 @@ impl Inodes {
             keyed: Vec::new(),
             undecodable: Vec::new(),
             cut_off: Vec::new(),
+            used_up: Vec::new(),
             names: RefCell::new(MadeNames::new(superblock)),
         }
     }
@@ -95,6 +98,9 @@ impl Inodes {
         };
         if inode.state == InodeState::Free {
             self.set_free(at.bucket);
+        }
+        if is_used_up(inode.generation) {
+            self.used_up.push(at);
         }
         if let Some(key) = inode.key() {
             let hash = key.hash(&self.superblock.hash_seed);
@@ -161,6 +167,15 @@ impl Inodes {
                 what,
             );
             changes.extend(blocked.into_iter().map(Change::Fill));
+        }
+        for at in std::mem::take(&mut self.used_up) {
+            let what = "its slot's generation is almost the last: it begins anew";
+            check.note("inode-generation", slot_word(at), place_of(superblock, at), what);
+            // What is to become a tombstone becomes one here: under its new generation nobody would know it.
+            changes.push(match contents.superseded.contains(&at) {
+                true => Change::Bury(at),
+                false => Change::BeginAnew(at),
+            });
         }
         for &at in &contents.superseded {
             let what = "the old inode of a rename that was not finished: it becomes a tombstone";

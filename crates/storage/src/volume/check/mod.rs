@@ -50,7 +50,7 @@ pub enum Repair {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// What kind of problem, in a word that stays: `superblock`, `device-short`, `segment-cut`, `image`, `image-stale`,
-    /// `image-erased`, `image-epoch`, `bucket-lost`, `bucket-unreadable`, `inode`, `name-twice`, `name-unreachable`, `rename`, `overlap`, `snapshot`.
+    /// `image-erased`, `image-epoch`, `image-generation`, `bucket-lost`, `bucket-unreadable`, `inode`, `inode-generation`, `name-twice`, `name-unreachable`, `rename`, `overlap`, `snapshot`.
     pub kind: &'static str,
     /// Where it is.
     pub place: ProblemPlace,

@@ -21,6 +21,8 @@ pub(super) enum Change {
     Replace(SlotAddress, Box<Inode>),
     /// The same under another name.
     Rename(SlotAddress, SegmentName),
+    /// The same in the first generation of its slot.
+    BeginAnew(SlotAddress),
     /// An empty slot that ends no probe.
     Bury(SlotAddress),
     /// The same for every free slot of a bucket.
@@ -30,7 +32,7 @@ pub(super) enum Change {
 impl Change {
     fn bucket(&self) -> u64 {
         match self {
-            Change::Replace(at, _) | Change::Rename(at, _) | Change::Bury(at) => at.bucket,
+            Change::Replace(at, _) | Change::Rename(at, _) | Change::BeginAnew(at) | Change::Bury(at) => at.bucket,
             Change::Fill(bucket) => *bucket,
         }
     }
@@ -41,6 +43,12 @@ impl Change {
             Change::Replace(at, with) => (at.slot == slot).then(|| Inode::clone(with)),
             Change::Bury(at) => (at.slot == slot).then(empty),
             Change::Fill(_) => inode.filter(|inode| inode.state == InodeState::Free).map(|_| empty()),
+            Change::BeginAnew(at) => {
+                let mut begun = inode.filter(|_| at.slot == slot)?.clone();
+                begun.generation = 1;
+                begun.rename_from = None;
+                Some(begun)
+            }
             Change::Rename(at, name) => {
                 let mut renamed = inode.filter(|_| at.slot == slot)?.clone();
                 renamed.name = Some(name.clone());
@@ -85,9 +93,14 @@ fn update(
     let mut next = None;
     table::look(engine, device, superblock, doubt, bucket, &mut |image| {
         let slot_after = |slot: usize| {
-            let before = image.slot(slot, superblock.geometry()).and_then(|inode| inode.ok());
-            let after = changes.iter().find_map(|change| change.of(slot, before.as_ref()))?;
-            Some((slot, after))
+            let mut inode = image.slot(slot, superblock.geometry()).and_then(|inode| inode.ok());
+            let mut is_changed = false;
+            for change in changes {
+                if let Some(after) = change.of(slot, inode.as_ref()) {
+                    (inode, is_changed) = (Some(after), true);
+                }
+            }
+            inode.filter(|_| is_changed).map(|inode| (slot, inode))
         };
         let after: Vec<(usize, Inode)> = (0..SLOTS_PER_BUCKET).filter_map(slot_after).collect();
         let after: Vec<(usize, &Inode)> = after.iter().map(|(slot, inode)| (*slot, inode)).collect();
