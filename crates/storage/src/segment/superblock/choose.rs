@@ -70,7 +70,11 @@ impl Chosen {
             // Two later, so that of the copies that are left and this one a reader sees mixed ages as well.
             next.sequence = mixed.newest.0.checked_add(2).ok_or(SuperblockError::Exhausted)?;
         }
-        Ok(next)
+        // Who begins must be able to end: what is opened is healed, grown and closed by further updates.
+        match next.sequence.max(next.epoch) <= u64::MAX - UPDATES_LEFT_MIN {
+            true => Ok(next),
+            false => Err(SuperblockError::Exhausted),
+        }
     }
 }
 
@@ -113,6 +117,9 @@ pub fn choose(copies: [&[u8]; SUPERBLOCK_COPIES]) -> Result<Chosen, SuperblockEr
         mixed: mixed(&decoded, current),
     })
 }
+
+/// Where fewer updates than this are left, none is begun.
+const UPDATES_LEFT_MIN: u64 = 1 << 32;
 
 /// No volume comes to a sequence or an epoch beyond this.
 const COUNTER_MAX: u64 = u64::MAX >> 1;
