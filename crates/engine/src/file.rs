@@ -152,6 +152,8 @@ struct Inner {
     offsets: bool,
     /// The first failed sync, until the owner acknowledges it.
     poison: Cell<Option<Errno>>,
+    /// How many have failed so far, and the last failure: acknowledging forgets neither.
+    failures: Cell<(u64, Option<Errno>)>,
     /// Where a backend has registered the two descriptions: its mark, and the index of the first.
     attached: Cell<Option<(u64, u32)>>,
     trial: Cell<trial::Record>,
@@ -234,6 +236,7 @@ impl File {
             durable_by: disk.durable_by(),
             offsets: true,
             poison: Cell::new(None),
+            failures: Cell::default(),
             attached: Cell::new(None),
             trial: Cell::default(),
             direct_is: Cell::new(Caching::Direct),
@@ -378,6 +381,7 @@ impl File {
     }
 
     /// The failure of an earlier sync, and forgets it: the owner has checked or rewritten the data.
+    /// What was submitted before it and is still under way is not proven by that, and ends as [`Poisoned`](crate::Error::Poisoned).
     pub fn acknowledge_failure(&self) -> Option<Errno> {
         self.0.poison.take()
     }
@@ -386,7 +390,20 @@ impl File {
         self.0.poison.get()
     }
 
+    /// How many of its syncs have failed so far.
+    pub(crate) fn failures(&self) -> u64 {
+        self.0.failures.get().0
+    }
+
+    /// A failure after the first so many. It may have been the report of what somebody had begun before it, who is told so also
+    /// when another has acknowledged it meanwhile.
+    pub(crate) fn failed_since(&self, failures: u64) -> Option<Errno> {
+        let (now, last) = self.0.failures.get();
+        last.filter(|_| now != failures)
+    }
+
     pub(crate) fn poison(&self, errno: Errno) {
+        self.0.failures.set((self.failures() + 1, Some(errno)));
         if self.0.poison.get().is_none() {
             self.0.poison.set(Some(errno));
         }
@@ -492,6 +509,7 @@ impl Inner {
             durable_by: durable::durable_by(kind, file_system),
             offsets,
             poison: Cell::new(None),
+            failures: Cell::default(),
             attached: Cell::new(None),
             trial: Cell::default(),
             direct_is: Cell::new(Caching::Direct),

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use crate::error::{Errno, Error};
-use crate::policy::{Caching, Durability};
 use crate::request::Op;
 use crate::slot::{Filled, Slot};
 
@@ -33,6 +32,11 @@ pub(crate) fn judge(slot: &mut Slot, raw: i32) -> Next {
         return Next::Again;
     }
     match judge_iteration(slot, raw) {
+        Next::End(Ok(_)) if slot.takes_the_report() => {
+            // The kernel tells lost data once: whoever was told first has what might have been told here.
+            let failed = slot.failed_meanwhile().map(Error::Poisoned);
+            Next::End(failed.map_or(Ok(slot.done as u32), Err))
+        }
         Next::End(Ok(_)) if !slot.is_sync() && slot.needs_a_sync() => Next::Sync,
         next => next,
     }
@@ -45,8 +49,7 @@ fn judge_iteration(slot: &mut Slot, raw: i32) -> Next {
     if raw >= 0 {
         slot.refusals = 0;
         return match slot.op {
-            // Another sync failed while this one ran; which of the two covered what is unknown.
-            _ if slot.is_sync() => Next::End(poison_of(slot).map_or(Ok(slot.done as u32), Err)),
+            _ if slot.is_sync() => Next::End(Ok(slot.done as u32)),
             op if op.moves_bytes() => judge_bytes(slot, raw as usize),
             Op::Transfer { len, .. } => judge_transfer(slot, len, raw as usize),
             _ => Next::End(Ok(raw as u32)),
@@ -75,13 +78,6 @@ pub(crate) fn poison_if_lost(slot: &Slot, errno: Errno) {
         // The end of a pause.
         return;
     }
-    let takes_the_report = match slot.op {
-        _ if slot.is_sync() => true,
-        Op::SyncRange { .. } => true,
-        // A sync is part of it, and what that reports may be the failure of an earlier write.
-        Op::Write { .. } => slot.flag() != Durability::None && slot.policy.caching != Caching::Direct,
-        _ => false,
-    };
     let untried = matches!(
         errno,
         Errno::EINTR
@@ -96,17 +92,12 @@ pub(crate) fn poison_if_lost(slot: &Slot, errno: Errno) {
             | Errno::EOPNOTSUPP
             | Errno::ENOSYS
     );
-    if takes_the_report
+    if slot.takes_the_report()
         && !untried
         && let Some(file) = &slot.file
     {
         file.poison(errno);
     }
-}
-
-fn poison_of(slot: &Slot) -> Option<Error> {
-    let errno = slot.file.as_ref()?.poisoned()?;
-    Some(Error::Poisoned(errno))
 }
 
 /// File requests are exact: a short transfer continues where it stopped, from an aligned byte when it is direct. A read that

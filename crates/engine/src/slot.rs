@@ -18,6 +18,7 @@
 //! [`Slots::transition`] is the one place where a state changes.
 
 use crate::durable::DurableBy;
+use crate::error::Errno;
 use crate::file::{File, Kind};
 use crate::memory::{IOV_MAX, Memory, Window};
 use crate::policy::{Caching, Durability, Policy, Time};
@@ -78,6 +79,8 @@ pub(crate) struct Slot {
     pub(crate) rests_until: Option<Time>,
     /// What it asked for is done, and what runs now is the sync that makes it durable.
     pub(crate) is_syncing: bool,
+    /// Syncs of its file that had failed when it was submitted.
+    pub(crate) failures: u64,
     /// What a transfer's window holds.
     pub(crate) window: Filled,
     /// The connection that an accept took.
@@ -136,6 +139,7 @@ impl Slots {
             refusals: 0,
             rests_until: None,
             is_syncing: false,
+            failures: 0,
             window: Filled::default(),
             accepted: None,
             goes_on: false,
@@ -185,6 +189,7 @@ impl Slots {
         slot.refusals = 0;
         slot.rests_until = None;
         slot.is_syncing = false;
+        slot.failures = slot.file.as_ref().map_or(0, File::failures);
         slot.window = Filled::default();
         let id = RequestId {
             slot: index,
@@ -324,6 +329,22 @@ impl Slot {
     pub(crate) fn will_sync(request: &Request) -> bool {
         matches!(request.op, Op::Sync | Op::Fence)
             || needs_a_sync(request.op, request.policy.durability, request.file.as_ref())
+    }
+
+    /// A sync of its file that has failed since it was submitted: which of the two covered what is unknown.
+    pub(crate) fn failed_meanwhile(&self) -> Option<Errno> {
+        self.file.as_ref()?.failed_since(self.failures)
+    }
+
+    /// Does its running iteration take the kernel's report of lost data? A cached durable write syncs, and what that reports may
+    /// be the failure of an earlier write.
+    pub(crate) fn takes_the_report(&self) -> bool {
+        match self.op {
+            _ if self.is_sync() => true,
+            Op::SyncRange { .. } => true,
+            Op::Write { .. } => self.flag() != Durability::None && self.policy.caching != Caching::Direct,
+            _ => false,
+        }
     }
 
     /// How durable the flag of its write shall make it.

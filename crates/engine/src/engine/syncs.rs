@@ -67,10 +67,12 @@ impl Engine {
             if !waits_for_a_sync(slot, &file) {
                 continue;
             }
-            if slot.follows.take() == Some(id) && proves {
+            let follows = slot.follows.take() == Some(id) && proves;
+            let failed = slot.failed_meanwhile();
+            if follows && (result.is_err() || failed.is_none()) {
                 // Of a write, its bytes.
                 self.answered.push((held, result.map(|_| slot.done as u32)));
-            } else if let Some(errno) = file.poisoned() {
+            } else if let Some(errno) = failed {
                 self.answered.push((held, Err(Error::Poisoned(errno))));
             } else if let Some(leader) = next {
                 self.follow(held, leader);
@@ -127,7 +129,7 @@ fn waits_for_a_sync(slot: &Slot, file: &File) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::error::{Errno, Error};
-    use crate::{Choice, Config, Durability, Engine, File, Request};
+    use crate::{Choice, Config, Durability, Engine, File, Op, Policy, Request, Space, Wait};
 
     #[test]
     fn who_follows_a_cancelled_sync_is_not_told_that_it_was_cancelled() {
@@ -145,5 +147,43 @@ mod tests {
             .map(|c| c.result)
             .collect();
         assert_eq!(told, [Err(Error::Cancelled), Err(Error::Poisoned(Errno::EIO))]);
+    }
+
+    /// Whoever acknowledges a failure speaks for what he knows of. What was under way may have been lost with it, and the kernel
+    /// has told all that it will tell.
+    #[test]
+    fn what_was_under_way_when_a_sync_failed_is_not_proven_by_an_acknowledgement() {
+        let config = Config {
+            backend: Choice::Sync,
+            ..Config::default()
+        };
+        let mut engine = Engine::new(&config).unwrap();
+        let file = File::from_fd(tempfile::tempfile().unwrap().into(), "a file").unwrap();
+        let durable = Policy::kernel().durable(Durability::Data);
+        let space = Space::Reserve;
+        let op = Op::Allocate {
+            offset: 0,
+            len: 4096,
+            space,
+        };
+        let write = |engine: &Engine, policy| Request::write(&file, 0, engine.buffer(4096).unwrap(), policy);
+        let before = [
+            Request::bare(op, Some(&file), durable),
+            write(&engine, durable),
+            Request::sync(&file, Durability::Data),
+            Request::sync(&file, Durability::Full),
+            write(&engine, Policy::kernel()),
+        ];
+        let before = before.map(|request| engine.submit(request).unwrap());
+        // As another engine's sync does.
+        file.poison(Errno::EIO);
+        assert_eq!(file.acknowledge_failure(), Some(Errno::EIO));
+        let behind = engine.submit(Request::sync(&file, Durability::Data)).unwrap();
+        engine.turn(Wait::for_count(6)).unwrap();
+        let mut told: Vec<_> = std::iter::from_fn(|| engine.next_completion()).collect();
+        let mut told = |id| told.remove(told.iter().position(|done| done.id == id).unwrap()).result;
+        let lost = Err(Error::Poisoned(Errno::EIO));
+        assert_eq!(before.map(&mut told), [lost, lost, lost, lost, Ok(4096)]);
+        assert_eq!(told(behind), Ok(0), "nothing has failed since");
     }
 }
