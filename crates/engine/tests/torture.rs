@@ -1,6 +1,6 @@
 //! The promise under everything else: no byte outside a buffer in flight ever changes (docs/engine.md rule 1).
 //!
-//! Engines are dropped with I/O in flight, requests cancelled and abandoned, deadlines missed, engines shut down without
+//! Engines are dropped with I/O in flight, before and in the syncs that make it durable, requests cancelled and abandoned, deadlines missed, engines shut down without
 //! patience, the process forks; all at random. The memory comes from one arena that outlives the engines, and all of it is
 //! always watched: a buffer is either in flight, with canaries behind its last byte, or filled with a pattern that must
 //! still be there when it is looked at again. What a dropped engine gave back is taken at once and watched, too, so a
@@ -64,9 +64,10 @@ fn was_worth_it(backend: &str, operations: u64, counts: &Counts) {
         return;
     }
     assert!(
-        counts.engines > 50 && counts.forks > 10 && counts.completed > operations / 20,
+        counts.engines > 50 && counts.forks > 10 && counts.completed > operations / 20 && counts.followed > 10,
         "{counts:?}"
     );
+    assert!(backend != "sim" || counts.collided == 0, "{counts:?}");
     if backend != "sync" {
         assert!(counts.dropped_in_flight > 100 && counts.cancelled > 0, "{counts:?}");
     }

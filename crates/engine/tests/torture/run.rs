@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use baio_engine::memory::CHUNK;
 use baio_engine::{
-    Arena, Buffer, Completion, Config, Engine, Error, File, Memory, Notice, Op, Policy, Request, RequestId, Vectored,
-    Wait,
+    Arena, Buffer, Completion, Config, Durability, Engine, Errno, Error, File, Memory, Notice, Op, Policy, Request,
+    RequestId, Space, Vectored, Wait,
 };
 
 use crate::backends::{Bench, Random, direct};
@@ -38,6 +38,9 @@ pub(crate) struct Counts {
     pub(crate) dropped_in_flight: u64,
     pub(crate) shutdowns: u64,
     pub(crate) forks: u64,
+    /// Durable requests that a sync followed.
+    pub(crate) followed: u64,
+    pub(crate) collided: u64,
     pub(crate) bytes_checked: u64,
 }
 
@@ -51,6 +54,8 @@ struct Flight {
     id: RequestId,
     offset: u64,
     reads: bool,
+    /// Its end is that of a sync.
+    syncs: bool,
     /// It completed without its memory, which comes later.
     answered: bool,
 }
@@ -76,7 +81,15 @@ impl<'a> Run<'a> {
         let mut bytes = vec![0; FILE as usize];
         content(0, &mut bytes);
         let file = match source {
-            Source::Backend(bench) => bench.file(&bytes),
+            Source::Backend(bench) => match bench.disk(FILE) {
+                Some((disk, _)) => {
+                    // So that writes are followed by syncs; other files there are trusted with the flag.
+                    disk.ignore_durability();
+                    disk.poke(0, &bytes);
+                    File::simulated(&disk, "disk")
+                }
+                None => bench.file(&bytes),
+            },
             Source::Hasty(late) => late.file(&bytes),
         };
         let mut policies = vec![Policy::kernel()];
@@ -124,7 +137,8 @@ impl<'a> Run<'a> {
 
     fn step(&mut self) -> Checked {
         match self.random.below(1000) {
-            0..=549 => self.submit(),
+            0..=529 => self.submit(),
+            530..=549 => self.submit_sync(),
             550..=649 => self.pick(Engine::cancel),
             650..=699 => self.abandon(),
             700..=849 => return self.turn(Wait::No),
@@ -207,7 +221,9 @@ impl<'a> Run<'a> {
             true => Op::Read { offset: Some(offset) },
             false => Op::Write { offset: Some(offset) },
         };
-        let tag = self.next;
+        if !reads && self.random.below(8) == 0 {
+            policy = policy.durable(Durability::Data);
+        }
         let file = self.file.clone();
         if let Source::Hasty(late) = self.source {
             late.expect(&memory, reads);
@@ -216,27 +232,56 @@ impl<'a> Run<'a> {
             memory,
             ..Request::bare(op, Some(&file), policy)
         };
-        match self.engine().submit(request.tagged(tag)) {
-            Ok(id) => {
-                self.next += 1;
-                let answered = false;
-                self.flights.insert(
-                    tag,
-                    Flight {
-                        id,
-                        offset,
-                        reads,
-                        answered,
-                    },
-                );
+        if let Err(back) = self.send(request, offset, reads) {
+            if let Source::Hasty(late) = self.source {
+                late.forget();
             }
-            Err(back) => {
-                if let Source::Hasty(late) = self.source {
-                    late.forget();
-                }
-                self.watch_memory(back.memory);
-            }
+            self.watch_memory(back.memory);
         }
+    }
+
+    /// What changes no byte, and ends in a sync.
+    fn submit_sync(&mut self) {
+        let space = Space::Reserve;
+        let (offset, len) = (0, self.unit);
+        let op = match self.random.below(4) {
+            0 => Op::Sync,
+            1 => Op::Fence,
+            _ => Op::Allocate { offset, len, space },
+        };
+        let mut policy = Policy::kernel().durable(Durability::Data);
+        if self.random.below(4) == 0 {
+            let soon = Duration::from_micros(self.random.below(2000));
+            policy.deadline = Some(self.engine().now().after(soon));
+        }
+        let request = Request::bare(op, Some(&self.file), policy);
+        if let Source::Hasty(late) = self.source {
+            late.expect(&request.memory, false);
+        }
+        if self.send(request, 0, false).is_err()
+            && let Source::Hasty(late) = self.source
+        {
+            late.forget();
+        }
+    }
+
+    fn send(&mut self, request: Request, offset: u64, reads: bool) -> Result<(), Request> {
+        let tag = self.next;
+        let syncs = request.policy.durability != Durability::None;
+        let id = self.engine().submit(request.tagged(tag))?;
+        self.next += 1;
+        let answered = false;
+        self.flights.insert(
+            tag,
+            Flight {
+                id,
+                offset,
+                reads,
+                syncs,
+                answered,
+            },
+        );
+        Ok(())
     }
 
     fn pick(&mut self, act: fn(&mut Engine, RequestId)) {
@@ -297,6 +342,14 @@ impl<'a> Run<'a> {
                     self.is_content(offset, &done.memory)
                         .map_err(|why| format!("request {tag}: {why}"))?;
                 }
+            }
+            // Where a direct write meets cached bytes of the same page that are in use, the kernel lets go of neither and gives the
+            // file an EIO for the next sync (`dio_warn_stale_pagecache`, mm/filemap.c).
+            (Notice::Completed, Err(Error::System(Errno::EIO) | Error::Poisoned(Errno::EIO)))
+                if flight.syncs && self.policies.len() > 1 =>
+            {
+                self.file.acknowledge_failure();
+                self.counts.collided += 1;
             }
             (_, other) => return Err(format!("request {tag}: {other:?}")),
         }
@@ -379,6 +432,7 @@ impl<'a> Run<'a> {
             self.engine().turn(Wait::No).map_err(|error| error.to_string())?;
         }
         let engine = self.engine.take().expect("there is always an engine");
+        self.counts.followed += engine.stats().durable_by_sync;
         self.counts.dropped_in_flight += engine.in_flight() as u64;
         drop(engine);
         self.flights.clear();
@@ -432,7 +486,7 @@ impl<'a> Run<'a> {
 
     fn in_child(&mut self, some: RequestId, goes_too: bool) -> i32 {
         const TAG: u64 = u64::MAX;
-        let request = Request::sync(&self.file, baio_engine::Durability::Data).tagged(TAG);
+        let request = Request::sync(&self.file, Durability::Data).tagged(TAG);
         let engine = self.engine();
         if engine.submit(request).is_ok() {
             let told = std::iter::from_fn(|| engine.next_completion()).find(|done| done.tag == TAG);
