@@ -235,3 +235,24 @@ fn a_log_that_moves_on_looks_at_the_pages_that_it_lets_go() {
     assert_eq!(stats.frames_gated, 1);
     assert_eq!(h.cache.lsn_wanted(), None);
 }
+
+/// A page that was waiting for a later LSN has left its frame: who comes there next waits for its own.
+#[test]
+fn a_page_does_not_wait_for_the_log_of_the_one_before_it_in_its_frame() {
+    let mut h = hand(16);
+    h.logged(0, 100, 1);
+    let other = h.cache.add(10 * P, 0);
+    h.cache.discard(h.object);
+    h.object = other;
+    // Another's change of an earlier LSN comes later; it takes the frame that has become free.
+    h.logged(0, 60, 2);
+    assert_eq!(h.cache.stats().frames_gated, 1);
+    assert_eq!(h.cache.lsn_wanted(), None);
+    h.cache.set_durable_lsn(70);
+    assert_eq!(h.cache.stats().frames_gated, 0);
+    let sync = h.sync();
+    while let Some(io) = h.cache.next_io() {
+        h.end(io, 0);
+    }
+    h.good(sync);
+}

@@ -39,8 +39,8 @@ pub(super) struct Pooled {
     pub(super) wanted: bool,
     /// The log waits for that: it has become too long.
     pub(super) is_due: bool,
-    /// It is on the list of the gate.
-    listed: bool,
+    /// It is on the list of the gate, under this LSN.
+    listed: Option<u64>,
     /// It is on the gate's list of those whose changes wait.
     held_up: bool,
     /// It is not evicted.
@@ -94,10 +94,11 @@ impl Cache {
             let entry = self.frames.get_mut(frame);
             let is_gated = entry.state == State::Gated;
             if is_gated && entry.pool.lsn > lsn {
+                entry.pool.listed = Some(entry.pool.lsn);
                 self.gate.frames.insert((entry.pool.lsn, frame)); // It was changed meanwhile.
                 continue;
             }
-            entry.pool.listed = false;
+            entry.pool.listed = None;
             if is_gated {
                 self.ungate(frame);
             }
@@ -219,8 +220,12 @@ impl Cache {
     fn close_gate(&mut self, frame: u32) {
         self.turn(frame, State::Gated);
         let entry = self.frames.get_mut(frame);
-        if !std::mem::replace(&mut entry.pool.listed, true) {
-            self.gate.frames.insert((entry.pool.lsn, frame));
+        let lsn = entry.pool.lsn;
+        if entry.pool.listed.is_none_or(|listed| lsn < listed) {
+            // Under a later one it stands for a page that was in this frame before.
+            let before = entry.pool.listed.replace(lsn);
+            before.map(|listed| self.gate.frames.remove(&(listed, frame)));
+            self.gate.frames.insert((lsn, frame));
         }
         let (object, page, since) = (entry.object, entry.page, entry.since);
         let mut left_one = false;
