@@ -1,6 +1,7 @@
 //! The promise: when the last handle on a plain file is closed the cache forgets it, after what was changed is safe: no descriptor, no
 //! space and no page is left, and whoever opens it later sees the file as it is then.
 
+mod cached;
 mod harness;
 #[path = "harness/through_cache.rs"]
 mod through_cache;
@@ -10,6 +11,7 @@ use std::path::Path;
 use baio_engine::sim::{Disk, Fault, Faults, Trigger};
 use baio_engine::{File, Open, Wait};
 use baio_storage::{Access, Core, Handle, Mode};
+use cached::hand::hand;
 use harness::{BLOCK, simulated_disk};
 use through_cache::{B, begin_read, cache_of, end, get, open_cached, put, sync};
 
@@ -133,4 +135,20 @@ fn what_cannot_be_written_and_what_is_pinned_stays() {
     let stats = core.cache_stats().unwrap();
     assert_eq!(stats.frames_free, stats.frames, "{stats:?}");
     core.close().unwrap();
+}
+
+/// What was changed is written by the close, and is not found old again for ever.
+#[test]
+fn nothing_wakes_a_core_for_a_changed_file_that_it_has_forgotten() {
+    let mut h = hand(16);
+    let write = h.write(3, 1);
+    h.good(write);
+    assert!(h.cache.next_tick().is_some());
+    h.cache.write_soon(h.object);
+    assert_eq!(h.cache.next_tick(), None);
+    while let Some(io) = h.cache.next_io() {
+        h.end(io, 0);
+    }
+    h.cache.forget(h.object).unwrap();
+    assert_eq!(h.cache.next_tick(), None);
 }

@@ -330,12 +330,12 @@ impl Cache {
     /// Begins to write what is not safe of an object, and flushes it, as if it had grown old.
     pub fn write_soon(&mut self, id: ObjectId) {
         let Some(slot) = self.object(id) else { return };
-        let object = &mut self.objects[slot as usize];
+        let object = &self.objects[slot as usize];
         let safe = object.dirty + object.failed + object.gated + object.unflushed == 0;
         if safe || object.passes.iter().any(|pass| pass.request.is_none()) {
             return; // What that pass does not cover grows old.
         }
-        object.dirty_since = None;
+        self.set_dirty_since(slot, None);
         self.start_pass(slot, None, 0..u64::MAX, Some(Durability::Data));
         self.settle();
     }
