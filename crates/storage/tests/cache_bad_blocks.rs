@@ -202,3 +202,64 @@ fn only_what_is_wanted_is_read_again() {
     assert_eq!(results, [Ok(4096), eio, Ok(8192)]);
     assert_eq!(h.cache.stats().frames_clean, 3);
 }
+
+/// A page that was being written when the sync began fails, and is tried again by the pass: that is no other page.
+#[test]
+fn a_pass_that_tries_a_page_again_waits_for_all_others_too() {
+    let mut h = hand(64);
+    let durable = h.durable(50, 1);
+    let bad = h.io();
+    for page in [10, 20, 30, 40] {
+        let write = h.write(page, 1);
+        h.good(write);
+    }
+    let sync = h.sync();
+    let (ten, twenty) = (h.io(), h.io());
+    h.fail(bad);
+    let ends: Vec<_> = std::iter::from_fn(|| h.cache.next_done()).map(|done| done.id).collect();
+    assert!(ends.contains(&durable) && ends.contains(&sync));
+    h.end(ten, 0);
+    h.end(twenty, 0);
+    let (thirty, fourty) = (h.io(), h.io());
+    h.end(thirty, 0);
+    let again = h.io();
+    assert_eq!((write_at(&fourty).0, write_at(&again).0), (40, 50));
+    h.end(again, 0);
+    h.quiet();
+    h.end(fourty, 0);
+    let flush = h.io();
+    assert!(is_sync(&flush));
+    h.end(flush, 0);
+    h.quiet();
+    assert_eq!(h.cache.stats().frames_clean, 5, "{:?}", h.cache.stats());
+}
+
+/// A flush that is on its way when the pass of a sync that was told has ended covers nothing of it: another follows.
+#[test]
+fn a_pass_that_nobody_waits_for_is_flushed_though_a_flush_is_on_its_way() {
+    let mut h = hand(64);
+    let write = h.write(0, 1);
+    h.good(write);
+    let first = h.sync();
+    let io = h.io();
+    h.end(io, 0);
+    let flush = h.io();
+    for page in [10, 20] {
+        let write = h.write(page, 1);
+        h.good(write);
+    }
+    let second = h.sync();
+    let (bad, good) = (h.io(), h.io());
+    h.fail(bad);
+    h.told(second);
+    h.end(good, 0);
+    h.quiet();
+    h.end(flush, 0);
+    h.good(first);
+    let next = h.io();
+    assert!(is_sync(&next));
+    h.end(next, 0);
+    let stats = h.cache.stats();
+    assert_eq!((stats.frames_clean, stats.frames_failed), (2, 1), "{stats:?}");
+    h.quiet();
+}

@@ -101,6 +101,8 @@ pub(super) struct Object {
     /// How many have failed: writes that ran meanwhile are not trusted.
     pub(super) failed_flushes: u64,
     pub(super) flush: Option<Flush>,
+    /// A pass that nobody waits for has ended since it began: another follows.
+    pub(super) flush_again: bool,
     /// Syncs that wait for the next flush, with what they need of it.
     pub(super) next_flush: Vec<(u32, Durability)>,
     pub(super) reservations: Vec<Reservation>,

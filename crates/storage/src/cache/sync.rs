@@ -156,7 +156,7 @@ impl Cache {
     pub(super) fn end_passes(&mut self, slot: u32) {
         let mut at = 0;
         while let Some(pass) = self.objects[slot as usize].passes.get(at) {
-            if pass.left > 0 {
+            if pass.left > 0 || self.goes_on(slot, at) {
                 at += 1;
                 continue;
             }
@@ -167,9 +167,11 @@ impl Cache {
                 (None, Some(request)) => self.finish_slot(request, Ok(0)),
                 (_, None) => {}
             }
-            let object = &self.objects[slot as usize];
-            let flush = !object.next_flush.is_empty() || (pass.request.is_none() && object.unflushed > 0);
-            if flush && object.flush.is_none() {
+            let object = &mut self.objects[slot as usize];
+            let for_nobody = pass.request.is_none() && object.unflushed > 0;
+            if object.flush.is_some() {
+                object.flush_again |= for_nobody; // That one began before its last write had ended.
+            } else if for_nobody || !object.next_flush.is_empty() {
                 self.start_flush(slot, pass.flush.unwrap_or_default());
             }
         }
@@ -178,10 +180,39 @@ impl Cache {
         }
     }
 
+    /// A pass that nobody waits for tries pages again whose write failed, and counts them twice then, as it does those that somebody
+    /// else writes again: so it ends when there is nothing left to write, or being written.
+    fn goes_on(&mut self, slot: u32, nth: usize) -> bool {
+        let pass = &self.objects[slot as usize].passes[nth];
+        if pass.request.is_some() {
+            return false; // A failure ends what is counted for somebody.
+        }
+        let (covers, version) = (pass.covers.clone(), pass.version);
+        let more = self.next_of_pass(slot, nth).is_some() || self.is_writing(slot, covers, version);
+        if more {
+            self.objects[slot as usize].passes[nth].left = 1; // The next end looks again.
+        }
+        more
+    }
+
+    /// Is a page being written that a pass over these waits for? Nobody waits for one that was given up on.
+    fn is_writing(&self, slot: u32, mut pages: Range<u64>, version: u64) -> bool {
+        let tree = &self.objects[slot as usize].tree;
+        while let Some((page, frame)) = tree.next(pages.start, Some(Tag::WriteBack)) {
+            let entry = self.frames.get(frame);
+            if page >= pages.end || (entry.since <= version && !entry.stuck) {
+                return page < pages.end;
+            }
+            pages.start = page + 1;
+        }
+        false
+    }
+
     /// Starts a flush for all that wait for one. None is on its way.
     pub(super) fn start_flush(&mut self, slot: u32, durability: Durability) {
         let object = &mut self.objects[slot as usize];
         let waiting = std::mem::take(&mut object.next_flush);
+        object.flush_again = false;
         object.flushes += 1;
         let number = object.flushes;
         let most = waiting
@@ -208,7 +239,9 @@ impl Cache {
 
     fn flush_next(&mut self, slot: u32) {
         self.take_turns(slot);
-        if !self.objects[slot as usize].next_flush.is_empty() {
+        let object = &mut self.objects[slot as usize];
+        let again = std::mem::take(&mut object.flush_again) && object.unflushed > 0;
+        if again || !object.next_flush.is_empty() {
             self.start_flush(slot, Durability::Data);
         }
     }

@@ -114,8 +114,9 @@ impl Cache {
     pub(super) fn page_written(&mut self, frame: u32, result: Result<(), Errno>, durability: Durability) {
         if let Err(errno) = result {
             self.stats.failed_writes += 1;
-            self.tell_failure(frame, errno);
+            // First: a pass that goes on for nobody finds it there, if it has not come by yet.
             self.turn(frame, State::Failed);
+            self.tell_failure(frame, errno);
             return;
         }
         let entry = self.frames.get_mut(frame);

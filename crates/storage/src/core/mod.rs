@@ -490,7 +490,8 @@ impl Core {
         // First, because a move that waits for memory may keep the cache from a chunk.
         self.wind_down();
         let written_back = self.sync_cache();
-        while self.in_flight() > 0 {
+        // What the cache does for nobody is not in flight between its flush's end and the next.
+        while self.in_flight() > 0 || self.in_cache().1 {
             self.turn(Wait::one())?;
         }
         match self.volume.take() {
