@@ -152,3 +152,37 @@ fn nothing_wakes_a_core_for_a_changed_file_that_it_has_forgotten() {
     h.cache.forget(h.object).unwrap();
     assert_eq!(h.cache.next_tick(), None);
 }
+
+/// The flush of a sync before the close fails, and with it all that was begun: what has not been written is tried again by its age.
+#[test]
+fn what_a_failed_flush_keeps_from_the_device_grows_old_again() {
+    let mut h = hand(16);
+    let write = h.write(0, 1);
+    h.good(write);
+    let sync = h.sync();
+    let io = h.io();
+    h.end(io, 0);
+    let flush = h.io();
+    // It is changed again, and another file has all of the depth when it is closed.
+    let write = h.write(0, 2);
+    h.good(write);
+    let (this, other) = (h.object, h.cache.add(100 * cached::hand::P, 0));
+    h.object = other;
+    for page in [3, 6] {
+        let write = h.write(page, 1);
+        h.good(write);
+    }
+    h.cache.write_soon(other);
+    let writes = [h.io(), h.io()];
+    h.cache.write_soon(this);
+    h.fail(flush);
+    h.told(sync);
+    assert!(h.cache.next_tick().is_some(), "{:?}", h.cache.stats());
+    writes.into_iter().for_each(|io| h.end(io, 0));
+    let old = h.cache.next_tick().unwrap();
+    h.cache.tick(old);
+    while let Some(io) = h.cache.next_io() {
+        h.end(io, 0);
+    }
+    h.cache.forget(this).unwrap();
+}

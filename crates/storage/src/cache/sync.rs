@@ -298,7 +298,11 @@ impl Cache {
         let mut told = flush.syncs;
         told.extend(object.next_flush.drain(..).map(|(request, _)| request));
         told.extend(object.passes.iter().filter_map(|pass| pass.request));
+        let was_for_age = object.passes.iter().any(|pass| pass.request.is_none());
         object.passes.clear();
+        if was_for_age && object.dirty_since.is_none() {
+            self.set_dirty_since(slot, Some(self.now)); // What that pass has not written yet grows old again.
+        }
         self.ease();
         self.passing.retain(|&passing| passing != slot);
         while let Some((_, frame)) = self.objects[slot as usize].tree.next(0, Some(Tag::Unflushed)) {
