@@ -7,6 +7,7 @@
 
 mod ending;
 mod leftovers;
+mod line;
 mod order;
 mod syncs;
 mod turn;
@@ -36,6 +37,7 @@ use crate::slot::{Slot, Slots, State};
 use crate::stats::{Measures, Stats};
 use crate::timers::Timers;
 use leftovers::Leftovers;
+use line::Line;
 
 /// Requests that are queued at most before they are submitted without a turn.
 pub const BATCH_MAX: usize = 256;
@@ -178,15 +180,19 @@ pub struct Engine {
     arena: Arc<Arena>,
     reserved_slots: usize,
     /// Requests that a backend has yet to take, in order.
-    queue: Vec<RequestId>,
-    /// Requests that wait for others to end.
-    held: Vec<RequestId>,
+    queue: Line,
+    /// Requests that wait for writes to end.
+    held: Line,
+    /// Requests that wait for another sync of their file.
+    awaiting_sync: Line,
     /// Abandoned writes that may still land.
     leftovers: Leftovers,
     /// The one sync of each file that runs or is about to.
     syncing: Vec<(File, RequestId)>,
     /// Syncs that another one has just answered; kept for its room.
     answered: Vec<(RequestId, Result<u32, Error>)>,
+    /// Requests that wait for no write any more; kept for its room.
+    freed: Vec<RequestId>,
     /// Completions that the caller has yet to take.
     ready: VecDeque<Completion>,
     done: Done,
@@ -263,11 +269,13 @@ impl Engine {
             backend,
             arena,
             reserved_slots: config.reserved_slots.min(slots / 2) as usize,
-            queue: Vec::with_capacity(slots as usize),
-            held: Vec::new(),
+            queue: Line::with_capacity(slots as usize),
+            held: Line::default(),
+            awaiting_sync: Line::default(),
             leftovers: Leftovers::default(),
             syncing: Vec::new(),
             answered: Vec::new(),
+            freed: Vec::new(),
             ready: VecDeque::with_capacity(slots as usize),
             done: Done {
                 raw: Vec::with_capacity(slots as usize),

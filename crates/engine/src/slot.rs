@@ -320,6 +320,11 @@ impl Slot {
         self.is_syncing || matches!(self.op, Op::Sync | Op::Fence)
     }
 
+    /// It is held: for another sync's sake, not for that of earlier writes?
+    pub(crate) fn awaits_sync(&self) -> bool {
+        self.is_sync() && self.waits_for == 0
+    }
+
     /// Must a sync follow, for what it was asked to make durable?
     pub(crate) fn needs_a_sync(&self) -> bool {
         needs_a_sync(self.op, self.policy.durability, self.file.as_ref())

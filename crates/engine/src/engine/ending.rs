@@ -96,9 +96,16 @@ impl Engine {
         self.finish(id, result);
     }
 
+    /// A request that no backend has leaves its line; its slot is emptied next.
     pub(super) fn unqueue(&mut self, id: RequestId) {
-        self.queue.retain(|&queued| queued != id);
-        self.held.retain(|&held| held != id);
+        let Some(slot) = self.slots.get(id) else { return };
+        match (slot.state, slot.op) {
+            // Nothing but its caller or its deadline ends it.
+            (_, Op::Event) => {}
+            (State::Held, _) if slot.awaits_sync() => self.awaiting_sync.forget_one(),
+            (State::Held, _) => self.held.forget_one(),
+            _ => self.queue.forget_one(),
+        }
     }
 
     /// Tells the caller that a running request is given up; its slot and memory stay.

@@ -14,7 +14,7 @@ impl Engine {
             self.slots.transition(id, State::Held);
         } else if self.must_wait_for_others(id) {
             self.slots.transition(id, State::Held);
-            self.held.push(id);
+            self.held.push(&self.slots, id);
         } else {
             self.admit(id);
         }
@@ -28,7 +28,7 @@ impl Engine {
         {
             self.admit_sync(id);
         } else {
-            self.queue.push(id);
+            self.queue.push(&self.slots, id);
         }
     }
 
@@ -55,31 +55,36 @@ impl Engine {
 
     /// A write has ended: fences count down, and whoever waited for it may go.
     pub(super) fn wake_held(&mut self, file: &File, sequence: u64) {
-        for index in (0..self.held.len()).rev() {
-            let id = self.held[index];
-            let Some(slot) = self.slots.get_mut(id) else {
-                continue;
-            };
-            let same = slot.file.as_ref().is_some_and(|f| f.identity() == file.identity());
-            if !same {
-                continue;
+        self.held.swept(&self.slots);
+        let mut held = std::mem::take(&mut self.held);
+        let mut freed = std::mem::take(&mut self.freed);
+        held.retain(|id| {
+            let is_free = self.is_free_after(id, file, sequence);
+            freed.extend(is_free.then_some(id));
+            !is_free
+        });
+        self.held = held;
+        for id in freed.drain(..) {
+            self.slots.transition(id, State::Queued);
+            self.admit(id);
+        }
+        self.freed = freed;
+    }
+
+    /// A write of this file, the one of this number, has ended: may this one go that waits for writes?
+    fn is_free_after(&mut self, id: RequestId, file: &File, sequence: u64) -> bool {
+        let Some(slot) = self.slots.get_mut(id) else {
+            return false;
+        };
+        if slot.file.as_ref().is_none_or(|f| f.identity() != file.identity()) {
+            return false;
+        }
+        match slot.op {
+            Op::Fence => {
+                slot.waits_for -= u32::from(slot.sequence > sequence);
+                slot.waits_for == 0
             }
-            let free = match slot.op {
-                // Held for another sync's sake: not by writes.
-                Op::Sync => false,
-                _ if slot.is_syncing => false,
-                Op::Fence if slot.waits_for == 0 => false,
-                Op::Fence => {
-                    slot.waits_for -= u32::from(slot.sequence > sequence);
-                    slot.waits_for == 0
-                }
-                _ => !self.must_wait_for_others(id),
-            };
-            if free {
-                self.held.remove(index);
-                self.slots.transition(id, State::Queued);
-                self.admit(id);
-            }
+            _ => !self.must_wait_for_others(id),
         }
     }
 }

@@ -11,14 +11,14 @@ use crate::durable::{self, DurableBy};
 use crate::error::Error;
 use crate::file::File;
 use crate::policy::Durability;
-use crate::request::{Op, RequestId};
+use crate::request::RequestId;
 use crate::slot::{Slot, State};
 
 impl Engine {
     /// A sync whose turn has come as far as writes are concerned: runs, joins one that has not started, or waits.
     pub(super) fn admit_sync(&mut self, id: RequestId) {
         let Some(file) = self.slots.get(id).and_then(|slot| slot.file.clone()) else {
-            self.queue.push(id);
+            self.queue.push(&self.slots, id);
             return;
         };
         let Some(leader) = self.leader_of(&file) else {
@@ -31,7 +31,7 @@ impl Engine {
             self.follow(id, leader);
         }
         self.slots.transition(id, State::Held);
-        self.held.push(id);
+        self.awaiting_sync.push(&self.slots, id);
     }
 
     /// What a durable request asked for is done, but not durable yet.
@@ -61,11 +61,14 @@ impl Engine {
             _ => result.is_ok() || file.poisoned().is_some(),
         };
         let mut next = None;
-        for index in 0.. {
-            let Some(&held) = self.held.get(index) else { break };
-            let Some(slot) = self.slots.get_mut(held) else { continue };
-            if !waits_for_a_sync(slot, &file) {
-                continue;
+        self.awaiting_sync.swept(&self.slots);
+        let mut waiting = std::mem::take(&mut self.awaiting_sync);
+        waiting.retain(|held| {
+            let Some(slot) = self.slots.get_mut(held) else {
+                return false;
+            };
+            if slot.file.as_ref().is_none_or(|other| !other.is(&file)) {
+                return true;
             }
             let follows = slot.follows.take() == Some(id) && proves;
             let failed = slot.failed_meanwhile();
@@ -76,18 +79,20 @@ impl Engine {
                 self.answered.push((held, Err(Error::Poisoned(errno))));
             } else if let Some(leader) = next {
                 self.follow(held, leader);
+                return true;
             } else {
                 next = Some(held);
             }
-        }
+            false
+        });
+        self.awaiting_sync = waiting;
         if let Some(id) = next {
-            self.held.retain(|&held| held != id);
             self.slots.transition(id, State::Queued);
             self.lead(file, id);
         }
         let mut answered = std::mem::take(&mut self.answered);
         for (id, result) in answered.drain(..) {
-            self.drop_before_start(id, result);
+            self.finish(id, result);
         }
         self.answered = answered;
     }
@@ -99,7 +104,7 @@ impl Engine {
 
     fn lead(&mut self, file: File, id: RequestId) {
         self.syncing.push((file, id));
-        self.queue.push(id);
+        self.queue.push(&self.slots, id);
     }
 
     /// The leader's sync shall prove what this one asks for, too.
@@ -113,17 +118,6 @@ impl Engine {
             leader.policy.durability = Durability::Full;
         }
     }
-}
-
-/// Is this held for another sync's sake, not for that of earlier writes?
-fn waits_for_a_sync(slot: &Slot, file: &File) -> bool {
-    let ready = match slot.op {
-        Op::Sync => true,
-        _ if slot.is_syncing => true,
-        Op::Fence => slot.waits_for == 0,
-        _ => false,
-    };
-    ready && slot.file.as_ref().is_some_and(|other| other.is(file))
 }
 
 #[cfg(test)]

@@ -116,19 +116,20 @@ impl Engine {
         if self.gains_by_trial {
             self.try_queued();
         }
-        if self.queue.is_empty() {
+        let queue = self.queue.swept(&self.slots);
+        if queue.is_empty() {
             return None;
         }
         let now = self.backend.now();
-        for &id in &self.queue {
+        for &id in queue {
             if let Some(slot) = self.slots.get_mut(id) {
                 slot.begun.get_or_insert(now);
             }
         }
         self.stats.batches += 1;
-        let taken = self.backend.start(&mut self.slots, &self.queue);
+        let taken = self.backend.start(&mut self.slots, queue);
         self.stats.iterations += taken as u64;
-        self.queue.drain(..taken);
+        self.queue.drop_first(taken);
         Some(now)
     }
 
@@ -146,7 +147,7 @@ impl Engine {
 
     /// Runs what the page cache can answer at once, in order; the rest stays queued.
     pub(super) fn try_queued(&mut self) {
-        if self.queue.is_empty() {
+        if self.queue.swept(&self.slots).is_empty() {
             return;
         }
         let hits_before = self.stats.trial_hits;
@@ -156,7 +157,7 @@ impl Engine {
             .is_multiple_of(TRIALS_TIMED)
             .then(|| self.backend.now());
         let mut queue = std::mem::take(&mut self.queue);
-        queue.retain(|&id| !self.ends_at_once(id));
+        queue.retain(|id| !self.ends_at_once(id));
         self.queue = queue;
         let hits = self.stats.trial_hits - hits_before;
         if let Some(begun) = begun
@@ -221,7 +222,7 @@ impl Engine {
             enough_at.filter(|&at| self.now < at),
         );
         let many = missing.min(self.slots.running());
-        let each_is_an_end = self.held.is_empty() && self.slots.going_on() == 0;
+        let each_is_an_end = self.held.is_empty() && self.awaiting_sync.is_empty() && self.slots.going_on() == 0;
         if many > 1
             && each_is_an_end
             && self.backend.gains_by_gathering()
@@ -294,7 +295,7 @@ impl Engine {
                 slot.rests_until = Some(self.now.after(pause));
             }
             self.slots.transition(id, State::Queued);
-            self.queue.push(id);
+            self.queue.push(&self.slots, id);
         }
     }
 
