@@ -298,7 +298,7 @@ impl Cache {
         let mut syncs = passes.filter(|pass| pass.request.is_some() && entry.since <= pass.version);
         is_due
             || syncs.any(|pass| pass.covers.contains(&page))
-            || object.durable_waiting.iter().any(|(_, pages)| pages.contains(&page))
+            || object.durable_waiting.of(page..page + 1).next().is_some()
             || object.reservations.iter().any(|held| held.pages.contains(&page))
     }
 

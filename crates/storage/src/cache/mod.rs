@@ -37,6 +37,7 @@
 
 mod caller;
 mod change;
+mod durable_waiting;
 pub mod eviction;
 mod flight;
 mod frames;
@@ -414,7 +415,7 @@ impl Cache {
             clearing: Clearing::default(),
             granted: None,
             credit: false,
-            is_listed: false,
+            listed_at: None,
             told: None,
             iterations: 0,
             parked: 0,

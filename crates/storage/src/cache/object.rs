@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use baio_engine::{Durability, Errno, Time};
 
+use super::durable_waiting::DurableWaiting;
 use super::frames::PAGE;
 use super::tree::Tree;
 use super::wait::List;
@@ -109,7 +110,7 @@ pub(super) struct Object {
     /// Who waits for a reservation to end.
     pub(super) waiters: List,
     /// Durable writes that wait for another's write-back of their pages: what overlaps them is written durably.
-    pub(super) durable_waiting: Vec<(u32, Range<u64>)>,
+    pub(super) durable_waiting: DurableWaiting,
 }
 
 impl Object {

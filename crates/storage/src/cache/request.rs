@@ -310,8 +310,8 @@ pub(super) struct Request {
     pub(super) granted: Option<u32>,
     /// May make one page dirty: granted with a wake-up.
     pub(super) credit: bool,
-    /// It stands among its object's `durable_waiting`.
-    pub(super) is_listed: bool,
+    /// It stands among its object's `durable_waiting`, from this page on.
+    pub(super) listed_at: Option<u64>,
     /// What it waited for went wrong.
     pub(super) told: Option<CacheError>,
     pub(super) iterations: u32,

@@ -15,7 +15,7 @@ use baio_engine::{Durability, Errno};
 
 use super::Cache;
 use super::frames::{Bytes, PAGE, State};
-use super::object::{overlap, pages_of};
+use super::object::pages_of;
 use super::request::{CacheError, CacheOp, Phase, Request};
 use super::turn::Step;
 use super::wait::Wait;
@@ -261,41 +261,31 @@ impl Cache {
 
     /// Pages beside these that other durable writes wait for as well: one write serves all of them.
     fn with_neighbours(&self, object: u32, mut pages: Range<u64>) -> Range<u64> {
-        let (tree, most) = (&self.objects[object as usize].tree, self.run_max() as u64);
-        let joins = |page: u64| tree.get(page).is_some_and(|frame| self.is_idle(frame));
-        loop {
-            let before = pages.clone();
-            for (_, other) in &self.objects[object as usize].durable_waiting {
-                if other.start > pages.end || other.end < pages.start {
-                    continue;
-                }
-                while pages.end < other.end && pages.end - pages.start < most && joins(pages.end) {
-                    pages.end += 1;
-                }
-                while other.start < pages.start && pages.end - pages.start < most && joins(pages.start - 1) {
-                    pages.start -= 1;
-                }
-            }
-            // Those that were asked in another order join in another round.
-            if pages == before {
-                return pages;
-            }
+        let (object, most) = (&self.objects[object as usize], self.run_max() as u64);
+        let joins = |page: u64| {
+            let is_awaited = object.durable_waiting.of(page..page + 1).next().is_some();
+            is_awaited && object.tree.get(page).is_some_and(|frame| self.is_idle(frame))
+        };
+        while pages.end - pages.start < most && joins(pages.end) {
+            pages.end += 1;
         }
+        while pages.start > 0 && pages.end - pages.start < most && joins(pages.start - 1) {
+            pages.start -= 1;
+        }
+        pages
     }
 
     fn durable_waits(&mut self, slot: u32, request: &mut Request, window: Range<u64>) {
-        request.is_listed = true;
-        let waiting = &mut self.objects[request.object as usize].durable_waiting;
-        waiting.push((slot, window));
+        request.listed_at = Some(window.start);
+        self.objects[request.object as usize].durable_waiting.add(slot, &window);
     }
 
     pub(super) fn durable_done_waiting(&mut self, slot: u32, request: &mut Request) {
-        if !std::mem::take(&mut request.is_listed) {
-            return;
-        }
-        let waiting = &mut self.objects[request.object as usize].durable_waiting;
-        if let Some(at) = waiting.iter().position(|(waits, _)| *waits == slot) {
-            waiting.swap_remove(at);
+        let Some(first) = request.listed_at.take() else { return };
+        if self.objects[request.object as usize]
+            .durable_waiting
+            .remove(slot, first)
+        {
             self.ease();
         }
     }
@@ -305,9 +295,8 @@ impl Cache {
         let pages = first..first + count;
         let waiting = &self.objects[object as usize].durable_waiting;
         waiting
-            .iter()
-            .filter(|(_, range)| overlap(range, &pages))
-            .filter_map(|(slot, _)| self.requests.get(*slot))
+            .of(pages)
+            .filter_map(|(slot, _)| self.requests.get(slot))
             .fold(durability, |most, request| stronger(most, self::durability(request)))
     }
 }
