@@ -51,7 +51,7 @@ pub enum Attach<'a> {
 /// Something that a backend must forget.
 #[derive(Debug)]
 pub enum Detached<'a> {
-    /// A file that is about to be closed: a registered file keeps a lock alive (SKETCH fact 4).
+    /// A file that is about to be closed: a registered file keeps a lock alive.
     File(&'a File),
 }
 

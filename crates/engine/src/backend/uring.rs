@@ -4,8 +4,8 @@
 //! interrupt it), TASKRUN_FLAG (tells that an enter would find something: without it a peek never sees a completion),
 //! NO_SQARRAY, SUBMIT_ALL. Each is dropped alone on a kernel that refuses it, newest first, and `explain` says so.
 //!
-//! For outside loops an event fd is registered, because polling the ring's own fd misses completions under DEFER_TASKRUN
-//! (SKETCH fact 1). It is disarmed while the owner is awake.
+//! For outside loops an event fd is registered, because polling the ring's own fd misses completions under DEFER_TASKRUN.
+//! It is disarmed while the owner is awake.
 
 #![allow(unsafe_code)]
 
@@ -537,7 +537,7 @@ impl Backend for Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        // A registered file would keep its lock alive until the kernel gets round to closing the ring (SKETCH fact 4).
+        // A registered file would keep its lock alive until the kernel gets round to closing the ring.
         if self.registered_files.is_some() {
             let _ = self.ring.submitter().unregister_files();
         }

@@ -203,7 +203,7 @@ impl Cache {
         for (page, &frame) in (first..).zip(&frames) {
             let valid = self.objects[object as usize].valid(page);
             let Some(buffer) = self.frames.lend(frame, valid) else {
-                continue; // A free frame has its memory: never so.
+                continue; // A free frame has its memory: this does not happen.
             };
             len += valid as u32;
             match &mut list {
@@ -236,7 +236,7 @@ impl Cache {
             entry.pool.wanted = false;
             let valid = self.objects[object as usize].valid(page);
             let Some(bytes) = self.frames.share(frame, valid) else {
-                continue; // Its bytes are here unless it is filling or being written: never so.
+                continue; // Its bytes are here unless it is filling or being written: this does not happen.
             };
             len += valid as u32;
             match &mut list {

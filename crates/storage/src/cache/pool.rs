@@ -262,7 +262,7 @@ impl Cache {
             return Err(step);
         }
         let Some(frame) = self.objects[request.object as usize].tree.get(page) else {
-            return Err(Step::Done(Err(CacheError::StalePin))); // It was just put there: never so.
+            return Err(Step::Done(Err(CacheError::StalePin))); // It was just put there: this does not happen.
         };
         self.note_lsn(frame, lsn);
         Ok(frame)

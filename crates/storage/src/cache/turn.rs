@@ -2,7 +2,7 @@
 //!
 //! Every call into the cache ends with [`Cache::settle`]: it runs what is ready until nothing is, in this order: iterations of
 //! woken requests; then changes whose wait has lost its reason; then frames and room below the dirty limit are handed to the first of their queue who may have them, one at a time and with the
-//! wake-up, so that nobody overtakes and nobody wakes in vain; then the cleaner. What is left when nothing moves any more and
+//! wake-up, so that nobody overtakes and nobody wakes for nothing; then the cleaner. What is left when nothing moves any more and
 //! no I/O is on its way could wait for ever, and is failed. Durable writes whose copies are done begin in `next_io`.
 
 use baio_engine::{Durability, Errno};
@@ -121,7 +121,7 @@ impl Cache {
             CacheOp::Change { lsn, .. } => self.change_on(&mut request, lsn),
             CacheOp::Sync { .. } | CacheOp::WriteOut { .. } | CacheOp::FlushTo { .. } => Step::Wait(Wait::Synced),
         };
-        // What it waited for held, so it may wait for the next thing; but for the same again, having done nothing, is in vain.
+        // What it waited for held, so it may wait for the next thing; but to wait for the same again, having done nothing, is a wake-up for nothing.
         let again = matches!(&step, Step::Wait(next) if *next == wait);
         if again && self.progress == before {
             self.stats.spurious_wakeups += 1;

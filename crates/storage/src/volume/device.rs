@@ -2,7 +2,7 @@
 //! writes for what happens before and after the volume serves (format, open, close).
 //!
 //! The lock is on the description that carries the I/O, because only that lock outlives a killed process until its last
-//! write has landed (SKETCH fact 5): whoever gets it knows that nothing of the old owner is still under way.
+//! write has landed: whoever gets it knows that nothing of the old owner is still under way.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -246,7 +246,7 @@ impl Device {
             .map_err(|error| Error::new(operation, self.name(), error).at(offset))
     }
 
-    /// Gives the file back: unregistered first, else the ring would keep the lock alive (SKETCH fact 4). In a forked child
+    /// Gives the file back: unregistered first, else the ring would keep the lock alive. In a forked child
     /// nothing is given back: the description, and with it the lock, is the parent's, who goes on.
     pub(crate) fn close(&self, engine: &mut Engine) {
         if !engine.is_forked() {

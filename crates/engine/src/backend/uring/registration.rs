@@ -12,7 +12,7 @@ use io_uring::Probe;
 impl Uring {
     pub(super) fn attach_file(&mut self, file: &File) -> Result<(), Errno> {
         if file.attached().is_some_and(|(mark, _)| mark == self.mark) {
-            // A second place in the table would outlive the one detach, and with it the lock (SKETCH fact 4).
+            // A second place in the table would outlive the one detach, and with it the lock.
             return Ok(());
         }
         let table = self.registered_files.as_mut().ok_or(Errno::EOPNOTSUPP)?;
