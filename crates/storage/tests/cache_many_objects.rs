@@ -133,6 +133,22 @@ fn so_does_the_cleaner_for_age_and_for_want_of_clean_frames() {
     }
 }
 
+/// As when the last handle on a file is closed: else each turn from then on would come too late for it.
+#[test]
+fn what_was_written_before_it_grew_old_is_not_waited_for() {
+    let mut world = World::new(10, 1);
+    for nth in 0..10 {
+        world.cache.write_soon(world.objects[nth]);
+    }
+    world.turn();
+    assert_eq!((world.cache.stats().frames_dirty, world.cache.next_tick()), (0, None));
+    let (objects, flushes) = (world.looked_at(), world.cache.stats().flushes);
+    for _ in 0..20_000 {
+        world.turn();
+    }
+    assert_eq!((world.looked_at(), world.cache.stats().flushes), (objects, flushes));
+}
+
 #[test]
 fn what_many_objects_have_changed_is_written_when_it_is_old_and_no_object_is_forgotten() {
     let mut world = World::new(2000, 1);
