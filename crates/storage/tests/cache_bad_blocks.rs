@@ -97,6 +97,41 @@ fn a_pass_goes_on_when_its_sync_has_been_told() {
     assert_eq!((stats.frames_clean, stats.frames_failed), (2, 1), "{stats:?}");
 }
 
+/// Of a dead device no more is asked at a time than of a good one.
+#[test]
+fn what_was_refused_together_is_tried_one_page_after_the_other() {
+    let mut h = hand(64);
+    for page in 0..30 {
+        let write = h.write(page, 1);
+        h.good(write);
+    }
+    let sync = h.sync();
+    let mut under_way: Vec<_> = std::iter::from_fn(|| h.cache.next_io()).collect();
+    let most = under_way.len();
+    while let Some(io) = under_way.pop() {
+        h.fail(io);
+        under_way.extend(std::iter::from_fn(|| h.cache.next_io()));
+        assert!(under_way.len() <= most.max(2), "{} at a time", under_way.len());
+    }
+    h.told(sync);
+    h.quiet();
+    let stats = h.cache.stats();
+    assert_eq!((stats.frames_failed, stats.frames_write_back), (30, 0), "{stats:?}");
+    // An object that goes meanwhile takes all of them with it.
+    let sync = h.sync();
+    for _ in 0..3 {
+        let io = h.io();
+        h.fail(io);
+    }
+    h.told(sync);
+    h.cache.discard(h.object);
+    while let Some(io) = h.cache.next_io() {
+        h.fail(io);
+    }
+    let stats = h.cache.stats();
+    assert_eq!((stats.frames_failed, stats.frames_write_back), (0, 0), "{stats:?}");
+}
+
 /// And does not wait for the log that its sync waited for.
 #[test]
 fn a_pass_that_nobody_waits_for_leaves_out_what_waits_for_the_log() {

@@ -86,6 +86,8 @@ struct Flight {
     first: u64,
     /// Its frames, in page order.
     frames: Vec<u32>,
+    /// Pages that were refused together with these, and are tried one by one when this has ended; the last of them is next.
+    rest: Vec<u32>,
     /// It was told as ended, and its memory is not back.
     given_up: bool,
 }
@@ -222,6 +224,18 @@ impl Cache {
 
     /// Starts writing these frames, which follow one another from page `first`, are readable and not being written.
     pub(super) fn start_write(&mut self, object: u32, first: u64, frames: Vec<u32>, durability: Durability) {
+        self.start_write_before(object, first, frames, durability, Vec::new());
+    }
+
+    /// The same; when it has ended, these pages are tried one by one, which are being written as far as others can tell.
+    fn start_write_before(
+        &mut self,
+        object: u32,
+        first: u64,
+        frames: Vec<u32>,
+        durability: Durability,
+        rest: Vec<u32>,
+    ) {
         // Who asks for a durable write waits for it itself; there are as many as there are requests.
         let background = durability == Durability::None;
         let durability = self.strengthen(object, first, frames.len() as u64, durability);
@@ -261,7 +275,10 @@ impl Cache {
             len,
             durability,
         };
-        self.send(object, kind, first, frames, io, memory);
+        let id = self.send(object, kind, first, frames, io, memory);
+        if let Some(flight) = &mut self.flights.slots[id.slot as usize].1 {
+            flight.rest = rest;
+        }
     }
 
     /// Sends a flush off.
@@ -278,7 +295,7 @@ impl Cache {
         );
     }
 
-    fn send(&mut self, slot: u32, kind: Kind, first: u64, frames: Vec<u32>, io: IoKind, memory: Memory) {
+    fn send(&mut self, slot: u32, kind: Kind, first: u64, frames: Vec<u32>, io: IoKind, memory: Memory) -> IoId {
         self.progress += 1;
         let object = &mut self.objects[slot as usize];
         object.flights += 1;
@@ -287,6 +304,7 @@ impl Cache {
             kind,
             first,
             frames,
+            rest: Vec::new(),
             given_up: false,
         });
         let object = ObjectId {
@@ -299,12 +317,13 @@ impl Cache {
             kind: io,
             memory,
         });
+        id
     }
 
     /// Tells how an I/O ended: the bytes transferred, or why not. `memory` is the I/O's own; `Memory::None` instead says that
     /// the device still holds it, and [`Cache::io_released`] will bring it. A stale id is ignored.
     pub fn io_ended(&mut self, id: IoId, result: Result<u32, Errno>, memory: Memory) {
-        let Some(flight) = self.flights.take(id, false) else {
+        let Some(mut flight) = self.flights.take(id, false) else {
             return;
         };
         let is_back = match flight.kind {
@@ -315,7 +334,10 @@ impl Cache {
                 ..
             } => {
                 self.put_list_away(memory);
-                self.write_ended(&flight, result, durability, failed_flushes)
+                let mut rest = std::mem::take(&mut flight.rest);
+                let is_back = self.write_ended(&flight, result, durability, failed_flushes, &mut rest);
+                self.write_rest(flight.object, rest, durability);
+                is_back
             }
             Kind::Flush => {
                 self.flush_ended(flight.object, result.map(drop));
@@ -432,6 +454,7 @@ impl Cache {
         result: Result<u32, Errno>,
         durability: Durability,
         failed: u64,
+        rest: &mut Vec<u32>,
     ) -> bool {
         let (first, count) = (flight.first, flight.frames.len() as u64);
         let object = &self.objects[flight.object as usize];
@@ -442,19 +465,18 @@ impl Cache {
             Ok(_) => Ok(()),
             Err(errno) => Err(errno),
         };
-        // What was refused together is tried page by page, or one bad block would keep all others off the device.
+        // What was refused together is tried page by page, or one bad block would keep all others off the device; one after the
+        // other, or a dead device would have hundreds on their way for each write that it refused, in the slots of all others.
         let splits = result.is_err() && flight.frames.len() > 1 && object.live;
         // A flush that failed meanwhile may have lost what this write left in the device's cache.
         if result.is_ok() && durability == Durability::None && object.failed_flushes != failed {
             result = Err(object.errno.unwrap_or(Errno::EIO));
         }
         let mut is_back = true;
-        for (page, &frame) in (first..).zip(&flight.frames) {
+        for &frame in &flight.frames {
             if self.frames.unshare(frame) {
                 if splits {
-                    let mut alone = self.flights.frames();
-                    alone.push(frame);
-                    self.start_write(flight.object, page, alone, durability);
+                    rest.push(frame);
                     continue;
                 }
                 self.page_written(frame, result, durability);
@@ -466,6 +488,25 @@ impl Cache {
             }
             self.wake_page(frame);
         }
+        if splits {
+            rest.reverse(); // The first page is the last here.
+        }
         is_back
+    }
+
+    /// Writes the next of the pages that were refused together; the others follow it. Of an object that has gone none is needed.
+    fn write_rest(&mut self, object: u32, mut rest: Vec<u32>, durability: Durability) {
+        if !self.objects[object as usize].live {
+            let errno = self.objects[object as usize].errno.unwrap_or(Errno::EIO);
+            for frame in rest {
+                self.page_written(frame, Err(errno), durability);
+                self.wake_page(frame);
+            }
+        } else if let Some(frame) = rest.pop() {
+            let mut alone = self.flights.frames();
+            alone.push(frame);
+            let page = self.frames.get(frame).page;
+            self.start_write_before(object, page, alone, durability, rest);
+        }
     }
 }
