@@ -319,13 +319,19 @@ impl Cache {
     /// # Errors
     /// `Busy` while a request, an I/O or a reservation exists, a page that is not safe, or a pin.
     pub fn forget(&mut self, id: ObjectId) -> Result<(), CacheError> {
-        let slot = self.object(id).ok_or(CacheError::NoObject)?;
-        let object = &self.objects[slot as usize];
-        let safe = object.dirty + object.failed + object.gated + object.unflushed == 0;
-        if !safe || object.lent > 0 {
+        self.object(id).ok_or(CacheError::NoObject)?;
+        if !self.may_forget(id) {
             return Err(CacheError::Busy);
         }
         self.remove(id).map(drop)
+    }
+
+    /// Could it be forgotten now? So could one that is not there.
+    pub(crate) fn may_forget(&self, id: ObjectId) -> bool {
+        let Some(slot) = self.object(id) else { return true };
+        let object = &self.objects[slot as usize];
+        let safe = object.dirty + object.failed + object.gated + object.unflushed == 0;
+        safe && object.lent == 0 && !self.is_busy(slot)
     }
 
     /// Begins to write what is not safe of an object, and flushes it, as if it had grown old.

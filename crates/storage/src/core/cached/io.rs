@@ -37,19 +37,25 @@ pub(super) struct Join {
 }
 
 impl PageCache {
-    /// The cache's own handle on an object. Where it was found last is looked at first: this is asked for each I/O.
+    /// The cache's own handle on an object.
     fn handle_of(&mut self, object: ObjectId) -> Option<Handle> {
+        let at = self.place_of(object)?;
+        Some(self.objects[at].handle)
+    }
+
+    /// Where an object stands in the list. Where it was found last is looked at first: this is asked for each I/O.
+    pub(super) fn place_of(&mut self, object: ObjectId) -> Option<usize> {
         let index = object.index();
         if self.places.len() <= index {
             self.places.resize(index + 1, 0);
         }
         let at = self.places[index];
-        if let Some(known) = self.objects.get(at).filter(|known| known.object == object) {
-            return Some(known.handle);
+        if self.objects.get(at).is_some_and(|known| known.object == object) {
+            return Some(at);
         }
         let at = self.objects.iter().position(|known| known.object == object)?;
         self.places[index] = at;
-        Some(self.objects[at].handle)
+        Some(at)
     }
 
     /// Makes two of a part: what lies below `at`, in bytes of the part, and the rest.

@@ -72,8 +72,8 @@ pub(crate) struct PageCache {
     /// Which of them a handle means, by the handle's index; valid as long as the list above has not changed.
     memo: Vec<Memo>,
     epoch: u64,
-    /// Some of them are to be forgotten.
-    has_left: bool,
+    /// Files of which the last handle was closed: each is forgotten when nothing of it is under way, unsafe or pinned.
+    left: Vec<ObjectId>,
     /// What operations keep the cache out of.
     cuts: Vec<Cut>,
     /// By the index of the ticket, for the use of that index that the number names.
@@ -146,7 +146,7 @@ impl Core {
             places: Vec::new(),
             memo: Vec::new(),
             epoch: 1,
-            has_left: false,
+            left: Vec::new(),
             cuts: Vec::new(),
             roles: Vec::new(),
             delayed: VecDeque::new(),

@@ -36,8 +36,6 @@ pub(super) struct Cached {
     pub(super) object: ObjectId,
     /// The cache's own.
     pub(super) handle: Handle,
-    /// A file of which the last handle was closed: it is forgotten when nothing of it is under way, unsafe or pinned.
-    is_left: bool,
 }
 
 /// What a handle was found to mean.
@@ -138,12 +136,7 @@ impl PageCache {
         };
         let handle = known.objects.add(name, access, target);
         let object = self.cache.add(size, READAHEAD_BYTES);
-        self.objects.push(Cached {
-            file,
-            object,
-            handle,
-            is_left: false,
-        });
+        self.objects.push(Cached { file, object, handle });
         self.epoch += 1;
         for (ticket, handle, range) in known.requests.writes_under_way() {
             if self.object_of(known.objects, handle) != Some(object) || crate::seeded_bug("first-comers-are-forgotten")
@@ -228,8 +221,9 @@ impl Core {
             return;
         };
         if !self.objects.is_file_open(identity, known.handle) {
-            known.is_left = true;
-            cached.has_left = true;
+            if !cached.left.contains(&known.object) {
+                cached.left.push(known.object);
+            }
             cached.cache.write_soon(known.object);
             cached.is_served = false;
             self.forget_left();
@@ -238,27 +232,34 @@ impl Core {
 
     /// Forgets the files that nobody has open and of which nothing is left to do.
     pub(in crate::core) fn forget_left(&mut self) {
-        let Some(cached) = self.cached.as_mut().filter(|cached| cached.has_left) else {
+        let Some(cached) = self.cached.as_mut().filter(|cached| !cached.left.is_empty()) else {
             return;
         };
-        let objects = &mut self.objects;
-        let before = cached.objects.len();
-        cached.objects.retain_mut(|known| {
-            let Some(identity) = known.file.filter(|_| known.is_left) else {
-                return true;
-            };
-            known.is_left = !objects.is_file_open(identity, known.handle);
-            if !known.is_left || cached.cache.forget(known.object).is_err() {
-                return true;
+        let (objects, before) = (&mut self.objects, cached.objects.len());
+        let mut left = std::mem::take(&mut cached.left);
+        left.retain(|&object| {
+            if !cached.cache.may_forget(object) {
+                return true; // Who else has it open is asked when it can go.
             }
-            objects.close(known.handle);
+            let Some(at) = cached.place_of(object) else {
+                return false;
+            };
+            let known = &cached.objects[at];
+            let (file, handle) = (known.file, known.handle);
+            if file.is_none_or(|identity| objects.is_file_open(identity, handle)) {
+                return false;
+            }
+            if cached.cache.forget(object).is_ok() {
+                cached.objects.remove(at);
+                objects.close(handle);
+            }
             false
         });
+        cached.left = left;
         if cached.objects.len() < before {
             cached.epoch += 1;
             cached.is_served = false; // Their frames may have gone to who waits.
         }
-        cached.has_left = cached.objects.iter().any(|known| known.is_left);
     }
 
     /// The cache's object for a cached request; made if this is the first on its file or segment.
