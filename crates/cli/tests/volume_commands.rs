@@ -216,6 +216,46 @@ fn a_quota_survives_crash_and_close() {
     );
 }
 
+/// The owner of the file, whoever that is, limits all who have no limits of their own.
+#[test]
+fn the_default_quota_is_set_shown_and_survives_crash_and_close() {
+    let place = Place::new();
+    place.baio("format vol --size 64M").succeeds();
+    let set = place
+        .baio("quota vol default --blocks 2M --segments 3 --json")
+        .succeeds()
+        .json();
+    assert_eq!(
+        (&set["owner_uid"], &set["limit_bytes"], &set["limit_segments"]),
+        (&u32::MAX.into(), &(2 * MIB).into(), &3.into())
+    );
+    let text = place.baio("quota vol default").succeeds();
+    let text = String::from_utf8_lossy(text.out()).into_owned();
+    assert!(text.contains("default") && !text.contains("4294967295"), "{text}");
+    place.baio("create vol#a --size 1M").succeeds();
+    support::Holder::start(&place).kill();
+    for uid in ["1234", "default"] {
+        let shown = place.baio(&format!("quota vol {uid} --json")).succeeds().json();
+        assert_eq!(shown["limit_bytes"], 2 * MIB, "{uid}");
+    }
+    place.baio("quota vol 4294967295").fails_with(2);
+    if support::is_root() {
+        let error = place.baio("create vol#1234/b --size 3M --json").fails_with(1).error();
+        assert_eq!(error["code"], "EDQUOT", "{error}");
+        let shown = place.baio("quota vol 0 --json").succeeds().json();
+        assert!(shown["limit_bytes"].is_null());
+    }
+    // One that is not given stays as it bound the user before.
+    let set = place.baio("quota vol 1234 --blocks 4M --json").succeeds().json();
+    assert_eq!(
+        (&set["limit_bytes"], &set["limit_segments"]),
+        (&(4 * MIB).into(), &3.into())
+    );
+    place.baio("quota vol default --blocks none --segments none").succeeds();
+    let shown = place.baio("quota vol 77 --json").succeeds().json();
+    assert!(shown["limit_bytes"].is_null() && shown["limit_segments"].is_null());
+}
+
 #[test]
 fn defrag_joins_the_free_space_and_loses_nothing() {
     let place = Place::new();

@@ -255,6 +255,13 @@ impl File {
         self.0.kind
     }
 
+    /// Whom the file or device node belongs to; a disk of the simulation belongs to nobody.
+    #[must_use]
+    pub fn owner_uid(&self) -> Option<u32> {
+        let fd = self.any_fd().ok()?;
+        rustix::fs::fstat(fd).ok().map(|stat| stat.st_uid)
+    }
+
     /// Equal for two files that are one: device and inode number; of a block device its own number, whichever of its nodes
     /// was opened. Devices that share bytes, a disk and its partition, differ.
     #[must_use]

@@ -19,6 +19,15 @@ pub struct Identity {
     groups: &'static [u32],
 }
 
+/// How much of a volume somebody may see, beside the segments that it may open, and take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// All: uid 0, and the user that the volume's file belongs to, who can read it anyway.
+    Whole,
+    /// What is its own.
+    Own,
+}
+
 /// What a handle may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -63,6 +72,15 @@ impl Identity {
     #[must_use]
     pub fn acts_for(&self, owner_uid: u32) -> bool {
         self.uid == 0 || self.uid == owner_uid
+    }
+
+    /// How much of a volume it may see whose file belongs to that user; `None` is nobody.
+    #[must_use]
+    pub fn sight(&self, file_owner: Option<u32>) -> Sight {
+        match self.uid == 0 || file_owner == Some(self.uid) {
+            true => Sight::Whole,
+            false => Sight::Own,
+        }
     }
 
     /// May it make a segment of that group? As for files, a group that it is in; uid 0 any.

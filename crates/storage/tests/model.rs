@@ -167,7 +167,7 @@ fn act(core: &mut Core, model: &mut Model, action: &Action) {
             let needed = size_bytes.max(reserve_bytes);
             let expected = if model.segments.contains_key(&key) {
                 "EEXIST"
-            } else if model.segments.len() as u64 >= before.segments_max {
+            } else if model.segments.len() as u64 >= harness::open_to_tenants(before.segments_max) {
                 "ENOSPC"
             } else if !model.allows(who.uid, blocks.max(reserve), 1) {
                 "EDQUOT"

@@ -538,10 +538,14 @@ fn a_full_inode_table_says_how_many_there_can_be() {
     let core = &mut f.core;
     let max = core.volume_info().unwrap().segments_max;
     for number in 3..max {
-        create(core, &format!("n{number}"), 1);
+        let options = CreateOptions::of_size(1);
+        core.create(harness::ROOT, ME.uid, &format!("n{number}"), &options)
+            .unwrap();
     }
     let free = core.volume_info().unwrap().free_bytes;
-    let error = core.create(ME, ME.uid, "more", &CreateOptions::of_size(1)).unwrap_err();
+    let error = core
+        .create(harness::ROOT, ME.uid, "more", &CreateOptions::of_size(1))
+        .unwrap_err();
     assert!(
         matches!(error.fault, Fault::TableFull { segments_max } if segments_max == max),
         "{error}"
@@ -550,7 +554,8 @@ fn a_full_inode_table_says_how_many_there_can_be() {
     assert!(error.cure().unwrap().contains("--segments"), "{error}");
     assert_eq!(core.volume_info().unwrap().free_bytes, free);
     core.delete(ME, ME.uid, "n3").unwrap();
-    create(core, "more", 1);
+    core.create(harness::ROOT, ME.uid, "more", &CreateOptions::of_size(1))
+        .unwrap();
     assert_eq!(core.list(ME).unwrap().len() as u64, max);
 }
 

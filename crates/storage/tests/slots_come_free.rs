@@ -109,7 +109,7 @@ fn play(actions: &[Action]) {
     };
     let disk = simulated_disk(&format);
     let mut core = open_simulated(&disk);
-    let segments_max = core.volume_info().unwrap().segments_max as usize;
+    let segments_max = harness::open_to_tenants(core.volume_info().unwrap().segments_max) as usize;
     let mut model = BTreeSet::new();
     for action in actions {
         match *action {

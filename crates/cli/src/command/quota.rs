@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use baio_engine::Config;
-use baio_storage::{Account, Core, Identity, Limits};
+use baio_storage::{Account, Core, EVERYBODY_ELSE, Identity, Limits};
 use serde::Serialize;
 
 use crate::command::volume_args::{LimitArg, QuotaArgs};
@@ -13,7 +13,7 @@ use crate::output::{Align, Answer, Table};
 use crate::size::format_size;
 use crate::target::exists_on_disk;
 
-/// What `quota` shows. A limit that is not set is null.
+/// What `quota` shows. A limit that is not set is null; the uid of `default` is 4294967295.
 #[derive(Serialize)]
 pub(crate) struct Quota {
     owner_uid: u32,
@@ -62,6 +62,10 @@ fn set(path: &Path, who: Identity, args: &QuotaArgs) -> baio_storage::Result<(Ac
 
 impl Answer for Quota {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let owner = match self.owner_uid {
+            EVERYBODY_ELSE => "default".to_owned(),
+            uid => uid.to_string(),
+        };
         let limit = |limit: Option<String>| limit.unwrap_or_else(|| "none".to_owned());
         let mut table = Table::with_headings(&[
             ("UID", Align::Right),
@@ -71,7 +75,7 @@ impl Answer for Quota {
             ("LIMIT", Align::Right),
         ]);
         table.row([
-            self.owner_uid.to_string(),
+            owner,
             format_size(self.used_bytes),
             limit(self.limit_bytes.map(format_size)),
             self.used_segments.to_string(),

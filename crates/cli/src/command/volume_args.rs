@@ -1,5 +1,6 @@
 //! The arguments of the commands on volumes and segments, as typed.
 
+use baio_storage::EVERYBODY_ELSE;
 use clap::{Args, ValueEnum};
 
 use crate::size::Size;
@@ -159,19 +160,21 @@ pub(crate) struct ResizeArgs {
 /// `baio quota`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without options it shows; only root may set. Blocks count by the reserve of the segments. A limit below what is held takes
-nothing away.
+Without options it shows; only root and the owner of the volume's file may set. Blocks count by the reserve of the
+segments. A limit below what is held takes nothing away. The limits of `default` bind each user without limits of its
+own, root excepted; they are shown as that user's, and become its own when another limit is set for it.
 
 Examples:
   baio quota /tmp/vol 1000
   baio quota /tmp/vol 1000 --blocks 10G --segments 100
-  baio quota /tmp/vol 1000 --blocks none")]
+  baio quota /tmp/vol 1000 --blocks none
+  baio quota /tmp/vol default --blocks 1G --segments 20")]
 pub(crate) struct QuotaArgs {
     /// The volume
     #[arg(value_name = "PATH")]
     pub(crate) path: TypedTarget,
-    /// The user
-    #[arg(value_name = "UID", value_parser = parse_id)]
+    /// The user, or `default` for all that have no limits of their own
+    #[arg(value_name = "UID", value_parser = parse_limited)]
     pub(crate) uid: u32,
     /// Bytes that its segments may hold, in whole blocks, or `none`
     #[arg(long, value_name = "SIZE", value_parser = parse_blocks_limit)]
@@ -219,6 +222,14 @@ pub(crate) struct DefragArgs {
 /// Reads a uid or a gid, as a target's owner is read.
 fn parse_id(text: &str) -> Result<u32, String> {
     parse_uid(text).ok_or_else(|| "an id is a number from 0 to 4294967294".to_owned())
+}
+
+/// Whose limits: a user's, or those of everybody else.
+fn parse_limited(text: &str) -> Result<u32, String> {
+    match text {
+        "default" => Ok(EVERYBODY_ELSE),
+        _ => parse_id(text).map_err(|why| format!("{why}, or `default`")),
+    }
 }
 
 /// Reads permission bits in octal, with or without a leading zero.

@@ -5,7 +5,7 @@ use baio_engine::Wait;
 use super::holds::HoldId;
 use super::{Core, Owner, no_volume};
 use crate::error::{Error, Fault, Result};
-use crate::identity::{Access, Identity};
+use crate::identity::{Access, Identity, Sight};
 use crate::operation::create::{Create, CreateOptions};
 use crate::operation::delete::Delete;
 use crate::operation::open::OpenSegment;
@@ -243,7 +243,8 @@ impl Core {
         Ok(Operation::Rename(Rename::new(subject, name, object)))
     }
 
-    /// Sets what an owner may hold, in blocks and segments; only uid 0 may. A limit below what is held takes nothing away.
+    /// Sets what an owner may hold, in blocks and segments; uid 0 may, and the user that the volume's file belongs to. The limits of
+    /// [`EVERYBODY_ELSE`](crate::EVERYBODY_ELSE) bind each owner without limits of its own, uid 0 excepted. A limit below what is held takes nothing away.
     ///
     /// # Errors
     /// `Access`, `TableFull`; or what the system said.
@@ -274,14 +275,14 @@ impl Core {
     }
 
     /// What an owner holds and may hold, in blocks and segments; what is promised to operations under way counts. Owners see
-    /// their own.
+    /// their own, uid 0 and the user that the volume's file belongs to all.
     ///
     /// # Errors
     /// `Access`; or when the core has no volume.
     pub fn quota(&self, who: Identity, uid: u32) -> Result<Account> {
         let operation = "show the quota";
         let volume = self.volume_or(operation)?;
-        if !who.acts_for(uid) {
+        if !who.acts_for(uid) && volume.device.sight(who) != Sight::Whole {
             let fault = Fault::Access { uid: who.uid };
             return Err(Error::new(operation, self.account_name(uid), fault));
         }

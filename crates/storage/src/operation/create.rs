@@ -8,13 +8,14 @@
 use baio_engine::Completion;
 
 use crate::error::Fault;
+use crate::identity::Sight;
 use crate::operation::fill::{Fill, Filled, Zeroing};
 use crate::operation::lookup::{Looked, Lookup, Place};
 use crate::operation::update::{Update, Updated};
 use crate::operation::{Answer, Context, Event, Part, Step, Subject};
 use crate::segment::inode::{Inode, InodeState};
 use crate::volume::Volume;
-use crate::volume::accounts::Usage;
+use crate::volume::accounts::{EVERYBODY_ELSE, Usage, kept_back};
 use crate::volume::inspect::SegmentInfo;
 
 /// No group at all: the id that system calls take for none.
@@ -146,6 +147,11 @@ impl Create {
         if self.options.size_bytes == 0 {
             return Err(Fault::BadSize("a segment has at least one byte".into()));
         }
+        if self.subject.key.owner_uid == EVERYBODY_ELSE {
+            return Err(Fault::Access {
+                uid: self.subject.who.uid,
+            });
+        }
         if let Some(gid) = self.options.group.filter(|gid| !self.subject.who.may_give_to(*gid)) {
             return Err(Fault::Group { gid });
         }
@@ -172,7 +178,11 @@ impl Create {
 
     fn allocate(&self, cx: &mut Context<'_>) -> Result<Run, Fault> {
         let segments_max = cx.volume.superblock.geometry().segments_max;
-        if cx.volume.accounts.segments() >= segments_max {
+        let kept_back = match cx.volume.device.sight(self.subject.who) {
+            Sight::Whole => 0,
+            Sight::Own => kept_back(segments_max),
+        };
+        if cx.volume.accounts.segments() >= segments_max.saturating_sub(kept_back) {
             return Err(Fault::TableFull { segments_max });
         }
         let block_size = cx.volume.block_size();

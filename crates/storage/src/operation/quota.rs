@@ -5,6 +5,7 @@
 use baio_engine::Completion;
 
 use crate::error::Fault;
+use crate::identity::Sight;
 use crate::operation::lookup::{Looked, Lookup};
 use crate::operation::update::{Update, Updated};
 use crate::operation::vacate::Vacate;
@@ -44,11 +45,11 @@ impl SetQuota {
         let phase = std::mem::replace(&mut self.phase, Phase::Begin);
         match (phase, event) {
             (Phase::Begin, Event::Begin) => {
-                let uid = self.subject.who.uid;
-                if uid != 0 {
-                    return Err(Fault::Access { uid });
+                let who = self.subject.who;
+                if cx.volume.device.sight(who) != Sight::Whole {
+                    return Err(Fault::Access { uid: who.uid });
                 }
-                self.subject.may_change(cx.volume)?;
+                cx.volume.may_change()?;
                 Ok(Step::Token)
             }
             (Phase::Begin, Event::Token) => {

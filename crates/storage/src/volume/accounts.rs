@@ -1,10 +1,23 @@
 //! What each owner holds and how much it may hold: blocks and segments per uid.
 //!
-//! The sums are derived from the inodes, as the free set is; the limits stand in one quota record per owner. Blocks count by
+//! The sums are derived from the inodes, as the free set is; the limits stand in one quota record per owner. Who has none is
+//! bound by the record of [`EVERYBODY_ELSE`], uid 0 excepted. Blocks count by
 //! the run a segment holds, its reserve included; the second run of a segment that is being moved does not count, so an owner
 //! at the limit can still be moved.
 
 use std::collections::BTreeMap;
+
+use crate::segment::layout::SLOTS_PER_BUCKET;
+
+/// The owner of the quota record that binds all who have none of their own. No user has this uid: to the system it means "no
+/// change" (chown(2)).
+pub const EVERYBODY_ELSE: u32 = u32::MAX;
+
+/// Of so many segments that a volume can have, those that only uid 0 and the user that its file belongs to may make: the last
+/// sixteenth, at least what one bucket of the table is for. Whatever tenants without limits do, there is room to set them.
+pub(crate) fn kept_back(segments_max: u64) -> u64 {
+    (segments_max / 16).max(SLOTS_PER_BUCKET as u64 / 2)
+}
 
 /// So much of blocks and segments is held, or may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,10 +95,27 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
+    /// What an owner holds, and the limits that bind it: its own, or those of everybody else.
     pub(crate) fn get(&self, uid: u32) -> Account {
+        let own = self.own(uid);
+        if uid == 0 || !own.limits.is_none() {
+            return own;
+        }
+        let limits = self.own(EVERYBODY_ELSE).limits;
+        Account { limits, ..own }
+    }
+
+    /// What the owner's records alone say.
+    fn own(&self, uid: u32) -> Account {
         self.of.get(&uid).copied().unwrap_or_default()
     }
 
+    /// Owners of segments that hold more than they may.
+    pub(crate) fn over_quota(&self) -> u64 {
+        self.of.keys().filter(|uid| self.get(**uid).is_over()).count() as u64
+    }
+
+    /// All that hold something or have a record, with what their own records say.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Account)> + '_ {
         self.of.iter().map(|(uid, account)| (*uid, *account))
     }
@@ -142,8 +172,8 @@ impl Accounts {
     }
 
     fn forget_if_idle(&mut self, uid: u32) {
-        let is_forgotten = self.get(uid).used == Usage::default() && crate::seeded_bug("idle-owners-lose-their-limits");
-        if self.get(uid) == Account::default() || is_forgotten {
+        let is_forgotten = self.own(uid).used == Usage::default() && crate::seeded_bug("idle-owners-lose-their-limits");
+        if self.own(uid) == Account::default() || is_forgotten {
             self.of.remove(&uid);
         }
     }
@@ -177,6 +207,32 @@ mod tests {
         assert_eq!(over, Err(Limited::Segments));
         assert_eq!(accounts.charge(8, of(1 << 40, 9)), Ok(()), "an owner without limits");
         assert_eq!(accounts.segments(), 11);
+    }
+
+    #[test]
+    fn who_has_no_limits_is_bound_by_those_of_everybody_else() {
+        let mut accounts = Accounts::default();
+        let at_most = |segments| Limits {
+            blocks: None,
+            segments: Some(segments),
+        };
+        let one = Usage { blocks: 1, segments: 1 };
+        accounts.set_limits(EVERYBODY_ELSE, at_most(1));
+        accounts.set_limits(8, at_most(2));
+        for (uid, allowed) in [(7, 1), (8, 2), (9, 1), (0, 3)] {
+            let charged = (0..3).filter(|_| accounts.charge(uid, one).is_ok()).count();
+            assert_eq!(charged, allowed, "uid {uid}");
+        }
+        assert_eq!(accounts.get(7).limits, at_most(1));
+        // Its record is nobody else's: who holds nothing is forgotten, and nothing of it is written down for another.
+        accounts.give_back(7, one);
+        assert!(accounts.iter().all(|(uid, _)| uid != 7));
+        let stored = accounts.iter().find(|(uid, _)| *uid == 9);
+        assert_eq!(stored.map(|(_, account)| account.limits), Some(Limits::default()));
+        accounts.add(9, one);
+        assert_eq!(accounts.over_quota(), 1);
+        accounts.set_limits(EVERYBODY_ELSE, Limits::default());
+        assert_eq!(accounts.charge(7, Usage { blocks: 1, segments: 9 }), Ok(()));
     }
 
     #[test]

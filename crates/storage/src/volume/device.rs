@@ -13,6 +13,7 @@ use baio_engine::{
 };
 
 use crate::error::{Error, Fault, Result};
+use crate::identity::{Identity, Sight};
 
 /// How long a lock is waited for that will soon be free.
 const HOLDER_PATIENCE: Duration = Duration::from_secs(5);
@@ -34,6 +35,8 @@ pub(crate) enum Hold {
 pub(crate) struct Device {
     pub(crate) file: File,
     pub(crate) caching: Caching,
+    /// Whom the file or device belongs to; a disk of the simulation belongs to nobody.
+    owner_uid: Option<u32>,
     /// Of a loop device, the file behind it: locked as well, because whoever opens that one meets no lock of the device.
     backing: Option<Backing>,
 }
@@ -82,7 +85,12 @@ impl Device {
         };
         lock(&file, hold)?;
         let backing = lock_backing(path, hold).inspect_err(|_| file.unlock())?;
-        Ok(Device { file, caching, backing })
+        Ok(Device {
+            owner_uid: file.owner_uid(),
+            file,
+            caching,
+            backing,
+        })
     }
 
     /// A disk of the simulation; nobody else can have it open.
@@ -90,12 +98,17 @@ impl Device {
         Device {
             file,
             caching: Caching::Direct,
+            owner_uid: None,
             backing: None,
         }
     }
 
     pub(crate) fn name(&self) -> &str {
         self.file.name()
+    }
+
+    pub(crate) fn sight(&self, who: Identity) -> Sight {
+        who.sight(self.owner_uid)
     }
 
     pub(crate) fn size(&self) -> Result<u64> {

@@ -9,7 +9,7 @@ use std::path::Path;
 use baio_engine::{Create, Engine, File};
 
 use crate::error::{Error, Fault, Result};
-use crate::identity::Identity;
+use crate::identity::{Identity, Sight};
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::name::{Key, SegmentName};
 use crate::segment::probe::{Probe, SlotAddress, Visit};
@@ -144,11 +144,12 @@ pub fn inspect_volume_simulated(engine: &mut Engine, file: &File) -> Result<Volu
 /// # Errors
 /// As [`inspect`]; `Access` when it is another's.
 pub(crate) fn inspect_quota(engine: &mut Engine, path: &Path, who: Identity, uid: u32) -> Result<(Account, u32)> {
-    if !who.acts_for(uid) {
+    let device = Device::open(path, Hold::Shared, Create::Never)?;
+    if !who.acts_for(uid) && device.sight(who) != Sight::Whole {
+        device.close(engine);
         let object = format!("uid {uid} on {}", path.display());
         return Err(Error::new("show the quota", object, Fault::Access { uid: who.uid }));
     }
-    let device = Device::open(path, Hold::Shared, Create::Never)?;
     let seen = superblocks::read(engine, &device).and_then(|chosen| {
         let contents = contents(engine, &device, &chosen.believed())?;
         Ok((contents.accounts.get(uid), chosen.current.layout().block_size()))

@@ -26,6 +26,11 @@ pub(crate) const STRANGER: Identity = Identity::new(1001, 1001);
 pub(crate) const ROOT: Identity = Identity::new(0, 0);
 pub(crate) const BLOCK: usize = 4096;
 
+/// So many of the segments that a volume can have may tenants make.
+pub(crate) fn open_to_tenants(segments_max: u64) -> u64 {
+    segments_max - (segments_max / 16).max(2)
+}
+
 /// A small engine: tests start many.
 pub(crate) fn config() -> Config {
     Config {

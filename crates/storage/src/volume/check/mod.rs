@@ -30,6 +30,7 @@ use baio_engine::{Config, Create, Durability, Engine, File, Kind};
 use crate::error::{Error, Fault, Result};
 use crate::segment::layout::BUCKET_BYTES;
 use crate::segment::superblock::{Chosen, Superblock};
+use crate::volume::accounts::EVERYBODY_ELSE;
 use crate::volume::contents::{Contents, Gathering};
 use crate::volume::device::{Device, Hold};
 use crate::volume::table::{Doubt, Healing};
@@ -384,12 +385,9 @@ impl Check<'_> {
         let report = &mut self.report;
         report.buckets = superblock.layout().buckets();
         report.segments = contents.accounts.segments();
-        report.owners = contents.accounts.iter().count() as u64;
-        report.over_quota = contents
-            .accounts
-            .iter()
-            .filter(|(_, account)| account.is_over())
-            .count() as u64;
+        let owners = contents.accounts.iter().filter(|(uid, _)| *uid != EVERYBODY_ELSE);
+        report.owners = owners.count() as u64;
+        report.over_quota = contents.accounts.over_quota();
         report.quarantined = contents.quarantined.count() as u64;
         report.unfinished_moves = contents.unfinished_moves.len() as u64;
         report.blocks = superblock.geometry().data_blocks;
