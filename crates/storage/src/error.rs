@@ -8,6 +8,7 @@ use std::fmt;
 use baio_engine::{Errno, SetupError};
 
 use crate::cache::CacheError;
+use crate::identity::Sight;
 use crate::segment::free_set::NoSpace;
 use crate::segment::layout::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, LayoutError, SEGMENTS_MIN};
 use crate::segment::name::NameError;
@@ -45,15 +46,15 @@ pub enum Fault {
     NoSpace {
         /// Bytes asked for.
         asked: u64,
-        /// Bytes free.
-        free: u64,
-        /// Bytes in the longest free run.
-        largest: u64,
+        /// Bytes free; `None` to whom the volume's figures are not shown.
+        free: Option<u64>,
+        /// Bytes in the longest free run; `None` as well.
+        largest: Option<u64>,
     },
     /// Every place in the inode table is taken.
     TableFull {
-        /// Segments that the volume was formatted for.
-        segments_max: u64,
+        /// Segments that the volume was formatted for; `None` to whom the volume's figures are not shown.
+        segments_max: Option<u64>,
     },
     /// The owner may not hold so much.
     OverQuota {
@@ -418,19 +419,27 @@ impl fmt::Display for Fault {
             Fault::Setup(error) => write!(f, "cannot {} {}: {}", error.operation, error.object, error.errno),
             Fault::NotVolume(why) | Fault::Version(why) | Fault::Corrupt(why) => f.write_str(why),
             Fault::Busy { holder: Some(pid) } => write!(f, "in use by process {pid}"),
-            Fault::Busy { holder: None } => f.write_str("in use by a process that the kernel does not name"),
+            Fault::Busy { holder: None } => {
+                f.write_str("in use by a process that the kernel does not name, or of another user")
+            }
             Fault::Overtaken { found, ours } => write!(
                 f,
                 "somebody else has written to it: its superblock has sequence {found}, this owner wrote {ours}"
             ),
             Fault::Occupied(what) | Fault::BadSize(what) => f.write_str(what),
-            Fault::NoSpace { asked, free, largest } => write!(
+            Fault::NoSpace {
+                asked,
+                free: Some(free),
+                largest: Some(largest),
+            } => write!(
                 f,
                 "no space: asked for {asked} bytes, {free} are free, the longest free run is {largest}"
             ),
-            Fault::TableFull { segments_max } => {
-                write!(f, "no space: all {segments_max} segments are in use")
-            }
+            Fault::NoSpace { asked, .. } => write!(f, "no space: asked for {asked} bytes in one run"),
+            Fault::TableFull {
+                segments_max: Some(segments_max),
+            } => write!(f, "no space: all {segments_max} segments are in use"),
+            Fault::TableFull { segments_max: None } => f.write_str("no space: no other segment can be made"),
             Fault::OverQuota {
                 uid,
                 what,
@@ -538,8 +547,21 @@ impl Fault {
         let bytes = |blocks: u64| blocks.saturating_mul(u64::from(block_size));
         Fault::NoSpace {
             asked: bytes(space.asked),
-            free: bytes(space.free),
-            largest: bytes(space.largest_run),
+            free: Some(bytes(space.free)),
+            largest: Some(bytes(space.largest_run)),
+        }
+    }
+
+    /// The same without the volume's figures, for whom they are not shown to.
+    pub(crate) fn seen_with(self, sight: Sight) -> Fault {
+        match (sight, self) {
+            (Sight::Own, Fault::NoSpace { asked, .. }) => Fault::NoSpace {
+                asked,
+                free: None,
+                largest: None,
+            },
+            (Sight::Own, Fault::TableFull { .. }) => Fault::TableFull { segments_max: None },
+            (_, fault) => fault,
         }
     }
 

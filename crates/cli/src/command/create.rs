@@ -69,7 +69,7 @@ fn look_first(named: &NamedSegment, owner_uid: u32, who: Identity, args: &Create
     }
     let volume = Core::inspect_volume(&named.volume)?;
     if volume.segments >= volume.segments_max {
-        let segments_max = volume.segments_max;
+        let segments_max = Some(volume.segments_max);
         return refused(Fault::TableFull { segments_max });
     }
     let blocks = asked.div_ceil(volume.block_size.into());
@@ -77,8 +77,8 @@ fn look_first(named: &NamedSegment, owner_uid: u32, who: Identity, args: &Create
     if asked > volume.largest_free_bytes {
         return refused(Fault::NoSpace {
             asked,
-            free: volume.free_bytes,
-            largest: volume.largest_free_bytes,
+            free: Some(volume.free_bytes),
+            largest: Some(volume.largest_free_bytes),
         });
     }
     Ok(())

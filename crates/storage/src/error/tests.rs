@@ -34,10 +34,11 @@ fn all_faults() -> Vec<Fault> {
         Fault::Occupied(word()),
         Fault::NoSpace {
             asked: 3,
-            free: 2,
-            largest: 1,
+            free: Some(2),
+            largest: Some(1),
         },
-        Fault::TableFull { segments_max: 16 },
+        Fault::TableFull { segments_max: Some(16) },
+        Fault::TableFull { segments_max: None },
         Fault::OverQuota {
             uid: 1,
             what: "bytes",

@@ -183,7 +183,9 @@ impl Create {
             Sight::Own => kept_back(segments_max),
         };
         if cx.volume.accounts.segments() >= segments_max.saturating_sub(kept_back) {
-            return Err(Fault::TableFull { segments_max });
+            return Err(Fault::TableFull {
+                segments_max: Some(segments_max),
+            });
         }
         let block_size = cx.volume.block_size();
         let blocks = self.options.size_bytes.div_ceil(u64::from(block_size));
@@ -293,7 +295,7 @@ impl Create {
         match looked {
             Looked::Absent(Some(place)) => Ok(place),
             Looked::Absent(None) => {
-                let segments_max = cx.volume.superblock.geometry().segments_max;
+                let segments_max = Some(cx.volume.superblock.geometry().segments_max);
                 Err(Fault::TableFull { segments_max })
             }
             Looked::Found { .. } | Looked::Reading => Err(Fault::Exists),

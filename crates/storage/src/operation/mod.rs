@@ -339,7 +339,9 @@ impl Operation {
         };
         advanced.unwrap_or_else(|fault| {
             cx.release_token();
-            Step::Done(Err(subject.error(fault)))
+            // What it says of others is for those who may see it.
+            let sight = cx.volume.device.sight(subject.who);
+            Step::Done(Err(subject.error(fault.seen_with(sight))))
         })
     }
 }

@@ -88,7 +88,7 @@ impl SetQuota {
             }
             Looked::Absent(_) if self.limits.is_none() => return Ok(self.done(cx)),
             Looked::Absent(None) => {
-                let segments_max = cx.volume.superblock.geometry().segments_max;
+                let segments_max = Some(cx.volume.superblock.geometry().segments_max);
                 return Err(Fault::TableFull { segments_max });
             }
             Looked::Absent(Some(place)) => {

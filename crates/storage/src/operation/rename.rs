@@ -135,7 +135,7 @@ impl Rename {
             }
             Looked::Found { .. } => Err(Fault::Exists),
             Looked::Absent(None) => {
-                let segments_max = cx.volume.superblock.geometry().segments_max;
+                let segments_max = Some(cx.volume.superblock.geometry().segments_max);
                 Err(Fault::TableFull { segments_max })
             }
             Looked::Absent(Some(place)) => self.record(cx, old, place),

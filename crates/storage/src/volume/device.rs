@@ -83,8 +83,8 @@ impl Device {
             Err(error) if error.errno == Errno::EBUSY => return Err(claimed(path, &name, error)),
             Err(error) => return Err(Error::new("open", &name, error)),
         };
-        lock(&file, hold)?;
-        let backing = lock_backing(path, hold).inspect_err(|_| file.unlock())?;
+        lock(&file, &name, hold)?;
+        let backing = lock_backing(path, &name, hold).inspect_err(|_| file.unlock())?;
         Ok(Device {
             owner_uid: file.owner_uid(),
             file,
@@ -313,7 +313,7 @@ fn is_mounted(path: &Path) -> bool {
 fn claimed(path: &Path, name: &str, error: SetupError) -> Error {
     match owner_of_claimed(path) {
         Some(holder) => {
-            let holder = holder.map(|holder| holder.pid);
+            let holder = holder.and_then(named);
             Error::new("lock", name, Fault::Busy { holder })
         }
         None => Error::new("open", name, error),
@@ -337,6 +337,13 @@ fn owner_of_claimed(path: &Path) -> Option<Option<LockHolder>> {
     }
 }
 
+/// The holder's process, if it is this user's business: root's, and of one's own processes.
+fn named(holder: LockHolder) -> Option<u32> {
+    let me = rustix::process::geteuid().as_raw();
+    let whose = std::fs::metadata(format!("/proc/{}", holder.pid)).map(|of| std::os::unix::fs::MetadataExt::uid(&of));
+    (me == 0 || whose.is_ok_and(|uid| uid == me)).then_some(holder.pid)
+}
+
 /// Opening a pipe can wait for ever, and a terminal or a tape drive minds being opened at all.
 fn refuse_streams(path: &Path, name: &str) -> Result<()> {
     use std::os::unix::fs::FileTypeExt;
@@ -351,8 +358,8 @@ fn refuse_streams(path: &Path, name: &str) -> Result<()> {
 }
 
 /// Takes the lock. What a dead process still has under way is waited for, and so are those who only look, as they are soon
-/// done; a living owner is an error at once.
-fn lock(file: &File, hold: Hold) -> Result<()> {
+/// done; a living owner is an error at once. It names what the caller named, whatever is behind that.
+fn lock(file: &File, name: &str, hold: Hold) -> Result<()> {
     let deadline = Instant::now() + HOLDER_PATIENCE;
     loop {
         let errno = match file.try_lock(hold == Hold::Exclusive) {
@@ -360,13 +367,13 @@ fn lock(file: &File, hold: Hold) -> Result<()> {
             Err(errno) => errno,
         };
         if errno != Errno::EAGAIN {
-            return Err(Error::new("lock", file.name(), errno));
+            return Err(Error::new("lock", name, errno));
         }
         let holder = file.lock_holder();
         let stays = holder.is_some_and(|holder| holder.exclusive && is_alive(holder.pid));
         if stays || Instant::now() >= deadline {
-            let holder = holder.map(|holder| holder.pid);
-            return Err(Error::new("lock", file.name(), Fault::Busy { holder }));
+            let holder = holder.and_then(named);
+            return Err(Error::new("lock", name, Fault::Busy { holder }));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -374,7 +381,7 @@ fn lock(file: &File, hold: Hold) -> Result<()> {
 
 /// Locks the file behind a loop device that shows it from its first byte on. One that cannot be opened here, because it is gone
 /// or somebody else's, cannot be opened as a volume here either.
-fn lock_backing(path: &Path, hold: Hold) -> Result<Option<Backing>> {
+fn lock_backing(path: &Path, name: &str, hold: Hold) -> Result<Option<Backing>> {
     let Some(backing) = path_behind_loop(path) else {
         return Ok(None);
     };
@@ -385,7 +392,7 @@ fn lock_backing(path: &Path, hold: Hold) -> Result<Option<Backing>> {
     let Ok(file) = File::open(&backing, &look) else {
         return Ok(None);
     };
-    lock(&file, hold)?;
+    lock(&file, name, hold)?;
     let locked_by = std::process::id();
     Ok(Some(Backing { file, locked_by }))
 }
