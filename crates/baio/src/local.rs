@@ -22,7 +22,7 @@ use baio_engine::{Buffer, Config, Doorbell, Stats, Time, Wait};
 use baio_storage::cache::{CacheConfig, CacheStats};
 use baio_storage::{
     Access, Core, CreateOptions, Error, Fault, Handle, Identity, Outcome, ResizeOptions, Result, SegmentInfo,
-    SegmentRequest, Ticket, VolumeInfo,
+    SegmentRequest, Ticket, VolumeView,
 };
 
 use crate::link::Link;
@@ -226,12 +226,12 @@ impl Local {
         self.operate(|core| core.list(self.0.identity))
     }
 
-    /// The volume as it is now.
+    /// The volume as it is now, as far as this user may see it.
     ///
     /// # Errors
     /// The link is closed.
-    pub fn info(&self) -> Result<VolumeInfo> {
-        self.with(|core| core.volume_info())
+    pub fn info(&self) -> Result<VolumeView> {
+        self.with(|core| core.volume_view(self.0.identity))
     }
 
     /// Counters of the engine.

@@ -279,7 +279,7 @@ fn operations_are_futures_and_requests_go_on_beside_them() {
         assert!(volume.open_segment("none", Access::Read).await.is_err());
         let names: Vec<String> = volume.list().await?.into_iter().map(|info| info.name).collect();
         assert!(names.contains(&"first".into()) && names.contains(&"second".into()));
-        assert_eq!(volume.info().await?.segments, 2);
+        assert_eq!(volume.info().await?.own.used.segments, 2);
         let second = volume.open_segment("second", Access::Read).await?;
         let error = second.write_at(0, second.buffer(4096)?).await.result.unwrap_err();
         assert_eq!(error.code(), "EBADF");

@@ -4,7 +4,7 @@
 //! processes they will be messages on the socket, where names and identities can be checked at leisure.
 
 use baio_engine::{Memory, Stats};
-use baio_storage::{Access, CreateOptions, Error, Handle, ResizeOptions, SegmentInfo, VolumeInfo};
+use baio_storage::{Access, CreateOptions, Error, Handle, ResizeOptions, SegmentInfo, VolumeView};
 
 /// What is asked.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub enum Reply {
     /// The segments.
     Segments(Vec<SegmentInfo>),
     /// The volume.
-    Volume(VolumeInfo),
+    Volume(VolumeView),
     /// The engine's counters, and the backend's name.
     Counters(Stats, &'static str),
     /// Bytes.

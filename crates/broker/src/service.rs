@@ -496,7 +496,7 @@ impl Service {
     fn look(&mut self, command: &Command) -> Result<Reply> {
         match command {
             Command::List => self.core.list(self.identity).map(Reply::Segments),
-            Command::Info => self.core.volume_info().map(Reply::Volume),
+            Command::Info => self.core.volume_view(self.identity).map(Reply::Volume),
             Command::Size(handle) => self.core.size(*handle).map(Reply::Size),
             _ => Ok(Reply::Counters(self.core.stats(), self.core.engine().explain().backend)),
         }

@@ -56,4 +56,4 @@ pub use request::{Handle, Mode, Outcome, SegmentOp, SegmentRequest, Status, Stat
 pub use volume::accounts::{Account, EVERYBODY_ELSE, Limited, Limits, OverQuota, Usage};
 pub use volume::check::{CheckProgress, CheckReport, Problem, ProblemPlace, Repair, check, check_simulated};
 pub use volume::format::{Format, format_simulated};
-pub use volume::inspect::{SegmentInfo, VolumeInfo, inspect_simulated, inspect_volume_simulated};
+pub use volume::inspect::{SegmentInfo, VolumeInfo, VolumeView, inspect_simulated, inspect_volume_simulated};

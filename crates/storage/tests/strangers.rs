@@ -1,5 +1,5 @@
-//! The promise: an error tells nobody what is not his. To whoever is neither uid 0 nor the user that the volume's file
-//! belongs to, a refusal names what was asked, and no figure of what others have or leave; a volume in use names the
+//! The promise: neither an error nor the volume itself tells anybody what is not his. To whoever is neither uid 0 nor the user that the volume's file
+//! belongs to, a refusal names what was asked, the volume shows what he holds himself, and neither has a figure of what others have or leave; a volume in use names the
 //! process that has it to root and to that process's own user.
 
 mod harness;
@@ -93,6 +93,41 @@ fn a_refusal_names_what_was_asked_and_no_figure_of_others() {
     for figure in [info.segments_max, core.volume_info().unwrap().segments] {
         assert!(!told(&full).contains(&figure.to_string()), "{}", told(&full));
     }
+}
+
+#[test]
+fn a_volume_shows_a_stranger_his_own_account() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("volume.img");
+    harness::format(&path, 8 << 20);
+    let mut core = harness::open(&path);
+    core.create(ME, ME.uid, "a", &CreateOptions::of_size(97 * B)).unwrap();
+    let other = Identity::new(4242, 4242); // Whom the file does not belong to, whoever runs this.
+    core.create(other, other.uid, "own", &CreateOptions::of_size(3 * B))
+        .unwrap();
+    let whole = core.volume_info().unwrap();
+    let now = core.volume_view(other).unwrap();
+    for who in [ROOT, Identity::effective()] {
+        assert_eq!(core.volume_view(who).unwrap().whole.as_ref(), Some(&whole));
+    }
+    core.close().unwrap();
+    let closed = Core::inspect_view(&path, other).unwrap();
+    for view in [now, closed] {
+        assert_eq!((view.own.used.blocks, view.own.used.segments), (3, 1));
+        assert_eq!((view.size_bytes, view.block_size), (whole.size_bytes, whole.block_size));
+        let text = format!("{view:?}");
+        for figure in [
+            whole.free_bytes,
+            whole.largest_free_bytes,
+            whole.device_bytes,
+            whole.data_at_bytes,
+        ] {
+            assert!(!text.contains(&figure.to_string()), "{figure}: {text}");
+        }
+        assert!(!text.contains(&format!("{:?}", whole.uuid)), "{text}");
+    }
+    let seen = Core::inspect_view(&path, Identity::effective()).unwrap().whole.unwrap();
+    assert_eq!((seen.free_bytes, seen.uuid), (whole.free_bytes, whole.uuid));
 }
 
 /// A process of another user, who may open the file: tells what it is told.

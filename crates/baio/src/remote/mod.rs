@@ -36,7 +36,7 @@ use baio_broker::{Setup, start};
 use baio_engine::{Buffer, Config, Stats, Time, Wait};
 use baio_storage::{
     Access, Core, CreateOptions, Error, Fault, Handle, Identity, Outcome, ResizeOptions, Result, SegmentInfo,
-    SegmentRequest, Ticket, VolumeInfo,
+    SegmentRequest, Ticket, VolumeView,
 };
 
 pub use self::asked::Asked;
@@ -267,11 +267,11 @@ impl Remote {
         })
     }
 
-    /// The volume as it is now.
+    /// The volume as it is now, as far as this user may see it.
     ///
     /// # Errors
     /// The future's: the link is closed, the service has ended.
-    pub fn info(&self) -> Asked<VolumeInfo> {
+    pub fn info(&self) -> Asked<VolumeView> {
         Asked::new(self, Command::Info, |_, reply| match reply {
             Reply::Volume(info) => Some(info),
             _ => None,

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use baio_storage::{SegmentInfo, VolumeInfo};
+use baio_storage::{Account, SegmentInfo, Sight, VolumeInfo, VolumeView};
 use serde::Serialize;
 
 use crate::output::{Align, Answer, Table};
@@ -72,53 +72,84 @@ impl Answer for Segment {
     }
 }
 
-/// A volume, as `stat` and `format` show it.
+/// A volume, as `stat` and `format` show it. What is not for the one who asks is null.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Volume {
-    uuid: String,
+    uuid: Option<String>,
     format_version: u32,
     block_size: u32,
     size_bytes: u64,
-    free_bytes: u64,
-    largest_free_bytes: u64,
-    segments: u64,
-    segments_max: u64,
+    free_bytes: Option<u64>,
+    largest_free_bytes: Option<u64>,
+    segments: Option<u64>,
+    segments_max: Option<u64>,
     clean: bool,
     size_bytes_max: u64,
-    warnings: Vec<String>,
+    warnings: Option<Vec<String>>,
+    /// What the one who asks holds, shown to people where the volume's figures are not: `quota` has it for programs.
+    #[serde(skip)]
+    own: Option<Account>,
 }
 
 impl From<VolumeInfo> for Volume {
+    /// To whoever has just made it.
     fn from(info: VolumeInfo) -> Volume {
+        info.seen_with(Sight::Whole, Account::default()).into()
+    }
+}
+
+impl From<VolumeView> for Volume {
+    fn from(view: VolumeView) -> Volume {
+        let whole = view.whole.as_ref();
         Volume {
-            uuid: uuid_text(info.uuid),
-            format_version: info.format_version,
-            block_size: info.block_size,
-            size_bytes: info.size_bytes,
-            free_bytes: info.free_bytes,
-            largest_free_bytes: info.largest_free_bytes,
-            segments: info.segments,
-            segments_max: info.segments_max,
-            clean: info.clean,
-            size_bytes_max: info.size_bytes_max,
-            warnings: info.warnings,
+            uuid: whole.map(|info| uuid_text(info.uuid)),
+            format_version: view.format_version,
+            block_size: view.block_size,
+            size_bytes: view.size_bytes,
+            free_bytes: whole.map(|info| info.free_bytes),
+            largest_free_bytes: whole.map(|info| info.largest_free_bytes),
+            segments: whole.map(|info| info.segments),
+            segments_max: whole.map(|info| info.segments_max),
+            clean: view.clean,
+            size_bytes_max: view.size_bytes_max,
+            warnings: whole.map(|info| info.warnings.clone()),
+            own: whole.is_none().then_some(view.own),
         }
     }
+}
+
+/// A dash for what is not for the one who asks.
+fn or_dash(shown: Option<String>) -> String {
+    shown.unwrap_or_else(|| "-".to_owned())
 }
 
 impl Answer for Volume {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut table = Table::without_headings(&[Align::Left, Align::Left]);
-        table.row(["uuid", &self.uuid]);
+        table.row(["uuid", &or_dash(self.uuid.clone())]);
         table.row(["format version", &self.format_version.to_string()]);
         table.row(["block size", &format_size(self.block_size.into())]);
         table.row(["size", &format_size(self.size_bytes)]);
         if self.size_bytes_max > self.size_bytes {
             table.row(["can grow to", &format_size(self.size_bytes_max)]);
         }
-        table.row(["free", &format_size(self.free_bytes)]);
-        table.row(["largest free run", &format_size(self.largest_free_bytes)]);
-        table.row(["segments", &format!("{} of {}", self.segments, self.segments_max)]);
+        table.row(["free", &or_dash(self.free_bytes.map(format_size))]);
+        table.row(["largest free run", &or_dash(self.largest_free_bytes.map(format_size))]);
+        let segments = self.segments.zip(self.segments_max);
+        table.row([
+            "segments",
+            &or_dash(segments.map(|(there, max)| format!("{there} of {max}"))),
+        ]);
+        if let Some(Account { used, limits }) = self.own {
+            let bytes = |blocks: u64| format_size(blocks.saturating_mul(self.block_size.into()));
+            let limit = |limit: Option<String>| limit.map_or_else(String::new, |limit| format!(" of {limit}"));
+            table.row([
+                "yours",
+                &format!("{}{}", bytes(used.blocks), limit(limits.blocks.map(bytes))),
+            ]);
+            let most = limit(limits.segments.map(|most| most.to_string()));
+            table.row(["your segments", &format!("{}{most}", used.segments)]);
+        }
         table.row([
             "closed cleanly",
             if self.clean {
@@ -127,7 +158,7 @@ impl Answer for Volume {
                 "no: the next open heals it"
             },
         ]);
-        for warning in &self.warnings {
+        for warning in self.warnings.iter().flatten() {
             table.row(["warning", warning]);
         }
         table.write(out)
@@ -149,6 +180,39 @@ fn uuid_text(uuid: [u8; 16]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// All keys are there, whoever asks.
+    #[test]
+    fn what_is_not_for_the_one_who_asks_is_null() {
+        let view = VolumeView {
+            format_version: 1,
+            block_size: 4096,
+            size_bytes: 1 << 20,
+            size_bytes_max: 1 << 20,
+            clean: true,
+            own: Account::default(),
+            whole: None,
+        };
+        let volume = Volume::from(view);
+        let json = serde_json::to_value(&volume).unwrap();
+        let nulls = json.as_object().unwrap().iter().filter(|(_, value)| value.is_null());
+        let nulls: Vec<&str> = nulls.map(|(key, _)| key.as_str()).collect();
+        let mut hidden = [
+            "uuid",
+            "free_bytes",
+            "largest_free_bytes",
+            "segments",
+            "segments_max",
+            "warnings",
+        ];
+        hidden.sort_unstable();
+        assert_eq!(nulls, hidden);
+        assert_eq!(json.as_object().unwrap().len(), 11);
+        let mut text = Vec::new();
+        volume.write_text(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(text.lines().filter(|line| line.ends_with(" -")).count(), 4, "{text}");
+    }
 
     #[test]
     fn a_uuid_is_written_as_everywhere() {

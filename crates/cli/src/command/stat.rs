@@ -28,8 +28,8 @@ pub(crate) fn run(args: StatArgs) -> Result<Stat, Failure> {
     let who = Identity::effective();
     match target.map_err(|error| error.into_failure("stat"))? {
         Target::File(path) => {
-            let seen = Core::inspect(&path, who);
-            let (volume, _) = seen.map_err(|error| Failure::from_storage("stat", args.target.to_string(), &error))?;
+            let seen = Core::inspect_view(&path, who);
+            let volume = seen.map_err(|error| Failure::from_storage("stat", args.target.to_string(), &error))?;
             Ok(Stat::Volume(volume.into()))
         }
         Target::Segment { volume, owner, name } => {

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use baio::{Core, Identity, Local};
+use baio::{Core, Identity};
 
 use crate::failure::Failure;
 use crate::measure::fio::{self, Engine};
@@ -150,9 +150,7 @@ fn segment(path: &Path, bytes: u64) -> Result<Read, Failure> {
     written_segment(path, NAME, bytes)?;
     let identity = Identity::effective();
     let info = Core::inspect_segment(path, identity, identity.uid, NAME).map_err(storage_failure)?;
-    let volume = Local::open(path).map_err(storage_failure)?;
-    let whole = volume.info().map_err(storage_failure)?;
-    volume.close().map_err(storage_failure)?;
+    let whole = Core::inspect_volume(path).map_err(storage_failure)?;
     Ok(Read {
         target: segment_target(path, NAME),
         path: path.to_owned(),

@@ -46,7 +46,7 @@ use crate::operation::claims::Claims;
 use crate::request::{Handle, Requests, Ticket};
 use crate::volume::accounts::Account;
 use crate::volume::device::{Device, Hold};
-use crate::volume::inspect::{self, SegmentInfo, VolumeInfo};
+use crate::volume::inspect::{self, SegmentInfo, VolumeInfo, VolumeView};
 use crate::volume::{Volume, format};
 
 /// Who a completion belongs to.
@@ -247,6 +247,14 @@ impl Core {
         inspect::inspect(&mut Core::plain_engine()?, path, who)
     }
 
+    /// A volume as `who` may see it, with what an open would find wrong; writes nothing.
+    ///
+    /// # Errors
+    /// As [`Core::inspect`].
+    pub fn inspect_view(path: &Path, who: Identity) -> Result<VolumeView> {
+        inspect::inspect_view(&mut Core::plain_engine()?, path, who)
+    }
+
     /// A volume by itself, without its segments; writes nothing, and after a clean close reads no inode.
     ///
     /// # Errors
@@ -326,7 +334,17 @@ impl Core {
         })
     }
 
-    /// The volume as it is now.
+    /// The volume as it is now, as `who` may see it: what a link answers.
+    ///
+    /// # Errors
+    /// When the core has none.
+    pub fn volume_view(&self, who: Identity) -> Result<VolumeView> {
+        let volume = self.volume_or("stat")?;
+        let own = volume.accounts.get(who.uid);
+        Ok(self.volume_info()?.seen_with(volume.device.sight(who), own))
+    }
+
+    /// The volume as it is now, for whoever holds the core.
     ///
     /// # Errors
     /// When the core has none.

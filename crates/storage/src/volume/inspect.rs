@@ -72,6 +72,41 @@ pub struct VolumeInfo {
     pub warnings: Vec<String>,
 }
 
+/// A volume, as it is shown to somebody: what tells nothing of others, and the rest to whom it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeView {
+    /// Version of the format.
+    pub format_version: u32,
+    /// Unit of allocation in bytes.
+    pub block_size: u32,
+    /// Bytes of data that it can hold.
+    pub size_bytes: u64,
+    /// Bytes of data that it can hold when it has grown as far as it was formatted for.
+    pub size_bytes_max: u64,
+    /// Was it closed properly?
+    pub clean: bool,
+    /// What the one who asks holds and may hold.
+    pub own: Account,
+    /// All there is to say: for uid 0, and for the user that the volume's file belongs to.
+    pub whole: Option<VolumeInfo>,
+}
+
+impl VolumeInfo {
+    /// As somebody sees it who holds that much.
+    #[must_use]
+    pub fn seen_with(self, sight: Sight, own: Account) -> VolumeView {
+        VolumeView {
+            format_version: self.format_version,
+            block_size: self.block_size,
+            size_bytes: self.size_bytes,
+            size_bytes_max: self.size_bytes_max,
+            clean: self.clean,
+            own,
+            whole: (sight == Sight::Whole).then_some(self),
+        }
+    }
+}
+
 impl SegmentInfo {
     pub(crate) fn of(inode: &Inode, name: &SegmentName, block_size: u32, quarantined: bool) -> SegmentInfo {
         let bytes = |blocks: u64| blocks.saturating_mul(u64::from(block_size));
@@ -108,6 +143,18 @@ fn state_name(state: InodeState) -> &'static str {
 pub(crate) fn inspect(engine: &mut Engine, path: &Path, who: Identity) -> Result<(VolumeInfo, Vec<SegmentInfo>)> {
     let device = Device::open(path, Hold::Shared, Create::Never)?;
     let seen = look(engine, &device, who);
+    device.close(engine);
+    seen
+}
+
+/// The volume as the caller may see it, with what an open would find wrong.
+///
+/// # Errors
+/// As [`inspect`].
+pub(crate) fn inspect_view(engine: &mut Engine, path: &Path, who: Identity) -> Result<VolumeView> {
+    let device = Device::open(path, Hold::Shared, Create::Never)?;
+    let sight = device.sight(who);
+    let seen = gather(engine, &device, who).map(|(info, _, own)| info.seen_with(sight, own));
     device.close(engine);
     seen
 }
@@ -181,6 +228,11 @@ fn measure(engine: &mut Engine, device: &Device) -> Result<VolumeInfo> {
 }
 
 fn look(engine: &mut Engine, device: &Device, who: Identity) -> Result<(VolumeInfo, Vec<SegmentInfo>)> {
+    gather(engine, device, who).map(|(info, segments, _)| (info, segments))
+}
+
+/// The same with what the caller holds.
+fn gather(engine: &mut Engine, device: &Device, who: Identity) -> Result<(VolumeInfo, Vec<SegmentInfo>, Account)> {
     let chosen = superblocks::read(engine, device)?;
     let superblock = chosen.believed();
     let doubt = Doubt::after(&superblock, Healing::InMemory);
@@ -201,7 +253,7 @@ fn look(engine: &mut Engine, device: &Device, who: Identity) -> Result<(VolumeIn
     );
     info.warnings = contents.warnings;
     info.warnings.extend(chosen.mixed.map(|_| MIXED.to_owned()));
-    Ok((info, segments))
+    Ok((info, segments, contents.accounts.get(who.uid)))
 }
 
 /// The segments that `who` may see: its own, or all for uid 0. Sorted by owner and name.
