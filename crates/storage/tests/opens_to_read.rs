@@ -55,6 +55,8 @@ fn it_reads_and_writes_nothing() {
             is_refused(core.set_quota(ROOT, ME.uid, Limits::default()));
             is_refused(core.resize_volume(ROOT, 4 << 20));
         }
+        // Else an ordinary user would be told of the mode.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert_eq!(
             Core::open(&path, &config()).unwrap_err().code(),
             "EBUSY",
