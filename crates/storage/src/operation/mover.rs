@@ -402,7 +402,9 @@ impl Mover {
                 next.state = InodeState::Moving;
                 next.move_to = Some(self.to);
                 // The target was free: claimed later than by whoever had it before.
-                next.alloc_seq = cx.volume.next_alloc_seq();
+                if !crate::seeded_bug("move-keeps-its-number") {
+                    next.alloc_seq = cx.volume.next_alloc_seq();
+                }
             }
             Record::Mark(done) => next.move_to = Some(MoveTo { done, ..self.to }),
             Record::End => {

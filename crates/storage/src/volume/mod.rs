@@ -225,7 +225,7 @@ impl Volume {
 
     /// Refuses any change of a volume that was opened to read, or of which it is not known what it holds.
     pub(crate) fn may_change(&self) -> std::result::Result<(), Fault> {
-        match (self.read_only, self.latched) {
+        match (self.read_only, self.is_latched()) {
             (true, _) => Err(Fault::ReadOnlyVolume),
             (_, true) => Err(Fault::Latched),
             _ => Ok(()),
