@@ -70,15 +70,9 @@ fn judge_iteration(slot: &mut Slot, raw: i32) -> Next {
     }
 }
 
-/// Poisons the file of a request that has taken the kernel's report of lost data. The kernel reports a failed write-back
-/// once per description and may mark the pages clean: no later sync proves anything (PostgreSQL's fsyncgate;
-/// research/reliability.md finding 2).
-pub(crate) fn poison_if_lost(slot: &Slot, errno: Errno) {
-    if slot.rests_until.is_some() {
-        // The end of a pause.
-        return;
-    }
-    let untried = matches!(
+/// Is this error one of the device's, or only a refusal that says nothing of what was written before?
+pub(crate) fn tells_of_lost_data(errno: Errno) -> bool {
+    !matches!(
         errno,
         Errno::EINTR
             | Errno::EAGAIN
@@ -91,9 +85,19 @@ pub(crate) fn poison_if_lost(slot: &Slot, errno: Errno) {
             | Errno::EPERM
             | Errno::EOPNOTSUPP
             | Errno::ENOSYS
-    );
+    )
+}
+
+/// Poisons the file of a request that has taken the kernel's report of lost data. The kernel reports a failed write-back
+/// once per description and may mark the pages clean: no later sync proves anything (PostgreSQL's fsyncgate;
+/// research/reliability.md finding 2).
+pub(crate) fn poison_if_lost(slot: &Slot, errno: Errno) {
+    if slot.rests_until.is_some() {
+        // The end of a pause.
+        return;
+    }
     if slot.takes_the_report()
-        && !untried
+        && tells_of_lost_data(errno)
         && let Some(file) = &slot.file
     {
         file.poison(errno);

@@ -10,6 +10,7 @@ use super::Engine;
 use crate::durable::{self, DurableBy};
 use crate::error::Error;
 use crate::file::File;
+use crate::judge::tells_of_lost_data;
 use crate::policy::Durability;
 use crate::request::RequestId;
 use crate::slot::{Slot, State};
@@ -57,8 +58,9 @@ impl Engine {
         let (file, _) = self.syncing.swap_remove(at);
         // A refusal, a cancellation or an impatience is its own affair: the others still want to know.
         let proves = match result {
-            Err(Error::Cancelled | Error::Indeterminate) => false,
-            _ => result.is_ok() || file.poisoned().is_some(),
+            Ok(_) | Err(Error::Poisoned(_)) => true,
+            Err(Error::System(errno)) => tells_of_lost_data(errno),
+            Err(_) => false,
         };
         let mut next = None;
         self.awaiting_sync.swept(&self.slots);
