@@ -58,8 +58,9 @@ impl Engine {
         let (file, _) = self.syncing.swap_remove(at);
         // A refusal, a cancellation or an impatience is its own affair: the others still want to know.
         let proves = match result {
-            Ok(_) | Err(Error::Poisoned(_)) => true,
+            Ok(_) => true,
             Err(Error::System(errno)) => tells_of_lost_data(errno),
+            // Poisoned, too: who followed may have begun behind that failure.
             Err(_) => false,
         };
         let mut next = None;
