@@ -1,4 +1,4 @@
-//! The exit statuses of `baio`, in one place (DESIGN section 9).
+//! The exit statuses of `baio`, in one place.
 //!
 //! A script may rely on them: they are part of the interface and never change their meaning.
 

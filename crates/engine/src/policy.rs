@@ -21,7 +21,7 @@ impl Time {
     }
 }
 
-/// Through which cache a request goes (DESIGN §2).
+/// Through which cache a request goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Caching {
     /// The kernel's page cache.

@@ -1,4 +1,4 @@
-//! The engine knows files and buffers and little else (DESIGN §3: kernel crates only). Ten direct dependencies are the
+//! The engine knows files and buffers and little else (kernel crates only). Ten direct dependencies are the
 //! limit: whoever needs an eleventh changes this test and says why.
 
 const MOST: usize = 10;

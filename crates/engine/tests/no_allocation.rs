@@ -1,4 +1,4 @@
-//! No heap allocation per request on the hot path (DESIGN §4 rule 10): 10,000 reads on a warm engine allocate
+//! No heap allocation per request on the hot path: 10,000 reads on a warm engine allocate
 //! nothing at all in the thread that runs it.
 
 #![allow(unsafe_code)]

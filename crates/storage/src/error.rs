@@ -188,7 +188,7 @@ impl Error {
         self
     }
 
-    /// The word that stands for the error in JSON (DESIGN §9).
+    /// The word that stands for the error in JSON.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match &self.fault {

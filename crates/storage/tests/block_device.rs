@@ -1,5 +1,5 @@
 //! The promise: a block device is a volume like a file is, and one that is mounted or held by somebody else is refused by
-//! open and by format (`O_EXCL`, DESIGN §5: two device nodes can both be locked, so a lock alone is not enough).
+//! open and by format (`O_EXCL`: two device nodes can both be locked, so a lock alone is not enough).
 //!
 //! Needs root and a loop device; says so when it has none.
 

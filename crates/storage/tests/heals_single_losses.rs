@@ -1,4 +1,4 @@
-//! The promise: the loss of any one block of metadata loses nothing (DESIGN §5). Each superblock copy, and each of the four
+//! The promise: the loss of any one block of metadata loses nothing. Each superblock copy, and each of the four
 //! images of every bucket that was ever written, is destroyed alone, in several ways; the volume opens, every segment and
 //! byte is there, and after the open the four copies of the superblock are equal and valid again.
 //!

@@ -1,4 +1,4 @@
-//! The promise: a volume has one owner (DESIGN §5). Whoever comes second is told at once who has it; a dead owner is in
+//! The promise: a volume has one owner. Whoever comes second is told at once who has it; a dead owner is in
 //! nobody's way; a closed volume can be opened again at that very moment; those who only look do not disturb one another.
 
 mod harness;

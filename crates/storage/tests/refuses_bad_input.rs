@@ -1,5 +1,5 @@
 //! The promise: what is not a volume of ours, or not one that this build may touch, gives one clear error that says what it
-//! is, and not one byte of it is changed (DESIGN §5, "bad input"). And whoever only looks never writes, whatever is broken.
+//! is, and not one byte of it is changed. And whoever only looks never writes, whatever is broken.
 
 mod harness;
 

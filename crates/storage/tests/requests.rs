@@ -1,5 +1,5 @@
 //! The promise: whatever is wrong with a request or an operation is told by its outcome, with the object, the offset, what
-//! was asked and what would do; nothing is done by halves; memory and places in tables always come back (DESIGN §4 and §5).
+//! was asked and what would do; nothing is done by halves; memory and places in tables always come back.
 
 mod harness;
 

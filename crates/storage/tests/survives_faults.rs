@@ -1,5 +1,5 @@
 //! The promise: whatever fails half-way, no operation hangs, no block and no place in a table leaks, and what was told to
-//! the caller is what the next open finds (DESIGN §5: "the first failed metadata write latches"; states let operations resume).
+//! the caller is what the next open finds ("the first failed metadata write latches"; states let operations resume).
 //!
 //! The device is simulated: it answers late, or says EIO although it did what was asked, or its backend breaks for a turn.
 

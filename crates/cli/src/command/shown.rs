@@ -1,4 +1,4 @@
-//! How volumes and segments are shown: the keys of DESIGN section 9, and tables.
+//! How volumes and segments are shown: their keys in JSON, and tables.
 
 use std::io::{self, Write};
 
