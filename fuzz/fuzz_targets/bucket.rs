@@ -69,10 +69,11 @@ fuzz_target!(|data: &[u8]| {
             if let Some(Ok(inode)) = image.slot(slot, &GEOMETRY) {
                 assert!(inode.validate(&GEOMETRY).is_ok(), "what was decoded is valid");
                 let _ = image.next(slot, &inode.tombstone([1; 16]), image.epoch());
+                // Not the same bytes: reserved ones are ignored when read and written as zero.
                 assert_eq!(
-                    image.slot_bytes(slot),
-                    Some(&inode.encode()),
-                    "one value has one form in bytes"
+                    Inode::decode(&inode.encode(), &GEOMETRY).as_ref(),
+                    Ok(&inode),
+                    "what was decoded is decoded again from its bytes"
                 );
             }
         }
