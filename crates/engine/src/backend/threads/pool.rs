@@ -132,8 +132,13 @@ struct State {
     /// Attempts to make a thread that are skipped, after one failed.
     pause: u32,
     workers_max: u32,
+    /// A worker found that no more can be made: the owner looks after the jobs that wait.
+    put_back: bool,
     /// [`PATIENCE`], but for tests.
     patience: Duration,
+    /// Whether a thread is refused, as by a system at its limit.
+    #[cfg(test)]
+    refuses: fn() -> bool,
 }
 
 /// A job in a queue.
@@ -176,7 +181,10 @@ impl Pool {
             refused: None,
             pause: 0,
             workers_max: 1,
+            put_back: false,
             patience: PATIENCE,
+            #[cfg(test)]
+            refuses: || false,
         };
         let shared = Arc::new(Shared {
             name,
@@ -223,7 +231,7 @@ impl Pool {
             Ring::When(want) => want.saturating_sub(into.len()),
             Ring::Next => 1,
         };
-        if self.next_look.is_none() {
+        if !std::mem::take(&mut state.put_back) && self.next_look.is_none() {
             return;
         }
         let now = sys::monotonic();
@@ -246,7 +254,10 @@ impl Pool {
         for seat in self.wake.drain(..) {
             seat.thread.unpark();
         }
-        self.shared.start(recruit);
+        if !self.shared.start(recruit) {
+            // Its job waits again. Those that run may be stuck, and then nobody else comes back for it.
+            self.next_look = lock(&self.shared.state).next_look(sys::monotonic());
+        }
     }
 
     /// Takes a job out of its queue; false when it runs, or has run.
@@ -402,23 +413,31 @@ enum Next {
 }
 
 impl Shared {
-    /// Makes the worker that `recruit` counted. If that fails, its job goes to whoever there is.
-    fn start(self: &Arc<Shared>, recruit: Option<Job>) {
-        let Some(job) = recruit else { return };
+    /// Makes the worker that `recruit` counted. If that fails, its job goes to whoever there is: false.
+    fn start(self: &Arc<Shared>, recruit: Option<Job>) -> bool {
+        let Some(job) = recruit else { return true };
         let (id, iteration, class) = (job.id, job.iteration, job.class);
-        if let Err(errno) = spawn(self, Some(job)) {
-            let mut state = lock(&self.state);
-            state.workers -= 1;
-            state.running[class as usize] -= 1;
-            state.refused = Some(errno);
-            state.pause = PAUSE;
-            // Somebody may have become idle meanwhile; else somebody is busy, and comes back for it.
-            let seat = state.give(Job { id, iteration, class }, sys::monotonic());
-            drop(state);
-            if let Some(seat) = seat {
-                seat.thread.unpark();
-            }
+        let Err(errno) = spawn(self, Some(job)) else {
+            return true;
+        };
+        let mut state = lock(&self.state);
+        state.workers -= 1;
+        state.running[class as usize] -= 1;
+        state.refused = Some(errno);
+        state.pause = PAUSE;
+        // Somebody may have become idle meanwhile; else somebody is busy, and comes back for it unless it is stuck.
+        let seat = state.give(Job { id, iteration, class }, sys::monotonic());
+        drop(state);
+        if let Some(seat) = seat {
+            seat.thread.unpark();
         }
+        false
+    }
+
+    /// Tells the owner, who may sleep.
+    fn ring(&self) {
+        // It cannot be full: nobody rings 2^64 times.
+        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 
     /// The whole life of a worker.
@@ -431,7 +450,10 @@ impl Shared {
             Some(job) => {
                 // Is there more than this one can do? Then it makes the next one; the owner need not.
                 let recruit = lock(&self.state).recruit();
-                self.start(recruit);
+                if !self.start(recruit) {
+                    lock(&self.state).put_back = true;
+                    self.ring();
+                }
                 Next::Run(job)
             }
             None => self.sit_down(&seat, &mut lock(&self.state)),
@@ -459,8 +481,7 @@ impl Shared {
         let next = self.sit_down(seat, &mut state);
         drop(state);
         if ring {
-            // It cannot be full: nobody rings 2^64 times.
-            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+            self.ring();
         }
         next
     }
@@ -513,6 +534,10 @@ impl Shared {
 
 /// Makes a thread that is disturbed by no signal: handlers belong to the program, and none of them fits on its stack.
 fn spawn(shared: &Arc<Shared>, first: Option<Job>) -> Result<(), Errno> {
+    #[cfg(test)]
+    if (lock(&shared.state).refuses)() {
+        return Err(Errno::EAGAIN);
+    }
     let worker = Arc::clone(shared);
     let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();

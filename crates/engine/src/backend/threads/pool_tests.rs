@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::*;
 use crate::memory::Window;
@@ -49,6 +50,13 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         thread::sleep(Duration::from_millis(1));
     }
     panic!("never: {what}");
+}
+
+/// How often the bell was rung since this was asked last.
+fn rings(pool: &Pool) -> u64 {
+    let mut count = [0; 8];
+    let rang = rustix::io::read(pool.bell(), &mut count).is_ok();
+    if rang { u64::from_ne_bytes(count) } else { 0 }
 }
 
 fn results(pool: &mut Pool, into: &mut Vec<(RequestId, i32)>, want: usize) {
@@ -173,11 +181,6 @@ fn what_waits_is_cancelled_and_what_runs_is_not() {
 fn the_bell_rings_once_when_as_many_are_there_as_are_waited_for() {
     let mut pool = pool("bell", 1, 1, 1);
     let (reader, mut writer) = std::io::pipe().unwrap();
-    let rings = |pool: &Pool| {
-        let mut count = [0; 8];
-        let rang = rustix::io::read(pool.bell(), &mut count).is_ok();
-        if rang { u64::from_ne_bytes(count) } else { 0 }
-    };
     let mut done = Vec::new();
     let jobs = (0..5).map(|slot| read(slot, reader.as_raw_fd(), Class::Wide));
     pool.submit(&mut jobs.collect());
@@ -217,6 +220,58 @@ fn stuck_jobs_keep_no_others_from_running() {
     });
     writer.write_all(&[7; BRISK as usize + 8]).unwrap();
     results(&mut pool, &mut done, BRISK as usize + 9);
+}
+
+/// Where no thread can be made and all that there are are stuck, a job that waits is looked after until one can be made:
+/// whoever was refused, the owner or a worker that had found more to do than it can.
+#[test]
+fn a_job_that_found_no_thread_is_looked_after() {
+    fn the_owner_is_refused_three_times() -> bool {
+        static LEFT: AtomicU32 = AtomicU32::new(3);
+        LEFT.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+    fn workers_are_refused() -> bool {
+        thread::current().name() == Some("stuck-worker")
+    }
+    const SOON: Duration = Duration::from_micros(100);
+    const LATE: Duration = Duration::from_secs(3600);
+    let cases: [(_, _, _, fn() -> bool); 2] = [
+        ("stuck-owner", 0, SOON, the_owner_is_refused_three_times),
+        // The owner is not to look before the worker has.
+        ("stuck-worker", 1, LATE, workers_are_refused),
+    ];
+    for (name, more, patience, refuses) in cases {
+        let mut pool = pool(name, 64, 1, 1);
+        let (stuck, mut writer) = std::io::pipe().unwrap();
+        let (ready, mut to_ready) = std::io::pipe().unwrap();
+        to_ready.write_all(b"x").unwrap();
+        pool.submit(&mut vec![read(0, stuck.as_raw_fd(), Class::Wide)]);
+        eventually("the only worker is stuck", || {
+            lock(&pool.shared.state).running[Class::Wide as usize] == 1 && threads(name) == 1
+        });
+        lock(&pool.shared.state).patience = patience;
+        lock(&pool.shared.state).refuses = refuses;
+        let behind = (1..=more).map(|slot| read(slot, stuck.as_raw_fd(), Class::Wide));
+        pool.submit(&mut behind.chain([read(100, ready.as_raw_fd(), Class::Wide)]).collect());
+        eventually("a thread is refused", || pool.refused() == Some(Errno::EAGAIN));
+        lock(&pool.shared.state).patience = SOON;
+        if more > 0 {
+            // As if the owner had looked while the worker held the job, between the queue and the refusal.
+            pool.next_look = None;
+        }
+        let mut done = Vec::new();
+        // The owner does what it does asleep: it collects when it is rung for, or when a look is due.
+        eventually("the job runs", || {
+            let due = pool.next_look().is_some_and(|at| at <= sys::monotonic());
+            if due || rings(&pool) > 0 {
+                pool.collect(&mut done, Ring::Next);
+            }
+            !done.is_empty()
+        });
+        assert_eq!(done[0].0.slot, 100);
+        writer.write_all(&[7; 2]).unwrap();
+        results(&mut pool, &mut done, 2 + more as usize);
+    }
 }
 
 /// Who may never run, or has been called back, is nothing to be looked after.
