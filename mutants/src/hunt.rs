@@ -8,11 +8,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::Asked;
 use crate::find::Mutant;
 use crate::weave::TestBinary;
-
-/// Tests that take minutes and find what shorter ones find; they are not run for each mutant.
-const LONG: Duration = Duration::from_secs(90);
 
 enum End {
     Passed,
@@ -54,16 +52,20 @@ fn run(test: &TestBinary, on: u32, seen: Option<&Path>, limit: Duration) -> End 
 }
 
 /// Turns the mutants on one by one.
-pub fn hunt(place: &Path, sample: &[Mutant], tests: &[TestBinary], jobs: usize) -> Result<(), String> {
-    let (reach, took) = survey(place, tests)?;
+pub fn hunt(place: &Path, sample: &[Mutant], tests: &[TestBinary], asked: &Asked) -> Result<(), String> {
+    let judged = if asked.lives { judged(place)? } else { HashMap::new() };
+    let (reach, took) = survey(place, tests, asked.longest)?;
     let next = AtomicUsize::new(0);
     let table = Mutex::new(std::fs::File::create(place.join("result.tsv")).map_err(|e| e.to_string())?);
     let counts = Mutex::new(BTreeMap::<(&str, String), usize>::new());
     std::thread::scope(|scope| {
-        for _ in 0..jobs {
+        for _ in 0..asked.jobs {
             scope.spawn(|| {
                 while let Some(mutant) = sample.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let (verdict, by) = judge(mutant, tests, &reach, &took);
+                    let (verdict, by) = match judged.get(&mutant.label()) {
+                        Some(by) => ("killed", by.clone()),
+                        None => judge(mutant, tests, &reach, &took),
+                    };
                     if verdict == "LIVES" || verdict == "UNSEEN" {
                         println!("{verdict}  {}", mutant.label());
                     }
@@ -90,6 +92,19 @@ pub fn hunt(place: &Path, sample: &[Mutant], tests: &[TestBinary], jobs: usize) 
     Ok(())
 }
 
+/// Those that an earlier run has killed, and by what.
+fn judged(place: &Path) -> Result<HashMap<String, String>, String> {
+    let table = std::fs::read_to_string(place.join("result.tsv")).map_err(|e| format!("no earlier result: {e}"))?;
+    Ok(table
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.splitn(4, '\t').skip(1);
+            let (verdict, by, label) = (fields.next()?, fields.next()?, fields.next()?);
+            matches!(verdict, "killed" | "hangs").then(|| (label.to_owned(), by.to_owned()))
+        })
+        .collect())
+}
+
 fn judge(
     mutant: &Mutant,
     tests: &[TestBinary],
@@ -114,7 +129,11 @@ fn judge(
 
 /// Every test once with nothing changed: it must pass, and it tells what it reaches.
 #[allow(clippy::type_complexity)]
-fn survey(place: &Path, tests: &[TestBinary]) -> Result<(HashMap<u32, BTreeSet<usize>>, Vec<Duration>), String> {
+fn survey(
+    place: &Path,
+    tests: &[TestBinary],
+    longest: Duration,
+) -> Result<(HashMap<u32, BTreeSet<usize>>, Vec<Duration>), String> {
     let mut reach: HashMap<u32, BTreeSet<usize>> = HashMap::new();
     let mut took = vec![Duration::ZERO; tests.len()];
     let seen = place.join("seen.txt");
@@ -122,7 +141,7 @@ fn survey(place: &Path, tests: &[TestBinary]) -> Result<(HashMap<u32, BTreeSet<u
         let _ = std::fs::remove_file(&seen);
         std::fs::write(&seen, "").map_err(|e| e.to_string())?;
         let began = Instant::now();
-        match run(test, 0, Some(&seen), LONG) {
+        match run(test, 0, Some(&seen), longest) {
             End::Passed => {}
             End::Failed => {
                 println!(
@@ -132,7 +151,7 @@ fn survey(place: &Path, tests: &[TestBinary]) -> Result<(HashMap<u32, BTreeSet<u
                 continue;
             }
             End::TooLong => {
-                println!("left out, longer than {LONG:?}: {}::{}", test.package, test.name);
+                println!("left out, longer than {longest:?}: {}::{}", test.package, test.name);
                 continue;
             }
         }

@@ -10,6 +10,8 @@
 //! cargo run --release --manifest-path mutants/Cargo.toml -- --changed-since REV           every mutant of lines changed since
 //! ```
 //!
+//! `--longest 15` leaves out test binaries that run longer; `--lives` then asks the others about those that lived, or new tests.
+//!
 //! Steps: `find` the mutants, take the sample, `weave` it into `target/mutants/tree`, build the tests there, run every test
 //! binary once with all mutants off to see which mutants it reaches and how long it takes, then `hunt`: turn one mutant on,
 //! run the binaries that reach it, quickest first, until one fails. The table goes to `target/mutants/result.tsv`.
@@ -20,6 +22,7 @@ mod weave;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// What was asked on the command line.
 struct Asked {
@@ -30,6 +33,8 @@ struct Asked {
     only: Option<String>,
     list: bool,
     hunt_only: bool,
+    lives: bool,
+    longest: Duration,
 }
 
 fn asked() -> Result<Asked, String> {
@@ -41,6 +46,9 @@ fn asked() -> Result<Asked, String> {
         only: None,
         list: false,
         hunt_only: false,
+        lives: false,
+        // Tests that take minutes find what shorter ones find.
+        longest: Duration::from_secs(90),
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -53,9 +61,13 @@ fn asked() -> Result<Asked, String> {
             "--only" => asked.only = Some(value()?),
             "--list" => asked.list = true,
             "--again" => asked.hunt_only = true,
+            "--lives" => asked.lives = true,
+            "--longest" => {
+                asked.longest = Duration::from_secs(value()?.parse().map_err(|e| format!("--longest: {e}"))?)
+            }
             other => {
                 return Err(format!(
-                    "{other}: known are --count N, --seed N, --changed-since REV, --only PATH-PART, --jobs N, --list, --again"
+                    "{other}: known are --count N, --seed N, --changed-since REV, --only PATH-PART, --jobs N, --longest SECONDS, --list, --again, --lives"
                 ));
             }
         }
@@ -102,7 +114,7 @@ fn run() -> Result<(), String> {
         return Ok(());
     }
     let tests = weave::build(&root, &place, &mut sample, asked.hunt_only)?;
-    hunt::hunt(&place, &sample, &tests, asked.jobs)
+    hunt::hunt(&place, &sample, &tests, &asked)
 }
 
 fn main() -> ExitCode {
