@@ -157,6 +157,37 @@ fn a_cancelled_request_gives_its_memory_back_and_its_pages_come_all_the_same() {
     h.good(two);
     assert_eq!(h.cache.stats().frames_clean, 2);
 }
+
+#[test]
+fn a_long_read_does_not_overtake_who_waits_for_a_frame() {
+    let mut h = hand(8); // A window is two pages.
+    h.cached(20, 6, 1);
+    let pins = [20, 21, 22, 23, 24, 25].map(|page| h.hit(page));
+    let long = h.read(0, 4);
+    let fills = [h.io(), h.io()];
+    let others = [h.read(50, 1), h.read(60, 1)];
+    h.quiet();
+    // It lets go of its first page and would have another one ready behind its second; then it needs that.
+    let asked = fills.map(|io| {
+        h.end(io, 2);
+        let asked = h.io();
+        h.quiet();
+        asked
+    });
+    assert_eq!(asked.each_ref().map(read_at), [(50, 1), (60, 1)]);
+    for (io, other) in asked.into_iter().zip(others) {
+        h.end(io, 3);
+        h.good(other);
+    }
+    while let Some(io) = h.cache.next_io() {
+        h.end(io, 2);
+    }
+    assert_eq!(bytes(&h.good(long).memory), vec![2; 4 * PAGE]);
+    for pin in pins {
+        h.cache.unpin(pin);
+    }
+}
+
 #[test]
 fn a_peers_memory_is_read_once_and_written_once() {
     let mut h = hand(16);
