@@ -446,6 +446,22 @@ fn a_direct_write_waits_for_the_log_of_what_it_replaces() {
 }
 
 #[test]
+fn a_direct_write_asks_at_once_for_the_log_of_all_that_it_replaces() {
+    let mut h = hand(16);
+    for (page, lsn) in [(0, 5), (2, 9), (4, 7)] {
+        h.logged(page, lsn, 1);
+    }
+    let reserve = h.reserve(0, 5);
+    h.quiet();
+    assert_eq!(h.cache.lsn_wanted(), Some(9));
+    h.cache.set_durable_lsn(9);
+    while let Some(io) = h.cache.next_io() {
+        h.end(io, 0);
+    }
+    h.good(reserve);
+}
+
+#[test]
 fn a_pin_does_not_push_in_before_a_direct_write_that_waits() {
     let mut h = hand(8);
     h.cached(0, 1, 1);
