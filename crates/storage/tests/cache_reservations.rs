@@ -169,8 +169,11 @@ fn what_is_clean_is_dropped_in_slices_too_and_readers_in_between_see_it_or_wait(
     let id = world.reserve();
     let mut calls = 1;
     while world.cache.is_put_off() {
+        let free = world.cache.stats().frames_free;
         world.cache.go_on();
         world.look();
+        let dropped = u64::from(world.cache.stats().frames_free - free);
+        assert!(dropped <= SLICE, "{dropped} pages dropped in a call");
         calls += 1;
     }
     assert!(
