@@ -97,6 +97,36 @@ fn a_pass_goes_on_when_its_sync_has_been_told() {
     assert_eq!((stats.frames_clean, stats.frames_failed), (2, 1), "{stats:?}");
 }
 
+/// It takes over from the pass of the sync that was told before it: what fails again is not tried once for each of them.
+#[test]
+fn syncs_that_were_told_leave_one_pass_together() {
+    let mut h = hand(64);
+    for page in [0, 10, 20, 30, 40] {
+        let write = h.write(page, 1);
+        h.good(write);
+    }
+    let first = h.sync();
+    let (zero, ten) = (h.io(), h.io());
+    h.fail(zero);
+    h.told(first);
+    let twenty = h.io();
+    let second = h.sync();
+    h.fail(ten);
+    h.told(second);
+    h.end(twenty, 0);
+    let mut tried = Vec::new();
+    while let Some(io) = h.cache.next_io() {
+        if is_sync(&io) {
+            h.end(io, 0);
+        } else {
+            tried.push(write_at(&io).0);
+            h.fail(io);
+        }
+    }
+    tried.sort_unstable();
+    assert_eq!(tried, [0, 10, 30, 40]);
+}
+
 /// Of a dead device no more is asked at a time than of a good one.
 #[test]
 fn what_was_refused_together_is_tried_one_page_after_the_other() {
