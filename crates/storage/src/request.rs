@@ -155,7 +155,7 @@ pub struct Outcome {
     pub memory: Memory,
     /// The caching mode that really carried it.
     pub took: Caching,
-    /// Iterations that it ran.
+    /// Iterations that it ran; a cached sync runs none.
     pub iterations: u16,
     /// The page that was pinned, for [`Core::pin`](crate::Core::pin) and [`Core::pin_new`](crate::Core::pin_new).
     pub pin: Option<PinnedPage>,

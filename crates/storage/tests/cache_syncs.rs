@@ -289,6 +289,32 @@ fn a_writer_does_not_wait_for_ever_for_room_that_cannot_come() {
     assert_eq!(results, [Err(told), Err(told), Err(told), Err(refused)]);
 }
 
+/// Also those of requests that run none, but are ended by whoever finds that what they wait for has come.
+#[test]
+fn the_iterations_of_all_ends_are_those_of_the_statistics() {
+    let mut h = hand(16);
+    h.logged(5, 9, 1);
+    h.cache.set_durable_lsn(9);
+    h.cached(0, 2, 1);
+    let (start, end) = (0, 2 * P);
+    let before = h.cache.stats().iterations;
+    h.read(0, 1);
+    h.read(8, 1);
+    h.write(0, 2);
+    h.durable(1, 2);
+    h.ask(h.object, CacheOp::WriteOut { start, end }, Memory::None);
+    h.pool(CacheOp::FlushTo { lsn: 9 });
+    h.sync();
+    h.reserve(0, 2);
+    while let Some(io) = h.cache.next_io() {
+        h.end(io, 0);
+    }
+    let ends: Vec<_> = std::iter::from_fn(|| h.cache.next_done()).collect();
+    let told: u32 = ends.iter().map(|done| done.iterations).sum();
+    assert_eq!(ends.len(), 8);
+    assert_eq!(u64::from(told), h.cache.stats().iterations - before);
+}
+
 /// Objects of which `pages` pages have failed.
 fn failed(h: &mut Hand, pages: usize) -> ObjectId {
     let object = h.cache.add(100 * P, 0);

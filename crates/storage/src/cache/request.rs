@@ -256,7 +256,7 @@ pub struct CacheDone {
     /// The caller's memory.
     pub memory: Memory,
     /// How many iterations it ran: at most one per page and one more, not counting those that `parked` explains and, for
-    /// a durable write, one for each write-back of its pages that others had begun.
+    /// a durable write, one for each write-back of its pages that others had begun. A sync runs none: whoever finds its pages safe ends it.
     pub iterations: u32,
     /// How often it waited in a queue for something that all share: a frame, room below the dirty limit, a reserved range.
     pub parked: u32,

@@ -45,7 +45,6 @@ impl Cache {
     ) {
         if let Some(request) = request.and_then(|request| self.requests.get_mut(request)) {
             request.wait = Wait::Synced;
-            request.iterations = 1;
         }
         let object = &self.objects[slot as usize];
         if object.stuck > 0 {
