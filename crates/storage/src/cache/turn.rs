@@ -536,8 +536,7 @@ impl Cache {
         if request.len == 0 {
             return;
         }
-        let pages = super::object::pages_of(request.start, request.len as u64);
-        let pages = (pages.end - pages.start) as u32;
+        let pages = super::object::pages_of(request.start, request.len as u64).count() as u32;
         let bound = match request.op {
             CacheOp::Write { durability, .. } if durability != Durability::None => 3 * pages + 2,
             _ => pages + 1,
