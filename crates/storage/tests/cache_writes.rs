@@ -157,6 +157,75 @@ fn writers_above_the_dirty_limit_go_on_in_the_order_of_asking() {
     assert_eq!(h.cache.stats().spurious_wakeups, 0);
 }
 
+/// What is written and waits for a flush is no burden, so a flush for each page would be none's good.
+#[test]
+fn who_waits_at_the_dirty_limit_waits_for_a_write_and_for_no_flush() {
+    let mut h = hand(64); // 32 may be dirty, and eight wait for a flush.
+    for page in 0..32 {
+        let write = h.write(page * 2, 1);
+        h.good(write);
+    }
+    for waiting in [100, 110, 120, 130].map(|page| h.write(page, 2)) {
+        let io = h.io();
+        assert!(!is_sync(&io));
+        h.end(io, 0);
+        h.good(waiting);
+    }
+    assert_eq!((h.cache.stats().frames_unflushed, h.cache.stats().flushes), (4, 0));
+}
+
+#[test]
+fn who_waits_at_the_dirty_limit_for_the_log_has_nothing_flushed() {
+    let mut h = hand(16); // Eight may be dirty, and two wait for a flush.
+    let write = h.write(0, 1);
+    h.good(write);
+    let (start, end) = (0, P);
+    let out = h.ask(h.object, CacheOp::WriteOut { start, end }, Memory::None);
+    let io = h.io();
+    h.end(io, 0);
+    h.good(out);
+    for page in 1..9 {
+        h.logged(page, 5, 1);
+    }
+    let waits = h.write(20, 2);
+    h.quiet(); // A flush makes no room.
+    h.cache.set_durable_lsn(5);
+    while let Some(io) = h.cache.next_io() {
+        h.end(io, 0);
+    }
+    h.good(waits);
+}
+
+/// All but an eighth of the frames are changed, or written and not flushed: only a flush makes room, and that of the sync is far.
+#[test]
+fn who_waits_for_room_is_flushed_for_though_a_sync_is_under_way() {
+    let mut h = hand(16); // Eight may be dirty, fourteen not be clean.
+    for page in 0..8 {
+        let write = h.write(page * 2, 1);
+        h.good(write);
+    }
+    let sync = h.sync();
+    let slow = h.io();
+    for page in 100..106 {
+        let io = h.io();
+        assert!(!is_sync(&io));
+        h.end(io, 0);
+        let write = h.write(page, 2);
+        h.good(write);
+    }
+    let last = h.io();
+    h.end(last, 0);
+    let waits = h.write(200, 2);
+    let flush = std::iter::from_fn(|| h.cache.next_io()).find(is_sync).expect("a flush");
+    h.end(flush, 0);
+    h.good(waits);
+    h.end(slow, 0);
+    while let Some(io) = h.cache.next_io() {
+        h.end(io, 0);
+    }
+    h.good(sync);
+}
+
 #[test]
 fn the_cleaner_merges_neighbours_and_goes_on_where_it_left() {
     let mut h = hand(64); // 32 may be dirty; above 21 the cleaner writes, 8 pages at once.

@@ -91,12 +91,12 @@ impl Cache {
         if unflushed == 0 {
             return false;
         }
-        let nothing_to_write = self.frames.count(State::Dirty) == 0 && self.frames.count(State::WriteBack) == 0;
-        let full = nothing_to_write || self.frames.count_unsafe() >= self.unsafe_max;
         if let Some(slot) = self.flush_for_log() {
             self.start_flush(slot, Durability::Data);
             return true;
         }
+        // What waits for a flush takes no room below the dirty limit: who waits there is helped by writes, or the log.
+        let full = self.frames.count_unsafe() >= self.unsafe_max;
         let waits = !self.frame_waiters.is_empty() || (!self.dirty_waiters.is_empty() && full);
         // A sync or a reservation will flush for itself.
         let will_flush = !self.passing.is_empty() || self.clearing > 0;
