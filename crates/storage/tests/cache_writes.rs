@@ -294,6 +294,23 @@ fn durable_writes_of_neighbours_that_were_asked_together_share_one_write() {
 }
 
 #[test]
+fn what_neighbours_share_is_no_longer_than_a_merged_write() {
+    for (pages, expected) in [
+        ([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [(0, 8, true), (8, 2, true)]),
+        ([9, 8, 7, 6, 5, 4, 3, 2, 1, 0], [(2, 8, true), (0, 2, true)]),
+    ] {
+        let mut h = hand(64); // Eight pages are merged.
+        let asked = pages.map(|page| h.durable(page, 1));
+        let writes: Vec<_> = std::iter::from_fn(|| h.cache.next_io()).collect();
+        assert_eq!(writes.iter().map(write_at).collect::<Vec<_>>(), expected);
+        for io in writes {
+            h.end(io, 0);
+        }
+        assert_eq!(std::iter::from_fn(|| h.cache.next_done()).count(), asked.len());
+    }
+}
+
+#[test]
 fn a_durable_write_is_cancelled_before_its_write_begins() {
     let mut h = hand(64);
     let durable = h.durable(0, 1);
