@@ -5,7 +5,7 @@ mod cached;
 
 use baio_engine::{Durability, Errno, Memory, Region};
 use baio_storage::cache::{CacheError, CacheOp, Io, IoKind};
-use cached::hand::{P, hand, read_at, write_at};
+use cached::hand::{Hand, P, hand, read_at, write_at};
 use cached::{PAGE, buffer, bytes};
 
 #[test]
@@ -249,4 +249,20 @@ fn resizing_needs_quiet_and_drops_what_was_cached() {
     assert_eq!(h.cache.stats().frames_free, 16);
     let write = h.write(1, 1);
     assert_eq!(h.done(write).result, Err(CacheError::PastEnd));
+}
+
+#[test]
+fn what_grows_does_not_shrink_and_the_other_way_round() {
+    let mut h = hand(16);
+    let (size, more) = (1000 * P, 1001 * P);
+    let fits = |h: &mut Hand, page: u64| {
+        let write = h.write(page, 1);
+        h.done(write).result.is_ok()
+    };
+    h.cache.shrink(h.object, more).unwrap();
+    assert!(!fits(&mut h, 1000));
+    h.cache.grow(h.object, more).unwrap();
+    assert!(fits(&mut h, 1000));
+    h.cache.grow(h.object, size).unwrap();
+    assert!(fits(&mut h, 1000));
 }

@@ -28,8 +28,8 @@ impl Cache {
         Ok(())
     }
 
-    /// The object has this many bytes now, a multiple of the page size. Whoever says so holds a granted reservation of all
-    /// behind them, and releases it afterwards.
+    /// The object has this many bytes now, a multiple of the page size, which are fewer than it had: else nothing is changed.
+    /// Whoever says so holds a granted reservation of all behind them, and releases it afterwards.
     ///
     /// # Errors
     /// `NoObject`; `Busy` when something is cached there, and nothing is changed then.
@@ -39,7 +39,8 @@ impl Cache {
         if self.objects[slot as usize].tree.next(pages, None).is_some() {
             return Err(CacheError::Busy);
         }
-        self.objects[slot as usize].size = size_bytes;
+        let object = &mut self.objects[slot as usize];
+        object.size = object.size.min(size_bytes);
         for at in self.requests.on(slot) {
             let Some(request) = self.requests.get_mut(at) else {
                 continue;
