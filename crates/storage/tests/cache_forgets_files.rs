@@ -11,7 +11,7 @@ use std::path::Path;
 use baio_engine::sim::{Disk, Fault, Faults, Trigger};
 use baio_engine::{File, Open, Wait};
 use baio_storage::{Access, Core, Handle, Mode};
-use cached::hand::hand;
+use cached::hand::{hand, is_sync, write_at};
 use harness::{BLOCK, simulated_disk};
 use through_cache::{B, begin_read, cache_of, end, get, open_cached, put, sync};
 
@@ -185,4 +185,31 @@ fn what_a_failed_flush_keeps_from_the_device_grows_old_again() {
         h.end(io, 0);
     }
     h.cache.forget(this).unwrap();
+}
+
+/// Closed, opened and closed again while the device is at work: what was changed in between is left to its age.
+#[test]
+fn a_file_that_is_closed_again_and_again_is_written_by_one_pass_at_a_time() {
+    let mut h = hand(16);
+    let write = h.write(3, 1);
+    h.good(write);
+    h.cache.write_soon(h.object);
+    let io = h.io();
+    let write = h.write(6, 1);
+    h.good(write);
+    for _ in 0..3 {
+        h.cache.write_soon(h.object);
+        h.quiet(); // Though two could be on their way.
+    }
+    assert_eq!(write_at(&io).0, 3);
+    h.end(io, 0);
+    let flush = h.io();
+    assert!(is_sync(&flush));
+    h.end(flush, 0);
+    h.quiet();
+    assert!(h.cache.next_tick().is_some());
+    h.cache.write_soon(h.object);
+    let io = h.io();
+    assert_eq!(write_at(&io).0, 6);
+    h.end(io, 0);
 }

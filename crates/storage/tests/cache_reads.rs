@@ -251,6 +251,46 @@ fn resizing_needs_quiet_and_drops_what_was_cached() {
     assert_eq!(h.done(write).result, Err(CacheError::PastEnd));
 }
 
+/// Changed, waiting for the log, refused by the device, written and not flushed: in any mix.
+#[test]
+fn nothing_that_is_not_safe_is_dropped_unasked() {
+    for kinds in 1..16_u32 {
+        let mut h = hand(16);
+        let is_of = |kind: u32| kinds >> kind & 1 == 1;
+        for kind in [1, 0].into_iter().filter(|kind| is_of(*kind)) {
+            let page = u64::from(kind);
+            let write = h.write(page, 1);
+            h.good(write);
+            let (start, end) = (page * P, (page + 1) * P);
+            h.ask(h.object, CacheOp::WriteOut { start, end }, Memory::None);
+            let io = h.io();
+            match kind {
+                0 => h.end(io, 0),
+                _ => h.fail(io),
+            }
+            h.cache.next_done().unwrap();
+        }
+        if is_of(2) {
+            h.logged(2, 5, 1);
+        }
+        if is_of(3) {
+            let write = h.write(3, 1);
+            h.good(write);
+        }
+        let stats = h.cache.stats();
+        let counts = [
+            stats.frames_unflushed,
+            stats.frames_failed,
+            stats.frames_gated,
+            stats.frames_dirty,
+        ];
+        assert_eq!(counts, [0, 1, 2, 3].map(|kind| u32::from(is_of(kind))));
+        assert_eq!(h.cache.resize(h.object, P), Err(CacheError::Busy), "{counts:?}");
+        assert_eq!(h.cache.forget(h.object), Err(CacheError::Busy), "{counts:?}");
+        assert_eq!(h.cache.remove(h.object), Ok(counts.iter().sum::<u32>().into()));
+    }
+}
+
 #[test]
 fn what_grows_does_not_shrink_and_the_other_way_round() {
     let mut h = hand(16);

@@ -281,9 +281,7 @@ impl Cache {
     /// `Busy` while a request, an I/O, a reservation or a page that is not clean exists: sync first.
     pub fn resize(&mut self, id: ObjectId, size_bytes: u64) -> Result<(), CacheError> {
         let slot = self.object(id).ok_or(CacheError::NoObject)?;
-        let object = &self.objects[slot as usize];
-        let safe = object.dirty + object.failed + object.gated + object.unflushed == 0;
-        if self.is_busy(slot) || !safe {
+        if self.is_busy(slot) || self.objects[slot as usize].not_safe() > 0 {
             return Err(CacheError::Busy);
         }
         self.drop_all(slot);
@@ -300,9 +298,7 @@ impl Cache {
         if self.is_busy(slot) {
             return Err(CacheError::Busy);
         }
-        let object = &self.objects[slot as usize];
-        let changed = [object.dirty, object.failed, object.gated, object.unflushed];
-        let lost = changed.map(u64::from).iter().sum();
+        let lost = self.objects[slot as usize].not_safe();
         self.drop_all(slot);
         self.set_dirty_since(slot, None);
         let object = &mut self.objects[slot as usize];
@@ -330,16 +326,14 @@ impl Cache {
     pub(crate) fn may_forget(&self, id: ObjectId) -> bool {
         let Some(slot) = self.object(id) else { return true };
         let object = &self.objects[slot as usize];
-        let safe = object.dirty + object.failed + object.gated + object.unflushed == 0;
-        safe && object.lent == 0 && !self.is_busy(slot)
+        object.not_safe() == 0 && object.lent == 0 && !self.is_busy(slot)
     }
 
     /// Begins to write what is not safe of an object, and flushes it, as if it had grown old.
     pub fn write_soon(&mut self, id: ObjectId) {
         let Some(slot) = self.object(id) else { return };
         let object = &self.objects[slot as usize];
-        let safe = object.dirty + object.failed + object.gated + object.unflushed == 0;
-        if safe || object.passes.iter().any(|pass| pass.request.is_none()) {
+        if object.not_safe() == 0 || object.passes.iter().any(|pass| pass.request.is_none()) {
             return; // What that pass does not cover grows old.
         }
         self.set_dirty_since(slot, None);

@@ -134,6 +134,12 @@ impl Object {
         self.size.div_ceil(PAGE)
     }
 
+    /// Pages that were changed and are not safe, and that no I/O has.
+    pub(super) fn not_safe(&self) -> u64 {
+        let counts = [self.dirty, self.failed, self.gated, self.unflushed];
+        counts.map(u64::from).iter().sum()
+    }
+
     /// Is it a page that stays?
     pub(super) fn keeps(&self, page: u64) -> bool {
         let at = self.kept.partition_point(|kept| kept.end <= page);
