@@ -500,7 +500,6 @@ impl Cache {
             let errno = self.objects[object as usize].errno.unwrap_or(Errno::EIO);
             for frame in rest {
                 self.page_written(frame, Err(errno), durability);
-                self.wake_page(frame);
             }
         } else if let Some(frame) = rest.pop() {
             let mut alone = self.flights.frames();
