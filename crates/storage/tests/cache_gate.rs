@@ -239,20 +239,82 @@ fn a_log_that_moves_on_looks_at_the_pages_that_it_lets_go() {
 /// A page that was waiting for a later LSN has left its frame: who comes there next waits for its own.
 #[test]
 fn a_page_does_not_wait_for_the_log_of_the_one_before_it_in_its_frame() {
-    let mut h = hand(16);
-    h.logged(0, 100, 1);
-    let other = h.cache.add(10 * P, 0);
-    h.cache.discard(h.object);
-    h.object = other;
-    // Another's change of an earlier LSN comes later; it takes the frame that has become free.
-    h.logged(0, 60, 2);
-    assert_eq!(h.cache.stats().frames_gated, 1);
-    assert_eq!(h.cache.lsn_wanted(), None);
-    h.cache.set_durable_lsn(70);
-    assert_eq!(h.cache.stats().frames_gated, 0);
-    let sync = h.sync();
-    while let Some(io) = h.cache.next_io() {
-        h.end(io, 0);
+    // From its first change on, or since the log has come as far as that.
+    for first in [100, 5] {
+        let mut h = hand(16);
+        h.logged(0, first, 1);
+        h.logged(0, 100, 1);
+        h.cache.set_durable_lsn(10);
+        let other = h.cache.add(10 * P, 0);
+        h.cache.discard(h.object);
+        h.object = other;
+        // Another's change of an earlier LSN comes later; it takes the frame that has become free.
+        h.logged(0, 60, 2);
+        assert_eq!(h.cache.stats().frames_gated, 1);
+        assert_eq!(h.cache.lsn_wanted(), None);
+        h.cache.set_durable_lsn(70);
+        assert_eq!(h.cache.stats().frames_gated, 0, "{first}");
+        let sync = h.sync();
+        while let Some(io) = h.cache.next_io() {
+            h.end(io, 0);
+        }
+        h.good(sync);
     }
+}
+
+/// It waited so as not to keep the page from the device: now it does not.
+#[test]
+fn a_change_goes_on_when_its_own_log_is_there() {
+    let mut h = hand(16);
+    let pages = [0, 2, 4];
+    pages.into_iter().for_each(|page| h.logged(page, 5, 1));
+    let pin = h.hit(4);
+    let sync = h.sync();
+    h.cache.set_durable_lsn(5);
+    let writes = [h.io(), h.io()]; // The depth is two: page 4 may be written, and is not yet.
+    let change = h.pool(CacheOp::Change { page: 4, lsn: 9 });
+    h.cache.set_durable_lsn(8);
+    h.quiet();
+    h.cache.set_durable_lsn(9);
+    h.good(change);
+    writes.into_iter().for_each(|io| h.end(io, 0));
+    let last = h.io();
+    assert_eq!(write_at(&last).0, 4);
+    h.end(last, 0);
+    let flush = h.io();
+    h.end(flush, 0);
     h.good(sync);
+    h.cache.unpin(pin);
+    assert_eq!(h.cache.stats().spurious_wakeups, 0);
+}
+
+/// Neither another object's log nor a page that only waits for a flush is a reason to write what was changed later.
+#[test]
+fn a_flush_to_an_lsn_writes_what_its_object_had_changed_by_then() {
+    let mut h = hand(32);
+    h.cache.set_durable_lsn(100);
+    h.logged(1, 10, 1);
+    let later = h.write(3, 1);
+    h.good(later);
+    let (this, other) = (h.object, h.cache.add(10 * P, 0));
+    h.object = other;
+    h.logged(0, 12, 1);
+    h.object = this;
+    let one = h.pool(CacheOp::FlushTo { lsn: 15 });
+    let write = h.io();
+    assert_eq!(write_at(&write), (1, 1, false));
+    h.quiet();
+    h.end(write, 0);
+    let first = h.io();
+    assert!(is_sync(&first));
+    let two = h.pool(CacheOp::FlushTo { lsn: 15 });
+    h.quiet();
+    h.end(first, 0);
+    h.good(one);
+    let second = h.io();
+    assert!(is_sync(&second));
+    h.end(second, 0);
+    h.good(two);
+    h.quiet();
+    assert_eq!(h.cache.stats().frames_dirty, 2, "page 3, and the other's");
 }
