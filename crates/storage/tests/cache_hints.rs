@@ -6,6 +6,8 @@
 mod cached;
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use baio_engine::{Arena, Errno, Memory};
 use baio_storage::cache::eviction::{Eviction, Hint};
@@ -89,6 +91,17 @@ fn a_prefetch_keeps_out_of_what_a_direct_write_has() {
     h.good(reserve);
     assert_eq!(h.prefetch(&[0..6]), 6);
     assert_eq!(h.reads(), [(0, 2), (4, 2)]);
+    // It goes over a long range of such pages, but not over any.
+    let mut h = hand(64);
+    let reserve = h.reserve(0, 200);
+    h.good(reserve);
+    assert_eq!(h.prefetch(&[0..204]), 204);
+    assert_eq!(h.reads(), [(200, 4)]);
+    let reserve = h.reserve(300, 600);
+    h.good(reserve);
+    let over = h.prefetch(&[300..904]);
+    assert!((200..300).contains(&over), "{over}");
+    h.quiet();
 }
 
 #[test]
@@ -234,6 +247,47 @@ fn a_policy_that_is_wrong_harms_nobody() {
         h.cache.unpin(pin);
         let refused = h.cache.stats().victims_refused;
         assert_eq!(refused == 0, matches!(wrong, Wrong::AsksBeyond), "{wrong:?}: {refused}");
+    }
+}
+
+/// Counts the further uses of which it hears.
+#[derive(Debug)]
+struct Counting(Arc<AtomicU32>);
+
+impl Eviction for Counting {
+    fn inserted(&mut self, _: u32, _: u64, _: Hint) {}
+    fn hit(&mut self, _: u32) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+    fn removed(&mut self, _: u32) {}
+    fn victim(&mut self, _: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+        None
+    }
+    fn name(&self) -> &'static str {
+        "counting"
+    }
+}
+
+/// Its frame has held another page, of which everything had been used.
+#[test]
+fn the_first_use_of_a_page_is_no_further_use() {
+    let mut h = hand(8);
+    let hits = Arc::new(AtomicU32::new(0));
+    let arena = Arena::new(8 * PAGE).unwrap();
+    h.cache = Cache::with_eviction(&arena, config(8), Box::new(Counting(Arc::clone(&hits)))).unwrap();
+    h.object = h.cache.add(1000 * P, 0);
+    h.cached(0, 8, 1);
+    assert_eq!(h.cache.drop_pages(h.object, 0..8), Ok(8));
+    // Whoever asked for this one does not want it any more.
+    let read = h.read(20, 1);
+    let io = h.io();
+    h.cache.cancel(read);
+    h.done(read).result.unwrap_err();
+    h.end(io, 2);
+    for heard in 0..3 {
+        let read = h.read(20, 1);
+        h.good(read);
+        assert_eq!(hits.load(Ordering::Relaxed), heard);
     }
 }
 

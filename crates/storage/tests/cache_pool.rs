@@ -180,6 +180,32 @@ fn pressure_does_not_write_a_gated_page_and_goes_on_with_the_log() {
     h.good(write);
 }
 
+/// Its page is there, is to be made zero, and can come back: until there is room it is anybody's.
+#[test]
+fn who_waits_for_room_to_zero_a_page_keeps_its_frame_from_nobody() {
+    let mut h = hand(4); // Two may be dirty.
+    h.logged(0, 5, 1);
+    h.logged(1, 6, 1);
+    h.cached(2, 2, 3);
+    let pin = h.hit(3);
+    let new = h.pool(CacheOp::PinNew { page: 2, lsn: 0 });
+    h.quiet();
+    let read = h.read(10, 1);
+    let fill = h.io();
+    assert_eq!(read_at(&fill), (10, 1));
+    h.end(fill, 0);
+    h.good(read);
+    h.cache.set_durable_lsn(6);
+    while let Some(io) = h.cache.next_io() {
+        h.end(io, 0);
+    }
+    let new = h.good(new).pin.unwrap();
+    assert_eq!(h.cache.page(&new).unwrap(), [0; PAGE]);
+    h.cache.unpin(new);
+    h.cache.unpin(pin);
+    assert_eq!(h.cache.stats().spurious_wakeups, 0);
+}
+
 #[test]
 fn a_sync_is_not_kept_waiting_by_a_page_that_changes_on_and_on() {
     let mut h = hand(8);

@@ -34,8 +34,8 @@ impl Cache {
     }
 
     /// Begins to read pages that will be asked for, in the order given: each run of missing pages with one read. Stops at a
-    /// quarter of the frames, where a frame cannot be had at once, and while many I/Os are under way or so many pages were read
-    /// ahead and not used that more would drive them out. Gives the number of pages
+    /// quarter of the frames, where a frame cannot be had at once, behind four times as many pages as there are frames, and while
+    /// many I/Os are under way or so many pages were read ahead and not used that more would drive them out. Gives the number of pages
     /// that it went over: those are here, on their way, reserved by a direct write, or past the end. Ask again for the rest
     /// later. A read that fails is told to those who want its pages by then.
     ///
