@@ -26,6 +26,9 @@ fn a_read_starts_every_gap_at_once_and_copies_in_any_order() {
     let read = h.read(0, 6);
     let gaps: Vec<Io> = std::iter::from_fn(|| h.cache.next_io()).collect();
     assert_eq!(gaps.iter().map(read_at).collect::<Vec<_>>(), [(0, 1), (2, 1), (4, 2)]);
+    // One page needs no list.
+    let is_list = |io: &Io| matches!(io.memory, Memory::Many(_));
+    assert_eq!(gaps.iter().map(is_list).collect::<Vec<_>>(), [false, false, true]);
     for io in gaps.into_iter().rev() {
         assert!(h.cache.next_done().is_none());
         h.end(io, 9);
@@ -223,6 +226,22 @@ fn stale_names_do_nothing() {
     h.cache.io_ended(id, Ok(4096), Memory::None);
     h.cache.io_released(id, Memory::None);
     h.cache.release(h.object, read);
+    // Another I/O may have its place by now; and one is ended once, and brings back only what it kept.
+    let read = h.read(1, 1);
+    let io = h.io();
+    h.cache.io_ended(id, Err(Errno::EIO), Memory::None);
+    h.cache.io_released(io.id, Memory::None);
+    h.quiet();
+    h.end(io, 1);
+    h.good(read);
+    let read = h.read(2, 1);
+    let io = h.io();
+    h.cache.io_ended(io.id, Err(Errno::ETIMEDOUT), Memory::None);
+    h.done(read).result.unwrap_err();
+    h.cache.io_ended(io.id, Ok(4096), Memory::None);
+    assert_eq!(h.cache.stats().frames_lost, 1);
+    h.cache.io_released(io.id, io.memory);
+    assert_eq!(h.cache.stats().frames_lost, 0);
     assert_eq!(h.cache.remove(h.object), Ok(0));
     assert_eq!(h.cache.remove(h.object), Err(CacheError::NoObject));
     let read = h.read(0, 1);
