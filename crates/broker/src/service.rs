@@ -428,16 +428,8 @@ impl Service {
 
     fn reply(&mut self, tag: Tag, reply: Result<Reply>) -> std::result::Result<(), End> {
         self.vacate(tag.index);
-        if !self.shared.exchange.put(tag.index, Parcel::Reply(Box::new(reply))) {
-            return Err(Violation::Exchange(tag.index).into());
-        }
-        self.push(Completion {
-            tag,
-            result: Ok(0),
-            bytes_done: 0,
-            took: Caching::Direct,
-            iterations: 0,
-        })
+        let completion = leave(&self.shared, tag, reply)?;
+        self.push(completion)
     }
 
     fn push(&mut self, completion: Completion) -> std::result::Result<(), End> {
@@ -511,23 +503,28 @@ impl Service {
             ..
         } = self;
         let closed = core.close().map(|()| Reply::Done);
-        let left = shared.exchange.put(tag.index, Parcel::Reply(Box::new(closed)));
-        let completion = Completion {
-            tag,
-            result: Ok(0),
-            bytes_done: 0,
-            took: Caching::Direct,
-            iterations: 0,
-        };
+        let completion = leave(&shared, tag, closed)?;
         let ring = shared.completions.ring();
-        if left {
-            ring.push(&mut completions, &completion.encode())?;
-        }
+        ring.push(&mut completions, &completion.encode())?;
         if ring.publish(&completions) {
             shared.bell.ring();
         }
         Ok(())
     }
+}
+
+/// Leaves the reply to a command where its client takes it, and makes the completion that says so.
+fn leave(shared: &Shared<Parcel>, tag: Tag, reply: Result<Reply>) -> std::result::Result<Completion, Violation> {
+    if !shared.exchange.put(tag.index, Parcel::Reply(Box::new(reply))) {
+        return Err(Violation::Exchange(tag.index));
+    }
+    Ok(Completion {
+        tag,
+        result: Ok(0),
+        bytes_done: 0,
+        took: Caching::Direct,
+        iterations: 0,
+    })
 }
 
 /// A tag as the core hands it back.
