@@ -127,3 +127,24 @@ pub fn monotonic() -> Time {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baio_engine::{Choice, Config, Engine};
+
+    /// A client's deadline is of the clock that the service's engine looks at.
+    #[test]
+    fn a_client_reads_the_time_of_the_engine() {
+        let config = Config {
+            backend: Choice::Sync,
+            ..Config::default()
+        };
+        let time = || Engine::new(&config).unwrap().now();
+        let (before, between, after) = (time(), monotonic(), time());
+        assert!(
+            before <= between && between <= after,
+            "{before:?} {between:?} {after:?}"
+        );
+    }
+}

@@ -74,6 +74,24 @@ mod tests {
         assert!(before.elapsed() >= Duration::from_millis(20));
     }
 
+    #[test]
+    fn a_ring_that_ends_a_sleep_ends_no_other() {
+        let bell = Bell::default();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                tell.send(rustix::thread::gettid()).unwrap();
+                bell.sleep(None);
+            });
+            let status = format!("/proc/self/task/{}/status", told.recv().unwrap());
+            while !std::fs::read_to_string(&status).unwrap().contains("State:\tS") {
+                std::thread::yield_now();
+            }
+            bell.ring();
+        });
+        assert!(!bell.was_rung(), "it rings on");
+    }
+
     /// Whatever a peer has left in the word, ringing ends, and the next sleep of somebody who looks for himself too.
     #[test]
     fn no_word_of_a_peer_makes_anybody_wait() {
