@@ -335,14 +335,11 @@ impl Engine {
 
     /// Gives a request a slot, whatever the caller has yet to take.
     fn accept(&mut self, mut request: Request) -> Result<RequestId, Request> {
-        if self.slots.in_use() >= self.slots.capacity() {
-            return Err(request);
-        }
         let fault = self.fault_of(&mut request);
-        self.is_stuck = false;
-        self.sequence += 1;
         let deadline = request.policy.deadline;
-        let id = self.slots.insert(request, self.sequence)?;
+        let id = self.slots.insert(request, self.sequence + 1)?;
+        self.sequence += 1;
+        self.is_stuck = false;
         if let Some(at) = deadline {
             self.deadlines.set(id, at);
         }
