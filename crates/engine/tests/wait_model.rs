@@ -274,11 +274,28 @@ fn drive(name: String, engine: Engine, file: File, seed: u64, streams: bool, eye
     driver.run();
 }
 
+/// What is queued behind what the backend takes at a time can end there.
+#[test]
+fn who_waits_for_two_does_not_get_one_because_the_queue_ran_dry() {
+    let eye = Rc::new(Eye::default());
+    eye.at_once.set(1);
+    let mut engine = Lazy::engine(1, &eye);
+    let now = engine.now();
+    let timer = |at| Request::bare(Op::Timer { at }, None, Policy::kernel());
+    let mut overdue = timer(now.after(FOR_EVER));
+    overdue.policy.deadline = Some(now);
+    for request in [timer(now.after(Duration::from_millis(5))), overdue] {
+        engine.submit(request).expect("a slot");
+    }
+    assert_eq!(engine.turn(Wait::for_count(2)), Ok(2));
+}
+
 #[test]
 fn every_mixture_is_waited_for_on_a_simulated_disk() {
     let mut slept_for_many = 0;
     for seed in 1..=300 {
         let eye = Rc::new(Eye::default());
+        eye.at_once.set(seed as usize % 4);
         // It ends within a block.
         let disk = Disk::new(BLOCKS * 4096 - 512);
         disk.set_profile(Profile::Flash(Flash::default()));

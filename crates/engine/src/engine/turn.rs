@@ -77,7 +77,7 @@ impl Engine {
             self.expire();
             turned?;
             let queued = !self.queue.is_empty();
-            let enough = rang || sleep == Wait::No && !queued || self.is_satisfied(wait, enough_at);
+            let enough = rang || self.is_satisfied(wait, enough_at);
             if queued && (rounds < ROUNDS_MAX || !enough) {
                 continue; // Iterations that go on are part of what this turn submits.
             }

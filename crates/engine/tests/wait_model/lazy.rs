@@ -21,6 +21,8 @@ const GATHER: Duration = Duration::from_micros(1001);
 pub(crate) struct Eye {
     /// Events in flight: they are no backend's, and nobody waits for a place for them.
     pub(crate) events: Cell<usize>,
+    /// How many requests the backend takes at a time; 0: all.
+    pub(crate) at_once: Cell<usize>,
     /// Sleeps for more than one.
     pub(crate) for_many: Cell<u64>,
     /// What the engine did wrong, first of all.
@@ -68,7 +70,11 @@ impl Lazy {
 
 impl Backend for Lazy {
     fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
-        let taken = self.inner.start(slots, queue);
+        let most = match self.eye.at_once.get() {
+            0 => queue.len(),
+            most => most.min(queue.len()),
+        };
+        let taken = self.inner.start(slots, &queue[..most]);
         self.running += taken;
         taken
     }
