@@ -1,8 +1,9 @@
 //! What the page cache can answer is answered at once; what it cannot goes to the backend, and never waits in the caller.
 
 use std::io::Write;
+use std::time::Duration;
 
-use baio_engine::{Choice, Config, Engine, File, Open, Policy, Request, Wait};
+use baio_engine::{Choice, Config, Engine, File, Op, Open, Policy, Request, Wait};
 use rustix::fs::{Advice, fadvise};
 
 const BLOCKS: usize = 256;
@@ -61,6 +62,40 @@ fn a_cached_read_needs_no_backend() {
     assert_eq!(after.trial_hits - before.trial_hits, 100);
     assert_eq!(after.batches, before.batches, "nothing reached the backend");
     assert_eq!(after.system_calls, before.system_calls);
+}
+
+/// One turn in sixteen looks at the backend in any case; these are among the others.
+#[test]
+fn a_hit_hides_nothing_that_is_under_way() {
+    let Some(mut fixture) = fixture() else { return };
+    let engine = &mut fixture.engine;
+    let hit = |engine: &mut Engine| {
+        let buffer = engine.buffer(4096).unwrap();
+        let request = Request::read(&fixture.file, 0, buffer, Policy::kernel());
+        engine.submit(request).unwrap();
+    };
+
+    let mut event = Request::event();
+    event.policy.deadline = Some(engine.now());
+    engine.submit(event).unwrap();
+    hit(engine);
+    assert_eq!(engine.turn(Wait::No), Ok(2), "an overdue event beside it");
+    while engine.next_completion().is_some() {}
+
+    let at = engine.now().after(Duration::from_secs(1000));
+    engine
+        .submit(Request::bare(Op::Timer { at }, None, Policy::kernel()))
+        .unwrap();
+    hit(engine);
+    let before = engine.stats();
+    assert_eq!(engine.turn(Wait::No), Ok(1));
+    let after = engine.stats();
+    assert_eq!(after.batches - before.batches, 1);
+    assert!(
+        after.system_calls > before.system_calls,
+        "the kernel does not have the timer"
+    );
+    assert_eq!(after.trial_hits, 2);
 }
 
 #[test]

@@ -109,6 +109,20 @@ fn a_ring_is_heard_beside_an_iteration_that_goes_on() {
 }
 
 #[test]
+fn a_ring_is_heard_beside_a_transfer_that_never_waits() {
+    for mut engine in [Choice::Sync, Choice::Uring].into_iter().filter_map(engine) {
+        let (_kept, file) = file();
+        let window = engine.buffer(4096).unwrap();
+        let request = Request::transfer(&file, 0, SIZE as u64, &nowhere(), window, Policy::kernel());
+        engine.submit(request).unwrap();
+        engine.doorbell().ring();
+        let name = engine.explain().backend;
+        assert_eq!(turn_for(&mut engine, 1), 0, "{name}: the whole transfer came first");
+        turn_for(&mut engine, 1);
+    }
+}
+
+#[test]
 fn a_transfer_that_never_waits_does_not_hold_the_turn() {
     for mut engine in Choice::ALL.into_iter().filter_map(engine) {
         let (_kept, file) = file();

@@ -274,6 +274,22 @@ fn drive(name: String, engine: Engine, file: File, seed: u64, streams: bool, eye
     driver.run();
 }
 
+#[test]
+fn what_has_one_iteration_each_is_slept_for_together() {
+    let eye = Rc::new(Eye::default());
+    let mut engine = Lazy::engine(1, &eye);
+    let disk = Disk::new(BLOCKS * 4096);
+    disk.set_profile(Profile::Flash(Flash::default()));
+    let file = File::simulated(&disk, "disk");
+    for block in 0..8 {
+        let memory = blank(&engine, 4096);
+        let request = Request::read(&file, block * 4096, memory, Policy::direct());
+        engine.submit(request).expect("a slot");
+    }
+    assert_eq!(engine.turn(Wait::for_count(8)), Ok(8));
+    assert_eq!(eye.for_many.get(), 1, "sleeps for more than one");
+}
+
 /// What is queued behind what the backend takes at a time can end there.
 #[test]
 fn who_waits_for_two_does_not_get_one_because_the_queue_ran_dry() {

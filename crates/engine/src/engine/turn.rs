@@ -358,7 +358,22 @@ mod tests {
     use crate::policy::Policy;
     use crate::request::Request;
     use crate::sim::Sim;
-    use crate::{Config, Notice};
+    use crate::{Choice, Config, Notice};
+
+    /// Such a turn does not read the clock; whoever asks for the time gets it all the same.
+    #[test]
+    fn time_goes_on_through_turns_with_nothing_to_do() {
+        let config = Config {
+            backend: Choice::Sync,
+            ..Config::default()
+        };
+        let mut engine = Engine::new(&config).unwrap();
+        for turn in 0..2 * IDLE_TURNS {
+            let before = sys::monotonic();
+            engine.turn(Wait::No).unwrap();
+            assert!(engine.now() >= before, "turn {turn} tells the time of an earlier one");
+        }
+    }
 
     /// What a deadline costs does not grow with the slots.
     #[test]
