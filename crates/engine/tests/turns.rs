@@ -110,7 +110,7 @@ fn a_ring_is_heard_beside_an_iteration_that_goes_on() {
 
 #[test]
 fn a_ring_is_heard_beside_a_transfer_that_never_waits() {
-    for mut engine in [Choice::Sync, Choice::Uring].into_iter().filter_map(engine) {
+    for mut engine in Choice::ALL.into_iter().filter_map(engine) {
         let (_kept, file) = file();
         let window = engine.buffer(4096).unwrap();
         let request = Request::transfer(&file, 0, SIZE as u64, &nowhere(), window, Policy::kernel());

@@ -370,6 +370,8 @@ impl Backend for Aio {
             }
             self.sleep(missing, deadline)?;
             self.settle(slots, done)?;
+        } else if self.helper.is_look_due() {
+            self.helper.look(Some(&NOW))?;
         }
         self.helper.collect(done, Ring::Never);
         Ok(())

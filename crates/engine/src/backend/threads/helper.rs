@@ -25,6 +25,9 @@ use crate::request::RequestId;
 use crate::sys::{self, Action, Fd, Iteration, TRANSFER_MAX};
 use crate::timers::Timers;
 
+/// One in so many turns in a row that found something at once looks at the doorbell all the same.
+pub(crate) const LOOK_EVERY: u32 = 32;
+
 pub(crate) struct Helper {
     pool: Pool,
     readiness: Readiness,
@@ -38,6 +41,8 @@ pub(crate) struct Helper {
     jobs: usize,
     doorbell: Doorbell,
     rang: bool,
+    /// Turns since the last look.
+    unlooked: u32,
     /// An outside loop sleeps on our descriptor, or is about to.
     armed: bool,
     /// It wants to be woken then, whatever there is.
@@ -80,6 +85,7 @@ impl Helper {
             jobs: 0,
             doorbell,
             rang: false,
+            unlooked: 0,
             armed: false,
             tick: None,
             timer: None,
@@ -137,6 +143,7 @@ impl Helper {
     /// Looks at streams and bells, and sleeps until one of them has something, at most `limit`.
     pub(crate) fn look(&mut self, limit: Option<&Timespec>) -> Result<(), Errno> {
         self.system_calls += 1;
+        self.unlooked = 0;
         let (doorbell, timer) = (&self.doorbell, &self.timer);
         let rang = &mut self.rang;
         self.readiness.wait(limit, &mut self.ready, |own| match own {
@@ -153,6 +160,12 @@ impl Helper {
         self.ready = ready;
         self.send();
         Ok(())
+    }
+
+    /// Asked in a turn that found something at once. Else nobody would hear a ring as long as workers always have something.
+    pub(crate) fn is_look_due(&mut self) -> bool {
+        self.unlooked += 1;
+        self.unlooked >= LOOK_EVERY
     }
 
     /// Does anybody wait for a stream?

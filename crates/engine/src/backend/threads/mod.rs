@@ -79,7 +79,7 @@ impl Backend for Threads {
         self.helper.collect(done, Ring::When(want));
         if done.raw.len() >= want || done.rang {
             // Streams may not starve behind workers that always have something.
-            if self.helper.has_streams() {
+            if self.helper.has_streams() || self.helper.is_look_due() {
                 self.helper.look(Some(&NOW))?;
             }
         } else {
@@ -195,6 +195,30 @@ mod tests {
         };
         let id = RequestId { slot, generation: 0 };
         threads.helper.take(id, iteration, Way::Pool(Class::Wide));
+    }
+
+    /// Here it is a timer that is always due.
+    #[test]
+    fn a_ring_is_heard_beside_what_always_has_something() {
+        let limits = Limits {
+            wide: 1,
+            narrow: 1,
+            stream: 1,
+        };
+        let mut threads = Threads::new(1, limits).unwrap();
+        let (mut slots, mut done) = (Slots::new(0), Done::default());
+        threads.doorbell().ring();
+        for _ in 0..helper::LOOK_EVERY {
+            let id = RequestId { slot: 0, generation: 0 };
+            let iteration = Iteration {
+                action: Action::Timer { at: Time(0) },
+                fd: Fd::None,
+                flags: 0,
+            };
+            threads.helper.take(id, iteration, Way::Timer);
+            threads.turn(&mut slots, Wait::one(), &mut done).unwrap();
+        }
+        assert!(done.rang);
     }
 
     /// The owner may sleep for what waits behind stuck jobs, in a turn or elsewhere: it is woken to look after it.
