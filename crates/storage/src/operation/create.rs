@@ -251,7 +251,7 @@ impl Create {
         let filled = filled.unwrap_or_else(|fault| {
             self.failed = self.failed.take().or(Some(fault));
             fill.stop();
-            Filled::Stopped
+            Filled::Ended
         });
         if filled == Filled::UnderWay || matches!(look, Look::Reading(_)) {
             self.phase = Phase::Preparing(look, fill);

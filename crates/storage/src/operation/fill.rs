@@ -43,10 +43,8 @@ enum Stage {
 pub(crate) enum Filled {
     /// Requests are under way.
     UnderWay,
-    /// All is zero, durably.
-    Durable,
-    /// Nothing is under way, because it was stopped or waits for room.
-    Stopped,
+    /// Nothing is under way: all is zero, durably, unless it was stopped or waits for room.
+    Ended,
 }
 
 /// A range being zeroed.
@@ -170,10 +168,9 @@ impl Fill {
 
     /// How far it is. What has failed is as good as stopped.
     pub(crate) fn outcome(&self) -> Filled {
-        match self.stage {
-            _ if self.under_way > 0 => Filled::UnderWay,
-            Stage::Durable => Filled::Durable,
-            _ => Filled::Stopped,
+        match self.under_way {
+            0 => Filled::Ended,
+            _ => Filled::UnderWay,
         }
     }
 

@@ -265,8 +265,8 @@ impl Mover {
     fn read_chunk(&mut self, cx: &mut Context<'_>) -> Result<Step, Fault> {
         let at = self.place(cx, self.inode.start_block)?;
         let len = self.bytes(cx, self.chunk(cx)) as usize;
-        let buffer = self.buffer.take().filter(|buffer| buffer.capacity() >= len);
-        let begun = match buffer.map_or_else(|| cx.buffer(len), Ok) {
+        // That of the chunk before is large enough: all have one size, and the last less.
+        let begun = match self.buffer.take().map_or_else(|| cx.buffer(len), Ok) {
             Ok(mut buffer) => {
                 buffer.set_len(len);
                 cx.read_into(Part::Main, at, buffer).map_err(|(fault, _)| fault)
