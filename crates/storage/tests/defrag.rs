@@ -246,6 +246,20 @@ fn a_segment_that_cannot_be_read_is_told_and_the_others_are_packed() {
     }
 }
 
+/// Nobody knows what holds when a record has failed: that is no reason of one segment's among others.
+#[test]
+fn a_record_that_fails_ends_it() {
+    let (mut core, disk) = simulated(false);
+    for name in ["gap", "data"] {
+        marked(&mut core, name, 10);
+    }
+    core.delete(ME, ME.uid, "gap").unwrap();
+    let table = 0..core.volume_info().unwrap().data_at_bytes;
+    disk.set_faults(Faults::none().when(Trigger::always(Injected::WriteError).within(table)));
+    let error = core.defrag(ME, &mut |_| {}).unwrap_err();
+    assert_eq!(error.code(), "EIO", "{error}");
+}
+
 /// Only root moves what belongs to others.
 #[test]
 fn segments_of_others_stay_unless_root_asks() {

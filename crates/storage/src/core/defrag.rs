@@ -17,7 +17,7 @@
 //! good as before.
 
 use super::Core;
-use crate::error::{Fault, Result};
+use crate::error::Result;
 use crate::identity::Identity;
 use crate::segment::free_set::FreeSet;
 use crate::segment::probe::SlotAddress;
@@ -187,9 +187,7 @@ impl Core {
                 report.moved_bytes += moved.size_bytes;
                 Ok(Some(moved))
             }
-            Err(error) if matches!(error.fault, Fault::Latched) || self.volume_or("defragment")?.is_latched() => {
-                Err(error)
-            }
+            Err(error) if self.volume_or("defragment")?.is_latched() => Err(error),
             Err(error) => {
                 report.unmoved.push(unmoved(segment, error.to_string()));
                 Ok(None)
