@@ -415,6 +415,10 @@ fn a_segment_whose_move_has_stopped_is_cached_across_its_mark() {
         fault => panic!("{fault}"),
     };
     disk.set_faults(Faults::none());
+    // Nothing of it is cached: one read, which has to be made two.
+    assert_eq!(get(&mut core, handle, mark - 3, 6, Mode::Cached), [0; 6 * BLOCK]);
+    let stats = core.cache_stats().unwrap();
+    assert_eq!((stats.fills, stats.failed_fills), (1, 0), "{stats:?}");
     let bytes: Vec<u8> = (0..40 * BLOCK).map(|at| (at / BLOCK) as u8 + 1).collect();
     put(&mut core, handle, mark - 20, &bytes, Mode::Cached);
     sync(&mut core, handle).unwrap();
@@ -429,6 +433,55 @@ fn a_segment_whose_move_has_stopped_is_cached_across_its_mark() {
     core.move_segment(ME, ME.uid, "data", None).unwrap();
     assert_eq!(get(&mut core, handle, mark - 3, 6, Mode::Direct), [9; 6 * BLOCK]);
     core.close().unwrap();
+}
+
+/// A write across the mark waits for the chunk in copy behind it. Nobody copies that any more when the move stops there.
+#[test]
+fn what_waits_for_a_chunk_goes_on_when_the_move_stops_at_it() {
+    for turns in 0..8 {
+        let disk = slow_disk();
+        let mut core = open_cached(&disk, PAGES);
+        create(&mut core, "data", 200 * B);
+        let handle = open_write(&mut core, "data");
+        // In the second chunk: one has 64 blocks here.
+        let bad = on_device(&mut core) + 100 * B;
+        disk.set_faults(Faults::none().when(Trigger::always(Injected::ReadError).within(bad..bad + B)));
+        let id = core.begin_move(ME, ME.uid, "data", Some(1000)).unwrap();
+        for _ in 0..turns {
+            core.turn(Wait::one()).unwrap();
+        }
+        let across = begin_durable(&mut core, handle, 61, &[9; 6 * BLOCK]);
+        let answer = loop {
+            match core.take_answer(&id) {
+                Some(answer) => break answer,
+                None => core.turn(Wait::one()).unwrap(),
+            };
+        };
+        assert_eq!(answer.unwrap_err().code(), "EIO");
+        end(&mut core, across).result.unwrap();
+        for block in [61, 64] {
+            assert_eq!(
+                get(&mut core, handle, block, 3, Mode::Direct),
+                [9; 3 * BLOCK],
+                "{turns}"
+            );
+        }
+        core.close().unwrap();
+    }
+}
+
+/// What a handle was found to mean is found out anew when anything is cached or forgotten, whatever it is.
+#[test]
+fn a_handle_that_was_used_before_its_segment_was_cached_sees_what_is_cached() {
+    let (_, mut core, handle) = opened();
+    create(&mut core, "other", 4 * B);
+    let other = open_write(&mut core, "other");
+    let (reader, _) = core.open_segment(ME, ME.uid, "data", Access::Read).unwrap();
+    put(&mut core, other, 0, &[1; BLOCK], Mode::Cached);
+    assert_eq!(get(&mut core, reader, 3, 1, Mode::Direct), [0; BLOCK]);
+    put(&mut core, handle, 3, &[5; BLOCK], Mode::Cached);
+    core.delete(ME, ME.uid, "other").unwrap();
+    assert_eq!(get(&mut core, reader, 3, 1, Mode::Direct), [5; BLOCK]);
 }
 
 #[test]
