@@ -6,7 +6,7 @@ mod harness;
 use std::ops::Range;
 use std::path::Path;
 
-use baio_engine::sim::Disk;
+use baio_engine::sim::{Disk, Profile, Rotating};
 use baio_engine::{Durability, File, Open, Wait};
 use baio_storage::cache::eviction::{Eviction, Hint};
 use baio_storage::cache::{CacheConfig, CacheError};
@@ -366,6 +366,25 @@ fn who_waits_for_the_log_is_told_whatever_else_the_engine_has() {
     core.set_durable_lsn(50).unwrap();
     core.wait(sync).unwrap().unwrap().result.unwrap();
     assert_eq!(core.cache_stats().unwrap().spurious_wakeups, 0);
+}
+
+/// Others wait for the log; who reads another page waits for the device alone, also when something else ends before.
+#[test]
+fn who_waits_for_the_device_is_not_told_of_the_log() {
+    let disk = Disk::new((PAGES * BLOCK) as u64);
+    disk.set_profile(Profile::Rotating(Rotating::default()));
+    let (mut core, handle) = simulated(&disk, 4);
+    change(&mut core, handle, 0, 5, 1);
+    let sync = start(&mut core, sync_request(handle));
+    let beside = core.add_file(File::simulated(&Disk::new(BLOCK as u64), "beside"), Access::Read);
+    let read = harness::read_request(&core, beside, 0, BLOCK);
+    let early = start(&mut core, read);
+    let pin = core.pin_now(handle, 7).unwrap();
+    core.unpin(pin);
+    core.set_durable_lsn(5).unwrap();
+    for ticket in [early, sync] {
+        core.wait(ticket).unwrap().unwrap().result.unwrap();
+    }
 }
 
 #[test]
