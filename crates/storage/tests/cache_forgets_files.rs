@@ -69,6 +69,32 @@ fn nothing_is_left_of_files_that_were_closed() {
     core.close().unwrap();
 }
 
+/// The kernel may know the file by a place in the engine's table, which would keep it open, and locked.
+#[test]
+fn a_file_that_was_closed_is_locked_by_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, [1; BLOCK]).unwrap();
+    for mut core in [core(), Core::new(&harness::config()).unwrap()] {
+        let file = File::open(&path, &Open::write()).unwrap();
+        file.try_lock(true).unwrap();
+        let handle = core.add_file(file, Access::Write);
+        assert_eq!(get(&mut core, handle, 0, 1, Mode::Direct), [1; BLOCK]);
+        core.close_handle(handle);
+        let other = File::open(&path, &Open::write()).unwrap();
+        // Some kernels let go of a place a little later.
+        let is_free = (0..500).any(|_| {
+            core.turn(Wait::No).unwrap();
+            other.try_lock(true).is_ok() || {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                false
+            }
+        });
+        assert!(is_free);
+        core.close().unwrap();
+    }
+}
+
 #[test]
 fn who_opens_a_file_again_sees_what_others_made_of_it() {
     let dir = tempfile::tempdir().unwrap();
