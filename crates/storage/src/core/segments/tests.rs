@@ -1,10 +1,12 @@
-//! An event that an operation does not wait for ends it: the token goes to the next one, and the table is left alone.
+//! An event that an operation does not wait for ends it: the token goes to the next one, and the table is left alone. And what
+//! operations leave behind: their places, and memory.
 
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Config, Engine, File};
 
 use super::*;
 use crate::operation::moving::Move;
+use crate::segment::layout::BUCKET_BYTES;
 use crate::volume::format::{Format, format_simulated};
 
 const ME: Identity = Identity::new(7, 7);
@@ -84,4 +86,69 @@ fn an_unexpected_event_ends_the_operation_and_frees_the_token() {
         let refused = core.delete(ME, ME.uid, "other").unwrap_err();
         assert!(matches!(refused.fault, Fault::Latched), "{name}: {refused}");
     }
+}
+
+/// Turns the core until the operation has ended.
+fn ended(core: &mut Core, id: &OperationId) -> Result<Answer> {
+    loop {
+        match core.take_answer(id) {
+            Some(answer) => return answer,
+            None => core.turn(Wait::one()).unwrap(),
+        };
+    }
+}
+
+#[test]
+fn what_comes_late_is_not_for_the_next_operation_in_the_place() {
+    let mut core = core();
+    let open = |core: &mut Core, name| core.begin_open(ME, ME.uid, name, Access::Read).unwrap();
+    let first = open(&mut core, "data");
+    let beside = open(&mut core, "other");
+    core.step(first.0, Event::Uncached(Ok(())));
+    core.take_answer(&first).unwrap().unwrap_err();
+    // The token is the other's now, so nothing of this one is under way when the first one's read ends.
+    let next = open(&mut core, "data");
+    assert_eq!((next.0, core.token), (first.0, Some(beside.0)));
+    for id in [beside, next] {
+        ended(&mut core, &id).unwrap();
+    }
+}
+
+#[test]
+fn an_operation_that_nobody_waits_for_leaves_its_place() {
+    let mut core = core();
+    for to in [100, 200] {
+        let subject = core.subject("move", ME, ME.uid, "data").unwrap();
+        core.begin_alone(Operation::Move(Box::new(Move::new(subject, Some(to)))));
+        while core.in_flight() > 0 {
+            core.turn(Wait::one()).unwrap();
+        }
+    }
+    assert!(core.running.iter().all(Option::is_none));
+}
+
+#[test]
+fn a_look_up_through_many_buckets_needs_memory_for_one() {
+    let mut core = core();
+    let superblock = &core.volume.as_ref().unwrap().superblock;
+    let (seed, buckets) = (superblock.hash_seed, superblock.layout().buckets());
+    let is_home = |name: &String| {
+        Key::segment(ME.uid, SegmentName::new(name).unwrap())
+            .hash(&seed)
+            .is_multiple_of(buckets)
+    };
+    let mut names = (0..).map(|nth| format!("segment {nth}")).filter(is_home);
+    // Four fill a bucket.
+    for name in names.by_ref().take(4) {
+        core.create(ME, ME.uid, &name, &CreateOptions::of_size(4096)).unwrap();
+    }
+    let one = core.buffer(BUCKET_BYTES as usize).unwrap();
+    let mut all = Vec::new();
+    for size in [1 << 20, 64 << 10, 4096] {
+        all.extend(std::iter::from_fn(|| core.buffer(size).ok()));
+    }
+    drop(one);
+    let missing = names.next().unwrap();
+    let error = core.open_segment(ME, ME.uid, &missing, Access::Read).unwrap_err();
+    assert!(matches!(error.fault, Fault::NotFound), "{error}");
 }
