@@ -231,6 +231,7 @@ fn a_move_waits_for_memory_but_not_for_ever() {
         let mut known = Known::new(&mut core, "data", 130);
         known.fill(&mut core, &mut Random(15));
         let seen = whims.borrow().seen;
+        let begun = core.engine().now();
         let id = core.begin_move(ME, ME.uid, "data", Some(1000)).unwrap();
         while whims.borrow().seen < seen + 5 {
             core.turn(Wait::one()).unwrap();
@@ -255,6 +256,9 @@ fn a_move_waits_for_memory_but_not_for_ever() {
             answer.unwrap();
         } else {
             assert_eq!(answer.unwrap_err().code(), "ENOBUFS");
+            // By the simulated clock: it asks a few times only, so the pauses must grow.
+            let patient = begun.after(Duration::from_secs(2));
+            assert!(core.engine().now() >= patient, "it gave up at once");
             assert_eq!(start_block(&mut core, "data").1, "moving");
             core.move_segment(ME, ME.uid, "data", None).unwrap();
         }
