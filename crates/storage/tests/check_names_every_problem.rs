@@ -243,6 +243,11 @@ fn the_second_of_two_with_one_name_gets_another() {
     (second.start_block, second.uuid) = (d.start_block, d.uuid);
     put(&disk, home(&disk, ME.uid, "b"), &second);
     assert_eq!(found(&disk, Repair::Repairable), ["name-twice"]);
+    let problem = &check_disk(&disk, false).problems[0];
+    assert!(
+        problem.what.contains("comes to another inode of this name first"),
+        "{problem:?}"
+    );
     assert_eq!(repair(&disk), 1);
     let (_, inode) = recovered(&disk);
     let made = inode.name.as_ref().unwrap().as_str();

@@ -6,13 +6,14 @@ mod harness;
 #[path = "harness/images.rs"]
 mod images;
 
+use baio_engine::Wait;
 use baio_engine::sim::Disk;
-use baio_storage::segment::inode::{Inode, InodeState, RenameFrom};
+use baio_storage::segment::inode::{Inode, InodeState, MoveTo, RenameFrom};
 use baio_storage::segment::name::SegmentName;
 use baio_storage::segment::probe::SlotAddress;
 use baio_storage::{Access, Format};
 use harness::{BLOCK, ME, create, open_simulated, open_write, read, simulated_disk, write};
-use images::{find, forget_clean_close, home, put, state_of};
+use images::{find, forget_clean_close, home, put, state_of, superblock, tamper};
 
 /// A volume on which "old" was being renamed to "new" when the power failed, changed by `change`.
 fn cut_rename(change: impl Fn(&mut Inode)) -> (Disk, SlotAddress) {
@@ -64,6 +65,34 @@ fn a_rename_that_a_crash_cut_is_finished_by_the_open() {
     let handle = open_write(&mut core, "new");
     assert!(read(&mut core, handle, 0, 8 * BLOCK).unwrap() == [0x0d; 8 * BLOCK]);
     core.close().unwrap();
+}
+
+/// Of a move, too, the new name alone is left: nobody goes on with the old one's, and the close notes what is free.
+#[test]
+fn a_rename_that_was_cut_on_a_segment_half_moved_leaves_one_move() {
+    let begin_move = |inode: &mut Inode| {
+        inode.state = InodeState::Moving;
+        inode.move_to = Some(MoveTo {
+            start: 100,
+            blocks: 8,
+            done: 0,
+        });
+    };
+    let (disk, _) = cut_rename(begin_move);
+    tamper(&disk, "old", begin_move);
+    let mut core = open_simulated(&disk);
+    while core.in_flight() > 0 {
+        core.turn(Wait::one()).unwrap();
+    }
+    let infos = core.list(ME).unwrap();
+    assert_eq!(infos.len(), 1);
+    let moved = (infos[0].name.as_str(), infos[0].state, infos[0].start_block);
+    assert_eq!(moved, ("new", "live", 100));
+    core.close().unwrap();
+    assert!(
+        superblock(&disk).snapshot.is_some(),
+        "the next open reads the whole table"
+    );
 }
 
 #[test]
