@@ -2,15 +2,17 @@
 //! the volume itself reads its snapshot. After a crash a bucket in doubt is judged as an open would judge it.
 
 mod harness;
+#[path = "harness/images.rs"]
+mod images;
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use baio_storage::Core;
 use baio_storage::segment::layout::{BUCKET_BYTES, Layout, Place};
 use baio_storage::segment::name::{Key, SegmentName};
 use baio_storage::segment::superblock::Superblock;
-use harness::{BLOCK, ME, STRANGER, create, format, open};
+use baio_storage::{Core, Format};
+use harness::{BLOCK, ME, STRANGER, create, format, open, open_simulated, simulated_disk};
 
 fn superblock(path: &Path) -> Superblock {
     Superblock::decode(&std::fs::read(path).unwrap()[..BLOCK], 0).unwrap()
@@ -57,6 +59,47 @@ fn one_segment_costs_one_bucket_and_the_volume_none() {
     assert_eq!(stranger.code(), "EACCES");
     let missing = Core::inspect_segment(&path, STRANGER, STRANGER.uid, "a");
     assert!(missing.is_err());
+}
+
+#[test]
+fn what_is_wrong_with_a_volume_is_told_without_its_segments() {
+    const SIZE: u64 = 2 << 20;
+    let disk = simulated_disk(&Format {
+        size_bytes: Some(SIZE),
+        ..Format::default()
+    });
+    let front = &images::superblock(&disk).layout().superblocks_at()[..2];
+    let early = front.iter().map(|&at| {
+        let mut page = [0; BLOCK];
+        disk.read(at, &mut page);
+        (at, page)
+    });
+    let early: Vec<_> = early.collect();
+    for name in ["strange", "other"] {
+        let mut core = open_simulated(&disk);
+        create(&mut core, name, BLOCK as u64);
+        core.close().unwrap();
+    }
+    let (at, _) = images::find(&disk, "strange");
+    images::tamper_bytes(&disk, |address, bytes| {
+        bytes[0] = 99;
+        address == at
+    });
+    images::forget_clean_close(&disk);
+    // As in a copy that was made while the volume was in use.
+    for (at, page) in early {
+        disk.poke(at, &page);
+    }
+    let mut bytes = vec![0; SIZE as usize];
+    disk.read(0, &mut bytes);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("volume.img");
+    std::fs::write(&path, bytes).unwrap();
+    let warnings = Core::inspect_volume(&path).unwrap().warnings;
+    for what in ["unknown inode state 99", "of different ages"] {
+        assert!(warnings.iter().any(|told| told.contains(what)), "{what}: {warnings:?}");
+    }
+    assert_eq!(warnings, Core::inspect(&path, ME).unwrap().0.warnings);
 }
 
 #[test]
