@@ -3,6 +3,8 @@
 //! is not alone after all notices it before it writes a superblock, and a snapshot that lacks what the other one made.
 
 mod harness;
+#[path = "harness/images.rs"]
+mod images;
 
 use std::path::Path;
 use std::process::Command;
@@ -146,4 +148,22 @@ fn who_is_not_alone_does_not_grow_the_volume() {
     let refused = first.create(ME, ME.uid, "more", &CreateOptions::of_size(BLOCK as u64));
     assert_eq!(refused.unwrap_err().code(), "EPOISONED");
     second.close().unwrap();
+}
+
+/// A copy that lost its last write is no other owner's. One of another volume is, whose format has come no further yet.
+#[test]
+fn an_older_superblock_is_passed_over_if_it_is_of_this_volume() {
+    for (is_of_another, closed) in [(false, Ok(())), (true, Err("ESTALE"))] {
+        let disk = simulated_disk(&Format {
+            size_bytes: Some(2 << 20),
+            ..Format::default()
+        });
+        let mut older = images::superblock(&disk);
+        let core = open_simulated(&disk);
+        if is_of_another {
+            older.uuid = [9; 16];
+        }
+        disk.poke(0, older.encode(0).bytes());
+        assert_eq!(core.close().map_err(|error| error.code()), closed);
+    }
 }

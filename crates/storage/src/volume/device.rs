@@ -438,3 +438,14 @@ fn pending_signals(pid: u32) -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who is refused a device that nobody has mounted waits for its owner to let go of it.
+    #[test]
+    fn a_device_that_has_no_file_system_is_not_mounted() {
+        assert!(!is_mounted(Path::new("/dev/null")));
+    }
+}
