@@ -441,7 +441,20 @@ fn pending_signals(pid: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use baio_engine::Config;
+    use baio_engine::sim::{Disk, Sim};
+
     use super::*;
+
+    #[test]
+    fn pages_are_written_at_once_where_nobody_else_uses_the_engine() {
+        let mut engine = Engine::simulated(Sim::new(1).unwrap(), &Config::default()).unwrap();
+        let device = Device::simulated(File::simulated(&Disk::new(4 * 4096), "disk"));
+        let page = [1; 4096];
+        let pages = [0, 4096, 8192, 12288].map(|at| (at, &page[..]));
+        device.write_pages(&mut engine, &pages, Durability::Data).unwrap();
+        assert_eq!(engine.stats().in_flight_max, 4);
+    }
 
     /// Who is refused a device that nobody has mounted waits for its owner to let go of it.
     #[test]
