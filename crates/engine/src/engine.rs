@@ -24,7 +24,7 @@ use crate::backend::sync::{self, Sync};
 use crate::backend::threads::pool::Limits;
 use crate::backend::threads::{self, Threads};
 use crate::backend::uring::{self, Uring};
-use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
+use crate::backend::{Attach, BATCH_MAX, Backend, Detached, Done, Doorbell, Explain};
 use crate::completion::{Completion, Notice};
 use crate::error::{Errno, Error, SetupError};
 use crate::file::File;
@@ -38,9 +38,6 @@ use crate::stats::{Measures, Stats};
 use crate::timers::Timers;
 use leftovers::Leftovers;
 use line::Line;
-
-/// Requests that are queued at most before they are submitted without a turn.
-pub const BATCH_MAX: usize = 256;
 
 /// Fewest requests that go off together while others run: io_uring rings a device's doorbell once for more than two
 /// (`IO_PLUG_THRESHOLD`, io_uring/io_uring.c), else for each.

@@ -6,6 +6,8 @@
 //! `/proc/self/fd`, after which device and inode are compared, so a path that was replaced meanwhile cannot split a file
 //! in two. What alignment the direct one needs is asked of the file itself ([`DirectLimits`]).
 
+mod trials;
+
 use std::cell::Cell;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -18,7 +20,9 @@ use crate::backend::sim::disk::Disk;
 use crate::durable::{self, DurableBy};
 use crate::error::{Errno, SetupError};
 use crate::policy::Caching;
-use crate::{sys, trial};
+use crate::sys;
+
+use trials::Trials;
 
 /// What an inode is, as far as I/O is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +160,7 @@ struct Inner {
     failures: Cell<(u64, Option<Errno>)>,
     /// Where a backend has registered the two descriptions: its mark, and the index of the first.
     attached: Cell<Option<(u64, u32)>>,
-    trial: Cell<trial::Record>,
+    trials: Cell<Trials>,
     /// What direct requests really are, as far as is known.
     direct_is: Cell<Caching>,
 }
@@ -238,7 +242,7 @@ impl File {
             poison: Cell::new(None),
             failures: Cell::default(),
             attached: Cell::new(None),
-            trial: Cell::default(),
+            trials: Cell::default(),
             direct_is: Cell::new(Caching::Direct),
         }))
     }
@@ -448,8 +452,8 @@ impl File {
     }
 
     /// How reads tried at once have fared.
-    pub(crate) fn trial(&self) -> &Cell<trial::Record> {
-        &self.0.trial
+    pub(crate) fn trials(&self) -> &Cell<Trials> {
+        &self.0.trials
     }
 
     pub(crate) fn attached(&self) -> Option<(u64, u32)> {
@@ -518,7 +522,7 @@ impl Inner {
             poison: Cell::new(None),
             failures: Cell::default(),
             attached: Cell::new(None),
-            trial: Cell::default(),
+            trials: Cell::default(),
             direct_is: Cell::new(Caching::Direct),
         })
     }

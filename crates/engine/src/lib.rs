@@ -54,10 +54,10 @@ mod trial;
 mod validate;
 
 pub use address::Address;
-pub use backend::{Backend, Doorbell, Explain, sim};
+pub use backend::{BATCH_MAX, Backend, Doorbell, Explain, sim};
 pub use completion::{Completion, Notice};
 pub use durable::DurableBy;
-pub use engine::{BATCH_MAX, Choice, Config, Engine, Rejected};
+pub use engine::{Choice, Config, Engine, Rejected};
 pub use error::{Argument, Errno, Error, SetupError};
 pub use file::{Create, Descriptions, DirectLimits, File, Kind, LockHolder, Open};
 pub use histogram::Histogram;

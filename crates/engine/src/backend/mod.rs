@@ -30,6 +30,9 @@ pub(crate) mod sync;
 pub(crate) mod threads;
 pub(crate) mod uring;
 
+/// Requests that are queued at most before they are submitted without a turn.
+pub const BATCH_MAX: usize = 256;
+
 /// What a backend reported in one turn.
 #[derive(Debug, Default)]
 pub struct Done {

@@ -8,9 +8,11 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
-use crate::backend::sim::crash::SECTOR;
 use crate::backend::sim::dice::Dice;
 use crate::backend::sim::pages::Pages;
+
+/// Granularity of a torn write, in bytes: the smallest sector.
+pub const SECTOR: usize = 512;
 
 /// Bytes that a cache holds; older ones go to the medium by themselves, as a device may do at any time.
 const CAPACITY: usize = 16 << 20;

@@ -7,12 +7,10 @@
 //! few, and chosen ones when they are many; with each, one write may be torn. Of some pairs in doubt both are torn, beside a
 //! chosen subset of the others.
 
+pub use crate::backend::sim::cache::SECTOR;
 use crate::backend::sim::dice::Dice;
 use crate::backend::sim::disk::Disk;
 use crate::backend::sim::log::Record;
-
-/// Granularity of a torn write, in bytes: the smallest sector.
-pub const SECTOR: usize = 512;
 
 /// Of so many writes in doubt, every subset is tried.
 const FEW: usize = 4;

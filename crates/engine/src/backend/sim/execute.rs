@@ -2,8 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::backend::sim::cache::Change;
-use crate::backend::sim::crash::SECTOR;
+use crate::backend::sim::cache::{Change, SECTOR};
 use crate::backend::sim::disk::Disk;
 use crate::backend::sim::faults::{Fault, Injected, Kind, Strike};
 use crate::backend::sim::job::Job;

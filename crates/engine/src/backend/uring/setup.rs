@@ -2,7 +2,7 @@
 
 use io_uring::{Builder, IoUring};
 
-use crate::engine::BATCH_MAX;
+use crate::backend::BATCH_MAX;
 use crate::error::{Errno, SetupError};
 
 /// A set-up flag, the first kernel that has it, and how to ask for it.
