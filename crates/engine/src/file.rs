@@ -5,23 +5,37 @@
 //! descriptions of one inode, kernel-cached and direct, both made when it is opened: the second through
 //! `/proc/self/fd`, after which device and inode are compared, so a path that was replaced meanwhile cannot split a file
 //! in two. What alignment the direct one needs is asked of the file itself ([`DirectLimits`]).
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `file.rs` | the file as everybody in this process sees it |
+//! | `file/open.rs` | how it is opened |
+//! | `file/inode.rs` | what this kernel has of it: descriptions, size, alignment |
+//! | `file/lock.rs` | who has locked it |
+//! | `file/losses.rs` | what its syncs have lost |
+//! | `file/trials.rs` | how reads of it that were tried at once have fared |
 
+mod inode;
+mod lock;
+mod losses;
+mod open;
 mod trials;
+
+pub use lock::LockHolder;
+pub use open::{Create, Descriptions, Open};
 
 use std::cell::Cell;
 use std::fmt;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::path::Path;
+use std::os::fd::{AsRawFd, RawFd};
 use std::rc::Rc;
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, StatxFlags};
-
 use crate::backend::sim::disk::Disk;
-use crate::durable::{self, DurableBy};
-use crate::error::{Errno, SetupError};
+use crate::durable::DurableBy;
+use crate::error::Errno;
 use crate::policy::Caching;
-use crate::sys;
 
+use inode::Inode;
+use losses::Losses;
 use trials::Trials;
 
 /// What an inode is, as far as I/O is concerned.
@@ -35,89 +49,6 @@ pub enum Kind {
     Stream,
     /// A disk of the simulated backend.
     Simulated,
-}
-
-/// Which descriptions a file is opened with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Descriptions {
-    /// A kernel-cached one, and a direct one where the file system gives it.
-    Both,
-    /// Exactly the one for this mode.
-    Only(Caching),
-}
-
-/// What to do about a file that is missing, or there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Create {
-    /// It must exist.
-    Never,
-    /// Made when missing.
-    IfMissing,
-    /// It must not exist.
-    New,
-}
-
-/// How to open a file.
-#[derive(Clone, Copy, Debug)]
-pub struct Open {
-    /// For writing as well as reading.
-    pub write: bool,
-    /// Which descriptions.
-    pub descriptions: Descriptions,
-    /// About existence.
-    pub create: Create,
-    /// On a block device: fail with `EBUSY` when it is mounted or held (`O_EXCL` without `O_CREAT`, open(2)).
-    pub claim_device: bool,
-}
-
-impl Open {
-    /// Both descriptions, read only, the file must exist.
-    #[must_use]
-    pub fn read() -> Open {
-        Open {
-            write: false,
-            descriptions: Descriptions::Both,
-            create: Create::Never,
-            claim_device: false,
-        }
-    }
-
-    /// Both descriptions, reading and writing, the file must exist.
-    #[must_use]
-    pub fn write() -> Open {
-        Open {
-            write: true,
-            ..Open::read()
-        }
-    }
-
-    fn flags(&self, caching: Caching, kind: Option<Kind>) -> OFlags {
-        let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY;
-        flags |= if self.write { OFlags::RDWR } else { OFlags::RDONLY };
-        if caching == Caching::Direct {
-            flags |= OFlags::DIRECT;
-        }
-        match self.create {
-            Create::Never => {}
-            // A device is not made, and with O_EXCL for its claim, O_CREAT would mean that it must not exist.
-            Create::IfMissing if kind == Some(Kind::Block) => {}
-            Create::IfMissing => flags |= OFlags::CREATE,
-            Create::New => flags |= OFlags::CREATE | OFlags::EXCL,
-        }
-        if self.claim_device && kind == Some(Kind::Block) {
-            flags |= OFlags::EXCL;
-        }
-        flags
-    }
-}
-
-/// Who has locked a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LockHolder {
-    /// The process.
-    pub pid: u32,
-    /// Alone, or with others who only read?
-    pub exclusive: bool,
 }
 
 /// What direct I/O on a file needs, in bytes (`STATX_DIOALIGN`, statx(2)).
@@ -143,26 +74,23 @@ pub struct File(Rc<Inner>);
 
 struct Inner {
     name: String,
+    made: Made,
     kind: Kind,
     identity: (u64, u64),
-    kernel: Option<OwnedFd>,
-    direct: Option<OwnedFd>,
     limits: DirectLimits,
-    disk: Option<Disk>,
-    /// What it lies on (statfs(2)).
-    file_system: Option<i64>,
     durable_by: DurableBy,
-    /// Pipes, sockets and terminals have none (lseek(2)).
-    offsets: bool,
-    /// The first failed sync, until the owner acknowledges it.
-    poison: Cell<Option<Errno>>,
-    /// How many have failed so far, and the last failure: acknowledging forgets neither.
-    failures: Cell<(u64, Option<Errno>)>,
+    losses: Losses,
     /// Where a backend has registered the two descriptions: its mark, and the index of the first.
     attached: Cell<Option<(u64, u32)>>,
     trials: Cell<Trials>,
     /// What direct requests really are, as far as is known.
     direct_is: Cell<Caching>,
+}
+
+/// What a file is made of.
+enum Made {
+    Inode(Inode),
+    Disk(Disk),
 }
 
 impl fmt::Debug for File {
@@ -172,50 +100,24 @@ impl fmt::Debug for File {
 }
 
 impl File {
-    /// Opens `path`.
-    ///
-    /// With [`Descriptions::Both`] a file system that refuses `O_DIRECT` leaves the file without a direct description,
-    /// which [`File::gives`] tells; with [`Descriptions::Only`] the refusal is an error.
-    ///
-    /// # Errors
-    /// What the system said, with the path and, where there is one, the cure.
-    pub fn open(path: &Path, options: &Open) -> Result<File, SetupError> {
-        let name = path.display().to_string();
-        let first = match options.descriptions {
-            Descriptions::Both => Caching::Kernel,
-            Descriptions::Only(caching) => caching,
+    fn made_of(name: String, made: Made) -> File {
+        let (kind, identity, limits, durable_by) = match &made {
+            Made::Inode(inode) => (inode.kind, inode.identity, inode.limits(), inode.durable_by()),
+            Made::Disk(disk) => (Kind::Simulated, (0, disk.id()), SIMULATED_LIMITS, disk.durable_by()),
         };
-        let known = rustix::fs::stat(path).ok().map(|stat| kind_of(stat.st_mode));
-        let fd = open_path(path, options.flags(first, known)).map_err(|errno| explain_open(&name, errno, first))?;
-        let mut file = Inner::new(name, fd, first)?;
-        if options.descriptions == Descriptions::Both && file.kind != Kind::Stream {
-            file.add_direct(options)?;
-        }
-        file.limits = file.ask_limits();
-        Ok(File::known(file))
-    }
-
-    /// Takes over a descriptor that somebody else opened. It never gets a second description: whether it is direct is
-    /// read from its flags.
-    ///
-    /// # Errors
-    /// What `fcntl` or `fstat` said.
-    pub fn from_fd(fd: OwnedFd, name: &str) -> Result<File, SetupError> {
-        let flags =
-            rustix::fs::fcntl_getfl(&fd).map_err(|errno| SetupError::new("inspect", name.to_owned(), errno.into()))?;
-        let caching = if flags.contains(OFlags::DIRECT) {
-            Caching::Direct
-        } else {
-            Caching::Kernel
-        };
-        let mut file = Inner::new(name.to_owned(), fd, caching)?;
-        file.limits = file.ask_limits();
-        Ok(File::known(file))
-    }
-
-    /// Where the file system says it all, no probe is needed.
-    fn known(inner: Inner) -> File {
-        let file = File(Rc::new(inner));
+        let file = File(Rc::new(Inner {
+            name,
+            made,
+            kind,
+            identity,
+            limits,
+            durable_by,
+            losses: Losses::default(),
+            attached: Cell::new(None),
+            trials: Cell::default(),
+            direct_is: Cell::new(Caching::Direct),
+        }));
+        // Where the file system says it all, no probe is needed.
         if file.is_in_memory() {
             file.set_direct_is(Caching::Kernel);
         }
@@ -225,26 +127,7 @@ impl File {
     /// A file of the simulated backend.
     #[must_use]
     pub fn simulated(disk: &Disk, name: &str) -> File {
-        File(Rc::new(Inner {
-            name: name.to_owned(),
-            kind: Kind::Simulated,
-            identity: (0, disk.id()),
-            kernel: None,
-            direct: None,
-            limits: DirectLimits {
-                memory: 512,
-                offset: 512,
-            },
-            disk: Some(disk.clone()),
-            file_system: None,
-            durable_by: disk.durable_by(),
-            offsets: true,
-            poison: Cell::new(None),
-            failures: Cell::default(),
-            attached: Cell::new(None),
-            trials: Cell::default(),
-            direct_is: Cell::new(Caching::Direct),
-        }))
+        File::made_of(name.to_owned(), Made::Disk(disk.clone()))
     }
 
     /// What the file was opened as, for messages.
@@ -262,8 +145,7 @@ impl File {
     /// Whom the file or device node belongs to; a disk of the simulation belongs to nobody.
     #[must_use]
     pub fn owner_uid(&self) -> Option<u32> {
-        let fd = self.any_fd().ok()?;
-        rustix::fs::fstat(fd).ok().map(|stat| stat.st_uid)
+        self.inode().ok()?.owner_uid()
     }
 
     /// Equal for two files that are one: device and inode number; of a block device its own number, whichever of its nodes
@@ -276,7 +158,10 @@ impl File {
     /// Can requests of this mode be made?
     #[must_use]
     pub fn gives(&self, caching: Caching) -> bool {
-        self.0.disk.is_some() || self.descriptor(caching).is_some()
+        match &self.0.made {
+            Made::Inode(inode) => inode.descriptor(caching).is_some(),
+            Made::Disk(_) => true,
+        }
     }
 
     /// What direct requests must be aligned to.
@@ -293,7 +178,7 @@ impl File {
     }
 
     pub(crate) fn file_system(&self) -> Option<i64> {
-        self.0.file_system
+        self.inode().ok()?.file_system
     }
 
     /// Size in bytes: of a device, its capacity; of a stream, 0.
@@ -301,13 +186,9 @@ impl File {
     /// # Errors
     /// What `fstat` or `BLKGETSIZE64` said.
     pub fn size(&self) -> Result<u64, Errno> {
-        if let Some(disk) = &self.0.disk {
-            return Ok(disk.size());
-        }
-        let fd = self.any_fd()?;
-        match self.0.kind {
-            Kind::Block => sys::device_size(fd),
-            _ => Ok(u64::try_from(rustix::fs::fstat(fd)?.st_size).unwrap_or(0)),
+        match &self.0.made {
+            Made::Inode(inode) => inode.size(),
+            Made::Disk(disk) => Ok(disk.size()),
         }
     }
 
@@ -317,15 +198,9 @@ impl File {
     /// # Errors
     /// What `lseek` said.
     pub fn next_data(&self, from: u64) -> Result<Option<u64>, Errno> {
-        if self.0.disk.is_some() || self.0.kind != Kind::Regular {
-            return Ok(Some(from));
-        }
-        match rustix::fs::seek(self.any_fd()?, rustix::fs::SeekFrom::Data(from)) {
-            Ok(at) => Ok(Some(at)),
-            Err(rustix::io::Errno::NXIO) => Ok(None),
-            // A file system that keeps no account of its holes.
-            Err(rustix::io::Errno::INVAL) => Ok(Some(from)),
-            Err(errno) => Err(errno.into()),
+        match &self.0.made {
+            Made::Inode(inode) => inode.next_data(from),
+            Made::Disk(_) => Ok(Some(from)),
         }
     }
 
@@ -334,8 +209,7 @@ impl File {
     /// # Errors
     /// What `ftruncate` said; `EINVAL` on anything but a regular file.
     pub fn set_size(&self, bytes: u64) -> Result<(), Errno> {
-        let fd = self.any_fd()?;
-        sys::until_it_says(|| rustix::fs::ftruncate(fd, bytes))
+        self.inode()?.set_size(bytes)
     }
 
     /// Tries to lock the description used for the I/O itself, without waiting (flock(2)): of two the direct one, whose writes
@@ -344,23 +218,17 @@ impl File {
     /// # Errors
     /// `EAGAIN` when somebody holds it; else what `flock` said.
     pub fn try_lock(&self, exclusive: bool) -> Result<(), Errno> {
-        if self.0.disk.is_some() {
-            return Ok(());
+        match &self.0.made {
+            Made::Inode(inode) => inode.try_lock(exclusive),
+            // Nobody else can have it open.
+            Made::Disk(_) => Ok(()),
         }
-        let operation = if exclusive {
-            FlockOperation::NonBlockingLockExclusive
-        } else {
-            FlockOperation::NonBlockingLockShared
-        };
-        let fd = self.lock_fd()?;
-        // EAGAIN is an answer here.
-        Ok(rustix::io::retry_on_intr(|| rustix::fs::flock(fd, operation))?)
     }
 
     /// Gives the lock back at once, whatever still refers to the description.
     pub fn unlock(&self) {
-        if let Ok(fd) = self.lock_fd() {
-            let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
+        if let Ok(inode) = self.inode() {
+            inode.unlock();
         }
     }
 
@@ -368,66 +236,48 @@ impl File {
     /// process can see.
     #[must_use]
     pub fn lock_holder(&self) -> Option<LockHolder> {
-        let stat = rustix::fs::fstat(self.any_fd().ok()?).ok()?;
-        let device = stat.st_dev;
-        let wanted = format!(
-            "{:02x}:{:02x}:{}",
-            rustix::fs::major(device),
-            rustix::fs::minor(device),
-            stat.st_ino
-        );
-        let locks = std::fs::read_to_string("/proc/locks").ok()?;
-        locks.lines().find_map(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            // "1: FLOCK  ADVISORY  WRITE 123 08:01:42 0 EOF"; a waiting line has "->" in second place.
-            match words[..] {
-                [_, "FLOCK", _, kind, pid, inode, ..] if inode == wanted => {
-                    let pid = pid.parse().ok().filter(|&pid| pid > 0)?;
-                    let exclusive = kind == "WRITE";
-                    Some(LockHolder { pid, exclusive })
-                }
-                _ => None,
-            }
-        })
+        self.inode().ok()?.lock_holder()
     }
 
     /// The failure of an earlier sync, and forgets it: the owner has checked or rewritten the data.
     /// What was submitted before it and is still under way is not proven by that, and ends as [`Poisoned`](crate::Error::Poisoned).
     pub fn acknowledge_failure(&self) -> Option<Errno> {
-        self.0.poison.take()
+        self.0.losses.acknowledge()
     }
 
     pub(crate) fn poisoned(&self) -> Option<Errno> {
-        self.0.poison.get()
+        self.0.losses.poisoned()
     }
 
     /// How many of its syncs have failed so far.
     pub(crate) fn failures(&self) -> u64 {
-        self.0.failures.get().0
+        self.0.losses.failures()
     }
 
     /// A failure after the first so many. It may have been the report of what somebody had begun before it, who is told so also
     /// when another has acknowledged it meanwhile.
     pub(crate) fn failed_since(&self, failures: u64) -> Option<Errno> {
-        let (now, last) = self.0.failures.get();
-        last.filter(|_| now != failures)
+        self.0.losses.failed_since(failures)
     }
 
     pub(crate) fn poison(&self, errno: Errno) {
-        self.0.failures.set((self.failures() + 1, Some(errno)));
-        if self.0.poison.get().is_none() {
-            self.0.poison.set(Some(errno));
-        }
+        self.0.losses.poison(errno);
     }
 
     /// Can it be read and written at an offset?
     pub(crate) fn has_offsets(&self) -> bool {
-        self.0.offsets
+        match &self.0.made {
+            Made::Inode(inode) => inode.offsets,
+            Made::Disk(_) => true,
+        }
     }
 
     /// The simulated disk behind the file.
     pub(crate) fn disk(&self) -> Option<&Disk> {
-        self.0.disk.as_ref()
+        match &self.0.made {
+            Made::Inode(_) => None,
+            Made::Disk(disk) => Some(disk),
+        }
     }
 
     /// Are these clones of one file?
@@ -436,7 +286,8 @@ impl File {
     }
 
     pub(crate) fn raw_fd(&self, caching: Caching) -> Option<RawFd> {
-        self.descriptor(caching).map(AsRawFd::as_raw_fd)
+        let inode = self.inode().ok()?;
+        inode.descriptor(caching).map(AsRawFd::as_raw_fd)
     }
 
     /// The mode that really carries requests of this one.
@@ -466,177 +317,22 @@ impl File {
 
     /// A descriptor for what does not depend on the mode: sync, allocation, polling.
     pub(crate) fn any_caching(&self) -> Caching {
-        if self.0.kernel.is_some() {
-            Caching::Kernel
-        } else {
-            Caching::Direct
+        match &self.0.made {
+            Made::Inode(inode) if inode.kernel.is_some() => Caching::Kernel,
+            _ => Caching::Direct,
         }
     }
 
-    fn descriptor(&self, caching: Caching) -> Option<&OwnedFd> {
-        match caching {
-            Caching::Direct => self.0.direct.as_ref(),
-            Caching::Kernel | Caching::Uncached => self.0.kernel.as_ref(),
-        }
-    }
-
-    fn lock_fd(&self) -> Result<BorrowedFd<'_>, Errno> {
-        let fd = self.0.direct.as_ref().or(self.0.kernel.as_ref());
-        fd.map(AsFd::as_fd).ok_or(Errno::EBADF)
-    }
-
-    pub(crate) fn any_fd(&self) -> Result<BorrowedFd<'_>, Errno> {
-        let fd = self.0.kernel.as_ref().or(self.0.direct.as_ref());
-        fd.map(AsFd::as_fd).ok_or(Errno::EBADF)
-    }
-}
-
-impl Inner {
-    fn new(name: String, fd: OwnedFd, caching: Caching) -> Result<Inner, SetupError> {
-        let stat = rustix::fs::fstat(&fd).map_err(|errno| SetupError::new("stat", name.clone(), errno.into()))?;
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            return Err(SetupError::new("open", name, Errno::EISDIR).need("a file or a device"));
-        }
-        let offsets = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Fifo | FileType::Socket => false,
-            FileType::RegularFile | FileType::BlockDevice => true,
-            _ => rustix::fs::tell(&fd).is_ok(),
-        };
-        let kind = kind_of(stat.st_mode);
-        let file_system = durable::file_system_of(fd.as_fd());
-        let (kernel, direct) = match caching {
-            Caching::Direct => (None, Some(fd)),
-            Caching::Kernel | Caching::Uncached => (Some(fd), None),
-        };
-        Ok(Inner {
-            name,
-            kind,
-            identity: identity_of(&stat),
-            kernel,
-            direct,
-            limits: DirectLimits::SAFE,
-            disk: None,
-            file_system,
-            durable_by: durable::durable_by(kind, file_system),
-            offsets,
-            poison: Cell::new(None),
-            failures: Cell::default(),
-            attached: Cell::new(None),
-            trials: Cell::default(),
-            direct_is: Cell::new(Caching::Direct),
-        })
-    }
-
-    /// The second description of the same inode; a file system that has none leaves it out.
-    fn add_direct(&mut self, options: &Open) -> Result<(), SetupError> {
-        let Some(kernel) = &self.kernel else {
-            return Ok(());
-        };
-        let again = Open {
-            create: Create::Never,
-            claim_device: false,
-            ..*options
-        };
-        let path = format!("/proc/self/fd/{}", kernel.as_raw_fd());
-        let Ok(fd) = open_path(Path::new(&path), again.flags(Caching::Direct, Some(self.kind))) else {
-            return Ok(());
-        };
-        let stat = rustix::fs::fstat(&fd).map_err(|errno| SetupError::new("stat", self.name.clone(), errno.into()))?;
-        if identity_of(&stat) != self.identity {
-            return Err(SetupError::new("open", self.name.clone(), Errno::ESTALE)
-                .need("two descriptions of one inode; the path was replaced meanwhile"));
-        }
-        self.direct = Some(fd);
-        Ok(())
-    }
-
-    /// Asks statx, then the device; else assumes what fits everything.
-    fn ask_limits(&self) -> DirectLimits {
-        let Some(fd) = self.direct.as_ref().or(self.kernel.as_ref()) else {
-            return DirectLimits::SAFE;
-        };
-        let asked = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
-        if let Ok(stat) = asked {
-            let answered = stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
-            // Some file systems set the mask and leave the value 0: then they have said nothing.
-            if answered && stat.stx_dio_mem_align != 0 && stat.stx_dio_offset_align != 0 {
-                return DirectLimits {
-                    memory: stat.stx_dio_mem_align,
-                    offset: stat.stx_dio_offset_align,
-                };
-            }
-        }
-        match (self.kind, sys::device_sector_size(fd.as_fd())) {
-            (Kind::Block, Ok(sector)) if sector.is_power_of_two() => DirectLimits {
-                memory: sector,
-                offset: sector,
-            },
-            _ => DirectLimits::SAFE,
+    fn inode(&self) -> Result<&Inode, Errno> {
+        match &self.0.made {
+            Made::Inode(inode) => Ok(inode),
+            Made::Disk(_) => Err(Errno::EBADF),
         }
     }
 }
 
-/// No file system has this number, so a device is never taken for a file.
-const DEVICES: u64 = u64::MAX;
-
-/// A block device has one page cache, however many nodes.
-fn identity_of(stat: &Stat) -> (u64, u64) {
-    match kind_of(stat.st_mode) {
-        Kind::Block => (DEVICES, stat.st_rdev),
-        _ => (stat.st_dev, stat.st_ino),
-    }
-}
-
-fn kind_of(mode: u32) -> Kind {
-    match FileType::from_raw_mode(mode) {
-        FileType::RegularFile => Kind::Regular,
-        FileType::BlockDevice => Kind::Block,
-        _ => Kind::Stream,
-    }
-}
-
-fn open_path(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-    loop {
-        match rustix::fs::open(path, flags, Mode::from_raw_mode(0o666)) {
-            Err(rustix::io::Errno::INTR) => {}
-            other => return other.map_err(Errno::from),
-        }
-    }
-}
-
-fn explain_open(name: &str, errno: Errno, caching: Caching) -> SetupError {
-    let error = SetupError::new("open", name.to_owned(), errno);
-    match (errno, caching) {
-        (Errno::EINVAL, Caching::Direct) => error
-            .need("a file system that supports O_DIRECT")
-            .cure("use another mode, or move the file"),
-        (Errno::ENOENT, _) => error.cure("check the path"),
-        (Errno::EACCES, _) => error.cure("check the permissions of the file and its directories"),
-        (Errno::EBUSY, _) => error.need("a device that is not mounted and not held by another"),
-        (Errno::EMFILE, _) => error.cure("raise RLIMIT_NOFILE (`ulimit -n`)"),
-        _ => error,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_two_descriptions_the_direct_one_is_locked() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let file = File::open(file.path(), &Open::write()).unwrap();
-        if !file.gives(Caching::Direct) {
-            return eprintln!("skipped: no direct I/O here");
-        }
-        let lock = |mode| {
-            let fd = file.descriptor(mode).unwrap();
-            rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive)
-        };
-        file.try_lock(true).unwrap();
-        assert_eq!(lock(Caching::Direct), Ok(()), "it has the lock already");
-        assert_eq!(lock(Caching::Kernel), Err(rustix::io::Errno::AGAIN));
-        file.unlock();
-        assert_eq!(lock(Caching::Kernel), Ok(()));
-    }
-}
+/// What direct requests on a simulated disk must be aligned to.
+const SIMULATED_LIMITS: DirectLimits = DirectLimits {
+    memory: 512,
+    offset: 512,
+};

@@ -1,0 +1,143 @@
+//! What this kernel has of a file: an inode, by up to two descriptions, and what they tell of it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, Stat, StatxFlags};
+
+use super::{DirectLimits, Kind};
+use crate::durable::{self, DurableBy};
+use crate::error::{Errno, SetupError};
+use crate::policy::Caching;
+use crate::sys;
+
+pub(super) struct Inode {
+    pub(super) kind: Kind,
+    /// Device and inode number; of a block device its own number.
+    pub(super) identity: (u64, u64),
+    pub(super) kernel: Option<OwnedFd>,
+    pub(super) direct: Option<OwnedFd>,
+    /// What it lies on (statfs(2)).
+    pub(super) file_system: Option<i64>,
+    /// Pipes, sockets and terminals have none (lseek(2)).
+    pub(super) offsets: bool,
+}
+
+impl Inode {
+    pub(super) fn new(name: &str, fd: OwnedFd, caching: Caching) -> Result<Inode, SetupError> {
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| SetupError::new("stat", name.to_owned(), errno.into()))?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            return Err(SetupError::new("open", name.to_owned(), Errno::EISDIR).need("a file or a device"));
+        }
+        let offsets = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Fifo | FileType::Socket => false,
+            FileType::RegularFile | FileType::BlockDevice => true,
+            _ => rustix::fs::tell(&fd).is_ok(),
+        };
+        let file_system = durable::file_system_of(fd.as_fd());
+        let (kernel, direct) = match caching {
+            Caching::Direct => (None, Some(fd)),
+            Caching::Kernel | Caching::Uncached => (Some(fd), None),
+        };
+        Ok(Inode {
+            kind: kind_of(stat.st_mode),
+            identity: identity_of(&stat),
+            kernel,
+            direct,
+            file_system,
+            offsets,
+        })
+    }
+
+    pub(super) fn descriptor(&self, caching: Caching) -> Option<&OwnedFd> {
+        match caching {
+            Caching::Direct => self.direct.as_ref(),
+            Caching::Kernel | Caching::Uncached => self.kernel.as_ref(),
+        }
+    }
+
+    /// A descriptor for what does not depend on the mode.
+    pub(super) fn any_fd(&self) -> Result<BorrowedFd<'_>, Errno> {
+        let fd = self.kernel.as_ref().or(self.direct.as_ref());
+        fd.map(AsFd::as_fd).ok_or(Errno::EBADF)
+    }
+
+    pub(super) fn durable_by(&self) -> DurableBy {
+        durable::durable_by(self.kind, self.file_system)
+    }
+
+    pub(super) fn size(&self) -> Result<u64, Errno> {
+        let fd = self.any_fd()?;
+        match self.kind {
+            Kind::Block => sys::device_size(fd),
+            _ => Ok(u64::try_from(rustix::fs::fstat(fd)?.st_size).unwrap_or(0)),
+        }
+    }
+
+    /// Of anything but a regular file that is `from`.
+    pub(super) fn next_data(&self, from: u64) -> Result<Option<u64>, Errno> {
+        if self.kind != Kind::Regular {
+            return Ok(Some(from));
+        }
+        match rustix::fs::seek(self.any_fd()?, rustix::fs::SeekFrom::Data(from)) {
+            Ok(at) => Ok(Some(at)),
+            Err(rustix::io::Errno::NXIO) => Ok(None),
+            // A file system that keeps no account of its holes.
+            Err(rustix::io::Errno::INVAL) => Ok(Some(from)),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    pub(super) fn set_size(&self, bytes: u64) -> Result<(), Errno> {
+        let fd = self.any_fd()?;
+        sys::until_it_says(|| rustix::fs::ftruncate(fd, bytes))
+    }
+
+    pub(super) fn owner_uid(&self) -> Option<u32> {
+        let fd = self.any_fd().ok()?;
+        rustix::fs::fstat(fd).ok().map(|stat| stat.st_uid)
+    }
+
+    /// Asks statx, then the device; else assumes what fits everything.
+    pub(super) fn limits(&self) -> DirectLimits {
+        let Some(fd) = self.direct.as_ref().or(self.kernel.as_ref()) else {
+            return DirectLimits::SAFE;
+        };
+        let asked = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+        if let Ok(stat) = asked {
+            let answered = stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+            // Some file systems set the mask and leave the value 0: then they have said nothing.
+            if answered && stat.stx_dio_mem_align != 0 && stat.stx_dio_offset_align != 0 {
+                return DirectLimits {
+                    memory: stat.stx_dio_mem_align,
+                    offset: stat.stx_dio_offset_align,
+                };
+            }
+        }
+        match (self.kind, sys::device_sector_size(fd.as_fd())) {
+            (Kind::Block, Ok(sector)) if sector.is_power_of_two() => DirectLimits {
+                memory: sector,
+                offset: sector,
+            },
+            _ => DirectLimits::SAFE,
+        }
+    }
+}
+
+/// No file system has this number, so a device is never taken for a file.
+const DEVICES: u64 = u64::MAX;
+
+/// A block device has one page cache, however many nodes.
+pub(super) fn identity_of(stat: &Stat) -> (u64, u64) {
+    match kind_of(stat.st_mode) {
+        Kind::Block => (DEVICES, stat.st_rdev),
+        _ => (stat.st_dev, stat.st_ino),
+    }
+}
+
+pub(super) fn kind_of(mode: u32) -> Kind {
+    match FileType::from_raw_mode(mode) {
+        FileType::RegularFile => Kind::Regular,
+        FileType::BlockDevice => Kind::Block,
+        _ => Kind::Stream,
+    }
+}

@@ -1,0 +1,172 @@
+//! Opening a file of this kernel: by its path, with one description or both, or by a descriptor that somebody else opened.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+
+use super::inode::{Inode, identity_of, kind_of};
+use super::{File, Kind, Made};
+use crate::error::{Errno, SetupError};
+use crate::policy::Caching;
+
+/// Which descriptions a file is opened with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Descriptions {
+    /// A kernel-cached one, and a direct one where the file system gives it.
+    Both,
+    /// Exactly the one for this mode.
+    Only(Caching),
+}
+
+/// What to do about a file that is missing, or there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Create {
+    /// It must exist.
+    Never,
+    /// Made when missing.
+    IfMissing,
+    /// It must not exist.
+    New,
+}
+
+/// How to open a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Open {
+    /// For writing as well as reading.
+    pub write: bool,
+    /// Which descriptions.
+    pub descriptions: Descriptions,
+    /// About existence.
+    pub create: Create,
+    /// On a block device: fail with `EBUSY` when it is mounted or held (`O_EXCL` without `O_CREAT`, open(2)).
+    pub claim_device: bool,
+}
+
+impl Open {
+    /// Both descriptions, read only, the file must exist.
+    #[must_use]
+    pub fn read() -> Open {
+        Open {
+            write: false,
+            descriptions: Descriptions::Both,
+            create: Create::Never,
+            claim_device: false,
+        }
+    }
+
+    /// Both descriptions, reading and writing, the file must exist.
+    #[must_use]
+    pub fn write() -> Open {
+        Open {
+            write: true,
+            ..Open::read()
+        }
+    }
+
+    fn flags(&self, caching: Caching, kind: Option<Kind>) -> OFlags {
+        let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY;
+        flags |= if self.write { OFlags::RDWR } else { OFlags::RDONLY };
+        if caching == Caching::Direct {
+            flags |= OFlags::DIRECT;
+        }
+        match self.create {
+            Create::Never => {}
+            // A device is not made, and with O_EXCL for its claim, O_CREAT would mean that it must not exist.
+            Create::IfMissing if kind == Some(Kind::Block) => {}
+            Create::IfMissing => flags |= OFlags::CREATE,
+            Create::New => flags |= OFlags::CREATE | OFlags::EXCL,
+        }
+        if self.claim_device && kind == Some(Kind::Block) {
+            flags |= OFlags::EXCL;
+        }
+        flags
+    }
+}
+
+impl File {
+    /// Opens `path`.
+    ///
+    /// With [`Descriptions::Both`] a file system that refuses `O_DIRECT` leaves the file without a direct description,
+    /// which [`File::gives`] tells; with [`Descriptions::Only`] the refusal is an error.
+    ///
+    /// # Errors
+    /// What the system said, with the path and, where there is one, the cure.
+    pub fn open(path: &Path, options: &Open) -> Result<File, SetupError> {
+        let name = path.display().to_string();
+        let first = match options.descriptions {
+            Descriptions::Both => Caching::Kernel,
+            Descriptions::Only(caching) => caching,
+        };
+        let known = rustix::fs::stat(path).ok().map(|stat| kind_of(stat.st_mode));
+        let fd = open_path(path, options.flags(first, known)).map_err(|errno| explain_open(&name, errno, first))?;
+        let mut inode = Inode::new(&name, fd, first)?;
+        if options.descriptions == Descriptions::Both && inode.kind != Kind::Stream {
+            add_direct(&mut inode, &name, options)?;
+        }
+        Ok(File::made_of(name, Made::Inode(inode)))
+    }
+
+    /// Takes over a descriptor that somebody else opened. It never gets a second description: whether it is direct is
+    /// read from its flags.
+    ///
+    /// # Errors
+    /// What `fcntl` or `fstat` said.
+    pub fn from_fd(fd: OwnedFd, name: &str) -> Result<File, SetupError> {
+        let flags =
+            rustix::fs::fcntl_getfl(&fd).map_err(|errno| SetupError::new("inspect", name.to_owned(), errno.into()))?;
+        let caching = if flags.contains(OFlags::DIRECT) {
+            Caching::Direct
+        } else {
+            Caching::Kernel
+        };
+        let inode = Inode::new(name, fd, caching)?;
+        Ok(File::made_of(name.to_owned(), Made::Inode(inode)))
+    }
+}
+
+/// The second description of the same inode; a file system that has none leaves it out.
+fn add_direct(inode: &mut Inode, name: &str, options: &Open) -> Result<(), SetupError> {
+    let Some(kernel) = &inode.kernel else {
+        return Ok(());
+    };
+    let again = Open {
+        create: Create::Never,
+        claim_device: false,
+        ..*options
+    };
+    let path = format!("/proc/self/fd/{}", kernel.as_raw_fd());
+    let Ok(fd) = open_path(Path::new(&path), again.flags(Caching::Direct, Some(inode.kind))) else {
+        return Ok(());
+    };
+    let stat = rustix::fs::fstat(&fd).map_err(|errno| SetupError::new("stat", name.to_owned(), errno.into()))?;
+    if identity_of(&stat) != inode.identity {
+        return Err(SetupError::new("open", name.to_owned(), Errno::ESTALE)
+            .need("two descriptions of one inode; the path was replaced meanwhile"));
+    }
+    inode.direct = Some(fd);
+    Ok(())
+}
+
+fn open_path(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    loop {
+        match rustix::fs::open(path, flags, Mode::from_raw_mode(0o666)) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return other.map_err(Errno::from),
+        }
+    }
+}
+
+fn explain_open(name: &str, errno: Errno, caching: Caching) -> SetupError {
+    let error = SetupError::new("open", name.to_owned(), errno);
+    match (errno, caching) {
+        (Errno::EINVAL, Caching::Direct) => error
+            .need("a file system that supports O_DIRECT")
+            .cure("use another mode, or move the file"),
+        (Errno::ENOENT, _) => error.cure("check the path"),
+        (Errno::EACCES, _) => error.cure("check the permissions of the file and its directories"),
+        (Errno::EBUSY, _) => error.need("a device that is not mounted and not held by another"),
+        (Errno::EMFILE, _) => error.cure("raise RLIMIT_NOFILE (`ulimit -n`)"),
+        _ => error,
+    }
+}
