@@ -9,31 +9,13 @@
 
 use std::os::fd::BorrowedFd;
 
-use crate::file::Kind;
-
-/// What makes a durable write to a file durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DurableBy {
-    /// The flag of the write itself (`RWF_DSYNC`).
-    Flag,
-    /// A sync behind the write, which writes that end together share.
-    Sync,
-}
+use crate::device::{DurableBy, Kind};
 
 impl DurableBy {
     /// For the files of a file system of this type (`f_type`, statfs(2)).
     #[must_use]
     pub fn on_file_system(kind: i64) -> DurableBy {
         durable_by(Kind::Regular, Some(kind & 0xffff_ffff))
-    }
-
-    /// The word used in messages.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            DurableBy::Flag => "flag",
-            DurableBy::Sync => "sync",
-        }
     }
 }
 
@@ -76,7 +58,8 @@ pub(crate) fn durable_by(kind: Kind, file_system: Option<i64>) -> DurableBy {
         Kind::Block => DurableBy::Flag,
         // Nothing of it is ever durable.
         Kind::Stream => DurableBy::Flag,
-        Kind::Simulated => DurableBy::Flag,
+        // Says itself what it does.
+        Kind::Foreign => DurableBy::Flag,
         Kind::Regular => {
             let keeps = |kind: i64| KEEPS_THE_FLAG.contains(&kind) || IN_MEMORY.contains(&kind);
             if file_system.is_some_and(keeps) {

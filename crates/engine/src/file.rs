@@ -1,4 +1,6 @@
-//! A file or device, with up to two descriptions.
+//! A file: what everybody in this process shares of one thing that can be read and written.
+//!
+//! What its bytes lie on is a device (`device.rs`): an inode of this kernel, or something foreign that a backend knows.
 //!
 //! `O_DIRECT` belongs to an open file description, not to a request (open(2)), and a durable choice per request is what
 //! the seeds ask for (004 §5: "the option can be specified on a per-operation basis"). So a [`File`] holds two
@@ -24,49 +26,19 @@ mod trials;
 pub use lock::LockHolder;
 pub use open::{Create, Descriptions, Open};
 
+use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
 use std::os::fd::{AsRawFd, RawFd};
 use std::rc::Rc;
 
-use crate::backend::sim::disk::Disk;
-use crate::durable::DurableBy;
+use crate::device::{Device, DirectLimits, DurableBy, Kind};
 use crate::error::Errno;
 use crate::policy::Caching;
 
 use inode::Inode;
 use losses::Losses;
 use trials::Trials;
-
-/// What an inode is, as far as I/O is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A regular file.
-    Regular,
-    /// A block device.
-    Block,
-    /// Anything else that can be read and written: pipes, sockets, terminals.
-    Stream,
-    /// A disk of the simulated backend.
-    Simulated,
-}
-
-/// What direct I/O on a file needs, in bytes (`STATX_DIOALIGN`, statx(2)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DirectLimits {
-    /// Memory addresses are multiples of this.
-    pub memory: u32,
-    /// Offsets and lengths are multiples of this.
-    pub offset: u32,
-}
-
-impl DirectLimits {
-    /// Fits every device in use today; assumed where nothing can be learned.
-    pub const SAFE: DirectLimits = DirectLimits {
-        memory: 4096,
-        offset: 4096,
-    };
-}
 
 /// One file as everybody in this process sees it; cheap to clone.
 #[derive(Clone)]
@@ -87,10 +59,20 @@ struct Inner {
     direct_is: Cell<Caching>,
 }
 
-/// What a file is made of.
+/// What a file is made of. Its own enum and no trait object, so that a request for an inode meets no dynamic dispatch.
 enum Made {
     Inode(Inode),
-    Disk(Disk),
+    Foreign(Box<dyn Device>),
+}
+
+impl Made {
+    /// For what no request asks.
+    fn device(&self) -> &dyn Device {
+        match self {
+            Made::Inode(inode) => inode,
+            Made::Foreign(device) => &**device,
+        }
+    }
 }
 
 impl fmt::Debug for File {
@@ -101,10 +83,12 @@ impl fmt::Debug for File {
 
 impl File {
     fn made_of(name: String, made: Made) -> File {
-        let (kind, identity, limits, durable_by) = match &made {
-            Made::Inode(inode) => (inode.kind, inode.identity, inode.limits(), inode.durable_by()),
-            Made::Disk(disk) => (Kind::Simulated, (0, disk.id()), SIMULATED_LIMITS, disk.durable_by()),
+        let kind = match &made {
+            Made::Inode(inode) => inode.kind,
+            Made::Foreign(_) => Kind::Foreign,
         };
+        let device = made.device();
+        let (identity, limits, durable_by) = (device.identity(), device.direct_limits(), device.durable_by());
         let file = File(Rc::new(Inner {
             name,
             made,
@@ -124,10 +108,17 @@ impl File {
         file
     }
 
-    /// A file of the simulated backend.
-    #[must_use]
-    pub fn simulated(disk: &Disk, name: &str) -> File {
-        File::made_of(name.to_owned(), Made::Disk(disk.clone()))
+    /// A file on a device that is not this kernel's. Requests to it belong to an engine whose backend knows the device.
+    pub(crate) fn on(device: impl Device, name: &str) -> File {
+        File::made_of(name.to_owned(), Made::Foreign(Box::new(device)))
+    }
+
+    /// The device, if it is a foreign one of this type: how its backend finds it.
+    pub(crate) fn device<D: Device>(&self) -> Option<&D> {
+        match &self.0.made {
+            Made::Inode(_) => None,
+            Made::Foreign(device) => (&**device as &dyn Any).downcast_ref(),
+        }
     }
 
     /// What the file was opened as, for messages.
@@ -136,13 +127,13 @@ impl File {
         &self.0.name
     }
 
-    /// What the inode is.
+    /// What it is.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
 
-    /// Whom the file or device node belongs to; a disk of the simulation belongs to nobody.
+    /// Whom the file or device node belongs to; a foreign device belongs to nobody.
     #[must_use]
     pub fn owner_uid(&self) -> Option<u32> {
         self.inode().ok()?.owner_uid()
@@ -159,8 +150,8 @@ impl File {
     #[must_use]
     pub fn gives(&self, caching: Caching) -> bool {
         match &self.0.made {
-            Made::Inode(inode) => inode.descriptor(caching).is_some(),
-            Made::Disk(_) => true,
+            Made::Inode(inode) => inode.gives(caching),
+            Made::Foreign(device) => device.gives(caching),
         }
     }
 
@@ -184,12 +175,9 @@ impl File {
     /// Size in bytes: of a device, its capacity; of a stream, 0.
     ///
     /// # Errors
-    /// What `fstat` or `BLKGETSIZE64` said.
+    /// What `fstat`, `BLKGETSIZE64` or a foreign device said.
     pub fn size(&self) -> Result<u64, Errno> {
-        match &self.0.made {
-            Made::Inode(inode) => inode.size(),
-            Made::Disk(disk) => Ok(disk.size()),
-        }
+        self.0.made.device().size()
     }
 
     /// Where the next bytes at or behind `from` are that were ever written, as far as the file system tells; `None` behind the
@@ -200,14 +188,14 @@ impl File {
     pub fn next_data(&self, from: u64) -> Result<Option<u64>, Errno> {
         match &self.0.made {
             Made::Inode(inode) => inode.next_data(from),
-            Made::Disk(_) => Ok(Some(from)),
+            Made::Foreign(_) => Ok(Some(from)),
         }
     }
 
     /// Cuts or extends a regular file; extension is sparse.
     ///
     /// # Errors
-    /// What `ftruncate` said; `EINVAL` on anything but a regular file.
+    /// What `ftruncate` said; `EINVAL` on anything but a regular file, `EBADF` on a foreign device.
     pub fn set_size(&self, bytes: u64) -> Result<(), Errno> {
         self.inode()?.set_size(bytes)
     }
@@ -216,20 +204,14 @@ impl File {
     /// may be under way when the process has gone. Only such a lock outlives it until its last write has landed.
     ///
     /// # Errors
-    /// `EAGAIN` when somebody holds it; else what `flock` said.
+    /// `EAGAIN` when somebody holds it; else what `flock` or a foreign device said.
     pub fn try_lock(&self, exclusive: bool) -> Result<(), Errno> {
-        match &self.0.made {
-            Made::Inode(inode) => inode.try_lock(exclusive),
-            // Nobody else can have it open.
-            Made::Disk(_) => Ok(()),
-        }
+        self.0.made.device().try_lock(exclusive)
     }
 
     /// Gives the lock back at once, whatever still refers to the description.
     pub fn unlock(&self) {
-        if let Ok(inode) = self.inode() {
-            inode.unlock();
-        }
+        self.0.made.device().unlock();
     }
 
     /// A process that holds a lock on this inode, from `/proc/locks`; `None` when the kernel does not name one that this
@@ -268,15 +250,7 @@ impl File {
     pub(crate) fn has_offsets(&self) -> bool {
         match &self.0.made {
             Made::Inode(inode) => inode.offsets,
-            Made::Disk(_) => true,
-        }
-    }
-
-    /// The simulated disk behind the file.
-    pub(crate) fn disk(&self) -> Option<&Disk> {
-        match &self.0.made {
-            Made::Inode(_) => None,
-            Made::Disk(disk) => Some(disk),
+            Made::Foreign(_) => true,
         }
     }
 
@@ -326,13 +300,7 @@ impl File {
     fn inode(&self) -> Result<&Inode, Errno> {
         match &self.0.made {
             Made::Inode(inode) => Ok(inode),
-            Made::Disk(_) => Err(Errno::EBADF),
+            Made::Foreign(_) => Err(Errno::EBADF),
         }
     }
 }
-
-/// What direct requests on a simulated disk must be aligned to.
-const SIMULATED_LIMITS: DirectLimits = DirectLimits {
-    memory: 512,
-    offset: 512,
-};

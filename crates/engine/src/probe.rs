@@ -3,9 +3,10 @@
 
 #![allow(unsafe_code)]
 
+use crate::device::Kind;
 use crate::durable::IN_MEMORY;
 use crate::error::Errno;
-use crate::file::{File, Kind};
+use crate::file::File;
 use crate::memory::{Mapping, Window};
 use crate::policy::Caching;
 use crate::sys::{self, Action, Fd, Iteration};
@@ -27,11 +28,11 @@ impl File {
     /// `EINVAL` when the file was not opened for the mode, `EOPNOTSUPP` when its file system does not know it, else what the
     /// read said.
     pub fn probe(&self, mode: Caching) -> Result<Caching, Errno> {
-        if self.kind() == Kind::Simulated {
-            return Ok(mode);
-        }
         if !self.gives(mode) {
             return Err(Errno::EINVAL);
+        }
+        if self.kind() == Kind::Foreign {
+            return Ok(mode);
         }
         match mode {
             Caching::Kernel => Ok(Caching::Kernel),

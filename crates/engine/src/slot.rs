@@ -17,9 +17,9 @@
 //!
 //! [`Slots::transition`] is the one place where a state changes.
 
-use crate::durable::DurableBy;
+use crate::device::{DurableBy, Kind};
 use crate::error::Errno;
-use crate::file::{File, Kind};
+use crate::file::File;
 use crate::memory::{IOV_MAX, Memory, Window};
 use crate::policy::{Caching, Durability, Policy, Time};
 use crate::request::{Op, Request, RequestId};

@@ -8,7 +8,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::file::Kind;
+use crate::device::Kind;
 use crate::policy::Caching;
 use crate::request::Op;
 use crate::slot::Slot;
@@ -56,5 +56,5 @@ fn is_candidate(slot: &Slot) -> bool {
         && slot.iterations == 0
         && slot.may_wait()
         && slot.memory.len() <= BYTES_MAX
-        && slot.file.as_ref().is_some_and(|file| file.kind() != Kind::Simulated)
+        && slot.file.as_ref().is_some_and(|file| file.kind() != Kind::Foreign)
 }

@@ -1,7 +1,8 @@
 //! What of a request can be known to fail before anything is tried.
 
+use crate::device::Kind;
 use crate::error::{Argument, Errno, Error};
-use crate::file::{File, Kind};
+use crate::file::File;
 use crate::memory::Memory;
 use crate::policy::Caching;
 use crate::request::{Op, Request};

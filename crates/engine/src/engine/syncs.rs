@@ -7,7 +7,8 @@
 //! A write that no flag makes durable (`durable.rs`), and an allocation, take their place among them when they are done.
 
 use super::Engine;
-use crate::durable::{self, DurableBy};
+use crate::device::DurableBy;
+use crate::durable;
 use crate::error::Error;
 use crate::file::File;
 use crate::judge::tells_of_lost_data;

@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, Stat, StatxFlags};
 
-use super::{DirectLimits, Kind};
-use crate::durable::{self, DurableBy};
+use crate::device::{Device, DirectLimits, DurableBy, Kind};
+use crate::durable;
 use crate::error::{Errno, SetupError};
 use crate::policy::Caching;
 use crate::sys;
@@ -61,18 +61,6 @@ impl Inode {
         fd.map(AsFd::as_fd).ok_or(Errno::EBADF)
     }
 
-    pub(super) fn durable_by(&self) -> DurableBy {
-        durable::durable_by(self.kind, self.file_system)
-    }
-
-    pub(super) fn size(&self) -> Result<u64, Errno> {
-        let fd = self.any_fd()?;
-        match self.kind {
-            Kind::Block => sys::device_size(fd),
-            _ => Ok(u64::try_from(rustix::fs::fstat(fd)?.st_size).unwrap_or(0)),
-        }
-    }
-
     /// Of anything but a regular file that is `from`.
     pub(super) fn next_data(&self, from: u64) -> Result<Option<u64>, Errno> {
         if self.kind != Kind::Regular {
@@ -96,9 +84,23 @@ impl Inode {
         let fd = self.any_fd().ok()?;
         rustix::fs::fstat(fd).ok().map(|stat| stat.st_uid)
     }
+}
+
+impl Device for Inode {
+    fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
+
+    fn size(&self) -> Result<u64, Errno> {
+        let fd = self.any_fd()?;
+        match self.kind {
+            Kind::Block => sys::device_size(fd),
+            _ => Ok(u64::try_from(rustix::fs::fstat(fd)?.st_size).unwrap_or(0)),
+        }
+    }
 
     /// Asks statx, then the device; else assumes what fits everything.
-    pub(super) fn limits(&self) -> DirectLimits {
+    fn direct_limits(&self) -> DirectLimits {
         let Some(fd) = self.direct.as_ref().or(self.kernel.as_ref()) else {
             return DirectLimits::SAFE;
         };
@@ -120,6 +122,24 @@ impl Inode {
             },
             _ => DirectLimits::SAFE,
         }
+    }
+
+    fn durable_by(&self) -> DurableBy {
+        durable::durable_by(self.kind, self.file_system)
+    }
+
+    fn gives(&self, caching: Caching) -> bool {
+        self.descriptor(caching).is_some()
+    }
+
+    /// Locks the description used for the I/O itself: of two the direct one, whose writes may be under way when the process
+    /// has gone. Only such a lock outlives it until its last write has landed.
+    fn try_lock(&self, exclusive: bool) -> Result<(), Errno> {
+        self.flock(exclusive)
+    }
+
+    fn unlock(&self) {
+        self.give_back();
     }
 }
 

@@ -17,9 +17,7 @@ pub struct LockHolder {
 }
 
 impl Inode {
-    /// Locks the description used for the I/O itself: of two the direct one, whose writes may be under way when the process
-    /// has gone. Only such a lock outlives it until its last write has landed.
-    pub(super) fn try_lock(&self, exclusive: bool) -> Result<(), Errno> {
+    pub(super) fn flock(&self, exclusive: bool) -> Result<(), Errno> {
         let operation = if exclusive {
             FlockOperation::NonBlockingLockExclusive
         } else {
@@ -30,7 +28,7 @@ impl Inode {
         Ok(rustix::io::retry_on_intr(|| rustix::fs::flock(fd, operation))?)
     }
 
-    pub(super) fn unlock(&self) {
+    pub(super) fn give_back(&self) {
         if let Ok(fd) = self.lock_fd() {
             let _ = rustix::fs::flock(fd, FlockOperation::Unlock);
         }

@@ -6,7 +6,8 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 
 use super::inode::{Inode, identity_of, kind_of};
-use super::{File, Kind, Made};
+use super::{File, Made};
+use crate::device::Kind;
 use crate::error::{Errno, SetupError};
 use crate::policy::Caching;
 

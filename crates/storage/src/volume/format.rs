@@ -189,7 +189,7 @@ fn reserve(engine: &mut Engine, device: &Device, len: u64) {
     let is_affordable = match device.file.kind() {
         Kind::Regular => rustix::fs::statvfs(Path::new(device.name()))
             .is_ok_and(|host| len <= host.f_bavail.saturating_mul(host.f_frsize) / PART_OF_FREE),
-        Kind::Simulated => true,
+        Kind::Foreign => true,
         _ => false,
     };
     if is_affordable {
@@ -224,7 +224,7 @@ fn resize(device: &Device, asked: Option<u64>) -> Result<()> {
             .file
             .set_size(asked)
             .map_err(|errno| Error::new("resize", device.name(), errno)),
-        Kind::Block | Kind::Simulated if asked > size => Err(Error::new(
+        Kind::Block | Kind::Foreign if asked > size => Err(Error::new(
             "format",
             device.name(),
             Fault::BadSize(format!("asked for {asked} bytes on a device of {size}")),

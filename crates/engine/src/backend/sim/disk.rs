@@ -6,13 +6,16 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::backend::sim::cache::{Cache, Change};
+use crate::backend::sim::cache::{Cache, Change, SECTOR};
 use crate::backend::sim::dice::Dice;
 use crate::backend::sim::faults::{FaultCounts, Faults, Injected, Plan};
 use crate::backend::sim::log::Record;
 use crate::backend::sim::pages::Pages;
 use crate::backend::sim::profile::Profile;
-use crate::durable::DurableBy;
+use crate::device::{Device, DirectLimits, DurableBy};
+use crate::error::Errno;
+use crate::file::File;
+use crate::policy::Caching;
 
 /// A handle on one simulated disk; clones are the same disk.
 #[derive(Clone, Debug)]
@@ -129,14 +132,6 @@ impl Disk {
     /// made of the disk from now on know it ([`File::durable_by`](crate::File::durable_by)).
     pub fn ignore_durability(&self) {
         self.0.borrow_mut().ignores_durability = true;
-    }
-
-    pub(crate) fn durable_by(&self) -> DurableBy {
-        if self.0.borrow().ignores_durability {
-            DurableBy::Sync
-        } else {
-            DurableBy::Flag
-        }
     }
 
     pub(crate) fn profile(&self) -> Profile {
@@ -357,6 +352,51 @@ impl Disk {
         if self.read(offset, &mut byte) == 1 {
             self.poke(offset, &[byte[0] ^ 1 << (bit % 8)]);
         }
+    }
+}
+
+impl Device for Disk {
+    fn identity(&self) -> (u64, u64) {
+        (0, self.id())
+    }
+
+    fn size(&self) -> Result<u64, Errno> {
+        Ok(Disk::size(self))
+    }
+
+    fn direct_limits(&self) -> DirectLimits {
+        let sector = SECTOR as u32;
+        DirectLimits {
+            memory: sector,
+            offset: sector,
+        }
+    }
+
+    fn durable_by(&self) -> DurableBy {
+        if self.0.borrow().ignores_durability {
+            DurableBy::Sync
+        } else {
+            DurableBy::Flag
+        }
+    }
+
+    fn gives(&self, _: Caching) -> bool {
+        true
+    }
+
+    /// Nobody else can have it open.
+    fn try_lock(&self, _: bool) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn unlock(&self) {}
+}
+
+impl File {
+    /// A file on a simulated disk, for an engine on the simulated backend.
+    #[must_use]
+    pub fn simulated(disk: &Disk, name: &str) -> File {
+        File::on(disk.clone(), name)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::backend::sim::disk::Disk;
 use crate::backend::sim::faults::{Fault, Injected, Kind, Strike};
 use crate::backend::sim::job::Job;
 use crate::backend::sim::trace::{Event, SimHandle};
-use crate::durable::DurableBy;
+use crate::device::{Device, DurableBy};
 use crate::policy::{Caching, Durability, Space, Time};
 use crate::request::{Op, RequestId};
 use crate::slot::Slots;
@@ -19,7 +19,7 @@ pub(crate) fn prepare(slots: &Slots, id: RequestId, number: u64, now: Time) -> R
     let disk = slot
         .file
         .as_ref()
-        .and_then(|file| file.disk().cloned())
+        .and_then(|file| file.device::<Disk>().cloned())
         .ok_or(-libc::EBADF)?;
     let skip = slot.resumed_at as u64;
     let left = (slot.memory.len() - slot.resumed_at).min(TRANSFER_MAX) as u64;

@@ -94,7 +94,7 @@ pub use trace::SimHandle;
 
 use dice::Dice;
 use job::Job;
-use profile::{Device, Work};
+use profile::{Mechanism, Work};
 use trace::Event;
 
 const NAME: &str = "sim";
@@ -128,7 +128,7 @@ pub struct Sim {
 /// A disk as this machine has it.
 struct Station {
     disk: Disk,
-    device: Box<dyn Device>,
+    mechanism: Box<dyn Mechanism>,
     queue: VecDeque<Job>,
 }
 
@@ -218,7 +218,7 @@ impl Sim {
         known.unwrap_or_else(|| {
             self.stations.push(Station {
                 disk: disk.clone(),
-                device: disk.profile().device(disk.size()),
+                mechanism: disk.profile().mechanism(disk.size()),
                 queue: VecDeque::new(),
             });
             self.stations.len() - 1
@@ -229,7 +229,7 @@ impl Sim {
         job.arrived = self.now;
         let id = job.id;
         let station = &mut self.stations[at];
-        station.device.arrived(&mut job);
+        station.mechanism.arrived(&mut job);
         station.queue.push_back(job);
         self.put(id, Some(Place::Queue(at)));
         self.dispatch(slots, at);
@@ -238,8 +238,8 @@ impl Sim {
     /// Lets a disk begin what it can.
     fn dispatch(&mut self, slots: &mut Slots, at: usize) {
         loop {
-            let Station { device, queue, .. } = &mut self.stations[at];
-            let Some((work, end)) = device.next(queue, self.now, &mut self.dice) else {
+            let Station { mechanism, queue, .. } = &mut self.stations[at];
+            let Some((work, end)) = mechanism.next(queue, self.now, &mut self.dice) else {
                 return;
             };
             if end <= self.now {
@@ -251,8 +251,8 @@ impl Sim {
     }
 
     fn end(&mut self, slots: &mut Slots, at: usize, work: Work) {
-        let Station { device, disk, .. } = &mut self.stations[at];
-        device.ended(&work);
+        let Station { mechanism, disk, .. } = &mut self.stations[at];
+        mechanism.ended(&work);
         if let Work::Job(job) = work
             && !job.cancelled
         {

@@ -9,7 +9,7 @@
 //! | poll | waits until ready |
 //! | timer | waits for its moment |
 
-use crate::file::Kind;
+use crate::device::Kind;
 use crate::policy::Caching;
 use crate::sys::Action;
 

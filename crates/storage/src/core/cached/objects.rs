@@ -310,7 +310,7 @@ impl Core {
 
 /// The size of a file that can be cached.
 fn size_of(file: &File) -> std::result::Result<u64, Fault> {
-    if !matches!(file.kind(), Kind::Regular | Kind::Block | Kind::Simulated) {
+    if !matches!(file.kind(), Kind::Regular | Kind::Block | Kind::Foreign) {
         return Err(Fault::BadSize("only regular files and disks can be cached".into()));
     }
     let size = file

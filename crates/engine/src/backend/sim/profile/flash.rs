@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::backend::sim::dice::Dice;
 use crate::backend::sim::faults::Kind;
 use crate::backend::sim::job::Job;
-use crate::backend::sim::profile::{Device, Work};
+use crate::backend::sim::profile::{Mechanism, Work};
 use crate::policy::Time;
 
 /// A flash disk. A write ends in its cache; one that must be durable takes longer.
@@ -70,7 +70,7 @@ impl FlashState {
     }
 }
 
-impl Device for FlashState {
+impl Mechanism for FlashState {
     fn next(&mut self, queue: &mut VecDeque<Job>, now: Time, dice: &mut Dice) -> Option<(Work, Time)> {
         if self.busy >= self.flash.channels.max(1) {
             return None;

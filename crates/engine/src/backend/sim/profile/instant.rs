@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use crate::backend::sim::dice::Dice;
 use crate::backend::sim::job::Job;
-use crate::backend::sim::profile::{Device, Work};
+use crate::backend::sim::profile::{Mechanism, Work};
 use crate::policy::Time;
 
 pub(crate) struct InstantState;
 
-impl Device for InstantState {
+impl Mechanism for InstantState {
     fn next(&mut self, queue: &mut VecDeque<Job>, now: Time, _: &mut Dice) -> Option<(Work, Time)> {
         queue.pop_front().map(|job| (Work::Job(job), now))
     }

@@ -38,9 +38,9 @@ pub(crate) enum Work {
     Own(u64),
 }
 
-/// The state of a device with a profile. `next` takes what begins now from the queue, with the time of its end; none
+/// The inside of a disk with a profile. `next` takes what begins now from the queue, with the time of its end; none
 /// means: not before something ends or arrives. Every work begun ends by one call of `ended`.
-pub(crate) trait Device {
+pub(crate) trait Mechanism {
     /// A job has reached the device.
     fn arrived(&mut self, _job: &mut Job) {}
     fn next(&mut self, queue: &mut VecDeque<Job>, now: Time, dice: &mut Dice) -> Option<(Work, Time)>;
@@ -48,7 +48,7 @@ pub(crate) trait Device {
 }
 
 impl Profile {
-    pub(crate) fn device(self, disk_bytes: u64) -> Box<dyn Device> {
+    pub(crate) fn mechanism(self, disk_bytes: u64) -> Box<dyn Mechanism> {
         match self {
             Profile::Instant => Box::new(InstantState),
             Profile::Flash(flash) => Box::new(flash::FlashState::new(flash)),

@@ -18,7 +18,7 @@ use crate::backend::sim::dice::Dice;
 use crate::backend::sim::faults::Kind;
 use crate::backend::sim::job::Job;
 use crate::backend::sim::profile::flash::transfer_ns;
-use crate::backend::sim::profile::{Device, Work};
+use crate::backend::sim::profile::{Mechanism, Work};
 use crate::policy::Time;
 
 /// A rotating disk.
@@ -282,7 +282,7 @@ impl RotatingState {
     }
 }
 
-impl Device for RotatingState {
+impl Mechanism for RotatingState {
     fn arrived(&mut self, job: &mut Job) {
         job.mark = self.next_mark;
     }
