@@ -3,8 +3,8 @@
 //! A [`File`](crate::File) is what everybody in a process shares: a name, and one memory of failed syncs. Below it is a
 //! [`Device`], of which there are two sorts. An inode of this kernel (`file/inode.rs`) is reached by descriptors, and every
 //! backend that makes system calls can run its requests. Anything else is foreign: a simulated disk (`backend/sim/disk.rs`),
-//! later one over a network. No descriptor leads there, so it is served by a backend that knows it and finds it behind the
-//! file ([`File::device`](crate::File::device)); any other ends its requests as `EBADF`.
+//! later one over a network, or one of your own. No descriptor leads there, so it is served by a backend that knows it and
+//! finds it behind the file ([`File::device`](crate::File::device)); any other ends its requests as `EBADF`.
 //!
 //! A device tells what it is and holds its lock. It moves no bytes: that is the backend's.
 //!
@@ -35,7 +35,7 @@ pub enum Kind {
     Block,
     /// Anything else that can be read and written: pipes, sockets, terminals.
     Stream,
-    /// No file of this kernel: a disk of the simulated backend.
+    /// No file of this kernel: a [`Device`] that its own backend serves, such as a simulated disk.
     Foreign,
 }
 
@@ -77,7 +77,7 @@ impl DurableBy {
 }
 
 /// What the bytes of a file lie on. See the module for who asks what, and when.
-pub(crate) trait Device: Any {
+pub trait Device: Any {
     /// Equal for two devices that are one, and for no others: writes to one wait for abandoned writes to the other, and a
     /// cache knows by it what it has already. Inodes have the number of their file system first, block devices `u64::MAX`,
     /// simulated disks 0; another sort of device takes a number of its own.

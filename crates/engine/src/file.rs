@@ -108,13 +108,16 @@ impl File {
         file
     }
 
-    /// A file on a device that is not this kernel's. Requests to it belong to an engine whose backend knows the device.
-    pub(crate) fn on(device: impl Device, name: &str) -> File {
+    /// A file on a device that is not this kernel's. Requests to it belong to an engine whose backend knows the device
+    /// ([`Engine::with_backend`](crate::Engine::with_backend)).
+    #[must_use]
+    pub fn on(device: impl Device, name: &str) -> File {
         File::made_of(name.to_owned(), Made::Foreign(Box::new(device)))
     }
 
     /// The device, if it is a foreign one of this type: how its backend finds it.
-    pub(crate) fn device<D: Device>(&self) -> Option<&D> {
+    #[must_use]
+    pub fn device<D: Device>(&self) -> Option<&D> {
         match &self.0.made {
             Made::Inode(_) => None,
             Made::Foreign(device) => (&**device as &dyn Any).downcast_ref(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::error::Error;
 use crate::file::File;
 use crate::memory::Memory;
 use crate::policy::{Durability, Policy, Space, Time};
@@ -124,6 +125,30 @@ impl Op {
             Op::Transfer { .. } => 14,
             Op::Event => 15,
         }
+    }
+
+    /// How a backend refuses it ([`Backend::refuses`](crate::Backend::refuses)).
+    #[must_use]
+    pub fn unsupported_by(self, backend: &'static str) -> Error {
+        let operation = self.name();
+        Error::Unsupported { operation, backend }
+    }
+
+    /// Is it one that a disk could serve, or that needs none? What remains is for streams, sockets and descriptors. For a
+    /// backend to say what it refuses.
+    #[must_use]
+    pub fn is_for_disks(self) -> bool {
+        matches!(
+            self,
+            Op::Read { .. }
+                | Op::Write { .. }
+                | Op::Sync
+                | Op::Fence
+                | Op::SyncRange { .. }
+                | Op::Allocate { .. }
+                | Op::Timer { .. }
+                | Op::Event
+        )
     }
 
     pub(crate) fn is_write(self) -> bool {

@@ -17,6 +17,10 @@
 //!
 //! [`Slots::transition`] is the one place where a state changes.
 
+mod work;
+
+pub use work::Work;
+
 use crate::device::{DurableBy, Kind};
 use crate::error::Errno;
 use crate::file::File;
@@ -550,23 +554,6 @@ impl Slot {
         match file.attached() {
             Some((owner, first)) if owner == mark => Fd::Registered(first + direct),
             _ => file.raw_fd(caching).map_or(Fd::None, Fd::Raw),
-        }
-    }
-}
-
-impl Slots {
-    /// Moves bytes into a request's memory for a backend that has none of the kernel's help.
-    pub(crate) fn fill(&mut self, id: RequestId, bytes: &[u8]) {
-        if let Some(slot) = self.get_mut(id) {
-            let skip = slot.resumed_at;
-            slot.memory.copy_in_at(skip, bytes);
-        }
-    }
-
-    /// Copies the bytes that a write has left into `bytes`.
-    pub(crate) fn take(&self, id: RequestId, bytes: &mut [u8]) {
-        if let Some(slot) = self.get(id) {
-            slot.memory.copy_out_at(slot.resumed_at, bytes);
         }
     }
 }

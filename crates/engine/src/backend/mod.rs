@@ -11,11 +11,15 @@
 //! | `aio/` | native Linux AIO for direct I/O and syncs; the rest as `threads` | stop a running disk request |
 //! | `uring.rs` | io_uring | (nothing of the present operations) |
 //! | `sim/` | its own disk in memory, recorded write by write | poll, give a ready fd |
+//!
+//! One of your own is as good ([`Engine::with_backend`](crate::Engine::with_backend)): it takes its iterations by
+//! [`Slots::begin`], finds its [`Device`](crate::Device) behind the file and moves the bytes by copies. The methods that have
+//! a body here are right for a backend that has nothing to say to them. `sim/` uses nothing else of the slots.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::event::EventfdFlags;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
 
 use crate::error::{Errno, Error, SetupError};
 use crate::file::File;
@@ -23,6 +27,7 @@ use crate::memory::Arena;
 use crate::policy::Time;
 use crate::request::{RequestId, Wait};
 use crate::slot::Slots;
+use crate::sys;
 
 pub(crate) mod aio;
 pub mod sim;
@@ -67,17 +72,27 @@ pub struct Explain {
     pub features: Vec<(&'static str, Result<(), String>)>,
 }
 
+impl Explain {
+    /// A name, and no properties to tell of.
+    #[must_use]
+    pub fn named(backend: &'static str) -> Explain {
+        let features = Vec::new();
+        Explain { backend, features }
+    }
+}
+
 /// Executes ONE iteration of a request at a time. See the module for who does what.
 ///
 /// Every method is called from the one thread that owns the engine. None may panic on what the system says.
 pub trait Backend {
-    /// Takes iterations in order, as many as it can now; returns how many. Those are `Running` and will be reported by
-    /// `turn` exactly once each, whatever happens. May not wait, except in a backend that can do nothing else (`sync`).
+    /// Takes iterations in order ([`Slots::begin`]), as many as it can now; returns how many. Those are `Running` and will
+    /// be reported by `turn` exactly once each, whatever happens. May not wait, except in a backend that can do nothing else
+    /// (`sync`).
     fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize;
 
     /// Hands what `start` took to the system now, without waiting for a turn: so a device need not run dry while the
     /// caller is busy with a burst of completions. Reports nothing.
-    fn flush(&mut self);
+    fn flush(&mut self) {}
 
     /// Submits what `start` took, sleeps as long as `wait` allows and no longer than until `wait.count` iterations have
     /// ended or the doorbell rang, and reports what has ended. One call into the kernel when it can.
@@ -87,29 +102,40 @@ pub trait Backend {
     fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno>;
 
     /// Asks that a running iteration end early. Best effort: the target still reports once, cancelled or not.
-    fn cancel(&mut self, slots: &Slots, id: RequestId);
+    fn cancel(&mut self, _slots: &Slots, _id: RequestId) {}
 
     /// Registers a file or an arena.
     ///
     /// # Errors
     /// A refusal is normal (RLIMIT_MEMLOCK, an old kernel): everything works unregistered.
-    fn attach(&mut self, what: Attach<'_>) -> Result<(), Errno>;
+    fn attach(&mut self, _what: Attach<'_>) -> Result<(), Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
 
     /// Forgets it. Must be called before the descriptor is closed.
-    fn detach(&mut self, what: Detached<'_>);
+    fn detach(&mut self, _what: Detached<'_>) {}
 
     /// A descriptor that polls readable when a turn would find something, for outside loops. `arm` asks for wake-ups:
     /// arm, turn once more without waiting, then sleep elsewhere. `None`: this backend has none.
-    fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>>;
+    fn ready_fd(&mut self, _arm: bool) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// What another thread rings to end a sleeping turn.
     fn doorbell(&self) -> Doorbell;
 
     /// Engine time: monotonic, or virtual in a simulation.
-    fn now(&self) -> Time;
+    fn now(&self) -> Time {
+        sys::monotonic()
+    }
 
     /// Random bytes for identities: from the system, or from a simulation's seed.
-    fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno>;
+    ///
+    /// # Errors
+    /// What `getrandom` said.
+    fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
+        system_random(bytes)
+    }
 
     /// What was chosen, and what could not be had.
     fn explain(&self) -> Explain;
@@ -118,13 +144,15 @@ pub trait Backend {
     fn refuses(&self, op: crate::request::Op) -> Option<Error>;
 
     /// System calls made so far.
-    fn system_calls(&self) -> u64;
+    fn system_calls(&self) -> u64 {
+        0
+    }
 
     /// The process has forked and this is the child: from here on, also when dropped, it leaves alone whatever it shares
     /// with the parent.
-    fn disown(&mut self);
+    fn disown(&mut self) {}
 
-    /// Is a cached read that need not wait better run by the engine itself, before it comes here?
+    /// Is a cached read of an inode that need not wait better run by the engine itself, before it comes here?
     fn gains_by_trial(&self) -> bool {
         true
     }
@@ -145,7 +173,11 @@ pub trait Backend {
 pub struct Doorbell(Arc<OwnedFd>);
 
 impl Doorbell {
-    pub(crate) fn new() -> Result<Doorbell, SetupError> {
+    /// A silent one.
+    ///
+    /// # Errors
+    /// When the event fd cannot be made, with the cure.
+    pub fn new() -> Result<Doorbell, SetupError> {
         rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map(|fd| Doorbell(Arc::new(fd)))
             .map_err(|errno| {
@@ -161,9 +193,28 @@ impl Doorbell {
     }
 
     /// Stops the ringing; says whether it rang.
-    pub(crate) fn silence(&self) -> bool {
+    pub fn silence(&self) -> bool {
         let mut count = [0; 8];
         rustix::io::read(&*self.0, &mut count).is_ok()
+    }
+
+    /// Sleeps until it rings, and silences it, or until this engine time has come on the system's clock; says whether it
+    /// rang. A signal may end the sleep early.
+    ///
+    /// # Errors
+    /// What `poll` said.
+    pub fn sleep(&self, until: Option<Time>) -> Result<bool, Errno> {
+        let timeout = until.map(|at| {
+            let limit = at.since(sys::monotonic());
+            Timespec {
+                tv_sec: limit.as_secs() as i64,
+                tv_nsec: i64::from(limit.subsec_nanos()),
+            }
+        });
+        match poll(&mut [PollFd::new(&*self.0, PollFlags::IN)], timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(self.silence()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     pub(crate) fn fd(&self) -> &OwnedFd {
@@ -172,7 +223,7 @@ impl Doorbell {
 }
 
 /// Fills `bytes` from the system's random source.
-pub(crate) fn system_random(mut bytes: &mut [u8]) -> Result<(), Errno> {
+fn system_random(mut bytes: &mut [u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         let got = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())?;
         bytes = &mut bytes[got..];

@@ -3,11 +3,8 @@
 
 #![allow(unsafe_code)]
 
-use std::os::fd::BorrowedFd;
-
-use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain, system_random};
+use crate::backend::{Backend, Done, Doorbell, Explain};
 use crate::error::{Errno, Error, SetupError};
-use crate::policy::Time;
 use crate::request::{Op, RequestId, Wait};
 use crate::slot::{Slots, State};
 use crate::sys::{self, Action, Iteration};
@@ -53,8 +50,6 @@ impl Backend for Sync {
         queue.len()
     }
 
-    fn flush(&mut self) {}
-
     fn turn(&mut self, _: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
         done.rang = self.doorbell.silence();
         done.raw.append(&mut self.finished);
@@ -63,35 +58,14 @@ impl Backend for Sync {
         }
         // Nothing can ever end by itself here, so only the doorbell or the deadline is worth sleeping for.
         if let Wait::Until { deadline, .. } = wait {
-            let timeout = deadline.map(|at| at.since(sys::monotonic()));
-            done.rang = wait_for_doorbell(&self.doorbell, timeout)?;
+            done.rang = self.doorbell.sleep(deadline)?;
             self.system_calls += 1;
         }
         Ok(())
     }
 
-    fn cancel(&mut self, _: &Slots, _: RequestId) {}
-
-    fn attach(&mut self, _: Attach<'_>) -> Result<(), Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    fn detach(&mut self, _: Detached<'_>) {}
-
-    fn ready_fd(&mut self, _: bool) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
     fn doorbell(&self) -> Doorbell {
         self.doorbell.clone()
-    }
-
-    fn now(&self) -> Time {
-        sys::monotonic()
-    }
-
-    fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
-        system_random(bytes)
     }
 
     fn explain(&self) -> Explain {
@@ -103,31 +77,14 @@ impl Backend for Sync {
 
     fn refuses(&self, op: Op) -> Option<Error> {
         let waits_for_others = matches!(op, Op::Poll { .. } | Op::Timer { .. }) || op.is_network();
-        waits_for_others.then_some(Error::Unsupported {
-            operation: op.name(),
-            backend: NAME,
-        })
+        waits_for_others.then(|| op.unsupported_by(NAME))
     }
 
     fn gains_by_trial(&self) -> bool {
         false
     }
 
-    fn disown(&mut self) {}
-
     fn system_calls(&self) -> u64 {
         self.system_calls
-    }
-}
-
-fn wait_for_doorbell(doorbell: &Doorbell, timeout: Option<std::time::Duration>) -> Result<bool, Errno> {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let timeout = timeout.map(|limit| Timespec {
-        tv_sec: limit.as_secs() as i64,
-        tv_nsec: i64::from(limit.subsec_nanos()),
-    });
-    match poll(&mut [PollFd::new(doorbell.fd(), PollFlags::IN)], timeout.as_ref()) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(doorbell.silence()),
-        Err(errno) => Err(errno.into()),
     }
 }

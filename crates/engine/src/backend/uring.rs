@@ -22,10 +22,9 @@ use io_uring::types::{self, FsyncFlags, SubmitArgs, TimeoutFlags, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::event::EventfdFlags;
 
-use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain, system_random};
+use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
 use crate::error::{Errno, Error, SetupError};
 use crate::memory::{Arena, Window};
-use crate::policy::Time;
 use crate::request::{Op, RequestId, Wait};
 use crate::slot::{Slots, State};
 use crate::sys::{self, Action, Fd, Iteration, TRANSFER_MAX};
@@ -487,14 +486,6 @@ impl Backend for Uring {
     fn doorbell(&self) -> Doorbell {
         self.doorbell_lent.set(true);
         self.doorbell.clone()
-    }
-
-    fn now(&self) -> Time {
-        sys::monotonic()
-    }
-
-    fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
-        system_random(bytes)
     }
 
     fn explain(&self) -> Explain {

@@ -30,7 +30,7 @@ use crate::backend::threads::helper::{Helper, NOW};
 use crate::backend::threads::pool::{Limits, Ring};
 use crate::backend::threads::route::{Class, Kernel, Way, route};
 use crate::backend::threads::{earliest, features, until};
-use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain, system_random};
+use crate::backend::{Backend, Done, Doorbell, Explain};
 use crate::error::{Errno, Error, SetupError};
 use crate::memory::Window;
 use crate::policy::Time;
@@ -389,12 +389,6 @@ impl Backend for Aio {
         }
     }
 
-    fn attach(&mut self, _: Attach<'_>) -> Result<(), Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    fn detach(&mut self, _: Detached<'_>) {}
-
     fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
         if self.outside.is_none() {
             self.outside = Some(Outside::new(&self.helper).ok()?);
@@ -409,14 +403,6 @@ impl Backend for Aio {
 
     fn doorbell(&self) -> Doorbell {
         self.helper.doorbell()
-    }
-
-    fn now(&self) -> Time {
-        sys::monotonic()
-    }
-
-    fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
-        system_random(bytes)
     }
 
     fn explain(&self) -> Explain {

@@ -8,21 +8,14 @@ use crate::backend::sim::faults::{Fault, Injected, Kind, Strike};
 use crate::backend::sim::job::Job;
 use crate::backend::sim::trace::{Event, SimHandle};
 use crate::device::{Device, DurableBy};
+use crate::file::File;
 use crate::policy::{Caching, Durability, Space, Time};
-use crate::request::{Op, RequestId};
-use crate::slot::Slots;
-use crate::sys::TRANSFER_MAX;
+use crate::request::RequestId;
+use crate::slot::{Slots, Work};
 
-/// The iteration that `id` has to run now, and the disk that it runs on. What no disk can do ends at once.
-pub(crate) fn prepare(slots: &Slots, id: RequestId, number: u64, now: Time) -> Result<(Disk, Job), i32> {
-    let slot = slots.get(id).ok_or(-libc::EBADF)?;
-    let disk = slot
-        .file
-        .as_ref()
-        .and_then(|file| file.device::<Disk>().cloned())
-        .ok_or(-libc::EBADF)?;
-    let skip = slot.resumed_at as u64;
-    let left = (slot.memory.len() - slot.resumed_at).min(TRANSFER_MAX) as u64;
+/// The work of an iteration, and the disk that it runs on. What no disk can do ends at once.
+pub(crate) fn prepare(slots: &Slots, id: RequestId, work: Work, number: u64, now: Time) -> Result<(Disk, Job), i32> {
+    let disk = slots.file(id).and_then(File::device::<Disk>).ok_or(-libc::EBADF)?;
     let mut job = Job {
         id,
         number,
@@ -30,8 +23,8 @@ pub(crate) fn prepare(slots: &Slots, id: RequestId, number: u64, now: Time) -> R
         offset: 0,
         len: 0,
         change: None,
-        durable: slot.flag() != Durability::None && disk.durable_by() == DurableBy::Flag,
-        direct: slot.policy.caching == Caching::Direct,
+        durable: false,
+        direct: false,
         reserves: false,
         began: 0,
         covers: (0, 0),
@@ -40,25 +33,33 @@ pub(crate) fn prepare(slots: &Slots, id: RequestId, number: u64, now: Time) -> R
         mark: 0,
         cancelled: false,
     };
-    match slot.op {
-        _ if slot.is_sync() => job.kind = Kind::Flush,
-        Op::Read { offset } => {
+    match work {
+        Work::Sync { .. } => job.kind = Kind::Flush,
+        Work::Read { offset, len, caching } => {
             job.kind = Kind::Read;
-            (job.offset, job.len) = (offset.unwrap_or(0) + skip, left);
+            (job.offset, job.len) = (offset, len as u64);
+            job.direct = caching == Caching::Direct;
         }
-        Op::Write { offset } => {
+        Work::Write {
+            offset,
+            len,
+            caching,
+            durability,
+        } => {
             job.kind = Kind::Write;
-            (job.offset, job.len) = (offset.unwrap_or(0) + skip, left);
-            let mut bytes: Rc<[u8]> = std::iter::repeat_n(0, left as usize).collect();
+            (job.offset, job.len) = (offset, len as u64);
+            job.direct = caching == Caching::Direct;
+            job.durable = durability != Durability::None && disk.durable_by() == DurableBy::Flag;
+            let mut bytes: Rc<[u8]> = std::iter::repeat_n(0, len).collect();
             if let Some(bytes) = Rc::get_mut(&mut bytes) {
-                slots.take(id, bytes);
+                slots.copy_out(id, bytes);
             }
             job.change = Some(Change::Bytes(job.offset, bytes));
         }
         // Write-back without a flush makes nothing durable.
-        Op::SyncRange { .. } => {}
-        Op::Allocate { len: 0, .. } => return Err(-libc::EINVAL),
-        Op::Allocate { offset, len, space } => {
+        Work::SyncRange { .. } => {}
+        Work::Allocate { len: 0, .. } => return Err(-libc::EINVAL),
+        Work::Allocate { offset, len, space } => {
             let end = offset.checked_add(len).ok_or(-libc::EFBIG)?;
             if end > disk.size() {
                 return Err(-libc::ENOSPC);
@@ -70,10 +71,9 @@ pub(crate) fn prepare(slots: &Slots, id: RequestId, number: u64, now: Time) -> R
                 Space::Zero | Space::Discard => job.change = Some(Change::Zero(offset..end)),
             }
         }
-        // What is not for disks.
-        _ => return Err(-libc::EOPNOTSUPP),
+        Work::Timer { .. } | Work::Other => return Err(-libc::EOPNOTSUPP),
     }
-    Ok((disk, job))
+    Ok((disk.clone(), job))
 }
 
 /// It begins: from now on a power cut may find some of it.
@@ -137,7 +137,7 @@ impl Ending<'_> {
         let mut bytes = vec![0; len as usize];
         self.disk.read(self.job.offset, &mut bytes);
         self.disk.count_read(len);
-        slots.fill(self.job.id, &bytes);
+        slots.copy_in(self.job.id, &bytes);
         len as i32
     }
 

@@ -67,13 +67,12 @@
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::BorrowedFd;
 
-use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
+use crate::backend::{Backend, Done, Doorbell, Explain};
 use crate::error::{Errno, Error, SetupError};
 use crate::policy::Time;
 use crate::request::{Op, RequestId, Wait};
-use crate::slot::{Slots, State};
+use crate::slot::{Slots, Work};
 
 mod cache;
 pub mod crash;
@@ -94,7 +93,7 @@ pub use trace::SimHandle;
 
 use dice::Dice;
 use job::Job;
-use profile::{Mechanism, Work};
+use profile::{Busy, Mechanism};
 use trace::Event;
 
 const NAME: &str = "sim";
@@ -136,7 +135,7 @@ enum Planned {
     Timer(RequestId),
     /// A job was delayed, and reaches its disk.
     Arrival(usize, Job),
-    End(usize, Work),
+    End(usize, Busy),
 }
 
 #[derive(Clone, Copy)]
@@ -173,19 +172,16 @@ impl Sim {
     }
 
     fn start_one(&mut self, slots: &mut Slots, id: RequestId) {
-        let timer = slots.get(id).and_then(|slot| match slot.op {
-            Op::Timer { at } => Some(at),
-            _ => slot.rests_until,
-        });
-        if let Some(at) = timer {
+        let work = slots.begin(id);
+        if let Work::Timer { at } = work {
             self.plan(at, Planned::Timer(id));
             return;
         }
         self.jobs += 1;
-        match execute::prepare(slots, id, self.jobs, self.now) {
+        match execute::prepare(slots, id, work, self.jobs, self.now) {
             Err(raw) => self.finish(id, raw),
             Ok((disk, mut job)) => {
-                let tries = slots.get(id).map_or(0, |slot| slot.iterations);
+                let tries = slots.iterations(id);
                 let delay = self.strike(&disk, &mut job, tries);
                 let station = self.station(&disk);
                 self.trace
@@ -250,10 +246,10 @@ impl Sim {
         }
     }
 
-    fn end(&mut self, slots: &mut Slots, at: usize, work: Work) {
+    fn end(&mut self, slots: &mut Slots, at: usize, work: Busy) {
         let Station { mechanism, disk, .. } = &mut self.stations[at];
         mechanism.ended(&work);
-        if let Work::Job(job) = work
+        if let Busy::Job(job) = work
             && !job.cancelled
         {
             let raw = execute::end(disk, slots, &job, &self.trace);
@@ -272,10 +268,10 @@ impl Sim {
         let moment = (at, self.planned);
         match &planned {
             Planned::Timer(id) => self.put(*id, Some(Place::Planned(moment))),
-            Planned::Arrival(_, job) | Planned::End(_, Work::Job(job)) => {
+            Planned::Arrival(_, job) | Planned::End(_, Busy::Job(job)) => {
                 self.put(job.id, Some(Place::Planned(moment)));
             }
-            Planned::End(_, Work::Own(_)) => {}
+            Planned::End(_, Busy::Own(_)) => {}
         }
         self.plans.insert(moment, planned);
     }
@@ -331,13 +327,10 @@ impl Sim {
 impl Backend for Sim {
     fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
         for &id in queue {
-            slots.transition(id, State::Running);
             self.start_one(slots, id);
         }
         queue.len()
     }
-
-    fn flush(&mut self) {}
 
     fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
         done.rang = self.doorbell.silence();
@@ -380,30 +373,20 @@ impl Backend for Sim {
             Place::Planned(moment) => match self.plans.remove(&moment) {
                 Some(Planned::Timer(id)) => self.finish(id, -libc::ECANCELED),
                 Some(Planned::Arrival(at, job)) => self.withdraw(at, &job),
-                Some(Planned::End(at, Work::Job(mut job))) => {
+                Some(Planned::End(at, Busy::Job(mut job))) => {
                     if self.dice.below(CANCELS_ONE_IN) == 0 {
                         self.withdraw(at, &job);
                         // The disk is busy with it all the same.
                         job.cancelled = true;
                     }
-                    self.plans.insert(moment, Planned::End(at, Work::Job(job)));
+                    self.plans.insert(moment, Planned::End(at, Busy::Job(job)));
                 }
-                Some(planned @ Planned::End(_, Work::Own(_))) => {
+                Some(planned @ Planned::End(_, Busy::Own(_))) => {
                     self.plans.insert(moment, planned);
                 }
                 None => {}
             },
         }
-    }
-
-    fn attach(&mut self, _: Attach<'_>) -> Result<(), Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    fn detach(&mut self, _: Detached<'_>) {}
-
-    fn ready_fd(&mut self, _: bool) -> Option<BorrowedFd<'_>> {
-        None
     }
 
     fn doorbell(&self) -> Doorbell {
@@ -420,33 +403,10 @@ impl Backend for Sim {
     }
 
     fn explain(&self) -> Explain {
-        Explain {
-            backend: NAME,
-            features: Vec::new(),
-        }
+        Explain::named(NAME)
     }
 
     fn refuses(&self, op: Op) -> Option<Error> {
-        let is_for_disks = matches!(
-            op,
-            Op::Read { .. }
-                | Op::Write { .. }
-                | Op::Sync
-                | Op::Fence
-                | Op::SyncRange { .. }
-                | Op::Allocate { .. }
-                | Op::Timer { .. }
-                | Op::Event
-        );
-        (!is_for_disks).then_some(Error::Unsupported {
-            operation: op.name(),
-            backend: NAME,
-        })
-    }
-
-    fn disown(&mut self) {}
-
-    fn system_calls(&self) -> u64 {
-        0
+        (!op.is_for_disks()).then(|| op.unsupported_by(NAME))
     }
 }

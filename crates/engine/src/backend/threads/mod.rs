@@ -23,7 +23,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::event::Timespec;
 
-use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain, system_random};
+use crate::backend::{Backend, Done, Doorbell, Explain};
 use crate::error::{Errno, Error, SetupError};
 use crate::policy::Time;
 use crate::request::{Op, RequestId, Wait};
@@ -94,12 +94,6 @@ impl Backend for Threads {
         self.helper.cancel(id);
     }
 
-    fn attach(&mut self, _: Attach<'_>) -> Result<(), Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    fn detach(&mut self, _: Detached<'_>) {}
-
     fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
         self.helper.arm(arm, None).ok()?;
         Some(self.helper.fd())
@@ -107,14 +101,6 @@ impl Backend for Threads {
 
     fn doorbell(&self) -> Doorbell {
         self.helper.doorbell()
-    }
-
-    fn now(&self) -> Time {
-        sys::monotonic()
-    }
-
-    fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
-        system_random(bytes)
     }
 
     fn explain(&self) -> Explain {

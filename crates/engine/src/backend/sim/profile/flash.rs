@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::backend::sim::dice::Dice;
 use crate::backend::sim::faults::Kind;
 use crate::backend::sim::job::Job;
-use crate::backend::sim::profile::{Mechanism, Work};
+use crate::backend::sim::profile::{Busy, Mechanism};
 use crate::policy::Time;
 
 /// A flash disk. A write ends in its cache; one that must be durable takes longer.
@@ -71,17 +71,17 @@ impl FlashState {
 }
 
 impl Mechanism for FlashState {
-    fn next(&mut self, queue: &mut VecDeque<Job>, now: Time, dice: &mut Dice) -> Option<(Work, Time)> {
+    fn next(&mut self, queue: &mut VecDeque<Job>, now: Time, dice: &mut Dice) -> Option<(Busy, Time)> {
         if self.busy >= self.flash.channels.max(1) {
             return None;
         }
         let job = queue.pop_front()?;
         self.busy += 1;
         let end = Time(now.0.saturating_add(self.service(&job, dice)));
-        Some((Work::Job(job), end))
+        Some((Busy::Job(job), end))
     }
 
-    fn ended(&mut self, _: &Work) {
+    fn ended(&mut self, _: &Busy) {
         self.busy -= 1;
     }
 }

@@ -29,9 +29,9 @@ pub enum Profile {
     Rotating(Rotating),
 }
 
-/// What a device works on.
+/// What keeps a disk busy.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(crate) enum Busy {
     /// A request's iteration.
     Job(Job),
     /// Its own business, of this many bytes: destaging its cache.
@@ -43,8 +43,8 @@ pub(crate) enum Work {
 pub(crate) trait Mechanism {
     /// A job has reached the device.
     fn arrived(&mut self, _job: &mut Job) {}
-    fn next(&mut self, queue: &mut VecDeque<Job>, now: Time, dice: &mut Dice) -> Option<(Work, Time)>;
-    fn ended(&mut self, _work: &Work) {}
+    fn next(&mut self, queue: &mut VecDeque<Job>, now: Time, dice: &mut Dice) -> Option<(Busy, Time)>;
+    fn ended(&mut self, _work: &Busy) {}
 }
 
 impl Profile {

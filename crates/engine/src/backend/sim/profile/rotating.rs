@@ -18,7 +18,7 @@ use crate::backend::sim::dice::Dice;
 use crate::backend::sim::faults::Kind;
 use crate::backend::sim::job::Job;
 use crate::backend::sim::profile::flash::transfer_ns;
-use crate::backend::sim::profile::{Mechanism, Work};
+use crate::backend::sim::profile::{Busy, Mechanism};
 use crate::policy::Time;
 
 /// A rotating disk.
@@ -188,7 +188,7 @@ impl RotatingState {
     }
 
     /// What needs no arm: writes that the cache has room for, flushes with nothing left to put away, and what moves nothing.
-    fn without_arm(&mut self, queue: &mut VecDeque<Job>, now: Time) -> Option<(Work, Time)> {
+    fn without_arm(&mut self, queue: &mut VecDeque<Job>, now: Time) -> Option<(Busy, Time)> {
         let oldest = self.oldest_dirty();
         let room = self.disk.write_cache_bytes.saturating_sub(self.dirty_bytes);
         let at = queue.iter().take(self.depth()).position(|job| match job.kind {
@@ -211,7 +211,7 @@ impl RotatingState {
             }
             _ => FLUSH_NS,
         };
-        Some((Work::Job(job), Time(now.0.saturating_add(ns))))
+        Some((Busy::Job(job), Time(now.0.saturating_add(ns))))
     }
 
     fn depth(&self) -> usize {
@@ -223,7 +223,7 @@ impl RotatingState {
         [waiting, self.destaging].into_iter().flatten().min()
     }
 
-    fn with_arm(&mut self, queue: &mut VecDeque<Job>, now: Time) -> Option<(Work, Time)> {
+    fn with_arm(&mut self, queue: &mut VecDeque<Job>, now: Time) -> Option<(Busy, Time)> {
         let waits_for_cache = |job: &Job| job.kind == Kind::Flush || self.is_cached(job);
         let depth = self.depth();
         let jobs = || {
@@ -256,13 +256,13 @@ impl RotatingState {
                 // What the disk has read on is there before anybody asks for it; it passed at its own time.
                 let passed = self.read_on_ends(&job).unwrap_or(end);
                 let reads_to = (job.kind == Kind::Read).then_some((self.arm, Time(passed)));
-                (Work::Job(job), reads_to)
+                (Busy::Job(job), reads_to)
             }
             Candidate::Destage(at) => {
                 let dirty = self.dirty.remove(at)?;
                 self.arm = dirty.offset.saturating_add(dirty.len);
                 self.destaging = Some(dirty.mark);
-                (Work::Own(dirty.len), None)
+                (Busy::Own(dirty.len), None)
             }
         };
         self.read_on = reads_to;
@@ -270,10 +270,10 @@ impl RotatingState {
         Some((work, Time(end)))
     }
 
-    fn used_arm(&self, work: &Work) -> bool {
+    fn used_arm(&self, work: &Busy) -> bool {
         match work {
-            Work::Own(_) => true,
-            Work::Job(job) => match job.kind {
+            Busy::Own(_) => true,
+            Busy::Job(job) => match job.kind {
                 Kind::Read => true,
                 Kind::Write => !self.is_cached(job),
                 Kind::Flush | Kind::Allocate | Kind::Other => false,
@@ -287,7 +287,7 @@ impl Mechanism for RotatingState {
         job.mark = self.next_mark;
     }
 
-    fn next(&mut self, queue: &mut VecDeque<Job>, now: Time, _: &mut Dice) -> Option<(Work, Time)> {
+    fn next(&mut self, queue: &mut VecDeque<Job>, now: Time, _: &mut Dice) -> Option<(Busy, Time)> {
         if let Some(begun) = self.without_arm(queue, now) {
             return Some(begun);
         }
@@ -297,11 +297,11 @@ impl Mechanism for RotatingState {
         self.with_arm(queue, now)
     }
 
-    fn ended(&mut self, work: &Work) {
+    fn ended(&mut self, work: &Busy) {
         if self.used_arm(work) {
             self.arm_is_busy = false;
         }
-        if let Work::Own(bytes) = work {
+        if let Busy::Own(bytes) = work {
             self.dirty_bytes -= bytes;
             self.destaging = None;
         }
