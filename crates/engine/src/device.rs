@@ -5,6 +5,8 @@
 //! backend that makes system calls can run its requests. Anything else is foreign: a simulated disk (`backend/sim/disk.rs`),
 //! later one over a network, or one of your own. No descriptor leads there, so it is served by a backend that knows it and
 //! finds it behind the file ([`File::device`](crate::File::device)); any other ends its requests as `EBADF`.
+//! `examples/ram/device.rs` is a device with its backend in less than a hundred lines, and keeps the contract of
+//! `tests/contract.rs`.
 //!
 //! A device tells what it is and holds its lock. It moves no bytes: that is the backend's.
 //!

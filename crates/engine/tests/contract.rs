@@ -1,6 +1,7 @@
 //! One contract, every backend (docs/engine.md).
 //!
-//! Each case is a claim and runs over every row of `backends::BACKENDS`. What a backend cannot do stands in
+//! Each case is a claim and runs over every row of `backends::BACKENDS`, and over the example of a device and a backend of
+//! one's own (`examples/ram/device.rs`). What a backend cannot do stands in
 //! [`NOT_SUPPORTED`], with the reason: a case that a backend refuses and that is not listed fails, and so does one that is
 //! listed and runs. The counts are printed at the end.
 
@@ -58,6 +59,8 @@ mod order;
 mod pipes;
 #[path = "contract/polling.rs"]
 mod polling;
+#[path = "../examples/ram/device.rs"]
+mod ram;
 #[path = "contract/refusals.rs"]
 mod refusals;
 #[path = "contract/streams.rs"]
@@ -75,103 +78,137 @@ mod waiting;
 #[path = "contract/waits.rs"]
 mod waits;
 
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
+
+use baio_engine::{Doorbell, Engine, File};
 
 use backends::{BACKENDS, Bench, Row, Stop, tell};
 use cases::CASES;
 use environment::{AioEvents, Environment};
 
+/// The example.
+static RAM: Row = Row::foreign(
+    "ram",
+    |config| {
+        let backend = ram::RamBackend {
+            doorbell: Doorbell::new()?,
+            ended: Vec::new(),
+        };
+        Engine::with_backend(Box::new(backend), config)
+    },
+    in_memory,
+);
+
+/// A file that no backend knows but the example's.
+fn in_memory(bytes: &[u8]) -> File {
+    File::on(ram::Ram(Rc::new(RefCell::new(bytes.to_vec()))), "memory")
+}
+
+fn rows() -> impl Iterator<Item = &'static Row> {
+    BACKENDS.iter().chain([&RAM])
+}
+
 /// (backends, case or group of cases, why not). The list of docs/engine.md, "What each backend refuses".
 #[rustfmt::skip]
 const NOT_SUPPORTED: &[(&str, &str, &str)] = &[
-    ("sim", "exchange::*", ONLY_DISKS),
-    ("sim", "a_cached_read_goes_past_two_gib", "its modes are all one"),
-    ("sim", "network::*", ONLY_DISKS),
-    ("sim", "polling::*", ONLY_DISKS),
-    ("sim", "pipes::*", ONLY_DISKS),
-    ("sim", "transfers::*", ONLY_DISKS),
-    ("sim", "a_transfer::*", ONLY_DISKS),
-    ("sim", "a_direct_transfer::*", ONLY_DISKS),
-    ("sim", "a_cancel_takes_nothing::*", ONLY_DISKS),
-    ("sim", "*::a_pipe_read", ONLY_DISKS),
-    ("sim", "*::a_write_to_a_full_pipe", ONLY_DISKS),
-    ("sim", "*::a_poll", ONLY_DISKS),
-    ("sim", "*::an_accept", ONLY_DISKS),
-    ("sim", "*::a_connect", ONLY_DISKS),
-    ("sim", "*::a_receive", ONLY_DISKS),
-    ("sim", "*::a_send_to_a_full_socket", ONLY_DISKS),
-    ("sim", "*::a_transfer_half_way", ONLY_DISKS),
-    ("sim", "*::a_write_over_the_end_makes_the_file_longer", ONLY_DISKS),
-    ("sim", "*::a_write_behind_the_end_leaves_a_hole_of_zeros", ONLY_DISKS),
-    ("sim", "*::a_file_that_shrank_ends_earlier", ONLY_DISKS),
-    ("sim", "*::a_synced_file_reads_the_same_through_another_description", ONLY_DISKS),
-    ("sim", "*::a_write_goes_past_two_gib", ONLY_DISKS),
-    ("sim", "*::thousands_of_polls_hold_no_read_up", ONLY_DISKS),
-    ("sim", "*::an_engine_goes_with_thousands_in_flight", ONLY_DISKS),
-    ("sim", "*::a_connection_that_nobody_takes_is_closed", ONLY_DISKS),
-    ("sim", "a_read_only_file_takes_no_writes", ONLY_DISKS),
-    ("sim", "a_mode_that_was_not_opened_is_refused", ONLY_DISKS),
-    ("sim", "reserving_behind_the_end_grows_a_file", ONLY_DISKS),
-    ("sim", "a_write_never_passes_an_abandoned_one_on_a_real_disk", "shown with a device that is held"),
-    ("sim", "a_doorbell_wakes_a_turn_that_waits_for_requests", ONLY_DISKS),
-    ("sim", "a_stream_read_returns_what_there_is", ONLY_DISKS),
-    ("sim", "a_stream_write_is_whole", ONLY_DISKS),
-    ("sim", "a_non_blocking_stream_is_waited_for", ONLY_DISKS),
-    ("sim", "only_who_asks_for_it_sees_eagain", ONLY_DISKS),
-    ("sync", "a_cancelled_wait_completes_once", ENDS_IN_ITS_TURN),
-    ("sync", "abandoned_while_it_runs_its_memory_comes_back_later", ENDS_IN_ITS_TURN),
-    ("sync", "a_write_never_passes_an_abandoned_one_on_a_real_disk", ENDS_IN_ITS_TURN),
-    ("sync", "a_deadline_completes_early_and_releases_later", ENDS_IN_ITS_TURN),
-    ("sync", "a_deadline_ends_a_timer", NO_TIMERS),
-    ("sync", "a_refused_request_takes_no_other_deadline_away", NO_TIMERS),
-    ("sync", "shutdown_ends_what_waits", ENDS_IN_ITS_TURN),
-    ("sync", "after_min_wait_one_completion_is_enough", NO_TIMERS),
-    ("sync", "a_doorbell_wakes_a_turn_that_waits_for_requests", ENDS_IN_ITS_TURN),
-    ("sync", "a_timer_fires_and_time_goes_on", NO_TIMERS),
-    ("sim", "the_same_beside_a_receive_that_stands", ONLY_DISKS),
-    ("sim", "the_same_beside_a_poll_that_stands", ONLY_DISKS),
-    ("sync", "the_same_beside_a_receive_that_stands", ENDS_IN_ITS_TURN),
-    ("sync", "the_same_beside_a_poll_that_stands", ENDS_IN_ITS_TURN),
-    ("sync", "the_same_beside_a_timer_far_away", NO_TIMERS),
-    ("sync", "exchange::*", NO_NETWORK),
-    ("sync", "network::*", NO_NETWORK),
-    ("sync", "polling::*", "it has no poll"),
-    ("sync", "timers::*", NO_TIMERS),
-    ("sync", "cancel_ends::*", ENDS_IN_ITS_TURN),
-    ("sync", "a_cancel_before_the_start_ends::*", ENDS_IN_ITS_TURN),
-    ("sync", "an_abandon_releases::*", ENDS_IN_ITS_TURN),
-    ("sync", "a_deadline_ends::*", ENDS_IN_ITS_TURN),
-    ("sync", "shutdown_ends::*", ENDS_IN_ITS_TURN),
-    ("sync", "drop_ends::*", ENDS_IN_ITS_TURN),
-    ("sync", "a_cancel_takes_nothing::*", ENDS_IN_ITS_TURN),
-    ("sync", "a_writer_that_closes_ends_every_read_that_waits", ENDS_IN_ITS_TURN),
-    ("sync", "reads_that_wait_together_share_the_bytes", ENDS_IN_ITS_TURN),
-    ("sync", "what_was_transferred_before_a_cancel_has_arrived", ENDS_IN_ITS_TURN),
-    ("sync", "a_cancel_at_any_moment_ends_a_transfer", ENDS_IN_ITS_TURN),
-    ("sync", "thousands_of_polls_hold_no_read_up", ENDS_IN_ITS_TURN),
-    ("sync", "an_engine_goes_with_thousands_in_flight", ENDS_IN_ITS_TURN),
-    ("sync", "a_connection_that_nobody_takes_is_closed", ENDS_IN_ITS_TURN),
-    ("sync sim", "the_ready_descriptor_sees_every_completion", NO_READY_FD),
-    ("sync sim", "the_ready_descriptor_hears_every_ring", NO_READY_FD),
-    ("sync sim", "the_ready_descriptor_sees_event_fds_that_are_polled", NO_READY_FD),
-    ("sync sim", "a_ring_heard_outside_ends_the_next_sleep", NO_READY_FD),
-    ("sync sim", "polling_tells_what_is_ready", "it has no poll"),
-    ("sync threads aio sim", "registered_memory_and_files_change_nothing", REGISTERS_NOTHING),
-    ("sync threads aio sim", "a_file_attached_twice_is_let_go_by_one_detach", REGISTERS_NOTHING),
-    ("sync threads aio uring", "a_held_device_holds_the_fence", ONLY_SIMULATED),
-    ("sync threads aio uring", "a_sync_given_up_on_poisons_when_it_fails", ONLY_SIMULATED),
-    ("sync threads aio uring", "a_write_waits_for_an_abandoned_one_to_the_same_bytes", ONLY_SIMULATED),
-    ("sync threads aio uring", "a_deadline_in_the_queue_cancels", ONLY_SIMULATED),
-    ("sync threads aio uring", "held::*", ONLY_SIMULATED),
-    ("sync threads aio uring", "order::*", ONLY_SIMULATED),
-    ("sim", "a_discard_gives_the_blocks_back", ONLY_DISKS),
-    ("sim", "a_read_only_file_takes_no_allocation", ONLY_DISKS),
-    ("sim", "a_new_file_is_empty_and_grows", ONLY_DISKS),
-    ("sim", "a_device_ends_where_it_ends", ONLY_DISKS),
-    ("sync threads aio uring", "a_failed_sync_of_an_allocation_poisons", ONLY_SIMULATED),
-    ("sync threads aio uring", "a_poisoned_file_is_poisoned_in_every_engine", ONLY_SIMULATED),
+    ("sim ram", "exchange::*", ONLY_DISKS),
+    ("sim ram", "a_cached_read_goes_past_two_gib", "its modes are all one"),
+    ("sim ram", "network::*", ONLY_DISKS),
+    ("sim ram", "polling::*", ONLY_DISKS),
+    ("sim ram", "pipes::*", ONLY_DISKS),
+    ("sim ram", "transfers::*", ONLY_DISKS),
+    ("sim ram", "a_transfer::*", ONLY_DISKS),
+    ("sim ram", "a_direct_transfer::*", ONLY_DISKS),
+    ("sim ram", "a_cancel_takes_nothing::*", ONLY_DISKS),
+    ("sim ram", "*::a_pipe_read", ONLY_DISKS),
+    ("sim ram", "*::a_write_to_a_full_pipe", ONLY_DISKS),
+    ("sim ram", "*::a_poll", ONLY_DISKS),
+    ("sim ram", "*::an_accept", ONLY_DISKS),
+    ("sim ram", "*::a_connect", ONLY_DISKS),
+    ("sim ram", "*::a_receive", ONLY_DISKS),
+    ("sim ram", "*::a_send_to_a_full_socket", ONLY_DISKS),
+    ("sim ram", "*::a_transfer_half_way", ONLY_DISKS),
+    ("sim ram", "*::a_write_over_the_end_makes_the_file_longer", ONLY_DISKS),
+    ("sim ram", "*::a_write_behind_the_end_leaves_a_hole_of_zeros", ONLY_DISKS),
+    ("sim ram", "*::a_file_that_shrank_ends_earlier", ONLY_DISKS),
+    ("sim ram", "*::a_synced_file_reads_the_same_through_another_description", ONLY_DISKS),
+    ("sim ram", "*::a_write_goes_past_two_gib", ONLY_DISKS),
+    ("sim ram", "*::thousands_of_polls_hold_no_read_up", ONLY_DISKS),
+    ("sim ram", "*::an_engine_goes_with_thousands_in_flight", ONLY_DISKS),
+    ("sim ram", "*::a_connection_that_nobody_takes_is_closed", ONLY_DISKS),
+    ("sim ram", "a_read_only_file_takes_no_writes", ONLY_DISKS),
+    ("sim ram", "a_mode_that_was_not_opened_is_refused", ONLY_DISKS),
+    ("sim ram", "reserving_behind_the_end_grows_a_file", ONLY_DISKS),
+    ("sim ram", "a_write_never_passes_an_abandoned_one_on_a_real_disk", "shown with a device that is held"),
+    ("sim ram", "a_doorbell_wakes_a_turn_that_waits_for_requests", ONLY_DISKS),
+    ("sim ram", "a_stream_read_returns_what_there_is", ONLY_DISKS),
+    ("sim ram", "a_stream_write_is_whole", ONLY_DISKS),
+    ("sim ram", "a_non_blocking_stream_is_waited_for", ONLY_DISKS),
+    ("sim ram", "only_who_asks_for_it_sees_eagain", ONLY_DISKS),
+    ("sync ram", "a_cancelled_wait_completes_once", ENDS_IN_ITS_TURN),
+    ("sync ram", "abandoned_while_it_runs_its_memory_comes_back_later", ENDS_IN_ITS_TURN),
+    ("sync ram", "a_write_never_passes_an_abandoned_one_on_a_real_disk", ENDS_IN_ITS_TURN),
+    ("sync ram", "a_deadline_completes_early_and_releases_later", ENDS_IN_ITS_TURN),
+    ("sync ram", "a_deadline_ends_a_timer", NO_TIMERS),
+    ("sync ram", "a_refused_request_takes_no_other_deadline_away", NO_TIMERS),
+    ("sync ram", "shutdown_ends_what_waits", ENDS_IN_ITS_TURN),
+    ("sync ram", "after_min_wait_one_completion_is_enough", NO_TIMERS),
+    ("sync ram", "a_doorbell_wakes_a_turn_that_waits_for_requests", ENDS_IN_ITS_TURN),
+    ("sync ram", "a_timer_fires_and_time_goes_on", NO_TIMERS),
+    ("sim ram", "the_same_beside_a_receive_that_stands", ONLY_DISKS),
+    ("sim ram", "the_same_beside_a_poll_that_stands", ONLY_DISKS),
+    ("sync ram", "the_same_beside_a_receive_that_stands", ENDS_IN_ITS_TURN),
+    ("sync ram", "the_same_beside_a_poll_that_stands", ENDS_IN_ITS_TURN),
+    ("sync ram", "the_same_beside_a_timer_far_away", NO_TIMERS),
+    ("sync ram", "exchange::*", NO_NETWORK),
+    ("sync ram", "network::*", NO_NETWORK),
+    ("sync ram", "polling::*", "it has no poll"),
+    ("sync ram", "timers::*", NO_TIMERS),
+    ("sync ram", "cancel_ends::*", ENDS_IN_ITS_TURN),
+    ("sync ram", "a_cancel_before_the_start_ends::*", ENDS_IN_ITS_TURN),
+    ("sync ram", "an_abandon_releases::*", ENDS_IN_ITS_TURN),
+    ("sync ram", "a_deadline_ends::*", ENDS_IN_ITS_TURN),
+    ("sync ram", "shutdown_ends::*", ENDS_IN_ITS_TURN),
+    ("sync ram", "drop_ends::*", ENDS_IN_ITS_TURN),
+    ("sync ram", "a_cancel_takes_nothing::*", ENDS_IN_ITS_TURN),
+    ("sync ram", "a_writer_that_closes_ends_every_read_that_waits", ENDS_IN_ITS_TURN),
+    ("sync ram", "reads_that_wait_together_share_the_bytes", ENDS_IN_ITS_TURN),
+    ("sync ram", "what_was_transferred_before_a_cancel_has_arrived", ENDS_IN_ITS_TURN),
+    ("sync ram", "a_cancel_at_any_moment_ends_a_transfer", ENDS_IN_ITS_TURN),
+    ("sync ram", "thousands_of_polls_hold_no_read_up", ENDS_IN_ITS_TURN),
+    ("sync ram", "an_engine_goes_with_thousands_in_flight", ENDS_IN_ITS_TURN),
+    ("sync ram", "a_connection_that_nobody_takes_is_closed", ENDS_IN_ITS_TURN),
+    ("sync sim ram", "the_ready_descriptor_sees_every_completion", NO_READY_FD),
+    ("sync sim ram", "the_ready_descriptor_hears_every_ring", NO_READY_FD),
+    ("sync sim ram", "the_ready_descriptor_sees_event_fds_that_are_polled", NO_READY_FD),
+    ("sync sim ram", "a_ring_heard_outside_ends_the_next_sleep", NO_READY_FD),
+    ("sync sim ram", "polling_tells_what_is_ready", "it has no poll"),
+    ("sync threads aio sim ram", "registered_memory_and_files_change_nothing", REGISTERS_NOTHING),
+    ("sync threads aio sim ram", "a_file_attached_twice_is_let_go_by_one_detach", REGISTERS_NOTHING),
+    ("sync threads aio uring ram", "a_held_device_holds_the_fence", ONLY_SIMULATED),
+    ("sync threads aio uring ram", "a_sync_given_up_on_poisons_when_it_fails", ONLY_SIMULATED),
+    ("sync threads aio uring ram", "a_write_waits_for_an_abandoned_one_to_the_same_bytes", ONLY_SIMULATED),
+    ("sync threads aio uring ram", "a_deadline_in_the_queue_cancels", ONLY_SIMULATED),
+    ("sync threads aio uring ram", "held::*", ONLY_SIMULATED),
+    ("sync threads aio uring ram", "order::*", ONLY_SIMULATED),
+    ("sim ram", "a_discard_gives_the_blocks_back", ONLY_DISKS),
+    ("sim ram", "a_read_only_file_takes_no_allocation", ONLY_DISKS),
+    ("sim ram", "a_new_file_is_empty_and_grows", ONLY_DISKS),
+    ("sim ram", "a_device_ends_where_it_ends", ONLY_DISKS),
+    ("ram", "a_failed_sync_poisons_until_acknowledged", ONLY_SIMULATED),
+    ("ram", "of_two_syncs_none_hides_the_failure", ONLY_SIMULATED),
+    ("ram", "a_failed_range_sync_poisons_too", ONLY_SIMULATED),
+    ("ram", "a_durable_cached_write_cannot_swallow_anothers_failure", ONLY_SIMULATED),
+    ("ram", "around_two_gib", NOT_SPARSE),
+    ("ram", "around_four_gib", NOT_SPARSE),
+    ("ram", "around_a_tebibyte", NOT_SPARSE),
+    ("ram", "a_direct_read_goes_past_two_gib", NOT_SPARSE),
+    ("sync threads aio uring ram", "a_failed_sync_of_an_allocation_poisons", ONLY_SIMULATED),
+    ("sync threads aio uring ram", "a_poisoned_file_is_poisoned_in_every_engine", ONLY_SIMULATED),
 ];
 
 const REGISTERS_NOTHING: &str = "it registers neither files nor memory";
@@ -180,6 +217,7 @@ const ONLY_SIMULATED: &str = "its device cannot be held; shown on sim";
 const NO_NETWORK: &str = "it has no network operations";
 const NO_TIMERS: &str = "it has no timers";
 const NO_READY_FD: &str = "it has no ready descriptor";
+const NOT_SPARSE: &str = "it has memory for every byte";
 const ONLY_DISKS: &str = "it has disks of a fixed size: no files, no pipes";
 
 /// Does a line of [`NOT_SUPPORTED`] speak of this case? It names the case, with or without its module, or a group of cases
@@ -240,7 +278,7 @@ struct Ran {
     absent: Vec<(&'static str, String)>,
 }
 
-/// A simulation is the same everywhere, so it runs in the usual environment only.
+/// A disk in memory is the same everywhere, so it runs in the usual environment only.
 fn run_suite(environment: Option<Environment>) -> Ran {
     // A case that hangs is named, instead of leaving the reader with a silent terminal.
     const STUCK: Duration = Duration::from_secs(120);
@@ -250,11 +288,7 @@ fn run_suite(environment: Option<Environment>) -> Ran {
         let (reports, only) = (reports.clone(), only.clone());
         std::thread::spawn(move || run_all(row, environment, &only, &reports))
     };
-    let rows = || {
-        BACKENDS
-            .iter()
-            .filter(|row| !(environment.is_some() && row.is_simulated()))
-    };
+    let rows = || rows().filter(|row| environment.is_none() || row.has_files());
     let threads: Vec<_> = rows().map(start).collect();
     drop(reports);
     let mut running = Vec::new();
@@ -296,9 +330,7 @@ fn run_suite(environment: Option<Environment>) -> Ran {
     }
     if only.is_empty() {
         let stale = |(backends, case, _): &&(&str, &str, &str)| {
-            !backends
-                .split(' ')
-                .all(|name| BACKENDS.iter().any(|row| row.name == name))
+            !backends.split(' ').all(|name| self::rows().any(|row| row.name == name))
                 || !CASES.iter().any(|(name, _)| names(case, name))
         };
         assert_eq!(

@@ -22,10 +22,11 @@ pub(crate) struct Row {
 }
 
 /// What a backend reads and writes.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Files {
     Real,
     Simulated,
+    /// On a device that has a backend of its own.
+    Foreign(fn(&[u8]) -> File),
 }
 
 pub(crate) const BACKENDS: &[Row] = &[
@@ -42,8 +43,23 @@ impl Row {
         Row { name, start, files }
     }
 
+    /// A backend of one's own, and files with these bytes on the device that it serves.
+    pub(crate) const fn foreign(
+        name: &'static str,
+        start: fn(&Config) -> Result<Engine, SetupError>,
+        file: fn(&[u8]) -> File,
+    ) -> Row {
+        let files = Files::Foreign(file);
+        Row { name, start, files }
+    }
+
     pub(crate) fn is_simulated(&self) -> bool {
-        self.files == Files::Simulated
+        matches!(self.files, Files::Simulated)
+    }
+
+    /// Has it files that come, grow and go, pipes and sockets, or only disks?
+    pub(crate) fn has_files(&self) -> bool {
+        matches!(self.files, Files::Real)
     }
 
     const fn simulated(name: &'static str, start: fn(&Config) -> Result<Engine, SetupError>) -> Row {
@@ -140,9 +156,18 @@ impl Bench {
         self.row.is_simulated()
     }
 
-    /// A path for a new file; a simulated backend has none.
+    pub(crate) fn has_files(&self) -> bool {
+        self.row.has_files()
+    }
+
+    /// Has each request ended when its turn returns?
+    pub(crate) fn ends_in_its_turn(&self) -> bool {
+        matches!(self.row.name, "sync" | "ram")
+    }
+
+    /// A path for a new file; a backend that has only disks has none.
     pub(crate) fn path(&self) -> Result<PathBuf, Stop> {
-        if self.is_simulated() {
+        if !self.has_files() {
             return Err(Stop::Refused("it has disks, no files".into()));
         }
         let file = tempfile::NamedTempFile::new_in(self.dir.path()).expect("a new file");
@@ -151,10 +176,14 @@ impl Bench {
 
     /// A file with these bytes, open for writing in every mode that it gives.
     pub(crate) fn file(&self, bytes: &[u8]) -> File {
-        let Ok(path) = self.path() else {
-            let disk = Disk::new(bytes.len() as u64);
-            disk.poke(0, bytes);
-            return File::simulated(&disk, "disk");
+        let path = match (&self.row.files, self.path()) {
+            (Files::Foreign(file), _) => return file(bytes),
+            (_, Ok(path)) => path,
+            (_, Err(_)) => {
+                let disk = Disk::new(bytes.len() as u64);
+                disk.poke(0, bytes);
+                return File::simulated(&disk, "disk");
+            }
         };
         std::fs::write(&path, bytes).expect("bytes of a test file");
         let file = File::open(&path, &Open::write()).expect("a test file");
@@ -178,7 +207,7 @@ impl Bench {
     }
 
     pub(crate) fn raw_pipe(&self) -> Result<(OwnedFd, OwnedFd), Stop> {
-        if self.is_simulated() {
+        if !self.has_files() {
             return Err(Stop::Refused("it has disks, no pipes".into()));
         }
         let (reader, writer) = std::io::pipe().expect("a pipe");

@@ -47,6 +47,7 @@ pub(crate) const CASES: &[Named] = cases! {
         a_misaligned_part_of_a_list_is_named
         a_read_only_file_takes_no_writes
         a_mode_that_was_not_opened_is_refused
+        a_device_that_the_backend_does_not_know_is_ebadf
         frozen_memory_cannot_be_read_into
         a_request_without_its_file_is_refused
         a_range_beyond_every_file_is_refused

@@ -107,6 +107,7 @@ fn parts(bench: &Bench) -> Vec<Part> {
     let others: &[Part] = match bench.row.name {
         "sim" => &[soon],
         "sync" => &[transfer],
+        "ram" => &[],
         _ => &[soon, transfer, dialogue],
     };
     ON_DISKS.iter().chain(others).copied().collect()

@@ -247,6 +247,7 @@ impl Failing {
                 _device: None,
             });
         }
+        bench.path()?;
         let device = FailingDevice::new()?;
         let (engine, file) = (bench.engine(), device.open());
         Ok(Failing {
@@ -470,7 +471,7 @@ pub(crate) fn ranges_are_reserved_zeroed_and_discarded(bench: &Bench) -> Case {
 }
 
 pub(crate) fn reserving_behind_the_end_grows_a_file(bench: &Bench) -> Case {
-    if bench.is_simulated() {
+    if !bench.has_files() {
         return Err(Stop::Refused("its disks have a fixed size".into()));
     }
     let mut engine = bench.engine();

@@ -24,7 +24,7 @@ enum End {
 
 impl Endless {
     fn new(bench: &Bench) -> Result<Endless, Stop> {
-        if bench.row.name == "sync" {
+        if bench.ends_in_its_turn() {
             return Err(Stop::Refused("a request has ended when its turn returns".into()));
         }
         if bench.is_simulated() {

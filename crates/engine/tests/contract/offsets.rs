@@ -20,10 +20,14 @@ fn mode(file: &File, caching: Caching) -> Result<(Policy, usize), Stop> {
     wanted.ok_or_else(|| Stop::Skipped("the file system has no direct I/O".into()))
 }
 
-/// A file without blocks. A simulated disk is as sparse.
+/// A file without blocks. A simulated disk is as sparse; others have memory for every byte.
 pub(crate) fn sparse(bench: &Bench, size: u64) -> Result<File, Stop> {
+    const IN_MEMORY_MAX: u64 = 256 << 20;
     if let Some((_, file)) = bench.disk(size) {
         return Ok(file);
+    }
+    if !bench.has_files() && size <= IN_MEMORY_MAX {
+        return Ok(bench.file(&vec![0; size as usize]));
     }
     let file = File::open(&bench.path()?, &Open::write()).expect("a test file");
     match file.set_size(size) {
@@ -343,12 +347,12 @@ fn past_two_gib(bench: &Bench, caching: Caching) -> Case {
     const PARTS: u64 = 67;
     let total = PART * PARTS;
     unless_shown_elsewhere()?;
-    if bench.is_simulated() && caching == Caching::Kernel {
+    if !bench.has_files() && caching == Caching::Kernel {
         return Err(Stop::Refused("its modes are all one".into()));
     }
     let (file, _kept) = match caching {
         // Holes of a tmpfs take no memory when they are read; other file systems fill the page cache with zeros.
-        Caching::Kernel if !bench.is_simulated() => {
+        Caching::Kernel if bench.has_files() => {
             let kept = on_tmpfs()?;
             let file = File::open(kept.path(), &Open::write()).expect("a test file");
             file.set_size(total).expect("a sparse file");

@@ -1,5 +1,6 @@
 //! What is wrong with a request is told by its completion, precisely, and nothing is tried.
 
+use baio_engine::sim::Disk;
 use baio_engine::{
     Argument, Caching, Descriptions, DirectLimits, Durability, Errno, Error, File, Memory, Notice, Op, Open, Policy,
     Region, Request, Space, Vectored,
@@ -114,6 +115,24 @@ pub(crate) fn a_read_only_file_takes_no_writes(bench: &Bench) -> Case {
         assert_eq!(read.result, Ok(4096));
     }
     assert_eq!(std::fs::read(&path).expect("a test file"), pattern(5, 8192));
+    Ok(())
+}
+
+pub(crate) fn a_device_that_the_backend_does_not_know_is_ebadf(bench: &Bench) -> Case {
+    let bytes = pattern(6, 8192);
+    let file = match bench.row.name {
+        "ram" => File::simulated(&Disk::new(8192), "a disk"),
+        _ => crate::in_memory(&bytes),
+    };
+    let mut engine = bench.engine();
+    let unknown = Err(Error::System(Errno::EBADF));
+    for policy in crate::backends::policies(&file) {
+        assert_eq!(write(&mut engine, &file, 0, &[0xa5; 4096], policy).result, unknown);
+        assert_eq!(read(&mut engine, &file, 0, 4096, policy).result, unknown);
+        let sync = Request::bare(Op::Sync, Some(&file), policy);
+        assert_eq!(finish(&mut engine, sync).result, unknown);
+    }
+    assert_eq!((file.size(), file.acknowledge_failure()), (Ok(8192), None));
     Ok(())
 }
 

@@ -16,9 +16,9 @@ pub(crate) fn file(fd: impl Into<OwnedFd>) -> File {
     File::from_fd(fd.into(), "a stream").expect("an open descriptor")
 }
 
-/// The simulation has neither pipes nor sockets.
+/// Where there are only disks there are neither pipes nor sockets.
 pub(crate) fn has_streams(bench: &Bench) -> Result<(), Stop> {
-    if bench.is_simulated() {
+    if !bench.has_files() {
         return Err(Stop::Refused("it has disks, no streams".into()));
     }
     Ok(())
@@ -140,7 +140,7 @@ pub(crate) fn fails(engine: &mut Engine, request: Request, expected: &[Errno]) -
 
 /// A backend in which requests can wait while the caller goes on.
 pub(crate) fn holds_requests(bench: &Bench) -> Result<(), Stop> {
-    if bench.row.name == "sync" {
+    if bench.ends_in_its_turn() {
         return Err(Stop::Refused("a request has ended when its turn returns".into()));
     }
     Ok(())

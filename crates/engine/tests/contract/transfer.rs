@@ -168,7 +168,7 @@ pub(crate) fn a_list_of_more_than_1024_parts_goes_on(bench: &Bench) -> Case {
         // Direct parts fill their pages, so that neighbours are one piece to the kernel.
         let is_one = policy.caching == Caching::Direct;
         assert!(
-            bench.is_simulated() || is_one || written.iterations >= 3,
+            !bench.has_files() || is_one || written.iterations >= 3,
             "{} iterations",
             written.iterations
         );
@@ -369,7 +369,7 @@ pub(crate) fn uncached_requests_work_or_say_that_they_do_not(bench: &Bench) -> C
 
 pub(crate) fn a_full_device_tells_how_far_it_came(bench: &Bench) -> Case {
     let mut engine = bench.engine();
-    let (file, _mount, room) = if bench.is_simulated() {
+    let (file, _mount, room) = if !bench.has_files() {
         (bench.file(&[0; 65536]), None, 32768)
     } else {
         let mount = small_tmpfs(32768)?;
