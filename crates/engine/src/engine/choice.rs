@@ -1,0 +1,135 @@
+//! What an engine is started with: which backend, and how large. The better backends are tried first.
+
+use crate::backend::Backend;
+use crate::backend::aio::{self, Aio};
+use crate::backend::sync::{self, Sync};
+use crate::backend::threads::pool::Limits;
+use crate::backend::threads::{self, Threads};
+use crate::backend::uring::{self, Uring};
+use crate::error::SetupError;
+
+/// Beyond this, [`Config::pool_threads`] is taken for this: more threads than a process may have (PID_MAX_LIMIT).
+const POOL_THREADS_MAX: u32 = 1 << 20;
+
+/// Which backend to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// The best that works here, found by trying.
+    #[default]
+    Auto,
+    /// Blocking system calls.
+    Sync,
+    /// Blocking system calls in worker threads.
+    Threads,
+    /// Native Linux AIO, and worker threads for what it cannot do.
+    Aio,
+    /// io_uring.
+    Uring,
+}
+
+impl Choice {
+    /// Every choice.
+    pub const ALL: [Choice; 5] = [Choice::Auto, Choice::Sync, Choice::Threads, Choice::Aio, Choice::Uring];
+
+    /// The word used in every message and on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Choice::Auto => "auto",
+            Choice::Sync => sync::NAME,
+            Choice::Threads => threads::NAME,
+            Choice::Aio => aio::NAME,
+            Choice::Uring => uring::NAME,
+        }
+    }
+
+    /// Starts the backend; with `Auto` the best that starts, and then `rejected` says why the better ones did not.
+    pub(super) fn start(self, config: &Config, rejected: &mut Vec<Rejected>) -> Result<Box<dyn Backend>, SetupError> {
+        let threads = config.pool_threads.min(POOL_THREADS_MAX);
+        let limits = Limits {
+            wide: threads * 4,
+            narrow: threads,
+            stream: threads / 4,
+        };
+        Ok(match self {
+            Choice::Auto => {
+                // Only the last can hardly fail; its error is then the one to tell.
+                for better in [Choice::Uring, Choice::Aio, Choice::Threads] {
+                    match better.start(config, rejected) {
+                        Ok(backend) => return Ok(backend),
+                        Err(error) => rejected.push(Rejected {
+                            backend: better.name(),
+                            reason: error.errno.to_string(),
+                            cure: error.cure,
+                        }),
+                    }
+                }
+                return Choice::Sync.start(config, rejected);
+            }
+            Choice::Sync => Box::new(Sync::new(config.slots)?),
+            Choice::Threads => Box::new(Threads::new(config.slots, limits)?),
+            Choice::Aio => Box::new(Aio::new(config.slots, limits)?),
+            Choice::Uring => Box::new(Uring::new(config.slots)?),
+        })
+    }
+}
+
+impl std::fmt::Display for Choice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl std::str::FromStr for Choice {
+    type Err = String;
+
+    /// The choice of that name.
+    fn from_str(word: &str) -> Result<Choice, String> {
+        let found = Choice::ALL.into_iter().find(|choice| choice.name() == word);
+        found.ok_or_else(|| format!("`{word}` is no backend: {}", Choice::ALL.map(Choice::name).join(", ")))
+    }
+}
+
+/// How large an engine is.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Which backend.
+    pub backend: Choice,
+    /// Requests in flight at most.
+    pub slots: u32,
+    /// Slots that [`Engine::submit`](crate::Engine::submit) leaves to
+    /// [`Engine::submit_reserved`](crate::Engine::submit_reserved): for write-back, log and metadata.
+    pub reserved_slots: u32,
+    /// Buffer memory in bytes, mapped lazily.
+    pub arena_bytes: usize,
+    /// Register the arena with the kernel: pins it at once, saves some work per request.
+    pub register_arena: bool,
+    /// Worker threads at most for writes through the kernel's cache, syncs and allocations, where the backend has workers.
+    /// Reads and direct writes, which only wait for the device, have four times as many of their own; streams that cannot be
+    /// tried without blocking, a quarter. So 84 by default, all told, of which those that nobody needs do not exist.
+    pub pool_threads: u32,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            backend: Choice::Auto,
+            slots: 1024,
+            reserved_slots: 64,
+            arena_bytes: 64 << 20,
+            register_arena: false,
+            pool_threads: 16,
+        }
+    }
+}
+
+/// A backend that was tried and not taken.
+#[derive(Clone, Debug)]
+pub struct Rejected {
+    /// Its name.
+    pub backend: &'static str,
+    /// What the system said.
+    pub reason: String,
+    /// What to do about it.
+    pub cure: Option<String>,
+}
