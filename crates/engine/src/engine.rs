@@ -77,6 +77,9 @@ pub struct Engine {
     /// An outside loop is about to sleep, or sleeps, on our descriptor.
     outside: bool,
     gains_by_trial: bool,
+    /// Is the result of an accept a descriptor that the kernel has just made for it? The number that a backend from outside
+    /// reports may be anybody's.
+    adopts: bool,
     trial_turns: u64,
     /// Turns that had nothing to do.
     idle_turns: u64,
@@ -104,6 +107,7 @@ impl Engine {
         let backend = config.backend.start(config, &mut rejected)?;
         let mut engine = Engine::with_backend(backend, config)?;
         engine.rejected = rejected;
+        engine.adopts = true;
         Ok(engine)
     }
 
@@ -115,7 +119,8 @@ impl Engine {
         Engine::with_backend(Box::new(sim), config)
     }
 
-    /// Starts an engine on any backend.
+    /// Starts an engine on any backend. One from outside cannot accept connections: that ends as `EOPNOTSUPP`, whatever it
+    /// reports.
     ///
     /// # Errors
     /// When memory for the arena cannot be mapped.
@@ -133,6 +138,7 @@ impl Engine {
             refill: 0,
             outside: false,
             gains_by_trial: backend.gains_by_trial(),
+            adopts: false,
             trial_turns: 0,
             idle_turns: 0,
             backend_name: backend.explain().backend,

@@ -274,9 +274,13 @@ impl Engine {
         };
         slot.iterations = slot.iterations.saturating_add(u16::from(slot.rests_until.is_none()));
         if slot.op == Op::Accept && raw >= 0 && slot.is_at_work() {
-            // Owned first of all: whatever becomes of the request, the descriptor is closed or handed over.
-            slot.accepted = File::from_fd(sys::adopt(raw), "a connection").ok();
-            raw = 0;
+            raw = if self.adopts {
+                // Owned first of all: whatever becomes of the request, the descriptor is closed or handed over.
+                slot.accepted = File::from_fd(sys::adopt(raw), "a connection").ok();
+                0
+            } else {
+                -Errno::EOPNOTSUPP.raw()
+            };
         }
         if slot.state == State::Abandoned {
             self.release(id);
