@@ -6,6 +6,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use baio_console::failure::Failure;
+use baio_console::output::Output;
+use baio_console::size::Size;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -14,10 +17,7 @@ use crate::command::stress::args::StressArgs;
 use crate::command::volume_args::{
     CheckArgs, CreateArgs, DefragArgs, DeleteArgs, FormatArgs, ListArgs, QuotaArgs, RenameArgs, ResizeArgs, StatArgs,
 };
-use crate::failure::Failure;
 use crate::operands::DdOperands;
-use crate::output::Output;
-use crate::size::Size;
 use crate::usage;
 
 /// A command line that makes sense.
@@ -246,8 +246,8 @@ impl Args for DdOperands {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exit_status::ExitStatus;
     use crate::operands::Amount;
+    use baio_console::exit_status::ExitStatus;
 
     fn words(line: &str) -> Vec<OsString> {
         line.split_whitespace().map(OsString::from).collect()

@@ -1,27 +1,20 @@
 //! The `baio` program: volumes, segments, dd, stress, report, doctor.
 //!
 //! This file is the table of contents. The command line becomes an [`args::Invocation`], its command runs in a module
-//! of its own under `command/`, and what comes back, an answer or a failure, is printed once by [`output::Output`].
+//! of its own under `command/`, and what comes back, an answer or a failure, is printed once by [`Output`](baio_console::output::Output).
 
 use std::process::ExitCode;
 
+use baio_console::exit_status::ExitStatus;
+
 use args::{Command, Invocation, Stop};
-use exit_status::ExitStatus;
 
 mod args;
 mod command;
-mod duration;
-mod errno;
-mod exit_status;
-mod failure;
 mod measure;
-mod memory_limit;
 mod operands;
-mod output;
 mod report;
-mod size;
 mod stress;
-mod target;
 mod usage;
 
 fn main() -> ExitCode {

@@ -10,8 +10,9 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::memory_limit::Room;
-use crate::target::TypedTarget;
+use baio_console::memory_limit::Room;
+use baio_console::target::TypedTarget;
+
 use number::{NUMBER_MAX, Number};
 
 /// The block size of dd since the first Unix.

@@ -14,9 +14,8 @@
 
 use std::ffi::OsString;
 
+use baio_console::failure::Failure;
 use clap::error::ErrorKind;
-
-use crate::failure::Failure;
 
 /// The failure that a refused command line is; `typed` is all of it, the program's name first.
 pub(crate) fn failure(typed: &[OsString], error: &clap::Error) -> Failure {

@@ -2,15 +2,15 @@
 
 use std::io::{self, Write};
 
+use baio_console::exit_status::ExitStatus;
+use baio_console::failure::Failure;
+use baio_console::output::{Align, Answer, Table};
+use baio_console::target::exists_on_disk;
 use baio_storage::{CheckReport, Repair};
 use serde::Serialize;
 
 use crate::command::gauge::Gauge;
 use crate::command::volume_args::CheckArgs;
-use crate::exit_status::ExitStatus;
-use crate::failure::Failure;
-use crate::output::{Align, Answer, Table};
-use crate::target::exists_on_disk;
 
 /// What `check` shows.
 #[derive(Serialize)]

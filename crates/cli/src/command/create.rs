@@ -3,12 +3,12 @@
 //! What can be refused is refused by looking only: opening a volume to write raises its epoch, and a create that
 //! cannot be shall not change a byte. Whoever gets in between is caught by the volume itself.
 
+use baio_console::failure::Failure;
+use baio_console::named::NamedSegment;
 use baio_storage::{Core, CreateOptions, Error, Fault, Identity, Zeroing};
 
-use crate::command::named::NamedSegment;
 use crate::command::shown::Segment;
 use crate::command::volume_args::{CreateArgs, ZeroArg};
-use crate::failure::Failure;
 
 /// Creates, and shows the new segment.
 pub(crate) fn run(args: CreateArgs) -> Result<Segment, Failure> {

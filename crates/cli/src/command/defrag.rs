@@ -3,16 +3,16 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use baio_console::failure::Failure;
+use baio_console::output::{Align, Answer, Table};
+use baio_console::size::format_size;
+use baio_console::target::exists_on_disk;
 use baio_engine::Config;
 use baio_storage::{Core, DefragReport, Identity};
 use serde::Serialize;
 
 use crate::command::gauge::Gauge;
 use crate::command::volume_args::DefragArgs;
-use crate::failure::Failure;
-use crate::output::{Align, Answer, Table};
-use crate::size::format_size;
-use crate::target::exists_on_disk;
 
 /// What `defrag` shows.
 #[derive(Serialize)]

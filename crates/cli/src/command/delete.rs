@@ -1,11 +1,11 @@
 //! `baio delete`: removes a segment.
 
+use baio_console::failure::Failure;
+use baio_console::named::NamedSegment;
 use baio_storage::Identity;
 
-use crate::command::named::NamedSegment;
 use crate::command::shown::Segment;
 use crate::command::volume_args::DeleteArgs;
-use crate::failure::Failure;
 
 /// Deletes, and shows what is gone.
 pub(crate) fn run(args: DeleteArgs) -> Result<Segment, Failure> {

@@ -23,12 +23,12 @@ mod system;
 
 use std::io::{self, Write};
 
+use baio_console::exit_status::ExitStatus;
+use baio_console::failure::Failure;
+use baio_console::output::{Align, Answer, Table};
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
-use crate::exit_status::ExitStatus;
-use crate::failure::Failure;
-use crate::output::{Align, Answer, Table};
 use backends::{Feature, RejectedBackend, Started};
 use place::Place;
 use system::System;

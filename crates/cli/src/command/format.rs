@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use baio_console::failure::Failure;
+use baio_console::target::exists_on_disk;
 use baio_storage::{Core, Format};
 
 use crate::command::shown::Volume;
 use crate::command::volume_args::FormatArgs;
-use crate::failure::Failure;
-use crate::target::exists_on_disk;
 
 /// Formats, and shows the new volume.
 pub(crate) fn run(args: FormatArgs) -> Result<Volume, Failure> {

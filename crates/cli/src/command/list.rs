@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
+use baio_console::failure::Failure;
+use baio_console::output::Answer;
+use baio_console::target::exists_on_disk;
 use baio_storage::{Core, Identity};
 use serde::Serialize;
 
 use crate::command::shown::{Segment, segment_table};
 use crate::command::volume_args::ListArgs;
-use crate::failure::Failure;
-use crate::output::Answer;
-use crate::target::exists_on_disk;
 
 /// What `list` shows.
 #[derive(Serialize)]

@@ -15,7 +15,6 @@
 //! | `report.rs` | measures |
 //! | `volume_args.rs` | the arguments of those on volumes and segments |
 //! | `gauge.rs` | how far a long command has come |
-//! | `named.rs` | the segment that a command line names |
 //! | `shown.rs` | how volumes and segments are shown |
 
 pub(crate) mod aio_stress;
@@ -28,7 +27,6 @@ pub(crate) mod doctor;
 pub(crate) mod format;
 mod gauge;
 pub(crate) mod list;
-mod named;
 pub(crate) mod quota;
 pub(crate) mod rename;
 pub(crate) mod report;

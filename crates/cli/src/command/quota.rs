@@ -3,15 +3,15 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use baio_console::failure::Failure;
+use baio_console::output::{Align, Answer, Table};
+use baio_console::size::format_size;
+use baio_console::target::exists_on_disk;
 use baio_engine::Config;
 use baio_storage::{Account, Core, EVERYBODY_ELSE, Identity, Limits};
 use serde::Serialize;
 
 use crate::command::volume_args::{LimitArg, QuotaArgs};
-use crate::failure::Failure;
-use crate::output::{Align, Answer, Table};
-use crate::size::format_size;
-use crate::target::exists_on_disk;
 
 /// What `quota` shows. A limit that is not set is null; the uid of `default` is 4294967295.
 #[derive(Serialize)]

@@ -1,12 +1,12 @@
 //! `baio rename`: gives a segment another name.
 
+use baio_console::failure::Failure;
+use baio_console::named::NamedSegment;
 use baio_storage::segment::name::SegmentName;
 use baio_storage::{Error, Identity};
 
-use crate::command::named::NamedSegment;
 use crate::command::shown::Segment;
 use crate::command::volume_args::RenameArgs;
-use crate::failure::Failure;
 
 /// Renames, and shows the segment under its new name.
 pub(crate) fn run(args: RenameArgs) -> Result<Segment, Failure> {

@@ -1,7 +1,8 @@
 //! `baio report`: does the main job, and measures it.
 
+use baio_console::failure::Failure;
+
 use crate::args::ReportArgs;
-use crate::failure::Failure;
 use crate::report::{self, Report};
 
 /// Runs the experiments.

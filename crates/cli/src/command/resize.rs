@@ -3,16 +3,16 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use baio_console::failure::Failure;
+use baio_console::named::NamedSegment;
+use baio_console::output::Answer;
+use baio_console::target::{Target, exists_on_disk};
 use baio_engine::Config;
 use baio_storage::{Core, Identity, ResizeOptions, VolumeInfo};
 use serde::Serialize;
 
-use crate::command::named::NamedSegment;
 use crate::command::shown::{Segment, Volume};
 use crate::command::volume_args::ResizeArgs;
-use crate::failure::Failure;
-use crate::output::Answer;
-use crate::target::{Target, exists_on_disk};
 
 /// What `resize` shows: what it resized.
 #[derive(Serialize)]

@@ -2,11 +2,10 @@
 
 use std::io::{self, Write};
 
+use baio_console::output::{Align, Answer, Table};
+use baio_console::size::format_size;
 use baio_storage::{Account, SegmentInfo, Sight, VolumeInfo, VolumeView};
 use serde::Serialize;
-
-use crate::output::{Align, Answer, Table};
-use crate::size::format_size;
 
 /// A segment, as `list`, `stat`, `create` and `delete` show it.
 #[derive(Clone, Debug, Serialize)]

@@ -2,15 +2,15 @@
 
 use std::io::{self, Write};
 
+use baio_console::failure::Failure;
+use baio_console::named::NamedSegment;
+use baio_console::output::Answer;
+use baio_console::target::{Target, exists_on_disk};
 use baio_storage::{Core, Identity};
 use serde::Serialize;
 
-use crate::command::named::NamedSegment;
 use crate::command::shown::{Segment, Volume};
 use crate::command::volume_args::StatArgs;
-use crate::failure::Failure;
-use crate::output::Answer;
-use crate::target::{Target, exists_on_disk};
 
 /// What `stat` shows: the object's keys tell which of the two it is.
 #[derive(Serialize)]

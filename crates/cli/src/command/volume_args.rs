@@ -1,10 +1,9 @@
 //! The arguments of the commands on volumes and segments, as typed.
 
+use baio_console::size::Size;
+use baio_console::target::{TypedTarget, parse_uid};
 use baio_storage::EVERYBODY_ELSE;
 use clap::{Args, ValueEnum};
-
-use crate::size::Size;
-use crate::target::{TypedTarget, parse_uid};
 
 /// `baio format`
 #[derive(Debug, Args)]
@@ -248,7 +247,7 @@ fn parse_blocks_limit(text: &str) -> Result<LimitArg, String> {
     }
     let size: Size = text
         .parse()
-        .map_err(|error: crate::size::SizeError| error.to_string())?;
+        .map_err(|error: baio_console::size::SizeError| error.to_string())?;
     Ok(LimitArg(Some(size.bytes())))
 }
 

@@ -65,7 +65,7 @@ pub(super) fn parse(text: &str) -> Result<Number, NumberError> {
 }
 
 fn factor(text: &str) -> Result<u64, NumberError> {
-    let (digits, unit) = crate::size::split_digits(text);
+    let (digits, unit) = baio_console::size::split_digits(text);
     let number = match digits {
         // As in GNU dd, a unit counts once on its own; the mark for bytes is no unit.
         "" if unit.is_empty() || unit == "B" => return Err(NumberError::Malformed),

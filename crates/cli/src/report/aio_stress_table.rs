@@ -8,7 +8,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::failure::Failure;
+use baio_console::failure::Failure;
+
 use crate::measure::fio::Rw;
 use crate::report::comparison::Findings;
 use crate::report::ext2::on_ext2;

@@ -1,7 +1,8 @@
 //! Reads of what the kernel's cache holds: what the engine costs above a bare pread(2). Nothing waits here, so the engine
 //! answers in the caller's thread (`RWF_NOWAIT`), and the price is its own.
 
-use crate::failure::Failure;
+use baio_console::failure::Failure;
+
 use crate::measure::worker;
 use crate::measure::worker::buffered_reads::Job;
 use crate::report::comparison::{Comparison, Figure, Findings, Mark, Peer, Side};

@@ -4,7 +4,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::failure::Failure;
+use baio_console::failure::Failure;
+
 use crate::measure::worker::buffered_writes::Job;
 use crate::measure::{Measurement, fio, median, worker};
 use crate::report::comparison::{Comparison, Figure, Findings, Mark, Peer, Side};

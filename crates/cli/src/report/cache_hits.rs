@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use crate::failure::Failure;
+use baio_console::failure::Failure;
+
 use crate::measure::stress::Run;
 use crate::measure::worker;
 use crate::measure::worker::{buffered_reads, pinned_hits};

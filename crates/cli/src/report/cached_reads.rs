@@ -4,7 +4,8 @@
 
 use std::path::Path;
 
-use crate::failure::Failure;
+use baio_console::failure::Failure;
+
 use crate::measure::fio::{self, Engine};
 use crate::measure::stress::Run;
 use crate::measure::{Measurement, median};

@@ -8,9 +8,9 @@
 
 use std::fmt;
 
+use baio_console::failure::Failure;
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
 use crate::measure::{Measurement, fio, median, stress, worker};
 
 /// One way to do the work.

@@ -6,7 +6,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::failure::Failure;
+use baio_console::failure::Failure;
+
 use crate::measure::fio::{self, Engine};
 use crate::measure::stress::Run;
 use crate::measure::{Measurement, median};

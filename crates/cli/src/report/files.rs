@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use baio::{Access, Config, CreateOptions, Durability, Format, Identity, Local, Options, Segment, SegmentOp, Wait};
+use baio_console::failure::Failure;
 
-use crate::failure::Failure;
 use crate::report::storage_failure;
 use crate::stress::pattern::Random;
 

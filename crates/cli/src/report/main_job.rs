@@ -8,10 +8,10 @@ use std::time::Instant;
 use baio::{
     Access, Config, CreateOptions, Durability, Fault, Format, Identity, Link, Local, Options, Segment, SegmentOp, Wait,
 };
+use baio_console::failure::Failure;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::failure::Failure;
 use crate::report::{Section, Setting, storage_failure};
 use crate::stress::pattern::Random;
 

@@ -5,11 +5,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use baio_console::exit_status::ExitStatus;
+use baio_console::failure::Failure;
+use baio_console::output::Answer;
 use serde::Serialize;
-
-use crate::exit_status::ExitStatus;
-use crate::failure::Failure;
-use crate::output::Answer;
 
 mod aio_stress_table;
 mod buffered_reads;

@@ -1,7 +1,8 @@
 //! Seed 001 §9: disk and network in one queue. One thread has reads of a disk and of a pipe in flight and waits for both at
 //! once; another writes to the pipe. The peer does the same by blocking calls, a thread for everything that may wait.
 
-use crate::failure::Failure;
+use baio_console::failure::Failure;
+
 use crate::measure::worker::one_queue::Job;
 use crate::measure::{Measurement, median, worker};
 use crate::report::comparison::{Comparison, Figure, Findings, Mark, Peer, Side};

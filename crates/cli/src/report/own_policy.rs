@@ -2,7 +2,8 @@
 //! memory cgroup of the same size: a cyclic scan over somewhat more than the cache, and scattered blocks that the program
 //! knows beforehand (Cao, Felten, Karlin and Li 1996, which seed 004 refers to).
 
-use crate::failure::Failure;
+use baio_console::failure::Failure;
+
 use crate::measure::worker;
 use crate::measure::worker::own_policy::{Job, Pattern, Who};
 use crate::measure::{Measurement, median};

@@ -7,9 +7,9 @@
 
 use std::path::Path;
 
+use baio_console::failure::Failure;
 use serde_json::json;
 
-use crate::failure::Failure;
 use crate::measure::worker;
 use crate::measure::worker::page_cleaners::{Job, Mix};
 use crate::measure::{Measurement, median};

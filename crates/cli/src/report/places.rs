@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
+use baio_console::failure::Failure;
+
 use crate::measure::stress::segment_target;
 use crate::report::Setting;
 use crate::report::files::{settle, written_file, written_segment};

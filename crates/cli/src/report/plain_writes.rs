@@ -6,7 +6,8 @@
 
 use std::path::Path;
 
-use crate::failure::Failure;
+use baio_console::failure::Failure;
+
 use crate::measure::fio::{self, Amount, Engine};
 use crate::measure::median;
 use crate::measure::stress::Run;

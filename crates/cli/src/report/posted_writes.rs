@@ -8,7 +8,8 @@
 
 use std::time::Duration;
 
-use crate::failure::Failure;
+use baio_console::failure::Failure;
+
 use crate::measure::worker::posted_writes::Job;
 use crate::measure::{Latency, Measurement, median, worker};
 use crate::report::comparison::{Comparison, Figure, Findings, Mark, Peer, Side};

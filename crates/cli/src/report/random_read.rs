@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use baio::{Core, Identity};
+use baio_console::failure::Failure;
 
-use crate::failure::Failure;
 use crate::measure::fio::{self, Engine};
 use crate::measure::stress::{Run, segment_target};
 use crate::measure::worker::{self, Job};

@@ -5,7 +5,8 @@
 
 use std::path::PathBuf;
 
-use crate::failure::Failure;
+use baio_console::failure::Failure;
+
 use crate::measure::fio::{self, Engine};
 use crate::measure::stress::Run;
 use crate::report::comparison::{Comparison, Figure, Findings, Mark, Peer, Side};

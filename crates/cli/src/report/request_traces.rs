@@ -7,12 +7,12 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
+use baio_console::failure::Failure;
 use baio_engine::{Caching, Config, Descriptions, Durability, Engine, File, Memory, Open, Policy, Request, Wait};
 use baio_storage::cache::window::Pattern;
 use baio_storage::cache::{Cache, CacheConfig, CacheOp, CacheRequest, CacheStats, Io, IoKind, ObjectId};
 use serde_json::json;
 
-use crate::failure::Failure;
 use crate::report::comparison::{Bound, Findings};
 use crate::report::files::written_file;
 use crate::report::{Section, Setting};

@@ -3,7 +3,8 @@
 //! What the hop costs: requests/s, processor time and context switches of both together. The paper (seed 004 §5) puts the
 //! service into the application's process for this reason.
 
-use crate::failure::Failure;
+use baio_console::failure::Failure;
+
 use crate::measure::stress::{Run, segment_target};
 use crate::report::comparison::{Comparison, Figure, Findings, Mark, Peer, Side};
 use crate::report::files::written_segment;

@@ -6,9 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use baio_console::failure::Failure;
 use serde_json::json;
 
-use crate::failure::Failure;
 use crate::measure::fio::{self, Engine};
 use crate::measure::stress::Run;
 use crate::measure::{Measurement, median};

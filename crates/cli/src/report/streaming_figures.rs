@@ -2,7 +2,8 @@
 //! size of a request, 64 in flight, on a file of which nothing is cached. Theirs showed the kernel before and after the changes
 //! and AIO-DIO, which the changed kernel matched.
 
-use crate::failure::Failure;
+use baio_console::failure::Failure;
+
 use crate::measure::fio::Rw;
 use crate::report::comparison::Findings;
 use crate::report::files::written_file;

@@ -13,10 +13,10 @@ use std::process::Command;
 use std::time::Instant;
 
 use baio::Format;
+use baio_console::failure::Failure;
 use baio_storage::segment::layout::Layout;
 use serde_json::json;
 
-use crate::failure::Failure;
 use crate::measure::worker::volume_scale::{Filled, Job, Use, Used};
 use crate::measure::{child, median, quoted, worker};
 use crate::report::{Section, Setting, storage_failure};

@@ -5,8 +5,9 @@
 use std::fs::File;
 use std::path::Path;
 
+use baio_console::failure::Failure;
+
 use super::job::{Job, Objects};
-use crate::failure::Failure;
 
 /// Drops every file of a job; a segment does not go through that cache.
 pub(super) fn drop_pages(job: &Job) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use baio_console::failure::Failure;
 use baio_engine::{Memory, Wait};
 use baio_storage::{Error, Fault};
 
@@ -20,7 +21,6 @@ use super::round::{Round, is_hopeless};
 use super::schedule::{Next, Piece, Schedule};
 use super::target::{Ended, Target, buffers};
 use super::verify::{Ledger, Stamp, check};
-use crate::failure::Failure;
 
 /// What lanes tell each other while they run. Flags only: nothing else is read on their strength.
 #[derive(Debug, Default)]

@@ -7,13 +7,13 @@
 use std::fs::OpenOptions;
 use std::path::Path;
 
+use baio_console::failure::Failure;
+use baio_console::size::format_size;
 use baio_engine::Durability;
 
 use super::job::{Job, Lane, Mode, Objects, Rw, Stage, Stream, Verify};
 use super::lanes;
 use super::place::{Kind, Place};
-use crate::failure::Failure;
-use crate::size::format_size;
 
 /// Bytes of one request, where blocks need no stamps.
 const REQUEST_MAX: u64 = 1 << 20;

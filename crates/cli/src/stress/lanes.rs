@@ -6,13 +6,14 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use baio_console::failure::Failure;
+
 use super::cold;
 use super::drive::{Driver, Signals};
 use super::job::{Job, Mode, Objects, Verify};
 use super::result::{LaneReport, Report, StageReport, rss_max, threads_now};
 use super::target::{Cached, Plain, Segmented, Served, Target};
 use super::verify::Ledger;
-use crate::failure::Failure;
 use crate::measure::child;
 
 /// Runs a job; `watch` sees each stage when all lanes have ended it.

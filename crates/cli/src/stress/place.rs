@@ -7,11 +7,10 @@ use std::fs::File as StdFile;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
+use baio_console::failure::Failure;
 use baio_engine::{Caching, Create, Descriptions, Errno, File, Open, SetupError};
 use baio_storage::Error;
 use baio_storage::segment::superblock::MAGIC;
-
-use crate::failure::Failure;
 
 /// Bytes that a whole superblock copy lies behind the first.
 const SECOND_SUPERBLOCK_AT: u64 = 64 << 10;

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use baio_console::failure::Failure;
 use baio_storage::cache::CacheStats;
 use serde::{Deserialize, Serialize};
 
 use super::job::{Job, Rw};
-use crate::failure::Failure;
 use crate::measure::child::{Costs, status_of_self};
 use crate::measure::{Measurement, Recorder};
 

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use baio_console::failure::Failure;
 use baio_engine::Errno;
 use baio_storage::{Error, Fault};
 
 use super::job::{Job, Lane, Stage};
 use super::result::{LaneReport, StreamReport, Tally};
 use super::schedule::Piece;
-use crate::failure::Failure;
 use crate::measure::Recorder;
 
 /// So many failed requests end a run: nothing more is to be learned.

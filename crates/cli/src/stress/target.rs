@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use baio_console::failure::Failure;
 use baio_engine::{Config, Memory, Region, Stats, Wait};
 use baio_storage::cache::CacheStats;
 use baio_storage::{Error, Fault};
 
 use super::job::{Job, Lane};
 use super::schedule::Piece;
-use crate::failure::Failure;
 
 mod cached;
 mod plain;

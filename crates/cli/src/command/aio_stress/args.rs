@@ -1,10 +1,10 @@
 //! `baio aio-stress` as typed: the letters of aio-stress 0.21.
 
+use baio_console::size::split_digits;
+use baio_console::target::TypedTarget;
 use clap::Args;
 
-use crate::size::split_digits;
 use crate::stress::job::Backend;
-use crate::target::TypedTarget;
 
 /// `baio aio-stress`
 #[derive(Debug, Args)]

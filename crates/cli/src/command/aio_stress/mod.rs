@@ -11,8 +11,9 @@ pub(crate) mod args;
 mod plan;
 mod print;
 
+use baio_console::failure::Failure;
+
 use crate::command::stress::stamped;
-use crate::failure::Failure;
 use crate::stress;
 use crate::stress::Kind;
 use args::AioStressArgs;

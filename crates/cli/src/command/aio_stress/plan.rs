@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 
+use baio_console::failure::Failure;
+use baio_console::memory_limit::Room;
+use baio_console::target::exists_on_disk;
 use baio_engine::Durability;
 
 use super::args::AioStressArgs;
-use crate::failure::Failure;
-use crate::memory_limit::Room;
 use crate::stress::job::{Mode, Rw, Verify};
 use crate::stress::{
     Claim, Job, Kind, Lane, Objects, Place, STAMP_MIN, STAMPED_BLOCKS_MAX, Stage, Stream, Want, contexts, deal,
 };
-use crate::target::exists_on_disk;
 
 pub(super) const COMMAND: &str = "aio-stress";
 

@@ -5,14 +5,14 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use baio_console::exit_status::ExitStatus;
+use baio_console::output::{Answer, Printable};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::args::AioStressArgs;
 use super::plan::stage_name;
-use crate::exit_status::ExitStatus;
 use crate::measure::Recorder;
-use crate::output::{Answer, Printable};
 use crate::stress::Job;
 use crate::stress::result::{LaneReport, Section, StageReport};
 

@@ -14,6 +14,7 @@ mod writing;
 
 use std::collections::BTreeMap;
 
+use baio_console::failure::Failure;
 use baio_engine::Buffer;
 use baio_storage::{Mode, Outcome, SegmentOp, SegmentRequest};
 
@@ -25,7 +26,6 @@ use super::progress::Progress;
 use super::slots::{Slots, State};
 use super::stream::Stream;
 use super::summary::{Meter, Part};
-use crate::failure::Failure;
 
 /// The tag of the one read of a stream; all other tags are indices of slots.
 const STREAM: u64 = u64::MAX;

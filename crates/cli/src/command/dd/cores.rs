@@ -6,13 +6,12 @@
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use baio_console::failure::Failure;
+use baio_console::named::NamedSegment;
 use baio_engine::{Buffer, Config, Wait};
 use baio_storage::{Access, Core, Outcome, SegmentRequest};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-
-use crate::command::named::NamedSegment;
-use crate::failure::Failure;
 
 /// Device and inode number: equal for two paths to one file.
 pub(super) type Inode = (u64, u64);

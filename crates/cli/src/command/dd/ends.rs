@@ -6,15 +6,15 @@
 use std::io::{Seek, SeekFrom};
 use std::path::PathBuf;
 
+use baio_console::failure::Failure;
+use baio_console::named::NamedSegment;
+use baio_console::target::{Target, TypedTarget, exists_on_disk};
 use baio_engine::{Config, Kind};
 use baio_storage::{Access, Handle, Identity, Mode};
 
 use super::cores::{Cores, Inode, inode_of};
 use super::plain::{self, Flow, Plain};
-use crate::command::named::NamedSegment;
-use crate::failure::Failure;
 use crate::operands::{DdOperands, Truncate};
-use crate::target::{Target, TypedTarget, exists_on_disk};
 
 /// Segments are read and written in multiples of this: volumes have no smaller block.
 pub(super) const BLOCK: u64 = 4096;

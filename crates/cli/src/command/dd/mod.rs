@@ -31,11 +31,11 @@ mod stream;
 mod summary;
 mod tally;
 
+use baio_console::failure::Failure;
+use baio_console::memory_limit::Room;
 use baio_engine::{Config, Durability, Memory};
 use baio_storage::{Outcome, SegmentOp, SegmentRequest};
 
-use crate::failure::Failure;
-use crate::memory_limit::Room;
 use crate::operands::{Amount, DdOperands, FinalSync, ShortReads, Truncate};
 use copy::{Copy, Source};
 use cores::Cores;

@@ -15,12 +15,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
+use baio_console::failure::Failure;
 use baio_engine::{Caching, Create, Descriptions, Errno, File, Kind, Open, SetupError};
 use baio_storage::segment::superblock::MAGIC;
 use baio_storage::{Error, Mode};
 use rustix::fs::{FileType, OFlags, SeekFrom};
 
-use crate::failure::Failure;
 use crate::operands::{Creation, Direct};
 
 /// Bytes that a whole superblock copy lies behind the first.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::failure::Failure;
+use baio_console::failure::Failure;
 
 /// On which side a copy failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

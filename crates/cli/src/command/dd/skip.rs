@@ -1,11 +1,11 @@
 //! `skip=` and `seek=`: only numbers where bytes can be reached at any offset; work on streams.
 
+use baio_console::failure::Failure;
 use baio_storage::{SegmentOp, SegmentRequest};
 
 use super::ends::EndKind;
 use super::plain::Flow;
 use super::{Job, run_one};
-use crate::failure::Failure;
 use crate::operands::{Amount, ShortReads, Status};
 
 impl Job<'_> {

@@ -7,11 +7,11 @@
 
 use std::collections::VecDeque;
 
+use baio_console::failure::Failure;
 use baio_engine::Buffer;
 
 use super::plan::{Bounds, Cuts, Piece};
 use super::records::Records;
-use crate::failure::Failure;
 use crate::operands::{Amount, ShortReads};
 
 /// How many more records may be read.

@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
+use baio_console::output::Answer;
 use serde::Serialize;
 
 use super::human;
 use crate::operands::Status;
-use crate::output::Answer;
 
 /// What `dd` shows.
 #[derive(Clone, Debug, Serialize)]

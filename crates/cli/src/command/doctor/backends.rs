@@ -3,11 +3,11 @@
 //! The one that `Auto` takes is kept; what it tried before and did not take is not tried again, because a ring just closed
 //! still counts against the limit on locked memory for a moment.
 
+use baio_console::output::Table;
 use baio_engine::{Choice, Config, Engine, Explain, Rejected, SetupError};
 use serde::Serialize;
 
 use super::system::{Blame, System};
-use crate::output::Table;
 
 /// The one whose requests block the caller.
 const BLOCKING: Choice = Choice::Sync;

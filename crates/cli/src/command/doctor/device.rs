@@ -6,11 +6,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use baio_console::output::Table;
+use baio_console::size::format_size;
 use serde::Serialize;
 
 use super::mount::Mount;
-use crate::output::Table;
-use crate::size::format_size;
 
 /// Devices on devices at most.
 const DEPTH_MAX: usize = 8;

@@ -7,6 +7,9 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use baio_console::failure::Failure;
+use baio_console::output::Table;
+use baio_console::size::format_size;
 use baio_engine::{Caching, DurableBy, Engine, Errno, File, Kind, Open, SetupError};
 use baio_storage::{Core, Error, Identity};
 use rustix::fs::{AtFlags, FileType, Mode as FileMode, OFlags, Stat, StatxFlags};
@@ -16,9 +19,6 @@ use super::device::Device;
 use super::extents;
 use super::modes::{self, DirectWrites, DurableWrites, Mode};
 use super::mount::Mount;
-use crate::failure::Failure;
-use crate::output::Table;
-use crate::size::format_size;
 
 /// `STATX_WRITE_ATOMIC` (statx(2), Linux 6.11).
 const WRITE_ATOMIC: StatxFlags = StatxFlags::from_bits_retain(0x1_0000);

@@ -5,12 +5,11 @@
 use std::fs;
 use std::path::Path;
 
+use baio_console::output::Table;
+use baio_console::size::format_size;
 use baio_engine::Config;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
-
-use crate::output::Table;
-use crate::size::format_size;
 
 /// `CAP_IPC_LOCK` (capabilities(7)): no limit on locked memory.
 const MAY_LOCK: u64 = 1 << 14;

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use baio_console::duration::parse_duration;
+use baio_console::memory_limit::Room;
+use baio_console::size::Size;
+use baio_console::target::TypedTarget;
 use baio_engine::Durability;
 use clap::{Args, ValueEnum};
 
-use crate::duration::parse_duration;
-use crate::memory_limit::Room;
-use crate::size::Size;
 use crate::stress::job::{Backend, Rw};
-use crate::target::TypedTarget;
 
 /// `baio stress`
 #[derive(Debug, Args)]

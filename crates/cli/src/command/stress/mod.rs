@@ -10,7 +10,8 @@ pub(crate) mod args;
 pub(crate) mod plan;
 mod print;
 
-use crate::failure::Failure;
+use baio_console::failure::Failure;
+
 use crate::measure::Measurement;
 use crate::stress::job::Verify;
 use crate::stress::{self, Job};

@@ -5,16 +5,16 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use baio_console::failure::Failure;
+use baio_console::memory_limit::Room;
+use baio_console::named::NamedSegment;
+use baio_console::size::format_size;
+use baio_console::target::{Target, exists_on_disk};
 use baio_storage::{Core, Identity};
 
 use super::args::{StressArgs, TypedMode};
-use crate::command::named::NamedSegment;
-use crate::failure::Failure;
-use crate::memory_limit::Room;
-use crate::size::format_size;
 use crate::stress::job::{Mode, Rw, SegmentPath, Verify};
 use crate::stress::{Claim, Job, Kind, Objects, Place, Stage, Stream, Want, contexts, deal, shares};
-use crate::target::{Target, exists_on_disk};
 
 const COMMAND: &str = "stress";
 

@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
+use baio_console::exit_status::ExitStatus;
+use baio_console::output::{Align, Answer, Table};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::exit_status::ExitStatus;
 use crate::measure::Latency;
-use crate::output::{Align, Answer, Table};
 use crate::stress::result::Section;
 
 /// What `stress` has to say.

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use baio_console::failure::Failure;
 use baio_engine::{Create, Descriptions, Durability, Memory, Open, Stats, Wait};
 use baio_storage::cache::{CacheConfig, CacheStats};
 use baio_storage::{Core, Error, Fault, Handle, Mode, SegmentOp, SegmentRequest};
 
 use super::{Ended, Target, config, told};
-use crate::failure::Failure;
 use crate::stress::job::{Job, Objects};
 use crate::stress::schedule::Piece;
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use baio_console::failure::Failure;
 use baio_engine::{
     Caching, Create, Descriptions, Durability, Engine, Errno, File, Memory, Open, Policy, Rejected, Request,
     SetupError, Stats, Wait,
@@ -11,7 +12,6 @@ use baio_engine::{
 use baio_storage::{Error, Fault};
 
 use super::{Ended, Target, config, told};
-use crate::failure::Failure;
 use crate::stress::job::{Job, Lane, Objects};
 use crate::stress::schedule::Piece;
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use baio::{Access, Local, Mode, Options, Segment, SegmentOp, SegmentRequest};
+use baio_console::failure::Failure;
 use baio_engine::{Durability, Memory, Stats, Wait};
 use baio_storage::Fault;
 use baio_storage::cache::{CacheConfig, CacheStats};
 
 use super::{Ended, Target, config};
-use crate::failure::Failure;
 use crate::stress::job::{Job, Mode as JobMode, Objects};
 use crate::stress::schedule::Piece;
 

@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use baio::{Access, Options, Outcome, Remote, Segment, SegmentOp, SegmentRequest};
+use baio_console::failure::Failure;
 use baio_engine::{Durability, Memory, Stats, Wait};
 use baio_storage::Fault;
 
 use super::{ARENA_SPARE, Ended, Target, config};
-use crate::failure::Failure;
 use crate::stress::job::{Job, Lane, Objects};
 use crate::stress::schedule::Piece;
 

@@ -1,12 +1,12 @@
 //! What a read that has ended means: a piece, the end of the input, a failure, or an output without room.
 
+use baio_console::failure::Failure;
 use baio_storage::Outcome;
 
 use super::super::frame::ReadFrame;
 use super::super::progress::Side;
 use super::super::stream::Taken;
 use super::{Copy, Source};
-use crate::failure::Failure;
 
 impl Copy<'_> {
     pub(super) fn stream_read(&mut self, outcome: Outcome) -> Result<(), Failure> {

@@ -1,6 +1,7 @@
 //! What a piece goes through until it is written: moved in its buffer, joined by the bytes that its blocks keep, put in
 //! order where the output wants order, written.
 
+use baio_console::failure::Failure;
 use baio_engine::Memory;
 use baio_storage::{Mode, Outcome, SegmentOp};
 
@@ -9,7 +10,6 @@ use super::super::plain::Flow;
 use super::super::progress::Side;
 use super::super::slots::State;
 use super::{Copy, Source};
-use crate::failure::Failure;
 
 impl Copy<'_> {
     /// Moves a piece, which begins at `head`, to where the output wants it in the buffer.

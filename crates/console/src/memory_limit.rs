@@ -11,13 +11,15 @@ const PART: u64 = 4;
 
 /// Bytes that all buffers of a command may take, and why no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Room {
-    pub(crate) bytes: u64,
+pub struct Room {
+    /// At most so many bytes, all buffers together.
+    pub bytes: u64,
     cgroup: Option<u64>,
 }
 
 impl Room {
-    pub(crate) fn here() -> Room {
+    /// What the cgroup of this process leaves, and no more than 1 GiB.
+    pub fn here() -> Room {
         let read = |path: &Path| std::fs::read_to_string(path).ok();
         Room::within(cgroup_limit(&read))
     }
@@ -32,13 +34,13 @@ impl Room {
     }
 
     /// How many buffers of this size have room: one at least, and no more than `most`.
-    pub(crate) fn buffers(self, each: u64, most: u32) -> u32 {
+    pub fn buffers(self, each: u64, most: u32) -> u32 {
         let fit = self.bytes.checked_div(each).unwrap_or(u64::MAX);
         u32::try_from(fit).unwrap_or(u32::MAX).clamp(1, most)
     }
 
     /// What is needed of whoever asks for more.
-    pub(crate) fn need(self) -> String {
+    pub fn need(self) -> String {
         match self.cgroup {
             None => format!("at most {} bytes", self.bytes),
             Some(limit) => format!(

@@ -11,20 +11,20 @@ use crate::target::{Target, TypedTarget, exists_on_disk};
 
 /// `PATH#NAME` or `PATH#UID/NAME`, with a name that a segment can have.
 #[derive(Clone, Debug)]
-pub(crate) struct NamedSegment {
+pub struct NamedSegment {
     /// As it was typed, for messages.
-    pub(crate) typed: String,
+    pub typed: String,
     /// The volume's file or device.
-    pub(crate) volume: PathBuf,
+    pub volume: PathBuf,
     /// The owner, where one was typed.
-    pub(crate) owner: Option<u32>,
+    pub owner: Option<u32>,
     /// The segment's name.
-    pub(crate) name: String,
+    pub name: String,
 }
 
 impl NamedSegment {
     /// Resolves a target that must be a segment.
-    pub(crate) fn resolve(command: &str, typed: &TypedTarget) -> Result<NamedSegment, Failure> {
+    pub fn resolve(command: &str, typed: &TypedTarget) -> Result<NamedSegment, Failure> {
         let target = typed.resolve(exists_on_disk);
         match target.map_err(|error| error.into_failure(command))? {
             Target::File(_) => Err(typed.segment_expected().into_failure(command)),
@@ -33,7 +33,7 @@ impl NamedSegment {
     }
 
     /// Checks the name before anything is opened: a bad one must not even raise the volume's epoch.
-    pub(crate) fn checked(
+    pub fn checked(
         command: &str,
         typed: &TypedTarget,
         volume: PathBuf,
@@ -54,23 +54,23 @@ impl NamedSegment {
     }
 
     /// The owner's uid: the one typed, else that of whoever asks.
-    pub(crate) fn owner_uid(&self, who: Identity) -> u32 {
+    pub fn owner_uid(&self, who: Identity) -> u32 {
         self.owner.unwrap_or(who.uid)
     }
 
     /// What became of a call on the volume, told as the failure of `command` on this target.
-    pub(crate) fn told<T>(&self, command: &str, result: baio_storage::Result<T>) -> Result<T, Failure> {
+    pub fn told<T>(&self, command: &str, result: baio_storage::Result<T>) -> Result<T, Failure> {
         result.map_err(|error| Failure::from_storage(command, self.typed.clone(), &error))
     }
 
     /// Refuses what looking already refuses, before the volume is opened to write, which raises its epoch.
-    pub(crate) fn look_first(&self, command: &str, who: Identity) -> Result<(), Failure> {
+    pub fn look_first(&self, command: &str, who: Identity) -> Result<(), Failure> {
         let seen = Core::inspect_segment(&self.volume, who, self.owner_uid(who), &self.name);
         self.told(command, seen).map(drop)
     }
 
     /// Opens the volume to write, does something, and closes it cleanly whatever came of it.
-    pub(crate) fn with_volume<T>(
+    pub fn with_volume<T>(
         &self,
         command: &str,
         work: impl FnOnce(&mut Core) -> baio_storage::Result<T>,

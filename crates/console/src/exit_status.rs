@@ -7,7 +7,7 @@ use std::process::ExitCode;
 /// What the program tells its parent process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum ExitStatus {
+pub enum ExitStatus {
     /// Everything asked for was done.
     Success = 0,
     /// The system, the volume or the data stood in the way.
@@ -24,7 +24,7 @@ impl ExitStatus {
     /// The status of a failure with the error code `code` in the command `operation`.
     ///
     /// Usage errors of `dd` exit with 1, because GNU dd's do and scripts know it so.
-    pub(crate) fn of_failure(operation: &str, code: &str) -> ExitStatus {
+    pub fn of_failure(operation: &str, code: &str) -> ExitStatus {
         match code {
             "EUSAGE" if operation == "dd" => ExitStatus::Failed,
             "EUSAGE" => ExitStatus::Usage,

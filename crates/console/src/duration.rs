@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::size::split_digits;
 
 /// Parses a whole number with one of the units `us`, `ms`, `s` and `m`.
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, DurationError> {
+pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     let refused = |reason| DurationError {
         text: text.to_owned(),
         reason,
@@ -32,7 +32,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, DurationError> {
 
 /// Why a text is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DurationError {
+pub struct DurationError {
     text: String,
     reason: Reason,
 }

@@ -2,7 +2,7 @@
 //!
 //! `4096`, `4K` and `4KiB` are one size. `4kB` is refused instead of guessed at: half of the world means 4000 by it and
 //! the other half 4096, and a volume of the wrong size is noticed late. Only the operands of `dd` follow another
-//! grammar, that of GNU dd; see [`operands`](crate::operands).
+//! grammar, that of GNU dd; see `operands.rs` of the program.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,11 +12,11 @@ const LETTERS: [char; 5] = ['K', 'M', 'G', 'T', 'P'];
 
 /// A number of bytes, as typed with an optional IEC unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Size(u64);
+pub struct Size(u64);
 
 impl Size {
     /// The size in bytes.
-    pub(crate) fn bytes(self) -> u64 {
+    pub fn bytes(self) -> u64 {
         self.0
     }
 }
@@ -49,7 +49,7 @@ impl FromStr for Size {
 }
 
 /// Splits `text` behind its leading decimal digits.
-pub(crate) fn split_digits(text: &str) -> (&str, &str) {
+pub fn split_digits(text: &str) -> (&str, &str) {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     text.split_at(digits)
 }
@@ -98,7 +98,7 @@ fn letter(power: u32) -> char {
 
 /// Why a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SizeError {
+pub struct SizeError {
     text: String,
     reason: Reason,
 }
@@ -134,7 +134,7 @@ impl fmt::Display for SizeError {
 impl std::error::Error for SizeError {}
 
 /// A size for people: exact where it is a whole number of the largest unit that fits, else with one decimal.
-pub(crate) fn format_size(bytes: u64) -> String {
+pub fn format_size(bytes: u64) -> String {
     let mut unit = 1u128;
     let mut power = 0;
     // The rounded figure decides, so that a byte less than 1 MiB is 1.0 MiB and not 1024.0 KiB.

@@ -23,11 +23,11 @@ const SERVED: &[u8] = b"unix:";
 
 /// A target as it was typed, with nothing looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TypedTarget(OsString);
+pub struct TypedTarget(OsString);
 
 /// What a typed target means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub enum Target {
     /// A file, a device or a whole volume.
     File(PathBuf),
     /// A segment of a volume.
@@ -44,13 +44,13 @@ pub(crate) enum Target {
 /// True for what a target can name: anything that exists and is no directory.
 ///
 /// A directory does not count, or else `dir/#name` would have two readings wherever `dir` exists.
-pub(crate) fn exists_on_disk(path: &Path) -> bool {
+pub fn exists_on_disk(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| !metadata.is_dir())
 }
 
 impl TypedTarget {
     /// Finds out what the text means; `exists` says whether a path is there, as [`exists_on_disk`] does.
-    pub(crate) fn resolve(&self, exists: impl Fn(&Path) -> bool) -> Result<Target, TargetError> {
+    pub fn resolve(&self, exists: impl Fn(&Path) -> bool) -> Result<Target, TargetError> {
         let refused = |reason| self.refused(reason);
         let text = self.0.as_bytes();
         if text.is_empty() {
@@ -77,7 +77,7 @@ impl TypedTarget {
     }
 
     /// As [`resolve`](TypedTarget::resolve), for a command that works on whole volumes or files.
-    pub(crate) fn resolve_path(&self, exists: impl Fn(&Path) -> bool) -> Result<PathBuf, TargetError> {
+    pub fn resolve_path(&self, exists: impl Fn(&Path) -> bool) -> Result<PathBuf, TargetError> {
         match self.resolve(exists)? {
             Target::File(path) => Ok(path),
             Target::Segment { .. } => Err(self.refused(Reason::PathExpected)),
@@ -85,7 +85,7 @@ impl TypedTarget {
     }
 
     /// The refusal of a target that names no segment, for a command that works on segments.
-    pub(crate) fn segment_expected(&self) -> TargetError {
+    pub fn segment_expected(&self) -> TargetError {
         self.refused(Reason::SegmentExpected)
     }
 
@@ -148,7 +148,7 @@ fn parse_segment(volume: &[u8], segment: &[u8]) -> Result<Target, Reason> {
 }
 
 /// Reads a uid. The highest number is nobody's: system calls take it as "leave unchanged".
-pub(crate) fn parse_uid(text: &str) -> Option<u32> {
+pub fn parse_uid(text: &str) -> Option<u32> {
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
@@ -157,7 +157,7 @@ pub(crate) fn parse_uid(text: &str) -> Option<u32> {
 
 /// Why a typed target has no meaning here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TargetError {
+pub struct TargetError {
     typed: String,
     reason: Reason,
 }
@@ -188,7 +188,7 @@ enum Reason {
 
 impl TargetError {
     /// The failure of the command `operation` that was given this target.
-    pub(crate) fn into_failure(self, operation: &str) -> Failure {
+    pub fn into_failure(self, operation: &str) -> Failure {
         let code = match self.reason {
             Reason::Served => "EOPNOTSUPP",
             _ => "EUSAGE",

@@ -13,7 +13,7 @@ macro_rules! names {
 /// The name of the error number `errno`; `None` for one that Linux does not define.
 ///
 /// Numbers with two names appear once, under the name that the manual pages of the I/O calls use.
-pub(crate) fn name(errno: i32) -> Option<&'static str> {
+pub fn name(errno: i32) -> Option<&'static str> {
     names! { errno;
         EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES EFAULT
         ENOTBLK EBUSY EEXIST EXDEV ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY ETXTBSY EFBIG

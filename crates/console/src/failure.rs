@@ -20,7 +20,7 @@ use crate::output::{Printable, SCHEMA_VERSION};
 ///
 /// The strings are boxed slices, so that a `Result` carrying a failure stays small.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// The command at work, such as `create`; empty while no command is known.
     operation: Box<str>,
     /// The errno name, or one of the program's own codes.
@@ -39,7 +39,7 @@ pub(crate) struct Failure {
 
 impl Failure {
     /// The command `operation` failed with `code`, for the reason `said`.
-    pub(crate) fn new(operation: impl Into<Box<str>>, code: impl Into<Box<str>>, said: impl Into<Box<str>>) -> Failure {
+    pub fn new(operation: impl Into<Box<str>>, code: impl Into<Box<str>>, said: impl Into<Box<str>>) -> Failure {
         Failure {
             operation: operation.into(),
             code: code.into(),
@@ -52,14 +52,14 @@ impl Failure {
     }
 
     /// What was typed for the command `operation` makes no sense.
-    pub(crate) fn usage(operation: impl Into<Box<str>>, said: impl Into<Box<str>>) -> Failure {
+    pub fn usage(operation: impl Into<Box<str>>, said: impl Into<Box<str>>) -> Failure {
         Failure::new(operation, "EUSAGE", said)
     }
 
     /// The system refused something to the command `operation`.
     ///
     /// An error that carries no errno came from the standard library itself and is told as `EIO`.
-    pub(crate) fn from_io(operation: impl Into<Box<str>>, error: &io::Error) -> Failure {
+    pub fn from_io(operation: impl Into<Box<str>>, error: &io::Error) -> Failure {
         let code = match error.raw_os_error() {
             Some(number) => errno::name(number).map_or_else(|| format!("E{number}"), str::to_owned),
             None => "EIO".to_owned(),
@@ -70,7 +70,7 @@ impl Failure {
     /// The volume refused something to the command `operation`, which was given the target `typed`.
     ///
     /// The one place where a storage error becomes a failure: code, offset, need and cure are the library's own words.
-    pub(crate) fn from_storage(
+    pub fn from_storage(
         operation: impl Into<Box<str>>,
         typed: impl Into<Box<str>>,
         error: &baio_storage::Error,
@@ -88,36 +88,36 @@ impl Failure {
     }
 
     /// Names the target or argument concerned, as it was typed.
-    pub(crate) fn on(mut self, object: impl Into<Box<str>>) -> Failure {
+    pub fn on(mut self, object: impl Into<Box<str>>) -> Failure {
         self.object = Some(object.into());
         self
     }
 
     /// Names the byte of the object at which it happened.
-    pub(crate) fn at(mut self, offset: u64) -> Failure {
+    pub fn at(mut self, offset: u64) -> Failure {
         self.offset = Some(offset);
         self
     }
 
     /// Tells what would have been needed.
-    pub(crate) fn needing(mut self, need: impl Into<Box<str>>) -> Failure {
+    pub fn needing(mut self, need: impl Into<Box<str>>) -> Failure {
         self.need = Some(need.into());
         self
     }
 
     /// Tells what to do about it.
-    pub(crate) fn cured_by(mut self, cure: impl Into<Box<str>>) -> Failure {
+    pub fn cured_by(mut self, cure: impl Into<Box<str>>) -> Failure {
         self.cure = Some(cure.into());
         self
     }
 
     /// The status with which the program ends.
-    pub(crate) fn exit_status(&self) -> ExitStatus {
+    pub fn exit_status(&self) -> ExitStatus {
         ExitStatus::of_failure(&self.operation, &self.code)
     }
 
     /// The one object that `--json` prints. All keys are always there; an unknown one is null.
-    pub(crate) fn to_json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         json!({
             "schema_version": SCHEMA_VERSION,
             "error": {

@@ -14,12 +14,12 @@ use crate::exit_status::ExitStatus;
 use crate::failure::Failure;
 
 /// The version of all objects that `--json` prints.
-pub(crate) const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 1;
 
 /// What a command has to say when it succeeded.
 ///
 /// The `Serialize` side must be a struct or a map: its keys stand beside `schema_version` in the printed object.
-pub(crate) trait Answer: Serialize {
+pub trait Answer: Serialize {
     /// Writes the answer as people like to read it.
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()>;
 
@@ -31,7 +31,7 @@ pub(crate) trait Answer: Serialize {
 
 /// Where and in which form answers go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Output {
+pub enum Output {
     /// Tables on standard output, failures on standard error.
     Text,
     /// One object on standard output, whatever happens.
@@ -40,12 +40,12 @@ pub(crate) enum Output {
 
 impl Output {
     /// The form that the presence of `--json` asks for.
-    pub(crate) fn new(json: bool) -> Output {
+    pub fn new(json: bool) -> Output {
         if json { Output::Json } else { Output::Text }
     }
 
     /// Prints what became of a command and returns the status to end with.
-    pub(crate) fn tell<A: Answer>(self, result: Result<A, Failure>) -> ExitStatus {
+    pub fn tell<A: Answer>(self, result: Result<A, Failure>) -> ExitStatus {
         match result {
             Ok(answer) => self.tell_answer(&answer),
             Err(failure) => self.tell_failure(&failure),
@@ -53,7 +53,7 @@ impl Output {
     }
 
     /// Prints a failure and returns the status to end with.
-    pub(crate) fn tell_failure(self, failure: &Failure) -> ExitStatus {
+    pub fn tell_failure(self, failure: &Failure) -> ExitStatus {
         // There is nobody left to tell when this very write fails.
         let _ = match self {
             Output::Text => writeln!(io::stderr(), "{failure}"),
@@ -106,7 +106,7 @@ fn write_object(out: &mut dyn Write, object: &Value) -> io::Result<()> {
 
 /// How the cells of a column stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Align {
+pub enum Align {
     /// Names and words.
     Left,
     /// Figures.
@@ -115,21 +115,21 @@ pub(crate) enum Align {
 
 /// A table for people: columns two spaces apart, as wide as their widest cell.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub struct Table {
     columns: Vec<Align>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// An empty table with these columns under these headings.
-    pub(crate) fn with_headings(columns: &[(&str, Align)]) -> Table {
+    pub fn with_headings(columns: &[(&str, Align)]) -> Table {
         let mut table = Table::without_headings(&columns.iter().map(|c| c.1).collect::<Vec<_>>());
         table.row(columns.iter().map(|column| column.0));
         table
     }
 
     /// An empty table with these columns and no headings, such as a list of keys and values.
-    pub(crate) fn without_headings(columns: &[Align]) -> Table {
+    pub fn without_headings(columns: &[Align]) -> Table {
         Table {
             columns: columns.to_vec(),
             rows: Vec::new(),
@@ -137,7 +137,7 @@ impl Table {
     }
 
     /// Appends a row. Missing cells are empty, surplus ones are dropped.
-    pub(crate) fn row<C: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = C>) {
+    pub fn row<C: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = C>) {
         let mut row: Vec<String> = cells
             .into_iter()
             .map(|cell| Printable(cell.as_ref()).to_string())
@@ -147,7 +147,7 @@ impl Table {
     }
 
     /// Writes all rows, without spaces at the end of a line.
-    pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let widths = self.widths();
         for row in &self.rows {
             let mut line = String::new();
@@ -173,7 +173,7 @@ impl Table {
 }
 
 /// Text from outside, safe to show on a terminal: control characters appear as escapes.
-pub(crate) struct Printable<'a>(pub(crate) &'a str);
+pub struct Printable<'a>(pub &'a str);
 
 impl fmt::Display for Printable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

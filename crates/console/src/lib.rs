@@ -1,0 +1,25 @@
+//! # baio-console: what the program's commands read, and how they tell what came of it
+//!
+//! The program (`baio-cli`) and its measuring commands (`baio-measure`) speak with one voice: a size, a duration and a target
+//! are read in one way, an answer and a failure are told in one way. Nothing here knows a command.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`size`], [`duration`] | numbers with units, as typed and as shown |
+//! | [`target`] | a file, a device, a volume or a segment, as typed and as meant |
+//! | [`named`] | a target that must be a segment |
+//! | [`memory_limit`] | how much a command may take for its buffers |
+//! | [`failure`] | what went wrong, where, what would be needed, what to do |
+//! | [`errno`] | the names of the system's error numbers |
+//! | [`output`] | an answer as a table for people or an object for programs |
+//! | [`exit_status`] | what the parent process is told |
+
+pub mod duration;
+pub mod errno;
+pub mod exit_status;
+pub mod failure;
+pub mod memory_limit;
+pub mod named;
+pub mod output;
+pub mod size;
+pub mod target;
