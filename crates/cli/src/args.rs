@@ -8,12 +8,10 @@ use std::path::PathBuf;
 
 use baio_console::failure::Failure;
 use baio_console::output::Output;
-use baio_console::size::Size;
+use baio_measure::{AioStressArgs, ReportArgs, StressArgs};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::command::aio_stress::args::AioStressArgs;
-use crate::command::stress::args::StressArgs;
 use crate::command::volume_args::{
     CheckArgs, CreateArgs, DefragArgs, DeleteArgs, FormatArgs, ListArgs, QuotaArgs, RenameArgs, ResizeArgs, StatArgs,
 };
@@ -151,37 +149,6 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
 }
 
-/// `baio report`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-The peers, blocking threads and fio if it is installed, run in turn with ours; each one's exact command is printed. Beside
-a ratio stands the mark that the project has set itself; a mark that is missed is told, and fails nothing.
-The working files go when the report ends; what an interrupted one left goes when the next one begins there.
-
-Examples:
-  baio report --quick
-  baio report --dir /mnt/disk --only random-read --working-set 4G")]
-pub(crate) struct ReportArgs {
-    /// Where to make the working files [default: the current directory]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
-    /// The file to carry [default: this program's own file, repeated]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) input: Option<PathBuf>,
-    /// Shorter runs: good for a look, not for a verdict
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Bytes that each experiment works on [default: 1G, with --quick 256M]
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) working_set: Option<Size>,
-    /// Segments that `volume-scale` makes, which runs only when --only names it [default: 20000, with --quick 2000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    pub(crate) segments: Option<u64>,
-    /// Run this part alone; may be given several times
-    #[arg(long, value_name = "NAME")]
-    pub(crate) only: Vec<String>,
-}
-
 /// `baio doctor`
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -276,10 +243,7 @@ mod tests {
         assert!(matches!(parsed("baio delete v#a").command, Command::Delete(_)));
         assert!(matches!(parsed("baio doctor").command, Command::Doctor(_)));
         let line = "baio report --dir d --input f --quick --only a --only b";
-        let Command::Report(args) = parsed(line).command else {
-            panic!("not report");
-        };
-        assert_eq!(args.only, ["a", "b"]);
+        assert!(matches!(parsed(line).command, Command::Report(_)));
     }
 
     #[test]

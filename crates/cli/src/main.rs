@@ -1,7 +1,8 @@
 //! The `baio` program: volumes, segments, dd, stress, report, doctor.
 //!
-//! This file is the table of contents. The command line becomes an [`args::Invocation`], its command runs in a module
-//! of its own under `command/`, and what comes back, an answer or a failure, is printed once by [`Output`](baio_console::output::Output).
+//! This file is the table of contents. The command line becomes an [`args::Invocation`], its command runs in a module of its
+//! own under `command/`, or in `baio-measure`, and what comes back, an answer or a failure, is printed once by
+//! [`Output`](baio_console::output::Output).
 
 use std::process::ExitCode;
 
@@ -11,16 +12,13 @@ use args::{Command, Invocation, Stop};
 
 mod args;
 mod command;
-mod measure;
 mod operands;
-mod report;
-mod stress;
 mod usage;
 
 fn main() -> ExitCode {
     // The report runs each measured side in a process of its own, which is this program again.
-    if let Some(job) = measure::worker::job_of_self() {
-        return measure::worker::main(job);
+    if let Some(status) = baio_measure::worker() {
+        return status;
     }
     let status = match args::parse(std::env::args_os()) {
         Ok(invocation) => run(invocation),
@@ -42,9 +40,9 @@ fn run(Invocation { output, command }: Invocation) -> ExitStatus {
         Command::Check(args) => output.tell(command::check::run(args)),
         Command::Defrag(args) => output.tell(command::defrag::run(args)),
         Command::Dd(operands) => output.tell(command::dd::run(operands)),
-        Command::Stress(args) => output.tell(command::stress::run(args)),
-        Command::AioStress(args) => output.tell(command::aio_stress::run(args)),
-        Command::Report(args) => output.tell(command::report::run(args)),
+        Command::Stress(args) => output.tell(baio_measure::stress(args)),
+        Command::AioStress(args) => output.tell(baio_measure::aio_stress(args)),
+        Command::Report(args) => output.tell(baio_measure::report(args)),
         Command::Doctor(args) => output.tell(command::doctor::run(args)),
     }
 }

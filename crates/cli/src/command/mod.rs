@@ -9,15 +9,13 @@
 //! | `check.rs`, `defrag.rs` | read or tidy a whole volume |
 //! | `list.rs`, `stat.rs` | look, and write nothing |
 //! | `dd/` | copies, with many requests in flight |
-//! | `stress/` | keeps something busy, and measures it |
-//! | `aio_stress/` | the same with the letters and the output of aio-stress |
 //! | `doctor.rs` | tells what works here |
-//! | `report.rs` | measures |
 //! | `volume_args.rs` | the arguments of those on volumes and segments |
 //! | `gauge.rs` | how far a long command has come |
 //! | `shown.rs` | how volumes and segments are shown |
+//!
+//! Those that measure, `stress`, `aio-stress` and `report`, are in `baio-measure`.
 
-pub(crate) mod aio_stress;
 pub(crate) mod check;
 pub(crate) mod create;
 pub(crate) mod dd;
@@ -29,9 +27,7 @@ mod gauge;
 pub(crate) mod list;
 pub(crate) mod quota;
 pub(crate) mod rename;
-pub(crate) mod report;
 pub(crate) mod resize;
 mod shown;
 pub(crate) mod stat;
-pub(crate) mod stress;
 pub(crate) mod volume_args;

@@ -1,0 +1,85 @@
+//! `baio stress`: keeps a file, a device or a segment busy, and measures it. The work itself is in [`crate::stress`].
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `args.rs` | what is typed |
+//! | `plan.rs` | what it means |
+//! | `print.rs` | how it is shown |
+
+pub(crate) mod args;
+pub(crate) mod plan;
+mod print;
+
+use baio_console::failure::Failure;
+
+use crate::figures::Measurement;
+use crate::stress::job::Verify;
+use crate::stress::{self, Job};
+use args::{StressArgs, TypedDurability};
+use plan::Plan;
+use print::{Missed, Stressed};
+
+/// Runs, and shows what came out.
+pub(crate) fn run(args: StressArgs) -> Result<Stressed, Failure> {
+    let Plan {
+        mut job,
+        size,
+        wants,
+        claims,
+    } = plan::plan(&args)?;
+    let all_made = stress::make(&job, &wants)?;
+    stamped(&mut job, all_made && !wants.is_empty());
+    let report = stress::run(&job, &mut |_| ())?;
+    drop(claims);
+    let first_error = report.first_error();
+    if let Some(failure) = first_error {
+        eprintln!("{failure}");
+    }
+    let total = report.total(&job);
+    Ok(Stressed {
+        target: args.target.to_string(),
+        request_size: job.request_size,
+        depth: args.depth(),
+        batch: args.batch,
+        threads: args.threads,
+        files: args.files,
+        size_bytes: size,
+        durability: match args.durability {
+            TypedDurability::None => "none",
+            TypedDurability::Data => "data",
+            TypedDurability::Full => "full",
+        },
+        service: args.service,
+        cold: args.cold,
+        seed: args.seed,
+        missed: missed(&args, &total.measured),
+        parts: report.parts(&job),
+        first_error: first_error.map(|failure| failure.to_json()["error"].take()),
+        total,
+    })
+}
+
+/// Files that were made for this run carry its stamps.
+pub(crate) fn stamped(job: &mut Job, all_made: bool) {
+    if all_made && job.verify.is_some() {
+        job.verify = Some(Verify::Stamped);
+    }
+}
+
+fn missed(args: &StressArgs, measured: &Measurement) -> Vec<Missed> {
+    let few = args.min_iops.filter(|&least| measured.iops < least as f64);
+    let few = few.map(|least| Missed {
+        threshold: "--min-iops",
+        asked: least as f64,
+        measured: measured.iops,
+    });
+    // Nothing measured is nothing met.
+    let p99 = measured.latency_us.p99.unwrap_or(f64::INFINITY);
+    let most = args.max_p99.map(|most| most.as_secs_f64() * 1e6);
+    let slow = most.filter(|&most| p99 > most).map(|asked| Missed {
+        threshold: "--max-p99 us",
+        asked,
+        measured: p99,
+    });
+    few.into_iter().chain(slow).collect()
+}

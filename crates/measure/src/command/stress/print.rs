@@ -1,0 +1,143 @@
+//! How a run is shown.
+
+use std::io::{self, Write};
+
+use baio_console::exit_status::ExitStatus;
+use baio_console::output::{Align, Answer, Table};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::figures::Latency;
+use crate::stress::result::Section;
+
+/// What `stress` has to say.
+#[derive(Serialize)]
+pub(crate) struct Stressed {
+    pub(super) target: String,
+    pub(super) request_size: u64,
+    pub(super) depth: u32,
+    pub(super) batch: u32,
+    pub(super) threads: u32,
+    pub(super) files: u32,
+    pub(super) size_bytes: u64,
+    pub(super) durability: &'static str,
+    pub(super) service: bool,
+    pub(super) cold: bool,
+    pub(super) seed: u64,
+    #[serde(flatten)]
+    pub(super) total: Section,
+    pub(super) parts: Vec<Section>,
+    /// The first request that failed, as an error object.
+    pub(super) first_error: Option<Value>,
+    /// The thresholds that were missed.
+    pub(super) missed: Vec<Missed>,
+}
+
+/// A threshold, and what was measured instead.
+#[derive(Serialize)]
+pub(crate) struct Missed {
+    pub(super) threshold: &'static str,
+    pub(super) asked: f64,
+    pub(super) measured: f64,
+}
+
+impl Answer for Stressed {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let measured = &self.total.measured;
+        writeln!(
+            out,
+            "{}: {} backend{}, {}{}, requests of {} bytes, {} in flight{}",
+            self.target,
+            measured.backend,
+            if self.service { " behind a service" } else { "" },
+            measured.mode,
+            if self.cold { " (cold)" } else { "" },
+            self.request_size,
+            measured.in_flight_max,
+            match self.durability {
+                "none" => String::new(),
+                level => format!(", {level}-durable writes"),
+            }
+        )?;
+        table(&self.parts).write(out)?;
+        writeln!(
+            out,
+            "{} requests in {:.2} s, {:.2} us CPU and {:.2} system calls each; {} failed",
+            measured.requests,
+            self.total.seconds,
+            measured.cpu_us_per_request,
+            measured.system_calls_per_request.unwrap_or(0.0),
+            measured.errors,
+        )?;
+        if self.total.verified + self.total.unverified > 0 {
+            let Section {
+                verified, unverified, ..
+            } = self.total;
+            writeln!(out, "{verified} blocks verified; of {unverified} nothing was known")?;
+        }
+        for missed in &self.missed {
+            let Missed {
+                threshold,
+                asked,
+                measured,
+            } = missed;
+            writeln!(out, "missed: {threshold} {asked:.0}, measured {measured:.1}")?;
+        }
+        Ok(())
+    }
+
+    fn exit_status(&self) -> ExitStatus {
+        if self.total.measured.errors > 0 {
+            ExitStatus::Failed
+        } else if self.missed.is_empty() {
+            ExitStatus::Success
+        } else {
+            ExitStatus::ThresholdMissed
+        }
+    }
+}
+
+fn table(parts: &[Section]) -> Table {
+    let right = |heading| (heading, Align::Right);
+    let mut table = Table::with_headings(&[
+        ("PART", Align::Left),
+        right("REQUESTS/s"),
+        right("MiB/s"),
+        right("mean us"),
+        right("p50"),
+        right("p99"),
+        right("p99.9"),
+        right("max"),
+        right("submit p50"),
+        right("p99"),
+        right("sync s"),
+    ]);
+    for part in parts {
+        let measured = &part.measured;
+        let Latency {
+            mean,
+            p50,
+            p99,
+            p999,
+            max,
+        } = measured.latency_us;
+        let submit = measured.submit_latency_us.unwrap_or_default();
+        let mut row = vec![
+            part.part.clone(),
+            format!("{:.0}", measured.iops),
+            format!("{:.1}", measured.bytes_per_second / f64::from(1 << 20)),
+        ];
+        row.extend([mean, p50, p99, p999, max, submit.p50, submit.p99].map(microseconds));
+        row.push(if part.sync_seconds > 0.0 {
+            format!("{:.2}", part.sync_seconds)
+        } else {
+            "-".to_owned()
+        });
+        table.row(row);
+    }
+    table
+}
+
+fn microseconds(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"))
+}

@@ -1,0 +1,383 @@
+//! fio as a peer: the command, exactly as printed, and what it reports.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::figures::{Latency, Measurement, child, quoted, start_up};
+
+/// How fio carries its requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    IoUring,
+    Libaio,
+    Posixaio,
+    /// Blocking threads, one for each request in flight.
+    Psync,
+}
+
+/// What fio does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rw {
+    RandomRead,
+    RandomWrite,
+    /// In order, and again from the beginning.
+    Read,
+    Write,
+}
+
+/// How many requests there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Amount {
+    /// As many as the runtime leaves room for, at random with replacement.
+    Timed,
+    /// One to each block, at random by a map of those that were used.
+    Once,
+    /// So many bytes of them, at random with replacement.
+    Bytes(u64),
+}
+
+/// A run of fio.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) engine: Engine,
+    pub(crate) rw: Rw,
+    /// Each is used from `offset` on for `len` bytes.
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    pub(crate) request_size: u64,
+    /// Requests in flight; of [`Engine::Psync`] as many threads.
+    pub(crate) depth: u32,
+    /// Requests handed over together.
+    pub(crate) batch: u32,
+    /// Each write is durable when it ends: "dsync" (O_DSYNC) or "sync" (O_SYNC).
+    pub(crate) sync: Option<&'static str>,
+    /// O_DIRECT, else the kernel's cache.
+    pub(crate) direct: bool,
+    /// What the kernel's cache holds of the files is left there; else fio empties it of them first.
+    pub(crate) warm: bool,
+    /// One fsync behind all writes; its time counts.
+    pub(crate) end_fsync: bool,
+    pub(crate) amount: Amount,
+    /// At most; zero for no limit.
+    pub(crate) runtime: Duration,
+    /// It runs in this memory cgroup.
+    pub(crate) cgroup: Option<PathBuf>,
+}
+
+impl Engine {
+    fn name(self) -> &'static str {
+        match self {
+            Engine::IoUring => "io_uring",
+            Engine::Libaio => "libaio",
+            Engine::Posixaio => "posixaio",
+            Engine::Psync => "psync",
+        }
+    }
+}
+
+impl Rw {
+    /// As fio calls it, and as our `stress` does.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Rw::RandomRead => "randread",
+            Rw::RandomWrite => "randwrite",
+            Rw::Read => "read",
+            Rw::Write => "write",
+        }
+    }
+
+    /// The half of fio's answer that tells of it.
+    fn key(self) -> &'static str {
+        match self {
+            Rw::RandomRead | Rw::Read => "read",
+            Rw::RandomWrite | Rw::Write => "write",
+        }
+    }
+}
+
+impl Job {
+    /// 4 KiB direct requests at random places of the first `len` bytes of each file, nothing durable.
+    pub(crate) fn new(engine: Engine, rw: Rw, files: Vec<PathBuf>, len: u64, depth: u32, runtime: Duration) -> Job {
+        Job {
+            engine,
+            rw,
+            files,
+            offset: 0,
+            len,
+            request_size: 4096,
+            depth,
+            batch: 1,
+            sync: None,
+            direct: true,
+            warm: false,
+            end_fsync: false,
+            amount: Amount::Timed,
+            runtime,
+            cgroup: None,
+        }
+    }
+
+    /// The same with each block once, however long that takes.
+    pub(crate) fn once(engine: Engine, rw: Rw, file: PathBuf, len: u64, depth: u32) -> Job {
+        Job {
+            amount: Amount::Once,
+            ..Job::new(engine, rw, vec![file], len, depth, Duration::ZERO)
+        }
+    }
+
+    /// What it is called beside our figures.
+    pub(crate) fn name(&self) -> String {
+        let cache = if self.direct { "" } else { ", the kernel's cache" };
+        format!("{}{cache}", self.engine_name())
+    }
+
+    fn engine_name(&self) -> String {
+        match self.engine {
+            Engine::Psync if self.depth == 1 => "1 fio psync thread".into(),
+            Engine::Psync => format!("{} fio psync threads", self.depth),
+            engine => format!("fio {}", engine.name()),
+        }
+    }
+
+    /// Jobs of one kind start alike.
+    fn kind(&self) -> String {
+        let threads = if self.engine == Engine::Psync { self.depth } else { 1 };
+        format!("fio {} {threads} {}", self.engine.name(), self.files.len())
+    }
+
+    /// The words of the command.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let mut words = vec![
+            "--name=baio-peer".into(),
+            format!("--ioengine={}", self.engine.name()),
+            format!("--rw={}", self.rw.name()),
+            format!("--direct={}", u8::from(self.direct)),
+            "--slat_percentiles=1".into(),
+            "--output-format=json".into(),
+        ];
+        if self.engine == Engine::Psync {
+            words.push(format!("--numjobs={}", self.depth));
+            words.push("--thread".into());
+            words.push("--group_reporting".into());
+        } else {
+            words.push(format!("--iodepth={}", self.depth));
+        }
+        if self.batch > 1 {
+            words.push(format!("--iodepth_batch_submit={}", self.batch));
+        }
+        if let Some(sync) = self.sync {
+            words.push(format!("--sync={sync}"));
+        }
+        if self.warm {
+            words.push("--invalidate=0".into());
+        }
+        if self.end_fsync {
+            words.push("--end_fsync=1".into());
+        }
+        match self.amount {
+            Amount::Timed => words.extend(["--norandommap", "--time_based"].map(str::to_owned)),
+            Amount::Once => {}
+            Amount::Bytes(bytes) => words.extend(["--norandommap".to_owned(), format!("--io_size={bytes}")]),
+        }
+        words.push(format!("--bs={}", self.request_size));
+        words.push(format!("--offset={}", self.offset));
+        // Of all files together.
+        words.push(format!("--size={}", self.len * self.files.len() as u64));
+        if !self.runtime.is_zero() {
+            words.push(format!("--runtime={}ms", self.runtime.as_millis()));
+        }
+        // fio reads a colon as a separator of files.
+        let escaped = |path: &PathBuf| path.display().to_string().replace(':', "\\:");
+        let files: Vec<String> = self.files.iter().map(escaped).collect();
+        words.push(format!("--filename={}", files.join(":")));
+        words
+    }
+
+    /// The command's program and its words: through a shell where that is what joins the cgroup.
+    fn command(&self) -> Vec<String> {
+        let mut command = Vec::new();
+        if let Some(cgroup) = &self.cgroup {
+            let join = format!("echo $$ > {} && exec \"$0\" \"$@\"", procs(cgroup));
+            command.extend(["sh".to_owned(), "-c".to_owned(), join]);
+        }
+        command.push("fio".to_owned());
+        command.extend(self.words());
+        command
+    }
+
+    fn process(&self) -> std::io::Result<child::Finished> {
+        let command = self.command();
+        child::run(Command::new(&command[0]).args(&command[1..]))
+    }
+
+    /// The command, as a shell would be given it.
+    pub(crate) fn command_line(&self) -> String {
+        let command = self.command();
+        let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
+        words.join(" ")
+    }
+}
+
+fn procs(cgroup: &Path) -> String {
+    quoted(&cgroup.join("cgroup.procs").display().to_string())
+}
+
+/// Is it there?
+pub(crate) fn version() -> Option<String> {
+    let output = Command::new("fio").arg("--version").output().ok()?;
+    let version = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| version.trim().to_owned())
+}
+
+/// Runs fio; the processor time is the whole process's, as on our side.
+pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
+    let finished = job.process().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => "fio is not installed".to_owned(),
+        _ => format!("fio: {error}"),
+    })?;
+    if !finished.success {
+        let said = finished.stderr.lines().next().unwrap_or("it failed without a word");
+        return Err(said.to_owned());
+    }
+    let mut measured = parse(job, &finished.stdout)?;
+    let start = start_up::cost(&job.kind(), || {
+        let short = Job {
+            runtime: start_up::RUNTIME,
+            ..job.clone()
+        };
+        short.process()
+    });
+    measured.cpu_us_per_request = start_up::cpu_us_per_request(&finished, Duration::ZERO, measured.requests);
+    measured.cpu_less_start_us_per_request = Some(start_up::cpu_us_per_request(&finished, start, measured.requests));
+    measured.context_switches_per_request = finished.context_switches as f64 / measured.requests as f64;
+    measured.rss_bytes = finished.rss_bytes;
+    Ok(measured)
+}
+
+/// What fio printed; its own account of its costs is not used.
+fn parse(job: &Job, stdout: &str) -> Result<Measurement, String> {
+    // fio prints notes before its object when it cannot do something as asked.
+    let json = stdout.find('{').map_or("", |at| &stdout[at..]);
+    let value: Value = serde_json::from_str(json).map_err(|error| format!("fio's output: {error}"))?;
+    let done = &value["jobs"][0];
+    let half = &done[job.rw.key()];
+    let requests = half["total_ios"].as_u64().unwrap_or(0);
+    if requests == 0 {
+        return Err("fio made no request".into());
+    }
+    let failed = done["total_err"].as_u64().unwrap_or(0);
+    Ok(Measurement {
+        iops: half["iops"].as_f64().unwrap_or(0.0),
+        bytes_per_second: half["bw_bytes"].as_f64().unwrap_or(0.0),
+        latency_us: latency(&half["clat_ns"]),
+        submit_latency_us: half["slat_ns"]["percentile"]
+            .is_object()
+            .then(|| latency(&half["slat_ns"])),
+        in_flight_max: u64::from(job.depth),
+        threads_max: (job.engine == Engine::Psync).then_some(u64::from(job.depth)),
+        requests,
+        // A request that fails ends the job, which then says so here and with its exit status.
+        errors: failed + u64::from(done["error"].as_i64().unwrap_or(0) != 0),
+        backend: format!("fio {}", job.engine.name()),
+        mode: if job.direct { "direct" } else { "kernel" }.into(),
+        ..Measurement::default()
+    })
+}
+
+fn latency(value: &Value) -> Latency {
+    let us = |ns: &Value| ns.as_f64().map(|ns| ns / 1000.0);
+    Latency {
+        mean: us(&value["mean"]),
+        p50: us(&value["percentile"]["50.000000"]),
+        p99: us(&value["percentile"]["99.000000"]),
+        p999: us(&value["percentile"]["99.900000"]),
+        max: us(&value["max"]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(engine: Engine, rw: Rw) -> Job {
+        let files = vec!["/a".into(), "/b:c".into()];
+        Job::new(engine, rw, files, 1 << 20, 16, Duration::from_millis(400))
+    }
+
+    #[test]
+    fn threads_are_jobs_and_requests_in_flight_are_a_depth() {
+        let threads = job(Engine::Psync, Rw::RandomRead).words();
+        assert!(threads.contains(&"--numjobs=16".to_owned()) && threads.contains(&"--group_reporting".to_owned()));
+        assert!(!threads.iter().any(|word| word.starts_with("--iodepth")));
+        let ring = job(Engine::IoUring, Rw::RandomRead).words();
+        assert!(ring.contains(&"--iodepth=16".to_owned()) && !ring.contains(&"--thread".to_owned()));
+    }
+
+    #[test]
+    fn several_files_share_the_size_and_a_colon_in_a_name_is_none_between_names() {
+        let words = job(Engine::Libaio, Rw::RandomWrite).words();
+        assert!(words.contains(&"--size=2097152".to_owned()), "{words:?}");
+        assert!(words.contains(&"--filename=/a:/b\\:c".to_owned()), "{words:?}");
+    }
+
+    #[test]
+    fn durable_and_buffered_are_said() {
+        let durable = Job {
+            sync: Some("dsync"),
+            direct: false,
+            ..job(Engine::IoUring, Rw::RandomWrite)
+        };
+        let words = durable.words();
+        assert!(words.contains(&"--sync=dsync".to_owned()) && words.contains(&"--direct=0".to_owned()));
+        let plain = job(Engine::IoUring, Rw::RandomWrite).words();
+        assert!(!plain.iter().any(|word| word.starts_with("--sync")));
+    }
+
+    #[test]
+    fn each_block_once_needs_the_map_and_no_end_but_the_last_block() {
+        let timed = job(Engine::Libaio, Rw::RandomRead).words();
+        assert!(timed.contains(&"--norandommap".to_owned()) && timed.contains(&"--runtime=400ms".to_owned()));
+        let once = Job::once(Engine::Libaio, Rw::RandomRead, "/a".into(), 1 << 20, 16).words();
+        for word in ["--norandommap", "--time_based", "--runtime", "--invalidate"] {
+            assert!(!once.iter().any(|given| given.starts_with(word)), "{word}: {once:?}");
+        }
+    }
+
+    #[test]
+    fn a_cgroup_is_joined_before_anything_is_done() {
+        let confined = Job {
+            cgroup: Some("/cg/a b".into()),
+            ..job(Engine::Psync, Rw::Write)
+        };
+        let command = confined.command();
+        assert_eq!(command[..2], ["sh", "-c"]);
+        assert_eq!(command[2], r#"echo $$ > '/cg/a b/cgroup.procs' && exec "$0" "$@""#);
+        assert_eq!(command[3], "fio");
+        assert_eq!(job(Engine::Psync, Rw::Write).command()[0], "fio");
+    }
+
+    #[test]
+    fn the_half_that_was_run_is_read_behind_fios_notes() {
+        let points = r#"{"mean":2000.0,"max":9000,"percentile":{"50.000000":1000,"99.000000":3000}}"#;
+        let half = |ios: u32| format!(r#"{{"total_ios":{ios},"iops":7.5,"slat_ns":{points},"clat_ns":{points}}}"#);
+        let text = format!(
+            r#"note: something {{"jobs":[{{"error":0,"read":{},"write":{}}}]}}"#,
+            half(0),
+            half(30)
+        );
+        let write = parse(&job(Engine::IoUring, Rw::RandomWrite), &text).unwrap();
+        assert_eq!((write.requests, write.iops, write.errors), (30, 7.5, 0));
+        assert_eq!(write.latency_us.p99, Some(3.0));
+        assert_eq!(write.submit_latency_us.and_then(|at| at.p50), Some(1.0));
+        assert!(parse(&job(Engine::IoUring, Rw::RandomRead), &text).is_err());
+        let failed = text.replace(r#""error":0"#, r#""error":5"#);
+        assert_eq!(
+            parse(&job(Engine::IoUring, Rw::RandomWrite), &failed).unwrap().errors,
+            1
+        );
+    }
+}

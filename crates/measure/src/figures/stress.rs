@@ -1,0 +1,118 @@
+//! `baio stress` in a process of its own: the side of ours that a reader can run again by its command.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::figures::{Measurement, child, quoted, start_up};
+
+/// A run of `baio stress` with `--one-turn` and `--json`: requests of 4 KiB for a while, or to each block once.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    target: String,
+    rw: String,
+    depth: u32,
+    /// How long at most.
+    runtime: Option<Duration>,
+    further: Vec<String>,
+}
+
+impl Run {
+    /// On `target`, a file or a segment as it would be typed.
+    pub(crate) fn new(target: &str, rw: &str, depth: u32, runtime: Duration) -> Run {
+        Run {
+            target: target.to_owned(),
+            rw: rw.to_owned(),
+            depth,
+            runtime: Some(runtime),
+            further: Vec::new(),
+        }
+    }
+
+    /// Each block once, however long that takes.
+    pub(crate) fn once(target: &str, rw: &str, depth: u32) -> Run {
+        Run::untimed(target, rw, depth).with(&["--once"])
+    }
+
+    /// As many requests as further options say.
+    pub(crate) fn untimed(target: &str, rw: &str, depth: u32) -> Run {
+        Run {
+            runtime: None,
+            ..Run::new(target, rw, depth, Duration::ZERO)
+        }
+    }
+
+    /// With further options.
+    pub(crate) fn with(mut self, words: &[&str]) -> Run {
+        self.further.extend(words.iter().map(|&word| word.to_owned()));
+        self
+    }
+
+    /// No longer than this.
+    pub(crate) fn at_most(mut self, runtime: Duration) -> Run {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// On the backend of this name.
+    pub(crate) fn on(self, backend: &str) -> Run {
+        self.with(&["--backend", backend])
+    }
+
+    /// The words of the command.
+    fn words(&self) -> Vec<String> {
+        let mut words: Vec<String> = ["stress", &self.target, "--rw", &self.rw].map(str::to_owned).into();
+        words.extend(["--depth".to_owned(), self.depth.to_string()]);
+        if let Some(runtime) = self.runtime {
+            words.extend(["--runtime".to_owned(), format!("{}ms", runtime.as_millis())]);
+        }
+        words.extend(["--one-turn", "--json"].map(str::to_owned));
+        words.extend(self.further.iter().cloned());
+        words
+    }
+
+    /// The command, as a shell would be given it.
+    pub(crate) fn command_line(&self) -> String {
+        let program = std::env::current_exe().unwrap_or_else(|_| "baio".into());
+        let words = self.words();
+        let words = words.iter().map(|word| quoted(word));
+        std::iter::once(quoted(&program.to_string_lossy()))
+            .chain(words)
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    /// Runs it; its costs are the whole process's, as on the other side.
+    pub(crate) fn run(&self) -> Result<Measurement, String> {
+        let finished = self.process().map_err(|error| format!("start stress: {error}"))?;
+        if !finished.success {
+            return Err(finished.stderr.trim().to_owned());
+        }
+        let mut measured: Measurement =
+            serde_json::from_str(&finished.stdout).map_err(|error| format!("the output of stress: {error}"))?;
+        // Buffers and threads are made by number; everything else that starts does so at any depth.
+        let kind = format!("stress {} {} {}", self.target, self.depth, self.further.join(" "));
+        let start = start_up::cost(&kind, || {
+            let short = Run {
+                runtime: Some(start_up::RUNTIME),
+                ..self.clone()
+            };
+            short.process()
+        });
+        measured.cpu_us_per_request = start_up::cpu_us_per_request(&finished, Duration::ZERO, measured.requests);
+        measured.cpu_less_start_us_per_request =
+            Some(start_up::cpu_us_per_request(&finished, start, measured.requests));
+        measured.context_switches_per_request = finished.context_switches as f64 / measured.requests.max(1) as f64;
+        measured.rss_bytes = finished.rss_bytes;
+        Ok(measured)
+    }
+
+    fn process(&self) -> std::io::Result<child::Finished> {
+        child::run(Command::new(std::env::current_exe()?).args(self.words()))
+    }
+}
+
+/// A target that names a segment of the caller's own.
+pub(crate) fn segment_target(volume: &Path, name: &str) -> String {
+    format!("{}#{name}", volume.display())
+}

@@ -1,0 +1,51 @@
+//! `baio report` as typed.
+
+use std::path::PathBuf;
+
+use baio_console::size::Size;
+use clap::Args;
+
+/// `baio report`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The peers, blocking threads and fio if it is installed, run in turn with ours; each one's exact command is printed. Beside
+a ratio stands the mark that the project has set itself; a mark that is missed is told, and fails nothing.
+The working files go when the report ends; what an interrupted one left goes when the next one begins there.
+
+Examples:
+  baio report --quick
+  baio report --dir /mnt/disk --only random-read --working-set 4G")]
+pub struct ReportArgs {
+    /// Where to make the working files [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// The file to carry [default: this program's own file, repeated]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Shorter runs: good for a look, not for a verdict
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Bytes that each experiment works on [default: 1G, with --quick 256M]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) working_set: Option<Size>,
+    /// Segments that `volume-scale` makes, which runs only when --only names it [default: 20000, with --quick 2000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) segments: Option<u64>,
+    /// Run this part alone; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub(crate) only: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args, FromArgMatches};
+
+    #[test]
+    fn several_parts_can_be_named() {
+        let line = "report --dir d --input f --quick --only a --only b";
+        let command = ReportArgs::augment_args(clap::Command::new("report"));
+        let matches = command.try_get_matches_from(line.split(' ')).unwrap();
+        assert_eq!(ReportArgs::from_arg_matches(&matches).unwrap().only, ["a", "b"]);
+    }
+}

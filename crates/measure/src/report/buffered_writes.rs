@@ -1,0 +1,151 @@
+//! Writes through the kernel's cache, which the file system may block: with libaio they block the submitting call, here a
+//! worker. The peer's file and time grow until its submission is slow; before that there is nothing to compare.
+
+use std::path::Path;
+use std::time::Duration;
+
+use baio_console::failure::Failure;
+
+use crate::figures::worker::buffered_writes::Job;
+use crate::figures::{Measurement, fio, median, worker};
+use crate::report::comparison::{Comparison, Figure, Findings, Mark, Peer, Side};
+use crate::report::files::settle;
+use crate::report::{Section, Setting};
+
+const REQUEST: u64 = 64 << 10;
+const DEPTH: u32 = 128;
+
+/// The submission of the peer is slow from here on, at its p99.9.
+const SLOW_US: f64 = 1000.0;
+
+/// Threads at most: the caller, the pool for writes through the kernel's cache (the kernel's own bounded workers on uring
+/// are as many), and what watches for readiness.
+const THREADS_MAX: u64 = 1 + 16 + 2;
+
+const MARKS: &[Mark] = &[Mark::at_most(Figure::SubmitP999, 0.1)];
+
+/// `EXT4_SUPER_MAGIC`, linux/magic.h.
+const EXT4: u64 = 0xef53;
+
+pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
+    let mut findings = Findings::default();
+    if let Err(reason) = compare(setting, &mut findings)? {
+        findings.skip("buffered-writes", &reason);
+    }
+    Ok(Section::of(findings))
+}
+
+fn compare(setting: &Setting, findings: &mut Findings) -> Result<Result<(), String>, Failure> {
+    let file_system = rustix::fs::statfs(&setting.dir);
+    if !file_system.is_ok_and(|told| told.f_type as u64 == EXT4) {
+        return Ok(Err("the working directory is not on ext4".into()));
+    }
+    if fio::version().is_none() {
+        return Ok(Err("fio is not installed".into()));
+    }
+    let room = rustix::fs::statvfs(&setting.dir).map_or(0, |told| told.f_bavail * told.f_frsize);
+    let sizes: &[(u64, u64)] = if setting.quick {
+        &[(1 << 30, 400)]
+    } else {
+        &[(1 << 30, 1000), (2 << 30, 2000), (4 << 30, 3000)]
+    };
+    let path = setting.dir.join("buffered-writes.file");
+    let mut chosen = None;
+    for &(len, runtime_ms) in sizes.iter().filter(|(len, _)| len * 2 < room) {
+        if let Err(error) = reserve(&path, len) {
+            return Ok(Err(format!("reserve {} MiB: {error}", len >> 20)));
+        }
+        let probe = match fio::run(&peer(&path, len, runtime_ms)) {
+            Ok(probe) => probe,
+            Err(reason) => return Ok(Err(format!("fio libaio: {reason}"))),
+        };
+        let slowest = submit_p999(&probe);
+        chosen = Some((len, runtime_ms, slowest));
+        if slowest > SLOW_US {
+            break;
+        }
+    }
+    let Some((len, runtime_ms, slowest)) = chosen else {
+        return Ok(Err("there is no room for a file of 1 GiB".into()));
+    };
+    let rounds = if setting.quick { 2 } else { 3 };
+    findings.lines.push(format!(
+        "64 KiB writes through the kernel's cache at random places of {} MiB, depth {DEPTH}; {rounds} rounds of {runtime_ms} ms \
+         a side, median of the ratios",
+        len >> 20
+    ));
+    if slowest <= SLOW_US {
+        findings.lines.push(format!(
+            "libaio's p99.9 of submitting stayed at {slowest:.0} us, below {SLOW_US:.0}, for as large a file and as long as was \
+             tried: the kernel's cache took everything, and the mark says little"
+        ));
+    }
+    for backend in ["uring", "threads"] {
+        let job = worker::Job::BufferedWrites(Job {
+            path: path.clone(),
+            backend: backend.into(),
+            len,
+            request_size: REQUEST,
+            depth: DEPTH,
+            runtime_ms,
+        });
+        let comparison = Comparison {
+            ours: settled(&path, Side::worker(backend.into(), job)),
+            peers: vec![Peer::new(
+                settled(&path, Side::fio(peer(&path, len, runtime_ms))),
+                MARKS,
+            )],
+        };
+        let runs = findings.compare_for(&comparison, rounds)?;
+        let threads = runs.ours.iter().filter_map(|run| run.threads_max).max().unwrap_or(0);
+        let verdict = if threads <= THREADS_MAX {
+            "holds".to_owned()
+        } else {
+            format!("falls short by {} %", (threads - THREADS_MAX) * 100 / THREADS_MAX)
+        };
+        findings.lines.push(format!(
+            "    threads at most {threads} (mark <= {THREADS_MAX}: {verdict})"
+        ));
+        let told = |runs: &[Measurement]| median(&runs.iter().map(submit_p999).collect::<Vec<_>>());
+        let (ours, theirs) = (told(&runs.ours), told(runs.peer(0)));
+        findings.lines.push(format!(
+            "    p99.9 of the submitting call: {ours:.0} us against {theirs:.0} us"
+        ));
+    }
+    // The next experiment needs the room.
+    let _ = std::fs::remove_file(&path);
+    Ok(Ok(()))
+}
+
+/// A side that begins with nothing in the cache. fio sees to that itself; the other side must not find more there.
+fn settled(path: &Path, side: Side) -> Side {
+    let path = path.to_owned();
+    side.after(move || settle(&path))
+}
+
+fn submit_p999(run: &Measurement) -> f64 {
+    run.submit_latency_us.and_then(|at| at.p999).unwrap_or(0.0)
+}
+
+fn peer(path: &Path, len: u64, runtime_ms: u64) -> fio::Job {
+    let (files, runtime) = (vec![path.to_owned()], Duration::from_millis(runtime_ms));
+    fio::Job {
+        request_size: REQUEST,
+        direct: false,
+        ..fio::Job::new(fio::Engine::Libaio, fio::Rw::RandomWrite, files, len, DEPTH, runtime)
+    }
+}
+
+fn reserve(path: &Path, len: u64) -> std::io::Result<()> {
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)?;
+    Ok(rustix::fs::fallocate(
+        &file,
+        rustix::fs::FallocateFlags::empty(),
+        0,
+        len,
+    )?)
+}

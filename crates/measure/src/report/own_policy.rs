@@ -1,0 +1,102 @@
+//! A policy of the program's own, on the page cache's buffer pool, against LRU on the same and against the kernel's cache in a
+//! memory cgroup of the same size: a cyclic scan over somewhat more than the cache, and scattered blocks that the program
+//! knows beforehand (Cao, Felten, Karlin and Li 1996, which seed 004 refers to).
+
+use baio_console::failure::Failure;
+
+use crate::figures::worker;
+use crate::figures::worker::own_policy::{Job, Pattern, Who};
+use crate::figures::{Measurement, median};
+use crate::report::comparison::{Bound, Comparison, Findings, Peer, Side};
+use crate::report::files::{settle, written_file};
+use crate::report::memory_cgroup::MemoryCgroup;
+use crate::report::{Section, Setting};
+
+/// What the process on the kernel's side needs for itself.
+const ITS_OWN: u64 = 4 << 20;
+
+/// How often each page is added up.
+const WORK: u32 = 1;
+
+pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
+    let (cache, rounds) = if setting.quick {
+        (setting.working_set / 16, 1)
+    } else {
+        (setting.working_set / 8, 3)
+    };
+    let scan = cache / 4 * 5;
+    let spread = cache * 4;
+    let file = setting.dir.join("own-policy.file");
+    written_file(&file, spread)?;
+    let cgroup = MemoryCgroup::make(cache + ITS_OWN);
+    let mut findings = Findings::default();
+    findings.lines.push(format!(
+        "the cache has {} MiB, the kernel's as much and {} MiB for the process; what is read is added up; {rounds} rounds",
+        cache >> 20,
+        ITS_OWN >> 20
+    ));
+    let blocks = spread / 4096 / 4;
+    let patterns = [
+        (
+            format!("five scans of {} MiB, 64 KiB at a time", scan >> 20),
+            scan,
+            Pattern::Cyclic { passes: 5 },
+        ),
+        (
+            format!("{blocks} scattered blocks of {} MiB", spread >> 20),
+            spread,
+            Pattern::Scattered { blocks },
+        ),
+    ];
+    for (name, bytes, pattern) in patterns {
+        let side = |name: String, who: Who| {
+            let job = worker::Job::OwnPolicy(Job {
+                path: file.clone(),
+                bytes,
+                cache_bytes: cache,
+                who,
+                pattern,
+                work: WORK,
+            });
+            let file = file.clone();
+            Side::worker(name, job).after(move || settle(&file))
+        };
+        let joined = cgroup.as_ref().map(|cgroup| cgroup.path().to_owned());
+        let kernels = side(
+            "the kernel's cache".into(),
+            Who::Kernel {
+                cgroup: joined.clone().unwrap_or_default(),
+            },
+        );
+        let kernels = match joined {
+            Ok(_) => kernels,
+            Err(reason) => {
+                let reason = reason.clone();
+                kernels.after(move || Err(reason.clone()))
+            }
+        };
+        let comparison = Comparison {
+            ours: side(format!("{name}: a policy of its own"), Who::Own),
+            peers: vec![Peer::new(side("LRU".into(), Who::Lru), &[]), Peer::new(kernels, &[])],
+        };
+        let runs = findings.compare_for(&comparison, rounds)?;
+        let better = elapsed_of_better(&runs.ours, &[runs.peer(0), runs.peer(1)]);
+        findings.count(
+            "of the time of the better of the two",
+            "elapsed",
+            better,
+            Some(Bound::AtMost(0.75)),
+        );
+    }
+    // The next experiment needs the room.
+    let _ = std::fs::remove_file(&file);
+    Ok(Section::of(findings))
+}
+
+/// All do the same work, so times are as rates the other way round.
+fn elapsed_of_better(ours: &[Measurement], peers: &[&[Measurement]]) -> f64 {
+    let rate = |runs: &[Measurement]| median(&runs.iter().map(|run| run.iops).collect::<Vec<_>>());
+    let better = peers.iter().max_by(|one, other| rate(one).total_cmp(&rate(other)));
+    let ratios = ours.iter().zip(better.copied().unwrap_or_default());
+    median(&ratios.map(|(ours, theirs)| theirs.iops / ours.iops).collect::<Vec<_>>())
+}

@@ -1,0 +1,186 @@
+//! Seed 001's tables 2 to 5: an OLTP-like mix on a buffer pool, and who writes its changed pages. One asynchronous cleaner against
+//! 1 to 64 synchronous ones (threads of the experiment, which block), on a file system and on a device; memory is fixed, and what
+//! the synchronous cleaners take of it the pool has less.
+//!
+//! Agents are the same on both sides: transactions that wait and threads that do not, as many threads as processors. The parameters
+//! below were fixed before the runs; the sweep over the number of cleaners is all in the answer.
+
+use std::path::Path;
+
+use baio_console::failure::Failure;
+use serde_json::json;
+
+use crate::figures::worker;
+use crate::figures::worker::page_cleaners::{Job, Mix};
+use crate::figures::{Measurement, median};
+use crate::report::comparison::{Bound, Comparison, Findings, Peer, Side};
+use crate::report::files::{settle, written_file};
+use crate::report::loop_device::{LoopDevice, missing};
+use crate::report::streaming::file_system;
+use crate::report::{Section, Setting};
+
+/// Of these one has a mark: the best.
+const CLEANERS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+const QUICK: [u32; 2] = [1, 16];
+
+/// A quarter of the database is memory.
+const MEMORY_PART: u64 = 4;
+/// Of a synchronous cleaner: its two stacks, and what the system keeps for a thread.
+const CLEANER_BYTES: u64 = 128 << 10;
+const AGENTS: u32 = 64;
+const MIX: Mix = Mix {
+    pages: 8,
+    changed_percent: 50,
+    hot_uses_percent: 80,
+    hot_pages_percent: 20,
+    work: 2,
+};
+
+pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
+    let bytes = setting.working_set / 4;
+    let file = setting.dir.join("page-cleaners.file");
+    written_file(&file, bytes)?;
+    let mut findings = Findings::default();
+    findings.lines.push(format!(
+        "{} MiB of pages, {} MiB of memory, {} KiB of it for each synchronous cleaner; {AGENTS} agents; a transaction uses {} pages \
+         ({} % of the uses are of {} % of the pages), goes through each {} times, and changes {} % of them",
+        bytes >> 20,
+        (bytes / MEMORY_PART) >> 20,
+        CLEANER_BYTES >> 10,
+        MIX.pages,
+        MIX.hot_uses_percent,
+        MIX.hot_pages_percent,
+        MIX.work,
+        MIX.changed_percent
+    ));
+    sweep(setting, &file, bytes, &file_system(&setting.dir), true, &mut findings)?;
+    let device = match missing(&["losetup"]) {
+        Some(reason) => Err(reason),
+        None => LoopDevice::over(&file),
+    };
+    match device {
+        Ok(device) => sweep(setting, &device.path, bytes, "a loop device", false, &mut findings)?,
+        Err(reason) => findings.skip("a loop device", &reason),
+    }
+    // The next experiment needs the room.
+    let _ = std::fs::remove_file(&file);
+    Ok(Section::of(findings))
+}
+
+fn sweep(
+    setting: &Setting,
+    path: &Path,
+    bytes: u64,
+    place: &str,
+    has_kernels_cache: bool,
+    findings: &mut Findings,
+) -> Result<(), Failure> {
+    let (runtime_ms, rounds) = if setting.quick { (400, 1) } else { (3000, 3) };
+    let side = |name: String, cleaners: u32, through_kernel: bool| {
+        let job = worker::Job::PageCleaners(Job {
+            path: path.to_owned(),
+            bytes,
+            memory_bytes: bytes / MEMORY_PART,
+            cleaner_bytes: CLEANER_BYTES,
+            cleaners,
+            through_kernel,
+            agents: AGENTS,
+            runtime_ms,
+            mix: MIX,
+        });
+        let settled = path.to_owned();
+        Side::worker(name, job).after(move || settle(&settled))
+    };
+    let numbers: &[u32] = if setting.quick { &QUICK } else { &CLEANERS };
+    // As much memory as these take must be there, and a pool beside it.
+    let fits = |cleaners: &&u32| u64::from(**cleaners) * CLEANER_BYTES * 2 <= bytes / MEMORY_PART;
+    let mut names = Vec::new();
+    let mut peers = Vec::new();
+    for &cleaners in numbers.iter().filter(fits) {
+        let name = format!("{cleaners} synchronous");
+        names.push(name.clone());
+        peers.push(Peer::new(side(name, cleaners, false), &[]));
+        if has_kernels_cache && cleaners == 16 {
+            let name = format!("{cleaners} synchronous, the kernel's cache, O_DSYNC");
+            names.push(name.clone());
+            peers.push(Peer::new(side(name, cleaners, true), &[]));
+        }
+    }
+    let comparison = Comparison {
+        ours: side(format!("transactions on {place}, one asynchronous cleaner"), 0, false),
+        peers,
+    };
+    let runs = findings.compare_for(&comparison, rounds)?;
+    let sides: Vec<(&str, &[Measurement])> = (names.iter().enumerate())
+        .map(|(index, name)| (name.as_str(), runs.peer(index)))
+        .collect();
+    judge(findings, &runs.ours, &sides);
+    Ok(())
+}
+
+fn middle(runs: &[Measurement], of: impl Fn(&Measurement) -> f64) -> f64 {
+    median(&runs.iter().map(of).collect::<Vec<_>>())
+}
+
+/// Against the best of the synchronous ones, which is known only now.
+fn judge(findings: &mut Findings, ours: &[Measurement], sides: &[(&str, &[Measurement])]) {
+    let rate = |runs: &[Measurement]| middle(runs, |run| run.iops);
+    let foreground = |runs: &[Measurement]| middle(runs, |run| run.foreground_percent.unwrap_or(f64::NAN));
+    findings.lines.push(format!(
+        "    {:<48}{:>16}{:>14}{:>22}",
+        "cleaners", "transactions/s", "us CPU each", "% foreground writes"
+    ));
+    let mut rows = Vec::new();
+    for (name, runs) in std::iter::once(&("one asynchronous", ours)).chain(sides) {
+        let cpu = middle(runs, |run| run.cpu_us_per_request);
+        let (rate, foreground) = (rate(runs), foreground(runs));
+        findings
+            .lines
+            .push(format!("    {name:<48}{rate:>16.0}{cpu:>14.1}{foreground:>22.1}"));
+        rows.push(json!({
+            "row": name,
+            "transactions_per_second": rate,
+            "cpu_us": cpu,
+            "foreground_percent": foreground,
+        }));
+    }
+    let best = sides.iter().max_by(|one, other| rate(one.1).total_cmp(&rate(other.1)));
+    let Some(&(name, best)) = best else { return };
+    let ratio = |of: fn(&Measurement) -> f64| {
+        median(
+            &ours
+                .iter()
+                .zip(best)
+                .map(|(ours, theirs)| of(ours) / of(theirs))
+                .collect::<Vec<_>>(),
+        )
+    };
+    let counts = [
+        (
+            "of the transactions of the best",
+            "transactions",
+            ratio(|run| run.iops),
+            Some(Bound::AtLeast(1.09)),
+        ),
+        (
+            "of its CPU a transaction",
+            "cpu",
+            ratio(|run| run.cpu_us_per_request),
+            Some(Bound::AtMost(1.0)),
+        ),
+        (
+            "% of our pages written in the foreground",
+            "foreground",
+            foreground(ours),
+            Some(Bound::AtMost(0.0)),
+        ),
+        ("% of its pages", "foreground_of_best", foreground(best), None),
+    ];
+    findings.lines.push(format!("    the best of them: {name}"));
+    for (said, key, value, bound) in counts {
+        findings.count(said, key, value, bound);
+    }
+    findings
+        .parts
+        .push(json!({ "part": "cleaners", "best": name, "rows": rows }));
+}

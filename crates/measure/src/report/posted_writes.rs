@@ -1,0 +1,100 @@
+//! Seed 003: "The enqueueing of writes seems to block every now and then although the size of AIO queue was large enough to
+//! hold all the requests." A thousand direct writes are posted to a device, one call each, and each call is timed: a slow
+//! device must not make posting slower than a fast one does.
+//!
+//! The device has room for 128 requests. What comes beyond that waits somewhere: with io_submit(2) in the submitting call,
+//! which is the complaint; with io_uring in a kernel worker, because it first asks the device not to make it wait; on
+//! `threads` in the pool.
+
+use std::time::Duration;
+
+use baio_console::failure::Failure;
+
+use crate::figures::worker::posted_writes::Job;
+use crate::figures::{Latency, Measurement, median, worker};
+use crate::report::comparison::{Comparison, Figure, Findings, Mark, Peer, Side};
+use crate::report::slow_device::{self, SlowDevice};
+use crate::report::{Section, Setting};
+
+const SLOW: Duration = Duration::from_millis(30);
+
+const MARKS: &[Mark] = &[Mark::at_most(Figure::SubmitP999, 1.5)];
+
+pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
+    let mut findings = Findings::default();
+    let started = slow_device::missing().map_or_else(|| devices(setting), Err);
+    let (fast, slow) = match started {
+        Ok(devices) => devices,
+        Err(reason) => {
+            findings.skip("posted-writes", &reason);
+            return Ok(Section::of(findings));
+        }
+    };
+    // Ten writes at a time get through to the delay, so the slow device takes 3 s for a thousand.
+    let (writes, per_turn, turns) = if setting.quick { (300, 1, 3) } else { (1000, 5, 4) };
+    findings.lines.push(format!(
+        "{writes} direct 4 KiB writes posted at once, a call each; {turns} turns of {per_turn} rounds, median of the ratios"
+    ));
+    findings.lines.push(format!("the device, at {} ms:", SLOW.as_millis()));
+    findings
+        .lines
+        .extend(slow.commands.iter().map(|command| format!("    {command}")));
+    for backend in ["uring", "threads", "aio"] {
+        let side = |device: &SlowDevice, at: String| {
+            let job = worker::Job::PostedWrites(Job {
+                path: device.device.path.clone(),
+                backend: backend.into(),
+                writes,
+                rounds: per_turn,
+            });
+            Side::worker(at, job)
+        };
+        // The one that the seed complains of is shown and has no mark.
+        let (name, marks): (_, &[Mark]) = match backend {
+            "aio" => ("aio (io_submit, the complaint itself)", &[]),
+            backend => (backend, MARKS),
+        };
+        let at = |delay: Duration| format!("{name}, {} ms", delay.as_millis());
+        let peer = Peer {
+            also: &[Figure::SubmitP999],
+            ..Peer::new(side(&fast, at(Duration::ZERO)), marks)
+        };
+        let comparison = Comparison {
+            ours: side(&slow, at(SLOW)),
+            peers: vec![peer],
+        };
+        let runs = findings.compare_for(&comparison, turns)?;
+        let lines = [(SLOW, &runs.ours[..]), (Duration::ZERO, runs.peer(0))];
+        for (delay, runs) in lines {
+            findings.lines.push(format!(
+                "    submitting call at {} ms: {}",
+                delay.as_millis(),
+                calls(runs)
+            ));
+        }
+    }
+    Ok(Section::of(findings))
+}
+
+fn devices(setting: &Setting) -> Result<(SlowDevice, SlowDevice), String> {
+    let fast = SlowDevice::start(&setting.dir, Duration::ZERO)?;
+    let slow = SlowDevice::start(&setting.dir, SLOW)?;
+    Ok((fast, slow))
+}
+
+/// The middle of the turns, and the worst call of all.
+fn calls(runs: &[Measurement]) -> String {
+    let of = |pick: fn(&Latency) -> Option<f64>| -> Vec<f64> {
+        runs.iter()
+            .filter_map(|run| pick(run.submit_latency_us.as_ref()?))
+            .collect()
+    };
+    let middle = |values: Vec<f64>| median(&values);
+    let max = of(|latency| latency.max).into_iter().fold(0.0, f64::max);
+    format!(
+        "p50 {:.1} us, p99 {:.0} us, p99.9 {:.0} us, max {max:.0} us",
+        middle(of(|latency| latency.p50)),
+        middle(of(|latency| latency.p99)),
+        middle(of(|latency| latency.p999)),
+    )
+}

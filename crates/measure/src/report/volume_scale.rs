@@ -1,0 +1,283 @@
+//! A volume of 4 TiB, sparse, with as many segments as asked for: how many bucket pairs an open by name reads, how long an
+//! open takes after a clean close and after a crash (against dd over the same ranges), what a durable create costs, and how
+//! much memory the open volume takes.
+//!
+//! The segments are made by real creates, many at a time. Before that, zeroes are written over the inode table and over the
+//! blocks to be given away, where they stand for "never written" as a hole does: else the volume file would be made of as
+//! many extents as segments, and the file system would be measured.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use baio::Format;
+use baio_console::failure::Failure;
+use baio_storage::segment::layout::Layout;
+use serde_json::json;
+
+use crate::figures::worker::volume_scale::{Filled, Job, Use, Used};
+use crate::figures::{child, median, quoted, worker};
+use crate::report::{Section, Setting, storage_failure};
+
+const SIZE_BYTES: u64 = 4 << 40;
+const BLOCK_BYTES: u64 = 4096;
+const PIECE: usize = 1 << 20;
+
+/// What the project has set itself.
+const PAIRS_MAX: f64 = 1.15; // 1.1, rounded
+const CLEAN_SECONDS_MAX: f64 = 1.0;
+const DD_RATIO_MIN: f64 = 0.7;
+
+pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
+    let segments = setting.segments.unwrap_or(if setting.quick { 2_000 } else { 20_000 });
+    let (rounds, opens) = if setting.quick { (1, 10_000) } else { (3, 1_000_000) };
+    let path = setting.dir.join("scale.volume");
+    let mut scale = Scale::default();
+    let result = scale.measure(&path, segments, rounds, opens);
+    let _ = std::fs::remove_file(&path);
+    result?;
+    Ok(Section {
+        name: "",
+        shows: "",
+        lines: scale.lines,
+        verified: scale.verified,
+        parts: scale.parts,
+        seconds: 0.0,
+    })
+}
+
+#[derive(Default)]
+struct Scale {
+    lines: Vec<String>,
+    parts: Vec<serde_json::Value>,
+    verified: bool,
+}
+
+impl Scale {
+    fn tell(&mut self, name: &str, line: String, part: serde_json::Value) {
+        self.lines.push(format!("{name}: {line}"));
+        self.parts.push(json!({ "name": name, "values": part }));
+    }
+
+    fn measure(&mut self, path: &Path, segments: u64, rounds: usize, opens: u64) -> Result<(), Failure> {
+        let layout = make(path, segments)?;
+        let filled: Filled = ask(&Job::Fill {
+            path: path.to_owned(),
+            segments,
+        })?;
+        let table_bytes = layout.table_bytes();
+        self.tell(
+            "the volume",
+            format!(
+                "{segments} segments in a sparse file of {} TiB, table of {} MiB and as much mirror; filled at {:.0} \
+                 durable creates a second",
+                SIZE_BYTES >> 40,
+                table_bytes >> 20,
+                segments as f64 / filled.seconds
+            ),
+            json!({ "segments": segments, "table_bytes": table_bytes, "filled_per_second": segments as f64 / filled.seconds }),
+        );
+        let look = Use {
+            path: path.to_owned(),
+            segments,
+            names: segments.min(20_000),
+            opens: 0,
+            creates: 0,
+            close: true,
+        };
+        let clean = self.clean_opens(&look, rounds)?;
+        self.dirty_opens(&look, rounds, &layout)?;
+        let long: Used = ask(&Job::Use(Use {
+            opens,
+            creates: 200,
+            ..look.clone()
+        }))?;
+        self.in_use(&clean, &long, opens);
+        let counts = [clean.segments, long.segments];
+        self.verified = counts.iter().all(|&count| count == segments);
+        if !self.verified {
+            self.lines
+                .push(format!("WRONG: the volume counts {counts:?} segments, of {segments}"));
+        }
+        Ok(())
+    }
+
+    fn clean_opens(&mut self, look: &Use, rounds: usize) -> Result<Used, Failure> {
+        let mut seconds = Vec::new();
+        let mut last = None;
+        for _ in 0..rounds.max(2) {
+            let used: Used = ask(&Job::Use(look.clone()))?;
+            seconds.push(used.open_seconds);
+            last = Some(used);
+        }
+        let used = last.ok_or_else(|| Failure::new("report", "EINVAL", "no round"))?;
+        let open = median(&seconds);
+        self.tell(
+            "an open after a clean close",
+            format!(
+                "{:.3} s, {} MiB read (mark: under {CLEAN_SECONDS_MAX} s{}); the close {:.3} s",
+                open,
+                used.open_bytes_read >> 20,
+                missed(open < CLEAN_SECONDS_MAX),
+                used.close_seconds.unwrap_or_default()
+            ),
+            json!({ "seconds": open, "bytes_read": used.open_bytes_read, "close_seconds": used.close_seconds }),
+        );
+        self.tell(
+            "an open by name",
+            format!(
+                "{:.3} bucket pairs in {:.3} requests (mark: 1.1 pairs{})",
+                used.pairs_per_name,
+                used.requests_per_name,
+                missed(used.pairs_per_name <= PAIRS_MAX)
+            ),
+            json!({ "pairs": used.pairs_per_name, "requests": used.requests_per_name, "names": look.names }),
+        );
+        Ok(used)
+    }
+
+    /// In turn with dd over the inode table; every crash leaves some buckets to be healed.
+    fn dirty_opens(&mut self, look: &Use, rounds: usize, layout: &Layout) -> Result<(), Failure> {
+        let dirty = Use {
+            names: 0,
+            creates: 50,
+            close: false,
+            ..look.clone()
+        };
+        let mut dd = Command::new("dd");
+        dd.arg(format!("if={}", look.path.display()))
+            .args([
+                "of=/dev/null",
+                "bs=1M",
+                "iflag=direct,skip_bytes,count_bytes",
+                "status=none",
+            ])
+            .arg(format!("skip={}", layout.table_at()))
+            .arg(format!("count={}", layout.table_bytes()));
+        let words = |word: &std::ffi::OsStr| quoted(&word.to_string_lossy());
+        let command: Vec<String> = dd.get_args().map(words).collect();
+        self.lines.push(format!("the peer: dd {}", command.join(" ")));
+        let _: Used = ask(&Job::Use(dirty.clone()))?;
+        let (mut ratios, mut rates) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            let begun = Instant::now();
+            let finished = child::run(&mut dd).map_err(|error| Failure::from_io("report", &error).on("dd"))?;
+            let dd_seconds = begun.elapsed().as_secs_f64();
+            if !finished.success {
+                return Err(Failure::new("report", "EIO", finished.stderr.trim().to_owned()).on("dd"));
+            }
+            let used: Used = ask(&Job::Use(dirty.clone()))?;
+            let rate = |seconds: f64| layout.table_bytes() as f64 / seconds;
+            rates.push(rate(used.open_seconds));
+            ratios.push(dd_seconds / used.open_seconds);
+        }
+        let (rate, ratio) = (median(&rates), median(&ratios));
+        self.tell(
+            "an open after a crash",
+            format!(
+                "the table at {:.0} MiB/s, {ratio:.2} of dd's rate (mark: {DD_RATIO_MIN}{}); {rounds} rounds in turn, ratios \
+                 {ratios:.2?}",
+                rate / f64::from(1 << 20),
+                missed(ratio >= DD_RATIO_MIN)
+            ),
+            json!({ "bytes_per_second": rate, "ratio_to_dd": ratio, "ratios": ratios }),
+        );
+        Ok(())
+    }
+
+    /// Both after an open that read a snapshot and after one that read the table.
+    fn in_use(&mut self, clean: &Used, used: &Used, opens: u64) {
+        let segments = used.segments;
+        let [reads, writes, syncs] = used.create_kinds;
+        self.tell(
+            "a durable create in the open volume",
+            format!(
+                "{:.2} rounds of requests: {reads:.2} reads, {writes:.2} writes, {syncs:.2} syncs; {:.0} us (zeroing and its \
+                 flush are two of the rounds, so the mark is 4{})",
+                used.create_rounds,
+                used.create_us,
+                missed(used.create_rounds < 4.5)
+            ),
+            json!({ "rounds": used.create_rounds, "reads": reads, "writes": writes, "syncs": syncs, "us": used.create_us }),
+        );
+        let of = |used: &Used| used.open_rss.saturating_sub(used.engine_rss);
+        let (clean_volume, volume) = (of(clean), of(used));
+        let growth = used.later_rss as i64 - used.used_rss as i64;
+        self.tell(
+            "memory of the open volume",
+            format!(
+                "beside an engine's {:.1} MiB, after a clean close {}; after a crash, with the buffers that read the table, \
+                 {}; {:+.2} MiB by {opens} opens and closes",
+                mib(used.engine_rss),
+                memory(clean_volume, segments),
+                memory(volume, segments),
+                growth as f64 / f64::from(1 << 20)
+            ),
+            json!({ "volume_bytes": volume, "volume_bytes_clean": clean_volume, "engine_bytes": used.engine_rss, "growth_bytes": growth, "opens": opens }),
+        );
+    }
+}
+
+fn memory(bytes: u64, segments: u64) -> String {
+    let per_tib = mib(bytes) / (SIZE_BYTES >> 40) as f64;
+    let all = format!("{:.1} MiB ({per_tib:.2} per TiB", mib(bytes));
+    // Of few segments, what does not depend on their number would be multiplied.
+    match segments {
+        100_000.. => format!("{all}, {:.1} per million segments)", mib(bytes) * 1e6 / segments as f64),
+        _ => format!("{all})"),
+    }
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+fn missed(holds: bool) -> &'static str {
+    if holds { "" } else { ", MISSED" }
+}
+
+fn ask<T: serde::de::DeserializeOwned>(job: &Job) -> Result<T, Failure> {
+    worker::ask(&worker::Job::VolumeScale(job.clone())).map_err(|why| Failure::new("report", "EIO", why))
+}
+
+/// Formats the volume and writes zeroes where its segments will write.
+fn make(path: &Path, segments: u64) -> Result<Layout, Failure> {
+    // Room for the creates that are measured, too.
+    let segments_max = (segments + segments / 50).max(16);
+    let format = Format {
+        size_bytes: Some(SIZE_BYTES),
+        segments: Some(segments_max),
+        ..Format::default()
+    };
+    baio::format(path, &format).map_err(storage_failure)?;
+    let (_, layout) = Layout::plan(SIZE_BYTES, SIZE_BYTES, format.block_size, format.segments)
+        .map_err(|error| Failure::new("report", "EINVAL", error.to_string()))?;
+    let told = |error: std::io::Error| Failure::from_io("report", &error).on(path.display().to_string());
+    let file = OpenOptions::new()
+        .write(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(path)
+        .map_err(told)?;
+    let arena =
+        baio_engine::Arena::new(PIECE).map_err(|errno| told(std::io::Error::from_raw_os_error(errno.errno.raw())))?;
+    let zeros = arena
+        .buffer(PIECE)
+        .ok_or_else(|| Failure::new("report", "ENOBUFS", "no memory for zeroes"))?;
+    let ranges = [
+        (layout.table_at(), layout.table_bytes()),
+        (layout.mirror_at(), layout.table_bytes()),
+        (layout.data_at(), segments_max * BLOCK_BYTES),
+    ];
+    for (start, len) in ranges {
+        let mut at = 0;
+        while at < len {
+            let some = (len - at).min(PIECE as u64);
+            file.write_all_at(&zeros[..some as usize], start + at).map_err(told)?;
+            at += some;
+        }
+    }
+    file.sync_all().map_err(told)?;
+    Ok(layout)
+}

@@ -1,0 +1,271 @@
+//! The lanes of a run: threads that begin and end each stage together, as aio-stress's do.
+//!
+//! A stage has three meetings: everybody is ready; (the first lane notes what the process has cost so far) go; everybody has
+//! ended. A lane that cannot go on leaves, and the others no longer wait for it.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use baio_console::failure::Failure;
+
+use super::cold;
+use super::drive::{Driver, Signals};
+use super::job::{Job, Mode, Objects, Verify};
+use super::result::{LaneReport, Report, StageReport, rss_max, threads_now};
+use super::target::{Cached, Plain, Segmented, Served, Target};
+use super::verify::Ledger;
+use crate::figures::child;
+
+/// Runs a job; `watch` sees each stage when all lanes have ended it.
+///
+/// # Errors
+/// Something could not be set up, a block did not verify, or no request can succeed. Requests that fail one by one are
+/// counted in the report.
+pub(crate) fn run(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<Report, Failure> {
+    match job.objects {
+        Objects::Files(_) if job.mode == Mode::Cached => run_on::<Cached>(job, watch),
+        Objects::Files(_) => run_on::<Plain>(job, watch),
+        Objects::Segment(_) if job.service => run_on::<Served>(job, watch),
+        Objects::Segment(_) => run_on::<Segmented>(job, watch),
+    }
+}
+
+fn run_on<T: Target>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<Report, Failure> {
+    let ledgers = ledgers(job);
+    let shared = Arc::new(T::share(job)?);
+    let board = Board::new(job.lanes.len());
+    let mut stages = Vec::new();
+    std::thread::scope(|scope| {
+        let (board, ledgers, shared) = (&board, &ledgers[..], &shared);
+        let others: Vec<_> = (1..job.lanes.len())
+            .map(|index| scope.spawn(move || lane::<T>(job, index, shared, board, ledgers, &mut |_, _| ())))
+            .collect();
+        lane::<T>(job, 0, shared, board, ledgers, &mut |number, costs| {
+            let mut lanes = std::mem::take(&mut *lock(&board.reports));
+            lanes.sort_by_key(|report| report.lane);
+            let report = StageReport {
+                rw: job.stages[number].rw,
+                lanes,
+                costs,
+                threads: threads_now(),
+                rss_bytes: rss_max(),
+            };
+            watch(&report);
+            stages.push(report);
+        });
+        for other in others {
+            if other.join().is_err() {
+                board.fail(Failure::new(job.command, "EIO", "a thread ended badly"));
+            }
+        }
+    });
+    if let Err(failure) = T::end(shared) {
+        board.fail(failure);
+    }
+    if let Some(failure) = lock(&board.failure).take() {
+        return Err(failure);
+    }
+    let lanes = stages.iter().flat_map(|stage| &stage.lanes);
+    let mut backends: Vec<&str> = lanes.map(|lane| lane.backend).collect();
+    backends.sort_unstable();
+    backends.dedup();
+    // Where not every lane could have the same one, the figures are nobody's alone.
+    let backend = backends.join("+");
+    Ok(Report { stages, backend })
+}
+
+fn ledgers(job: &Job) -> Vec<Arc<Ledger>> {
+    let Some(verify) = job.verify else {
+        return Vec::new();
+    };
+    let generation = u32::from(verify == Verify::Stamped);
+    (0..job.objects.count())
+        .map(|object| Arc::new(Ledger::new(job.end_of(object), job.request_size, generation)))
+        .collect()
+}
+
+/// All that one thread does. The first lane, which runs in the caller's thread, tells the end of each stage.
+fn lane<T: Target>(
+    job: &Job,
+    index: usize,
+    shared: &Arc<T::Shared>,
+    board: &Board,
+    ledgers: &[Arc<Ledger>],
+    ended: &mut dyn FnMut(usize, child::Costs),
+) {
+    let member = Member(&board.meeting);
+    let mut driver = match Driver::<T>::new(job, index, shared, ledgers, &board.signals) {
+        Ok(driver) => driver,
+        Err(failure) => return board.fail(failure),
+    };
+    if let Some(percent) = job.warm_percent {
+        let LaneReport { fatal, first_error, .. } = driver.warm(percent);
+        if let Some(failure) = fatal.or(first_error) {
+            return board.fail(failure);
+        }
+    }
+    for (number, stage) in job.stages.iter().enumerate() {
+        member.meet();
+        if board.is_over() {
+            break;
+        }
+        if index == 0
+            && job.cold
+            && let Err(failure) = cold::drop_pages(job)
+        {
+            board.fail(failure);
+        }
+        let before = child::own_costs();
+        member.meet();
+        let report = driver.run(stage, number);
+        board.signals.ending.store(true, Ordering::Relaxed);
+        board.note(report);
+        member.meet();
+        if index == 0 {
+            let costs = child::own_costs() - before;
+            board.signals.ending.store(false, Ordering::Relaxed);
+            ended(number, costs);
+        }
+    }
+    if let Err(failure) = driver.close() {
+        board.fail(failure);
+    }
+}
+
+/// What the lanes share.
+struct Board {
+    meeting: Meeting,
+    signals: Signals,
+    /// Of the stage that is just ending.
+    reports: Mutex<Vec<LaneReport>>,
+    failure: Mutex<Option<Failure>>,
+    /// The limit of submissions was reached: no further stage.
+    limited: Mutex<bool>,
+}
+
+impl Board {
+    fn new(lanes: usize) -> Board {
+        Board {
+            meeting: Meeting::new(lanes),
+            signals: Signals::default(),
+            reports: Mutex::new(Vec::new()),
+            failure: Mutex::new(None),
+            limited: Mutex::new(false),
+        }
+    }
+
+    fn note(&self, mut report: LaneReport) {
+        if let Some(failure) = report.fatal.take() {
+            self.fail(failure);
+        }
+        *lock(&self.limited) |= report.limited;
+        lock(&self.reports).push(report);
+    }
+
+    /// The first failure is the one to tell.
+    fn fail(&self, failure: Failure) {
+        lock(&self.failure).get_or_insert(failure);
+        self.signals.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn is_over(&self) -> bool {
+        *lock(&self.limited) || lock(&self.failure).is_some()
+    }
+}
+
+/// A point that threads pass together. Unlike the standard library's barrier, a thread may leave for good.
+struct Meeting {
+    state: Mutex<Attendance>,
+    opened: Condvar,
+}
+
+struct Attendance {
+    members: usize,
+    arrived: usize,
+    /// Which meeting it is.
+    round: u64,
+}
+
+impl Meeting {
+    fn new(members: usize) -> Meeting {
+        Meeting {
+            state: Mutex::new(Attendance {
+                members,
+                arrived: 0,
+                round: 0,
+            }),
+            opened: Condvar::new(),
+        }
+    }
+
+    fn open_if_complete(&self, attendance: &mut Attendance) {
+        if attendance.arrived >= attendance.members {
+            attendance.arrived = 0;
+            attendance.round += 1;
+            self.opened.notify_all();
+        }
+    }
+}
+
+/// One thread's membership, which ends with it, however it ends.
+struct Member<'a>(&'a Meeting);
+
+impl Member<'_> {
+    fn meet(&self) {
+        let mut attendance = lock(&self.0.state);
+        let round = attendance.round;
+        attendance.arrived += 1;
+        self.0.open_if_complete(&mut attendance);
+        while attendance.round == round {
+            attendance = self.0.opened.wait(attendance).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Member<'_> {
+    fn drop(&mut self) {
+        let mut attendance = lock(&self.0.state);
+        attendance.members -= 1;
+        if attendance.arrived > 0 {
+            self.0.open_if_complete(&mut attendance);
+        }
+    }
+}
+
+/// A thread that panicked has left nothing half-done behind these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn nobody_passes_before_all_have_come_or_left() {
+        let meeting = Meeting::new(4);
+        let passed = AtomicUsize::new(0);
+        let reached = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for index in 0..4 {
+                let (meeting, passed, reached) = (&meeting, &passed, &reached);
+                scope.spawn(move || {
+                    let member = Member(meeting);
+                    if index == 3 {
+                        // Leaves before the first meeting, or while the others wait.
+                        std::thread::sleep(std::time::Duration::from_millis(20));
+                        return;
+                    }
+                    for round in 0..100 {
+                        reached.fetch_add(1, Ordering::SeqCst);
+                        member.meet();
+                        assert!(reached.load(Ordering::SeqCst) >= 3 * (round + 1));
+                        passed.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!(passed.into_inner(), 300);
+    }
+}

@@ -1,0 +1,336 @@
+//! What came out of a run, and the one shape in which it is shown.
+
+use std::time::{Duration, Instant};
+
+use baio_console::failure::Failure;
+use baio_storage::cache::CacheStats;
+use serde::{Deserialize, Serialize};
+
+use super::job::{Job, Rw};
+use crate::figures::child::{Costs, status_of_self};
+use crate::figures::{Measurement, Recorder};
+
+/// What our own cache has done.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct CacheCounts {
+    /// Pages that requests found, and that they had to wait for.
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    /// Pages read ahead, those asked for later, and those that left the cache without.
+    pub(crate) readahead: u64,
+    pub(crate) readahead_used: u64,
+    pub(crate) readahead_wasted: u64,
+    pub(crate) device_reads: u64,
+    pub(crate) pages_read: u64,
+    pub(crate) device_reads_per_request: f64,
+    pub(crate) device_writes: u64,
+    pub(crate) pages_written: u64,
+    pub(crate) device_writes_per_request: f64,
+    /// Of the device's writes those that the cleaner began of itself; of those the ones that somebody who wanted a frame waited for.
+    pub(crate) cleaner_writes: u64,
+    pub(crate) foreground_writes: u64,
+    /// How often writers waited at the dirty limit, and anybody for a frame.
+    pub(crate) waits_for_room: u64,
+    pub(crate) waits_for_frame: u64,
+    pub(crate) flushes: u64,
+    pub(crate) evictions: u64,
+    pub(crate) iterations: u64,
+    /// Iterations that could do nothing.
+    pub(crate) spurious_wakeups: u64,
+}
+
+impl CacheCounts {
+    /// What lies between two looks.
+    pub(crate) fn between(before: &CacheStats, after: &CacheStats) -> CacheCounts {
+        let since = |of: fn(&CacheStats) -> u64| of(after) - of(before);
+        CacheCounts {
+            hits: since(|stats| stats.pages_hit),
+            misses: since(|stats| stats.pages_missed),
+            readahead: since(|stats| stats.pages_ahead),
+            readahead_used: since(|stats| stats.ahead_hit),
+            readahead_wasted: since(|stats| stats.ahead_wasted),
+            device_reads: since(|stats| stats.fills),
+            pages_read: since(|stats| stats.pages_filled),
+            device_writes: since(|stats| stats.writes),
+            pages_written: since(|stats| stats.pages_written),
+            cleaner_writes: since(|stats| stats.cleaner_writes),
+            foreground_writes: since(|stats| stats.foreground_writes),
+            waits_for_room: since(|stats| stats.waits_for_room),
+            waits_for_frame: since(|stats| stats.waits_for_frame),
+            device_reads_per_request: 0.0,
+            device_writes_per_request: 0.0,
+            flushes: since(|stats| stats.flushes),
+            evictions: since(|stats| stats.evictions),
+            iterations: since(|stats| stats.iterations),
+            spurious_wakeups: since(|stats| stats.spurious_wakeups),
+        }
+    }
+
+    /// With the ratios, to so many requests.
+    fn per_request(self, requests: f64) -> CacheCounts {
+        CacheCounts {
+            device_reads_per_request: self.device_reads as f64 / requests,
+            device_writes_per_request: self.device_writes as f64 / requests,
+            ..self
+        }
+    }
+
+    pub(crate) fn and(self, other: CacheCounts) -> CacheCounts {
+        CacheCounts {
+            hits: self.hits + other.hits,
+            misses: self.misses + other.misses,
+            readahead: self.readahead + other.readahead,
+            readahead_used: self.readahead_used + other.readahead_used,
+            readahead_wasted: self.readahead_wasted + other.readahead_wasted,
+            device_reads: self.device_reads + other.device_reads,
+            pages_read: self.pages_read + other.pages_read,
+            device_writes: self.device_writes + other.device_writes,
+            pages_written: self.pages_written + other.pages_written,
+            cleaner_writes: self.cleaner_writes + other.cleaner_writes,
+            foreground_writes: self.foreground_writes + other.foreground_writes,
+            waits_for_room: self.waits_for_room + other.waits_for_room,
+            waits_for_frame: self.waits_for_frame + other.waits_for_frame,
+            device_reads_per_request: 0.0,
+            device_writes_per_request: 0.0,
+            flushes: self.flushes + other.flushes,
+            evictions: self.evictions + other.evictions,
+            iterations: self.iterations + other.iterations,
+            spurious_wakeups: self.spurious_wakeups + other.spurious_wakeups,
+        }
+    }
+}
+
+/// The requests of one direction.
+pub(crate) struct Tally {
+    /// Completed, the failed ones among them.
+    pub(crate) requests: u64,
+    pub(crate) errors: u64,
+    pub(crate) latency: Recorder,
+}
+
+impl Tally {
+    pub(super) fn new() -> Tally {
+        Tally {
+            requests: 0,
+            errors: 0,
+            latency: Recorder::new(),
+        }
+    }
+}
+
+/// One stream of one lane in one stage.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamReport {
+    pub(crate) object: usize,
+    pub(crate) requests: u64,
+    pub(crate) begun: Instant,
+    pub(crate) ended: Instant,
+}
+
+/// One lane in one stage.
+pub(crate) struct LaneReport {
+    /// Which.
+    pub(crate) lane: usize,
+    pub(crate) reads: Tally,
+    pub(crate) writes: Tally,
+    /// One entry a submission.
+    pub(crate) submits: Recorder,
+    pub(crate) submissions: u64,
+    pub(crate) streams: Vec<StreamReport>,
+    pub(crate) begun: Instant,
+    /// The last completion.
+    pub(crate) ended: Instant,
+    /// How long the syncs after it took.
+    pub(crate) sync: Duration,
+    pub(crate) in_flight_max: u64,
+    pub(crate) system_calls: u64,
+    pub(crate) iterations: u64,
+    /// What our own cache has done meanwhile, where requests went through it.
+    pub(crate) cache: Option<CacheCounts>,
+    /// Blocks whose stamp was found right.
+    pub(crate) verified: u64,
+    /// Blocks read of which nothing was known.
+    pub(crate) unverified: u64,
+    pub(crate) sync_errors: u64,
+    pub(crate) first_error: Option<Failure>,
+    /// What ended the whole run.
+    pub(crate) fatal: Option<Failure>,
+    /// The limit of submissions ended the stage.
+    pub(crate) limited: bool,
+    pub(crate) backend: &'static str,
+}
+
+impl LaneReport {
+    /// Bytes that were read and written.
+    pub(crate) fn bytes(&self, request_size: u64) -> u64 {
+        let done = |tally: &Tally| tally.requests - tally.errors;
+        (done(&self.reads) + done(&self.writes)) * request_size
+    }
+}
+
+/// All lanes in one stage.
+pub(crate) struct StageReport {
+    pub(crate) rw: Rw,
+    pub(crate) lanes: Vec<LaneReport>,
+    /// Of the whole process, the syncs among them.
+    pub(crate) costs: Costs,
+    pub(crate) threads: u64,
+    pub(crate) rss_bytes: u64,
+}
+
+impl StageReport {
+    /// From the first lane's beginning to the last completion.
+    pub(crate) fn elapsed(&self) -> Duration {
+        let begun = self.lanes.iter().map(|lane| lane.begun).min();
+        let ended = self.lanes.iter().map(|lane| lane.ended).max();
+        match (begun, ended) {
+            (Some(begun), Some(ended)) => ended.saturating_duration_since(begun),
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn sync(&self) -> Duration {
+        self.lanes.iter().map(|lane| lane.sync).max().unwrap_or_default()
+    }
+}
+
+/// A whole run.
+pub(crate) struct Report {
+    pub(crate) stages: Vec<StageReport>,
+    /// Of all lanes.
+    pub(crate) backend: String,
+}
+
+/// A measured section: the whole run, a stage, or one direction of a stage.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Section {
+    pub(crate) part: String,
+    /// From the first submission to the last completion; the syncs between stages are not in it.
+    pub(crate) seconds: f64,
+    /// What the syncs took.
+    pub(crate) sync_seconds: f64,
+    /// As `bytes_per_second`, but by `seconds` and `sync_seconds` together: what fio counts with `--end_fsync=1`.
+    pub(crate) synced_bytes_per_second: f64,
+    /// Blocks whose stamp was found right.
+    pub(crate) verified: u64,
+    /// Blocks read of which nothing was known.
+    pub(crate) unverified: u64,
+    /// What our own cache has done, where requests went through it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cache: Option<CacheCounts>,
+    #[serde(flatten)]
+    pub(crate) measured: Measurement,
+}
+
+/// Which requests of a stage are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Both,
+    Reads,
+    Writes,
+}
+
+impl Direction {
+    fn of(self, lane: &LaneReport) -> impl Iterator<Item = &Tally> {
+        let reads = (self != Direction::Writes).then_some(&lane.reads);
+        let writes = (self != Direction::Reads).then_some(&lane.writes);
+        reads.into_iter().chain(writes)
+    }
+}
+
+impl Report {
+    /// The first request that failed.
+    pub(crate) fn first_error(&self) -> Option<&Failure> {
+        let lanes = self.stages.iter().flat_map(|stage| &stage.lanes);
+        lanes.filter_map(|lane| lane.first_error.as_ref()).next()
+    }
+
+    /// Everything in one.
+    pub(crate) fn total(&self, job: &Job) -> Section {
+        let stages: Vec<&StageReport> = self.stages.iter().collect();
+        section("all", &stages, Direction::Both, job, &self.backend)
+    }
+
+    /// One for each stage; of a stage that reads and writes, one for each direction.
+    pub(crate) fn parts(&self, job: &Job) -> Vec<Section> {
+        let several = self.stages.len() > 1;
+        let of_stage = |stage: &StageReport| -> Vec<Section> {
+            let name = stage.rw.name();
+            let part = |part: &str, direction| section(part, &[stage], direction, job, &self.backend);
+            match (stage.rw, several) {
+                (Rw::RandomMixed, false) => vec![part("read", Direction::Reads), part("write", Direction::Writes)],
+                (Rw::RandomMixed, true) => vec![
+                    part("randrw read", Direction::Reads),
+                    part("randrw write", Direction::Writes),
+                ],
+                _ => vec![part(name, Direction::Both)],
+            }
+        };
+        self.stages.iter().flat_map(of_stage).collect()
+    }
+}
+
+fn section(part: &str, stages: &[&StageReport], direction: Direction, job: &Job, backend: &str) -> Section {
+    let lanes = || stages.iter().flat_map(|stage| &stage.lanes);
+    let sum = |of: &dyn Fn(&LaneReport) -> u64| lanes().map(of).sum::<u64>();
+    let (mut latency, mut submits) = (Recorder::new(), Recorder::new());
+    for lane in lanes() {
+        submits.merge(&lane.submits);
+        direction.of(lane).for_each(|tally| latency.merge(&tally.latency));
+    }
+    let requests = sum(&|lane| direction.of(lane).map(|tally| tally.requests).sum());
+    let failed = sum(&|lane| direction.of(lane).map(|tally| tally.errors).sum());
+    // What cannot be told apart by direction is told of all requests of the section.
+    let all = sum(&|lane| lane.reads.requests + lane.writes.requests).max(1) as f64;
+    let seconds: f64 = stages.iter().map(|stage| stage.elapsed().as_secs_f64()).sum();
+    let sync_seconds: f64 = stages.iter().map(|stage| stage.sync().as_secs_f64()).sum();
+    let rate_over = |count: u64, seconds: f64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+    let rate = |count: u64| rate_over(count, seconds);
+    let costs = |of: &dyn Fn(&Costs) -> f64| stages.iter().map(|stage| of(&stage.costs)).sum::<f64>() / all;
+    let most = |of: &dyn Fn(&StageReport) -> u64| stages.iter().map(|stage| of(stage)).max().unwrap_or(0);
+    Section {
+        part: part.to_owned(),
+        seconds,
+        sync_seconds,
+        synced_bytes_per_second: rate_over((requests - failed) * job.request_size, seconds + sync_seconds),
+        verified: sum(&|lane| lane.verified),
+        unverified: sum(&|lane| lane.unverified),
+        cache: lanes()
+            .filter_map(|lane| lane.cache)
+            .reduce(CacheCounts::and)
+            .map(|counts| counts.per_request(all)),
+        measured: Measurement {
+            iops: rate(requests - failed),
+            bytes_per_second: rate((requests - failed) * job.request_size),
+            latency_us: latency.latency(),
+            submit_latency_us: (!job.one_turn).then(|| submits.latency()),
+            cpu_less_start_us_per_request: None,
+            cpu_us_per_request: costs(&|costs| costs.cpu.as_secs_f64() * 1e6),
+            context_switches_per_request: costs(&|costs| costs.context_switches as f64),
+            system_calls_per_request: Some(sum(&|lane| lane.system_calls) as f64 / all),
+            in_flight_max: most(&|stage| stage.lanes.iter().map(|lane| lane.in_flight_max).sum()),
+            threads_max: Some(most(&|stage| stage.threads)),
+            rss_bytes: most(&|stage| stage.rss_bytes),
+            requests,
+            errors: failed + sum(&|lane| lane.sync_errors),
+            iterations_per_request: Some(sum(&|lane| lane.iterations) as f64 / all),
+            backend: backend.to_owned(),
+            mode: job.mode.name().to_owned(),
+            // Sections tell of both themselves.
+            sync_seconds: None,
+            foreground_percent: None,
+            cache: None,
+        },
+    }
+}
+
+/// The threads of this process now, the kernel's workers among them.
+pub(super) fn threads_now() -> u64 {
+    status_of_self("Threads")
+}
+
+/// The most memory that this process has had, in bytes.
+pub(super) fn rss_max() -> u64 {
+    status_of_self("VmHWM") * 1024
+}

@@ -1,0 +1,98 @@
+//! What one lane notes down in one stage, and which failures end it.
+
+use std::time::{Duration, Instant};
+
+use baio_console::failure::Failure;
+use baio_engine::Errno;
+use baio_storage::{Error, Fault};
+
+use super::job::{Job, Lane, Stage};
+use super::result::{LaneReport, StreamReport, Tally};
+use super::schedule::Piece;
+use crate::figures::Recorder;
+
+/// So many failed requests end a run: nothing more is to be learned.
+const ERRORS_MAX: u64 = 1000;
+
+/// What happens in one stage.
+pub(super) struct Round {
+    pub(super) report: LaneReport,
+    pub(super) stage: Stage,
+    /// Requests drawn so far.
+    pub(super) drawn: u64,
+    /// Nothing more begins.
+    pub(super) over: bool,
+}
+
+impl Round {
+    pub(super) fn new(index: usize, lane: &Lane, stage: Stage, backend: &'static str) -> Round {
+        let begun = Instant::now();
+        let stream = |stream: &super::Stream| StreamReport {
+            object: stream.object,
+            requests: 0,
+            begun,
+            ended: begun,
+        };
+        Round {
+            report: LaneReport {
+                lane: index,
+                reads: Tally::new(),
+                writes: Tally::new(),
+                submits: Recorder::new(),
+                submissions: 0,
+                streams: lane.streams.iter().map(stream).collect(),
+                begun,
+                ended: begun,
+                sync: Duration::ZERO,
+                in_flight_max: 0,
+                system_calls: 0,
+                cache: None,
+                iterations: 0,
+                verified: 0,
+                unverified: 0,
+                sync_errors: 0,
+                first_error: None,
+                fatal: None,
+                limited: false,
+                backend,
+            },
+            stage,
+            drawn: 0,
+            over: false,
+        }
+    }
+
+    pub(super) fn tally(&mut self, piece: Piece) -> &mut Tally {
+        if piece.write {
+            &mut self.report.writes
+        } else {
+            &mut self.report.reads
+        }
+    }
+
+    /// A request has failed; the run goes on.
+    pub(super) fn failed(&mut self, failure: Failure) {
+        let report = &mut self.report;
+        report.first_error.get_or_insert(failure);
+        self.over |= report.reads.errors + report.writes.errors >= ERRORS_MAX;
+    }
+
+    /// The run cannot go on.
+    pub(super) fn fatal(&mut self, failure: Failure) {
+        self.report.fatal.get_or_insert(failure);
+        self.over = true;
+    }
+
+    pub(super) fn broken(&mut self, job: &Job, fault: Fault) {
+        let error = Error::new("turn", "the engine", fault);
+        self.fatal(Failure::from_storage(job.command, "the engine", &error));
+    }
+}
+
+/// Errors about the request itself: the next one would fail alike.
+pub(super) fn is_hopeless(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::EOPNOTSUPP | Errno::EINVAL | Errno::EBADF | Errno::EFBIG | Errno::ENOSYS | Errno::EROFS
+    )
+}
