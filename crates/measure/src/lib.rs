@@ -16,7 +16,7 @@
 //! | `command/stress/`, `command/aio_stress/` | what is typed, what it means, how it is shown |
 //! | `figures/` | one shape of result; the costs of a process; our sides (`stress`, workers) and fio's |
 //! | `figures/worker/` | sides of ours that no command has, each in a process of its own |
-//! | `report/` | the experiments: each is one file, and one line in a table |
+//! | `report/` | the experiments, each one line in a table; what they share: sides in turn, marks, places |
 //!
 //! A process of ours is this program again: with the words of a command line, or with a job in its environment, for which
 //! `main` asks [`worker`] first. `docs/stress.md` and `docs/report.md` are for users.

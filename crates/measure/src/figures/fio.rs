@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::figures::{Latency, Measurement, child, quoted, start_up};
+use crate::stress::job::Rw;
 
 /// How fio carries its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,16 +17,6 @@ pub(crate) enum Engine {
     Posixaio,
     /// Blocking threads, one for each request in flight.
     Psync,
-}
-
-/// What fio does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rw {
-    RandomRead,
-    RandomWrite,
-    /// In order, and again from the beginning.
-    Read,
-    Write,
 }
 
 /// How many requests there are.
@@ -75,26 +66,6 @@ impl Engine {
             Engine::Libaio => "libaio",
             Engine::Posixaio => "posixaio",
             Engine::Psync => "psync",
-        }
-    }
-}
-
-impl Rw {
-    /// As fio calls it, and as our `stress` does.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Rw::RandomRead => "randread",
-            Rw::RandomWrite => "randwrite",
-            Rw::Read => "read",
-            Rw::Write => "write",
-        }
-    }
-
-    /// The half of fio's answer that tells of it.
-    fn key(self) -> &'static str {
-        match self {
-            Rw::RandomRead | Rw::Read => "read",
-            Rw::RandomWrite | Rw::Write => "write",
         }
     }
 }
@@ -264,7 +235,7 @@ fn parse(job: &Job, stdout: &str) -> Result<Measurement, String> {
     let json = stdout.find('{').map_or("", |at| &stdout[at..]);
     let value: Value = serde_json::from_str(json).map_err(|error| format!("fio's output: {error}"))?;
     let done = &value["jobs"][0];
-    let half = &done[job.rw.key()];
+    let half = &done[if job.rw.writes() { "write" } else { "read" }];
     let requests = half["total_ios"].as_u64().unwrap_or(0);
     if requests == 0 {
         return Err("fio made no request".into());

@@ -142,6 +142,11 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The median of a figure over the runs.
+pub(crate) fn middle(runs: &[Measurement], of: impl Fn(&Measurement) -> f64) -> f64 {
+    median(&runs.iter().map(of).collect::<Vec<_>>())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -31,7 +31,7 @@ impl Run {
 
     /// Each block once, however long that takes.
     pub(crate) fn once(target: &str, rw: &str, depth: u32) -> Run {
-        Run::untimed(target, rw, depth).with(&["--once"])
+        Run::untimed(target, rw, depth).with("--once")
     }
 
     /// As many requests as further options say.
@@ -42,9 +42,9 @@ impl Run {
         }
     }
 
-    /// With further options.
-    pub(crate) fn with(mut self, words: &[&str]) -> Run {
-        self.further.extend(words.iter().map(|&word| word.to_owned()));
+    /// With further options, none of which has a blank in it.
+    pub(crate) fn with(mut self, words: &str) -> Run {
+        self.further.extend(words.split_whitespace().map(str::to_owned));
         self
     }
 
@@ -52,11 +52,6 @@ impl Run {
     pub(crate) fn at_most(mut self, runtime: Duration) -> Run {
         self.runtime = Some(runtime);
         self
-    }
-
-    /// On the backend of this name.
-    pub(crate) fn on(self, backend: &str) -> Run {
-        self.with(&["--backend", backend])
     }
 
     /// The words of the command.

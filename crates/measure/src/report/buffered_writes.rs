@@ -7,10 +7,12 @@ use std::time::Duration;
 use baio_console::failure::Failure;
 
 use crate::figures::worker::buffered_writes::Job;
-use crate::figures::{Measurement, fio, median, worker};
-use crate::report::comparison::{Comparison, Figure, Findings, Mark, Peer, Side};
+use crate::figures::{Measurement, fio, middle, worker};
+use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::files::settle;
+use crate::report::marks::{Figure, Mark};
 use crate::report::{Section, Setting};
+use crate::stress::job::Rw;
 
 const REQUEST: u64 = 64 << 10;
 const DEPTH: u32 = 128;
@@ -21,8 +23,6 @@ const SLOW_US: f64 = 1000.0;
 /// Threads at most: the caller, the pool for writes through the kernel's cache (the kernel's own bounded workers on uring
 /// are as many), and what watches for readiness.
 const THREADS_MAX: u64 = 1 + 16 + 2;
-
-const MARKS: &[Mark] = &[Mark::at_most(Figure::SubmitP999, 0.1)];
 
 /// `EXT4_SUPER_MAGIC`, linux/magic.h.
 const EXT4: u64 = 0xef53;
@@ -89,14 +89,10 @@ fn compare(setting: &Setting, findings: &mut Findings) -> Result<Result<(), Stri
             depth: DEPTH,
             runtime_ms,
         });
-        let comparison = Comparison {
-            ours: settled(&path, Side::worker(backend.into(), job)),
-            peers: vec![Peer::new(
-                settled(&path, Side::fio(peer(&path, len, runtime_ms))),
-                MARKS,
-            )],
-        };
-        let runs = findings.compare_for(&comparison, rounds)?;
+        let ours = settled(&path, Side::worker(backend.into(), job));
+        let theirs = settled(&path, Side::fio(peer(&path, len, runtime_ms)));
+        let tenth = Mark::at_most(Figure::SubmitP999, 0.1);
+        let runs = findings.compare(rounds, ours, vec![Peer::new(theirs, [tenth])])?;
         let threads = runs.ours.iter().filter_map(|run| run.threads_max).max().unwrap_or(0);
         let verdict = if threads <= THREADS_MAX {
             "holds".to_owned()
@@ -106,8 +102,7 @@ fn compare(setting: &Setting, findings: &mut Findings) -> Result<Result<(), Stri
         findings.lines.push(format!(
             "    threads at most {threads} (mark <= {THREADS_MAX}: {verdict})"
         ));
-        let told = |runs: &[Measurement]| median(&runs.iter().map(submit_p999).collect::<Vec<_>>());
-        let (ours, theirs) = (told(&runs.ours), told(runs.peer(0)));
+        let (ours, theirs) = (middle(&runs.ours, submit_p999), middle(runs.peer(0), submit_p999));
         findings.lines.push(format!(
             "    p99.9 of the submitting call: {ours:.0} us against {theirs:.0} us"
         ));
@@ -132,7 +127,7 @@ fn peer(path: &Path, len: u64, runtime_ms: u64) -> fio::Job {
     fio::Job {
         request_size: REQUEST,
         direct: false,
-        ..fio::Job::new(fio::Engine::Libaio, fio::Rw::RandomWrite, files, len, DEPTH, runtime)
+        ..fio::Job::new(fio::Engine::Libaio, Rw::RandomWrite, files, len, DEPTH, runtime)
     }
 }
 

@@ -6,12 +6,12 @@
 //!
 //! A peer that cannot run here (not installed, refused by the kernel) is left out, with its reason. Ours must run.
 
-use std::fmt;
-
 use baio_console::failure::Failure;
 use serde_json::{Value, json};
 
-use crate::figures::{Measurement, fio, median, stress, worker};
+use crate::figures::{Measurement, fio, median, middle, stress, worker};
+use crate::report::marks::{Bound, Figure, Mark};
+use crate::stress::result::CacheCounts;
 
 /// One way to do the work.
 pub(super) struct Side {
@@ -21,45 +21,22 @@ pub(super) struct Side {
     pub(super) run: Box<dyn Fn() -> Result<Measurement, String>>,
 }
 
-/// What is compared, as a ratio of ours to the peer's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Figure {
-    Requests,
-    /// Of the whole process.
-    Cpu,
-    /// The same without what it takes to start and to end.
-    CpuLessStart,
-    ContextSwitches,
-    P50,
-    P99,
-    SubmitP999,
-}
-
-/// What a ratio is to be.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Mark {
-    pub(super) figure: Figure,
-    pub(super) bound: Bound,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Bound {
-    AtLeast(f64),
-    AtMost(f64),
-}
-
 /// Whom ours is compared with.
 pub(super) struct Peer {
     pub(super) side: Side,
     /// What is shown beside requests/s and processor time has a mark, or is named here without one.
-    pub(super) marks: &'static [Mark],
+    pub(super) marks: Vec<Mark>,
     pub(super) also: &'static [Figure],
 }
 
-/// Ours, and the peers that run in turn with it.
-pub(super) struct Comparison {
-    pub(super) ours: Side,
-    pub(super) peers: Vec<Peer>,
+type OfRun = dyn Fn(&Measurement, &CacheCounts) -> f64;
+
+/// Something that our own cache counts, of one run.
+pub(super) struct Count {
+    said: &'static str,
+    key: &'static str,
+    of: Box<OfRun>,
+    bound: Option<Bound>,
 }
 
 /// What one comparison gave.
@@ -125,6 +102,17 @@ impl Side {
         }
     }
 
+    /// The same, unless there is a reason why it cannot run.
+    pub(super) fn unless(self, reason: Option<&String>) -> Side {
+        match reason.cloned() {
+            Some(reason) => Side {
+                run: Box::new(move || Err(reason.clone())),
+                ..self
+            },
+            None => self,
+        }
+    }
+
     /// The same with rates that count the syncs behind the requests too, as fio's do.
     pub(super) fn synced(self) -> Side {
         let run = self.run;
@@ -146,112 +134,35 @@ fn with_syncs(mut run: Measurement) -> Measurement {
     run
 }
 
-impl Mark {
-    pub(super) const fn at_least(figure: Figure, ratio: f64) -> Mark {
-        Mark {
-            figure,
-            bound: Bound::AtLeast(ratio),
+impl Count {
+    pub(super) fn new(
+        said: &'static str,
+        key: &'static str,
+        of: impl Fn(&Measurement, &CacheCounts) -> f64 + 'static,
+    ) -> Count {
+        Count {
+            said,
+            key,
+            of: Box::new(of),
+            bound: None,
         }
     }
 
-    pub(super) const fn at_most(figure: Figure, ratio: f64) -> Mark {
-        Mark {
-            figure,
-            bound: Bound::AtMost(ratio),
-        }
-    }
-
-    fn shortfall(self, ratio: f64) -> Option<f64> {
-        self.bound.shortfall(ratio)
-    }
-
-    fn verdict(self, ratio: f64) -> String {
-        self.bound.verdict(ratio)
-    }
-}
-
-impl fmt::Display for Mark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.bound.fmt(f)
-    }
-}
-
-impl Bound {
-    /// By how many percent of the bound `value` misses it; `None` where it holds. No value is a miss.
-    fn shortfall(self, value: f64) -> Option<f64> {
-        let by = match self {
-            Bound::AtLeast(least) => (least - value) / least,
-            // Of a bound of 0 any value is a miss without a measure.
-            Bound::AtMost(most) if most > 0.0 => (value - most) / most,
-            Bound::AtMost(most) => value - most,
-        };
-        (by.is_nan() || by > 0.0).then_some(by * 100.0)
-    }
-
-    fn verdict(self, value: f64) -> String {
-        match self.shortfall(value) {
-            None => format!("mark {self}: holds"),
-            // There is no part of nothing.
-            Some(_) if self == Bound::AtMost(0.0) => format!("mark {self}: falls short"),
-            // So little that it would be rounded to nothing is still a miss.
-            Some(by) if by < 1.0 => format!("mark {self}: falls short by {by:.1} %"),
-            Some(by) => format!("mark {self}: falls short by {by:.0} %"),
-        }
-    }
-}
-
-impl fmt::Display for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Bound::AtLeast(least) => write!(f, ">= {least}"),
-            Bound::AtMost(most) => write!(f, "<= {most}"),
-        }
-    }
-}
-
-impl Figure {
-    fn of(self, measured: &Measurement) -> f64 {
-        match self {
-            Figure::Requests => measured.iops,
-            Figure::Cpu => measured.cpu_us_per_request,
-            Figure::CpuLessStart => measured
-                .cpu_less_start_us_per_request
-                .unwrap_or(measured.cpu_us_per_request),
-            Figure::ContextSwitches => measured.context_switches_per_request,
-            Figure::P50 => measured.latency_us.p50.unwrap_or(f64::NAN),
-            Figure::P99 => measured.latency_us.p99.unwrap_or(f64::NAN),
-            Figure::SubmitP999 => measured.submit_latency_us.and_then(|at| at.p999).unwrap_or(f64::NAN),
-        }
-    }
-
-    fn said(self) -> &'static str {
-        match self {
-            Figure::Requests => "requests/s",
-            Figure::Cpu => "CPU a request",
-            Figure::CpuLessStart => "CPU a request less both starts",
-            Figure::ContextSwitches => "context switches a request",
-            Figure::P50 => "p50 latency",
-            Figure::P99 => "p99 latency",
-            Figure::SubmitP999 => "p99.9 submit latency",
-        }
-    }
-
-    fn key(self) -> &'static str {
-        match self {
-            Figure::Requests => "iops_ratio",
-            Figure::Cpu => "cpu_ratio",
-            Figure::CpuLessStart => "cpu_less_start_ratio",
-            Figure::ContextSwitches => "context_switches_ratio",
-            Figure::P50 => "p50_ratio",
-            Figure::P99 => "p99_ratio",
-            Figure::SubmitP999 => "submit_p999_ratio",
+    pub(super) fn at_most(self, most: f64) -> Count {
+        Count {
+            bound: Some(Bound::AtMost(most)),
+            ..self
         }
     }
 }
 
 impl Peer {
-    pub(super) fn new(side: Side, marks: &'static [Mark]) -> Peer {
-        Peer { side, marks, also: &[] }
+    pub(super) fn new(side: Side, marks: impl IntoIterator<Item = Mark>) -> Peer {
+        Peer {
+            side,
+            marks: marks.into_iter().collect(),
+            also: &[],
+        }
     }
 
     /// Every figure once, in the order in which it is shown.
@@ -268,27 +179,37 @@ impl Peer {
 }
 
 impl Findings {
-    /// Runs a comparison and notes what it gave.
-    ///
-    /// # Errors
-    /// Our side failed.
-    pub(super) fn compare(&mut self, comparison: &Comparison, rounds: usize) -> Result<(), Failure> {
-        self.compare_for(comparison, rounds).map(drop)
+    /// Those of an experiment, told in a line first.
+    pub(super) fn of(heading: String) -> Findings {
+        Findings {
+            lines: vec![heading],
+            ..Findings::default()
+        }
     }
 
-    /// The same for whoever has more to say about the runs.
+    /// Runs ours in turn with its peers, and notes what that gave.
     ///
     /// # Errors
     /// Our side failed.
-    pub(super) fn compare_for(&mut self, comparison: &Comparison, rounds: usize) -> Result<Turns, Failure> {
-        let turns = in_turn(comparison, rounds).map_err(|error| {
+    pub(super) fn compare(&mut self, rounds: usize, ours: Side, peers: Vec<Peer>) -> Result<Turns, Failure> {
+        let turns = in_turn(&ours, &peers, rounds).map_err(|error| {
             Failure::new("report", "EIO", error)
-                .on(comparison.ours.name.as_str())
+                .on(ours.name.as_str())
                 .needing("our own side to run")
                 .cured_by("run its command by itself and see what it says; `baio doctor` tells what works here")
         })?;
-        self.note(comparison, &turns);
+        self.note(&ours, &peers, &turns);
         Ok(turns)
+    }
+
+    /// Notes what our own cache has done in the comparison that was made last: the median of the rounds.
+    pub(super) fn counted(&mut self, runs: &[Measurement], counts: &[Count]) {
+        for count in counts {
+            let value = middle(runs, |run| {
+                run.cache.as_ref().map_or(f64::NAN, |cache| (count.of)(run, cache))
+            });
+            self.count(count.said, count.key, value, count.bound);
+        }
     }
 
     /// What was found elsewhere, behind what was found so far.
@@ -330,14 +251,12 @@ impl Findings {
         self.errors == 0
     }
 
-    fn note(&mut self, comparison: &Comparison, turns: &Turns) {
+    fn note(&mut self, ours: &Side, peers: &[Peer], turns: &Turns) {
         let all = turns.peers.iter().flatten().flatten().chain(&turns.ours);
         self.errors += all.map(|run| run.errors).sum::<u64>();
-        let ours = &comparison.ours;
         self.lines.push(summary(&ours.name, &turns.ours));
         self.lines.push(format!("    {}", ours.command));
-        let against: Vec<Value> = comparison
-            .peers
+        let against: Vec<Value> = peers
             .iter()
             .zip(&turns.peers)
             .map(|(peer, runs)| match runs {
@@ -384,14 +303,14 @@ impl Findings {
 }
 
 /// Ours, peer, ours, peer: A B A B for each peer. A peer that fails once is not tried again.
-fn in_turn(comparison: &Comparison, rounds: usize) -> Result<Turns, String> {
+fn in_turn(ours: &Side, peers: &[Peer], rounds: usize) -> Result<Turns, String> {
     let mut turns = Turns {
         ours: Vec::with_capacity(rounds),
-        peers: comparison.peers.iter().map(|_| Ok(Vec::new())).collect(),
+        peers: peers.iter().map(|_| Ok(Vec::new())).collect(),
     };
     for _ in 0..rounds {
-        turns.ours.push((comparison.ours.run)()?);
-        for (peer, runs) in comparison.peers.iter().zip(&mut turns.peers) {
+        turns.ours.push((ours.run)()?);
+        for (peer, runs) in peers.iter().zip(&mut turns.peers) {
             let Ok(so_far) = runs else { continue };
             match (peer.side.run)() {
                 Ok(run) => so_far.push(run),
@@ -412,16 +331,16 @@ fn ratio(figure: Figure, ours: &[Measurement], theirs: &[Measurement]) -> f64 {
 }
 
 fn summary(name: &str, runs: &[Measurement]) -> String {
-    let middle = |pick: &dyn Fn(&Measurement) -> f64| median(&runs.iter().map(pick).collect::<Vec<_>>());
-    let calls = middle(&|m| m.system_calls_per_request.unwrap_or(f64::NAN));
+    let middle = |of: fn(&Measurement) -> f64| middle(runs, of);
+    let calls = middle(|m| m.system_calls_per_request.unwrap_or(f64::NAN));
     let calls = if calls.is_nan() {
         String::new()
     } else {
         format!(", {calls:.2} system calls")
     };
     let [p50, p99] = [
-        middle(&|m| m.latency_us.p50.unwrap_or(f64::NAN)),
-        middle(&|m| m.latency_us.p99.unwrap_or(f64::NAN)),
+        middle(|m| m.latency_us.p50.unwrap_or(f64::NAN)),
+        middle(|m| m.latency_us.p99.unwrap_or(f64::NAN)),
     ];
     let latency = if p50.is_nan() {
         String::new()
@@ -430,15 +349,16 @@ fn summary(name: &str, runs: &[Measurement]) -> String {
     };
     format!(
         "{name}: {:.0} requests/s, {:.2} us CPU{calls} and {:.2} context switches a request{latency}",
-        middle(&|m| m.iops),
-        middle(&|m| m.cpu_us_per_request),
-        middle(&|m| m.context_switches_per_request),
+        middle(|m| m.iops),
+        middle(|m| m.cpu_us_per_request),
+        middle(|m| m.context_switches_per_request),
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::marks::{cpu, rate};
     use std::cell::{Cell, RefCell};
     use std::rc::Rc;
 
@@ -458,8 +378,6 @@ mod tests {
         }
     }
 
-    const MARKS: &[Mark] = &[Mark::at_least(Figure::Requests, 0.97), Mark::at_most(Figure::Cpu, 0.75)];
-
     #[test]
     fn sides_run_in_turn_and_each_round_has_its_ratio() {
         let order = Rc::new(RefCell::new(String::new()));
@@ -476,11 +394,9 @@ mod tests {
             Ok(measured(25.0 * drift.get(), 2.0))
         });
         let mut findings = Findings::default();
-        let comparison = Comparison {
-            ours,
-            peers: vec![Peer::new(peer, MARKS)],
-        };
-        findings.compare(&comparison, 3).unwrap();
+        findings
+            .compare(3, ours, vec![Peer::new(peer, [rate(0.97), cpu(0.75)])])
+            .unwrap();
         assert_eq!(*order.borrow(), "ABABAB");
         let against = &findings.parts[0]["against"][0];
         assert_eq!(against["iops_ratio"], 1.0);
@@ -492,17 +408,6 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_holds_or_says_by_how_much_it_does_not() {
-        let [least, most] = [MARKS[0], MARKS[1]];
-        assert_eq!(least.verdict(0.97), "mark >= 0.97: holds");
-        assert_eq!(least.verdict(0.485), "mark >= 0.97: falls short by 50 %");
-        assert_eq!(least.verdict(0.966), "mark >= 0.97: falls short by 0.4 %");
-        assert_eq!(most.verdict(0.75), "mark <= 0.75: holds");
-        assert_eq!(most.verdict(1.5), "mark <= 0.75: falls short by 100 %");
-        assert!(least.shortfall(f64::NAN).is_some(), "nothing measured is nothing met");
-    }
-
-    #[test]
     fn a_peer_that_cannot_run_is_left_out_and_ours_goes_on() {
         let tries = Rc::new(Cell::new(0));
         let counted = Rc::clone(&tries);
@@ -511,11 +416,11 @@ mod tests {
             Err("not here".into())
         });
         let mut findings = Findings::default();
-        let comparison = Comparison {
-            ours: side("ours", || Ok(measured(1.0, 1.0))),
-            peers: vec![Peer::new(peer, MARKS)],
-        };
-        findings.compare(&comparison, 2).unwrap();
+        let (ours, peers) = (
+            side("ours", || Ok(measured(1.0, 1.0))),
+            vec![Peer::new(peer, [rate(0.97), cpu(0.75)])],
+        );
+        findings.compare(2, ours, peers).unwrap();
         assert_eq!(tries.get(), 1);
         assert_eq!(findings.parts[0]["against"][0]["skipped"], "not here");
         assert_eq!(findings.parts[0]["runs"].as_array().unwrap().len(), 2);
@@ -530,11 +435,11 @@ mod tests {
             })
         };
         let mut findings = Findings::default();
-        let comparison = Comparison {
-            ours: side("ours", || Ok(measured(1.0, 1.0))),
-            peers: vec![Peer::new(side("peer", failing), MARKS)],
-        };
-        findings.compare(&comparison, 1).unwrap();
+        let (ours, peers) = (
+            side("ours", || Ok(measured(1.0, 1.0))),
+            vec![Peer::new(side("peer", failing), [rate(0.97)])],
+        );
+        findings.compare(1, ours, peers).unwrap();
         assert_eq!(findings.errors, 2);
         assert!(!findings.verified());
     }
@@ -542,11 +447,8 @@ mod tests {
     #[test]
     fn what_was_counted_stands_with_its_comparison() {
         let mut findings = Findings::default();
-        let comparison = Comparison {
-            ours: side("ours", || Ok(measured(1.0, 1.0))),
-            peers: Vec::new(),
-        };
-        findings.compare(&comparison, 1).unwrap();
+        let (ours, peers) = (side("ours", || Ok(measured(1.0, 1.0))), Vec::new());
+        findings.compare(1, ours, peers).unwrap();
         findings.count("reads a request", "reads", 1.5, Some(Bound::AtMost(1.0)));
         assert!(
             findings
@@ -589,10 +491,7 @@ mod tests {
 
     #[test]
     fn our_own_side_must_run() {
-        let comparison = Comparison {
-            ours: side("ours", || Err("no".into())),
-            peers: Vec::new(),
-        };
-        assert!(Findings::default().compare(&comparison, 1).is_err());
+        let (ours, peers) = (side("ours", || Err("no".into())), Vec::new());
+        assert!(Findings::default().compare(1, ours, peers).is_err());
     }
 }

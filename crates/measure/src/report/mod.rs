@@ -1,4 +1,17 @@
-//! `baio report`: the main job, done and measured on this machine. An experiment is one file and one line in the table.
+//! `baio report`: the main job, done and measured on this machine.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `args.rs` | what is typed |
+//! | `main_job.rs` | a file into a segment and back, and what is refused |
+//! | `versus.rs` | `stress` against who does the same: random and sequential, direct and cached, plain and durable, by a service |
+//! | `streaming.rs` | the tables of seed 000 and of seed 001, figures 1 and 2, in four ways |
+//! | `posted_writes.rs`, `buffered_writes.rs` | what the submitting call waits for |
+//! | `own_policy.rs`, `page_cleaners.rs`, `request_traces.rs` | what our cache is for, and how it works |
+//! | `one_queue.rs`, `volume_scale.rs` | disk and pipe in one queue; many segments |
+//! | `comparison.rs`, `marks.rs` | sides in turn, their ratios, and what these are to be |
+//! | `places.rs`, `files.rs` | what experiments work on |
+//! | `loop_device.rs`, `slow_device.rs`, `ext2.rs`, `memory_cgroup.rs` | what only root can make |
 
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
@@ -12,33 +25,24 @@ use serde::Serialize;
 
 use args::ReportArgs;
 
-mod aio_stress_table;
 pub(crate) mod args;
-mod buffered_reads;
 mod buffered_writes;
-mod cache_hits;
-mod cached_reads;
 mod comparison;
-mod durable_writes;
 mod ext2;
 mod files;
 mod loop_device;
 mod main_job;
+mod marks;
 mod memory_cgroup;
 mod one_queue;
 mod own_policy;
 mod page_cleaners;
 mod places;
-mod plain_writes;
 mod posted_writes;
-mod random_read;
-mod random_write;
 mod request_traces;
-mod sequential_reads;
-mod service;
 mod slow_device;
 mod streaming;
-mod streaming_figures;
+mod versus;
 mod volume_scale;
 
 /// An experiment: what it is called, what it shows, and what runs it.
@@ -61,55 +65,55 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "random-read",
         shows: "4 KiB random direct reads of a file and of a segment, on each backend, against its peer",
         on_request: false,
-        run: random_read::run,
+        run: versus::random_read,
     },
     Experiment {
         name: "random-write",
         shows: "4 KiB random direct writes: many side by side on one file, against eight files and fio",
         on_request: false,
-        run: random_write::run,
+        run: versus::random_write,
     },
     Experiment {
         name: "cached-reads",
         shows: "random reads through our own cache, nothing cached: against the kernel's and against direct ones",
         on_request: false,
-        run: cached_reads::run,
+        run: versus::cached_reads,
     },
     Experiment {
         name: "sequential-reads",
         shows: "reads in order through our own cache, one at a time and many: against the kernel's and direct ones",
         on_request: false,
-        run: sequential_reads::run,
+        run: versus::sequential_reads,
     },
     Experiment {
         name: "cache-hits",
         shows: "4 KiB reads that our own cache answers, against a loop of pread",
         on_request: false,
-        run: cache_hits::run,
+        run: versus::cache_hits,
     },
     Experiment {
         name: "durable-writes",
         shows: "durable writes through our own cache, against the kernel's and against direct ones",
         on_request: false,
-        run: durable_writes::run,
+        run: versus::durable_writes,
     },
     Experiment {
         name: "plain-writes",
         shows: "plain random writes through our own cache and one sync, against ext4 with as much memory",
         on_request: false,
-        run: plain_writes::run,
+        run: versus::plain_writes,
     },
     Experiment {
         name: "aio-stress-table",
         shows: "seed 000's table: 64 KiB reads and writes through a cache, against the kernel's and direct ones, on ext4 and ext2",
         on_request: false,
-        run: aio_stress_table::run,
+        run: streaming::table,
     },
     Experiment {
         name: "streaming-figures",
         shows: "seed 001's figures 1 and 2: random reads and O_SYNC writes of 4 to 64 KiB through a cache",
         on_request: false,
-        run: streaming_figures::run,
+        run: streaming::figures,
     },
     Experiment {
         name: "request-traces",
@@ -133,7 +137,7 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "service",
         shows: "4 KiB random direct reads of a segment through a service thread, against the same in the caller's thread",
         on_request: false,
-        run: service::run,
+        run: versus::service,
     },
     Experiment {
         name: "posted-writes",
@@ -151,7 +155,7 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "buffered-reads",
         shows: "4 KiB reads that the kernel's cache answers, against a loop of pread",
         on_request: false,
-        run: buffered_reads::run,
+        run: versus::buffered_reads,
     },
     Experiment {
         name: "one-queue",

@@ -4,9 +4,10 @@
 use baio_console::failure::Failure;
 
 use crate::figures::worker::one_queue::Job;
-use crate::figures::{Measurement, median, worker};
-use crate::report::comparison::{Comparison, Figure, Findings, Mark, Peer, Side};
-use crate::report::files::written_file;
+use crate::figures::{middle, worker};
+use crate::report::comparison::{Findings, Peer, Side};
+use crate::report::marks::{Figure, Mark};
+use crate::report::places::Place;
 use crate::report::{Section, Setting};
 
 const BYTES: u64 = 64 << 20;
@@ -14,14 +15,10 @@ const BYTES: u64 = 64 << 20;
 const UNDER_WAY: u32 = 16;
 const DISK_DEPTH: u32 = 8;
 
-const MARKS: &[Mark] = &[Mark::at_most(Figure::ContextSwitches, 0.5)];
-
 pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     let (messages, rounds) = if setting.quick { (16_000, 3) } else { (160_000, 5) };
-    let path = setting.dir.join("one-queue.file");
-    written_file(&path, BYTES)?;
-    let mut findings = Findings::default();
-    findings.lines.push(format!(
+    let file = Place::file(setting, "one-queue", BYTES)?;
+    let mut findings = Findings::of(format!(
         "{messages} checked messages of 4 KiB through a pipe, {UNDER_WAY} at most under way, beside {DISK_DEPTH} direct 4 KiB \
          reads in flight; {rounds} rounds, median of the ratios; a request is a message"
     ));
@@ -31,7 +28,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     ] {
         let side = |how: &str, engine| {
             let job = worker::Job::OneQueue(Job {
-                path: path.clone(),
+                path: file.path.clone(),
                 messages,
                 under_way: UNDER_WAY,
                 disk_reads,
@@ -40,22 +37,14 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
             });
             Side::worker(format!("{how}, {name}"), job)
         };
-        let comparison = Comparison {
-            ours: side("one queue", true),
-            peers: vec![Peer::new(side("blocking threads", false), MARKS)],
-        };
-        let runs = findings.compare_for(&comparison, rounds)?;
-        let middle = |runs: &[Measurement]| {
-            let switches: Vec<f64> = runs.iter().map(|run| run.context_switches_per_request).collect();
-            median(&switches)
-        };
-        findings.lines.push(format!(
-            "    context switches a message: {:.3} against {:.3}",
-            middle(&runs.ours),
-            middle(runs.peer(0))
-        ));
+        let half = Mark::at_most(Figure::ContextSwitches, 0.5);
+        let threads = Peer::new(side("blocking threads", false), [half]);
+        let runs = findings.compare(rounds, side("one queue", true), vec![threads])?;
+        let [ours, theirs] =
+            [&runs.ours[..], runs.peer(0)].map(|runs| middle(runs, |run| run.context_switches_per_request));
+        findings
+            .lines
+            .push(format!("    context switches a message: {ours:.3} against {theirs:.3}"));
     }
-    // The next experiment needs the room.
-    let _ = std::fs::remove_file(&path);
     Ok(Section::of(findings))
 }

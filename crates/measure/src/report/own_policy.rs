@@ -6,10 +6,11 @@ use baio_console::failure::Failure;
 
 use crate::figures::worker;
 use crate::figures::worker::own_policy::{Job, Pattern, Who};
-use crate::figures::{Measurement, median};
-use crate::report::comparison::{Bound, Comparison, Findings, Peer, Side};
-use crate::report::files::{settle, written_file};
+use crate::figures::{Measurement, median, middle};
+use crate::report::comparison::{Findings, Peer, Side};
+use crate::report::marks::Bound;
 use crate::report::memory_cgroup::MemoryCgroup;
+use crate::report::places::Place;
 use crate::report::{Section, Setting};
 
 /// What the process on the kernel's side needs for itself.
@@ -26,11 +27,9 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     };
     let scan = cache / 4 * 5;
     let spread = cache * 4;
-    let file = setting.dir.join("own-policy.file");
-    written_file(&file, spread)?;
+    let file = Place::file(setting, "own-policy", spread)?;
     let cgroup = MemoryCgroup::make(cache + ITS_OWN);
-    let mut findings = Findings::default();
-    findings.lines.push(format!(
+    let mut findings = Findings::of(format!(
         "the cache has {} MiB, the kernel's as much and {} MiB for the process; what is read is added up; {rounds} rounds",
         cache >> 20,
         ITS_OWN >> 20
@@ -51,15 +50,14 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     for (name, bytes, pattern) in patterns {
         let side = |name: String, who: Who| {
             let job = worker::Job::OwnPolicy(Job {
-                path: file.clone(),
+                path: file.path.clone(),
                 bytes,
                 cache_bytes: cache,
                 who,
                 pattern,
                 work: WORK,
             });
-            let file = file.clone();
-            Side::worker(name, job).after(move || settle(&file))
+            Side::worker(name, job).after(file.settled())
         };
         let joined = cgroup.as_ref().map(|cgroup| cgroup.path().to_owned());
         let kernels = side(
@@ -68,18 +66,12 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
                 cgroup: joined.clone().unwrap_or_default(),
             },
         );
-        let kernels = match joined {
-            Ok(_) => kernels,
-            Err(reason) => {
-                let reason = reason.clone();
-                kernels.after(move || Err(reason.clone()))
-            }
-        };
-        let comparison = Comparison {
-            ours: side(format!("{name}: a policy of its own"), Who::Own),
-            peers: vec![Peer::new(side("LRU".into(), Who::Lru), &[]), Peer::new(kernels, &[])],
-        };
-        let runs = findings.compare_for(&comparison, rounds)?;
+        let kernels = kernels.unless(joined.err());
+        let runs = findings.compare(
+            rounds,
+            side(format!("{name}: a policy of its own"), Who::Own),
+            vec![Peer::new(side("LRU".into(), Who::Lru), []), Peer::new(kernels, [])],
+        )?;
         let better = elapsed_of_better(&runs.ours, &[runs.peer(0), runs.peer(1)]);
         findings.count(
             "of the time of the better of the two",
@@ -88,14 +80,12 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
             Some(Bound::AtMost(0.75)),
         );
     }
-    // The next experiment needs the room.
-    let _ = std::fs::remove_file(&file);
     Ok(Section::of(findings))
 }
 
 /// All do the same work, so times are as rates the other way round.
 fn elapsed_of_better(ours: &[Measurement], peers: &[&[Measurement]]) -> f64 {
-    let rate = |runs: &[Measurement]| median(&runs.iter().map(|run| run.iops).collect::<Vec<_>>());
+    let rate = |runs: &[Measurement]| middle(runs, |run| run.iops);
     let better = peers.iter().max_by(|one, other| rate(one).total_cmp(&rate(other)));
     let ratios = ours.iter().zip(better.copied().unwrap_or_default());
     median(&ratios.map(|(ours, theirs)| theirs.iops / ours.iops).collect::<Vec<_>>())

@@ -12,10 +12,12 @@ use serde_json::json;
 
 use crate::figures::worker;
 use crate::figures::worker::page_cleaners::{Job, Mix};
-use crate::figures::{Measurement, median};
-use crate::report::comparison::{Bound, Comparison, Findings, Peer, Side};
-use crate::report::files::{settle, written_file};
+use crate::figures::{Measurement, median, middle};
+use crate::report::comparison::{Findings, Peer, Side};
+use crate::report::files::settle;
 use crate::report::loop_device::{LoopDevice, missing};
+use crate::report::marks::Bound;
+use crate::report::places::Place;
 use crate::report::streaming::file_system;
 use crate::report::{Section, Setting};
 
@@ -38,10 +40,8 @@ const MIX: Mix = Mix {
 
 pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     let bytes = setting.working_set / 4;
-    let file = setting.dir.join("page-cleaners.file");
-    written_file(&file, bytes)?;
-    let mut findings = Findings::default();
-    findings.lines.push(format!(
+    let file = Place::file(setting, "page-cleaners", bytes)?;
+    let mut findings = Findings::of(format!(
         "{} MiB of pages, {} MiB of memory, {} KiB of it for each synchronous cleaner; {AGENTS} agents; a transaction uses {} pages \
          ({} % of the uses are of {} % of the pages), goes through each {} times, and changes {} % of them",
         bytes >> 20,
@@ -53,17 +53,22 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
         MIX.work,
         MIX.changed_percent
     ));
-    sweep(setting, &file, bytes, &file_system(&setting.dir), true, &mut findings)?;
+    sweep(
+        setting,
+        &file.path,
+        bytes,
+        &file_system(&setting.dir),
+        true,
+        &mut findings,
+    )?;
     let device = match missing(&["losetup"]) {
         Some(reason) => Err(reason),
-        None => LoopDevice::over(&file),
+        None => LoopDevice::over(&file.path),
     };
     match device {
         Ok(device) => sweep(setting, &device.path, bytes, "a loop device", false, &mut findings)?,
         Err(reason) => findings.skip("a loop device", &reason),
     }
-    // The next experiment needs the room.
-    let _ = std::fs::remove_file(&file);
     Ok(Section::of(findings))
 }
 
@@ -99,27 +104,20 @@ fn sweep(
     for &cleaners in numbers.iter().filter(fits) {
         let name = format!("{cleaners} synchronous");
         names.push(name.clone());
-        peers.push(Peer::new(side(name, cleaners, false), &[]));
+        peers.push(Peer::new(side(name, cleaners, false), []));
         if has_kernels_cache && cleaners == 16 {
             let name = format!("{cleaners} synchronous, the kernel's cache, O_DSYNC");
             names.push(name.clone());
-            peers.push(Peer::new(side(name, cleaners, true), &[]));
+            peers.push(Peer::new(side(name, cleaners, true), []));
         }
     }
-    let comparison = Comparison {
-        ours: side(format!("transactions on {place}, one asynchronous cleaner"), 0, false),
-        peers,
-    };
-    let runs = findings.compare_for(&comparison, rounds)?;
+    let ours = side(format!("transactions on {place}, one asynchronous cleaner"), 0, false);
+    let runs = findings.compare(rounds, ours, peers)?;
     let sides: Vec<(&str, &[Measurement])> = (names.iter().enumerate())
         .map(|(index, name)| (name.as_str(), runs.peer(index)))
         .collect();
     judge(findings, &runs.ours, &sides);
     Ok(())
-}
-
-fn middle(runs: &[Measurement], of: impl Fn(&Measurement) -> f64) -> f64 {
-    median(&runs.iter().map(of).collect::<Vec<_>>())
 }
 
 /// Against the best of the synchronous ones, which is known only now.

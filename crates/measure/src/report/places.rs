@@ -1,64 +1,72 @@
-//! Where an experiment on our own cache works: a plain file, and a segment as large on the same file system. What must hold on one
-//! must hold on the other. The kernel's side works on the file both times, for it knows no segments.
+//! Where an experiment works: a plain file, or a segment as large on the same file system. What must hold on one must hold on the
+//! other. The kernel's side works on the file both times, for it knows no segments, unless it goes past its cache: then it has the
+//! byte range of the volume's file in which the segment lies.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use baio::{Core, Identity};
 use baio_console::failure::Failure;
 
 use crate::figures::stress::segment_target;
-use crate::report::Setting;
 use crate::report::files::{settle, written_file, written_segment};
+use crate::report::{Setting, storage_failure};
 
 const SEGMENT: &str = "pages";
 
-/// A file and a segment, both really written; they go when this does, for the next experiment needs the room.
-pub(super) struct Places([Place; 2]);
-
-/// One of the two.
+/// A file or a segment, really written; it goes when this does, for the next experiment needs the room.
 pub(super) struct Place {
     /// What a comparison's name begins with.
     pub(super) said: &'static str,
     /// As `stress` is told.
     pub(super) target: String,
     /// The file, or the volume's.
-    path: PathBuf,
-}
-
-impl Places {
-    /// Both, of `bytes` bytes, called after the experiment.
-    pub(super) fn make(setting: &Setting, experiment: &str, bytes: u64) -> Result<Places, Failure> {
-        let path = |ending: &str| setting.dir.join(format!("{experiment}.{ending}"));
-        let (file, volume) = (path("file"), path("img"));
-        let places = Places([
-            Place {
-                said: "file",
-                target: file.display().to_string(),
-                path: file,
-            },
-            Place {
-                said: "segment",
-                target: segment_target(&volume, SEGMENT),
-                path: volume,
-            },
-        ]);
-        let [file, segment] = &places.0;
-        written_file(&file.path, bytes)?;
-        written_segment(&segment.path, SEGMENT, bytes)?;
-        Ok(places)
-    }
-
-    /// The file is always there; the segment where the experiment is in full, or is to have it in the quick report too.
-    pub(super) fn chosen(&self, segment: bool) -> &[Place] {
-        &self.0[..1 + usize::from(segment)]
-    }
-
-    /// Where the kernel's side works.
-    pub(super) fn file(&self) -> &Path {
-        &self.0[0].path
-    }
+    pub(super) path: PathBuf,
+    /// Where its bytes begin in that.
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
 }
 
 impl Place {
+    /// A plain file, called after the experiment.
+    pub(super) fn file(setting: &Setting, experiment: &str, bytes: u64) -> Result<Place, Failure> {
+        Place::at(setting.dir.join(format!("{experiment}.file")), bytes)
+    }
+
+    pub(super) fn at(path: PathBuf, bytes: u64) -> Result<Place, Failure> {
+        written_file(&path, bytes)?;
+        Ok(Place {
+            said: "file",
+            target: path.display().to_string(),
+            path,
+            offset: 0,
+            bytes,
+        })
+    }
+
+    /// A segment of a volume of its own, called after the experiment.
+    pub(super) fn segment(setting: &Setting, experiment: &str, bytes: u64) -> Result<Place, Failure> {
+        let path = setting.dir.join(format!("{experiment}.img"));
+        written_segment(&path, SEGMENT, bytes)?;
+        let who = Identity::effective();
+        let segment = Core::inspect_segment(&path, who, who.uid, SEGMENT).map_err(storage_failure)?;
+        let volume = Core::inspect_volume(&path).map_err(storage_failure)?;
+        Ok(Place {
+            said: "segment",
+            target: segment_target(&path, SEGMENT),
+            path,
+            offset: volume.data_at_bytes + segment.start_block * u64::from(volume.block_size),
+            bytes,
+        })
+    }
+
+    /// One of each.
+    pub(super) fn both(setting: &Setting, experiment: &str, bytes: u64) -> Result<[Place; 2], Failure> {
+        Ok([
+            Place::file(setting, experiment, bytes)?,
+            Place::segment(setting, experiment, bytes)?,
+        ])
+    }
+
     /// Everything of it is on its device, and none of it in the kernel's cache.
     pub(super) fn settled(&self) -> impl Fn() -> Result<(), String> + use<> {
         let path = self.path.clone();
@@ -66,10 +74,8 @@ impl Place {
     }
 }
 
-impl Drop for Places {
+impl Drop for Place {
     fn drop(&mut self) {
-        for place in &self.0 {
-            let _ = std::fs::remove_file(&place.path);
-        }
+        let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -12,13 +12,12 @@ use baio_console::failure::Failure;
 
 use crate::figures::worker::posted_writes::Job;
 use crate::figures::{Latency, Measurement, median, worker};
-use crate::report::comparison::{Comparison, Figure, Findings, Mark, Peer, Side};
+use crate::report::comparison::{Findings, Peer, Side};
+use crate::report::marks::{Figure, Mark};
 use crate::report::slow_device::{self, SlowDevice};
 use crate::report::{Section, Setting};
 
 const SLOW: Duration = Duration::from_millis(30);
-
-const MARKS: &[Mark] = &[Mark::at_most(Figure::SubmitP999, 1.5)];
 
 pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     let mut findings = Findings::default();
@@ -50,20 +49,16 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
             Side::worker(at, job)
         };
         // The one that the seed complains of is shown and has no mark.
-        let (name, marks): (_, &[Mark]) = match backend {
-            "aio" => ("aio (io_submit, the complaint itself)", &[]),
-            backend => (backend, MARKS),
+        let (name, mark) = match backend {
+            "aio" => ("aio (io_submit, the complaint itself)", None),
+            backend => (backend, Some(Mark::at_most(Figure::SubmitP999, 1.5))),
         };
         let at = |delay: Duration| format!("{name}, {} ms", delay.as_millis());
         let peer = Peer {
             also: &[Figure::SubmitP999],
-            ..Peer::new(side(&fast, at(Duration::ZERO)), marks)
+            ..Peer::new(side(&fast, at(Duration::ZERO)), mark)
         };
-        let comparison = Comparison {
-            ours: side(&slow, at(SLOW)),
-            peers: vec![peer],
-        };
-        let runs = findings.compare_for(&comparison, turns)?;
+        let runs = findings.compare(turns, side(&slow, at(SLOW)), vec![peer])?;
         let lines = [(SLOW, &runs.ours[..]), (Duration::ZERO, runs.peer(0))];
         for (delay, runs) in lines {
             findings.lines.push(format!(

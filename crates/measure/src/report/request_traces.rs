@@ -13,8 +13,9 @@ use baio_storage::cache::window::Pattern;
 use baio_storage::cache::{Cache, CacheConfig, CacheOp, CacheRequest, CacheStats, Io, IoKind, ObjectId};
 use serde_json::json;
 
-use crate::report::comparison::{Bound, Findings};
+use crate::report::comparison::Findings;
 use crate::report::files::written_file;
+use crate::report::marks::Bound;
 use crate::report::{Section, Setting};
 
 const KIB: u64 = 1 << 10;

@@ -1,6 +1,6 @@
-//! Streams of requests through a cache, as aio-stress makes them: what seed 000's table and seed 001's two figures share.
+//! Streams of requests through a cache, as aio-stress makes them: seed 000's table, and seed 001's figures 1 and 2.
 //!
-//! Both compare the same four ways, here and there: the kernel's asynchronous I/O through its cache as it is (theirs "vanilla"),
+//! All compare the same four ways, here and there: the kernel's asynchronous I/O through its cache as it is (theirs "vanilla"),
 //! the same made asynchronous (theirs "patched", ours the cache of our own), and direct ones, which are what can be had at all.
 
 use std::path::{Path, PathBuf};
@@ -11,10 +11,13 @@ use serde_json::json;
 
 use crate::figures::fio::{self, Engine};
 use crate::figures::stress::Run;
-use crate::figures::{Measurement, median};
-use crate::report::comparison::{Comparison, Findings, Peer, Side};
+use crate::figures::{Measurement, middle};
+use crate::report::comparison::{Findings, Peer, Side};
+use crate::report::ext2::on_ext2;
 use crate::report::files::{settle, warm};
-use crate::stress::job::warm_bytes;
+use crate::report::places::Place;
+use crate::report::{Section, Setting};
+use crate::stress::job::{Rw, warm_bytes};
 
 /// The ways, in the order of the tables.
 const WAYS: [&str; 4] = [
@@ -24,133 +27,236 @@ const WAYS: [&str; 4] = [
     "libaio, direct",
 ];
 
+const DEPTH: u32 = 64;
+
 /// One row of a table.
 #[derive(Clone, Copy)]
-pub(super) struct Stream {
-    pub(super) name: &'static str,
-    pub(super) rw: fio::Rw,
-    pub(super) request: u64,
-    /// O_SYNC.
-    pub(super) is_synced: bool,
-    /// One sync at the end, whose time counts.
-    pub(super) ends_synced: bool,
-    /// So many percent of the file are cached beforehand.
-    pub(super) warm_percent: Option<u8>,
+struct Stream {
+    name: &'static str,
+    rw: Rw,
+    kib: u64,
+    then: Then,
+    /// Also in the quick report.
+    is_quick: bool,
 }
 
-/// A row that was taken: its name, and megabytes a second in each way.
-type Row = (String, [f64; WAYS.len()]);
+/// What is done beside the requests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Nothing,
+    /// Each is durable when it ends: O_SYNC.
+    EachSynced,
+    /// One sync at the end, whose time counts.
+    Sync,
+    /// So many percent of the file are cached beforehand.
+    Warm(u8),
+}
+
+/// Of seed 000, with records of 64 KiB.
+const fn row(name: &'static str, rw: Rw, then: Then, is_quick: bool) -> Stream {
+    Stream {
+        name,
+        rw,
+        kib: 64,
+        then,
+        is_quick,
+    }
+}
+
+const ROWS: [Stream; 11] = [
+    row("random read", Rw::RandomRead, Then::Nothing, true),
+    row("random read, 25 % cached", Rw::RandomRead, Then::Warm(25), false),
+    row("random read, 50 % cached", Rw::RandomRead, Then::Warm(50), true),
+    row("random read, 75 % cached", Rw::RandomRead, Then::Warm(75), false),
+    row("random O_SYNC write", Rw::RandomWrite, Then::EachSynced, true),
+    row("sequential read", Rw::Read, Then::Nothing, false),
+    row("sequential O_SYNC write", Rw::Write, Then::EachSynced, false),
+    row("random write", Rw::RandomWrite, Then::Nothing, false),
+    row("random write and sync", Rw::RandomWrite, Then::Sync, true),
+    row("sequential write", Rw::Write, Then::Nothing, false),
+    row("sequential write and sync", Rw::Write, Then::Sync, false),
+];
+
+/// Seed 000's table: aio-stress throughput with 64 KiB records, 64 in flight, 8 at a time, on a file of 1 GiB of which nothing is
+/// cached; and, because the patches were "mainly relevant in the case of reads of uncached or partially cached files", the random
+/// reads again with a part of it cached beforehand.
+///
+/// `aio-stress -s 1g -r 64k -d 64 -i 8 -b 8 -a 4k` is what was run. Here fio's libaio is the kernel's own AIO ("vanilla"), and our
+/// cache stands where the patched kernel stood.
+pub(super) fn table(setting: &Setting) -> Result<Section, Failure> {
+    const BATCH: u32 = 8;
+    let (bytes, ms, rounds) = match setting.quick {
+        true => (setting.working_set / 8, 400, 1),
+        false => (setting.working_set, 3000, 3),
+    };
+    let mut findings = Findings::of(format!(
+        "{} MiB, records of 64 KiB, {DEPTH} in flight, {BATCH} at a time, each once; our cache has as many bytes",
+        bytes >> 20
+    ));
+    let take = |findings: &mut Findings, dir: &Path, place: &str| {
+        let file = Place::at(dir.join("aio-stress-table.file"), bytes)?;
+        let table = Table {
+            file: file.path.clone(),
+            bytes,
+            batch: BATCH,
+            runtime: Duration::from_millis(ms),
+            rounds,
+            is_quick: setting.quick,
+        };
+        table.take(findings, place, &ROWS)
+    };
+    take(&mut findings, &setting.dir, &file_system(&setting.dir))?;
+    let on_another = on_ext2(&setting.dir, bytes, |place| {
+        let mut findings = Findings::default();
+        take(&mut findings, place, "ext2 on a loop device").map(|()| findings)
+    });
+    match on_another {
+        Ok(done) => findings.take_over(done?),
+        Err(reason) => findings.skip("ext2", &reason),
+    }
+    Ok(Section::of(findings))
+}
+
+/// Seed 001's figures 1 and 2: streaming random reads (§3.6) and streaming random O_SYNC writes (§7.3) through a cache, by the size
+/// of a request, 64 in flight, on a file of which nothing is cached. Theirs showed the kernel before and after the changes and
+/// AIO-DIO, which the changed kernel matched.
+pub(super) fn figures(setting: &Setting) -> Result<Section, Failure> {
+    let (bytes, rounds) = setting.reading_once();
+    let (runtime, _) = setting.measuring_many();
+    let file = Place::file(setting, "streaming-figures", bytes)?;
+    let mut findings = Findings::of(format!(
+        "{} MiB, {DEPTH} in flight, each block once or {} ms; our cache has as many bytes",
+        bytes >> 20,
+        runtime.as_millis()
+    ));
+    let table = Table {
+        file: file.path.clone(),
+        bytes,
+        batch: 1,
+        runtime,
+        rounds,
+        is_quick: setting.quick,
+    };
+    for (name, rw, then) in [
+        ("figure 1: random read", Rw::RandomRead, Then::Nothing),
+        ("figure 2: random O_SYNC write", Rw::RandomWrite, Then::EachSynced),
+    ] {
+        let rows = [4, 8, 16, 32, 64].map(|kib| Stream {
+            kib,
+            ..row(name, rw, then, matches!(kib, 4 | 64))
+        });
+        table.take(&mut findings, &file_system(&setting.dir), &rows)?;
+    }
+    Ok(Section::of(findings))
+}
 
 /// What all rows have.
-pub(super) struct Table {
-    pub(super) file: PathBuf,
-    pub(super) bytes: u64,
-    pub(super) depth: u32,
+struct Table {
+    file: PathBuf,
+    bytes: u64,
     /// Requests handed over together.
-    pub(super) batch: u32,
+    batch: u32,
     /// A run ends with its last block, or then.
-    pub(super) runtime: Duration,
-    pub(super) rounds: usize,
+    runtime: Duration,
+    rounds: usize,
     /// Without the last way.
-    pub(super) is_quick: bool,
-    /// So far.
-    pub(super) rows: Vec<Row>,
+    is_quick: bool,
 }
 
 impl Table {
-    /// Takes a row.
+    /// Takes the rows and shows them, one below the other.
     ///
     /// # Errors
     /// Our side failed.
-    pub(super) fn take(&mut self, findings: &mut Findings, place: &str, stream: &Stream) -> Result<(), Failure> {
-        let name = format!("{}, {} KiB, {place}", stream.name, stream.request >> 10);
-        let mut comparison = Comparison {
-            ours: Side {
-                name: format!("{name}: cached"),
-                ..self.prepared(stream, true, self.ours(stream, "cached"))
-            },
-            peers: vec![
-                Peer::new(self.prepared(stream, false, self.libaio(stream, false)), &[]),
-                Peer::new(self.prepared(stream, true, self.ours(stream, "direct")), &[]),
-            ],
-        };
-        if !self.is_quick {
-            let theirs = self.prepared(stream, true, self.libaio(stream, true));
-            comparison.peers.push(Peer::new(theirs, &[]));
+    fn take(&self, findings: &mut Findings, place: &str, rows: &[Stream]) -> Result<(), Failure> {
+        let mut taken = Vec::new();
+        for stream in rows.iter().filter(|row| row.is_quick || !self.is_quick) {
+            let name = format!("{}, {} KiB, {place}", stream.name, stream.kib);
+            taken.push((self.megabytes(findings, &name, stream)?, name));
         }
-        let runs = findings.compare_for(&comparison, self.rounds)?;
-        let sides = [&runs.ours[..], runs.peer(0), runs.peer(1), runs.peer(2)];
-        self.rows.push((name, sides.map(megabytes)));
-        Ok(())
-    }
-
-    /// Shows the rows, one below the other.
-    pub(super) fn show(&self, findings: &mut Findings) {
-        let longest = self.rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let longest = taken.iter().map(|(_, name)| name.len()).max().unwrap_or(0);
         let heads = WAYS.map(|way| format!("{way:>28}")).concat();
         findings.lines.push(format!("{:longest$}{heads}", "MB/s"));
-        let shown = |value: &f64| {
-            if value.is_nan() {
-                format!("{:>28}", "-")
-            } else {
-                format!("{value:>28.1}")
-            }
+        let shown = |value: &Option<f64>| {
+            let shown = value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
+            format!("{shown:>28}")
         };
         let mut rows = Vec::new();
-        for (name, values) in &self.rows {
+        for (values, name) in &taken {
             let cells: String = values.iter().map(shown).collect();
             findings.lines.push(format!("{name:longest$}{cells}"));
             let mut row = json!({ "row": name });
             for (way, value) in WAYS.iter().zip(values) {
-                row[way] = json!((!value.is_nan()).then_some(value));
+                row[way] = json!(value);
             }
             rows.push(row);
         }
-        findings
-            .parts
-            .push(json!({ "part": "megabytes a second", "rows": rows }));
+        let table = json!({ "part": "megabytes a second", "rows": rows });
+        findings.parts.push(table);
+        Ok(())
+    }
+
+    /// Megabytes a second in each way that was taken.
+    fn megabytes(&self, findings: &mut Findings, name: &str, stream: &Stream) -> Result<[Option<f64>; 4], Failure> {
+        let ours = Side {
+            name: format!("{name}: cached"),
+            ..self.prepared(stream, true, self.ours(stream, "cached"))
+        };
+        let mut peers = vec![
+            Peer::new(self.prepared(stream, false, self.libaio(stream, false)), []),
+            Peer::new(self.prepared(stream, true, self.ours(stream, "direct")), []),
+        ];
+        if !self.is_quick {
+            let theirs = self.prepared(stream, true, self.libaio(stream, true));
+            peers.push(Peer::new(theirs, []));
+        }
+        let runs = findings.compare(self.rounds, ours, peers)?;
+        let sides = [&runs.ours[..], runs.peer(0), runs.peer(1), runs.peer(2)];
+        let megabytes = |runs: &[Measurement]| middle(runs, |run| run.bytes_per_second / 1e6);
+        Ok(sides.map(|runs| (!runs.is_empty()).then(|| megabytes(runs))))
     }
 
     fn ours(&self, stream: &Stream, mode: &str) -> Side {
-        let [request, batch, cache] = [stream.request, u64::from(self.batch), self.bytes].map(|n| n.to_string());
-        let mut run = Run::once(&self.file.display().to_string(), stream.rw.name(), self.depth)
+        let words = format!(
+            "--request-size {} --batch {} --mode {mode}",
+            stream.kib << 10,
+            self.batch
+        );
+        let mut run = Run::once(&self.file.display().to_string(), stream.rw.name(), DEPTH)
             .at_most(self.runtime)
-            .with(&["--request-size", &request, "--batch", &batch, "--mode", mode]);
+            .with(&words);
         if mode == "cached" {
             // As the kernel's, which has all the memory there is, it holds the file.
-            run = run.with(&["--cache", &cache]);
-            if let Some(percent) = stream.warm_percent {
-                run = run.with(&["--warm", &percent.to_string()]);
-            }
+            run = run.with(&format!("--cache {}", self.bytes));
         }
-        if stream.is_synced {
-            run = run.with(&["--durability", "full"]);
-        }
-        if stream.ends_synced {
-            run = run.with(&["--end-sync"]);
-        }
+        run = match stream.then {
+            Then::Warm(percent) if mode == "cached" => run.with(&format!("--warm {percent}")),
+            Then::EachSynced => run.with("--durability full"),
+            Then::Sync => run.with("--end-sync"),
+            Then::Nothing | Then::Warm(_) => run,
+        };
         Side::stress(format!("ours, {mode}"), run).synced()
     }
 
     fn libaio(&self, stream: &Stream, direct: bool) -> Side {
         Side::fio(fio::Job {
-            request_size: stream.request,
+            request_size: stream.kib << 10,
             batch: self.batch,
             direct,
-            warm: !direct && stream.warm_percent.is_some(),
-            sync: stream.is_synced.then_some("sync"),
-            end_fsync: stream.ends_synced,
+            warm: !direct && matches!(stream.then, Then::Warm(_)),
+            sync: (stream.then == Then::EachSynced).then_some("sync"),
+            end_fsync: stream.then == Then::Sync,
             runtime: self.runtime,
-            ..fio::Job::once(Engine::Libaio, stream.rw, self.file.clone(), self.bytes, self.depth)
+            ..fio::Job::once(Engine::Libaio, stream.rw, self.file.clone(), self.bytes, DEPTH)
         })
     }
 
     /// Begins with nothing in the kernel's cache, or with what is to be there.
     fn prepared(&self, stream: &Stream, is_empty: bool, side: Side) -> Side {
         let file = self.file.clone();
-        match stream.warm_percent {
-            Some(percent) if !is_empty => {
-                let bytes = warm_bytes(self.bytes, percent, stream.request);
+        match stream.then {
+            Then::Warm(percent) if !is_empty => {
+                let bytes = warm_bytes(self.bytes, percent, stream.kib << 10);
                 Side {
                     command: format!("{} (the first {bytes} bytes are cached)", side.command),
                     ..side.after(move || warm(&file, bytes))
@@ -159,13 +265,6 @@ impl Table {
             _ => side.after(move || settle(&file)),
         }
     }
-}
-
-fn megabytes(runs: &[Measurement]) -> f64 {
-    if runs.is_empty() {
-        return f64::NAN;
-    }
-    median(&runs.iter().map(|run| run.bytes_per_second / 1e6).collect::<Vec<_>>())
 }
 
 /// The name of the file system there, as far as it matters here.

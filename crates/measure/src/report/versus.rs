@@ -1,0 +1,493 @@
+//! `baio stress` against who does the same: each experiment here is a table of lines, and a line has one kind of [`Work`], our
+//! side, its peers with their marks, and what is counted of our side.
+//!
+//! A saturated device makes equality a coin toss: there 0.97 of a peer's requests is a pass, and the processor time is what tells.
+
+use std::time::Duration;
+
+use baio_console::failure::Failure;
+
+use crate::figures::Measurement;
+use crate::figures::fio::{self, Amount, Engine};
+use crate::figures::stress::Run;
+use crate::figures::worker::{Job, buffered_reads, pinned_hits};
+use crate::report::comparison::{Count, Findings, Peer, Side};
+use crate::report::marks::{Figure, cpu, rate};
+use crate::report::memory_cgroup::MemoryCgroup;
+use crate::report::places::Place;
+use crate::report::{Section, Setting, unavailable};
+use crate::stress::job::Rw;
+use crate::stress::result::CacheCounts;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const PAGE: u64 = 4 * KIB;
+
+/// Requests in flight, where it is not said.
+const DEPTH: u32 = 64;
+
+/// A file that fits into any cache.
+const SMALL: u64 = 8 * MIB;
+
+/// What both sides of a line do.
+#[derive(Clone, Copy)]
+struct Work<'a> {
+    place: &'a Place,
+    rw: Rw,
+    /// Bytes of a request.
+    size: u64,
+    depth: u32,
+    /// As many requests as there is time for, at random with replacement; without it each block once.
+    runtime: Option<Duration>,
+}
+
+impl Work<'_> {
+    /// `stress` with further words.
+    fn ours(&self, name: impl Into<String>, words: &str) -> Side {
+        let run = match self.runtime {
+            Some(runtime) => Run::new(&self.place.target, self.rw.name(), self.depth, runtime),
+            None => Run::once(&self.place.target, self.rw.name(), self.depth),
+        };
+        let run = run.with(&format!("--request-size {}", self.size)).with(words);
+        Side::stress(name.into(), run)
+    }
+
+    /// fio past the kernel's cache, on the very bytes.
+    fn fio(&self, engine: Engine) -> fio::Job {
+        fio::Job {
+            offset: self.place.offset,
+            ..self.kernels(engine, self.place)
+        }
+    }
+
+    /// The same at the beginning of a file.
+    fn kernels(&self, engine: Engine, file: &Place) -> fio::Job {
+        fio::Job {
+            request_size: self.size,
+            amount: if self.runtime.is_some() {
+                Amount::Timed
+            } else {
+                Amount::Once
+            },
+            runtime: self.runtime.unwrap_or_default(),
+            ..fio::Job::new(
+                engine,
+                self.rw,
+                vec![file.path.clone()],
+                self.place.bytes,
+                self.depth,
+                Duration::ZERO,
+            )
+        }
+    }
+}
+
+/// A read or write of fio's through the kernel's cache, of which nothing is there before.
+fn through_kernel(job: fio::Job, file: &Place) -> Side {
+    Side::fio(fio::Job { direct: false, ..job }).after(file.settled())
+}
+
+fn bytes_read(size: u64) -> Count {
+    let each = move |run: &Measurement, cache: &CacheCounts| {
+        cache.pages_read as f64 * PAGE as f64 / (run.requests * size) as f64
+    };
+    Count::new("bytes read for each that was asked for", "bytes_read", each).at_most(1.02)
+}
+
+fn device_reads(most: f64) -> Count {
+    let each = |run: &Measurement, cache: &CacheCounts| cache.device_reads as f64 / run.requests as f64;
+    Count::new("reads of the device a request", "device_reads", each).at_most(most)
+}
+
+fn working_set(setting: &Setting, (runtime, rounds): (Duration, usize)) -> String {
+    format!(
+        "working set {} MiB, {rounds} rounds of {} ms a side, median of the ratios",
+        setting.working_set / MIB,
+        runtime.as_millis()
+    )
+}
+
+/// On a file or on a segment, the backend, who else does it so, and how many requests are in flight.
+type Read = (usize, &'static str, Engine, u32);
+
+const FILE: usize = 0;
+const SEGMENT: usize = 1;
+
+/// The random reads of the report, the quick one or the other.
+fn random_reads(quick: bool) -> impl Iterator<Item = Read> {
+    let reads = [
+        (FILE, "uring", Engine::IoUring, &[1, 16, 64, 256][..]),
+        (SEGMENT, "uring", Engine::IoUring, &[1, 16, 64, 256]),
+        (FILE, "aio", Engine::Libaio, &[1, 16, 64, 256]),
+        (FILE, "threads", Engine::Posixaio, &[16, 64]),
+    ];
+    let each = |(place, backend, engine, depths): (usize, &'static str, Engine, &'static [u32])| {
+        depths.iter().map(move |&depth| (place, backend, engine, depth))
+    };
+    let all = reads.into_iter().flat_map(each);
+    all.filter(move |(.., depth)| !quick || matches!(depth, 16 | 64))
+}
+
+/// 4 KiB random direct reads: each backend against the peer that does what it does, on a file; the best one also on a segment,
+/// where the volume's own cost would show. threads have glibc's POSIX AIO and blocking threads for peers.
+pub(super) fn random_read(setting: &Setting) -> Result<Section, Failure> {
+    let (runtime, rounds) = setting.measuring_many();
+    let places = Place::both(setting, "random-read", setting.working_set)?;
+    let mut findings = Findings::of(working_set(setting, (runtime, rounds)));
+    for (place, backend, engine, depth) in random_reads(setting.quick) {
+        let work = Work {
+            place: &places[place],
+            rw: Rw::RandomRead,
+            size: PAGE,
+            depth,
+            runtime: Some(runtime),
+        };
+        let name = format!("{}, {backend}, depth {depth}", work.place.said);
+        if let Some(reason) = unavailable(backend) {
+            findings.skip(&name, &reason);
+            continue;
+        }
+        let marks = match (engine, depth) {
+            (Engine::Posixaio, _) => vec![rate(1.5)],
+            (_, 16 | 64) => vec![rate(0.97), cpu(0.75)],
+            _ => vec![rate(0.97)],
+        };
+        let mut peers = vec![Peer::new(Side::fio(work.fio(engine)), marks)];
+        match (place, backend, depth) {
+            (FILE, "threads", 64) => {
+                peers.push(Peer::new(Side::fio(work.fio(Engine::Psync)), [rate(0.8), cpu(1.3)]));
+            }
+            // For machines without fio.
+            (FILE, "uring", 64) => peers.push(Peer::new(pread(&work, runtime), [])),
+            _ => {}
+        }
+        let run = Run::new(&work.place.target, "randread", depth, runtime).with(&format!("--backend {backend}"));
+        findings.compare(rounds, Side::stress(name, run), peers)?;
+    }
+    Ok(Section::of(findings))
+}
+
+/// Threads of ours, each in a loop of O_DIRECT pread(2).
+fn pread(work: &Work<'_>, runtime: Duration) -> Side {
+    let job = Job::Pread {
+        path: work.place.path.clone(),
+        offset: work.place.offset,
+        len: work.place.bytes,
+        request_size: work.size,
+        threads: work.depth,
+        runtime_ms: runtime.as_millis() as u64,
+    };
+    Side::worker(format!("{} pread threads", work.depth), job)
+}
+
+/// 4 KiB random direct writes, 64 in flight. Many writes to one object must go on side by side: where each waits for the object's
+/// lock, eight objects are faster than one (seed 001 §5.1).
+pub(super) fn random_write(setting: &Setting) -> Result<Section, Failure> {
+    const FILES: u64 = 8;
+    let (runtime, rounds) = setting.measuring();
+    let one = Place::file(setting, "random-write", setting.working_set)?;
+    let path = |number| setting.dir.join(format!("random-write.many.{number}"));
+    let parts = (0..FILES).map(|number| Place::at(path(number), setting.working_set / FILES));
+    let _parts = parts.collect::<Result<Vec<_>, _>>()?;
+    let many = setting.dir.join("random-write.many").display().to_string();
+    let mut findings = Findings::of(working_set(setting, (runtime, rounds)).replace("MiB,", "MiB, written before;"));
+    let run = |target: &str| Run::new(target, "randwrite", DEPTH, runtime);
+    let on_many = run(&many).with(&format!("--files {FILES} --iterations 1"));
+    let files = vec![one.path.clone()];
+    let fio = fio::Job::new(Engine::IoUring, Rw::RandomWrite, files, one.bytes, DEPTH, runtime);
+    findings.compare(
+        rounds,
+        Side::stress(
+            format!("one file, depth {DEPTH}"),
+            run(&one.target).with("--iterations 1"),
+        ),
+        vec![
+            Peer::new(
+                Side::stress(format!("ours on {FILES} files of the same total"), on_many),
+                [rate(0.95)],
+            ),
+            Peer::new(Side::fio(fio), [rate(0.97)]),
+        ],
+    )?;
+    Ok(Section::of(findings))
+}
+
+/// Random reads through our own cache of what is nowhere cached, each block once (seed 001 §3: streaming asynchronous reads). A
+/// cache that reads what nobody asked for, or waits for one request before it starts the next, shows here.
+pub(super) fn cached_reads(setting: &Setting) -> Result<Section, Failure> {
+    let (bytes, rounds) = setting.reading_once();
+    let places = Place::both(setting, "cached-reads", bytes)?;
+    let mut findings = Findings::of(format!(
+        "each block of {} MiB once, nothing of it cached; our cache has 64 MiB and is new in each run; {rounds} rounds, \
+         median of the ratios",
+        bytes / MIB
+    ));
+    // KiB of a request, of how many of libaio's requests there are to be as many, and on how many places the quick report has it.
+    for (kib, least, quick) in [(4, 2.0, 2), (8, 2.0, 0), (16, 2.0, 0), (32, 1.2, 0), (64, 1.2, 1)] {
+        for place in &places[..if setting.quick { quick } else { 2 }] {
+            let work = Work {
+                place,
+                rw: Rw::RandomRead,
+                size: kib * KIB,
+                depth: DEPTH,
+                runtime: None,
+            };
+            let kernels = |engine| through_kernel(work.kernels(engine, &places[0]), &places[0]);
+            let name = format!("{}, cached, {kib} KiB, depth {DEPTH}", place.said);
+            let runs = findings.compare(
+                rounds,
+                work.ours(name, "--mode cached").after(place.settled()),
+                vec![
+                    Peer::new(work.ours("ours, direct", "--mode direct"), [rate(0.95)]),
+                    Peer::new(kernels(Engine::Libaio), [rate(least)]),
+                    Peer::new(kernels(Engine::IoUring), [rate(0.9)]),
+                ],
+            )?;
+            let iterations = Count::new("iterations a request", "iterations", |run, cache| {
+                cache.iterations as f64 / run.requests as f64
+            });
+            findings.counted(&runs.ours, &[bytes_read(work.size), device_reads(1.02), iterations]);
+        }
+    }
+    Ok(Section::of(findings))
+}
+
+/// 16 KiB reads in order through our own cache: what readahead is for (seed 001 §3.2, §3.3). One at a time a reader waits for the
+/// device unless it is read ahead of; with many in flight a cache must not make fewer or smaller reads of them than there are.
+pub(super) fn sequential_reads(setting: &Setting) -> Result<Section, Failure> {
+    let (bytes, rounds) = setting.reading_once();
+    let places = Place::both(setting, "sequential-reads", bytes)?;
+    let mut findings = Findings::of(format!(
+        "16 KiB reads in order of {} MiB, nothing of it cached; our cache has 64 MiB and is new in each run; {rounds} rounds, \
+         median of the ratios",
+        bytes / MIB
+    ));
+    for place in &places {
+        for (depth, said) in [(1, ", one at a time"), (DEPTH, "")] {
+            let work = Work {
+                place,
+                rw: Rw::Read,
+                size: 16 * KIB,
+                depth,
+                runtime: None,
+            };
+            let direct = work.ours(format!("ours, direct{said}"), "--mode direct");
+            let (name, peers) = if depth == 1 {
+                let kernels = through_kernel(work.kernels(Engine::Psync, &places[0]), &places[0]);
+                let peers = vec![Peer::new(kernels, [rate(1.0)]), Peer::new(direct, [])];
+                (format!("{}, cached{said}", place.said), peers)
+            } else {
+                let peers = vec![Peer::new(direct, [rate(0.95)])];
+                (format!("{}, cached, depth {depth}", place.said), peers)
+            };
+            let ours = work.ours(name, "--mode cached").after(place.settled());
+            let runs = findings.compare(rounds, ours, peers)?;
+            findings.counted(&runs.ours, &[bytes_read(work.size)]);
+        }
+    }
+    Ok(Section::of(findings))
+}
+
+/// A hit in our own cache against a pread(2) of what the kernel's cache holds: what a copy costs with a system call and without,
+/// and what a look at a pinned page costs, which is no copy. The copies are those of `stress`, which draws, stamps the time and
+/// counts; the others are bare loops.
+pub(super) fn cache_hits(setting: &Setting) -> Result<Section, Failure> {
+    let (runtime, rounds) = setting.measuring();
+    let reads = if setting.quick { 300_000 } else { 3_000_000 };
+    let file = Place::file(setting, "cache-hits", SMALL)?;
+    let mut findings = Findings::of(format!(
+        "4 KiB reads one at a time at random places of {} MiB, all of it cached; {rounds} rounds, median of the ratios",
+        SMALL / MIB
+    ));
+    let copied = Run::new(&file.target, "randread", 1, runtime).with("--mode cached --warm 100");
+    let pinned = Job::PinnedHits(pinned_hits::Job {
+        path: file.path.clone(),
+        reads,
+    });
+    for (ours, most) in [
+        (Side::stress("copied, one at a time".into(), copied), 0.85),
+        (Side::worker("pinned".into(), pinned), 0.33),
+    ] {
+        let bare = buffered(&file, "a loop of pread", reads, None);
+        findings.compare(rounds, ours, vec![Peer::new(bare, [cpu(most)])])?;
+    }
+    Ok(Section::of(findings))
+}
+
+/// Reads of what the kernel's cache holds: what the engine costs above a bare pread(2). Nothing waits here, so the engine answers
+/// in the caller's thread (`RWF_NOWAIT`), and the price is its own.
+pub(super) fn buffered_reads(setting: &Setting) -> Result<Section, Failure> {
+    let (reads, rounds) = if setting.quick { (300_000, 3) } else { (3_000_000, 5) };
+    let file = Place::file(setting, "buffered-reads", SMALL)?;
+    let mut findings = Findings::of(format!(
+        "working set {} MiB, in the kernel's cache; {rounds} rounds of {reads} reads a side, median of the ratios",
+        SMALL / MIB
+    ));
+    for (name, batch, most) in [("one at a time", 1, 1.5), ("in batches of 16", 16, 1.35)] {
+        let bare = buffered(&file, "a loop of pread", reads, None);
+        let ours = buffered(&file, name, reads, Some(batch));
+        findings.compare(rounds, ours, vec![Peer::new(bare, [cpu(most)])])?;
+    }
+    Ok(Section::of(findings))
+}
+
+fn buffered(file: &Place, name: &str, reads: u64, batch: Option<u32>) -> Side {
+    let path = file.path.clone();
+    Side::worker(
+        name.into(),
+        Job::BufferedReads(buffered_reads::Job { path, reads, batch }),
+    )
+}
+
+/// Durable writes through our own cache: what seed 000 asked for, O_SYNC writes through a cache, many at a time, without their
+/// waiting for one another. Each block is written whole, so nothing is read.
+pub(super) fn durable_writes(setting: &Setting) -> Result<Section, Failure> {
+    let (runtime, rounds) = setting.measuring_many();
+    let places = Place::both(setting, "durable-writes", setting.working_set)?;
+    let mut findings = Findings::of(format!(
+        "working set {} MiB, written before; our cache has 64 MiB; {rounds} rounds of {} ms a side, median of the ratios",
+        setting.working_set / MIB,
+        runtime.as_millis()
+    ));
+    // What is written, in requests of how many KiB, of how many of the kernel's requests there are to be as many, and on how many
+    // places the quick report has it.
+    for (rw, kib, least, quick) in [
+        (Rw::RandomWrite, 4, 3.0, 2),
+        (Rw::RandomWrite, 8, 3.0, 1),
+        (Rw::RandomWrite, 16, 3.0, 1),
+        (Rw::RandomWrite, 64, 2.5, 1),
+        (Rw::Write, 16, 3.0, 1),
+    ] {
+        for place in &places[..if setting.quick { quick } else { 2 }] {
+            let work = Work {
+                place,
+                rw,
+                size: kib * KIB,
+                depth: DEPTH,
+                runtime: Some(runtime),
+            };
+            let kernels = Side::fio(fio::Job {
+                sync: Some("dsync"),
+                direct: false,
+                ..work.kernels(Engine::IoUring, &places[0])
+            });
+            let name = format!("{}, cached, {}, {kib} KiB, depth {DEPTH}", place.said, rw.name());
+            let runs = findings.compare(
+                rounds,
+                work.ours(name, "--durability data --mode cached"),
+                vec![
+                    Peer::new(kernels, [rate(least)]),
+                    Peer::new(
+                        work.ours("ours, direct", "--durability data --mode direct"),
+                        [rate(0.95)],
+                    ),
+                ],
+            )?;
+            let writes = Count::new("writes of the device a request", "device_writes", |run, cache| {
+                cache.device_writes as f64 / run.requests as f64
+            });
+            findings.counted(&runs.ours, &[writes.at_most(1.0), device_reads(0.0)]);
+        }
+    }
+    Ok(Section::of(findings))
+}
+
+/// Plain writes through our own cache with one sync at their end, against ext4 with one fsync and as much memory for its cache as
+/// ours has: what write-back costs, from a set that fits easily to one four times as large as the cache. A block that is written
+/// again while it is in memory must not reach the device twice: the set that fits shows it.
+pub(super) fn plain_writes(setting: &Setting) -> Result<Section, Failure> {
+    /// What fio needs for itself, on top of the cache; generously, for it counts for the peer.
+    const FIOS_OWN: u64 = 32 * MIB;
+    let (total, rounds) = match setting.quick {
+        true => (setting.working_set / 2, 1),
+        false => (setting.working_set, 5),
+    };
+    let cache = total / 4;
+    let places = Place::both(setting, "plain-writes", total)?;
+    let cgroup = MemoryCgroup::make(cache + FIOS_OWN);
+    let mut findings = Findings::of(format!(
+        "{} MiB of 4 KiB writes at random places of a file or a segment that is there, then one sync, whose time counts; our \
+         cache has {} MiB, the peer a memory cgroup of as much and {} MiB for itself; {rounds} rounds, median of the ratios",
+        total / MIB,
+        cache / MIB,
+        FIOS_OWN / MIB
+    ));
+    for (set, name, quick) in [
+        (cache / 4, "a quarter of", 2),
+        (cache, "as much as", 1),
+        (cache * 4, "four times", 1),
+    ] {
+        for place in &places[..if setting.quick { quick } else { 2 }] {
+            let words = format!("--mode cached --cache {cache} --size {set} --io-size {total} --end-sync");
+            let run = Run::untimed(&place.target, "randwrite", DEPTH).with(&words);
+            let ours = Side::stress(format!("{}, a set of {name} the cache", place.said), run).synced();
+            let files = vec![places[0].path.clone()];
+            let kernels = fio::Job {
+                amount: Amount::Bytes(total),
+                end_fsync: true,
+                cgroup: cgroup.as_ref().ok().map(|cgroup| cgroup.path().to_owned()),
+                ..fio::Job::new(Engine::Psync, Rw::RandomWrite, files, set, 1, Duration::ZERO)
+            };
+            let kernels = through_kernel(kernels, &places[0]).unless(cgroup.as_ref().err());
+            let runs = findings.compare(
+                rounds,
+                ours.after(place.settled()),
+                vec![Peer::new(kernels, [rate(0.97)])],
+            )?;
+            let written = Count::new(
+                "pages reached the device for each page of the set",
+                "pages_written_per_page",
+                move |_, cache| cache.pages_written as f64 / (set / PAGE) as f64,
+            );
+            let fits = set < cache;
+            findings.counted(&runs.ours, &[if fits { written.at_most(1.0) } else { written }]);
+        }
+    }
+    Ok(Section::of(findings))
+}
+
+/// 4 KiB random direct reads of a segment through a service thread, against the same core in the caller's own thread: what the hop
+/// costs both together. The paper (seed 004 §5) puts the service into the application's process for this reason. Depth 1 is left
+/// out: there the hop is no longer shared by a batch, and latency is what tells.
+pub(super) fn service(setting: &Setting) -> Result<Section, Failure> {
+    let (runtime, rounds) = setting.measuring();
+    let place = Place::segment(setting, "service", setting.working_set)?;
+    let mut findings = Findings::of(working_set(setting, (runtime, rounds)));
+    for depth in [16, DEPTH] {
+        let run = || Run::new(&place.target, "randread", depth, runtime);
+        let embedded = Side::stress("ours in the caller's thread".into(), run());
+        findings.compare(
+            rounds,
+            Side::stress(format!("through a service, depth {depth}"), run().with("--service")),
+            vec![Peer {
+                also: &[Figure::ContextSwitches, Figure::P50, Figure::P99],
+                ..Peer::new(embedded, [rate(0.95)])
+            }],
+        )?;
+    }
+    Ok(Section::of(findings))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quick_report_has_every_backend_and_both_places() {
+        for backend in ["uring", "aio", "threads"] {
+            assert!(random_reads(true).any(|(_, of, ..)| of == backend), "{backend}");
+        }
+        assert!(random_reads(true).any(|(place, ..)| place == SEGMENT));
+    }
+
+    #[test]
+    fn every_line_has_a_name_of_its_own() {
+        let mut names: Vec<_> = random_reads(false)
+            .map(|(place, backend, _, depth)| (place, backend, depth))
+            .collect();
+        let lines = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!((names.len(), lines), (14, 14));
+    }
+}
