@@ -113,13 +113,8 @@ impl<'a, T: Target> Driver<'a, T> {
             stream.end = stream.start + warm_bytes(stream.end - stream.start, percent, self.job.request_size);
         }
         let stage = Stage {
-            rw: Rw::RandomRead,
             once: true,
-            endless: false,
-            runtime: None,
-            submissions: None,
-            requests: None,
-            sync: None,
+            ..Stage::of(Rw::RandomRead)
         };
         self.run_over(&lane, &stage, self.job.stages.len())
     }

@@ -119,8 +119,8 @@ fn filling(job: &Job, want: &Want) -> Job {
         let blocks_each = (1..=most).rev().find(|each| blocks.is_multiple_of(*each));
         job.request_size * blocks_each.unwrap_or(1)
     };
+    let objects = Objects::Files(vec![want.place.path.clone()]);
     Job {
-        objects: Objects::Files(vec![want.place.path.clone()]),
         lanes: vec![Lane {
             depth: DEPTH,
             batch: 1,
@@ -131,29 +131,17 @@ fn filling(job: &Job, want: &Want) -> Job {
             }],
         }],
         stages: vec![Stage {
-            rw: Rw::Write,
-            once: false,
-            endless: false,
-            runtime: None,
-            submissions: None,
-            requests: None,
             sync: Some(Durability::Full),
+            ..Stage::of(Rw::Write)
         }],
-        request_size,
-        grain: request_size,
-        run_length: 1,
         mode: match job.mode {
             Mode::Direct | Mode::Cached => Mode::Direct,
             Mode::Kernel | Mode::Uncached => Mode::Kernel,
         },
-        durability: Durability::None,
+        backend: job.backend,
         one_turn: true,
-        service: false,
-        cold: false,
-        warm_percent: None,
-        shared_memory: false,
         verify: job.verify.map(|_| Verify::Own),
-        stonewall: false,
-        ..job.clone()
+        seed: job.seed,
+        ..Job::new(job.command, objects, request_size)
     }
 }

@@ -156,9 +156,9 @@ impl Rw {
 pub(crate) enum Mode {
     /// Past every cache
     Direct,
-    /// Through the kernel's page cache
+    /// Through the kernel's page cache; files only
     Kernel,
-    /// The same, dropped behind each request
+    /// The same, dropped behind each request; files only
     Uncached,
     /// Through our own
     Cached,
@@ -234,7 +234,47 @@ pub(crate) fn warm_bytes(bytes: u64, percent: u8, request_size: u64) -> u64 {
     part / request_size * request_size
 }
 
+impl Stage {
+    /// Goes once through its streams, and syncs nothing.
+    pub(crate) fn of(rw: Rw) -> Stage {
+        Stage {
+            rw,
+            once: false,
+            endless: false,
+            runtime: None,
+            submissions: None,
+            requests: None,
+            sync: None,
+        }
+    }
+}
+
 impl Job {
+    /// Direct requests of this size in no lane yet, with nothing asked for beside.
+    pub(crate) fn new(command: &'static str, objects: Objects, request_size: u64) -> Job {
+        Job {
+            command,
+            objects,
+            lanes: Vec::new(),
+            stages: Vec::new(),
+            request_size,
+            grain: request_size,
+            run_length: 1,
+            mode: Mode::Direct,
+            cache_bytes: 0,
+            durability: Durability::None,
+            backend: Choice::Auto,
+            shared_memory: false,
+            one_turn: false,
+            service: false,
+            cold: false,
+            warm_percent: None,
+            verify: None,
+            seed: 1,
+            stonewall: false,
+        }
+    }
+
     pub(crate) fn writes(&self) -> bool {
         self.stages.iter().any(|stage| stage.rw.writes())
     }

@@ -10,93 +10,69 @@ use super::job::{Job, Rw};
 use crate::figures::child::{Costs, status_of_self};
 use crate::figures::{Measurement, Recorder};
 
-/// What our own cache has done.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct CacheCounts {
+/// The counters that are shown, each with its name in the cache's own.
+macro_rules! counters {
+    ($($(#[$said:meta])* $name:ident: $of:ident,)*) => {
+        /// What our own cache has done.
+        #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+        #[serde(default)]
+        pub(crate) struct CacheCounts {
+            $($(#[$said])* pub(crate) $name: u64,)*
+            pub(crate) device_reads_per_request: f64,
+            pub(crate) device_writes_per_request: f64,
+        }
+
+        impl CacheCounts {
+            /// What lies between two looks.
+            pub(crate) fn between(before: &CacheStats, after: &CacheStats) -> CacheCounts {
+                CacheCounts {
+                    $($name: after.$of - before.$of,)*
+                    ..CacheCounts::default()
+                }
+            }
+
+            pub(crate) fn and(self, other: CacheCounts) -> CacheCounts {
+                CacheCounts {
+                    $($name: self.$name + other.$name,)*
+                    ..CacheCounts::default()
+                }
+            }
+        }
+    };
+}
+
+counters! {
     /// Pages that requests found, and that they had to wait for.
-    pub(crate) hits: u64,
-    pub(crate) misses: u64,
+    hits: pages_hit,
+    misses: pages_missed,
     /// Pages read ahead, those asked for later, and those that left the cache without.
-    pub(crate) readahead: u64,
-    pub(crate) readahead_used: u64,
-    pub(crate) readahead_wasted: u64,
-    pub(crate) device_reads: u64,
-    pub(crate) pages_read: u64,
-    pub(crate) device_reads_per_request: f64,
-    pub(crate) device_writes: u64,
-    pub(crate) pages_written: u64,
-    pub(crate) device_writes_per_request: f64,
+    readahead: pages_ahead,
+    readahead_used: ahead_hit,
+    readahead_wasted: ahead_wasted,
+    device_reads: fills,
+    pages_read: pages_filled,
+    device_writes: writes,
+    pages_written: pages_written,
     /// Of the device's writes those that the cleaner began of itself; of those the ones that somebody who wanted a frame waited for.
-    pub(crate) cleaner_writes: u64,
-    pub(crate) foreground_writes: u64,
+    cleaner_writes: cleaner_writes,
+    foreground_writes: foreground_writes,
     /// How often writers waited at the dirty limit, and anybody for a frame.
-    pub(crate) waits_for_room: u64,
-    pub(crate) waits_for_frame: u64,
-    pub(crate) flushes: u64,
-    pub(crate) evictions: u64,
-    pub(crate) iterations: u64,
+    waits_for_room: waits_for_room,
+    waits_for_frame: waits_for_frame,
+    flushes: flushes,
+    evictions: evictions,
+    iterations: iterations,
     /// Iterations that could do nothing.
-    pub(crate) spurious_wakeups: u64,
+    spurious_wakeups: spurious_wakeups,
 }
 
 impl CacheCounts {
-    /// What lies between two looks.
-    pub(crate) fn between(before: &CacheStats, after: &CacheStats) -> CacheCounts {
-        let since = |of: fn(&CacheStats) -> u64| of(after) - of(before);
-        CacheCounts {
-            hits: since(|stats| stats.pages_hit),
-            misses: since(|stats| stats.pages_missed),
-            readahead: since(|stats| stats.pages_ahead),
-            readahead_used: since(|stats| stats.ahead_hit),
-            readahead_wasted: since(|stats| stats.ahead_wasted),
-            device_reads: since(|stats| stats.fills),
-            pages_read: since(|stats| stats.pages_filled),
-            device_writes: since(|stats| stats.writes),
-            pages_written: since(|stats| stats.pages_written),
-            cleaner_writes: since(|stats| stats.cleaner_writes),
-            foreground_writes: since(|stats| stats.foreground_writes),
-            waits_for_room: since(|stats| stats.waits_for_room),
-            waits_for_frame: since(|stats| stats.waits_for_frame),
-            device_reads_per_request: 0.0,
-            device_writes_per_request: 0.0,
-            flushes: since(|stats| stats.flushes),
-            evictions: since(|stats| stats.evictions),
-            iterations: since(|stats| stats.iterations),
-            spurious_wakeups: since(|stats| stats.spurious_wakeups),
-        }
-    }
-
     /// With the ratios, to so many requests.
     fn per_request(self, requests: f64) -> CacheCounts {
         CacheCounts {
             device_reads_per_request: self.device_reads as f64 / requests,
             device_writes_per_request: self.device_writes as f64 / requests,
             ..self
-        }
-    }
-
-    pub(crate) fn and(self, other: CacheCounts) -> CacheCounts {
-        CacheCounts {
-            hits: self.hits + other.hits,
-            misses: self.misses + other.misses,
-            readahead: self.readahead + other.readahead,
-            readahead_used: self.readahead_used + other.readahead_used,
-            readahead_wasted: self.readahead_wasted + other.readahead_wasted,
-            device_reads: self.device_reads + other.device_reads,
-            pages_read: self.pages_read + other.pages_read,
-            device_writes: self.device_writes + other.device_writes,
-            pages_written: self.pages_written + other.pages_written,
-            cleaner_writes: self.cleaner_writes + other.cleaner_writes,
-            foreground_writes: self.foreground_writes + other.foreground_writes,
-            waits_for_room: self.waits_for_room + other.waits_for_room,
-            waits_for_frame: self.waits_for_frame + other.waits_for_frame,
-            device_reads_per_request: 0.0,
-            device_writes_per_request: 0.0,
-            flushes: self.flushes + other.flushes,
-            evictions: self.evictions + other.evictions,
-            iterations: self.iterations + other.iterations,
-            spurious_wakeups: self.spurious_wakeups + other.spurious_wakeups,
         }
     }
 }

@@ -167,30 +167,14 @@ impl<'a> Schedule<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stress::job::{Mode, Objects};
+    use crate::stress::job::Objects;
     use crate::stress::{Lane, Stream};
 
     fn job(run_length: u32) -> Job {
+        let objects = Objects::Files(vec!["a".into(), "b".into()]);
         Job {
-            command: "stress",
-            objects: Objects::Files(vec!["a".into(), "b".into()]),
-            lanes: Vec::new(),
-            stages: Vec::new(),
-            request_size: 4096,
-            grain: 4096,
             run_length,
-            mode: Mode::Direct,
-            cache_bytes: 0,
-            durability: baio_engine::Durability::None,
-            backend: baio_engine::Choice::Auto,
-            shared_memory: false,
-            one_turn: false,
-            service: false,
-            cold: false,
-            warm_percent: None,
-            verify: None,
-            seed: 1,
-            stonewall: false,
+            ..Job::new("stress", objects, 4096)
         }
     }
 
@@ -207,18 +191,6 @@ mod tests {
         }
     }
 
-    fn stage(rw: Rw) -> Stage {
-        Stage {
-            rw,
-            once: false,
-            endless: false,
-            runtime: None,
-            submissions: None,
-            requests: None,
-            sync: None,
-        }
-    }
-
     fn drain(schedule: &mut Schedule<'_>) -> Vec<Piece> {
         let mut pieces = Vec::new();
         while let Next::Piece(piece) = schedule.next() {
@@ -230,7 +202,7 @@ mod tests {
     #[test]
     fn some_requests_on_each_file_and_then_the_next() {
         let (job, lane) = (job(3), lane(&[7, 4]));
-        let mut schedule = Schedule::new(&job, &lane, &stage(Rw::Write), [0, 0], &[]);
+        let mut schedule = Schedule::new(&job, &lane, &Stage::of(Rw::Write), [0, 0], &[]);
         let order: Vec<(usize, u64)> = drain(&mut schedule)
             .iter()
             .map(|piece| (piece.object, piece.offset / 4096))
@@ -255,7 +227,7 @@ mod tests {
     #[test]
     fn a_mix_is_as_many_reads_as_writes() {
         let (job, lane) = (job(8), lane(&[4000]));
-        let mut schedule = Schedule::new(&job, &lane, &stage(Rw::RandomMixed), [0, 0], &[]);
+        let mut schedule = Schedule::new(&job, &lane, &Stage::of(Rw::RandomMixed), [0, 0], &[]);
         let writes = drain(&mut schedule).iter().filter(|piece| piece.write).count();
         assert!((1800..2200).contains(&writes), "{writes}");
     }
@@ -263,7 +235,7 @@ mod tests {
     #[test]
     fn lanes_and_stages_draw_other_offsets() {
         let (job, lane) = (job(8), lane(&[1000]));
-        let drawn = |place| drain(&mut Schedule::new(&job, &lane, &stage(Rw::RandomRead), place, &[]));
+        let drawn = |place| drain(&mut Schedule::new(&job, &lane, &Stage::of(Rw::RandomRead), place, &[]));
         assert_eq!(drawn([0, 0]), drawn([0, 0]));
         assert_ne!(drawn([0, 0]), drawn([1, 0]));
         assert_ne!(drawn([0, 0]), drawn([0, 1]));
@@ -275,7 +247,7 @@ mod tests {
         let (job, lane) = (job(8), lane(&[4]));
         let endless = Stage {
             endless: true,
-            ..stage(Rw::RandomWrite)
+            ..Stage::of(Rw::RandomWrite)
         };
         let mut schedule = Schedule::new(&job, &lane, &endless, [0, 0], &ledgers);
         let mut under_way: Vec<Piece> = Vec::new();
@@ -300,7 +272,7 @@ mod tests {
         let (job, lane) = (job(8), lane(&[16]));
         let once = Stage {
             once: true,
-            ..stage(Rw::RandomWrite)
+            ..Stage::of(Rw::RandomWrite)
         };
         // Somebody else reads block 5 for a while.
         assert_eq!(ledgers[0].begin_read(5 * 4096), Some(0));

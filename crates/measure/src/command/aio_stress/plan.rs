@@ -71,14 +71,11 @@ pub(super) fn plan(args: &AioStressArgs) -> Result<Plan, Failure> {
     });
     let wants = wants.collect();
     let job = Job {
-        command: COMMAND,
         lanes: figures.lanes(args),
         stages,
-        request_size: args.record,
         grain: if args.verify { args.record } else { figures.align },
         run_length: figures.iterations,
         mode: if args.direct { Mode::Direct } else { Mode::Kernel },
-        cache_bytes: 0,
         durability: if args.durable {
             Durability::Full
         } else {
@@ -86,16 +83,11 @@ pub(super) fn plan(args: &AioStressArgs) -> Result<Plan, Failure> {
         },
         backend: args.backend.into(),
         shared_memory: args.memory.is_some(),
-        one_turn: false,
-        service: false,
-        cold: false,
-        warm_percent: None,
         verify: args
             .verify
             .then_some(if writes { Verify::Own } else { Verify::Earlier }),
-        seed: 1,
         stonewall: !args.no_stonewall,
-        objects: Objects::Files(paths),
+        ..Job::new(COMMAND, Objects::Files(paths), args.record)
     };
     Ok(Plan {
         job,
@@ -115,13 +107,9 @@ fn stages(args: &AioStressArgs, opening: &mut Vec<String>) -> Vec<Stage> {
     let stages: Vec<Stage> = (0..STAGES.len())
         .filter(asked)
         .map(|number| Stage {
-            rw: STAGES[number],
-            once: false,
-            endless: false,
-            runtime: None,
             submissions: args.submissions,
-            requests: None,
             sync: (!args.no_sync).then_some(Durability::Full),
+            ..Stage::of(STAGES[number])
         })
         .collect();
     if let (false, Some(first)) = (args.stages.is_empty(), stages.first()) {

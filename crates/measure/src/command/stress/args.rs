@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use baio_console::duration::parse_duration;
 use baio_console::memory_limit::Room;
-use baio_console::size::Size;
+use baio_console::size::{Size, SizeError};
 use baio_console::target::TypedTarget;
 use baio_engine::Durability;
 use clap::{Args, ValueEnum};
 
-use crate::stress::job::{Backend, Rw};
+use crate::stress::job::{Backend, Mode, Rw};
 
 /// `baio stress`
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub struct StressArgs {
     #[arg(long, value_name = "PATTERN", default_value = "randread")]
     pub(crate) rw: Rw,
     /// Bytes of each request
-    #[arg(long, visible_alias = "bs", value_name = "SIZE", default_value = "4K")]
+    #[arg(long, visible_alias = "bs", value_name = "SIZE", default_value = "4K", value_parser = request_size)]
     pub(crate) request_size: Size,
     /// Requests that each thread keeps in flight; 32 if it is left out, fewer where their buffers would not fit into memory
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
@@ -43,9 +43,9 @@ pub struct StressArgs {
     /// Requests that are submitted at a time, after as many have ended
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch: u32,
-    /// Through which cache; segments are direct
+    /// Through which cache; segments are direct or cached
     #[arg(long, value_name = "MODE", default_value = "direct")]
-    pub(crate) mode: TypedMode,
+    pub(crate) mode: Mode,
     /// What each write has made safe when it completes
     #[arg(long, value_name = "LEVEL", default_value = "none")]
     pub(crate) durability: TypedDurability,
@@ -59,7 +59,7 @@ pub struct StressArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<Size>,
     /// End each stage after so many bytes, over all threads, however often they go through the range
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", conflicts_with = "once")]
     pub(crate) io_size: Option<Size>,
     /// Sync the target after a stage that writes, as fio's --end_fsync=1; with several --stages that is done anyway
     #[arg(long)]
@@ -101,7 +101,7 @@ pub struct StressArgs {
     #[arg(long)]
     pub(crate) service: bool,
     /// Memory of our own cache, with --mode cached; 64M if it is left out
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = cache_size)]
     pub(crate) cache: Option<Size>,
     /// Drop the files from the kernel's page cache before each stage; with --mode kernel
     #[arg(long)]
@@ -133,17 +133,24 @@ impl StressArgs {
     }
 }
 
-/// The modes of the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TypedMode {
-    /// Past every cache
-    Direct,
-    /// Through the kernel's page cache; files only
-    Kernel,
-    /// The same, dropped behind each request; files only
-    Uncached,
-    /// Through our own cache; files only so far
-    Cached,
+/// Memory that our own cache may be given.
+const CACHE_MIN: u64 = 64 << 10;
+const CACHE_MAX: u64 = 1 << 40;
+
+fn request_size(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse().map_err(|error: SizeError| error.to_string())?;
+    match size.bytes() {
+        0 => Err("a request has at least one byte".to_owned()),
+        _ => Ok(size),
+    }
+}
+
+fn cache_size(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse().map_err(|error: SizeError| error.to_string())?;
+    match size.bytes() {
+        CACHE_MIN..=CACHE_MAX => Ok(size),
+        _ => Err("a cache has 64K to 1T".to_owned()),
+    }
 }
 
 /// The words for durability.

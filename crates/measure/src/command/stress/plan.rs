@@ -12,16 +12,16 @@ use baio_console::size::format_size;
 use baio_console::target::{Target, exists_on_disk};
 use baio_storage::{Core, Identity};
 
-use super::args::{StressArgs, TypedMode};
+use super::args::StressArgs;
 use crate::stress::job::{Mode, Rw, SegmentPath, Verify};
-use crate::stress::{Claim, Job, Kind, Objects, Place, Stage, Stream, Want, contexts, deal, shares};
+use crate::stress::{
+    Claim, Job, Kind, Objects, Place, STAMP_MIN, STAMPED_BLOCKS_MAX, Stage, Stream, Want, contexts, deal, shares,
+};
 
 const COMMAND: &str = "stress";
 
-/// Memory of our own cache if none is asked for, and what may be asked for.
+/// Memory of our own cache if none is asked for.
 const CACHE_BYTES: u64 = 64 << 20;
-const CACHE_MIN: u64 = 64 << 10;
-const CACHE_MAX: u64 = 1 << 40;
 
 /// Size of a missing file.
 const SIZE_DEFAULT: u64 = 1 << 30;
@@ -56,122 +56,99 @@ pub(super) fn plan(args: &StressArgs) -> Result<Plan, Failure> {
     }
 }
 
-/// What the command line alone can tell.
+/// What the command line alone can tell, and its parser cannot.
 fn check(args: &StressArgs) -> Result<(), Failure> {
-    let usage = |said: String, on: &str, need: &str, cure: &str| {
-        Err(Failure::usage(COMMAND, said).on(on).needing(need).cured_by(cure))
-    };
-    if args.cache.is_some() && args.mode != TypedMode::Cached {
-        let said = "only our own cache has a size to choose".to_owned();
-        return usage(
-            said,
+    for (is_given, on, mode, said) in [
+        (
+            args.cache.is_some(),
             "--cache",
-            "--mode cached",
-            "leave out --cache, or take --mode cached",
-        );
-    }
-    if args.warm.is_some() && args.mode != TypedMode::Cached {
-        return usage(
-            "only our own cache can be filled before".to_owned(),
+            Mode::Cached,
+            "only our own cache has a size to choose",
+        ),
+        (
+            args.warm.is_some(),
             "--warm",
-            "--mode cached",
-            "leave out --warm, or take --mode cached",
-        );
-    }
-    if args.mode == TypedMode::Cached && args.threads > 1 {
-        let said = format!(
-            "{} threads would have {} caches of one file",
-            args.threads, args.threads
-        );
-        return usage(
-            said,
-            "--threads",
-            "--threads 1",
-            "leave out --threads and take a larger --depth",
-        );
-    }
-    if args
-        .cache
-        .is_some_and(|size| !(CACHE_MIN..=CACHE_MAX).contains(&size.bytes()))
-    {
-        let said = "a cache of that size cannot be made".to_owned();
-        return usage(said, "--cache", "64K to 1T", "choose another size");
-    }
-    if args.cold && args.mode != TypedMode::Kernel {
-        return usage(
-            "only the kernel's cache can be emptied of a file".to_owned(),
+            Mode::Cached,
+            "only our own cache can be filled before",
+        ),
+        (
+            args.cold,
             "--cold",
-            "--mode kernel",
-            "leave out --cold, or take --mode kernel on a file",
-        );
+            Mode::Kernel,
+            "only the kernel's cache can be emptied of a file",
+        ),
+    ] {
+        if is_given && args.mode != mode {
+            let mode = format!("--mode {}", mode.name());
+            let cure = format!("leave out {on}, or take {mode}");
+            return Err(Failure::usage(COMMAND, said).on(on).needing(mode).cured_by(cure));
+        }
     }
     let request_size = args.request_size.bytes();
-    if request_size == 0 {
-        let said = "requests of no bytes".to_owned();
-        return usage(said, "--request-size", "at least one byte", "choose a larger one");
-    }
-    if args.io_size.is_some_and(|size| size.bytes() < request_size) {
-        let said = "not even one request".to_owned();
-        return usage(
-            said,
-            "--io-size",
-            "at least --request-size",
-            "choose a larger one, or smaller requests",
-        );
-    }
-    if args.io_size.is_some() && args.once {
-        let said = "each block once is an end of its own".to_owned();
-        return usage(said, "--io-size", "no --once", "leave out one of the two");
-    }
-    if args.verify && request_size < crate::stress::STAMP_MIN {
-        let said = format!("a block of {request_size} bytes has no room for a stamp");
-        return usage(
-            said,
-            "--request-size",
-            "at least 32 bytes",
-            "choose a larger one, or leave out --verify",
-        );
-    }
-    if args.batch > args.depth() {
-        let said = format!(
-            "{} requests at a time are more than the {} in flight",
-            args.batch,
-            args.depth()
-        );
-        return usage(
-            said,
-            "--batch",
-            "at most --depth",
-            "choose a smaller --batch or a larger --depth",
-        );
-    }
     // Memory is handed out in pages.
     let memory = u128::from(request_size.max(4096)) * u128::from(args.depth()) * u128::from(args.threads);
     let room = Room::here();
-    if memory > u128::from(room.bytes) {
-        let said = format!("the buffers would take {memory} bytes");
-        return usage(
-            said,
+    let has_contexts = args.contexts > 1;
+    let offset = args.offset.bytes();
+    let rules = [
+        (
+            args.mode == Mode::Cached && args.threads > 1,
+            format!("{0} threads would have {0} caches of one file", args.threads),
+            "--threads",
+            "--threads 1",
+            "leave out --threads and take a larger --depth",
+        ),
+        (
+            args.io_size.is_some_and(|size| size.bytes() < request_size),
+            "not even one request".to_owned(),
+            "--io-size",
+            "at least --request-size",
+            "choose a larger one, or smaller requests",
+        ),
+        (
+            args.verify && request_size < STAMP_MIN,
+            format!("a block of {request_size} bytes has no room for a stamp"),
+            "--request-size",
+            "at least 32 bytes",
+            "choose a larger one, or leave out --verify",
+        ),
+        (
+            args.batch > args.depth(),
+            format!(
+                "{} requests at a time are more than the {} in flight",
+                args.batch,
+                args.depth()
+            ),
+            "--batch",
+            "at most --depth",
+            "choose a smaller --batch or a larger --depth",
+        ),
+        (
+            memory > u128::from(room.bytes),
+            format!("the buffers would take {memory} bytes"),
             "--request-size, --depth and --threads",
             &room.need(),
             "make one of them smaller",
-        );
-    }
-    let overlap = args.contexts > 1 && args.offset.bytes() == 0;
-    if args.contexts > 1 && args.once {
-        let said = "ranges that overlap touch blocks more than once".to_owned();
-        return usage(said, "--once", "--contexts 1", "leave out one of the two");
-    }
-    if overlap || (args.verify && args.contexts > 1 && !args.offset.bytes().is_multiple_of(request_size)) {
-        let said = "streams would not begin at blocks of their own".to_owned();
-        return usage(
-            said,
+        ),
+        (
+            has_contexts && args.once,
+            "ranges that overlap touch blocks more than once".to_owned(),
+            "--once",
+            "--contexts 1",
+            "leave out one of the two",
+        ),
+        (
+            has_contexts && (offset == 0 || (args.verify && !offset.is_multiple_of(request_size))),
+            "streams would not begin at blocks of their own".to_owned(),
             "--offset",
             "a multiple of --request-size",
             "choose another --offset",
-        );
+        ),
+    ];
+    match rules.into_iter().find(|rule| rule.0) {
+        Some((_, said, on, need, cure)) => Err(Failure::usage(COMMAND, said).on(on).needing(need).cured_by(cure)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn plan_files(args: &StressArgs, path: &Path) -> Result<Plan, Failure> {
@@ -193,13 +170,7 @@ fn plan_files(args: &StressArgs, path: &Path) -> Result<Plan, Failure> {
             claims.push(place.claim(COMMAND, args.force)?);
         }
     }
-    let mode = match args.mode {
-        TypedMode::Kernel => Mode::Kernel,
-        TypedMode::Uncached => Mode::Uncached,
-        TypedMode::Cached => Mode::Cached,
-        TypedMode::Direct => Mode::Direct,
-    };
-    let job = job(args, Objects::Files(paths), size, stages, mode)?;
+    let job = job(args, Objects::Files(paths), size, stages)?;
     let wants = places.into_iter().map(|place| Want { place, size }).collect();
     Ok(Plan {
         job,
@@ -214,18 +185,18 @@ fn plan_segment(args: &StressArgs, named: &NamedSegment) -> Result<Plan, Failure
     let usage = |said: String, need: &str, cure: &str| {
         Err(Failure::usage(COMMAND, said).on(typed()).needing(need).cured_by(cure))
     };
-    let mode = match args.mode {
-        TypedMode::Direct => Mode::Direct,
-        TypedMode::Cached if !args.service => Mode::Cached,
-        TypedMode::Cached => {
+    match args.mode {
+        Mode::Direct => {}
+        Mode::Cached if !args.service => {}
+        Mode::Cached => {
             let said = "what the cache of a service has done cannot be told yet".to_owned();
             return usage(said, "--mode direct, or no --service", "leave out --service");
         }
-        TypedMode::Kernel | TypedMode::Uncached => {
+        Mode::Kernel | Mode::Uncached => {
             let said = "a segment does not go through the kernel's cache".to_owned();
             return usage(said, "--mode direct or cached", "leave out --mode, or name a file");
         }
-    };
+    }
     if args.threads > 1 && !args.service {
         let said = format!(
             "a segment has one owner, and {} threads are {} of them",
@@ -279,7 +250,7 @@ fn plan_segment(args: &StressArgs, named: &NamedSegment) -> Result<Plan, Failure
         name: named.name.clone(),
     });
     Ok(Plan {
-        job: job(args, segment, size, stages, mode)?,
+        job: job(args, segment, size, stages)?,
         size,
         wants: Vec::new(),
         claims: Vec::new(),
@@ -360,9 +331,9 @@ fn whole_requests(args: &StressArgs, size: u64, shown: &str) -> Result<u64, Fail
             .max(narrow.saturating_add(request_size));
         return refused(said, format!("at least {need} bytes"));
     }
-    if args.verify && blocks > crate::stress::STAMPED_BLOCKS_MAX {
+    if args.verify && blocks > STAMPED_BLOCKS_MAX {
         let said = format!("{blocks} blocks are more than --verify can keep in mind");
-        return refused(said, format!("at most {} blocks", crate::stress::STAMPED_BLOCKS_MAX));
+        return refused(said, format!("at most {} blocks", STAMPED_BLOCKS_MAX));
     }
     Ok(size)
 }
@@ -381,20 +352,19 @@ fn stages(args: &StressArgs) -> Vec<Stage> {
         requests.div_ceil(u64::from(args.threads))
     });
     let stage = |&rw: &Rw| Stage {
-        rw,
         once: args.once,
         endless: (timed || counted.is_some()) && !args.once,
         runtime: args
             .runtime
             .or((timed && !args.once && counted.is_none()).then_some(RUNTIME_DEFAULT)),
-        submissions: None,
         requests: counted,
         sync: ((several || args.end_sync) && rw.writes()).then_some(baio_engine::Durability::Full),
+        ..Stage::of(rw)
     };
     given.iter().map(stage).collect()
 }
 
-fn job(args: &StressArgs, objects: Objects, size: u64, stages: Vec<Stage>, mode: Mode) -> Result<Job, Failure> {
+fn job(args: &StressArgs, objects: Objects, size: u64, stages: Vec<Stage>) -> Result<Job, Failure> {
     let request_size = args.request_size.bytes();
     let mut lanes = deal(&streams(args, objects.count(), size)?, args.threads as usize);
     for lane in &mut lanes {
@@ -402,14 +372,10 @@ fn job(args: &StressArgs, objects: Objects, size: u64, stages: Vec<Stage>, mode:
     }
     let writes = stages.iter().any(|stage| stage.rw.writes());
     Ok(Job {
-        command: COMMAND,
-        objects,
         lanes,
         stages,
-        request_size,
-        grain: request_size,
         run_length: args.iterations,
-        mode,
+        mode: args.mode,
         cache_bytes: args
             .cache
             .map_or_else(|| CACHE_BYTES.min(Room::here().bytes), |size| size.bytes()) as usize,
@@ -424,7 +390,7 @@ fn job(args: &StressArgs, objects: Objects, size: u64, stages: Vec<Stage>, mode:
             .verify
             .then_some(if writes { Verify::Own } else { Verify::Earlier }),
         seed: args.seed,
-        stonewall: false,
+        ..Job::new(COMMAND, objects, request_size)
     })
 }
 
