@@ -12,7 +12,7 @@ use super::cold;
 use super::drive::{Driver, Signals};
 use super::job::{Job, Mode, Objects, Verify};
 use super::result::{LaneReport, Report, StageReport, rss_max, threads_now};
-use super::target::{Cached, Plain, Segmented, Served, Target};
+use super::target::{OnCore, Plain, Served, Target};
 use super::verify::Ledger;
 use crate::figures::child;
 
@@ -23,10 +23,9 @@ use crate::figures::child;
 /// counted in the report.
 pub(crate) fn run(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<Report, Failure> {
     match job.objects {
-        Objects::Files(_) if job.mode == Mode::Cached => run_on::<Cached>(job, watch),
-        Objects::Files(_) => run_on::<Plain>(job, watch),
         Objects::Segment(_) if job.service => run_on::<Served>(job, watch),
-        Objects::Segment(_) => run_on::<Segmented>(job, watch),
+        Objects::Files(_) if job.mode != Mode::Cached => run_on::<Plain>(job, watch),
+        Objects::Files(_) | Objects::Segment(_) => run_on::<OnCore>(job, watch),
     }
 }
 

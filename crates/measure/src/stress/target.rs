@@ -11,14 +11,12 @@ use baio_storage::{Error, Fault};
 use super::job::{Job, Lane};
 use super::schedule::Piece;
 
-mod cached;
+mod on_core;
 mod plain;
-mod segment;
 mod service;
 
-pub(super) use cached::Cached;
+pub(super) use on_core::OnCore;
 pub(super) use plain::Plain;
-pub(super) use segment::Segmented;
 pub(super) use service::Served;
 
 /// The end of one request.
