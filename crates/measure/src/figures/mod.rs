@@ -13,6 +13,7 @@ use crate::stress::result::CacheCounts;
 
 pub(crate) mod child;
 pub(crate) mod fio;
+pub(crate) mod pool;
 pub(crate) mod start_up;
 pub(crate) mod stress;
 pub(crate) mod worker;
@@ -52,6 +53,18 @@ pub(crate) struct Measurement {
     /// What our own cache has done, where requests went through it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cache: Option<CacheCounts>,
+}
+
+impl Measurement {
+    /// So many requests of `size` bytes in so many seconds; what else is known of them is for the caller to say.
+    pub(crate) fn of(requests: u64, size: u64, seconds: f64) -> Measurement {
+        Measurement {
+            iops: requests as f64 / seconds,
+            bytes_per_second: (requests * size) as f64 / seconds,
+            requests,
+            ..Measurement::default()
+        }
+    }
 }
 
 /// Points of a latency distribution, in microseconds; `None` where nothing was recorded or a peer does not tell.

@@ -16,13 +16,12 @@ use crate::stress::pattern::Random;
 
 pub(crate) mod buffered_reads;
 pub(crate) mod buffered_writes;
-
 pub(crate) mod one_queue;
 pub(crate) mod own_policy;
 pub(crate) mod page_cleaners;
 pub(crate) mod pinned_hits;
-mod pool;
 pub(crate) mod posted_writes;
+mod queue;
 pub(crate) mod volume_scale;
 
 /// What a worker is to do.
@@ -183,15 +182,12 @@ fn pread(path: &Path, offset: u64, len: u64, size: u64, threads: u32, runtime_ms
     results.iter().for_each(|(_, one)| latency.merge(one));
     let requests: u64 = results.iter().map(|(requests, _)| requests).sum();
     Ok(Measurement {
-        iops: requests as f64 / elapsed.as_secs_f64(),
-        bytes_per_second: (requests * size) as f64 / elapsed.as_secs_f64(),
         latency_us: latency.latency(),
         system_calls_per_request: Some(1.0),
         in_flight_max: u64::from(threads),
         threads_max: Some(u64::from(threads) + 1),
-        requests,
         backend: "pread".into(),
         mode: "direct".into(),
-        ..Measurement::default()
+        ..Measurement::of(requests, size, elapsed.as_secs_f64())
     })
 }

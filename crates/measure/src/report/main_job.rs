@@ -67,14 +67,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     );
     let all_refused = refused.iter().all(|trial| trial.held);
     parts.push(json!({ "part": "refusals", "refused": refused, "all_refused": all_refused }));
-    Ok(Section {
-        name: "",
-        shows: "",
-        lines,
-        verified: verified && all_refused,
-        parts,
-        seconds: 0.0,
-    })
+    Ok(Section::new(lines, parts, verified && all_refused))
 }
 
 fn open(path: &Path, identity: Identity) -> Result<Local, Failure> {

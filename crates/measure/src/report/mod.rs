@@ -236,12 +236,16 @@ impl Section {
     /// The section of an experiment that takes figures.
     fn of(mut findings: comparison::Findings) -> Section {
         let verified = findings.verified();
+        Section::new(findings.lines, findings.parts, verified)
+    }
+
+    fn new(lines: Vec<String>, parts: Vec<serde_json::Value>, verified: bool) -> Section {
         Section {
             name: "",
             shows: "",
-            lines: findings.lines,
+            lines,
             verified,
-            parts: findings.parts,
+            parts,
             seconds: 0.0,
         }
     }

@@ -8,11 +8,12 @@ use std::collections::VecDeque;
 use std::path::Path;
 
 use baio_console::failure::Failure;
-use baio_engine::{Caching, Config, Descriptions, Durability, Engine, File, Memory, Open, Policy, Request, Wait};
+use baio_engine::{Durability, Memory};
 use baio_storage::cache::window::Pattern;
-use baio_storage::cache::{Cache, CacheConfig, CacheOp, CacheRequest, CacheStats, Io, IoKind, ObjectId};
+use baio_storage::cache::{CacheConfig, CacheOp, CacheRequest, CacheStats, Io, IoKind};
 use serde_json::json;
 
+use crate::figures::pool::{Make, Pool};
 use crate::report::comparison::Findings;
 use crate::report::files::written_file;
 use crate::report::marks::Bound;
@@ -164,29 +165,29 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
 }
 
 fn play(path: &Path, scene: &Scene, findings: &mut Findings) -> Result<(), String> {
-    let mut stage = Stage::open(path)?;
-    stage.hint(Pattern::Random)?;
+    let mut trace = Trace::open(path)?;
+    trace.hint(Pattern::Random)?;
     for &(first, end) in scene.cached {
-        stage.ask(Ask::Read(first * PAGE, (end - first) * PAGE))?;
-        while stage.answer()? {}
+        trace.ask(Ask::Read(first * PAGE, (end - first) * PAGE))?;
+        while trace.answer()? {}
     }
-    stage.hint(Pattern::Unknown)?;
-    stage.lines.clear();
-    let before = stage.cache.stats();
+    trace.hint(Pattern::Unknown)?;
+    trace.lines.clear();
+    let before = trace.pool.cache.stats();
     for &ask in scene.asks {
-        stage.ask(ask)?;
+        trace.ask(ask)?;
     }
-    while stage.answer()? {}
-    let after = stage.cache.stats();
+    while trace.answer()? {}
+    let after = trace.pool.cache.stats();
     let since = |of: fn(&CacheStats) -> u64| (of(&after) - of(&before)) as f64;
     findings.lines.push(scene.what.to_owned());
     findings.lines.push(format!("    theirs: {}", scene.theirs));
     findings
         .lines
-        .extend(stage.lines.iter().map(|line| format!("    {line}")));
+        .extend(trace.lines.iter().map(|line| format!("    {line}")));
     findings
         .parts
-        .push(json!({ "part": scene.what, "theirs": scene.theirs, "steps": stage.lines }));
+        .push(json!({ "part": scene.what, "theirs": scene.theirs, "steps": trace.lines }));
     let pages: u64 = scene.asks.iter().map(|&ask| pages(ask)).sum();
     let most = pages as f64 + scene.asks.len() as f64;
     let counts = [
@@ -213,7 +214,7 @@ fn play(path: &Path, scene: &Scene, findings: &mut Findings) -> Result<(), Strin
     for (said, key, value, most) in counts {
         findings.count(said, key, value, Some(Bound::AtMost(most)));
     }
-    findings.errors += stage.wrong;
+    findings.errors += trace.wrong;
     Ok(())
 }
 
@@ -222,12 +223,9 @@ fn pages(ask: Ask) -> u64 {
     (offset + len).div_ceil(PAGE) - offset / PAGE
 }
 
-/// A cache, the file under it, and what was written down.
-struct Stage {
-    engine: Engine,
-    file: File,
-    cache: Cache,
-    object: ObjectId,
+/// A cache with the file under it, and what was written down.
+struct Trace {
+    pool: Pool,
     /// What the file holds once everything is done.
     bytes: Vec<u8>,
     asks: Vec<Ask>,
@@ -238,33 +236,24 @@ struct Stage {
     wrong: u64,
 }
 
-impl Stage {
-    fn open(path: &Path) -> Result<Stage, String> {
-        let mut engine = Engine::new(&Config {
-            slots: 8,
-            reserved_slots: 0,
-            arena_bytes: CACHE + (8 << 20),
-            ..Config::default()
-        })
-        .map_err(|error| error.to_string())?;
-        let open = Open {
+impl Trace {
+    fn open(path: &Path) -> Result<Trace, String> {
+        let pool = Pool::make(Make {
+            path,
+            first: 0,
+            len: BYTES,
             write: true,
-            descriptions: Descriptions::Only(Caching::Direct),
-            ..Open::read()
-        };
-        let file = File::open(path, &open).map_err(|error| error.to_string())?;
-        engine.attach(&file);
-        let config = CacheConfig {
-            bytes: CACHE,
-            ..CacheConfig::default()
-        };
-        let mut cache = Cache::new(engine.arena(), config).map_err(|error| error.to_string())?;
-        let object = cache.add(BYTES, READAHEAD);
-        Ok(Stage {
-            engine,
-            file,
-            cache,
-            object,
+            config: CacheConfig {
+                bytes: CACHE,
+                ..CacheConfig::default()
+            },
+            eviction: None,
+            readahead_bytes_max: READAHEAD,
+            through_kernel: false,
+            buffer_bytes: 4 << 20,
+        })?;
+        Ok(Trace {
+            pool,
             bytes: std::fs::read(path).map_err(|error| error.to_string())?,
             asks: Vec::new(),
             wanted: VecDeque::new(),
@@ -274,13 +263,14 @@ impl Stage {
     }
 
     fn hint(&mut self, pattern: Pattern) -> Result<(), String> {
-        self.cache.hint(self.object, pattern).map_err(|error| error.to_string())
+        let Pool { cache, object, .. } = &mut self.pool;
+        cache.hint(*object, pattern).map_err(|error| error.to_string())
     }
 
     /// Starts a request, and writes down what came of it at once.
     fn ask(&mut self, ask: Ask) -> Result<(), String> {
         let (Ask::Read(offset, len) | Ask::Write(offset, len)) = ask;
-        let mut buffer = self.engine.buffer(len as usize).ok_or("no buffer")?;
+        let mut buffer = self.pool.buffer(len as usize)?;
         let (op, word) = match ask {
             Ask::Read(..) => (CacheOp::Read { offset }, "read"),
             Ask::Write(..) => {
@@ -292,14 +282,14 @@ impl Stage {
         };
         let number = self.asks.len();
         self.asks.push(ask);
-        let before = self.cache.stats();
+        let before = self.pool.cache.stats();
         let request = CacheRequest {
-            object: self.object,
+            object: self.pool.object,
             op,
             memory: buffer.into(),
             hint: Default::default(),
         };
-        self.cache.start(number as u64, request);
+        self.pool.cache.start(number as u64, request);
         self.note(&format!("{word} of {} at {} starts", size(len), size(offset)), &before);
         Ok(())
     }
@@ -310,23 +300,9 @@ impl Stage {
             return Ok(false);
         };
         let told = said(&io.kind);
-        let request = match io.kind {
-            IoKind::Read { offset, .. } => Request::read(&self.file, offset, io.memory, Policy::direct()),
-            IoKind::Write { offset, durability, .. } => {
-                Request::write(&self.file, offset, io.memory, Policy::direct().durable(durability))
-            }
-            IoKind::Sync { durability } => Request::sync(&self.file, durability),
-        };
-        self.engine.submit(request).map_err(|_| "every slot is taken")?;
-        let completion = loop {
-            if let Some(completion) = self.engine.next_completion() {
-                break completion;
-            }
-            self.engine.turn(Wait::one()).map_err(|error| error.to_string())?;
-        };
-        let before = self.cache.stats();
-        let result = completion.result.map_err(|error| error.errno());
-        self.cache.io_ended(io.id, result, completion.memory);
+        let ended = self.pool.carry_out(io)?;
+        let before = self.pool.cache.stats();
+        self.pool.cache.io_ended(ended.id, ended.result, ended.memory);
         self.note(&format!("{told} has ended"), &before);
         Ok(true)
     }
@@ -334,11 +310,11 @@ impl Stage {
     /// Writes down a step: what began it, how many iterations ran, what the device is asked for now, who is done.
     fn note(&mut self, event: &str, before: &CacheStats) {
         let mut asked = Vec::new();
-        while let Some(io) = self.cache.next_io() {
+        while let Some(io) = self.pool.cache.next_io() {
             asked.push(said(&io.kind));
             self.wanted.push_back(io);
         }
-        let iterations = self.cache.stats().iterations - before.iterations;
+        let iterations = self.pool.cache.stats().iterations - before.iterations;
         let mut line = format!(
             "{event}: {iterations} iteration{}",
             if iterations == 1 { "" } else { "s" }
@@ -346,7 +322,7 @@ impl Stage {
         if !asked.is_empty() {
             line += &format!("; the device is asked for {}", asked.join(", "));
         }
-        while let Some(done) = self.cache.next_done() {
+        while let Some(done) = self.pool.cache.next_done() {
             let ask = self.asks[done.owner as usize];
             let (Ask::Read(offset, len) | Ask::Write(offset, len)) = ask;
             let right = match (&done.memory, ask) {

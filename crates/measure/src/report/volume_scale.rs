@@ -38,14 +38,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     let result = scale.measure(&path, segments, rounds, opens);
     let _ = std::fs::remove_file(&path);
     result?;
-    Ok(Section {
-        name: "",
-        shows: "",
-        lines: scale.lines,
-        verified: scale.verified,
-        parts: scale.parts,
-        seconds: 0.0,
-    })
+    Ok(Section::new(scale.lines, scale.parts, scale.verified))
 }
 
 #[derive(Default)]

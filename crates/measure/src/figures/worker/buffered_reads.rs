@@ -5,9 +5,10 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use baio_engine::{Caching, Config, Descriptions, Engine, File, Memory, Open, Policy, Request, Wait};
+use baio_engine::{Caching, Choice, Open, Policy, Request, Wait};
 use serde::{Deserialize, Serialize};
 
+use super::queue::Queue;
 use crate::figures::Measurement;
 use crate::stress::pattern::Random;
 
@@ -39,15 +40,12 @@ pub(super) fn run(job: &Job) -> Result<Measurement, String> {
     };
     let seconds = begun.elapsed().as_secs_f64();
     Ok(Measurement {
-        iops: job.reads as f64 / seconds,
-        bytes_per_second: (job.reads * REQUEST as u64) as f64 / seconds,
         system_calls_per_request: Some(calls as f64 / job.reads as f64),
         in_flight_max: u64::from(job.batch.unwrap_or(1)),
-        requests: job.reads,
         errors,
         backend: backend.into(),
         mode: "kernel".into(),
-        ..Measurement::default()
+        ..Measurement::of(job.reads, REQUEST as u64, seconds)
     })
 }
 
@@ -75,23 +73,12 @@ fn pread(job: &Job, mut places: Places) -> Result<u64, String> {
 
 /// Returns failed requests, system calls, and the backend.
 fn engine(job: &Job, batch: u32, mut places: Places) -> Result<(u64, u64, &'static str), String> {
-    let mut engine = Engine::new(&Config {
-        slots: batch + 1,
-        reserved_slots: 0,
-        arena_bytes: (batch as usize + 1) * REQUEST,
-        ..Config::default()
-    })
-    .map_err(|error| error.to_string())?;
-    let open = Open {
-        descriptions: Descriptions::Only(Caching::Kernel),
-        ..Open::read()
-    };
-    let file = File::open(&job.path, &open).map_err(|error| error.to_string())?;
-    engine.attach(&file);
-    let mut memory: Vec<Memory> = Vec::new();
-    for _ in 0..batch {
-        memory.push(engine.buffer(REQUEST).ok_or("no buffer")?.into());
-    }
+    let opened = (Caching::Kernel, Open::read());
+    let Queue {
+        mut engine,
+        file,
+        mut memory,
+    } = Queue::open(&job.path, Choice::Auto, opened, batch, REQUEST)?;
     let (mut left, mut errors) = (job.reads, 0);
     while left > 0 {
         let count = left.min(u64::from(batch)) as usize;

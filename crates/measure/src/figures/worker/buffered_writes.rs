@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use baio::Choice;
-use baio_engine::{Caching, Config, Descriptions, Engine, File, Memory, Open, Policy, Request, Wait};
+use baio_engine::{Caching, Memory, Open, Policy, Request, Wait};
 use serde::{Deserialize, Serialize};
 
+use super::queue::Queue;
 use crate::figures::{Measurement, Recorder, child};
 use crate::stress::pattern::Random;
 
@@ -27,28 +27,11 @@ pub(crate) struct Job {
 }
 
 pub(super) fn run(job: &Job) -> Result<Measurement, String> {
-    let backend: Choice = job.backend.parse()?;
     let size = job.request_size as usize;
-    let mut engine = Engine::new(&Config {
-        backend,
-        slots: job.depth + 1,
-        reserved_slots: 0,
-        arena_bytes: (job.depth as usize + 1) * size,
-        ..Config::default()
-    })
-    .map_err(|error| error.to_string())?;
-    let open = Open {
-        descriptions: Descriptions::Only(Caching::Kernel),
-        ..Open::write()
-    };
-    let file = File::open(&job.path, &open).map_err(|error| error.to_string())?;
-    engine.attach(&file);
-    let mut memory: Vec<(usize, Memory)> = Vec::new();
-    for index in 0..job.depth as usize {
-        let mut buffer = engine.buffer(size).ok_or("no buffer")?;
-        buffer.fill(b'D');
-        memory.push((index, buffer.into()));
-    }
+    let opened = (Caching::Kernel, Open::write());
+    let queue = Queue::open(&job.path, job.backend.parse()?, opened, job.depth, size)?;
+    let (mut engine, file) = (queue.engine, queue.file);
+    let mut memory: Vec<(usize, Memory)> = queue.memory.into_iter().enumerate().collect();
     let mut random = Random::new(u64::from(std::process::id()));
     let blocks = (job.len / job.request_size).max(1);
     let (mut submit, mut latency) = (Recorder::new(), Recorder::new());
@@ -86,17 +69,14 @@ pub(super) fn run(job: &Job) -> Result<Measurement, String> {
     let seconds = begun.elapsed().as_secs_f64();
     let stats = engine.stats();
     Ok(Measurement {
-        iops: requests as f64 / seconds,
-        bytes_per_second: (requests * job.request_size) as f64 / seconds,
         latency_us: latency.latency(),
         submit_latency_us: Some(submit.latency()),
         system_calls_per_request: Some(stats.system_calls as f64 / requests.max(1) as f64),
         in_flight_max: stats.in_flight_max,
         threads_max: Some(threads_max),
-        requests,
         errors,
         backend: engine.explain().backend.into(),
         mode: "kernel".into(),
-        ..Measurement::default()
+        ..Measurement::of(requests, job.request_size, seconds)
     })
 }

@@ -50,29 +50,24 @@ pub(super) fn run(job: &Job) -> Result<Measurement, String> {
     let (reader, writer) = std::io::pipe().map_err(|error| format!("pipe: {error}"))?;
     let begun = Instant::now();
     let (arrived, errors, backend) = if job.engine {
-        let (arrived, errors, backend) = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let sender = scope.spawn(|| send_by_engine(job, writer.into()));
             let received = receive_by_engine(job, blocks, reader.into());
             joined(sender.join())?;
             received
-        })?;
-        (arrived, errors, backend)
+        })?
     } else {
-        let (arrived, errors) = by_blocking_calls(job, blocks, reader, writer)?;
-        (arrived, errors, "blocking calls")
+        by_blocking_calls(job, blocks, reader, writer)?
     };
     let seconds = begun.elapsed().as_secs_f64();
     arrived.whole(job.messages)?;
     Ok(Measurement {
-        // A request is a message here.
-        iops: job.messages as f64 / seconds,
-        bytes_per_second: (job.messages * MESSAGE as u64) as f64 / seconds,
         in_flight_max: u64::from(job.under_way + job.disk_depth),
-        requests: job.messages,
         errors,
         backend: backend.into(),
         mode: "stream".into(),
-        ..Measurement::default()
+        // A request is a message here.
+        ..Measurement::of(job.messages, MESSAGE as u64, seconds)
     })
 }
 
@@ -231,7 +226,7 @@ fn by_blocking_calls(
     blocks: u64,
     mut reader: std::io::PipeReader,
     mut writer: std::io::PipeWriter,
-) -> Result<(Arrived, u64), String> {
+) -> Result<(Arrived, u64, &'static str), String> {
     let begun = AtomicU64::new(0);
     let read_disk = |seed: u32| read_disk(&job.path, blocks, job.disk_reads, &begun, seed);
     let read_disk = &read_disk;
@@ -258,7 +253,7 @@ fn by_blocking_calls(
         for reader in readers {
             errors += joined(reader.join())?;
         }
-        Ok((arrived, errors))
+        Ok((arrived, errors, "blocking calls"))
     })
 }
 

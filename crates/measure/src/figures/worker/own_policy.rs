@@ -19,8 +19,8 @@ use baio_storage::cache::eviction::{Eviction, Hint};
 use baio_storage::cache::{CacheConfig, CacheOp, CacheRequest};
 use serde::{Deserialize, Serialize};
 
-use super::pool::{Make, Pool};
 use crate::figures::Measurement;
+use crate::figures::pool::{Make, Pool};
 use crate::stress::pattern::Permutation;
 use crate::stress::result::CacheCounts;
 
@@ -105,15 +105,12 @@ pub(super) fn run(job: &Job) -> Result<Measurement, String> {
     };
     let seconds = begun.elapsed().as_secs_f64();
     Ok(Measurement {
-        iops: requests as f64 / seconds,
-        bytes_per_second: (requests * size) as f64 / seconds,
         in_flight_max: 1,
-        requests,
         errors,
         backend: "own policy".into(),
         mode: if cache.is_some() { "cached" } else { "kernel" }.into(),
         cache,
-        ..Measurement::default()
+        ..Measurement::of(requests, size, seconds)
     })
 }
 
@@ -179,7 +176,7 @@ fn through_ours(job: &Job, is_own: bool, size: u64, requests: u64, places: &Plac
         through_kernel: false,
         buffer_bytes: 1 << 20,
     })?;
-    let mut memory = pool.buffer(size as usize)?;
+    let mut memory: Memory = pool.buffer(size as usize)?.into();
     let mut errors = 0;
     let mut known = Known {
         shown: 0,

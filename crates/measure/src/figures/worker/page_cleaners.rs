@@ -20,7 +20,7 @@ use baio_storage::cache::eviction::Hint;
 use baio_storage::cache::{CacheConfig, CacheError, CacheOp, CacheRequest, Io, IoKind, PagePin};
 use serde::{Deserialize, Serialize};
 
-use super::pool::{Blocking, Ended, Make, Pool};
+use crate::figures::pool::{Blocking, Ended, Make, Pool};
 use crate::figures::{Measurement, Recorder};
 use crate::stress::pattern::{Permutation, Random, mix};
 use crate::stress::result::CacheCounts;

@@ -64,14 +64,11 @@ pub(super) fn run(job: &Job) -> Result<Measurement, String> {
     let seconds = begun.elapsed().as_secs_f64();
     core.close().map_err(said)?;
     Ok(Measurement {
-        iops: job.reads as f64 / seconds,
-        bytes_per_second: (job.reads * PAGE) as f64 / seconds,
         system_calls_per_request: Some(0.0),
         in_flight_max: 1,
-        requests: job.reads,
         errors,
         backend: "buffer pool".into(),
         mode: "cached".into(),
-        ..Measurement::default()
+        ..Measurement::of(job.reads, PAGE, seconds)
     })
 }

@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use baio::Choice;
-use baio_engine::{Caching, Config, Descriptions, Engine, File, Memory, Open, Policy, Request, Wait};
+use baio_engine::{Caching, Open, Policy, Request, Wait};
 use serde::{Deserialize, Serialize};
 
+use super::queue::Queue;
 use crate::figures::{Measurement, Recorder, child};
 
 const REQUEST: usize = 4096;
@@ -27,29 +27,13 @@ pub(crate) struct Job {
 }
 
 pub(super) fn run(job: &Job) -> Result<Measurement, String> {
-    let backend: Choice = job.backend.parse()?;
-    let mut engine = Engine::new(&Config {
-        backend,
-        slots: job.writes + 1,
-        reserved_slots: 0,
-        arena_bytes: (job.writes as usize + 64) * REQUEST,
-        ..Config::default()
-    })
-    .map_err(|error| error.to_string())?;
-    let open = Open {
-        descriptions: Descriptions::Only(Caching::Direct),
-        ..Open::write()
-    };
-    let file = File::open(&job.path, &open).map_err(|error| error.to_string())?;
-    engine.attach(&file);
-    let mut memory = VecDeque::with_capacity(job.writes as usize);
-    for _ in 0..job.writes {
-        let mut buffer = engine.buffer(REQUEST).ok_or("no buffer")?;
-        buffer.fill(b'D');
-        memory.push_back(Memory::from(buffer));
-    }
+    let opened = (Caching::Direct, Open::write());
+    let queue = Queue::open(&job.path, job.backend.parse()?, opened, job.writes, REQUEST)?;
+    let (mut engine, file) = (queue.engine, queue.file);
+    let mut memory = VecDeque::from(queue.memory);
     let mut posted = vec![Instant::now(); job.writes as usize];
-    let mut tally = Tally::default();
+    let (mut submit, mut latency) = (Recorder::new(), Recorder::new());
+    let (mut errors, mut threads_max) = (0, 0);
     let begun = Instant::now();
     let before = (child::own_costs(), engine.stats());
     for _ in 0..job.rounds {
@@ -60,18 +44,18 @@ pub(super) fn run(job: &Job) -> Result<Measurement, String> {
             *at = Instant::now();
             engine.submit(request).map_err(|_| "every slot is taken")?;
             engine.turn(Wait::No).map_err(|error| error.to_string())?;
-            tally.submit.record(at.elapsed());
+            submit.record(at.elapsed());
         }
         while memory.len() < job.writes as usize {
             engine.turn(Wait::one()).map_err(|error| error.to_string())?;
             let now = Instant::now();
             while let Some(completion) = engine.next_completion() {
-                tally.latency.record(now - posted[completion.tag as usize]);
-                tally.errors += u64::from(completion.result != Ok(REQUEST as u32));
+                latency.record(now - posted[completion.tag as usize]);
+                errors += u64::from(completion.result != Ok(REQUEST as u32));
                 memory.push_back(completion.memory);
             }
         }
-        tally.threads_max = tally.threads_max.max(child::status_of_self("Threads"));
+        threads_max = threads_max.max(child::status_of_self("Threads"));
     }
     let seconds = begun.elapsed().as_secs_f64();
     let costs = child::own_costs() - before.0;
@@ -79,38 +63,17 @@ pub(super) fn run(job: &Job) -> Result<Measurement, String> {
     let requests = u64::from(job.writes) * u64::from(job.rounds);
     let per = |count: f64| count / requests as f64;
     Ok(Measurement {
-        iops: requests as f64 / seconds,
-        bytes_per_second: (requests * REQUEST as u64) as f64 / seconds,
-        latency_us: tally.latency.latency(),
-        submit_latency_us: Some(tally.submit.latency()),
+        latency_us: latency.latency(),
+        submit_latency_us: Some(submit.latency()),
         cpu_us_per_request: per(costs.cpu.as_secs_f64() * 1e6),
         context_switches_per_request: per(costs.context_switches as f64),
         system_calls_per_request: Some(per((stats.system_calls - before.1.system_calls) as f64)),
         in_flight_max: stats.in_flight_max,
-        threads_max: Some(tally.threads_max),
-        requests,
-        errors: tally.errors,
+        threads_max: Some(threads_max),
+        errors,
         iterations_per_request: Some(per((stats.iterations - before.1.iterations) as f64)),
         backend: engine.explain().backend.into(),
         mode: "direct".into(),
-        ..Measurement::default()
+        ..Measurement::of(requests, REQUEST as u64, seconds)
     })
-}
-
-struct Tally {
-    submit: Recorder,
-    latency: Recorder,
-    errors: u64,
-    threads_max: u64,
-}
-
-impl Default for Tally {
-    fn default() -> Tally {
-        Tally {
-            submit: Recorder::new(),
-            latency: Recorder::new(),
-            errors: 0,
-            threads_max: 0,
-        }
-    }
 }

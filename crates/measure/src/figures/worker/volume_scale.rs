@@ -8,6 +8,7 @@ use baio_engine::{Caching, Config, Wait};
 use baio_storage::{Access, Core, CreateOptions, Identity, OperationId};
 use serde::{Deserialize, Serialize};
 
+use crate::figures::child::status_of_self;
 use crate::stress::pattern::Random;
 
 /// Creates under way at a time while a volume is filled.
@@ -45,7 +46,7 @@ pub(crate) struct Filled {
 }
 
 /// What was seen of a volume in use.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Used {
     pub(crate) segments: u64,
     pub(crate) open_seconds: f64,
@@ -70,7 +71,7 @@ pub(crate) struct Used {
 pub(super) fn fill(path: &Path, segments: u64) -> Result<Filled, String> {
     let who = Identity::effective();
     let begun = Instant::now();
-    let mut core = Core::open(path, &config()).map_err(told)?;
+    let mut core = Core::open(path, &Config::default()).map_err(told)?;
     let mut under_way: Vec<OperationId> = Vec::new();
     let mut next = core.volume_info().map_err(told)?.segments;
     let mut shown = Instant::now();
@@ -109,25 +110,25 @@ pub(super) fn look(job: &Use) -> Result<Used, String> {
     let who = Identity::effective();
     let mut random = Random::new(u64::from(std::process::id()));
     let engine_rss = {
-        let _core = Core::new(&config()).map_err(told)?;
-        resident()?
+        let _core = Core::new(&Config::default()).map_err(told)?;
+        resident()
     };
     let begun = Instant::now();
-    let mut core = Core::open(&job.path, &config()).map_err(told)?;
+    let mut core = Core::open(&job.path, &Config::default()).map_err(told)?;
     let open_seconds = begun.elapsed().as_secs_f64();
     let open_bytes_read = core.stats().bytes_read;
-    let open_rss = resident()?;
+    let open_rss = resident();
     let segments = core.volume_info().map_err(told)?.segments;
     let before = core.stats();
     for _ in 0..job.names {
         open_one(&mut core, who, random.below(job.segments))?;
     }
     let after = core.stats();
-    let used_rss = resident()?;
+    let used_rss = resident();
     for _ in 0..job.opens {
         open_one(&mut core, who, random.below(job.segments))?;
     }
-    let later_rss = resident()?;
+    let later_rss = resident();
     let creates = create_some(&mut core, who, job.creates)?;
     let close_seconds = if job.close {
         let begun = Instant::now();
@@ -182,20 +183,11 @@ fn create_some(core: &mut Core, who: Identity, creates: u64) -> Result<Used, Str
     }
     let each = |count: u64| count as f64 / creates.max(1) as f64;
     Ok(Used {
-        segments: 0,
-        open_seconds: 0.0,
-        open_bytes_read: 0,
-        close_seconds: None,
-        requests_per_name: 0.0,
-        pairs_per_name: 0.0,
         create_requests: each(requests),
         create_rounds: each(rounds),
         create_kinds: kinds.map(each),
         create_us: took.as_secs_f64() * 1e6 / creates.max(1) as f64,
-        engine_rss: 0,
-        open_rss: 0,
-        used_rss: 0,
-        later_rss: 0,
+        ..Used::default()
     })
 }
 
@@ -211,19 +203,11 @@ fn name_of(number: u64) -> String {
     format!("segment-{number}")
 }
 
-fn config() -> Config {
-    Config::default()
-}
-
 fn told(error: baio_storage::Error) -> String {
     error.to_string()
 }
 
 /// Resident memory of this process in bytes.
-fn resident() -> Result<u64, String> {
-    let status = std::fs::read_to_string("/proc/self/status").map_err(|error| error.to_string())?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok())
-        .map(|kib| kib << 10)
-        .ok_or_else(|| "/proc/self/status does not tell VmRSS".into())
+fn resident() -> u64 {
+    status_of_self("VmRSS") << 10
 }

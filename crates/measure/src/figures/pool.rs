@@ -8,31 +8,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baio_engine::{
-    Caching, Config, Descriptions, Doorbell, Durability, Engine, Errno, File, Memory, Open, Policy, Request, Wait,
+    Buffer, Caching, Config, Descriptions, Doorbell, Durability, Engine, Errno, File, Memory, Open, Policy, Request,
+    Wait,
 };
 use baio_storage::cache::eviction::Eviction;
 use baio_storage::cache::{Cache, CacheConfig, Io, IoId, IoKind, ObjectId};
 
 /// How a pool is made.
-pub(super) struct Make<'a> {
-    pub(super) path: &'a Path,
+pub(crate) struct Make<'a> {
+    pub(crate) path: &'a Path,
     /// The bytes of the file that are used: from here on, so many.
-    pub(super) first: u64,
-    pub(super) len: u64,
-    pub(super) write: bool,
-    pub(super) config: CacheConfig,
+    pub(crate) first: u64,
+    pub(crate) len: u64,
+    pub(crate) write: bool,
+    pub(crate) config: CacheConfig,
     /// Who leaves, if not whom the configuration names.
-    pub(super) eviction: Option<Box<dyn Eviction>>,
-    pub(super) readahead_bytes_max: usize,
+    pub(crate) eviction: Option<Box<dyn Eviction>>,
+    pub(crate) readahead_bytes_max: usize,
     /// Requests through the kernel's cache instead of past it.
-    pub(super) through_kernel: bool,
+    pub(crate) through_kernel: bool,
     /// Bytes of buffers beside the cache.
-    pub(super) buffer_bytes: usize,
+    pub(crate) buffer_bytes: usize,
 }
 
-pub(super) struct Pool {
-    pub(super) cache: Cache,
-    pub(super) object: ObjectId,
+pub(crate) struct Pool {
+    pub(crate) cache: Cache,
+    pub(crate) object: ObjectId,
     engine: Engine,
     file: File,
     first: u64,
@@ -46,15 +47,15 @@ pub(super) struct Pool {
 const SLOTS: u32 = 512;
 
 /// An I/O that has ended.
-pub(super) struct Ended {
-    pub(super) id: IoId,
-    pub(super) kind: IoKind,
-    pub(super) result: Result<u32, Errno>,
-    pub(super) memory: Memory,
+pub(crate) struct Ended {
+    pub(crate) id: IoId,
+    pub(crate) kind: IoKind,
+    pub(crate) result: Result<u32, Errno>,
+    pub(crate) memory: Memory,
 }
 
 impl Pool {
-    pub(super) fn make(make: Make<'_>) -> Result<Pool, String> {
+    pub(crate) fn make(make: Make<'_>) -> Result<Pool, String> {
         let mut engine = Engine::new(&Config {
             slots: SLOTS,
             reserved_slots: 0,
@@ -93,16 +94,16 @@ impl Pool {
         })
     }
 
-    pub(super) fn doorbell(&self) -> Doorbell {
+    pub(crate) fn doorbell(&self) -> Doorbell {
         self.engine.doorbell()
     }
 
-    pub(super) fn buffer(&mut self, len: usize) -> Result<Memory, String> {
-        Ok(self.engine.buffer(len).ok_or("no buffer")?.into())
+    pub(crate) fn buffer(&mut self, len: usize) -> Result<Buffer, String> {
+        Ok(self.engine.buffer(len).ok_or("no buffer")?)
     }
 
     /// Has the engine carry out an I/O.
-    pub(super) fn start(&mut self, io: Io) -> Result<(), String> {
+    pub(crate) fn start(&mut self, io: Io) -> Result<(), String> {
         let tag = self.free.pop().ok_or("every slot is taken")?;
         let request = match io.kind {
             IoKind::Read { offset, .. } => Request::read(&self.file, self.first + offset, io.memory, self.policy),
@@ -124,12 +125,12 @@ impl Pool {
     }
 
     /// Submits.
-    pub(super) fn push(&mut self) -> Result<(), String> {
+    pub(crate) fn push(&mut self) -> Result<(), String> {
         self.engine.turn(Wait::No).map(drop).map_err(|error| error.to_string())
     }
 
     /// Submits, and sleeps until something has ended or the doorbell rings, a second at most.
-    pub(super) fn turn(&mut self) -> Result<(), String> {
+    pub(crate) fn turn(&mut self) -> Result<(), String> {
         let wait = Wait::Until {
             count: 1,
             min_wait: Duration::ZERO,
@@ -141,7 +142,7 @@ impl Pool {
     }
 
     /// What the engine has ended, to be told to the cache.
-    pub(super) fn ended(&mut self) -> Option<Ended> {
+    pub(crate) fn ended(&mut self) -> Option<Ended> {
         let completion = self.engine.next_completion()?;
         let tag = completion.tag as usize;
         let (id, kind) = self.under_way.get_mut(tag)?.take()?;
@@ -154,24 +155,35 @@ impl Pool {
         })
     }
 
+    /// Has the engine carry out an I/O, alone, and waits for its end.
+    pub(crate) fn carry_out(&mut self, io: Io) -> Result<Ended, String> {
+        self.start(io)?;
+        loop {
+            if let Some(ended) = self.ended() {
+                return Ok(ended);
+            }
+            self.engine.turn(Wait::one()).map_err(|error| error.to_string())?;
+        }
+    }
+
     /// Tells the cache of everything that has ended.
-    pub(super) fn take_in(&mut self) {
+    pub(crate) fn take_in(&mut self) {
         while let Some(ended) = self.ended() {
             self.cache.io_ended(ended.id, ended.result, ended.memory);
         }
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.free.len() == SLOTS as usize
     }
 }
 
 /// A file as a thread of the experiment has it, for I/Os that block.
 #[derive(Clone)]
-pub(super) struct Blocking(Arc<std::fs::File>);
+pub(crate) struct Blocking(Arc<std::fs::File>);
 
 impl Blocking {
-    pub(super) fn open(path: &Path, through_kernel: bool) -> Result<Blocking, String> {
+    pub(crate) fn open(path: &Path, through_kernel: bool) -> Result<Blocking, String> {
         use std::os::unix::fs::OpenOptionsExt;
         // Through the kernel's cache a write is on its device only when it is told to be: as database cleaners do.
         let flags = if through_kernel { libc::O_DSYNC } else { libc::O_DIRECT };
@@ -181,7 +193,7 @@ impl Blocking {
     }
 
     /// Carries out a write or a flush, and waits for it.
-    pub(super) fn carry_out(&self, io: Io, first: u64) -> Ended {
+    pub(crate) fn carry_out(&self, io: Io, first: u64) -> Ended {
         let result = match io.kind {
             IoKind::Write { offset, .. } => self.write(&io.memory, first + offset),
             IoKind::Sync { durability } => match durability {
