@@ -10,7 +10,8 @@ use crate::figures::worker::buffered_writes::Job;
 use crate::figures::{Measurement, fio, middle, worker};
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::files::settle;
-use crate::report::marks::{Figure, Mark};
+use crate::report::marks::{Bound, Figure, Mark};
+use crate::report::streaming::file_system;
 use crate::report::{Section, Setting};
 use crate::stress::job::Rw;
 
@@ -24,24 +25,33 @@ const SLOW_US: f64 = 1000.0;
 /// are as many), and what watches for readiness.
 const THREADS_MAX: u64 = 1 + 16 + 2;
 
-/// `EXT4_SUPER_MAGIC`, linux/magic.h.
-const EXT4: u64 = 0xef53;
-
 pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
+    let path = setting.dir.join("buffered-writes.file");
     let mut findings = Findings::default();
-    if let Err(reason) = compare(setting, &mut findings)? {
-        findings.skip("buffered-writes", &reason);
+    match choose(setting, &path) {
+        Ok(work) => compare(setting, &path, &work, &mut findings)?,
+        Err(reason) => findings.skip("buffered-writes", &reason),
     }
+    // The next experiment needs the room.
+    let _ = std::fs::remove_file(&path);
     Ok(Section::of(findings))
 }
 
-fn compare(setting: &Setting, findings: &mut Findings) -> Result<Result<(), String>, Failure> {
-    let file_system = rustix::fs::statfs(&setting.dir);
-    if !file_system.is_ok_and(|told| told.f_type as u64 == EXT4) {
-        return Ok(Err("the working directory is not on ext4".into()));
+/// How much is written for how long.
+struct Work {
+    len: u64,
+    runtime_ms: u64,
+    /// The peer's p99.9 of submitting that, in microseconds.
+    slowest: f64,
+}
+
+/// The least work with which the peer is slow, or else the most that there is room for. Or why there is nothing to compare.
+fn choose(setting: &Setting, path: &Path) -> Result<Work, String> {
+    if file_system(&setting.dir) != "ext4" {
+        return Err("the working directory is not on ext4".into());
     }
     if fio::version().is_none() {
-        return Ok(Err("fio is not installed".into()));
+        return Err("fio is not installed".into());
     }
     let room = rustix::fs::statvfs(&setting.dir).map_or(0, |told| told.f_bavail * told.f_frsize);
     let sizes: &[(u64, u64)] = if setting.quick {
@@ -49,25 +59,29 @@ fn compare(setting: &Setting, findings: &mut Findings) -> Result<Result<(), Stri
     } else {
         &[(1 << 30, 1000), (2 << 30, 2000), (4 << 30, 3000)]
     };
-    let path = setting.dir.join("buffered-writes.file");
     let mut chosen = None;
     for &(len, runtime_ms) in sizes.iter().filter(|(len, _)| len * 2 < room) {
-        if let Err(error) = reserve(&path, len) {
-            return Ok(Err(format!("reserve {} MiB: {error}", len >> 20)));
-        }
-        let probe = match fio::run(&peer(&path, len, runtime_ms)) {
-            Ok(probe) => probe,
-            Err(reason) => return Ok(Err(format!("fio libaio: {reason}"))),
-        };
+        reserve(path, len).map_err(|error| format!("reserve {} MiB: {error}", len >> 20))?;
+        let probe = fio::run(&peer(path, len, runtime_ms)).map_err(|reason| format!("fio libaio: {reason}"))?;
         let slowest = submit_p999(&probe);
-        chosen = Some((len, runtime_ms, slowest));
+        chosen = Some(Work {
+            len,
+            runtime_ms,
+            slowest,
+        });
         if slowest > SLOW_US {
             break;
         }
     }
-    let Some((len, runtime_ms, slowest)) = chosen else {
-        return Ok(Err("there is no room for a file of 1 GiB".into()));
-    };
+    chosen.ok_or_else(|| "there is no room for a file of 1 GiB".into())
+}
+
+fn compare(setting: &Setting, path: &Path, work: &Work, findings: &mut Findings) -> Result<(), Failure> {
+    let &Work {
+        len,
+        runtime_ms,
+        slowest,
+    } = work;
     let rounds = if setting.quick { 2 } else { 3 };
     findings.lines.push(format!(
         "64 KiB writes through the kernel's cache at random places of {} MiB, depth {DEPTH}; {rounds} rounds of {runtime_ms} ms \
@@ -82,34 +96,28 @@ fn compare(setting: &Setting, findings: &mut Findings) -> Result<Result<(), Stri
     }
     for backend in ["uring", "threads"] {
         let job = worker::Job::BufferedWrites(Job {
-            path: path.clone(),
+            path: path.to_owned(),
             backend: backend.into(),
             len,
             request_size: REQUEST,
             depth: DEPTH,
             runtime_ms,
         });
-        let ours = settled(&path, Side::worker(backend.into(), job));
-        let theirs = settled(&path, Side::fio(peer(&path, len, runtime_ms)));
+        let ours = settled(path, Side::worker(backend.into(), job));
+        let theirs = settled(path, Side::fio(peer(path, len, runtime_ms)));
         let tenth = Mark::at_most(Figure::SubmitP999, 0.1);
         let runs = findings.compare(rounds, ours, vec![Peer::new(theirs, [tenth])])?;
         let threads = runs.ours.iter().filter_map(|run| run.threads_max).max().unwrap_or(0);
-        let verdict = if threads <= THREADS_MAX {
-            "holds".to_owned()
-        } else {
-            format!("falls short by {} %", (threads - THREADS_MAX) * 100 / THREADS_MAX)
-        };
-        findings.lines.push(format!(
-            "    threads at most {threads} (mark <= {THREADS_MAX}: {verdict})"
-        ));
+        let verdict = Bound::AtMost(THREADS_MAX as f64).verdict(threads as f64);
+        findings
+            .lines
+            .push(format!("    threads at most {threads} ({verdict})"));
         let (ours, theirs) = (middle(&runs.ours, submit_p999), middle(runs.peer(0), submit_p999));
         findings.lines.push(format!(
             "    p99.9 of the submitting call: {ours:.0} us against {theirs:.0} us"
         ));
     }
-    // The next experiment needs the room.
-    let _ = std::fs::remove_file(&path);
-    Ok(Ok(()))
+    Ok(())
 }
 
 /// A side that begins with nothing in the cache. fio sees to that itself; the other side must not find more there.

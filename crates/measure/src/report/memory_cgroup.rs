@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{is_alive, pid_in};
+use super::work_dir::{is_alive, pid_in};
 
 pub(super) struct MemoryCgroup {
     path: PathBuf,

@@ -11,10 +11,10 @@
 //! | `one_queue.rs`, `volume_scale.rs` | disk and pipe in one queue; many segments |
 //! | `comparison.rs`, `marks.rs` | sides in turn, their ratios, and what these are to be |
 //! | `places.rs`, `files.rs` | what experiments work on |
+//! | `work_dir.rs` | where all of it happens, and what is removed |
 //! | `loop_device.rs`, `slow_device.rs`, `ext2.rs`, `memory_cgroup.rs` | what only root can make |
 
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,7 @@ use baio_console::output::Answer;
 use serde::Serialize;
 
 use args::ReportArgs;
+use work_dir::{WorkDir, remove_left_over};
 
 pub(crate) mod args;
 mod buffered_writes;
@@ -44,132 +45,53 @@ mod slow_device;
 mod streaming;
 mod versus;
 mod volume_scale;
+mod work_dir;
 
-/// An experiment: what it is called, what it shows, and what runs it.
+/// An experiment: what it is called, what runs it, and what it shows.
 struct Experiment {
     name: &'static str,
-    shows: &'static str,
-    /// Runs only when it is named: it takes long, or much room.
-    on_request: bool,
     run: fn(&Setting) -> Result<Section, Failure>,
+    shows: &'static str,
 }
 
-const EXPERIMENTS: &[Experiment] = &[
-    Experiment {
-        name: "segments",
-        shows: "a file goes into a segment and comes back; what the volume refuses a second user",
-        on_request: false,
-        run: main_job::run,
-    },
-    Experiment {
-        name: "random-read",
-        shows: "4 KiB random direct reads of a file and of a segment, on each backend, against its peer",
-        on_request: false,
-        run: versus::random_read,
-    },
-    Experiment {
-        name: "random-write",
-        shows: "4 KiB random direct writes: many side by side on one file, against eight files and fio",
-        on_request: false,
-        run: versus::random_write,
-    },
-    Experiment {
-        name: "cached-reads",
-        shows: "random reads through our own cache, nothing cached: against the kernel's and against direct ones",
-        on_request: false,
-        run: versus::cached_reads,
-    },
-    Experiment {
-        name: "sequential-reads",
-        shows: "reads in order through our own cache, one at a time and many: against the kernel's and direct ones",
-        on_request: false,
-        run: versus::sequential_reads,
-    },
-    Experiment {
-        name: "cache-hits",
-        shows: "4 KiB reads that our own cache answers, against a loop of pread",
-        on_request: false,
-        run: versus::cache_hits,
-    },
-    Experiment {
-        name: "durable-writes",
-        shows: "durable writes through our own cache, against the kernel's and against direct ones",
-        on_request: false,
-        run: versus::durable_writes,
-    },
-    Experiment {
-        name: "plain-writes",
-        shows: "plain random writes through our own cache and one sync, against ext4 with as much memory",
-        on_request: false,
-        run: versus::plain_writes,
-    },
-    Experiment {
-        name: "aio-stress-table",
-        shows: "seed 000's table: 64 KiB reads and writes through a cache, against the kernel's and direct ones, on ext4 and ext2",
-        on_request: false,
-        run: streaming::table,
-    },
-    Experiment {
-        name: "streaming-figures",
-        shows: "seed 001's figures 1 and 2: random reads and O_SYNC writes of 4 to 64 KiB through a cache",
-        on_request: false,
-        run: streaming::figures,
-    },
-    Experiment {
-        name: "request-traces",
-        shows: "single requests through a cache, iteration by iteration, beside what seed 001 reports",
-        on_request: false,
-        run: request_traces::run,
-    },
-    Experiment {
-        name: "page-cleaners",
-        shows: "seed 001's tables 2 to 5: transactions on a buffer pool, one asynchronous cleaner against synchronous ones",
-        on_request: false,
-        run: page_cleaners::run,
-    },
-    Experiment {
-        name: "own-policy",
-        shows: "a program's own eviction and prefetch on our cache, against LRU and the kernel's cache",
-        on_request: false,
-        run: own_policy::run,
-    },
-    Experiment {
-        name: "service",
-        shows: "4 KiB random direct reads of a segment through a service thread, against the same in the caller's thread",
-        on_request: false,
-        run: versus::service,
-    },
-    Experiment {
-        name: "posted-writes",
-        shows: "a thousand writes posted to a slow device: posting must not wait for it",
-        on_request: false,
-        run: posted_writes::run,
-    },
-    Experiment {
-        name: "buffered-writes",
-        shows: "64 KiB writes through the kernel's cache: who blocks, and with how many threads",
-        on_request: false,
-        run: buffered_writes::run,
-    },
-    Experiment {
-        name: "buffered-reads",
-        shows: "4 KiB reads that the kernel's cache answers, against a loop of pread",
-        on_request: false,
-        run: versus::buffered_reads,
-    },
-    Experiment {
-        name: "one-queue",
-        shows: "messages through a pipe and reads of a disk, waited for in one queue, against blocking threads",
-        on_request: false,
-        run: one_queue::run,
-    },
-    Experiment {
-        name: "volume-scale",
-        shows: "a sparse volume of 4 TiB with many segments: opens, creates, memory",
-        on_request: true,
-        run: volume_scale::run,
-    },
-];
+/// One line an experiment.
+macro_rules! experiments {
+    ($($name:literal => $run:path: $shows:literal)*) => {
+        &[$(Experiment { name: $name, run: $run, shows: $shows },)*]
+    };
+}
+
+const EXPERIMENTS: &[Experiment] = experiments! {
+    "segments" => main_job::run: "a file goes into a segment and comes back; what the volume refuses a second user"
+    "random-read" => versus::random_read: "4 KiB random direct reads of a file and of a segment, on each backend, against its peer"
+    "random-write" => versus::random_write: "4 KiB random direct writes: many side by side on one file, against eight files and fio"
+    "cached-reads" => versus::cached_reads:
+        "random reads through our own cache, nothing cached: against the kernel's and against direct ones"
+    "sequential-reads" => versus::sequential_reads:
+        "reads in order through our own cache, one at a time and many: against the kernel's and direct ones"
+    "cache-hits" => versus::cache_hits: "4 KiB reads that our own cache answers, against a loop of pread"
+    "durable-writes" => versus::durable_writes: "durable writes through our own cache, against the kernel's and against direct ones"
+    "plain-writes" => versus::plain_writes:
+        "plain random writes through our own cache and one sync, against ext4 with as much memory"
+    "aio-stress-table" => streaming::table:
+        "seed 000's table: 64 KiB reads and writes through a cache, against the kernel's and direct ones, on ext4 and ext2"
+    "streaming-figures" => streaming::figures:
+        "seed 001's figures 1 and 2: random reads and O_SYNC writes of 4 to 64 KiB through a cache"
+    "request-traces" => request_traces::run: "single requests through a cache, iteration by iteration, beside what seed 001 reports"
+    "page-cleaners" => page_cleaners::run:
+        "seed 001's tables 2 to 5: transactions on a buffer pool, one asynchronous cleaner against synchronous ones"
+    "own-policy" => own_policy::run: "a program's own eviction and prefetch on our cache, against LRU and the kernel's cache"
+    "service" => versus::service:
+        "4 KiB random direct reads of a segment through a service thread, against the same in the caller's thread"
+    "posted-writes" => posted_writes::run: "a thousand writes posted to a slow device: posting must not wait for it"
+    "buffered-writes" => buffered_writes::run: "64 KiB writes through the kernel's cache: who blocks, and with how many threads"
+    "buffered-reads" => versus::buffered_reads: "4 KiB reads that the kernel's cache answers, against a loop of pread"
+    "one-queue" => one_queue::run: "messages through a pipe and reads of a disk, waited for in one queue, against blocking threads"
+    "volume-scale" => volume_scale::run: "a sparse volume of 4 TiB with many segments: opens, creates, memory"
+};
+
+/// These run only when they are named: they take long, or much room.
+const ON_REQUEST: &[&str] = &["volume-scale"];
 
 /// Working sets are cut to whole multiples of this: they divide into files and into any request.
 const WORKING_SET_STEP: u64 = 1 << 20;
@@ -360,7 +282,7 @@ fn working_set_of(quick: bool, asked: Option<u64>) -> Result<u64, Failure> {
 
 fn choose(only: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
     if only.is_empty() {
-        return Ok(EXPERIMENTS.iter().filter(|e| !e.on_request).collect());
+        return Ok(EXPERIMENTS.iter().filter(|e| !ON_REQUEST.contains(&e.name)).collect());
     }
     let find = |name: &String| {
         let known = || EXPERIMENTS.iter().map(|e| e.name).collect::<Vec<_>>().join(", ");
@@ -373,75 +295,6 @@ fn choose(only: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
         EXPERIMENTS.iter().find(|e| e.name == name).ok_or_else(missing)
     };
     only.iter().map(find).collect()
-}
-
-/// A directory of our own that goes when the report ends.
-struct WorkDir(PathBuf);
-
-impl WorkDir {
-    fn make(parent: &Path) -> Result<WorkDir, Failure> {
-        let path = parent.join(format!("baio-report-{}", std::process::id()));
-        std::fs::create_dir(&path).map_err(|error| no_place(parent, &error))?;
-        Ok(WorkDir(path))
-    }
-}
-
-fn no_place(parent: &Path, error: &io::Error) -> Failure {
-    let (need, cure) = match error.kind() {
-        ErrorKind::NotFound => ("a directory that exists", "make it, or name another one by --dir"),
-        ErrorKind::NotADirectory => ("a directory", "name one by --dir"),
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-            ("a directory that may be written to", "name another one by --dir")
-        }
-        _ => ("a directory in which files can be made", "name another one by --dir"),
-    };
-    let failure = Failure::from_io("report", error).on(parent.display().to_string());
-    failure.needing(need).cured_by(cure)
-}
-
-/// Removes what a report that was interrupted left behind: our own directories, whose process is no more.
-fn remove_left_over(parent: &Path) {
-    let Ok(entries) = std::fs::read_dir(parent) else {
-        return; // What is wrong with it will be told when our own directory is made.
-    };
-    for entry in entries.flatten() {
-        let is_directory = entry.metadata().is_ok_and(|metadata| {
-            // Of the entry itself: a symbolic link does not count.
-            metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw()
-        });
-        let name = entry.file_name();
-        if !is_directory || name.to_str().and_then(pid_in).is_none_or(is_alive) {
-            continue;
-        }
-        let path = entry.path();
-        match std::fs::remove_dir_all(&path) {
-            Ok(()) => eprintln!("report: removed {}, left by an interrupted report", path.display()),
-            Err(error) => eprintln!(
-                "report: cannot remove {}, left by an interrupted report: {error}",
-                path.display()
-            ),
-        }
-    }
-}
-
-/// The process whose working directory has this name; `None` for every other name.
-fn pid_in(name: &str) -> Option<u32> {
-    let digits = name.strip_prefix("baio-report-")?;
-    let pid: u32 = digits.parse().ok()?;
-    (pid > 0 && pid.to_string() == digits).then_some(pid)
-}
-
-/// Is a process of this number running, other than this one, which has left nothing yet?
-fn is_alive(pid: u32) -> bool {
-    let other = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
-    let gone = |pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
-    pid != std::process::id() && other.is_some_and(|pid| !gone(pid))
-}
-
-impl Drop for WorkDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 impl Answer for Report {
@@ -491,35 +344,5 @@ mod tests {
         let all = choose(&[]).unwrap();
         assert!(all.len() > 1 && all.iter().all(|e| e.name != "volume-scale"));
         assert_eq!(choose(&["volume-scale".into()]).unwrap().len(), 1);
-    }
-
-    #[test]
-    fn only_exact_names_are_ours() {
-        assert_eq!(pid_in("baio-report-17"), Some(17));
-        for name in [
-            "baio-report-",
-            "baio-report-017",
-            "baio-report-+1",
-            "baio-report-0",
-            "baio-report-1x",
-            "17",
-        ] {
-            assert_eq!(pid_in(name), None, "{name}");
-        }
-    }
-
-    #[test]
-    fn only_what_a_dead_process_left_is_removed() {
-        let parent = tempfile::tempdir().unwrap();
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        child.wait().unwrap();
-        let dead = parent.path().join(format!("baio-report-{}", child.id()));
-        let alive = parent.path().join("baio-report-1");
-        let other = parent.path().join(format!("baio-report-{}-mine", child.id()));
-        for path in [&dead, &alive, &other] {
-            std::fs::create_dir(path).unwrap();
-        }
-        remove_left_over(parent.path());
-        assert!(!dead.exists() && alive.exists() && other.exists());
     }
 }
