@@ -145,6 +145,11 @@ fn parse<T: DeserializeOwned>(finished: &Finished) -> Result<T, String> {
     serde_json::from_str(finished.stdout.trim()).map_err(|error| format!("a worker's output: {error}"))
 }
 
+/// What a thread gave.
+fn joined<T>(result: std::thread::Result<Result<T, String>>) -> Result<T, String> {
+    result.unwrap_or_else(|_| Err("a thread ended badly".into()))
+}
+
 fn pread(path: &Path, offset: u64, len: u64, size: u64, threads: u32, runtime_ms: u64) -> Result<Measurement, String> {
     let file = OpenOptions::new()
         .read(true)
@@ -174,7 +179,7 @@ fn pread(path: &Path, offset: u64, len: u64, size: u64, threads: u32, runtime_ms
         let handles: Vec<_> = (0..threads).map(|seed| scope.spawn(move || read(seed))).collect();
         handles
             .into_iter()
-            .map(|handle| handle.join().unwrap_or_else(|_| Err("a thread ended badly".into())))
+            .map(|handle| joined(handle.join()))
             .collect::<Result<Vec<_>, String>>()
     })?;
     let elapsed = begun.elapsed();

@@ -23,7 +23,7 @@ pub(super) fn written_file(path: &Path, bytes: u64) -> Result<(), Failure> {
     let mut piece = vec![0; PIECE];
     let mut left = bytes;
     while left > 0 {
-        noise(&mut random, &mut piece);
+        random.fill(&mut piece);
         let len = left.min(PIECE as u64);
         file.write_all(&piece[..len as usize]).map_err(told)?;
         left -= len;
@@ -92,7 +92,7 @@ fn fill(volume: &Local, segment: &Segment<Local>, bytes: u64) -> Result<(), Fail
         while at < bytes && under_way < UNDER_WAY {
             let len = (bytes - at).min(PIECE as u64);
             let mut buffer = segment.buffer(len as usize).map_err(storage_failure)?;
-            noise(&mut random, &mut buffer);
+            random.fill(&mut buffer);
             let request = segment.request(SegmentOp::Write { offset: at }, buffer);
             let refused = |_| Failure::new("report", "EAGAIN", "every slot is taken");
             segment.submit(request).map_err(refused)?;
@@ -109,13 +109,6 @@ fn fill(volume: &Local, segment: &Segment<Local>, bytes: u64) -> Result<(), Fail
         .block_on(segment.sync(Durability::Data))
         .map_err(storage_failure)?;
     synced.result.map(drop).map_err(storage_failure)
-}
-
-fn noise(random: &mut Random, bytes: &mut [u8]) {
-    for word in bytes.chunks_mut(8) {
-        let fresh = random.word().to_le_bytes();
-        word.copy_from_slice(&fresh[..word.len()]);
-    }
 }
 
 #[cfg(test)]

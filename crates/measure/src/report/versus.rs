@@ -41,7 +41,17 @@ struct Work<'a> {
     runtime: Option<Duration>,
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    fn new(place: &'a Place, rw: Rw, kib: u64, depth: u32, runtime: Option<Duration>) -> Work<'a> {
+        Work {
+            place,
+            rw,
+            size: kib * KIB,
+            depth,
+            runtime,
+        }
+    }
+
     /// `stress` with further words.
     fn ours(&self, name: impl Into<String>, words: &str) -> Side {
         let run = match self.runtime {
@@ -99,9 +109,9 @@ fn device_reads(most: f64) -> Count {
     Count::new("reads of the device a request", "device_reads", each).at_most(most)
 }
 
-fn working_set(setting: &Setting, (runtime, rounds): (Duration, usize)) -> String {
+fn working_set(setting: &Setting, made: &str, (runtime, rounds): (Duration, usize)) -> String {
     format!(
-        "working set {} MiB, {rounds} rounds of {} ms a side, median of the ratios",
+        "working set {} MiB{made} {rounds} rounds of {} ms a side, median of the ratios",
         setting.working_set / MIB,
         runtime.as_millis()
     )
@@ -133,15 +143,9 @@ fn random_reads(quick: bool) -> impl Iterator<Item = Read> {
 pub(super) fn random_read(setting: &Setting) -> Result<Section, Failure> {
     let (runtime, rounds) = setting.measuring_many();
     let places = Place::both(setting, "random-read", setting.working_set)?;
-    let mut findings = Findings::of(working_set(setting, (runtime, rounds)));
+    let mut findings = Findings::of(working_set(setting, ",", (runtime, rounds)));
     for (place, backend, engine, depth) in random_reads(setting.quick) {
-        let work = Work {
-            place: &places[place],
-            rw: Rw::RandomRead,
-            size: PAGE,
-            depth,
-            runtime: Some(runtime),
-        };
+        let work = Work::new(&places[place], Rw::RandomRead, 4, depth, Some(runtime));
         let name = format!("{}, {backend}, depth {depth}", work.place.said);
         if let Some(reason) = unavailable(backend) {
             findings.skip(&name, &reason);
@@ -190,7 +194,7 @@ pub(super) fn random_write(setting: &Setting) -> Result<Section, Failure> {
     let parts = (0..FILES).map(|number| Place::at(path(number), setting.working_set / FILES));
     let _parts = parts.collect::<Result<Vec<_>, _>>()?;
     let many = setting.dir.join("random-write.many").display().to_string();
-    let mut findings = Findings::of(working_set(setting, (runtime, rounds)).replace("MiB,", "MiB, written before;"));
+    let mut findings = Findings::of(working_set(setting, ", written before;", (runtime, rounds)));
     let run = |target: &str| Run::new(target, "randwrite", DEPTH, runtime);
     let on_many = run(&many).with(&format!("--files {FILES} --iterations 1"));
     let files = vec![one.path.clone()];
@@ -225,13 +229,7 @@ pub(super) fn cached_reads(setting: &Setting) -> Result<Section, Failure> {
     // KiB of a request, of how many of libaio's requests there are to be as many, and on how many places the quick report has it.
     for (kib, least, quick) in [(4, 2.0, 2), (8, 2.0, 0), (16, 2.0, 0), (32, 1.2, 0), (64, 1.2, 1)] {
         for place in &places[..if setting.quick { quick } else { 2 }] {
-            let work = Work {
-                place,
-                rw: Rw::RandomRead,
-                size: kib * KIB,
-                depth: DEPTH,
-                runtime: None,
-            };
+            let work = Work::new(place, Rw::RandomRead, kib, DEPTH, None);
             let kernels = |engine| through_kernel(work.kernels(engine, &places[0]), &places[0]);
             let name = format!("{}, cached, {kib} KiB, depth {DEPTH}", place.said);
             let runs = findings.compare(
@@ -264,13 +262,7 @@ pub(super) fn sequential_reads(setting: &Setting) -> Result<Section, Failure> {
     ));
     for place in &places {
         for (depth, said) in [(1, ", one at a time"), (DEPTH, "")] {
-            let work = Work {
-                place,
-                rw: Rw::Read,
-                size: 16 * KIB,
-                depth,
-                runtime: None,
-            };
+            let work = Work::new(place, Rw::Read, 16, depth, None);
             let direct = work.ours(format!("ours, direct{said}"), "--mode direct");
             let (name, peers) = if depth == 1 {
                 let kernels = through_kernel(work.kernels(Engine::Psync, &places[0]), &places[0]);
@@ -359,13 +351,7 @@ pub(super) fn durable_writes(setting: &Setting) -> Result<Section, Failure> {
         (Rw::Write, 16, 3.0, 1),
     ] {
         for place in &places[..if setting.quick { quick } else { 2 }] {
-            let work = Work {
-                place,
-                rw,
-                size: kib * KIB,
-                depth: DEPTH,
-                runtime: Some(runtime),
-            };
+            let work = Work::new(place, rw, kib, DEPTH, Some(runtime));
             let kernels = Side::fio(fio::Job {
                 sync: Some("dsync"),
                 direct: false,
@@ -452,7 +438,7 @@ pub(super) fn plain_writes(setting: &Setting) -> Result<Section, Failure> {
 pub(super) fn service(setting: &Setting) -> Result<Section, Failure> {
     let (runtime, rounds) = setting.measuring();
     let place = Place::segment(setting, "service", setting.working_set)?;
-    let mut findings = Findings::of(working_set(setting, (runtime, rounds)));
+    let mut findings = Findings::of(working_set(setting, ",", (runtime, rounds)));
     for depth in [16, DEPTH] {
         let run = || Run::new(&place.target, "randread", depth, runtime);
         let embedded = Side::stress("ours in the caller's thread".into(), run());

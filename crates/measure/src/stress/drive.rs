@@ -74,10 +74,7 @@ impl<'a, T: Target> Driver<'a, T> {
         let slots: Vec<Slot> = memory
             .into_iter()
             .map(|mut memory| {
-                // Zeros are a special case to many a device.
-                scratch
-                    .chunks_mut(8)
-                    .for_each(|part| part.copy_from_slice(&random.word().to_le_bytes()[..part.len()]));
+                random.fill(&mut scratch);
                 put(&mut memory, &scratch);
                 Slot {
                     memory,

@@ -18,6 +18,13 @@ impl Random {
         mix(self.0)
     }
 
+    /// Noise, for zeros are a special case to many a device.
+    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
+        for part in bytes.chunks_mut(8) {
+            part.copy_from_slice(&self.word().to_le_bytes()[..part.len()]);
+        }
+    }
+
     /// A number below `bound` (0 for a bound of 0), by the high half of a product (Lemire 2019).
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.word()) * u128::from(bound)) >> 64) as u64

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use baio_engine::{Arena, Caching, Config, Descriptions, Engine, File, Memory, Open, Policy, Request, Wait};
 use serde::{Deserialize, Serialize};
 
+use super::joined;
 use crate::figures::Measurement;
 use crate::stress::pattern::Random;
 
@@ -69,10 +70,6 @@ pub(super) fn run(job: &Job) -> Result<Measurement, String> {
         // A request is a message here.
         ..Measurement::of(job.messages, MESSAGE as u64, seconds)
     })
-}
-
-fn joined<T>(result: std::thread::Result<Result<T, String>>) -> Result<T, String> {
-    result.unwrap_or_else(|_| Err("a thread ended badly".into()))
 }
 
 fn sum(bytes: &[u8]) -> u64 {

@@ -20,6 +20,7 @@ use baio_storage::cache::eviction::Hint;
 use baio_storage::cache::{CacheConfig, CacheError, CacheOp, CacheRequest, Io, IoKind, PagePin};
 use serde::{Deserialize, Serialize};
 
+use super::joined;
 use crate::figures::pool::{Blocking, Ended, Make, Pool};
 use crate::figures::{Measurement, Recorder};
 use crate::stress::pattern::{Permutation, Random, mix};
@@ -178,10 +179,7 @@ pub(super) fn run(job: &Job) -> Result<Measurement, String> {
         let handles: Vec<_> = (0..threads)
             .map(|index| scope.spawn(move || Thread::new(job, part, index, board)?.run()))
             .collect();
-        let results: Vec<_> = handles
-            .into_iter()
-            .map(|handle| handle.join().unwrap_or_else(|_| Err("a thread ended badly".into())))
-            .collect();
+        let results: Vec<_> = handles.into_iter().map(|handle| joined(handle.join())).collect();
         board.state().is_over = true;
         board.work.notify_all();
         results.into_iter().collect::<Result<Vec<Done>, String>>()
