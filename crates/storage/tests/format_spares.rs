@@ -27,11 +27,12 @@ fn places(image: &[u8]) -> [u64; 4] {
         .superblocks_at()
 }
 
-fn assert_refused(path: &Path, what: &str) {
+fn assert_refused(path: &Path, what: &str) -> String {
     let before = std::fs::read(path).unwrap();
     let error = try_format(path, false).expect_err(what);
     assert_eq!(error.code(), "EEXIST", "{what}: {error}");
     assert!(std::fs::read(path).unwrap() == before, "{what}: it was changed");
+    error.to_string()
 }
 
 #[test]
@@ -59,13 +60,46 @@ fn every_combination_of_damaged_copies_is_spared_and_can_be_forced() {
                 if damaged == 15 && byte == 0 && !with_segment {
                     try_format(&path, false).unwrap();
                 } else {
-                    assert_refused(&path, &what);
+                    let told = assert_refused(&path, &what);
+                    // Of which any copy is left, that is a volume; else what is stored is anybody's.
+                    assert_eq!(told.contains("a baio volume"), damaged != 15, "{what}: {told}");
                     try_format(&path, true).unwrap();
                 }
                 let (info, segments) = Core::inspect(&path, ME).unwrap();
                 assert!(info.clean && segments.is_empty(), "{what}");
                 assert_eq!(check(&path, false, &mut |_| {}).unwrap().problems, [], "{what}");
             }
+        }
+    }
+}
+
+/// Else a crash before the new volume is written would leave a copy of the old one, and a table that is empty. Of another
+/// shape, the new one writes nothing where the rear copies were.
+#[test]
+fn a_forced_format_leaves_no_copy_of_what_was_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("volume.img");
+    for left in 0..4 {
+        let _ = std::fs::remove_file(&path);
+        let large = Format {
+            size_bytes: Some(32 << 20),
+            segments: Some(2000),
+            ..Format::default()
+        };
+        Core::format(&path, &large).unwrap();
+        let mut image = std::fs::read(&path).unwrap();
+        let places = places(&image);
+        for copy in (0..4).filter(|copy| *copy != left) {
+            image[places[copy] as usize..][..BLOCK].fill(0);
+        }
+        std::fs::write(&path, &image).unwrap();
+        try_format(&path, true).unwrap();
+        let image = std::fs::read(&path).unwrap();
+        let data_at = Superblock::decode(&image[..BLOCK], 0).unwrap().layout().data_at();
+        assert!(places[2] >= data_at, "else they are cleared with the table");
+        for at in &places[2..] {
+            let page = &image[*at as usize..][..BLOCK];
+            assert!(page.iter().all(|byte| *byte == 0), "copy {left} is still there");
         }
     }
 }
