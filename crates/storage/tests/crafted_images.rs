@@ -108,11 +108,14 @@ fn a_bucket_whose_generations_are_used_up_is_repaired() {
         disk.poke(layout.image_at(at.bucket, Parity::Odd, place).unwrap(), &odd);
     }
     forget_clean_close(&disk);
+    let unrepaired = disk.copy();
     repairs(&disk);
-    let mut core = open_simulated(&disk);
-    for round in 0..40 {
-        create(&mut core, &format!("new-{round}"), BLOCK as u64);
-        core.delete(ME, ME.uid, &format!("new-{round}")).unwrap();
+    for disk in [unrepaired, disk] {
+        let mut core = open_simulated(&disk);
+        for round in 0..40 {
+            create(&mut core, &format!("new-{round}"), BLOCK as u64);
+            core.delete(ME, ME.uid, &format!("new-{round}")).unwrap();
+        }
     }
 }
 

@@ -121,6 +121,19 @@ fn a_bucket_whose_generations_are_used_up_is_named_and_repaired() {
     }
 }
 
+/// Before it is repaired it is served, and what would be a generation too many is refused: acknowledged, it would be gone.
+#[test]
+fn a_bucket_at_its_last_generation_refuses_changes() {
+    let disk = volume();
+    let (at, _) = find(&disk, "b");
+    put_generation(&disk, at.bucket, GENERATION_MAX, None);
+    forget_clean_close(&disk);
+    let mut core = try_open(&disk).unwrap();
+    assert!(core.delete(ME, ME.uid, "b").is_err());
+    drop(core);
+    assert_eq!(try_open(&disk).unwrap().list(ME).unwrap().len(), 3);
+}
+
 /// The same for a slot, whether it is used or was.
 #[test]
 fn a_slot_that_cannot_change_any_more_is_named_and_repaired() {
