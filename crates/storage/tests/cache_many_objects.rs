@@ -12,6 +12,7 @@ use cached::PAGE;
 use cached::hand::P;
 
 const FRAMES: usize = 4096;
+const OBJECT_PAGES: u64 = 32;
 
 struct World {
     cache: Cache,
@@ -28,7 +29,7 @@ impl World {
             ..CacheConfig::default()
         };
         let mut cache = Cache::new(&Arena::new(FRAMES * PAGE).unwrap(), config).unwrap();
-        let objects: Vec<ObjectId> = (0..count).map(|_| cache.add(8 * P, 0)).collect();
+        let objects: Vec<ObjectId> = (0..count).map(|_| cache.add(OBJECT_PAGES * P, 0)).collect();
         let memory = Some(Arena::new(PAGE).unwrap().buffer(PAGE).unwrap().into());
         let now = Time(0);
         let mut world = World {
@@ -116,15 +117,23 @@ fn so_does_the_cleaner_for_age_and_for_want_of_clean_frames() {
             world.looked_at()
         );
 
-        // Six pages each of as many objects as make too many.
+        // So many pages of a hundred objects that the cleaner writes, and that what it wrote must be flushed.
         let mut world = World::new(count, count / 100);
-        let looked_at = world.looked_at();
+        let (before, looked_at) = (world.cache.stats(), world.looked_at());
         for round in 0..FRAMES * 4 {
-            world.write(round * 7 % 100 * (count / 100), 1 + round as u64 % 7);
+            world.write(
+                round * 7 % 100 * (count / 100),
+                1 + round as u64 / 100 % (OBJECT_PAGES - 1),
+            );
             world.turn();
         }
         let stats = world.cache.stats();
-        let done = stats.writes + stats.flushes + stats.requests;
+        let (cleaned, flushed) = (
+            stats.cleaner_writes - before.cleaner_writes,
+            stats.flushes - before.flushes,
+        );
+        let done = stats.writes - before.writes + flushed;
+        assert!(cleaned >= 500 && flushed >= 100, "{cleaned}, {flushed}");
         assert!(
             world.looked_at() - looked_at <= 2 * done,
             "{count} objects: {} for {stats:?}",
@@ -168,7 +177,7 @@ fn what_many_objects_have_changed_is_written_when_it_is_old_and_no_object_is_for
         world.cache.discard(world.objects[nth]);
     }
     assert_eq!(world.cache.next_tick(), None);
-    world.objects = (0..2000).map(|_| world.cache.add(8 * P, 0)).collect();
+    world.objects = (0..2000).map(|_| world.cache.add(OBJECT_PAGES * P, 0)).collect();
     (0..2000).for_each(|nth| world.write(nth, 0));
     for _ in 0..6000 {
         world.turn();
