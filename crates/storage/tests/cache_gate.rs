@@ -234,6 +234,8 @@ fn a_log_that_moves_on_looks_at_the_pages_that_it_lets_go() {
     assert!((199..=210).contains(&gone_over), "{gone_over} pages");
     assert_eq!(stats.frames_gated, 1);
     assert_eq!(h.cache.lsn_wanted(), None);
+    h.cache.set_durable_lsn(800);
+    assert_eq!(h.cache.stats().frames_gated, 0);
 }
 
 /// A page that was waiting for a later LSN has left its frame: who comes there next waits for its own.
