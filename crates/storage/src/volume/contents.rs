@@ -295,6 +295,8 @@ impl Contender {
 
     /// Is this the inode that `newer` was renamed from?
     fn was_renamed_to(&self, newer: &Contender) -> bool {
+        #[cfg(test)]
+        tests::ASKED.set(tests::ASKED.get() + 1);
         newer.renamed_from.is_some_and(|from| {
             from.bucket == self.address.bucket
                 && from.slot as usize == self.address.slot
@@ -402,6 +404,11 @@ pub(crate) fn runs_of(inode: &Inode) -> impl Iterator<Item = (u64, u64)> + use<>
 mod tests {
     use super::*;
 
+    thread_local! {
+        /// How often an inode was held against another one.
+        pub(super) static ASKED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    }
+
     fn contender(counter: u64, runs: &[(u64, u64)]) -> Contender {
         Contender {
             address: SlotAddress {
@@ -463,6 +470,24 @@ mod tests {
         assert_eq!(pair(&|old, _| old.uuid = [9; 16]), 0);
         assert_eq!(pair(&|old, _| old.runs[0].1 = 8), 0);
         assert_eq!(pair(&|old, _| old.address.slot = 1), 0);
+    }
+
+    #[test]
+    fn many_renames_are_each_looked_up_by_slot() {
+        let pairs = (0..1000).flat_map(|number| {
+            let (mut old, mut new) = (contender(2 * number, &[(0, 9)]), contender(2 * number + 1, &[(0, 9)]));
+            (old.uuid, new.uuid) = ([7; 16], [7; 16]);
+            new.renamed_from = Some(RenameFrom {
+                bucket: old.address.bucket,
+                slot: 0,
+                generation: 1,
+            });
+            [old, new]
+        });
+        let contenders: Vec<Contender> = pairs.collect();
+        ASKED.set(0);
+        assert_eq!(superseded(&contenders).len(), 1000);
+        assert!(ASKED.get() <= 1000, "{} pairs were compared", ASKED.get());
     }
 
     #[test]
