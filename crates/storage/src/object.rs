@@ -9,6 +9,12 @@ use crate::identity::Access;
 use crate::request::{Handle, Mode};
 use crate::segment::probe::SlotAddress;
 
+#[cfg(test)]
+thread_local! {
+    /// How often all objects were gone over for those of one segment.
+    pub(crate) static WALKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// What is behind a handle.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
@@ -285,6 +291,8 @@ impl Objects {
 
     /// Requests under way on the handles of a segment.
     pub(crate) fn in_flight_on(&self, address: SlotAddress) -> u32 {
+        #[cfg(test)]
+        WALKS.set(WALKS.get() + 1);
         let same =
             |object: &&Object| matches!(&object.target, Some(Target::Segment { address: at, .. }) if *at == address);
         self.objects.iter().filter(same).map(|object| object.in_flight).sum()

@@ -53,6 +53,8 @@ impl PageCache {
         if self.objects.get(at).is_some_and(|known| known.object == object) {
             return Some(at);
         }
+        #[cfg(test)]
+        tests::SEARCHES.set(tests::SEARCHES.get() + 1);
         let at = self.objects.iter().position(|known| known.object == object)?;
         self.places[index] = at;
         Some(at)
@@ -333,4 +335,56 @@ fn join_memory(below: Memory, above: Memory) -> Memory {
         drop(list.push(part));
     }
     Memory::Many(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use baio_engine::sim::{Disk, Sim};
+    use baio_engine::{Config, Engine, File};
+
+    use super::*;
+    use crate::cache::CacheConfig;
+    use crate::identity::Access;
+    use crate::request::Mode;
+
+    thread_local! {
+        /// How often an object was looked for among all.
+        pub(super) static SEARCHES: Cell<usize> = const { Cell::new(0) };
+    }
+
+    #[test]
+    fn an_object_is_looked_for_once_and_not_for_each_of_its_ios() {
+        const FILES: u64 = 20;
+        let config = Config {
+            arena_bytes: 4 << 20,
+            ..Config::default()
+        };
+        let engine = Engine::simulated(Sim::new(1).unwrap(), &config).unwrap();
+        let mut core = Core::around(engine, None, &config);
+        core.use_cache(&CacheConfig {
+            bytes: 1 << 20,
+            ..CacheConfig::default()
+        })
+        .unwrap();
+        let disks: Vec<Disk> = (0..FILES).map(|_| Disk::new(1 << 20)).collect();
+        let files = disks.iter().map(|disk| File::simulated(disk, "disk"));
+        let handles: Vec<Handle> = files.map(|file| core.add_file(file, Access::Write)).collect();
+        let writes = |core: &Core| core.cache_stats().unwrap().writes;
+        for page in 0..5 {
+            for &handle in &handles {
+                let memory = core.buffer(4096).unwrap();
+                let write = SegmentRequest {
+                    mode: Mode::Cached,
+                    durability: Durability::Data,
+                    ..SegmentRequest::new(handle, SegmentOp::Write { offset: page * 4096 }, memory)
+                };
+                let ticket = core.start(write).unwrap();
+                core.wait(ticket).unwrap().unwrap().result.unwrap();
+            }
+        }
+        assert!(writes(&core) >= 5 * FILES, "{}", writes(&core));
+        assert!(SEARCHES.get() <= FILES as usize, "{} searches", SEARCHES.get());
+    }
 }

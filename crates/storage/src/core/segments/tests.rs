@@ -5,6 +5,7 @@ use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Config, Engine, File};
 
 use super::*;
+use crate::object::WALKS;
 use crate::operation::moving::Move;
 use crate::segment::layout::BUCKET_BYTES;
 use crate::volume::format::{Format, format_simulated};
@@ -151,4 +152,22 @@ fn a_look_up_through_many_buckets_needs_memory_for_one() {
     let missing = names.next().unwrap();
     let error = core.open_segment(ME, ME.uid, &missing, Access::Read).unwrap_err();
     assert!(matches!(error.fault, Fault::NotFound), "{error}");
+}
+
+#[test]
+fn who_waits_for_a_segment_is_not_asked_when_a_request_on_another_one_ends() {
+    let mut core = core();
+    let [data, other] = ["data", "other"].map(|name| core.open_segment(ME, ME.uid, name, Access::Read).unwrap().0);
+    core.objects.begin(data);
+    let subject = core.subject("delete", ME, ME.uid, "data").unwrap();
+    let delete = core.begin(Operation::Delete(Delete::new(subject, [0; 16])));
+    while core.running[delete.0 as usize].as_ref().unwrap().draining.is_none() {
+        core.turn(Wait::one()).unwrap();
+    }
+    core.objects.begin(other);
+    let walks = WALKS.get();
+    core.handle_idle(other);
+    assert_eq!(WALKS.get(), walks);
+    core.handle_idle(data);
+    ended(&mut core, &delete).unwrap();
 }
