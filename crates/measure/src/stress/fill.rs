@@ -28,15 +28,15 @@ pub(crate) struct Want {
     pub(crate) size: u64,
 }
 
-/// Writes what is missing of the files, which the job then runs on. True if all of them were made here, whole.
+/// Writes what is missing of the files, which the job then runs on. If all of them are made here, whole, they carry its stamps.
 ///
 /// # Errors
 /// What the system said; a file that was made here is then removed.
-pub(crate) fn make(job: &Job, wants: &[Want]) -> Result<bool, Failure> {
-    let mut all_made = true;
+pub(crate) fn make(job: &mut Job, wants: &[Want]) -> Result<(), Failure> {
+    let mut all_made = !wants.is_empty();
     for want in wants {
         let made = want.place.kind == Kind::Missing;
-        all_made &= made;
+        all_made &= made && want.size > 0;
         if want.place.kind == Kind::Device || (!made && want.place.size >= want.size) {
             continue;
         }
@@ -55,7 +55,10 @@ pub(crate) fn make(job: &Job, wants: &[Want]) -> Result<bool, Failure> {
         }
         filled?;
     }
-    Ok(all_made)
+    if all_made && job.verify.is_some() {
+        job.verify = Some(Verify::Stamped);
+    }
+    Ok(())
 }
 
 /// A file system is not filled to the brim only to find that the rest does not fit.

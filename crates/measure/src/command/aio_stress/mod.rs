@@ -13,7 +13,6 @@ mod print;
 
 use baio_console::failure::Failure;
 
-use crate::command::stress::stamped;
 use crate::stress;
 use crate::stress::Kind;
 use args::AioStressArgs;
@@ -29,9 +28,7 @@ pub(crate) fn run(args: AioStressArgs) -> Result<Ended, Failure> {
         opening,
     } = plan::plan(&args)?;
     opening.iter().for_each(|line| eprintln!("{line}"));
-    let full = wants.iter().all(|want| want.size > 0);
-    let all_made = stress::make(&job, &wants)?;
-    stamped(&mut job, all_made && full);
+    stress::make(&mut job, &wants)?;
     let report = stress::run(&job, &mut |stage| {
         for line in print::after_stage(&args, &job, stage) {
             eprintln!("{line}");

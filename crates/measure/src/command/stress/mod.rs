@@ -13,8 +13,7 @@ mod print;
 use baio_console::failure::Failure;
 
 use crate::figures::Measurement;
-use crate::stress::job::Verify;
-use crate::stress::{self, Job};
+use crate::stress;
 use args::{StressArgs, TypedDurability};
 use plan::Plan;
 use print::{Missed, Stressed};
@@ -27,8 +26,7 @@ pub(crate) fn run(args: StressArgs) -> Result<Stressed, Failure> {
         wants,
         claims,
     } = plan::plan(&args)?;
-    let all_made = stress::make(&job, &wants)?;
-    stamped(&mut job, all_made && !wants.is_empty());
+    stress::make(&mut job, &wants)?;
     let report = stress::run(&job, &mut |_| ())?;
     drop(claims);
     let first_error = report.first_error();
@@ -57,13 +55,6 @@ pub(crate) fn run(args: StressArgs) -> Result<Stressed, Failure> {
         first_error: first_error.map(|failure| failure.to_json()["error"].take()),
         total,
     })
-}
-
-/// Files that were made for this run carry its stamps.
-pub(crate) fn stamped(job: &mut Job, all_made: bool) {
-    if all_made && job.verify.is_some() {
-        job.verify = Some(Verify::Stamped);
-    }
 }
 
 fn missed(args: &StressArgs, measured: &Measurement) -> Vec<Missed> {
