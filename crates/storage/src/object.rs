@@ -72,7 +72,7 @@ impl Moving {
 
 /// Where an object stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ObjectState {
     /// Nobody uses it.
     Free,
     /// Serves requests.
@@ -89,7 +89,7 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Object {
     generation: u32,
-    pub(crate) state: State,
+    pub(crate) state: ObjectState,
     pub(crate) name: String,
     pub(crate) access: Access,
     pub(crate) in_flight: u32,
@@ -116,11 +116,11 @@ impl Objects {
     }
 
     pub(crate) fn add(&mut self, name: String, access: Access, target: Target) -> Handle {
-        let free = self.objects.iter().position(|object| object.state == State::Free);
+        let free = self.objects.iter().position(|object| object.state == ObjectState::Free);
         let index = free.unwrap_or_else(|| {
             self.objects.push(Object {
                 generation: 0,
-                state: State::Free,
+                state: ObjectState::Free,
                 name: String::new(),
                 access: Access::Read,
                 in_flight: 0,
@@ -129,7 +129,7 @@ impl Objects {
             self.objects.len() - 1
         });
         let object = &mut self.objects[index];
-        object.state = State::Open;
+        object.state = ObjectState::Open;
         object.name = name;
         object.access = access;
         object.target = Some(target);
@@ -144,14 +144,14 @@ impl Objects {
         self.objects
             .get(handle.index as usize)
             .filter(|_| handle.core == self.core)
-            .filter(|object| object.generation == handle.generation && object.state != State::Free)
+            .filter(|object| object.generation == handle.generation && object.state != ObjectState::Free)
     }
 
     fn get_mut(&mut self, handle: Handle) -> Option<&mut Object> {
         self.objects
             .get_mut(handle.index as usize)
             .filter(|_| handle.core == self.core)
-            .filter(|object| object.generation == handle.generation && object.state != State::Free)
+            .filter(|object| object.generation == handle.generation && object.state != ObjectState::Free)
     }
 
     /// Is this file open by a handle other than that one?
@@ -159,7 +159,7 @@ impl Objects {
         let is_it =
             |object: &Object| matches!(&object.target, Some(Target::Plain(file)) if file.identity() == identity);
         let mut others = self.objects.iter().enumerate();
-        others.any(|(index, object)| index as u32 != but.index && object.state == State::Open && is_it(object))
+        others.any(|(index, object)| index as u32 != but.index && object.state == ObjectState::Open && is_it(object))
     }
 
     pub(crate) fn begin(&mut self, handle: Handle) {
@@ -183,8 +183,8 @@ impl Objects {
             Some(Target::Plain(file)) => Some(file.clone()),
             _ => None,
         };
-        if object.state != State::Gone {
-            object.state = State::Closed;
+        if object.state != ObjectState::Gone {
+            object.state = ObjectState::Closed;
         }
         self.collect(handle);
         file
@@ -192,17 +192,17 @@ impl Objects {
 
     fn collect(&mut self, handle: Handle) {
         if let Some(object) = self.get_mut(handle)
-            && matches!(object.state, State::Closed | State::Gone)
+            && matches!(object.state, ObjectState::Closed | ObjectState::Gone)
             && object.in_flight == 0
         {
-            object.state = State::Free;
+            object.state = ObjectState::Free;
             object.target = None;
             object.generation = object.generation.wrapping_add(1);
         }
     }
 
     /// Moves every handle of a segment from one state to another; returns how many requests are under way on them.
-    pub(crate) fn move_segment(&mut self, address: SlotAddress, to: State) -> u32 {
+    pub(crate) fn move_segment(&mut self, address: SlotAddress, to: ObjectState) -> u32 {
         let mut in_flight = 0;
         for index in 0..self.objects.len() {
             let object = &mut self.objects[index];
@@ -211,9 +211,9 @@ impl Objects {
                 in_flight += object.in_flight;
             }
             let next = match object.state {
-                State::Open | State::Draining => Some(to),
+                ObjectState::Open | ObjectState::Draining => Some(to),
                 // Nothing opens a closed handle again, but what waits on it must hear that the segment goes.
-                State::Closed if to != State::Open => Some(State::Gone),
+                ObjectState::Closed if to != ObjectState::Open => Some(ObjectState::Gone),
                 _ => None,
             };
             if let Some(next) = next.filter(|_| same) {
@@ -302,7 +302,7 @@ impl Objects {
 impl Object {
     /// May new requests come?
     pub(crate) fn serves(&self) -> bool {
-        matches!(self.state, State::Open | State::Draining)
+        matches!(self.state, ObjectState::Open | ObjectState::Draining)
     }
 
     /// The one place that decides which cache carries a request.

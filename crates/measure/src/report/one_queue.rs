@@ -7,7 +7,7 @@ use crate::figures::worker::one_queue::Job;
 use crate::figures::{middle, worker};
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::marks::{Figure, Mark};
-use crate::report::places::Place;
+use crate::report::places::Site;
 use crate::report::{Section, Setting};
 
 const BYTES: u64 = 64 << 20;
@@ -17,7 +17,7 @@ const DISK_DEPTH: u32 = 8;
 
 pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     let (messages, rounds) = if setting.quick { (16_000, 3) } else { (160_000, 5) };
-    let file = Place::file(setting, "one-queue", BYTES)?;
+    let file = Site::file(setting, "one-queue", BYTES)?;
     let mut findings = Findings::of(format!(
         "{messages} checked messages of 4 KiB through a pipe, {UNDER_WAY} at most under way, beside {DISK_DEPTH} direct 4 KiB \
          reads in flight; {rounds} rounds, median of the ratios; a request is a message"

@@ -10,7 +10,7 @@ use crate::figures::{Measurement, median, middle};
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::marks::Bound;
 use crate::report::memory_cgroup::MemoryCgroup;
-use crate::report::places::Place;
+use crate::report::places::Site;
 use crate::report::{Section, Setting};
 
 /// What the process on the kernel's side needs for itself.
@@ -27,7 +27,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     };
     let scan = cache / 4 * 5;
     let spread = cache * 4;
-    let file = Place::file(setting, "own-policy", spread)?;
+    let file = Site::file(setting, "own-policy", spread)?;
     let cgroup = MemoryCgroup::make(cache + ITS_OWN);
     let mut findings = Findings::of(format!(
         "the cache has {} MiB, the kernel's as much and {} MiB for the process; what is read is added up; {rounds} rounds",

@@ -17,7 +17,7 @@ use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::files::settle;
 use crate::report::loop_device::{LoopDevice, missing};
 use crate::report::marks::Bound;
-use crate::report::places::Place;
+use crate::report::places::Site;
 use crate::report::streaming::file_system;
 use crate::report::{Section, Setting};
 
@@ -40,7 +40,7 @@ const MIX: Mix = Mix {
 
 pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     let bytes = setting.working_set / 4;
-    let file = Place::file(setting, "page-cleaners", bytes)?;
+    let file = Site::file(setting, "page-cleaners", bytes)?;
     let mut findings = Findings::of(format!(
         "{} MiB of pages, {} MiB of memory, {} KiB of it for each synchronous cleaner; {AGENTS} agents; a transaction uses {} pages \
          ({} % of the uses are of {} % of the pages), goes through each {} times, and changes {} % of them",

@@ -14,7 +14,7 @@ use crate::report::{Setting, storage_failure};
 const SEGMENT: &str = "pages";
 
 /// A file or a segment, really written; it goes when this does, for the next experiment needs the room.
-pub(super) struct Place {
+pub(super) struct Site {
     /// What a comparison's name begins with.
     pub(super) said: &'static str,
     /// As `stress` is told.
@@ -26,15 +26,15 @@ pub(super) struct Place {
     pub(super) bytes: u64,
 }
 
-impl Place {
+impl Site {
     /// A plain file, called after the experiment.
-    pub(super) fn file(setting: &Setting, experiment: &str, bytes: u64) -> Result<Place, Failure> {
-        Place::at(setting.dir.join(format!("{experiment}.file")), bytes)
+    pub(super) fn file(setting: &Setting, experiment: &str, bytes: u64) -> Result<Site, Failure> {
+        Site::at(setting.dir.join(format!("{experiment}.file")), bytes)
     }
 
-    pub(super) fn at(path: PathBuf, bytes: u64) -> Result<Place, Failure> {
+    pub(super) fn at(path: PathBuf, bytes: u64) -> Result<Site, Failure> {
         written_file(&path, bytes)?;
-        Ok(Place {
+        Ok(Site {
             said: "file",
             target: path.display().to_string(),
             path,
@@ -44,13 +44,13 @@ impl Place {
     }
 
     /// A segment of a volume of its own, called after the experiment.
-    pub(super) fn segment(setting: &Setting, experiment: &str, bytes: u64) -> Result<Place, Failure> {
+    pub(super) fn segment(setting: &Setting, experiment: &str, bytes: u64) -> Result<Site, Failure> {
         let path = setting.dir.join(format!("{experiment}.img"));
         written_segment(&path, SEGMENT, bytes)?;
         let who = Identity::effective();
         let segment = Core::inspect_segment(&path, who, who.uid, SEGMENT).map_err(storage_failure)?;
         let volume = Core::inspect_volume(&path).map_err(storage_failure)?;
-        Ok(Place {
+        Ok(Site {
             said: "segment",
             target: segment_target(&path, SEGMENT),
             path,
@@ -60,10 +60,10 @@ impl Place {
     }
 
     /// One of each.
-    pub(super) fn both(setting: &Setting, experiment: &str, bytes: u64) -> Result<[Place; 2], Failure> {
+    pub(super) fn both(setting: &Setting, experiment: &str, bytes: u64) -> Result<[Site; 2], Failure> {
         Ok([
-            Place::file(setting, experiment, bytes)?,
-            Place::segment(setting, experiment, bytes)?,
+            Site::file(setting, experiment, bytes)?,
+            Site::segment(setting, experiment, bytes)?,
         ])
     }
 
@@ -74,7 +74,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Site {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }

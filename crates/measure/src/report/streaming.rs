@@ -15,7 +15,7 @@ use crate::figures::{Measurement, middle};
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::ext2::on_ext2;
 use crate::report::files::{settle, warm};
-use crate::report::places::Place;
+use crate::report::places::Site;
 use crate::report::{Section, Setting};
 use crate::stress::job::{Rw, warm_bytes};
 
@@ -94,7 +94,7 @@ pub(super) fn table(setting: &Setting) -> Result<Section, Failure> {
         bytes >> 20
     ));
     let take = |findings: &mut Findings, dir: &Path, place: &str| {
-        let file = Place::at(dir.join("aio-stress-table.file"), bytes)?;
+        let file = Site::at(dir.join("aio-stress-table.file"), bytes)?;
         let table = Table {
             file: file.path.clone(),
             bytes,
@@ -123,7 +123,7 @@ pub(super) fn table(setting: &Setting) -> Result<Section, Failure> {
 pub(super) fn figures(setting: &Setting) -> Result<Section, Failure> {
     let (bytes, rounds) = setting.reading_once();
     let (runtime, _) = setting.measuring_many();
-    let file = Place::file(setting, "streaming-figures", bytes)?;
+    let file = Site::file(setting, "streaming-figures", bytes)?;
     let mut findings = Findings::of(format!(
         "{} MiB, {DEPTH} in flight, each block once or {} ms; our cache has as many bytes",
         bytes >> 20,

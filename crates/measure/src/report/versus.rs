@@ -14,7 +14,7 @@ use crate::figures::worker::{Job, buffered_reads, pinned_hits};
 use crate::report::comparison::{Count, Findings, Peer, Side};
 use crate::report::marks::{Figure, cpu, rate};
 use crate::report::memory_cgroup::MemoryCgroup;
-use crate::report::places::Place;
+use crate::report::places::Site;
 use crate::report::{Section, Setting, unavailable};
 use crate::stress::job::Rw;
 use crate::stress::result::CacheCounts;
@@ -32,7 +32,7 @@ const SMALL: u64 = 8 * MIB;
 /// What both sides of a line do.
 #[derive(Clone, Copy)]
 struct Work<'a> {
-    place: &'a Place,
+    place: &'a Site,
     rw: Rw,
     /// Bytes of a request.
     size: u64,
@@ -42,7 +42,7 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn new(place: &'a Place, rw: Rw, kib: u64, depth: u32, runtime: Option<Duration>) -> Work<'a> {
+    fn new(place: &'a Site, rw: Rw, kib: u64, depth: u32, runtime: Option<Duration>) -> Work<'a> {
         Work {
             place,
             rw,
@@ -71,7 +71,7 @@ impl<'a> Work<'a> {
     }
 
     /// The same at the beginning of a file.
-    fn kernels(&self, engine: Engine, file: &Place) -> fio::Job {
+    fn kernels(&self, engine: Engine, file: &Site) -> fio::Job {
         fio::Job {
             request_size: self.size,
             amount: if self.runtime.is_some() {
@@ -93,7 +93,7 @@ impl<'a> Work<'a> {
 }
 
 /// A read or write of fio's through the kernel's cache, of which nothing is there before.
-fn through_kernel(job: fio::Job, file: &Place) -> Side {
+fn through_kernel(job: fio::Job, file: &Site) -> Side {
     Side::fio(fio::Job { direct: false, ..job }).after(file.settled())
 }
 
@@ -142,7 +142,7 @@ fn random_reads(quick: bool) -> impl Iterator<Item = Read> {
 /// where the volume's own cost would show. threads have glibc's POSIX AIO and blocking threads for peers.
 pub(super) fn random_read(setting: &Setting) -> Result<Section, Failure> {
     let (runtime, rounds) = setting.measuring_many();
-    let places = Place::both(setting, "random-read", setting.working_set)?;
+    let places = Site::both(setting, "random-read", setting.working_set)?;
     let mut findings = Findings::of(working_set(setting, ",", (runtime, rounds)));
     for (place, backend, engine, depth) in random_reads(setting.quick) {
         let work = Work::new(&places[place], Rw::RandomRead, 4, depth, Some(runtime));
@@ -189,9 +189,9 @@ fn pread(work: &Work<'_>, runtime: Duration) -> Side {
 pub(super) fn random_write(setting: &Setting) -> Result<Section, Failure> {
     const FILES: u64 = 8;
     let (runtime, rounds) = setting.measuring();
-    let one = Place::file(setting, "random-write", setting.working_set)?;
+    let one = Site::file(setting, "random-write", setting.working_set)?;
     let path = |number| setting.dir.join(format!("random-write.many.{number}"));
-    let parts = (0..FILES).map(|number| Place::at(path(number), setting.working_set / FILES));
+    let parts = (0..FILES).map(|number| Site::at(path(number), setting.working_set / FILES));
     let _parts = parts.collect::<Result<Vec<_>, _>>()?;
     let many = setting.dir.join("random-write.many").display().to_string();
     let mut findings = Findings::of(working_set(setting, ", written before;", (runtime, rounds)));
@@ -220,7 +220,7 @@ pub(super) fn random_write(setting: &Setting) -> Result<Section, Failure> {
 /// cache that reads what nobody asked for, or waits for one request before it starts the next, shows here.
 pub(super) fn cached_reads(setting: &Setting) -> Result<Section, Failure> {
     let (bytes, rounds) = setting.reading_once();
-    let places = Place::both(setting, "cached-reads", bytes)?;
+    let places = Site::both(setting, "cached-reads", bytes)?;
     let mut findings = Findings::of(format!(
         "each block of {} MiB once, nothing of it cached; our cache has 64 MiB and is new in each run; {rounds} rounds, \
          median of the ratios",
@@ -254,7 +254,7 @@ pub(super) fn cached_reads(setting: &Setting) -> Result<Section, Failure> {
 /// device unless it is read ahead of; with many in flight a cache must not make fewer or smaller reads of them than there are.
 pub(super) fn sequential_reads(setting: &Setting) -> Result<Section, Failure> {
     let (bytes, rounds) = setting.reading_once();
-    let places = Place::both(setting, "sequential-reads", bytes)?;
+    let places = Site::both(setting, "sequential-reads", bytes)?;
     let mut findings = Findings::of(format!(
         "16 KiB reads in order of {} MiB, nothing of it cached; our cache has 64 MiB and is new in each run; {rounds} rounds, \
          median of the ratios",
@@ -286,7 +286,7 @@ pub(super) fn sequential_reads(setting: &Setting) -> Result<Section, Failure> {
 pub(super) fn cache_hits(setting: &Setting) -> Result<Section, Failure> {
     let (runtime, rounds) = setting.measuring();
     let reads = if setting.quick { 300_000 } else { 3_000_000 };
-    let file = Place::file(setting, "cache-hits", SMALL)?;
+    let file = Site::file(setting, "cache-hits", SMALL)?;
     let mut findings = Findings::of(format!(
         "4 KiB reads one at a time at random places of {} MiB, all of it cached; {rounds} rounds, median of the ratios",
         SMALL / MIB
@@ -310,7 +310,7 @@ pub(super) fn cache_hits(setting: &Setting) -> Result<Section, Failure> {
 /// in the caller's thread (`RWF_NOWAIT`), and the price is its own.
 pub(super) fn buffered_reads(setting: &Setting) -> Result<Section, Failure> {
     let (reads, rounds) = if setting.quick { (300_000, 3) } else { (3_000_000, 5) };
-    let file = Place::file(setting, "buffered-reads", SMALL)?;
+    let file = Site::file(setting, "buffered-reads", SMALL)?;
     let mut findings = Findings::of(format!(
         "working set {} MiB, in the kernel's cache; {rounds} rounds of {reads} reads a side, median of the ratios",
         SMALL / MIB
@@ -323,7 +323,7 @@ pub(super) fn buffered_reads(setting: &Setting) -> Result<Section, Failure> {
     Ok(Section::of(findings))
 }
 
-fn buffered(file: &Place, name: &str, reads: u64, batch: Option<u32>) -> Side {
+fn buffered(file: &Site, name: &str, reads: u64, batch: Option<u32>) -> Side {
     let path = file.path.clone();
     Side::worker(
         name.into(),
@@ -335,7 +335,7 @@ fn buffered(file: &Place, name: &str, reads: u64, batch: Option<u32>) -> Side {
 /// waiting for one another. Each block is written whole, so nothing is read.
 pub(super) fn durable_writes(setting: &Setting) -> Result<Section, Failure> {
     let (runtime, rounds) = setting.measuring_many();
-    let places = Place::both(setting, "durable-writes", setting.working_set)?;
+    let places = Site::both(setting, "durable-writes", setting.working_set)?;
     let mut findings = Findings::of(format!(
         "working set {} MiB, written before; our cache has 64 MiB; {rounds} rounds of {} ms a side, median of the ratios",
         setting.working_set / MIB,
@@ -389,7 +389,7 @@ pub(super) fn plain_writes(setting: &Setting) -> Result<Section, Failure> {
         false => (setting.working_set, 5),
     };
     let cache = total / 4;
-    let places = Place::both(setting, "plain-writes", total)?;
+    let places = Site::both(setting, "plain-writes", total)?;
     let cgroup = MemoryCgroup::make(cache + FIOS_OWN);
     let mut findings = Findings::of(format!(
         "{} MiB of 4 KiB writes at random places of a file or a segment that is there, then one sync, whose time counts; our \
@@ -437,7 +437,7 @@ pub(super) fn plain_writes(setting: &Setting) -> Result<Section, Failure> {
 /// out: there the hop is no longer shared by a batch, and latency is what tells.
 pub(super) fn service(setting: &Setting) -> Result<Section, Failure> {
     let (runtime, rounds) = setting.measuring();
-    let place = Place::segment(setting, "service", setting.working_set)?;
+    let place = Site::segment(setting, "service", setting.working_set)?;
     let mut findings = Findings::of(working_set(setting, ",", (runtime, rounds)));
     for depth in [16, DEPTH] {
         let run = || Run::new(&place.target, "randread", depth, runtime);

@@ -36,19 +36,19 @@ pub(crate) struct HoldId(u64);
 
 /// A range of one segment, in bytes of the segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Touched {
     pub(crate) address: SlotAddress,
     pub(crate) range: Range<u64>,
 }
 
-impl Place {
+impl Touched {
     /// Where a request touches its segment.
-    pub(crate) fn of(address: SlotAddress, request: &SegmentRequest) -> Place {
+    pub(crate) fn of(address: SlotAddress, request: &SegmentRequest) -> Touched {
         let range = request.range();
-        Place { address, range }
+        Touched { address, range }
     }
 
-    fn touches(&self, other: &Place) -> bool {
+    fn touches(&self, other: &Touched) -> bool {
         // An empty range touches nothing, wherever it lies.
         let start = self.range.start.max(other.range.start);
         let end = self.range.end.min(other.range.end);
@@ -61,7 +61,7 @@ struct Hold {
     id: HoldId,
     /// The operation that ends it when it ends.
     operation: u32,
-    place: Place,
+    place: Touched,
     /// Requests in flight that touch it; new ones are parked, so it only falls.
     touching: u32,
 }
@@ -115,12 +115,12 @@ impl Holds {
     }
 
     /// Would a request there have to wait?
-    pub(crate) fn touch(&self, place: &Place) -> bool {
+    pub(crate) fn touch(&self, place: &Touched) -> bool {
         self.held.iter().any(|hold| hold.place.touches(place)) && !crate::seeded_bug("nobody-is-held")
     }
 
     /// Holds a range; requests in flight there are counted.
-    pub(crate) fn hold(&mut self, operation: u32, place: Place, objects: &Objects, requests: &Requests) -> HoldId {
+    pub(crate) fn hold(&mut self, operation: u32, place: Touched, objects: &Objects, requests: &Requests) -> HoldId {
         self.next += 1;
         let id = HoldId(self.next);
         let touching = in_flight(&place, objects, requests);
@@ -168,7 +168,7 @@ impl Holds {
     }
 
     /// A request that was in flight has ended.
-    pub(super) fn ended(&mut self, place: &Place) {
+    pub(super) fn ended(&mut self, place: &Touched) {
         for hold in self.held.iter_mut().filter(|hold| hold.place.touches(place)) {
             hold.touching = hold.touching.saturating_sub(1);
         }
@@ -205,7 +205,7 @@ impl Holds {
         for parked in parked {
             let waits = objects.address(parked.handle).is_some_and(|address| {
                 let range = parked.range.clone();
-                let place = Place { address, range };
+                let place = Touched { address, range };
                 held.iter().any(|hold| hold.place.touches(&place))
             });
             if !waits {
@@ -225,11 +225,11 @@ impl Parked {
     }
 }
 
-fn in_flight(place: &Place, objects: &Objects, requests: &Requests) -> u32 {
+fn in_flight(place: &Touched, objects: &Objects, requests: &Requests) -> u32 {
     let touches = |(handle, range): &(Handle, Range<u64>)| {
         objects.address(*handle).is_some_and(|address| {
             let range = range.clone();
-            place.touches(&Place { address, range })
+            place.touches(&Touched { address, range })
         })
     };
     requests.in_flight().filter(touches).count() as u32

@@ -15,7 +15,7 @@ use crate::cache::window::Pattern;
 use crate::cache::{Cache, CacheConfig, CacheError, CacheOp, CacheRequest, ObjectId, PAGE_BYTES, PagePin};
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
-use crate::object::State;
+use crate::object::ObjectState;
 use crate::request::{Handle, Mode, Outcome, SegmentOp, SegmentRequest, Ticket};
 
 /// A page held in a core's memory until [`Core::unpin`]; one that is dropped instead is held as long as it is cached at all. It
@@ -178,7 +178,7 @@ impl Core {
     }
 
     fn pin_hit(&mut self, handle: Handle, page: u64) -> Option<PinnedPage> {
-        let object = self.objects.get(handle).filter(|object| object.state == State::Open)?;
+        let object = self.objects.get(handle).filter(|object| object.state == ObjectState::Open)?;
         let access = object.access;
         let cached = self.cached.as_mut()?;
         // Who may change the page must find that it can be written: the cache's own handle may be one for reading only.

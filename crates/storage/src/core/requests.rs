@@ -7,7 +7,7 @@ use baio_engine::{
     Argument, Completion, Engine, Errno, File, Kind, Memory, Notice, Op, Policy, Request, RequestId, Wait,
 };
 
-use super::holds::{Parked, Place};
+use super::holds::{Parked, Touched};
 use super::{Core, Owner, stale};
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
@@ -208,7 +208,7 @@ impl Core {
                 if request.mode == Mode::Cached {
                     return Ok(Prepared::Cached);
                 }
-                if !self.holds.is_empty() && self.holds.touch(&Place::of(*address, request)) {
+                if !self.holds.is_empty() && self.holds.touch(&Touched::of(*address, request)) {
                     return Ok(Prepared::Park);
                 }
                 let start = match moving {
@@ -316,7 +316,7 @@ impl Core {
             && let Some(address) = self.objects.address(ended.handle)
         {
             let range = ended.range.clone();
-            self.holds.ended(&Place { address, range });
+            self.holds.ended(&Touched { address, range });
         }
         self.handle_idle(ended.handle);
     }

@@ -10,7 +10,7 @@ use baio_engine::Completion;
 use crate::error::Fault;
 use crate::identity::Sight;
 use crate::operation::fill::{Fill, Filled, Zeroing};
-use crate::operation::lookup::{Looked, Lookup, Place};
+use crate::operation::lookup::{Looked, Lookup, SlotCopy};
 use crate::operation::update::{Update, Updated};
 use crate::operation::{Answer, Context, Event, Part, Step, Subject};
 use crate::segment::inode::{Inode, InodeState};
@@ -67,7 +67,7 @@ struct Run {
 /// Where the look-up stands.
 enum Look {
     Reading(Lookup),
-    Found(Place),
+    Found(SlotCopy),
     /// There is nothing to look for any more.
     Ended,
 }
@@ -81,7 +81,7 @@ enum Phase {
     /// Looking whether the name is free, only to say the right thing: no run could be had.
     Refusing(Lookup),
     /// All is zero; waiting for the token.
-    Zeroed(Place),
+    Zeroed(SlotCopy),
     /// Looking again: something was changed in the table meanwhile.
     Placing(Lookup),
     /// Writing the record.
@@ -291,7 +291,7 @@ impl Create {
         }
     }
 
-    fn free_place(&self, cx: &Context<'_>, looked: Looked) -> Result<Place, Fault> {
+    fn free_place(&self, cx: &Context<'_>, looked: Looked) -> Result<SlotCopy, Fault> {
         match looked {
             Looked::Absent(Some(place)) => Ok(place),
             Looked::Absent(None) => {
@@ -325,7 +325,7 @@ impl Create {
         }
     }
 
-    fn record(&mut self, cx: &mut Context<'_>, place: Place) -> Result<Step, Fault> {
+    fn record(&mut self, cx: &mut Context<'_>, place: SlotCopy) -> Result<Step, Fault> {
         let inode = self.inode(cx, &place)?;
         let update = Update::begin(cx, place.bucket, place.at, &inode)?;
         self.phase = Phase::Recording(Box::new(inode), update);
@@ -343,7 +343,7 @@ impl Create {
         self.options.group.unwrap_or(own)
     }
 
-    fn inode(&self, cx: &mut Context<'_>, place: &Place) -> Result<Inode, Fault> {
+    fn inode(&self, cx: &mut Context<'_>, place: &SlotCopy) -> Result<Inode, Fault> {
         // It is there: whatever gets here has taken one.
         let run = self.run.ok_or(Fault::NotFound)?;
         let mut uuid = [0; 16];

@@ -5,7 +5,7 @@
 use baio_engine::Completion;
 
 use crate::error::Fault;
-use crate::object::State;
+use crate::object::ObjectState;
 use crate::operation::claims::Claim;
 use crate::operation::lookup::{Looked, Lookup};
 use crate::operation::update::Updated;
@@ -61,7 +61,7 @@ impl Delete {
         if stepped.is_err()
             && let Some(address) = self.refusing.take()
         {
-            cx.objects.move_segment(address, State::Open);
+            cx.objects.move_segment(address, ObjectState::Open);
         }
         stepped
     }
@@ -156,7 +156,7 @@ fn finish(cx: &mut Context<'_>, doomed: &Doomed) {
     let Doomed { address, inode } = doomed;
     cx.release_token();
     cx.forget_cached(*address);
-    cx.objects.move_segment(*address, State::Gone);
+    cx.objects.move_segment(*address, ObjectState::Gone);
     cx.volume.accounts.give_back(inode.owner_uid, usage_of(inode));
     cx.volume.unfinished_moves.retain(|moving| moving != address);
     // The blocks of a quarantined segment belong to another one; what nobody else claims of them is free after the next open.

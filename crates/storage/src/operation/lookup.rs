@@ -22,18 +22,18 @@ pub(crate) enum Looked {
         bucket: BucketCopy,
     },
     /// The name is nowhere; a new inode could go here, unless every slot is taken.
-    Absent(Option<Place>),
+    Absent(Option<SlotCopy>),
 }
 
 /// A slot, and its bucket as it was read.
-pub(crate) struct Place {
+pub(crate) struct SlotCopy {
     pub(crate) at: SlotAddress,
     pub(crate) bucket: BucketCopy,
     /// How many updates of the table had begun before.
     seen_at: u64,
 }
 
-impl Place {
+impl SlotCopy {
     /// Is the table still as it was? What was read under the token is believed later only if so.
     pub(crate) fn holds(&self, cx: &Context<'_>) -> bool {
         self.seen_at == cx.volume.table_updates
@@ -120,7 +120,7 @@ impl Lookup {
                     bucket.map(|bucket| (at, bucket))
                 };
                 let seen_at = cx.volume.table_updates;
-                Ok(Looked::Absent(reusable.and_then(of).map(|(at, bucket)| Place {
+                Ok(Looked::Absent(reusable.and_then(of).map(|(at, bucket)| SlotCopy {
                     at,
                     bucket,
                     seen_at,

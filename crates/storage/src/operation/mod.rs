@@ -26,7 +26,7 @@ use baio_engine::{Buffer, Completion, Durability, Engine, Memory, Op, Request};
 use self::claims::Claims;
 
 use crate::core::cached::{Known, PageCache};
-use crate::core::holds::{HoldId, Holds, Place as HeldPlace};
+use crate::core::holds::{HoldId, Holds, Touched};
 use crate::error::{Error, Fault, Result};
 use crate::identity::Identity;
 use crate::object::{Objects, State, Target};
@@ -195,7 +195,7 @@ impl Context<'_> {
     /// Parks new requests in a range of a segment, in bytes of the segment, until the hold is released or the operation
     /// ends. Those in flight there end: [`Step::Quiet`] waits for that.
     pub(crate) fn hold(&mut self, address: SlotAddress, range: Range<u64>) -> HoldId {
-        let place = HeldPlace { address, range };
+        let place = Touched { address, range };
         self.holds.hold(self.index, place, self.objects, self.requests)
     }
 

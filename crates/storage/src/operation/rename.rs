@@ -11,7 +11,7 @@ use baio_engine::{Buffer, Completion};
 
 use crate::error::Fault;
 use crate::operation::claims::Claim;
-use crate::operation::lookup::{Looked, Lookup, Place, bucket_copy, bytes_of, read_pair};
+use crate::operation::lookup::{Looked, Lookup, SlotCopy, bucket_copy, bytes_of, read_pair};
 use crate::operation::update::{Update, Updated};
 use crate::operation::vacate::Vacate;
 use crate::operation::{Answer, Context, Event, Step, Subject};
@@ -142,7 +142,7 @@ impl Rename {
         }
     }
 
-    fn record(&mut self, cx: &mut Context<'_>, old: Placed, place: Place) -> Result<Step, Fault> {
+    fn record(&mut self, cx: &mut Context<'_>, old: Placed, place: SlotCopy) -> Result<Step, Fault> {
         let together = place.at.bucket == old.at.bucket;
         let from = RenameFrom {
             bucket: old.at.bucket,

@@ -13,7 +13,7 @@ use crate::error::Result;
 /// Where an entry of the table stands.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a box would be an allocation for each request")]
-enum State {
+enum EntryState {
     /// Nobody uses it.
     Free,
     /// Under way: with the engine, or with the page cache.
@@ -27,7 +27,7 @@ enum State {
 #[derive(Debug)]
 struct Entry {
     generation: u32,
-    state: State,
+    state: EntryState,
     /// The engine's request, as long as the engine has it: also when it was abandoned, or answered at its deadline.
     engine: Option<RequestId>,
     handle: Handle,
@@ -48,7 +48,7 @@ impl Entry {
     fn free(core: u32) -> Entry {
         Entry {
             generation: core.wrapping_mul(0x9e37_79b1) & Ticket::GENERATION_MASK | 1,
-            state: State::Free,
+            state: EntryState::Free,
             engine: None,
             handle: Handle {
                 core,
@@ -126,7 +126,7 @@ impl Requests {
     pub(crate) fn insert(&mut self, request: &SegmentRequest) -> Option<Ticket> {
         let index = self.free.pop()?;
         let entry = &mut self.entries[index as usize];
-        entry.state = State::InFlight;
+        entry.state = EntryState::InFlight;
         entry.engine = None;
         entry.handle = request.handle;
         entry.op = request.op;
@@ -153,7 +153,7 @@ impl Requests {
     /// The engine's request, of one that has not been answered.
     pub(crate) fn engine_id(&mut self, ticket: Ticket) -> Option<RequestId> {
         let entry = self.entry(ticket)?;
-        entry.engine.filter(|_| matches!(entry.state, State::InFlight))
+        entry.engine.filter(|_| matches!(entry.state, EntryState::InFlight))
     }
 
     /// The engine has let go of a request and given its memory back.
@@ -174,7 +174,7 @@ impl Requests {
             op: entry.op,
             range: entry.range.clone(),
             parked: entry.parked,
-            abandoned: matches!(entry.state, State::Abandoned),
+            abandoned: matches!(entry.state, EntryState::Abandoned),
         })
     }
 
@@ -198,7 +198,7 @@ impl Requests {
     /// is not: its I/Os are requests of their own.
     pub(crate) fn in_flight(&self) -> impl Iterator<Item = (Handle, Range<u64>)> + '_ {
         let forgets = crate::seeded_bug("who-was-abandoned-is-on-the-device");
-        let is_left = move |entry: &Entry| forgets && matches!(entry.state, State::Abandoned);
+        let is_left = move |entry: &Entry| forgets && matches!(entry.state, EntryState::Abandoned);
         let busy = move |entry: &&Entry| (entry.engine.is_some() || is_left(entry)) && !entry.parked;
         let at_work = self.entries.iter().filter(busy);
         at_work.map(|entry| (entry.handle, entry.range.clone()))
@@ -225,7 +225,7 @@ impl Requests {
             let errno = |error: &crate::error::Error| error.errno().unwrap_or(Errno::EIO);
             status.end(result.as_ref().copied().map_err(errno));
         }
-        if matches!(entry.state, State::Abandoned) {
+        if matches!(entry.state, EntryState::Abandoned) {
             if entry.engine.is_none() {
                 self.release(ticket);
             }
@@ -242,7 +242,7 @@ impl Requests {
             pin: None,
         };
         let waker = entry.waker.take();
-        entry.state = State::Done(outcome);
+        entry.state = EntryState::Done(outcome);
         if !entry.awaited {
             self.finished.push_back(ticket);
         }
@@ -252,7 +252,7 @@ impl Requests {
     /// Puts a pin into an outcome that waits to be taken; gives it back if nobody will.
     pub(crate) fn give_pin(&mut self, ticket: Ticket, pin: PinnedPage) -> std::result::Result<(), PinnedPage> {
         match self.entry(ticket).map(|entry| &mut entry.state) {
-            Some(State::Done(outcome)) => {
+            Some(EntryState::Done(outcome)) => {
                 outcome.pin = Some(pin);
                 Ok(())
             }
@@ -263,7 +263,7 @@ impl Requests {
     /// Takes it out of there again.
     pub(crate) fn take_pin(&mut self, ticket: Ticket) -> Option<PinnedPage> {
         match &mut self.entry(ticket)?.state {
-            State::Done(outcome) => outcome.pin.take(),
+            EntryState::Done(outcome) => outcome.pin.take(),
             _ => None,
         }
     }
@@ -272,12 +272,12 @@ impl Requests {
     pub(crate) fn poll(&mut self, ticket: Ticket, waker: Option<Waker>) -> Poll<Option<Outcome>> {
         let Some(entry) = self
             .entry(ticket)
-            .filter(|entry| !matches!(entry.state, State::Abandoned))
+            .filter(|entry| !matches!(entry.state, EntryState::Abandoned))
         else {
             self.displaced.extend(waker);
             return Poll::Ready(None);
         };
-        if matches!(entry.state, State::InFlight) {
+        if matches!(entry.state, EntryState::InFlight) {
             if let Some(waker) = waker {
                 entry.awaited = true;
                 let old = entry.waker.replace(waker);
@@ -302,7 +302,7 @@ impl Requests {
 
     fn waits_to_be_taken(&self, ticket: Ticket) -> bool {
         let entry = self.entries.get(ticket.index as usize);
-        entry.is_some_and(|entry| entry.generation == ticket.generation && matches!(entry.state, State::Done(_)))
+        entry.is_some_and(|entry| entry.generation == ticket.generation && matches!(entry.state, EntryState::Done(_)))
     }
 
     /// The next outcome in the order of completion, of requests that nobody polls for: the queue way to be notified.
@@ -317,10 +317,10 @@ impl Requests {
 
     fn take(&mut self, ticket: Ticket) -> Option<Outcome> {
         let entry = self.entry(ticket)?;
-        if !matches!(entry.state, State::Done(_)) {
+        if !matches!(entry.state, EntryState::Done(_)) {
             return None;
         }
-        let State::Done(outcome) = std::mem::replace(&mut entry.state, State::Abandoned) else {
+        let EntryState::Done(outcome) = std::mem::replace(&mut entry.state, EntryState::Abandoned) else {
             return None;
         };
         if entry.engine.is_none() {
@@ -349,15 +349,15 @@ impl Requests {
         self.displaced.extend(waker);
         let entry = self.entry(ticket)?;
         match entry.state {
-            State::InFlight => {
-                entry.state = State::Abandoned;
+            EntryState::InFlight => {
+                entry.state = EntryState::Abandoned;
                 entry.engine
             }
-            State::Done(_) => {
+            EntryState::Done(_) => {
                 drop(self.take(ticket));
                 None
             }
-            State::Free | State::Abandoned => None,
+            EntryState::Free | EntryState::Abandoned => None,
         }
     }
 
@@ -365,7 +365,7 @@ impl Requests {
     pub(crate) fn released(&mut self, ticket: Ticket) {
         if let Some(entry) = self.entry(ticket) {
             entry.engine = None;
-            if matches!(entry.state, State::Abandoned) {
+            if matches!(entry.state, EntryState::Abandoned) {
                 self.release(ticket);
             }
         }
@@ -373,7 +373,7 @@ impl Requests {
 
     fn release(&mut self, ticket: Ticket) {
         if let Some(entry) = self.entry(ticket) {
-            entry.state = State::Free;
+            entry.state = EntryState::Free;
             entry.engine = None;
             let waker = entry.waker.take();
             entry.status = None;
@@ -391,7 +391,7 @@ impl Requests {
     fn entry(&mut self, ticket: Ticket) -> Option<&mut Entry> {
         self.entries
             .get_mut(ticket.index as usize)
-            .filter(|entry| entry.generation == ticket.generation && !matches!(entry.state, State::Free))
+            .filter(|entry| entry.generation == ticket.generation && !matches!(entry.state, EntryState::Free))
     }
 }
 #[cfg(test)]

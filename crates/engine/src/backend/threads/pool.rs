@@ -109,13 +109,13 @@ pub(crate) struct Pool {
 
 struct Shared {
     name: &'static str,
-    state: Mutex<State>,
+    state: Mutex<Inside>,
     /// A worker has left.
     left: Condvar,
     bell: OwnedFd,
 }
 
-struct State {
+struct Inside {
     queues: [VecDeque<Waiting>; CLASSES],
     running: [u32; CLASSES],
     limits: [u32; CLASSES],
@@ -168,7 +168,7 @@ impl Pool {
             SetupError::new("make a bell for worker threads", "an event fd".into(), errno.into())
                 .cure("raise RLIMIT_NOFILE (`ulimit -n`)")
         })?;
-        let state = State {
+        let state = Inside {
             queues: std::array::from_fn(|_| VecDeque::with_capacity(slots)),
             running: [0; CLASSES],
             limits,
@@ -323,7 +323,7 @@ impl Drop for Pool {
     }
 }
 
-impl State {
+impl Inside {
     /// Lays a job on an idle worker's seat, who is then to be woken; else queues it.
     fn give(&mut self, job: Job, since: Time) -> Option<Arc<Seat>> {
         self.sequence += 1;
@@ -337,14 +337,14 @@ impl State {
         if self.idle.is_empty() {
             return None;
         }
-        let job = self.next(State::wants_one_more)?;
+        let job = self.next(Inside::wants_one_more)?;
         let seat = self.idle.pop()?;
         *lock(&seat.job) = Some(job);
         Some(seat)
     }
 
     /// The oldest job of a class that may run now.
-    fn next(&mut self, may_run: fn(&State, usize) -> bool) -> Option<Job> {
+    fn next(&mut self, may_run: fn(&Inside, usize) -> bool) -> Option<Job> {
         let front = |class: usize| self.queues[class].front().map(|first| (first.sequence, class));
         let runnable = (0..CLASSES).filter(|&class| may_run(self, class));
         let (_, class) = runnable.filter_map(front).min()?;
@@ -389,7 +389,7 @@ impl State {
             self.pause -= 1;
             return None;
         }
-        let job = self.next(State::wants_one_more)?;
+        let job = self.next(Inside::wants_one_more)?;
         self.workers += 1;
         self.workers_max = self.workers_max.max(self.workers);
         Some(job)
@@ -487,11 +487,11 @@ impl Shared {
     }
 
     /// Takes the next job, or takes a seat.
-    fn sit_down(&self, seat: &Arc<Seat>, state: &mut State) -> Next {
+    fn sit_down(&self, seat: &Arc<Seat>, state: &mut Inside) -> Next {
         if state.closing {
             return self.leave(state);
         }
-        if let Some(job) = state.next(State::has_room) {
+        if let Some(job) = state.next(Inside::has_room) {
             return Next::Run(job);
         }
         state.idle.push(Arc::clone(seat));
@@ -525,7 +525,7 @@ impl Shared {
         }
     }
 
-    fn leave(&self, state: &mut State) -> Next {
+    fn leave(&self, state: &mut Inside) -> Next {
         state.workers -= 1;
         self.left.notify_all();
         Next::Leave

@@ -13,7 +13,7 @@ use super::queue::{Links, Queue};
 use super::{Eviction, Hint, filled};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Mark {
     /// Holds no page.
     Empty,
     /// In the queue of pages that are used once.
@@ -30,7 +30,7 @@ enum State {
 /// The CLOCK policy.
 #[derive(Debug)]
 pub struct Clock {
-    states: Box<[State]>,
+    states: Box<[Mark]>,
     /// Where the hand looks next, below the number of frames.
     hand: usize,
     once: Queue,
@@ -44,7 +44,7 @@ impl Clock {
     pub fn new(frames: u32) -> Result<Self, TryReserveError> {
         let frames = frames as usize;
         Ok(Self {
-            states: filled(frames, State::Empty)?,
+            states: filled(frames, Mark::Empty)?,
             hand: 0,
             once: Queue::new(),
             links: Links::new(frames)?,
@@ -52,9 +52,9 @@ impl Clock {
         })
     }
 
-    fn turn(&mut self, frame: usize, state: State) {
-        self.used -= usize::from(self.states[frame] == State::Used);
-        self.used += usize::from(state == State::Used);
+    fn turn(&mut self, frame: usize, state: Mark) {
+        self.used -= usize::from(self.states[frame] == Mark::Used);
+        self.used += usize::from(state == Mark::Used);
         self.states[frame] = state;
     }
 }
@@ -63,10 +63,10 @@ impl Eviction for Clock {
     fn inserted(&mut self, frame: u32, _key: u64, hint: Hint) {
         self.removed(frame);
         let state = match hint {
-            Hint::Normal => State::Idle,
+            Hint::Normal => Mark::Idle,
             Hint::Once => {
                 self.once.push(&mut self.links, frame);
-                State::Once
+                Mark::Once
             }
         };
         self.turn(frame as usize, state);
@@ -75,31 +75,31 @@ impl Eviction for Clock {
     fn inserted_ahead(&mut self, frame: u32, _key: u64, hint: Hint) {
         self.removed(frame);
         let state = match hint {
-            Hint::Normal => State::Ahead,
-            Hint::Once => State::AheadOnce,
+            Hint::Normal => Mark::Ahead,
+            Hint::Once => Mark::AheadOnce,
         };
         self.turn(frame as usize, state);
     }
 
     fn hit(&mut self, frame: u32) {
         match self.states[frame as usize] {
-            State::Idle => self.turn(frame as usize, State::Used),
-            State::Ahead => self.turn(frame as usize, State::Idle),
-            State::AheadOnce => self.inserted(frame, 0, Hint::Once),
-            State::Empty | State::Once | State::Used => {}
+            Mark::Idle => self.turn(frame as usize, Mark::Used),
+            Mark::Ahead => self.turn(frame as usize, Mark::Idle),
+            Mark::AheadOnce => self.inserted(frame, 0, Hint::Once),
+            Mark::Empty | Mark::Once | Mark::Used => {}
         }
     }
 
     fn removed(&mut self, frame: u32) {
-        if self.states[frame as usize] == State::Once {
+        if self.states[frame as usize] == Mark::Once {
             self.once.remove(&mut self.links, frame);
         }
-        self.turn(frame as usize, State::Empty);
+        self.turn(frame as usize, Mark::Empty);
     }
 
     fn victim(&mut self, may_go: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
         if let Some(frame) = self.once.pop(&mut self.links, may_go) {
-            self.states[frame as usize] = State::Empty;
+            self.states[frame as usize] = Mark::Empty;
             return Some(frame);
         }
         // Frames in a row with which nothing could be done; a whole round of them is the end. The first round clears the
@@ -109,12 +109,12 @@ impl Eviction for Clock {
             let frame = self.hand;
             self.hand = (self.hand + 1) % self.states.len();
             match self.states[frame] {
-                State::Idle if may_go(frame as u32) => {
-                    self.turn(frame, State::Empty);
+                Mark::Idle if may_go(frame as u32) => {
+                    self.turn(frame, Mark::Empty);
                     return Some(frame as u32);
                 }
-                State::Used | State::Ahead | State::AheadOnce if may_go(frame as u32) => {
-                    self.turn(frame, State::Idle);
+                Mark::Used | Mark::Ahead | Mark::AheadOnce if may_go(frame as u32) => {
+                    self.turn(frame, Mark::Idle);
                     passed = 0;
                 }
                 _ => passed += 1,

@@ -40,7 +40,7 @@ const ROUNDS_AHEAD: u8 = 3;
 const SMALL_PART: usize = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Queued {
     /// Holds no page.
     Nowhere,
     Once,
@@ -65,7 +65,7 @@ enum Ahead {
 /// Four bytes, so that many frames are looked at for one miss of the processor's cache.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
-    place: Place,
+    place: Queued,
     uses: u8,
     ahead: Ahead,
 }
@@ -94,7 +94,7 @@ impl S3Fifo {
     pub fn new(frames: u32) -> Result<Self, TryReserveError> {
         let length = frames as usize;
         let empty = Frame {
-            place: Place::Nowhere,
+            place: Queued::Nowhere,
             uses: 0,
             ahead: Ahead::No,
         };
@@ -113,18 +113,18 @@ impl S3Fifo {
         })
     }
 
-    fn put(&mut self, frame: u32, place: Place) {
+    fn put(&mut self, frame: u32, place: Queued) {
         match place {
-            Place::Nowhere => {}
-            Place::Once => self.once.push(&mut self.links, frame),
-            Place::Small => {
+            Queued::Nowhere => {}
+            Queued::Once => self.once.push(&mut self.links, frame),
+            Queued::Small => {
                 self.small.push(&mut self.links, frame);
                 self.earned += usize::from(self.has_earned(frame));
             }
-            Place::Main => self.main.push(&mut self.links, frame),
-            Place::SmallAside | Place::MainAside => {
+            Queued::Main => self.main.push(&mut self.links, frame),
+            Queued::SmallAside | Queued::MainAside => {
                 self.aside.push(&mut self.links, frame);
-                self.small_aside += usize::from(place == Place::SmallAside);
+                self.small_aside += usize::from(place == Queued::SmallAside);
             }
         }
         self.frames[frame as usize].place = place;
@@ -135,7 +135,7 @@ impl S3Fifo {
         self.frames[frame as usize].uses > USES_OF_A_SMALL
     }
 
-    fn set_aside(&mut self, frame: u32, place: Place) -> Step {
+    fn set_aside(&mut self, frame: u32, place: Queued) -> Step {
         self.removed(frame);
         self.put(frame, place);
         Step::Refused
@@ -166,11 +166,11 @@ impl S3Fifo {
         if self.has_earned(frame) {
             self.removed(frame);
             self.frames[frame as usize].uses = 0;
-            self.put(frame, Place::Main);
+            self.put(frame, Queued::Main);
             return Step::Spared;
         }
         if !may_go(frame) {
-            return self.set_aside(frame, Place::SmallAside);
+            return self.set_aside(frame, Queued::SmallAside);
         }
         if let Ahead::Normal(left) | Ahead::Once(left) = &mut self.frames[frame as usize].ahead {
             if *left > 0 {
@@ -191,7 +191,7 @@ impl S3Fifo {
             return Step::Refused;
         };
         if !may_go(frame) {
-            return self.set_aside(frame, Place::MainAside);
+            return self.set_aside(frame, Queued::MainAside);
         }
         let uses = &mut self.frames[frame as usize].uses;
         if *uses == 0 {
@@ -220,9 +220,9 @@ impl Eviction for S3Fifo {
         self.frames[frame as usize].uses = 0;
         self.frames[frame as usize].ahead = Ahead::No;
         let place = match hint {
-            Hint::Once => Place::Once,
-            Hint::Normal if self.ghost.remove(key) => Place::Main,
-            Hint::Normal => Place::Small,
+            Hint::Once => Queued::Once,
+            Hint::Normal if self.ghost.remove(key) => Queued::Main,
+            Hint::Normal => Queued::Small,
         };
         self.put(frame, place);
     }
@@ -239,39 +239,39 @@ impl Eviction for S3Fifo {
         let entry = &mut self.frames[frame as usize];
         match std::mem::replace(&mut entry.ahead, Ahead::No) {
             Ahead::No => {
-                let earns = entry.place == Place::Small && entry.uses == USES_OF_A_SMALL;
+                let earns = entry.place == Queued::Small && entry.uses == USES_OF_A_SMALL;
                 entry.uses = (entry.uses + 1).min(USES_MAX);
                 self.earned += usize::from(earns);
             }
             Ahead::Normal(_) => {}
-            Ahead::Once(_) if entry.place == Place::Nowhere => {}
+            Ahead::Once(_) if entry.place == Queued::Nowhere => {}
             Ahead::Once(_) => {
                 self.removed(frame);
-                self.put(frame, Place::Once);
+                self.put(frame, Queued::Once);
             }
         }
     }
 
     fn removed(&mut self, frame: u32) {
         match self.frames[frame as usize].place {
-            Place::Nowhere => {}
-            Place::Once => self.once.remove(&mut self.links, frame),
-            Place::Small => {
+            Queued::Nowhere => {}
+            Queued::Once => self.once.remove(&mut self.links, frame),
+            Queued::Small => {
                 self.small.remove(&mut self.links, frame);
                 self.earned -= usize::from(self.has_earned(frame));
             }
-            Place::Main => self.main.remove(&mut self.links, frame),
-            place @ (Place::SmallAside | Place::MainAside) => {
+            Queued::Main => self.main.remove(&mut self.links, frame),
+            place @ (Queued::SmallAside | Queued::MainAside) => {
                 self.aside.remove(&mut self.links, frame);
-                self.small_aside -= usize::from(place == Place::SmallAside);
+                self.small_aside -= usize::from(place == Queued::SmallAside);
             }
         }
-        self.frames[frame as usize].place = Place::Nowhere;
+        self.frames[frame as usize].place = Queued::Nowhere;
     }
 
     fn victim(&mut self, may_go: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
         if let Some(frame) = self.once.pop(&mut self.links, may_go) {
-            self.frames[frame as usize].place = Place::Nowhere;
+            self.frames[frame as usize].place = Queued::Nowhere;
             return Some(frame);
         }
         // A small queue above its share is looked at first, then the main queue, then the rest of the small one.
@@ -280,24 +280,24 @@ impl Eviction for S3Fifo {
         }
         // Perhaps somebody set aside may go, and nobody said so.
         while let Some(frame) = self.aside.oldest() {
-            let small = self.frames[frame as usize].place == Place::SmallAside;
+            let small = self.frames[frame as usize].place == Queued::SmallAside;
             self.removed(frame);
-            self.put(frame, if small { Place::Small } else { Place::Main });
+            self.put(frame, if small { Queued::Small } else { Queued::Main });
         }
         self.among_others(may_go)
     }
 
     fn eased(&mut self, frame: u32) {
         let (queue, place) = match self.frames[frame as usize].place {
-            Place::SmallAside => (&mut self.small, Place::Small),
-            Place::MainAside => (&mut self.main, Place::Main),
+            Queued::SmallAside => (&mut self.small, Queued::Small),
+            Queued::MainAside => (&mut self.main, Queued::Main),
             _ => return,
         };
         self.aside.remove(&mut self.links, frame);
-        self.small_aside -= usize::from(place == Place::Small);
+        self.small_aside -= usize::from(place == Queued::Small);
         queue.push_first(&mut self.links, frame);
         self.frames[frame as usize].place = place;
-        self.earned += usize::from(place == Place::Small && self.has_earned(frame));
+        self.earned += usize::from(place == Queued::Small && self.has_earned(frame));
     }
 
     fn room(&self) -> usize {

@@ -34,7 +34,7 @@ use super::Core;
 use crate::cache::eviction::Hint;
 use crate::cache::{self, Cache, CacheConfig, CacheError, CacheOp, CacheRequest, CacheStats, ObjectId};
 use crate::error::{Error, Fault, Result};
-use crate::object::State;
+use crate::object::ObjectState;
 use crate::request::Ticket;
 
 /// Entries of the table of requests that are the cache's own.
@@ -240,7 +240,7 @@ impl Core {
         cached.failed = None;
         for known in &cached.objects {
             let object = self.objects.get(known.handle);
-            if object.is_none_or(|object| object.state != State::Open) {
+            if object.is_none_or(|object| object.state != ObjectState::Open) {
                 continue;
             }
             let asked = CacheRequest {

@@ -82,7 +82,7 @@ impl World {
     /// As if operation 99 held these blocks.
     fn hold(&mut self, blocks: Range<u64>) -> HoldId {
         let World { core, address, .. } = self;
-        let place = Place {
+        let place = Touched {
             address: *address,
             range: blocks.start * BLOCK..blocks.end * BLOCK,
         };
