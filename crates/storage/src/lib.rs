@@ -19,6 +19,7 @@
 pub mod cache;
 mod core;
 mod error;
+mod holds;
 mod identity;
 mod object;
 mod operation;
@@ -45,14 +46,14 @@ fn seeded_bug(name: &str) -> bool {
 pub use crate::core::Core;
 pub use crate::core::OperationId;
 pub use crate::core::defrag::{DefragProgress, DefragReport, Unmoved};
-pub use crate::core::pool::{PinnedPage, Pinning};
+pub use crate::core::pool::Pinning;
 pub use error::{Error, Fault, Result};
 pub use identity::{Access, Identity, Sight};
 pub use operation::Answer;
 pub use operation::create::CreateOptions;
 pub use operation::fill::Zeroing;
 pub use operation::resize::ResizeOptions;
-pub use request::{Handle, Mode, Outcome, SegmentOp, SegmentRequest, Status, StatusWord, Ticket};
+pub use request::{Handle, Mode, Outcome, PinnedPage, SegmentOp, SegmentRequest, Status, StatusWord, Ticket};
 pub use volume::accounts::{Account, EVERYBODY_ELSE, Limited, Limits, OverQuota, Usage};
 pub use volume::check::{CheckProgress, CheckReport, Problem, ProblemPlace, Repair, check, check_simulated};
 pub use volume::format::{Format, format_simulated};

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use baio_engine::{Caching, Durability, Errno, Memory, Time};
 
-use crate::core::pool::PinnedPage;
+use crate::cache::PagePin;
 use crate::error::Result;
+use crate::identity::Access;
 
 pub(crate) use table::{Ended, Requests};
 
@@ -170,6 +171,26 @@ pub enum Status {
     Done(u32),
     /// Failed.
     Failed(Errno),
+}
+
+/// A page held in a core's memory until [`Core::unpin`](crate::Core::unpin); one that is dropped instead is held as long as it is cached at all. It
+/// outlives its handle. It is stale when its segment was deleted or resized.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "the page is held until the pin is given back"]
+pub struct PinnedPage {
+    /// As it was pinned by; it also says by which core.
+    pub(crate) handle: Handle,
+    /// May it be changed?
+    pub(crate) access: Access,
+    pub(crate) pin: PagePin,
+}
+
+impl PinnedPage {
+    /// Which page of its file or segment: its first byte is at this number times 4096.
+    #[must_use]
+    pub fn page(&self) -> u64 {
+        self.pin.page()
+    }
 }
 
 /// A word in the application's memory that tells how a request stands: the paper's way to be notified (seed 004 §6).

@@ -20,12 +20,14 @@
 
 pub(crate) mod cached;
 pub(crate) mod defrag;
-pub(crate) mod holds;
 mod moves;
 pub(crate) mod pool;
 mod requests;
 mod resize;
 mod segments;
+
+#[cfg(test)]
+mod holds_tests;
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -35,10 +37,10 @@ use std::time::Duration;
 
 use baio_engine::{Buffer, Completion, Config, Create, Engine, File, Open, Stats, Wait};
 
-use self::holds::Holds;
 pub use self::segments::OperationId;
 use self::segments::Running;
 use crate::error::{Error, Fault, Result};
+use crate::holds::Holds;
 use crate::identity::{Access, Identity};
 use crate::object::{Objects, Target};
 use crate::operation::Event;

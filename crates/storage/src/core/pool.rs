@@ -16,27 +16,7 @@ use crate::cache::{Cache, CacheConfig, CacheError, CacheOp, CacheRequest, Object
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::object::ObjectState;
-use crate::request::{Handle, Mode, Outcome, SegmentOp, SegmentRequest, Ticket};
-
-/// A page held in a core's memory until [`Core::unpin`]; one that is dropped instead is held as long as it is cached at all. It
-/// outlives its handle. It is stale when its segment was deleted or resized.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "the page is held until the pin is given back"]
-pub struct PinnedPage {
-    /// As it was pinned by; it also says by which core.
-    handle: Handle,
-    /// May it be changed?
-    access: Access,
-    pin: PagePin,
-}
-
-impl PinnedPage {
-    /// Which page of its file or segment: its first byte is at this number times 4096.
-    #[must_use]
-    pub fn page(&self) -> u64 {
-        self.pin.page()
-    }
-}
+use crate::request::{Handle, Mode, Outcome, PinnedPage, SegmentOp, SegmentRequest, Ticket};
 
 /// What came of asking for a page.
 #[derive(Debug)]
@@ -178,7 +158,10 @@ impl Core {
     }
 
     fn pin_hit(&mut self, handle: Handle, page: u64) -> Option<PinnedPage> {
-        let object = self.objects.get(handle).filter(|object| object.state == ObjectState::Open)?;
+        let object = self
+            .objects
+            .get(handle)
+            .filter(|object| object.state == ObjectState::Open)?;
         let access = object.access;
         let cached = self.cached.as_mut()?;
         // Who may change the page must find that it can be written: the cache's own handle may be one for reading only.

@@ -7,11 +7,11 @@ use baio_engine::{
     Argument, Completion, Engine, Errno, File, Kind, Memory, Notice, Op, Policy, Request, RequestId, Wait,
 };
 
-use super::holds::{Parked, Touched};
 use super::{Core, Owner, stale};
 use crate::error::{Error, Fault, Result};
+use crate::holds::{Parked, Touched};
 use crate::identity::Access;
-use crate::object::{Route, State, Target};
+use crate::object::{ObjectState, Route, Target};
 use crate::request::{Ended, Handle, Mode, Outcome, SegmentOp, SegmentRequest, Ticket};
 
 impl Core {
@@ -171,8 +171,8 @@ impl Core {
                 None => error,
             }
         };
-        let closed_since = coming == Coming::Again && object.state == State::Closed;
-        if object.state != State::Open && !closed_since {
+        let closed_since = coming == Coming::Again && object.state == ObjectState::Closed;
+        if object.state != ObjectState::Open && !closed_since {
             return Err(fail(Fault::Stale));
         }
         let caching = self.caching_for(object, request).map_err(fail)?;

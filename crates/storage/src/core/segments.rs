@@ -2,9 +2,9 @@
 
 use baio_engine::Wait;
 
-use super::holds::HoldId;
 use super::{Core, Owner, no_volume};
 use crate::error::{Error, Fault, Result};
+use crate::holds::HoldId;
 use crate::identity::{Access, Identity, Sight};
 use crate::operation::create::{Create, CreateOptions};
 use crate::operation::delete::Delete;
@@ -403,7 +403,7 @@ impl Core {
             .tag(),
             has_token: &mut has_token,
             claims: &mut self.claims,
-            cached: self.cached.as_deref_mut(),
+            cached: self.cached.as_deref_mut().map(|cached| cached as _),
             wall_ns: self.wall_ns,
         };
         let step = running.operation.step(&mut context, event);

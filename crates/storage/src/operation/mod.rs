@@ -25,11 +25,10 @@ use baio_engine::{Buffer, Completion, Durability, Engine, Memory, Op, Request};
 
 use self::claims::Claims;
 
-use crate::core::cached::{Known, PageCache};
-use crate::core::holds::{HoldId, Holds, Touched};
 use crate::error::{Error, Fault, Result};
+use crate::holds::{HoldId, Holds, Touched};
 use crate::identity::Identity;
-use crate::object::{Objects, State, Target};
+use crate::object::{ObjectState, Objects, Target};
 use crate::request::{Handle, Requests};
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::probe::SlotAddress;
@@ -130,6 +129,28 @@ pub enum Answer {
     Account(Account),
 }
 
+/// What operations ask of a page cache above the blocks that they change. Whoever turns them has one, or none.
+pub(crate) trait CachedPages {
+    /// A segment is about to go: whoever waits in the cache is told so at the next turn.
+    fn refuse(&mut self, objects: &Objects, address: SlotAddress);
+
+    /// A segment has gone, or nobody knows whether it has: nothing of it may be written any more.
+    fn forget(&mut self, objects: &mut Objects, address: SlotAddress);
+
+    /// A segment has this many bytes now.
+    fn resized(&mut self, objects: &Objects, address: SlotAddress, bytes: u64);
+
+    /// Keeps the cache out of the bytes of a segment from `from` on, until the operation ends, which is told by
+    /// [`Event::Uncached`] when nothing of them is cached any more. Also when nothing is: somebody may begin to cache it meanwhile.
+    fn cut(&mut self, known: Known<'_>, operation: u32, name: &str, target: Target, from: u64);
+}
+
+/// What a core knows of handles and of requests on them.
+pub(crate) struct Known<'a> {
+    pub(crate) objects: &'a mut Objects,
+    pub(crate) requests: &'a Requests,
+}
+
 /// What a step may use.
 pub(crate) struct Context<'a> {
     pub(crate) engine: &'a mut Engine,
@@ -146,7 +167,7 @@ pub(crate) struct Context<'a> {
     /// Who changes which segment.
     pub(crate) claims: &'a mut Claims,
     /// The page cache, if the core has one.
-    pub(crate) cached: Option<&'a mut PageCache>,
+    pub(crate) cached: Option<&'a mut dyn CachedPages>,
     /// Nanoseconds since 1970 when the engine's clock stood at zero; 0 in a simulation.
     pub(crate) wall_ns: u64,
 }
@@ -212,7 +233,7 @@ impl Context<'_> {
 
     /// Refuses new requests on a segment, and those that are parked; says how many are under way.
     pub(crate) fn drain(&mut self, address: SlotAddress) -> u32 {
-        let in_flight = self.objects.move_segment(address, State::Draining);
+        let in_flight = self.objects.move_segment(address, ObjectState::Draining);
         self.holds.wake_all_on(address, self.engine, self.objects);
         if let Some(cached) = &mut self.cached {
             cached.refuse(self.objects, address);

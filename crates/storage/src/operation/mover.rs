@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use baio_engine::{Buffer, Completion, Durability, Errno, Op, Request};
 
-use crate::core::holds::HoldId;
 use crate::error::Fault;
+use crate::holds::HoldId;
 use crate::object::Moving;
 use crate::operation::fill::{Fill, Filled, Zeroing};
 use crate::operation::lookup::{bucket_copy, bytes_of, read_pair};

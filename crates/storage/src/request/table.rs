@@ -6,8 +6,7 @@ use std::task::{Poll, Waker};
 
 use baio_engine::{Completion, Errno, RequestId};
 
-use super::{Handle, Outcome, SegmentOp, SegmentRequest, StatusWord, Ticket};
-use crate::core::pool::PinnedPage;
+use super::{Handle, Outcome, PinnedPage, SegmentOp, SegmentRequest, StatusWord, Ticket};
 use crate::error::Result;
 
 /// Where an entry of the table stands.

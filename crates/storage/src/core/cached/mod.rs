@@ -27,7 +27,6 @@ use std::collections::VecDeque;
 use baio_engine::{Durability, Memory, Wait};
 
 use self::io::{Join, Part};
-pub(crate) use self::objects::Known;
 use self::objects::{Cached, Cut, Memo};
 use self::requests::{Asked, Waiting};
 use super::Core;

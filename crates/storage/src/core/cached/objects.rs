@@ -22,7 +22,8 @@ use crate::core::Core;
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::object::{Objects, Target};
-use crate::request::{Handle, Requests, SegmentOp, SegmentRequest};
+use crate::operation::{CachedPages, Known};
+use crate::request::{Handle, SegmentOp, SegmentRequest};
 use crate::segment::probe::SlotAddress;
 
 /// Bytes that are read ahead of a sequential reader at most.
@@ -54,12 +55,6 @@ pub(super) struct Cut {
     operation: u32,
     object: ObjectId,
     request: cache::RequestId,
-}
-
-/// What the core knows of handles and of requests on them.
-pub(crate) struct Known<'a> {
-    pub(crate) objects: &'a mut Objects,
-    pub(crate) requests: &'a Requests,
 }
 
 fn reserve(object: ObjectId, start: u64, end: u64) -> CacheRequest {
@@ -149,16 +144,25 @@ impl PageCache {
         object
     }
 
-    /// A segment is about to go: whoever waits in the cache is told so at the next turn.
-    pub(crate) fn refuse(&mut self, objects: &Objects, address: SlotAddress) {
+    /// The end of an operation ends what it keeps the cache out of.
+    pub(crate) fn release_cuts(&mut self, operation: u32) {
+        while let Some(at) = self.cuts.iter().position(|cut| cut.operation == operation) {
+            let cut = self.cuts.swap_remove(at);
+            self.cache.release(cut.object, cut.request);
+            self.is_served = false;
+        }
+    }
+}
+
+impl CachedPages for PageCache {
+    fn refuse(&mut self, objects: &Objects, address: SlotAddress) {
         if let Some(at) = self.segment(objects, address) {
             self.cache.end_requests(self.objects[at].object);
             self.is_served = false;
         }
     }
 
-    /// A segment has gone, or nobody knows whether it has: nothing of it may be written any more.
-    pub(crate) fn forget(&mut self, objects: &mut Objects, address: SlotAddress) {
+    fn forget(&mut self, objects: &mut Objects, address: SlotAddress) {
         if let Some(at) = self.segment(objects, address) {
             let known = self.objects.remove(at);
             self.epoch += 1;
@@ -168,8 +172,7 @@ impl PageCache {
         }
     }
 
-    /// A segment has this many bytes now.
-    pub(crate) fn resized(&mut self, objects: &Objects, address: SlotAddress, bytes: u64) {
+    fn resized(&mut self, objects: &Objects, address: SlotAddress, bytes: u64) {
         let Some(at) = self.segment(objects, address) else {
             return;
         };
@@ -182,10 +185,7 @@ impl PageCache {
         self.is_served = false;
     }
 
-    /// Keeps the cache out of the bytes of a segment from `from` on, until the operation ends; the operation is told when
-    /// nothing of them is cached any more ([`Event::Uncached`](crate::operation::Event::Uncached)). Also when nothing is:
-    /// somebody may begin to cache it meanwhile.
-    pub(crate) fn cut(&mut self, known: Known<'_>, operation: u32, name: &str, target: Target, from: u64) {
+    fn cut(&mut self, known: Known<'_>, operation: u32, name: &str, target: Target, from: u64) {
         let Target::Segment { size, .. } = target else { return };
         let object = match self.look_up(known.objects, &target) {
             Some(at) => self.objects[at].object,
@@ -199,15 +199,6 @@ impl PageCache {
             request,
         });
         self.is_served = false;
-    }
-
-    /// The end of an operation ends what it keeps the cache out of.
-    pub(crate) fn release_cuts(&mut self, operation: u32) {
-        while let Some(at) = self.cuts.iter().position(|cut| cut.operation == operation) {
-            let cut = self.cuts.swap_remove(at);
-            self.cache.release(cut.object, cut.request);
-            self.is_served = false;
-        }
     }
 }
 

@@ -11,10 +11,10 @@ use baio_engine::{Caching, Completion, Durability, Memory, Notice, Op, Policy, R
 use super::{NOBODY, OPERATION, PageCache, Role, owner_of, ticket_of, whole};
 use crate::cache::eviction::Hint;
 use crate::cache::{self, CacheDone, CacheError, CacheOp, CacheRequest, ObjectId};
-use crate::core::holds::Parked;
 use crate::core::requests::{Coming, Prepared};
 use crate::core::{Core, Owner};
 use crate::error::{Error, Fault};
+use crate::holds::Parked;
 use crate::object::Target;
 use crate::operation::Event;
 use crate::request::{Ended, Mode, SegmentOp, SegmentRequest, Ticket};

@@ -68,23 +68,23 @@ struct Hold {
 
 /// What is not kept in the table of requests, and is needed to start one again.
 #[derive(Debug)]
-pub(super) struct Parked {
+pub(crate) struct Parked {
     ticket: Ticket,
     event: RequestId,
     handle: Handle,
     range: Range<u64>,
-    pub(super) mode: Mode,
-    pub(super) durability: Durability,
-    pub(super) deadline: Option<Time>,
+    pub(crate) mode: Mode,
+    pub(crate) durability: Durability,
+    pub(crate) deadline: Option<Time>,
     /// Its event was signalled; the completion is on its way.
     woken: bool,
     /// Somebody asked for its end after that.
-    pub(super) cancelled: bool,
+    pub(crate) cancelled: bool,
 }
 
 impl Parked {
     /// The request's memory is in the event already, so its range is told apart.
-    pub(super) fn new(ticket: Ticket, event: RequestId, request: &SegmentRequest, range: Range<u64>) -> Parked {
+    pub(crate) fn new(ticket: Ticket, event: RequestId, request: &SegmentRequest, range: Range<u64>) -> Parked {
         Parked {
             ticket,
             event,
@@ -155,7 +155,7 @@ impl Holds {
     }
 
     /// The end of an operation ends what it holds.
-    pub(super) fn release_of(&mut self, operation: u32, engine: &mut Engine, objects: &Objects) {
+    pub(crate) fn release_of(&mut self, operation: u32, engine: &mut Engine, objects: &Objects) {
         if self.held.iter().any(|hold| hold.operation == operation) {
             self.held.retain(|hold| hold.operation != operation);
             self.wake(engine, objects);
@@ -163,29 +163,36 @@ impl Holds {
     }
 
     /// Does no request in flight touch it any more?
-    pub(super) fn is_quiet(&self, id: HoldId) -> bool {
+    pub(crate) fn is_quiet(&self, id: HoldId) -> bool {
         self.held.iter().all(|hold| hold.id != id || hold.touching == 0)
     }
 
     /// A request that was in flight has ended.
-    pub(super) fn ended(&mut self, place: &Touched) {
+    pub(crate) fn ended(&mut self, place: &Touched) {
         for hold in self.held.iter_mut().filter(|hold| hold.place.touches(place)) {
             hold.touching = hold.touching.saturating_sub(1);
         }
     }
 
-    pub(super) fn park(&mut self, parked: Parked) {
+    /// How many are parked, and how many of those have been woken.
+    #[cfg(test)]
+    pub(crate) fn parked(&self) -> (usize, usize) {
+        let woken = self.parked.iter().filter(|parked| parked.woken);
+        (self.parked.len(), woken.count())
+    }
+
+    pub(crate) fn park(&mut self, parked: Parked) {
         self.parked.push_back(parked);
     }
 
     /// The event of a parked request has ended, one way or the other.
-    pub(super) fn take(&mut self, ticket: Ticket) -> Option<Parked> {
+    pub(crate) fn take(&mut self, ticket: Ticket) -> Option<Parked> {
         let at = self.parked.iter().position(|parked| parked.ticket == ticket)?;
         self.parked.remove(at)
     }
 
     /// A cancel that comes when the event was signalled already still finds the request.
-    pub(super) fn cancel(&mut self, ticket: Ticket) {
+    pub(crate) fn cancel(&mut self, ticket: Ticket) {
         if let Some(parked) = self.parked.iter_mut().find(|parked| parked.ticket == ticket) {
             parked.cancelled = true;
         }
@@ -234,6 +241,3 @@ fn in_flight(place: &Touched, objects: &Objects, requests: &Requests) -> u32 {
     };
     requests.in_flight().filter(touches).count() as u32
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,5 +1,6 @@
 //! What a held range does to requests: on the simulated machine, and on a real file.
 
+use std::ops::Range;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -7,9 +8,11 @@ use baio_engine::sim::{Disk, Flash, Profile, Sim};
 use baio_engine::{Choice, Config, Durability, Engine, File, Memory, Wait};
 
 use super::*;
-use crate::core::Core;
+use crate::holds::{HoldId, Touched};
 use crate::operation::create::CreateOptions;
+use crate::request::SegmentRequest;
 use crate::request::{Outcome, SegmentOp, Status, StatusWord};
+use crate::segment::probe::SlotAddress;
 use crate::volume::format::{Format, format_simulated};
 use crate::{Access, Fault, Identity};
 
@@ -122,7 +125,10 @@ impl World {
 
     /// Turns until nothing but what is parked is in flight.
     fn settle(&mut self) {
-        let waiting = |core: &Core| core.holds.parked.iter().filter(|parked| !parked.woken).count();
+        let waiting = |core: &Core| {
+            let (parked, woken) = core.holds.parked();
+            parked - woken
+        };
         while self.core.in_flight() > waiting(&self.core) {
             self.core.turn(Wait::one()).unwrap();
         }
@@ -300,7 +306,7 @@ fn a_parked_request_obeys_cancel_and_abandon() {
         w.core.abandon(late_abandon);
         assert!(w.end(late_cancel).result.is_err());
         w.settle();
-        assert_eq!((w.core.in_flight(), w.core.holds.parked.len()), (0, 0));
+        assert_eq!((w.core.in_flight(), w.core.holds.parked()), (0, (0, 0)));
         assert_eq!([w.holds(0), w.holds(1), w.holds(2), w.holds(3)], [0; 4]);
     });
 }
@@ -319,7 +325,7 @@ fn a_parked_request_ends_at_its_deadline() {
             Fault::Io(baio_engine::Error::Cancelled)
         ));
         assert_eq!(outcome.memory.len() as u64, BLOCK);
-        assert_eq!((w.core.in_flight(), w.core.holds.parked.len()), (0, 0));
+        assert_eq!((w.core.in_flight(), w.core.holds.parked()), (0, (0, 0)));
     });
 }
 
