@@ -1,11 +1,11 @@
-//! What a backend from outside reports is believed as far as it can do no harm: a number is no descriptor that the engine may
-//! close.
+//! What a backend from outside does and reports can do no harm: a number is no descriptor that the engine may close, and a
+//! write's memory is not written.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use baio_engine::backend::Done;
 use baio_engine::{
-    Backend, Config, Doorbell, Engine, Errno, Error, Explain, File, Op, Request, RequestId, Slots, Wait,
+    Backend, Config, Doorbell, Engine, Errno, Error, Explain, File, Op, Policy, Request, RequestId, Slots, Wait,
 };
 
 /// Ends everything with one number.
@@ -19,6 +19,7 @@ impl Backend for Liar {
     fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
         for &id in queue {
             slots.begin(id);
+            slots.copy_in(id, &[7; 4]);
             self.ended.push((id, self.number));
         }
         queue.len()
@@ -42,20 +43,40 @@ impl Backend for Liar {
     }
 }
 
+fn engine(number: i32) -> Engine {
+    let backend = Liar {
+        number,
+        doorbell: Doorbell::new().unwrap(),
+        ended: Vec::new(),
+    };
+    Engine::with_backend(Box::new(backend), &Config::default()).unwrap()
+}
+
 #[test]
 fn a_descriptor_that_is_made_up_is_not_closed() {
     let listener = OwnedFd::from(std::os::unix::net::UnixDatagram::unbound().unwrap());
     let listener = File::from_fd(listener, "a socket").unwrap();
     let mine = tempfile::tempfile().unwrap();
-    let backend = Liar {
-        number: mine.as_raw_fd(),
-        doorbell: Doorbell::new().unwrap(),
-        ended: Vec::new(),
-    };
-    let mut engine = Engine::with_backend(Box::new(backend), &Config::default()).unwrap();
+    let mut engine = engine(mine.as_raw_fd());
     let done = engine.run(Request::accept(&listener));
     assert_eq!(done.result, Err(Error::System(Errno::EOPNOTSUPP)));
     assert!(done.accepted.is_none());
     drop((done, engine));
     assert!(mine.metadata().is_ok(), "it was closed");
+}
+
+#[test]
+fn the_memory_of_a_write_is_not_written() {
+    let file = File::from_fd(OwnedFd::from(tempfile::tempfile().unwrap()), "a file").unwrap();
+    for (is_read, left) in [(false, [1; 4]), (true, [7; 4])] {
+        let mut engine = engine(4);
+        let mut memory = engine.buffer(4).unwrap();
+        memory.copy_from_slice(&[1; 4]);
+        let request = match is_read {
+            false => Request::write(&file, 0, memory, Policy::kernel()),
+            true => Request::read(&file, 0, memory, Policy::kernel()),
+        };
+        let memory = engine.run(request).memory.into_buffer().unwrap();
+        assert_eq!(memory[..], left);
+    }
 }

@@ -117,9 +117,11 @@ impl Slots {
         self.get(id)?.file.as_ref()
     }
 
-    /// Fills a running read's memory, from where this iteration begins.
+    /// Fills a running read's memory, from where this iteration begins. Other memory stays as it is: what a write was lent may
+    /// be read by its owner meanwhile ([`Lent`](crate::Lent)).
     pub fn copy_in(&mut self, id: RequestId, bytes: &[u8]) {
-        if let Some(slot) = self.get_mut(id) {
+        let slot = self.get_mut(id);
+        if let Some(slot) = slot.filter(|slot| matches!(slot.op, Op::Read { .. })) {
             let skip = slot.resumed_at;
             slot.memory.copy_in_at(skip, bytes);
         }
