@@ -1,14 +1,16 @@
-//! What a page that is in memory costs, of a set of 8 MiB at random: pinned, read and given back; copied by a request; and, to
-//! measure both by, read with `pread` from the kernel's page cache.
+//! What a page that is in memory costs, of a set at random: pinned, read and given back; copied by a request; and, to measure
+//! both by, read with `pread` from the kernel's page cache, and copied by nothing but a copy.
 //!
-//! `cargo bench -p baio-storage --bench cache_hits` prints CPU nanoseconds per page and the ratios to `pread`. The three take
-//! turns, round by round, and the ratio is that of one round: what disturbs the machine disturbs all of them. The marks of the
-//! project: at most 0.33 for a pinned page, at most 0.85 for a copied one.
+//! `cargo bench -p baio-storage --bench cache_hits` prints CPU nanoseconds per page and the ratios to `pread`; then a copied page of
+//! 10,000 files beside one of as many pages of one file. What is compared takes turns, round by round, and the ratio is that of
+//! one round: what disturbs the machine disturbs all of them. The marks of the project: at most 0.33 of `pread` for a pinned page,
+//! at most 0.85 for a copied one, and at most 1.1 of one file for many.
 
 use std::hint::black_box;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
-use baio_engine::{Buffer, Config, Memory, Open};
+use baio_engine::{Buffer, Caching, Config, Descriptions, Memory, Open};
 use baio_storage::cache::CacheConfig;
 use baio_storage::{Core, Handle, Mode, Pinning, SegmentOp, SegmentRequest};
 
@@ -17,9 +19,16 @@ const PAGES: u64 = 2048;
 const TIMES: u64 = 200_000;
 const ROUNDS: usize = 9;
 
+const FILES: u64 = 10_000;
+
 /// Page numbers in a scattered order.
 fn page(n: u64) -> u64 {
-    n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53
+    one_of(PAGES, n)
+}
+
+fn one_of(count: u64, n: u64) -> u64 {
+    let scattered = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (u128::from(scattered) * u128::from(count) >> 64) as u64
 }
 
 /// The CPU time of this thread so far, in ns.
@@ -63,24 +72,51 @@ fn copied(core: &mut Core, handle: Handle, page: u64, buffer: Buffer) -> Buffer 
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let path = std::env::temp_dir().join(format!("baio-cache-hits-{}", std::process::id()));
-    std::fs::write(&path, vec![7; PAGES as usize * PAGE])?;
-    let file = std::fs::File::open(&path)?;
+/// The middle of what the rounds gave.
+fn middle<R>(rounds: &[R], of: impl Fn(&R) -> f64) -> f64 {
+    let mut all: Vec<f64> = rounds.iter().map(of).collect();
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
+fn core_with_cache(bytes: usize) -> Result<Core, baio_storage::Error> {
     let mut core = Core::new(&Config {
-        arena_bytes: 32 << 20,
+        arena_bytes: bytes + (16 << 20),
         ..Config::default()
     })?;
-    core.use_cache(&CacheConfig {
-        bytes: 16 << 20,
+    let bytes = CacheConfig {
+        bytes,
         ..CacheConfig::default()
-    })?;
-    let handle = core.open_file(&path, &Open::read())?;
-    std::fs::remove_file(&path)?;
-    for page in 0..PAGES {
+    };
+    core.use_cache(&bytes)?;
+    Ok(core)
+}
+
+fn bring_in(core: &mut Core, handle: Handle, pages: u64) -> Result<(), baio_storage::Error> {
+    for page in 0..pages {
         let pin = core.pin_now(handle, page)?;
         core.unpin(pin);
     }
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let place = std::env::temp_dir().join(format!("baio-cache-hits-{}", std::process::id()));
+    std::fs::create_dir(&place)?;
+    let done = one_file(&place).and_then(|()| many_files(&place));
+    std::fs::remove_dir_all(&place)?;
+    done
+}
+
+/// Pinned, copied, and what both are measured by.
+fn one_file(place: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let path = place.join("one");
+    std::fs::write(&path, vec![7; PAGES as usize * PAGE])?;
+    let file = std::fs::File::open(&path)?;
+    let mut core = core_with_cache(16 << 20)?;
+    let handle = core.open_file(&path, &Open::read())?;
+    bring_in(&mut core, handle, PAGES)?;
+    let memory = vec![7_u8; PAGES as usize * PAGE];
     let mut bytes = [0; PAGE];
     let mut buffer = Some(core.buffer(PAGE)?);
     let mut rounds = Vec::new();
@@ -89,28 +125,67 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             file.read_exact_at(black_box(&mut bytes), page(n) * PAGE as u64)
                 .expect("the file is there");
         });
+        let bare = cost(|n| {
+            let from = page(n) as usize * PAGE;
+            black_box(&mut bytes).copy_from_slice(&memory[from..from + PAGE]);
+        });
         let pin = cost(|n| _ = black_box(pinned(&mut core, handle, page(n))));
         let copy = cost(|n| {
             let given = buffer.take().expect("it came back");
             buffer = Some(black_box(copied(&mut core, handle, page(n), given)));
         });
-        rounds.push((pread, pin, copy));
+        rounds.push([pread, bare, pin, copy, copy - bare]);
     }
-    let middle = |of: fn(&(f64, f64, f64)) -> f64| {
-        let mut all: Vec<f64> = rounds.iter().map(of).collect();
-        all.sort_by(f64::total_cmp);
-        all[ROUNDS / 2]
+    for (at, what) in ["pread", "bare copy", "pinned hit", "copied hit", "  less a copy"]
+        .iter()
+        .enumerate()
+    {
+        let (ns, ratio) = (
+            middle(&rounds, |round| round[at]),
+            middle(&rounds, |round| round[at] / round[0]),
+        );
+        println!("{what:14} {ns:7.1} ns  {ratio:.3} of pread");
+    }
+    Ok(())
+}
+
+/// A copied hit of one of many files, beside one of as many pages of one file.
+fn many_files(place: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let direct = Open {
+        descriptions: Descriptions::Only(Caching::Direct),
+        ..Open::read()
     };
-    println!("pread       {:7.1} ns", middle(|round| round.0));
-    println!(
-        "pinned hit  {:7.1} ns  {:.3} of pread",
-        middle(|round| round.1),
-        middle(|round| round.1 / round.0)
-    );
-    println!(
-        "copied hit  {:7.1} ns  {:.3} of pread",
-        middle(|round| round.2),
-        middle(|round| round.2 / round.0)
-    );
+    let path = place.join("all");
+    std::fs::write(&path, vec![7; FILES as usize * PAGE])?;
+    let mut one = core_with_cache(64 << 20)?;
+    let whole = one.open_file(&path, &direct)?;
+    bring_in(&mut one, whole, FILES)?;
+    let mut many = core_with_cache(64 << 20)?;
+    let mut handles = Vec::new();
+    for n in 0..FILES {
+        let path = place.join(n.to_string());
+        std::fs::write(&path, [7; PAGE])?;
+        let handle = many.open_file(&path, &direct)?;
+        bring_in(&mut many, handle, 1)?;
+        handles.push(handle);
+    }
+    let mut buffers = [Some(one.buffer(PAGE)?), Some(many.buffer(PAGE)?)];
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        let of_one = cost(|n| {
+            let given = buffers[0].take().expect("it came back");
+            buffers[0] = Some(black_box(copied(&mut one, whole, one_of(FILES, n), given)));
+        });
+        let of_many = cost(|n| {
+            let given = buffers[1].take().expect("it came back");
+            let handle = handles[one_of(FILES, n) as usize];
+            buffers[1] = Some(black_box(copied(&mut many, handle, 0, given)));
+        });
+        rounds.push([of_one, of_many]);
+    }
+    let [ns, others] = [0, 1].map(|at| middle(&rounds, |round| round[at]));
+    println!("of {FILES} pages {ns:7.1} ns");
+    let ratio = middle(&rounds, |round| round[1] / round[0]);
+    println!("of {FILES} files {others:7.1} ns  {ratio:.3} of as many pages of one");
     Ok(())
 }
