@@ -4,7 +4,10 @@
 
 use std::io::Read;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
+
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 /// What a finished process printed and cost.
 #[derive(Debug)]
@@ -15,6 +18,7 @@ pub(crate) struct Finished {
     /// User and system time of all its threads, those of the kernel that work for it included.
     pub(crate) cpu: Duration,
     pub(crate) context_switches: u64,
+    /// The most memory that it, or a process that it has started, was seen to have.
     pub(crate) rss_bytes: u64,
 }
 
@@ -25,6 +29,9 @@ pub(crate) fn run(command: &mut Command) -> std::io::Result<Finished> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
+    let pid = child.id();
+    let (ended, is_over) = channel::<()>();
+    let watcher = std::thread::spawn(move || watch_memory(pid, &is_over));
     let mut stdout = String::new();
     let mut stderr = String::new();
     // Standard error is read by a thread of its own: a child that fills one pipe must not wait for the other.
@@ -42,15 +49,45 @@ pub(crate) fn run(command: &mut Command) -> std::io::Result<Finished> {
     if let Ok(text) = reader.join() {
         stderr = text;
     }
-    let (status, usage) = wait4(child.id())?;
+    // It is left unreaped until nobody looks at it any more: its number must not be another's.
+    let id = Pid::from_child(&child);
+    rustix::io::retry_on_intr(|| waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT))?;
+    drop(ended);
+    let rss_bytes = watcher.join().unwrap_or(0);
+    let (status, usage) = wait4(pid)?;
     Ok(Finished {
         success: libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
         stdout,
         stderr,
         cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
         context_switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
-        rss_bytes: usage.ru_maxrss as u64 * 1024,
+        rss_bytes,
     })
+}
+
+/// The most memory that a process and its children have, looked at again and again until the other end of `is_over` is dropped.
+///
+/// `ru_maxrss` would not do: it begins with what the parent had when it started the process (execve(2) keeps the greater of the two).
+fn watch_memory(pid: u32, is_over: &Receiver<()>) -> u64 {
+    const PAUSE_MAX: Duration = Duration::from_millis(50);
+    let mut pause = Duration::from_millis(1);
+    let mut most = 0;
+    loop {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let own = std::iter::once(memory_max(&pid.to_string()));
+        most = own
+            .chain(children.split_whitespace().map(memory_max))
+            .fold(most, u64::max);
+        match is_over.recv_timeout(pause) {
+            Err(RecvTimeoutError::Timeout) => pause = (pause * 2).min(PAUSE_MAX),
+            _ => return most,
+        }
+    }
+}
+
+/// The most memory that a process (a number, or "self") has had since it began its program, in bytes; 0 of one that has ended.
+pub(crate) fn memory_max(pid: &str) -> u64 {
+    status_of(pid, "VmHWM") << 10
 }
 
 /// The standard library's `wait` throws the costs away.
@@ -106,12 +143,30 @@ fn duration(time: libc::timeval) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000)
 }
 
-/// A number from `/proc/self/status`: "VmHWM" in KiB, "Threads".
-pub(crate) fn status_of_self(key: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+/// A number from `/proc/PID/status`, of a process or "self": "VmHWM" in KiB, "Threads". 0 where there is none.
+pub(crate) fn status_of(pid: &str, key: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status
         .lines()
         .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))
         .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_process_is_its_own_and_not_its_parents() {
+        const MIB: u64 = 1 << 20;
+        let parents = std::hint::black_box(vec![1_u8; 256 << 20]);
+        let small = run(Command::new("sleep").arg("0.05")).unwrap();
+        assert!((1..64 * MIB).contains(&small.rss_bytes), "{}", small.rss_bytes);
+        // Its child's counts too: fio works in one.
+        let dd = "dd if=/dev/zero of=/dev/null bs=128M count=8; true";
+        let large = run(Command::new("sh").args(["-c", dd])).unwrap();
+        assert!((128 * MIB..192 * MIB).contains(&large.rss_bytes), "{}", large.rss_bytes);
+        drop(parents);
+    }
 }

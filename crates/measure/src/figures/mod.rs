@@ -38,6 +38,7 @@ pub(crate) struct Measurement {
     pub(crate) in_flight_max: u64,
     /// `None` where a peer does not tell.
     pub(crate) threads_max: Option<u64>,
+    /// The most memory that the process has had; a peer's is looked at while it runs.
     pub(crate) rss_bytes: u64,
     pub(crate) requests: u64,
     pub(crate) errors: u64,

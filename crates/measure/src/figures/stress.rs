@@ -98,7 +98,6 @@ impl Run {
         measured.cpu_less_start_us_per_request =
             Some(start_up::cpu_us_per_request(&finished, start, measured.requests));
         measured.context_switches_per_request = finished.context_switches as f64 / measured.requests.max(1) as f64;
-        measured.rss_bytes = finished.rss_bytes;
         Ok(measured)
     }
 

@@ -76,7 +76,7 @@ pub(crate) fn main(job: Result<Job, String>) -> ExitCode {
 
 /// Runs a job in this process and prints its measurement.
 fn work(job: Result<Job, String>) -> Result<(), String> {
-    let measurement = match job? {
+    let mut measurement = match job? {
         Job::Pread {
             path,
             offset,
@@ -97,6 +97,7 @@ fn work(job: Result<Job, String>) -> Result<(), String> {
         }
         Job::VolumeScale(volume_scale::Job::Use(job)) => return print(&volume_scale::look(&job)?),
     };
+    measurement.rss_bytes = child::memory_max("self");
     print(&measurement)
 }
 
@@ -120,7 +121,6 @@ pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
     let requests = measurement.requests.max(1) as f64;
     measurement.cpu_us_per_request = finished.cpu.as_secs_f64() * 1e6 / requests;
     measurement.context_switches_per_request = finished.context_switches as f64 / requests;
-    measurement.rss_bytes = finished.rss_bytes;
     Ok(measurement)
 }
 

@@ -11,7 +11,7 @@ use baio_console::failure::Failure;
 use super::cold;
 use super::drive::{Driver, Signals};
 use super::job::{Job, Mode, Objects, Verify};
-use super::result::{LaneReport, Report, StageReport, rss_max, threads_now};
+use super::result::{LaneReport, Report, StageReport, threads_now};
 use super::target::{OnCore, Plain, Served, Target};
 use super::verify::Ledger;
 use crate::figures::child;
@@ -47,7 +47,7 @@ fn run_on<T: Target>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<R
                 lanes,
                 costs,
                 threads: threads_now(),
-                rss_bytes: rss_max(),
+                rss_bytes: child::memory_max("self"),
             };
             watch(&report);
             stages.push(report);

@@ -7,7 +7,7 @@ use baio_storage::cache::CacheStats;
 use serde::{Deserialize, Serialize};
 
 use super::job::{Job, Rw};
-use crate::figures::child::{Costs, status_of_self};
+use crate::figures::child::{Costs, status_of};
 use crate::figures::{Measurement, Recorder};
 
 /// The counters that are shown, each with its name in the cache's own.
@@ -303,10 +303,5 @@ fn section(part: &str, stages: &[&StageReport], direction: Direction, job: &Job,
 
 /// The threads of this process now, the kernel's workers among them.
 pub(super) fn threads_now() -> u64 {
-    status_of_self("Threads")
-}
-
-/// The most memory that this process has had, in bytes.
-pub(super) fn rss_max() -> u64 {
-    status_of_self("VmHWM") * 1024
+    status_of("self", "Threads")
 }

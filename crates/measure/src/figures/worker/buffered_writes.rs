@@ -61,7 +61,7 @@ pub(super) fn run(job: &Job) -> Result<Measurement, String> {
             errors += u64::from(completion.result != Ok(size as u32));
             memory.push((index, completion.memory));
             if requests % LOOK_EVERY == 0 {
-                threads_max = threads_max.max(child::status_of_self("Threads"));
+                threads_max = threads_max.max(child::status_of("self", "Threads"));
             }
             requests += 1;
         }

@@ -55,7 +55,7 @@ pub(super) fn run(job: &Job) -> Result<Measurement, String> {
                 memory.push_back(completion.memory);
             }
         }
-        threads_max = threads_max.max(child::status_of_self("Threads"));
+        threads_max = threads_max.max(child::status_of("self", "Threads"));
     }
     let seconds = begun.elapsed().as_secs_f64();
     let costs = child::own_costs() - before.0;

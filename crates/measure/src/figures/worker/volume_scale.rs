@@ -8,7 +8,7 @@ use baio_engine::{Caching, Config, Wait};
 use baio_storage::{Access, Core, CreateOptions, Identity, OperationId};
 use serde::{Deserialize, Serialize};
 
-use crate::figures::child::status_of_self;
+use crate::figures::child::status_of;
 use crate::stress::pattern::Random;
 
 /// Creates under way at a time while a volume is filled.
@@ -209,5 +209,5 @@ fn told(error: baio_storage::Error) -> String {
 
 /// Resident memory of this process in bytes.
 fn resident() -> u64 {
-    status_of_self("VmRSS") << 10
+    status_of("self", "VmRSS") << 10
 }
