@@ -16,10 +16,14 @@
 //! | `command/stress/`, `command/aio_stress/` | what is typed, what it means, how it is shown |
 //! | `figures/` | one shape of result; the costs of a process; our sides (`stress`, workers) and fio's |
 //! | `figures/worker/` | sides of ours that no command has, each in a process of its own |
+//! | `../examples/` | those of them that are programs of their own, worth reading and running alone |
 //! | `report/` | the experiments, each one line in a table; what they share: sides in turn, marks, places |
 //!
 //! A process of ours is this program again: with the words of a command line, or with a job in its environment, for which
 //! `main` asks [`worker`] first. `docs/stress.md` and `docs/report.md` are for users.
+
+// So that programs under `examples/` name this crate alike, alone and as workers of the report.
+extern crate self as baio_measure;
 
 use std::process::ExitCode;
 
@@ -32,6 +36,7 @@ pub use report::args::ReportArgs;
 
 mod command;
 mod figures;
+pub mod program;
 mod report;
 mod stress;
 

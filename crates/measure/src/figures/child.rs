@@ -144,7 +144,7 @@ fn duration(time: libc::timeval) -> Duration {
 }
 
 /// A number from `/proc/PID/status`, of a process or "self": "VmHWM" in KiB, "Threads". 0 where there is none.
-pub(crate) fn status_of(pid: &str, key: &str) -> u64 {
+pub fn status_of(pid: &str, key: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status
         .lines()

@@ -13,52 +13,60 @@ use crate::stress::result::CacheCounts;
 
 pub(crate) mod child;
 pub(crate) mod fio;
-pub(crate) mod pool;
 pub(crate) mod start_up;
 pub(crate) mod stress;
 pub(crate) mod worker;
 
 /// What a run of requests gave.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Measurement {
-    pub(crate) iops: f64,
-    pub(crate) bytes_per_second: f64,
+pub struct Measurement {
+    /// Requests that succeeded, a second.
+    pub iops: f64,
+    /// Their bytes.
+    pub bytes_per_second: f64,
     /// From the submission of a request to the reaping of its completion.
-    pub(crate) latency_us: Latency,
+    pub latency_us: Latency,
     /// Time in the submitting call; `None` where there is no such call, or a peer does not tell.
-    pub(crate) submit_latency_us: Option<Latency>,
+    pub submit_latency_us: Option<Latency>,
     /// User and system time of the whole process per request.
-    pub(crate) cpu_us_per_request: f64,
+    pub cpu_us_per_request: f64,
     /// The same less what a process takes to start and to end; `None` where that was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) cpu_less_start_us_per_request: Option<f64>,
-    pub(crate) context_switches_per_request: f64,
+    pub cpu_less_start_us_per_request: Option<f64>,
+    /// Of the whole process, too.
+    pub context_switches_per_request: f64,
     /// Counted by us; `None` where a peer does not tell.
-    pub(crate) system_calls_per_request: Option<f64>,
-    pub(crate) in_flight_max: u64,
+    pub system_calls_per_request: Option<f64>,
+    /// Requests that were under way at a time.
+    pub in_flight_max: u64,
     /// `None` where a peer does not tell.
-    pub(crate) threads_max: Option<u64>,
+    pub threads_max: Option<u64>,
     /// The most memory that the process has had; a peer's is looked at while it runs.
-    pub(crate) rss_bytes: u64,
-    pub(crate) requests: u64,
-    pub(crate) errors: u64,
-    pub(crate) iterations_per_request: Option<f64>,
-    pub(crate) backend: String,
-    pub(crate) mode: String,
+    pub rss_bytes: u64,
+    /// Completed, the failed ones among them.
+    pub requests: u64,
+    /// How many failed.
+    pub errors: u64,
+    /// Tries of the engine.
+    pub iterations_per_request: Option<f64>,
+    /// Who carried the requests.
+    pub backend: String,
+    /// Through which cache.
+    pub mode: String,
     /// What the syncs behind the requests took, which is not in the rates; `None` where a side has none or counts it in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) sync_seconds: Option<f64>,
+    pub sync_seconds: Option<f64>,
     /// Percent of the pages that were written in the foreground, by or for who waited, and not by a cleaner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) foreground_percent: Option<f64>,
+    pub foreground_percent: Option<f64>,
     /// What our own cache has done, where requests went through it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) cache: Option<CacheCounts>,
+    pub cache: Option<CacheCounts>,
 }
 
 impl Measurement {
     /// So many requests of `size` bytes in so many seconds; what else is known of them is for the caller to say.
-    pub(crate) fn of(requests: u64, size: u64, seconds: f64) -> Measurement {
+    pub fn of(requests: u64, size: u64, seconds: f64) -> Measurement {
         Measurement {
             iops: requests as f64 / seconds,
             bytes_per_second: (requests * size) as f64 / seconds,
@@ -70,31 +78,45 @@ impl Measurement {
 
 /// Points of a latency distribution, in microseconds; `None` where nothing was recorded or a peer does not tell.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Latency {
-    pub(crate) mean: Option<f64>,
-    pub(crate) p50: Option<f64>,
-    pub(crate) p99: Option<f64>,
-    pub(crate) p999: Option<f64>,
-    pub(crate) max: Option<f64>,
+pub struct Latency {
+    /// All of them by their number.
+    pub mean: Option<f64>,
+    /// Half of them took no longer.
+    pub p50: Option<f64>,
+    /// Nor these of a hundred.
+    pub p99: Option<f64>,
+    /// Nor these of a thousand.
+    pub p999: Option<f64>,
+    /// The longest.
+    pub max: Option<f64>,
 }
 
 /// Collects durations; two significant digits, up to a minute.
-pub(crate) struct Recorder(Option<Histogram<u64>>);
+pub struct Recorder(Option<Histogram<u64>>);
+
+impl Default for Recorder {
+    fn default() -> Recorder {
+        Recorder::new()
+    }
+}
 
 impl Recorder {
-    pub(crate) fn new() -> Recorder {
+    /// With nothing in it.
+    pub fn new() -> Recorder {
         const MINUTE_NS: u64 = 60_000_000_000;
         // These bounds are valid, so this is always some histogram.
         Recorder(Histogram::new_with_bounds(1, MINUTE_NS, 2).ok())
     }
 
-    pub(crate) fn record(&mut self, duration: Duration) {
+    /// Takes one in.
+    pub fn record(&mut self, duration: Duration) {
         if let Some(histogram) = &mut self.0 {
             histogram.saturating_record(duration.as_nanos() as u64);
         }
     }
 
-    pub(crate) fn merge(&mut self, other: &Recorder) {
+    /// Takes in all of another one.
+    pub fn merge(&mut self, other: &Recorder) {
         if let (Some(histogram), Some(other)) = (&mut self.0, &other.0) {
             // Both have the same bounds.
             let _ = histogram.add(other);
@@ -102,24 +124,25 @@ impl Recorder {
     }
 
     /// How many durations there are.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.0.as_ref().map_or(0, Histogram::len)
     }
 
     /// How many of them are shorter than `bound`.
-    pub(crate) fn count_below(&self, bound: Duration) -> u64 {
+    pub fn count_below(&self, bound: Duration) -> u64 {
         let most = (bound.as_nanos() as u64).saturating_sub(1);
         let shorter = |histogram: &Histogram<u64>| histogram.count_between(0, most);
         self.0.as_ref().map_or(0, shorter)
     }
 
     /// The shortest, in microseconds.
-    pub(crate) fn least_us(&self) -> Option<f64> {
+    pub fn least_us(&self) -> Option<f64> {
         let histogram = self.0.as_ref().filter(|histogram| !histogram.is_empty())?;
         Some(histogram.min() as f64 / 1000.0)
     }
 
-    pub(crate) fn latency(&self) -> Latency {
+    /// The points of its distribution.
+    pub fn latency(&self) -> Latency {
         let Some(histogram) = self.0.as_ref().filter(|histogram| !histogram.is_empty()) else {
             return Latency::default();
         };

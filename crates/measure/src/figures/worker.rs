@@ -9,20 +9,37 @@ use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::figures::child::{self, Finished};
 use crate::figures::{Measurement, Recorder, quoted};
+use crate::program::{self, joined};
 use crate::stress::pattern::Random;
 
 pub(crate) mod buffered_reads;
 pub(crate) mod buffered_writes;
-pub(crate) mod one_queue;
-pub(crate) mod own_policy;
-pub(crate) mod page_cleaners;
 pub(crate) mod pinned_hits;
 pub(crate) mod posted_writes;
 mod queue;
-pub(crate) mod volume_scale;
+
+/// Programs of their own, under `examples/`.
+macro_rules! programs {
+    ($($name:ident: $path:literal)*) => {
+        $(
+            #[path = $path]
+            #[allow(dead_code, reason = "its command line is run as a program")]
+            pub(crate) mod $name;
+        )*
+    };
+}
+
+programs! {
+    many_segments: "../../examples/many_segments.rs"
+    one_queue: "../../examples/one_queue.rs"
+    own_policy: "../../examples/own_policy.rs"
+    page_cleaners: "../../examples/page_cleaners/main.rs"
+    request_traces: "../../examples/request_traces.rs"
+}
 
 /// What a worker is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -51,7 +68,7 @@ pub(crate) enum Job {
     /// Messages through a pipe beside reads of a disk.
     OneQueue(one_queue::Job),
     /// A volume of many segments, filled or used; it prints findings of its own.
-    VolumeScale(volume_scale::Job),
+    VolumeScale(many_segments::Job),
 }
 
 /// The environment variable by which the program knows that it is a worker.
@@ -65,18 +82,12 @@ pub(crate) fn job_of_self() -> Option<Result<Job, String>> {
 
 /// All that a worker process does.
 pub(crate) fn main(job: Result<Job, String>) -> ExitCode {
-    match work(job) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    program::tell(job.and_then(work))
 }
 
-/// Runs a job in this process and prints its measurement.
-fn work(job: Result<Job, String>) -> Result<(), String> {
-    let mut measurement = match job? {
+/// Runs a job in this process: its measurement, or findings of its own.
+fn work(job: Job) -> Result<Value, String> {
+    let mut measurement = match job {
         Job::Pread {
             path,
             offset,
@@ -92,19 +103,10 @@ fn work(job: Result<Job, String>) -> Result<(), String> {
         Job::OwnPolicy(job) => own_policy::run(&job)?,
         Job::PageCleaners(job) => page_cleaners::run(&job)?,
         Job::OneQueue(job) => one_queue::run(&job)?,
-        Job::VolumeScale(volume_scale::Job::Fill { path, segments }) => {
-            return print(&volume_scale::fill(&path, segments)?);
-        }
-        Job::VolumeScale(volume_scale::Job::Use(job)) => return print(&volume_scale::look(&job)?),
+        Job::VolumeScale(job) => return many_segments::run(&job),
     };
     measurement.rss_bytes = child::memory_max("self");
-    print(&measurement)
-}
-
-fn print(findings: &impl Serialize) -> Result<(), String> {
-    let json = serde_json::to_string(findings).map_err(|error| error.to_string())?;
-    println!("{json}");
-    Ok(())
+    serde_json::to_value(&measurement).map_err(|error| error.to_string())
 }
 
 /// The command that [`run`] gives, as a shell would be given it.
@@ -143,11 +145,6 @@ fn finish(job: &Job) -> Result<Finished, String> {
 
 fn parse<T: DeserializeOwned>(finished: &Finished) -> Result<T, String> {
     serde_json::from_str(finished.stdout.trim()).map_err(|error| format!("a worker's output: {error}"))
-}
-
-/// What a thread gave.
-fn joined<T>(result: std::thread::Result<Result<T, String>>) -> Result<T, String> {
-    result.unwrap_or_else(|_| Err("a thread ended badly".into()))
 }
 
 fn pread(path: &Path, offset: u64, len: u64, size: u64, threads: u32, runtime_ms: u64) -> Result<Measurement, String> {

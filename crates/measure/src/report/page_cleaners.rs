@@ -11,7 +11,7 @@ use baio_console::failure::Failure;
 use serde_json::json;
 
 use crate::figures::worker;
-use crate::figures::worker::page_cleaners::{Job, Mix};
+use crate::figures::worker::page_cleaners::{AGENTS, CLEANER_BYTES, Job, MEMORY_PART, OLTP as MIX};
 use crate::figures::{Measurement, median, middle};
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::files::settle;
@@ -24,19 +24,6 @@ use crate::report::{Section, Setting};
 /// Of these one has a mark: the best.
 const CLEANERS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 const QUICK: [u32; 2] = [1, 16];
-
-/// A quarter of the database is memory.
-const MEMORY_PART: u64 = 4;
-/// Of a synchronous cleaner: its two stacks, and what the system keeps for a thread.
-const CLEANER_BYTES: u64 = 128 << 10;
-const AGENTS: u32 = 64;
-const MIX: Mix = Mix {
-    pages: 8,
-    changed_percent: 50,
-    hot_uses_percent: 80,
-    hot_pages_percent: 20,
-    work: 2,
-};
 
 pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     let bytes = setting.working_set / 4;
@@ -83,15 +70,8 @@ fn sweep(
     let (runtime_ms, rounds) = if setting.quick { (400, 1) } else { (3000, 3) };
     let side = |name: String, cleaners: u32, through_kernel: bool| {
         let job = worker::Job::PageCleaners(Job {
-            path: path.to_owned(),
-            bytes,
-            memory_bytes: bytes / MEMORY_PART,
-            cleaner_bytes: CLEANER_BYTES,
-            cleaners,
             through_kernel,
-            agents: AGENTS,
-            runtime_ms,
-            mix: MIX,
+            ..Job::new(path.to_owned(), bytes, cleaners, runtime_ms)
         });
         let settled = path.to_owned();
         Side::worker(name, job).after(move || settle(&settled))

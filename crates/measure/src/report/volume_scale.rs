@@ -17,7 +17,7 @@ use baio_console::failure::Failure;
 use baio_storage::segment::layout::Layout;
 use serde_json::json;
 
-use crate::figures::worker::volume_scale::{Filled, Job, Use, Used};
+use crate::figures::worker::many_segments::{Filled, Job, Use, Used};
 use crate::figures::{child, median, quoted, worker};
 use crate::report::{Section, Setting, storage_failure};
 

@@ -6,27 +6,29 @@
 
 /// SplitMix64: good enough to spread offsets, and as cheap as fio's generator.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
+    /// The same numbers for the same seed.
+    pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    pub(crate) fn word(&mut self) -> u64 {
+    /// The next number, of 64 bits.
+    pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(GOLDEN);
         mix(self.0)
     }
 
     /// Noise, for zeros are a special case to many a device.
-    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
+    pub fn fill(&mut self, bytes: &mut [u8]) {
         for part in bytes.chunks_mut(8) {
             part.copy_from_slice(&self.word().to_le_bytes()[..part.len()]);
         }
     }
 
     /// A number below `bound` (0 for a bound of 0), by the high half of a product (Lemire 2019).
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.word()) * u128::from(bound)) >> 64) as u64
     }
 }
@@ -34,7 +36,7 @@ impl Random {
 pub(super) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The finisher of SplitMix64: a bijection in which every bit of the input moves every bit of the output.
-pub(crate) fn mix(mut word: u64) -> u64 {
+pub fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
@@ -42,7 +44,7 @@ pub(crate) fn mix(mut word: u64) -> u64 {
 
 /// A permutation of the numbers below a bound.
 #[derive(Clone, Debug)]
-pub(crate) struct Permutation {
+pub struct Permutation {
     bound: u64,
     /// Bits of one half.
     half: u32,
@@ -52,7 +54,8 @@ pub(crate) struct Permutation {
 impl Permutation {
     const ROUNDS: u64 = 4;
 
-    pub(crate) fn new(bound: u64, seed: u64) -> Permutation {
+    /// Another one for each seed.
+    pub fn new(bound: u64, seed: u64) -> Permutation {
         let bits = u64::BITS - bound.saturating_sub(1).leading_zeros();
         Permutation {
             bound,
@@ -62,7 +65,7 @@ impl Permutation {
     }
 
     /// Where `index`, a number below the bound, goes.
-    pub(crate) fn at(&self, index: u64) -> u64 {
+    pub fn at(&self, index: u64) -> u64 {
         let mut number = index;
         loop {
             number = self.round_trip(number);

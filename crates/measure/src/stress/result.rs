@@ -16,22 +16,25 @@ macro_rules! counters {
         /// What our own cache has done.
         #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
         #[serde(default)]
-        pub(crate) struct CacheCounts {
-            $($(#[$said])* pub(crate) $name: u64,)*
-            pub(crate) device_reads_per_request: f64,
-            pub(crate) device_writes_per_request: f64,
+        pub struct CacheCounts {
+            $($(#[$said])* pub $name: u64,)*
+            /// By all requests of a section.
+            pub device_reads_per_request: f64,
+            /// The same of writes.
+            pub device_writes_per_request: f64,
         }
 
         impl CacheCounts {
             /// What lies between two looks.
-            pub(crate) fn between(before: &CacheStats, after: &CacheStats) -> CacheCounts {
+            pub fn between(before: &CacheStats, after: &CacheStats) -> CacheCounts {
                 CacheCounts {
                     $($name: after.$of - before.$of,)*
                     ..CacheCounts::default()
                 }
             }
 
-            pub(crate) fn and(self, other: CacheCounts) -> CacheCounts {
+            /// Both together.
+            pub fn and(self, other: CacheCounts) -> CacheCounts {
                 CacheCounts {
                     $($name: self.$name + other.$name,)*
                     ..CacheCounts::default()
@@ -42,25 +45,37 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Pages that requests found, and that they had to wait for.
+    /// Pages that requests found.
     hits: pages_hit,
+    /// Pages that they had to wait for.
     misses: pages_missed,
-    /// Pages read ahead, those asked for later, and those that left the cache without.
+    /// Pages read ahead.
     readahead: pages_ahead,
+    /// Of those, the ones asked for later.
     readahead_used: ahead_hit,
+    /// Those that left the cache without.
     readahead_wasted: ahead_wasted,
+    /// Reads of the device.
     device_reads: fills,
+    /// What they brought.
     pages_read: pages_filled,
+    /// Writes of the device, whoever wanted them.
     device_writes: writes,
+    /// What they carried.
     pages_written: pages_written,
-    /// Of the device's writes those that the cleaner began of itself; of those the ones that somebody who wanted a frame waited for.
+    /// Of the device's writes those that the cleaner began of itself.
     cleaner_writes: cleaner_writes,
+    /// Of those the ones that somebody who wanted a frame waited for.
     foreground_writes: foreground_writes,
-    /// How often writers waited at the dirty limit, and anybody for a frame.
+    /// How often writers waited at the dirty limit.
     waits_for_room: waits_for_room,
+    /// How often anybody waited for a frame.
     waits_for_frame: waits_for_frame,
+    /// Flushes of the device.
     flushes: flushes,
+    /// Pages that left to make room.
     evictions: evictions,
+    /// Tries of requests.
     iterations: iterations,
     /// Iterations that could do nothing.
     spurious_wakeups: spurious_wakeups,

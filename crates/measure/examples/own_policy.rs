@@ -11,24 +11,22 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Instant;
 
-use baio_engine::Memory;
+use baio_engine::{Config, Descriptions, Memory, Open, Wait};
+use baio_measure::program::{self, CacheCounts, Measurement, Permutation, words};
+use baio_storage::cache::CacheConfig;
 use baio_storage::cache::eviction::{Eviction, Hint};
-use baio_storage::cache::{CacheConfig, CacheOp, CacheRequest};
+use baio_storage::cache::window;
+use baio_storage::{Core, Handle, Mode, SegmentOp, SegmentRequest};
 use serde::{Deserialize, Serialize};
-
-use crate::figures::Measurement;
-use crate::figures::pool::{Make, Pool};
-use crate::stress::pattern::Permutation;
-use crate::stress::result::CacheCounts;
 
 const PAGE: u64 = 4096;
 
-/// Bytes of a request of the scan, and what is read ahead of it at most.
+/// Bytes of a request of the scan.
 const SCAN: u64 = 64 << 10;
-const READAHEAD: usize = 512 << 10;
 
 /// Requests that are brought in ahead by whoever knows them, but no more than an eighth of the cache.
 const SCAN_AHEAD: u64 = 48;
@@ -89,7 +87,22 @@ impl Places {
     }
 }
 
-pub(super) fn run(job: &Job) -> Result<Measurement, String> {
+/// Five scans of a file that is a quarter larger than the cache.
+fn main() -> ExitCode {
+    program::tell(words("own_policy FILE [lru]").and_then(|(path, words)| {
+        let bytes = fs::metadata(&path).map_err(|error| error.to_string())?.len();
+        run(&Job {
+            path,
+            bytes,
+            cache_bytes: bytes / 5 * 4,
+            who: if words.is_empty() { Who::Own } else { Who::Lru },
+            pattern: Pattern::Cyclic { passes: 5 },
+            work: 1,
+        })
+    }))
+}
+
+pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
     let (size, requests) = job.pattern.requests(job.bytes);
     if requests == 0 {
         return Err("the file is too small".into());
@@ -101,7 +114,10 @@ pub(super) fn run(job: &Job) -> Result<Measurement, String> {
     };
     let (begun, errors, cache) = match &job.who {
         Who::Kernel { cgroup } => through_the_kernel(job, cgroup, size, requests, &places)?,
-        who => through_ours(job, matches!(who, Who::Own), size, requests, &places)?,
+        who => {
+            let program = Program::start(job, matches!(who, Who::Own), size, requests, &places);
+            program.and_then(Program::run).map_err(|error| error.to_string())?
+        }
     };
     let seconds = begun.elapsed().as_secs_f64();
     Ok(Measurement {
@@ -125,13 +141,7 @@ fn work(bytes: &[u8], times: u32) {
 
 type Ran = (Instant, u64, Option<CacheCounts>);
 
-fn through_the_kernel(
-    job: &Job,
-    cgroup: &std::path::Path,
-    size: u64,
-    requests: u64,
-    places: &Places,
-) -> Result<Ran, String> {
+fn through_the_kernel(job: &Job, cgroup: &Path, size: u64, requests: u64, places: &Places) -> Result<Ran, String> {
     let procs = cgroup.join("cgroup.procs");
     fs::write(&procs, std::process::id().to_string()).map_err(|error| format!("{}: {error}", procs.display()))?;
     let told = |error: std::io::Error| format!("{}: {error}", job.path.display());
@@ -150,132 +160,128 @@ fn through_the_kernel(
     Ok((begun, 0, None))
 }
 
-fn through_ours(job: &Job, is_own: bool, size: u64, requests: u64, places: &Places) -> Result<Ran, String> {
-    let frames = job.cache_bytes / PAGE;
-    let is_scan = matches!(job.pattern, Pattern::Cyclic { .. });
-    let most = if is_scan { SCAN_AHEAD } else { BLOCKS_AHEAD };
-    let ahead = most.min(job.cache_bytes / size / 8).max(1);
-    let eviction: Box<dyn Eviction> = if is_own && is_scan {
-        // Each page that is on its way is used once or twice before those behind it: they must outlive that.
-        let coming = 4 * (ahead + 1) * SCAN / PAGE;
-        Box::new(Recency::mru(frames as usize, coming as usize))
-    } else {
-        Box::new(Recency::lru(frames as usize))
-    };
-    let mut pool = Pool::make(Make {
-        path: &job.path,
-        first: 0,
-        len: job.bytes,
-        write: false,
-        config: CacheConfig {
-            bytes: job.cache_bytes as usize,
+type Told<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// The program on a cache of ours.
+struct Program<'a> {
+    job: &'a Job,
+    places: &'a Places,
+    core: Core,
+    file: Handle,
+    is_own: bool,
+    /// Bytes of a request, and how many there are.
+    size: u64,
+    requests: u64,
+    /// Requests that are told ahead at most, and how many were told so far.
+    ahead: u64,
+    shown: u64,
+    errors: u64,
+}
+
+impl<'a> Program<'a> {
+    fn start(job: &'a Job, is_own: bool, size: u64, requests: u64, places: &'a Places) -> Told<Program<'a>> {
+        let frames = (job.cache_bytes / PAGE) as usize;
+        let is_scan = matches!(job.pattern, Pattern::Cyclic { .. });
+        let most = if is_scan { SCAN_AHEAD } else { BLOCKS_AHEAD };
+        let ahead = most.min(job.cache_bytes / size / 8).max(1);
+        let eviction: Box<dyn Eviction> = if is_own && is_scan {
+            // Each page that is on its way is used once or twice before those behind it: they must outlive that.
+            let coming = 4 * (ahead + 1) * SCAN / PAGE;
+            Box::new(Recency::mru(frames, coming as usize))
+        } else {
+            Box::new(Recency::lru(frames))
+        };
+        let bytes = job.cache_bytes as usize;
+        let mut core = Core::new(&Config {
+            arena_bytes: bytes + (5 << 20),
+            ..Config::default()
+        })?;
+        let config = CacheConfig {
+            bytes,
             ..CacheConfig::default()
-        },
-        eviction: Some(eviction),
-        readahead_bytes_max: if is_scan && !is_own { READAHEAD } else { 0 },
-        through_kernel: false,
-        buffer_bytes: 1 << 20,
-    })?;
-    let mut memory: Memory = pool.buffer(size as usize)?.into();
-    let mut errors = 0;
-    let mut known = Known {
-        shown: 0,
-        ahead,
-        requests,
-        pages: size / PAGE,
-    };
-    let before = pool.cache.stats();
-    let begun = Instant::now();
-    for number in 0..requests {
-        if is_own {
-            known.show(&mut pool, places, number)?;
-            if known.look(&mut pool, places, number, job.work)? {
-                continue;
+        };
+        core.use_cache_with(&config, eviction)?;
+        let open = Open {
+            descriptions: Descriptions::Both,
+            ..Open::read()
+        };
+        let file = core.open_file(&job.path, &open)?;
+        if is_own || !is_scan {
+            core.read_pattern(file, window::Pattern::Random)?;
+        }
+        Ok(Program {
+            job,
+            places,
+            core,
+            file,
+            is_own,
+            size,
+            requests,
+            ahead,
+            shown: 0,
+            errors: 0,
+        })
+    }
+
+    fn run(mut self) -> Told<Ran> {
+        let mut memory = self.core.buffer(self.size as usize)?.into();
+        let before = self.core.cache_stats().unwrap_or_default();
+        let begun = Instant::now();
+        for number in 0..self.requests {
+            if self.is_own {
+                self.show(number)?;
+                self.look(number)?;
+            } else {
+                memory = self.read(number, memory)?;
             }
         }
-        let (back, is_good) = read(&mut pool, memory, places.at(number), size)?;
-        memory = back;
-        errors += u64::from(!is_good);
-        if let Memory::Own(buffer) = &memory {
-            work(buffer, job.work);
-        }
+        let cache = CacheCounts::between(&before, &self.core.cache_stats().unwrap_or_default());
+        Ok((begun, self.errors, Some(cache)))
     }
-    let cache = CacheCounts::between(&before, &pool.cache.stats());
-    Ok((begun, errors, Some(cache)))
-}
 
-/// What the program lets the cache know of its next requests.
-struct Known {
-    /// Requests that were told.
-    shown: u64,
-    ahead: u64,
-    requests: u64,
-    /// Of a request.
-    pages: u64,
-}
-
-impl Known {
     /// Has the next requests brought in, when half of those that were told have been made.
-    fn show(&mut self, pool: &mut Pool, places: &Places, number: u64) -> Result<(), String> {
+    fn show(&mut self, number: u64) -> Told<()> {
         self.shown = self.shown.max(number);
         let end = self.requests.min(number + self.ahead);
         if self.shown >= end || self.shown > number + self.ahead / 2 {
             return Ok(());
         }
-        let first = |number| places.at(number) / PAGE;
-        let ranges: Vec<_> = (self.shown..end)
-            .map(|later| first(later)..first(later) + self.pages)
-            .collect();
-        let over = pool.cache.prefetch(pool.object, &ranges);
+        let ranges: Vec<_> = (self.shown..end).map(|later| self.pages(later)).collect();
         // Of a request that it stopped in, the rest is told again.
-        self.shown += over.map_err(|error| error.to_string())? / self.pages;
-        while let Some(io) = pool.cache.next_io() {
-            pool.start(io)?;
-        }
-        pool.push()?;
-        pool.take_in();
+        self.shown += self.core.prefetch(self.file, &ranges)? / (self.size / PAGE);
+        self.core.turn(Wait::No)?;
         Ok(())
     }
 
-    /// Works on the pages of a request where they lie. False when one is missing: then nothing was done.
-    fn look(&mut self, pool: &mut Pool, places: &Places, number: u64, times: u32) -> Result<bool, String> {
-        let first = places.at(number) / PAGE;
-        let mut pins = Vec::with_capacity(self.pages as usize);
-        pins.extend((first..first + self.pages).map_while(|page| pool.cache.pin_hit(pool.object, page)));
-        let all = pins.len() as u64 == self.pages;
-        for pin in pins {
-            if all {
-                work(pool.cache.page(&pin).map_err(|error| error.to_string())?, times);
-            }
-            pool.cache.unpin(pin);
+    /// Works on the pages of a request where they lie.
+    fn look(&mut self, number: u64) -> Told<()> {
+        for page in self.pages(number) {
+            let pin = self.core.pin_now(self.file, page)?;
+            work(self.core.page(&pin)?, self.job.work);
+            self.core.unpin(pin);
         }
-        Ok(all)
+        Ok(())
     }
-}
 
-/// One read, to its end. Whether it gave all its bytes.
-fn read(pool: &mut Pool, memory: Memory, offset: u64, size: u64) -> Result<(Memory, bool), String> {
-    let request = CacheRequest {
-        object: pool.object,
-        op: CacheOp::Read { offset },
-        memory,
-        hint: Hint::Normal,
-    };
-    pool.cache.start(0, request);
-    loop {
-        let mut has_started = false;
-        while let Some(io) = pool.cache.next_io() {
-            pool.start(io)?;
-            has_started = true;
+    /// Works on a copy of them.
+    fn read(&mut self, number: u64, memory: Memory) -> Told<Memory> {
+        let offset = self.places.at(number);
+        let request = SegmentRequest {
+            mode: Mode::Cached,
+            ..SegmentRequest::new(self.file, SegmentOp::Read { offset }, memory)
+        };
+        let ticket = self.core.start(request).map_err(|_| "every slot is taken")?;
+        let outcome = self.core.wait(ticket)?.ok_or("an outcome was lost")?;
+        self.errors += u64::from(outcome.result.ok() != Some(self.size as u32));
+        if let Memory::Own(buffer) = &outcome.memory {
+            work(buffer, self.job.work);
         }
-        if let Some(done) = pool.cache.next_done() {
-            if has_started {
-                pool.push()?;
-            }
-            return Ok((done.memory, done.result == Ok(size as u32)));
-        }
-        pool.turn()?;
-        pool.take_in();
+        Ok(outcome.memory)
+    }
+
+    fn pages(&self, number: u64) -> std::ops::Range<u64> {
+        let first = self.places.at(number) / PAGE;
+        first..first + self.size / PAGE
     }
 }
 

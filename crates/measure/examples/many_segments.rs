@@ -2,14 +2,14 @@
 //! volume takes and nothing that was there before.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use baio_engine::{Caching, Config, Wait};
+use baio_measure::program::{self, Random, status_of, words};
 use baio_storage::{Access, Core, CreateOptions, Identity, OperationId};
 use serde::{Deserialize, Serialize};
-
-use crate::figures::child::status_of;
-use crate::stress::pattern::Random;
+use serde_json::Value;
 
 /// Creates under way at a time while a volume is filled.
 const UNDER_WAY: usize = 64;
@@ -68,7 +68,33 @@ pub(crate) struct Used {
     pub(crate) later_rss: u64,
 }
 
-pub(super) fn fill(path: &Path, segments: u64) -> Result<Filled, String> {
+pub(crate) fn run(job: &Job) -> Result<Value, String> {
+    let found = match job {
+        Job::Fill { path, segments } => serde_json::to_value(fill(path, *segments)?),
+        Job::Use(job) => serde_json::to_value(look(job)?),
+    };
+    found.map_err(|error| error.to_string())
+}
+
+fn main() -> ExitCode {
+    let usage = "many_segments VOLUME [SEGMENTS, to which it is filled]";
+    program::tell(words(usage).and_then(|(path, words)| {
+        let segments = words.first().map(|number| number.parse()).transpose();
+        match segments.map_err(|_| "how many segments?")? {
+            Some(segments) => run(&Job::Fill { path, segments }),
+            None => run(&Job::Use(Use {
+                segments: Core::inspect_volume(&path).map_err(told)?.segments,
+                path,
+                names: 20_000,
+                opens: 100_000,
+                creates: 200,
+                close: true,
+            })),
+        }
+    }))
+}
+
+fn fill(path: &Path, segments: u64) -> Result<Filled, String> {
     let who = Identity::effective();
     let begun = Instant::now();
     let mut core = Core::open(path, &Config::default()).map_err(told)?;
@@ -106,7 +132,7 @@ pub(super) fn fill(path: &Path, segments: u64) -> Result<Filled, String> {
     Ok(Filled { seconds })
 }
 
-pub(super) fn look(job: &Use) -> Result<Used, String> {
+fn look(job: &Use) -> Result<Used, String> {
     let who = Identity::effective();
     let mut random = Random::new(u64::from(std::process::id()));
     let engine_rss = {

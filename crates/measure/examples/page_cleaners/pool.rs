@@ -8,10 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baio_engine::{
-    Buffer, Caching, Config, Descriptions, Doorbell, Durability, Engine, Errno, File, Memory, Open, Policy, Request,
-    Wait,
+    Caching, Config, Descriptions, Doorbell, Durability, Engine, Errno, File, Memory, Open, Policy, Request, Wait,
 };
-use baio_storage::cache::eviction::Eviction;
 use baio_storage::cache::{Cache, CacheConfig, Io, IoId, IoKind, ObjectId};
 
 /// How a pool is made.
@@ -20,15 +18,9 @@ pub(crate) struct Make<'a> {
     /// The bytes of the file that are used: from here on, so many.
     pub(crate) first: u64,
     pub(crate) len: u64,
-    pub(crate) write: bool,
     pub(crate) config: CacheConfig,
-    /// Who leaves, if not whom the configuration names.
-    pub(crate) eviction: Option<Box<dyn Eviction>>,
-    pub(crate) readahead_bytes_max: usize,
     /// Requests through the kernel's cache instead of past it.
     pub(crate) through_kernel: bool,
-    /// Bytes of buffers beside the cache.
-    pub(crate) buffer_bytes: usize,
 }
 
 pub(crate) struct Pool {
@@ -59,7 +51,7 @@ impl Pool {
         let mut engine = Engine::new(&Config {
             slots: SLOTS,
             reserved_slots: 0,
-            arena_bytes: make.config.bytes + make.buffer_bytes + (4 << 20),
+            arena_bytes: make.config.bytes + (4 << 20),
             ..Config::default()
         })
         .map_err(|error| error.to_string())?;
@@ -69,19 +61,13 @@ impl Pool {
             (Caching::Direct, Policy::direct())
         };
         let open = Open {
-            write: make.write,
             descriptions: Descriptions::Only(caching),
-            ..Open::read()
+            ..Open::write()
         };
         let file = File::open(make.path, &open).map_err(|error| error.to_string())?;
         engine.attach(&file);
-        let arena = engine.arena();
-        let cache = match make.eviction {
-            Some(eviction) => Cache::with_eviction(arena, make.config, eviction),
-            None => Cache::new(arena, make.config),
-        };
-        let mut cache = cache.map_err(|error| error.to_string())?;
-        let object = cache.add(make.len, make.readahead_bytes_max);
+        let mut cache = Cache::new(engine.arena(), make.config).map_err(|error| error.to_string())?;
+        let object = cache.add(make.len, 0);
         Ok(Pool {
             cache,
             object,
@@ -96,10 +82,6 @@ impl Pool {
 
     pub(crate) fn doorbell(&self) -> Doorbell {
         self.engine.doorbell()
-    }
-
-    pub(crate) fn buffer(&mut self, len: usize) -> Result<Buffer, String> {
-        Ok(self.engine.buffer(len).ok_or("no buffer")?)
     }
 
     /// Has the engine carry out an I/O.
@@ -122,11 +104,6 @@ impl Pool {
         } else {
             Ok(())
         }
-    }
-
-    /// Submits.
-    pub(crate) fn push(&mut self) -> Result<(), String> {
-        self.engine.turn(Wait::No).map(drop).map_err(|error| error.to_string())
     }
 
     /// Submits, and sleeps until something has ended or the doorbell rings, a second at most.
@@ -153,24 +130,6 @@ impl Pool {
             result: completion.result.map_err(|error| error.errno()),
             memory: completion.memory,
         })
-    }
-
-    /// Has the engine carry out an I/O, alone, and waits for its end.
-    pub(crate) fn carry_out(&mut self, io: Io) -> Result<Ended, String> {
-        self.start(io)?;
-        loop {
-            if let Some(ended) = self.ended() {
-                return Ok(ended);
-            }
-            self.engine.turn(Wait::one()).map_err(|error| error.to_string())?;
-        }
-    }
-
-    /// Tells the cache of everything that has ended.
-    pub(crate) fn take_in(&mut self) {
-        while let Some(ended) = self.ended() {
-            self.cache.io_ended(ended.id, ended.result, ended.memory);
-        }
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -9,15 +9,13 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use baio_engine::{Arena, Caching, Config, Descriptions, Engine, File, Memory, Open, Policy, Request, Wait};
+use baio_measure::program::{self, Measurement, Random, joined, words};
 use serde::{Deserialize, Serialize};
-
-use super::joined;
-use crate::figures::Measurement;
-use crate::stress::pattern::Random;
 
 const MESSAGE: usize = 4096;
 const DISK_READ: u64 = 4096;
@@ -43,7 +41,20 @@ pub(crate) struct Job {
     pub(crate) engine: bool,
 }
 
-pub(super) fn run(job: &Job) -> Result<Measurement, String> {
+fn main() -> ExitCode {
+    program::tell(words("one_queue FILE [by blocking calls]").and_then(|(path, words)| {
+        run(&Job {
+            path,
+            messages: 160_000,
+            under_way: 16,
+            disk_reads: 16_000,
+            disk_depth: 8,
+            engine: words.is_empty(),
+        })
+    }))
+}
+
+pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
     let blocks = std::fs::metadata(&job.path).map_err(|error| error.to_string())?.len() / DISK_READ;
     if blocks == 0 {
         return Err("the file is too short".into());

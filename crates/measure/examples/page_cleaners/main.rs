@@ -12,19 +12,19 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use baio_engine::{Doorbell, Memory};
+use baio_measure::program::{self, CacheCounts, Measurement, Permutation, Random, Recorder, joined, mix, words};
 use baio_storage::cache::eviction::Hint;
 use baio_storage::cache::{CacheConfig, CacheError, CacheOp, CacheRequest, Io, IoKind, PagePin};
 use serde::{Deserialize, Serialize};
 
-use super::joined;
-use crate::figures::pool::{Blocking, Ended, Make, Pool};
-use crate::figures::{Measurement, Recorder};
-use crate::stress::pattern::{Permutation, Random, mix};
-use crate::stress::result::CacheCounts;
+use pool::{Blocking, Ended, Make, Pool};
+
+mod pool;
 
 const PAGE: u64 = 4096;
 
@@ -66,6 +66,21 @@ pub(crate) struct Mix {
     /// How often a page is gone through in each use.
     pub(crate) work: u32,
 }
+
+/// The mix of the tables.
+pub(crate) const OLTP: Mix = Mix {
+    pages: 8,
+    changed_percent: 50,
+    hot_uses_percent: 80,
+    hot_pages_percent: 20,
+    work: 2,
+};
+/// Transactions under way.
+pub(crate) const AGENTS: u32 = 64;
+/// A quarter of the database is memory.
+pub(crate) const MEMORY_PART: u64 = 4;
+/// Of a synchronous cleaner: its two stacks, and what the system keeps for a thread.
+pub(crate) const CLEANER_BYTES: u64 = 128 << 10;
 
 /// Where one transaction is.
 #[derive(Debug)]
@@ -140,7 +155,35 @@ impl BoardState {
     }
 }
 
-pub(super) fn run(job: &Job) -> Result<Measurement, String> {
+impl Job {
+    /// On a file or device of so many bytes, past the kernel's cache.
+    pub(crate) fn new(path: PathBuf, bytes: u64, cleaners: u32, runtime_ms: u64) -> Job {
+        Job {
+            path,
+            bytes,
+            memory_bytes: bytes / MEMORY_PART,
+            cleaner_bytes: CLEANER_BYTES,
+            cleaners,
+            through_kernel: false,
+            agents: AGENTS,
+            runtime_ms,
+            mix: OLTP,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    program::tell(
+        words("page_cleaners FILE [CLEANERS], which writes over FILE").and_then(|(path, words)| {
+            let bytes = std::fs::metadata(&path).map_err(|error| error.to_string())?.len();
+            let cleaners = words.first().map_or(Ok(0), |number| number.parse());
+            let cleaners = cleaners.map_err(|_| "how many cleaners?")?;
+            run(&Job::new(path, bytes, cleaners, 3000))
+        }),
+    )
+}
+
+pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let taken = job.cleaner_bytes * u64::from(job.cleaners);
     let memory = job
@@ -280,12 +323,8 @@ impl<'a> Thread<'a> {
             path: &job.path,
             first: index as u64 * part.bytes,
             len: part.bytes,
-            write: true,
             config,
-            eviction: None,
-            readahead_bytes_max: 0,
             through_kernel: job.through_kernel,
-            buffer_bytes: 0,
         })?;
         let _ = board.bells[index].set(pool.doorbell());
         let (pages, begun) = (part.bytes / PAGE, Instant::now());

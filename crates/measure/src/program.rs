@@ -1,0 +1,42 @@
+//! What the programs under `examples/` are written with. Each measures one thing, alone on its command line, or as a side of an
+//! experiment of the report; so all of them have one shape of result.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+pub use crate::figures::child::status_of;
+pub use crate::figures::{Latency, Measurement, Recorder};
+pub use crate::stress::pattern::{Permutation, Random, mix};
+pub use crate::stress::result::CacheCounts;
+
+/// Prints what a program has found, as JSON, or why it could not.
+pub fn tell(found: Result<impl Serialize, String>) -> ExitCode {
+    let said = found.and_then(|found| serde_json::to_string(&found).map_err(|error| error.to_string()));
+    match said {
+        Ok(json) => println!("{json}"),
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// The words of a program's command line: a file, and what may follow it.
+///
+/// # Errors
+/// There is no file: how the program is used.
+pub fn words(usage: &str) -> Result<(std::path::PathBuf, Vec<String>), String> {
+    let mut words = std::env::args().skip(1);
+    let file = words.next().ok_or_else(|| format!("usage: {usage}"))?;
+    Ok((file.into(), words.collect()))
+}
+
+/// What a thread gave.
+///
+/// # Errors
+/// What the thread said, or that it panicked.
+pub fn joined<T>(result: std::thread::Result<Result<T, String>>) -> Result<T, String> {
+    result.unwrap_or_else(|_| Err("a thread ended badly".into()))
+}
