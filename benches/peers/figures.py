@@ -1,0 +1,84 @@
+"""What the drivers beside this file have in common: files laid out, processes run and timed, medians, tables."""
+
+import json
+import os
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def size(text):
+    """Bytes of `64K`, `1G`."""
+    match = re.fullmatch(r"(\d+)([KMG]?)", text.upper())
+    if not match:
+        raise ValueError(text)
+    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
+
+
+def lay_out(path, bytes_):
+    """Writes `bytes_` of noise, unless a file of that size is there; none of it stays in the kernel's cache."""
+    if not (path.exists() and path.stat().st_size == bytes_):
+        with open(path, "wb") as file:
+            for at in range(0, bytes_, 1 << 20):
+                file.write(os.urandom(min(1 << 20, bytes_ - at)))
+    drop(path)
+
+
+def drop(path):
+    """Writes a file back and drops it from the kernel's cache."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def run(command, environment=None):
+    """Runs a command; what it printed as JSON, and the processor time of the whole process in seconds (wait4(2))."""
+    environment = environment and {**os.environ, **environment}
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    printed = child.stdout.read()
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode != 0:
+        sys.exit(f"{shown(command)}\nfailed with status {child.returncode}: {printed.strip()}")
+    return json.loads(printed), used.ru_utime + used.ru_stime
+
+
+def shown(command, environment=None):
+    """As a shell would be given it."""
+    words = [f"{name}={shlex.quote(value)}" for name, value in (environment or {}).items()]
+    return " ".join(words + [shlex.quote(str(word)) for word in command])
+
+
+def median(values):
+    return statistics.median(values) if values else float("nan")
+
+
+def ratio(ours, theirs):
+    """The median of the ratios of the rounds: what disturbs the machine disturbs both sides of one round."""
+    return median([our / their for our, their in zip(ours, theirs)])
+
+
+def table(head, rows):
+    widths = [max(len(str(row[at])) for row in [head, *rows]) for at in range(len(head))]
+    for row in [head, *rows]:
+        cells = [str(cell).rjust(width) for cell, width in zip(row, widths)]
+        print("  ".join([str(row[0]).ljust(widths[0]), *cells[1:]]).rstrip())
+    print(flush=True)
+
+
+def said(command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().splitlines()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return "not there"
+
+
+def machine():
+    """One line on what this ran on."""
+    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return f"Linux {os.uname().release}, {os.cpu_count()} processors, {cpu[1] if cpu else os.uname().machine}"
