@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::backend::sim::dice::Dice;
 use crate::backend::sim::pages::Pages;
@@ -44,7 +44,7 @@ struct UnderWay {
 /// What a write does to the bytes.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    Bytes(u64, Rc<[u8]>),
+    Bytes(u64, Arc<[u8]>),
     Zero(Range<u64>),
 }
 

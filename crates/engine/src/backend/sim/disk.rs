@@ -1,10 +1,9 @@
 //! A disk in memory: what a reader sees of it, what of that is on the medium, what is recorded, what goes wrong, and when
 //! its power fails. Copies share their pages, so that a copy, and so a crash state, costs what differs later.
 
-use std::cell::RefCell;
 use std::ops::Range;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::sim::cache::{Cache, Change, SECTOR};
 use crate::backend::sim::dice::Dice;
@@ -19,7 +18,7 @@ use crate::policy::Caching;
 
 /// A handle on one simulated disk; clones are the same disk.
 #[derive(Clone, Debug)]
-pub struct Disk(Rc<RefCell<Inner>>);
+pub struct Disk(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
@@ -66,9 +65,14 @@ impl Disk {
         Disk::of(size, Pages::default())
     }
 
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // Whoever panics meanwhile is a test that is about to fail.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn of(size: u64, pages: Pages) -> Disk {
         static IDS: AtomicU64 = AtomicU64::new(1);
-        Disk(Rc::new(RefCell::new(Inner {
+        Disk(Arc::new(Mutex::new(Inner {
             id: IDS.fetch_add(1, Ordering::Relaxed),
             size,
             pages,
@@ -85,20 +89,20 @@ impl Disk {
     /// Another disk with the same bytes, all of them on the medium; instant, healthy, and without a record.
     #[must_use]
     pub fn copy(&self) -> Disk {
-        let inner = self.0.borrow();
+        let inner = self.inner();
         Disk::of(inner.size, inner.pages.clone())
     }
 
     /// Size in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.0.borrow().size
+        self.inner().size
     }
 
     /// Gives it another size, as somebody outside may do to a file or a device that is in use. What lies behind a smaller
     /// size is gone, on the medium too, and reads as zero when it is made larger again.
     pub fn set_size(&self, size: u64) {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.inner();
         if size < inner.size {
             let gone = Change::Zero(size..inner.size);
             gone.apply(&mut inner.pages);
@@ -112,35 +116,35 @@ impl Disk {
     /// Bytes that requests have read from it.
     #[must_use]
     pub fn bytes_read(&self) -> u64 {
-        self.0.borrow().bytes_read
+        self.inner().bytes_read
     }
 
     pub(crate) fn count_read(&self, bytes: u64) {
-        self.0.borrow_mut().bytes_read += bytes;
+        self.inner().bytes_read += bytes;
     }
 
     pub(crate) fn id(&self) -> u64 {
-        self.0.borrow().id
+        self.inner().id
     }
 
     /// How long requests take. To be called before the first request; a machine keeps what it has seen then.
     pub fn set_profile(&self, profile: Profile) {
-        self.0.borrow_mut().profile = profile;
+        self.inner().profile = profile;
     }
 
     /// Writes that ask to be durable are from now on writes like any other, as on FUSE: only a flush makes them so. Files
     /// made of the disk from now on know it ([`File::durable_by`](crate::File::durable_by)).
     pub fn ignore_durability(&self) {
-        self.0.borrow_mut().ignores_durability = true;
+        self.inner().ignores_durability = true;
     }
 
     pub(crate) fn profile(&self) -> Profile {
-        self.0.borrow().profile
+        self.inner().profile
     }
 
     /// What goes wrong from now on; the counts of what went wrong stay.
     pub fn set_faults(&self, faults: Faults) {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.inner();
         match &mut inner.plan {
             Some(plan) => plan.replace(faults),
             None => inner.plan = Some(Plan::new(faults)),
@@ -150,37 +154,37 @@ impl Disk {
     /// How often each fault was injected.
     #[must_use]
     pub fn faults_injected(&self) -> FaultCounts {
-        let inner = self.0.borrow();
+        let inner = self.inner();
         inner.plan.as_ref().map_or(FaultCounts::default(), Plan::counts)
     }
 
     /// What was injected since the last call, when the plan is [`Faults::listed`].
     #[must_use]
     pub fn take_injected(&self) -> Vec<Injected> {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.inner();
         inner.plan.as_mut().map_or(Vec::new(), Plan::take_injected)
     }
 
     /// Asks the plan, if there is one.
     pub(crate) fn with_plan<T>(&self, ask: impl FnOnce(&mut Plan) -> Option<T>) -> Option<T> {
-        self.0.borrow_mut().plan.as_mut().and_then(ask)
+        self.inner().plan.as_mut().and_then(ask)
     }
 
     /// Starts a new record.
     pub fn record(&self) {
-        self.0.borrow_mut().recording = Some(Recording::default());
+        self.inner().recording = Some(Recording::default());
     }
 
     /// Ends the record and returns it.
     #[must_use]
     pub fn take_record(&self) -> Vec<Record> {
-        let recording = self.0.borrow_mut().recording.take();
+        let recording = self.inner().recording.take();
         recording.map_or(Vec::new(), |recording| recording.records)
     }
 
     /// Notes in the record that the workload's owner has just been told `what`.
     pub fn mark(&self, what: u64) {
-        if let Some(recording) = &mut self.0.borrow_mut().recording {
+        if let Some(recording) = &mut self.inner().recording {
             recording.records.push(Record::Mark(what));
         }
     }
@@ -188,13 +192,13 @@ impl Disk {
     /// How many records there are so far.
     #[must_use]
     pub fn recorded(&self) -> usize {
-        let inner = self.0.borrow();
+        let inner = self.inner();
         inner.recording.as_ref().map_or(0, |recording| recording.records.len())
     }
 
     /// Fills `bytes` from `offset`; returns how many there were before the end of the disk.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> usize {
-        let inner = self.0.borrow();
+        let inner = self.inner();
         let len = clip(inner.size, offset, bytes.len() as u64) as usize;
         inner.pages.read(offset, &mut bytes[..len]);
         len
@@ -202,7 +206,7 @@ impl Disk {
 
     /// Changes bytes, on the medium too, without leaving a trace in the record: for building states and for damaging them.
     pub fn poke(&self, offset: u64, bytes: &[u8]) {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.inner();
         let len = clip(inner.size, offset, bytes.len() as u64) as usize;
         let bytes = &bytes[..len];
         inner.pages.write(offset, bytes);
@@ -215,20 +219,20 @@ impl Disk {
     /// still under way, any may be there, absent, or there in part, as `seed` says. This disk goes on.
     #[must_use]
     pub fn power_cut(&self, seed: u64) -> Disk {
-        let inner = self.0.borrow();
+        let inner = self.inner();
         Disk::of(inner.size, inner.after_power_cut(seed))
     }
 
     /// The power fails after so many steps: each start and each end of a write, an allocation or a flush is one. From then
     /// on every request ends as `EIO`, and [`Disk::surviving`] gives what is left.
     pub fn cut_power_after(&self, steps: u64, seed: u64) {
-        self.0.borrow_mut().power = Power::Failing { steps, seed };
+        self.inner().power = Power::Failing { steps, seed };
     }
 
     /// The disk that the power cut left, to be opened again; `None` while the power is on.
     #[must_use]
     pub fn surviving(&self) -> Option<Disk> {
-        let inner = self.0.borrow();
+        let inner = self.inner();
         match &inner.power {
             Power::Off { left } => Some(Disk::of(inner.size, left.clone())),
             Power::On | Power::Failing { .. } => None,
@@ -236,13 +240,13 @@ impl Disk {
     }
 
     pub(crate) fn is_off(&self) -> bool {
-        matches!(self.0.borrow().power, Power::Off { .. })
+        matches!(self.inner().power, Power::Off { .. })
     }
 
     /// A number that differs for disks with different bytes.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
-        let inner = self.0.borrow();
+        let inner = self.inner();
         let mut hash = 0_u64;
         for (number, page) in inner.pages.sorted() {
             let (words, _) = page.as_chunks::<32>();
@@ -256,7 +260,7 @@ impl Disk {
 
     /// A write has begun: if the power fails before its end, some of it may be there. Returns how much was recorded before.
     pub(crate) fn begin(&self, token: u64, change: Change) -> usize {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.inner();
         inner.cache().begin(token, change);
         inner.step();
         inner.recording.as_ref().map_or(0, |recording| recording.records.len())
@@ -264,14 +268,14 @@ impl Disk {
 
     /// It has ended, or was called back; if anything is stored, that is told by `store`.
     pub(crate) fn end(&self, token: u64) {
-        if let Some(cache) = &mut self.0.borrow_mut().cache {
+        if let Some(cache) = &mut self.inner().cache {
             cache.end(token);
         }
     }
 
     /// A flush has begun: what it covers, and how many writes were recorded.
     pub(crate) fn begin_flush(&self) -> (u64, u64) {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.inner();
         inner.step();
         let covers = inner.cache().ended();
         (covers, inner.recording.as_ref().map_or(0, |r| r.writes))
@@ -279,13 +283,13 @@ impl Disk {
 
     /// A write ends, if the power is still on.
     pub(crate) fn step(&self) -> Result<(), i32> {
-        self.0.borrow_mut().step();
+        self.inner().step();
         if self.is_off() { Err(-libc::EIO) } else { Ok(()) }
     }
 
     /// Bytes have reached the disk's cache, or with `durable` the medium; on their way since so many records.
     pub(crate) fn store(&self, change: &Change, durable: bool, began: usize) {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.inner();
         inner.cache().add(change.clone(), durable);
         change.apply(&mut inner.pages);
         if let Some(recording) = &mut inner.recording {
@@ -295,7 +299,7 @@ impl Disk {
 
     /// A flush has ended well.
     pub(crate) fn flush(&self, covers: u64, writes: u64) {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.inner();
         inner.cache().flush(covers);
         if let Some(recording) = &mut inner.recording {
             let late = recording.writes.saturating_sub(writes);
@@ -310,7 +314,7 @@ impl Disk {
 
     /// A flush has failed: what it covered is not there any more. Returns what that was.
     pub(crate) fn fail_flush(&self, covers: u64) -> Vec<Range<u64>> {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.inner();
         let (dropped, seen) = inner.cache().drop_covered(covers);
         inner.pages = seen;
         let Inner { pages, recording, .. } = &mut *inner;
@@ -330,7 +334,7 @@ impl Disk {
 
     /// How many of `len` bytes at `offset` the disk can store.
     pub(crate) fn room(&self, offset: u64, len: u64) -> u64 {
-        let inner = self.0.borrow();
+        let inner = self.inner();
         let len = clip(inner.size, offset, len);
         match inner.plan.as_ref().and_then(Plan::real_bytes) {
             Some(bytes) => inner.pages.room(offset, len, bytes),
@@ -340,7 +344,7 @@ impl Disk {
 
     /// Sets space aside on a thin disk; on others there is nothing to do.
     pub(crate) fn reserve(&self, range: &Range<u64>) {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.inner();
         if inner.plan.as_ref().is_some_and(|plan| plan.real_bytes().is_some()) {
             inner.pages.reserve(range);
         }
@@ -373,7 +377,7 @@ impl Device for Disk {
     }
 
     fn durable_by(&self) -> DurableBy {
-        if self.0.borrow().ignores_durability {
+        if self.inner().ignores_durability {
             DurableBy::Sync
         } else {
             DurableBy::Flag
@@ -429,14 +433,14 @@ impl Inner {
 impl Recording {
     fn write(&mut self, change: &Change, durable: bool, began: usize) {
         match change {
-            Change::Bytes(offset, bytes) => self.push(*offset, Rc::clone(bytes), durable, began),
+            Change::Bytes(offset, bytes) => self.push(*offset, Arc::clone(bytes), durable, began),
             Change::Zero(range) => {
-                let zeroes: Rc<[u8]> = vec![0; ZERO_CHUNK.min(range.end - range.start) as usize].into();
+                let zeroes: Arc<[u8]> = vec![0; ZERO_CHUNK.min(range.end - range.start) as usize].into();
                 let mut at = range.start;
                 while at < range.end {
                     let len = (range.end - at).min(ZERO_CHUNK) as usize;
                     let bytes = if len == zeroes.len() {
-                        Rc::clone(&zeroes)
+                        Arc::clone(&zeroes)
                     } else {
                         zeroes[..len].into()
                     };
@@ -447,7 +451,7 @@ impl Recording {
         }
     }
 
-    fn push(&mut self, offset: u64, bytes: Rc<[u8]>, durable: bool, began: usize) {
+    fn push(&mut self, offset: u64, bytes: Arc<[u8]>, durable: bool, began: usize) {
         self.writes += 1;
         let under_way = self.records.len().saturating_sub(began);
         self.records.push(Record::Write {

@@ -1,6 +1,6 @@
 //! What an iteration does to its disk: taken apart when it starts, carried out when it ends.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::backend::sim::cache::{Change, SECTOR};
 use crate::backend::sim::disk::Disk;
@@ -50,8 +50,8 @@ pub(crate) fn prepare(slots: &Slots, id: RequestId, work: Work, number: u64, now
             (job.offset, job.len) = (offset, len as u64);
             job.direct = caching == Caching::Direct;
             job.durable = durability != Durability::None && disk.durable_by() == DurableBy::Flag;
-            let mut bytes: Rc<[u8]> = std::iter::repeat_n(0, len).collect();
-            if let Some(bytes) = Rc::get_mut(&mut bytes) {
+            let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
+            if let Some(bytes) = Arc::get_mut(&mut bytes) {
                 slots.copy_out(id, bytes);
             }
             job.change = Some(Change::Bytes(job.offset, bytes));
@@ -223,9 +223,9 @@ impl Ending<'_> {
         }
     }
 
-    fn store(&self, offset: u64, bytes: &Rc<[u8]>, len: usize) {
-        let bytes: Rc<[u8]> = if len == bytes.len() {
-            Rc::clone(bytes)
+    fn store(&self, offset: u64, bytes: &Arc<[u8]>, len: usize) {
+        let bytes: Arc<[u8]> = if len == bytes.len() {
+            Arc::clone(bytes)
         } else {
             bytes[..len].into()
         };

@@ -1,6 +1,6 @@
 //! What a simulated disk records.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// One thing that happened to a disk, or that its owner was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub enum Record {
         /// First byte.
         offset: u64,
         /// The bytes.
-        bytes: Rc<[u8]>,
+        bytes: Arc<[u8]>,
         /// Durable by itself when it completed (a data-durable write, FUA).
         durable: bool,
         /// It began so many records before this one: a power cut among them may find some of it.

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Granularity of sharing, and of what a thin disk gives out, in bytes.
 pub(crate) const PAGE: usize = 4096;
 
 /// A sparse array of bytes; what was never written is zero.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pages(HashMap<u64, Rc<[u8; PAGE]>>);
+pub(crate) struct Pages(HashMap<u64, Arc<[u8; PAGE]>>);
 
 impl Pages {
     pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) {
@@ -29,8 +29,8 @@ impl Pages {
         let mut at = 0;
         while at < bytes.len() {
             let (page, within, take) = piece(offset + at as u64, bytes.len() - at);
-            let page = self.0.entry(page).or_insert_with(|| Rc::new([0; PAGE]));
-            Rc::make_mut(page)[within..within + take].copy_from_slice(&bytes[at..at + take]);
+            let page = self.0.entry(page).or_insert_with(|| Arc::new([0; PAGE]));
+            Arc::make_mut(page)[within..within + take].copy_from_slice(&bytes[at..at + take]);
             at += take;
         }
     }
@@ -42,7 +42,7 @@ impl Pages {
             let from = range.start.clamp(first, first + PAGE as u64) - first;
             let to = range.end.clamp(first, first + PAGE as u64) - first;
             if from < to && to - from < PAGE as u64 {
-                Rc::make_mut(bytes)[from as usize..to as usize].fill(0);
+                Arc::make_mut(bytes)[from as usize..to as usize].fill(0);
             }
             to - from.min(to) < PAGE as u64
         });
@@ -51,7 +51,7 @@ impl Pages {
     /// Gives the range pages of its own.
     pub(crate) fn reserve(&mut self, range: &Range<u64>) {
         for page in range.start / PAGE as u64..range.end.div_ceil(PAGE as u64) {
-            self.0.entry(page).or_insert_with(|| Rc::new([0; PAGE]));
+            self.0.entry(page).or_insert_with(|| Arc::new([0; PAGE]));
         }
     }
 

@@ -1,7 +1,7 @@
 //! One number for everything that happened on a machine: two runs that differ in anything differ in it.
 
-use std::cell::Cell;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::policy::Time;
 
@@ -18,23 +18,42 @@ pub(crate) enum Event {
     Delay,
 }
 
+/// Written by the machine's thread alone; whoever else has a handle reads what was there a moment ago.
+#[derive(Debug)]
+struct Word(AtomicU64);
+
+impl Word {
+    fn new(value: u64) -> Word {
+        Word(AtomicU64::new(value))
+    }
+
+    // Relaxed: a word stands for itself, and no other memory is told of by it.
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
-    hash: Cell<u64>,
-    events: Cell<u64>,
-    now: Cell<u64>,
+    hash: Word,
+    events: Word,
+    now: Word,
 }
 
 /// A view on a machine that its engine owns: its event hash and its clock.
 #[derive(Clone, Debug)]
-pub struct SimHandle(Rc<Inner>);
+pub struct SimHandle(Arc<Inner>);
 
 impl SimHandle {
     pub(crate) fn new() -> SimHandle {
-        SimHandle(Rc::new(Inner {
-            hash: Cell::new(0xcbf2_9ce4_8422_2325),
-            events: Cell::new(0),
-            now: Cell::new(0),
+        SimHandle(Arc::new(Inner {
+            hash: Word::new(0xcbf2_9ce4_8422_2325),
+            events: Word::new(0),
+            now: Word::new(0),
         }))
     }
 

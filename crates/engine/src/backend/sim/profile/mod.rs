@@ -40,7 +40,7 @@ pub(crate) enum Busy {
 
 /// The inside of a disk with a profile. `next` takes what begins now from the queue, with the time of its end; none
 /// means: not before something ends or arrives. Every work begun ends by one call of `ended`.
-pub(crate) trait Mechanism {
+pub(crate) trait Mechanism: Send {
     /// A job has reached the device.
     fn arrived(&mut self, _job: &mut Job) {}
     fn next(&mut self, queue: &mut VecDeque<Job>, now: Time, dice: &mut Dice) -> Option<(Busy, Time)>;
