@@ -17,7 +17,7 @@
 //! | `size` | whoever holds the file | at any time; may wait, and may differ from the last time |
 //! | `try_lock`, `unlock` | whoever owns what is in it | when it is opened and closed |
 //!
-//! All of it in the one thread that has the file, which is not `Send`. An inode is asked by a plain call wherever a request
+//! By any thread that has the file, several at once: so a device is `Send` and `Sync`. An inode is asked by a plain call wherever a request
 //! passes (`gives`, and its descriptors), never through a table of functions.
 //!
 //! A device lives until the last clone of its file is dropped. Each request in flight holds one in its slot, until the backend
@@ -79,7 +79,7 @@ impl DurableBy {
 }
 
 /// What the bytes of a file lie on. See the module for who asks what, and when.
-pub trait Device: Any {
+pub trait Device: Any + Send + Sync {
     /// Equal for two devices that are one, and for no others: writes to one wait for abandoned writes to the other, and a
     /// cache knows by it what it has already. Inodes have the number of their file system first, block devices `u64::MAX`,
     /// simulated disks 0; another sort of device takes a number of its own.

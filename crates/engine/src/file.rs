@@ -16,7 +16,9 @@
 //! | `file/lock.rs` | who has locked it |
 //! | `file/losses.rs` | what its syncs have lost |
 //! | `file/trials.rs` | how reads of it that were tried at once have fared |
+//! | `file/attached.rs` | where a backend has registered it |
 
+mod attached;
 mod inode;
 mod lock;
 mod losses;
@@ -27,22 +29,23 @@ pub use lock::LockHolder;
 pub use open::{Create, Descriptions, Open};
 
 use std::any::Any;
-use std::cell::Cell;
 use std::fmt;
 use std::os::fd::{AsRawFd, RawFd};
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::device::{Device, DirectLimits, DurableBy, Kind};
 use crate::error::Errno;
 use crate::policy::Caching;
 
+use attached::Attached;
 use inode::Inode;
 use losses::Losses;
 use trials::Trials;
 
-/// One file as everybody in this process sees it; cheap to clone.
+/// One file as everybody in this process sees it, in whatever thread; cheap to clone.
 #[derive(Clone)]
-pub struct File(Rc<Inner>);
+pub struct File(Arc<Inner>);
 
 struct Inner {
     name: String,
@@ -52,11 +55,10 @@ struct Inner {
     limits: DirectLimits,
     durable_by: DurableBy,
     losses: Losses,
-    /// Where a backend has registered the two descriptions: its mark, and the index of the first.
-    attached: Cell<Option<(u64, u32)>>,
-    trials: Cell<Trials>,
-    /// What direct requests really are, as far as is known.
-    direct_is: Cell<Caching>,
+    attached: Attached,
+    trials: Trials,
+    /// Direct requests really go through the kernel's cache, as far as is known.
+    direct_is_cached: AtomicBool,
 }
 
 /// What a file is made of. Its own enum and no trait object, so that a request for an inode meets no dynamic dispatch.
@@ -89,7 +91,7 @@ impl File {
         };
         let device = made.device();
         let (identity, limits, durable_by) = (device.identity(), device.direct_limits(), device.durable_by());
-        let file = File(Rc::new(Inner {
+        let file = File(Arc::new(Inner {
             name,
             made,
             kind,
@@ -97,9 +99,9 @@ impl File {
             limits,
             durable_by,
             losses: Losses::default(),
-            attached: Cell::new(None),
-            trials: Cell::default(),
-            direct_is: Cell::new(Caching::Direct),
+            attached: Attached::default(),
+            trials: Trials::default(),
+            direct_is_cached: AtomicBool::new(false),
         }));
         // Where the file system says it all, no probe is needed.
         if file.is_in_memory() {
@@ -259,7 +261,7 @@ impl File {
 
     /// Are these clones of one file?
     pub(crate) fn is(&self, other: &File) -> bool {
-        Rc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     pub(crate) fn raw_fd(&self, caching: Caching) -> Option<RawFd> {
@@ -270,26 +272,26 @@ impl File {
     /// The mode that really carries requests of this one.
     pub(crate) fn really(&self, asked: Caching) -> Caching {
         match asked {
-            Caching::Direct => self.0.direct_is.get(),
+            // Relaxed, as what a probe finds is true before it is known.
+            Caching::Direct if self.0.direct_is_cached.load(Ordering::Relaxed) => Caching::Kernel,
             other => other,
         }
     }
 
     pub(crate) fn set_direct_is(&self, found: Caching) {
-        self.0.direct_is.set(found);
+        self.0
+            .direct_is_cached
+            .store(found != Caching::Direct, Ordering::Relaxed);
     }
 
     /// How reads tried at once have fared.
-    pub(crate) fn trials(&self) -> &Cell<Trials> {
+    pub(crate) fn trials(&self) -> &Trials {
         &self.0.trials
     }
 
-    pub(crate) fn attached(&self) -> Option<(u64, u32)> {
-        self.0.attached.get()
-    }
-
-    pub(crate) fn set_attached(&self, mark: Option<(u64, u32)>) {
-        self.0.attached.set(mark);
+    /// Where a backend has registered the two descriptions.
+    pub(crate) fn attached(&self) -> &Attached {
+        &self.0.attached
     }
 
     /// A descriptor for what does not depend on the mode: sync, allocation, polling.

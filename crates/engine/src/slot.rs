@@ -551,9 +551,9 @@ impl Slot {
             return Fd::None;
         };
         let direct = u32::from(caching == Caching::Direct);
-        match file.attached() {
-            Some((owner, first)) if owner == mark => Fd::Registered(first + direct),
-            _ => file.raw_fd(caching).map_or(Fd::None, Fd::Raw),
+        match file.attached().place(mark) {
+            Some(first) => Fd::Registered(first + direct),
+            None => file.raw_fd(caching).map_or(Fd::None, Fd::Raw),
         }
     }
 }

@@ -78,9 +78,7 @@ mod waiting;
 #[path = "contract/waits.rs"]
 mod waits;
 
-use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
@@ -105,7 +103,7 @@ static RAM: Row = Row::foreign(
 
 /// A file that no backend knows but the example's.
 fn in_memory(bytes: &[u8]) -> File {
-    File::on(ram::Ram(Rc::new(RefCell::new(bytes.to_vec()))), "memory")
+    File::on(ram::Ram::of(bytes.to_vec()), "memory")
 }
 
 fn rows() -> impl Iterator<Item = &'static Row> {

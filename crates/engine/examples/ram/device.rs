@@ -1,8 +1,7 @@
 //! A device of one's own, bytes in memory, and the backend that serves it. What each method must do stands at [`Device`]
 //! and [`Backend`]; `tests/contract.rs` runs this pair beside the engine's own backends.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use baio_engine::backend::Done;
 use baio_engine::{Backend, Caching, Device, DirectLimits, Doorbell, DurableBy, Errno, Error, Explain};
@@ -13,12 +12,18 @@ const RAM: u64 = 0x7261_6d00;
 
 /// A device; clones are the same one.
 #[derive(Clone)]
-pub(crate) struct Ram(pub(crate) Rc<RefCell<Vec<u8>>>);
+pub(crate) struct Ram(Arc<Mutex<Vec<u8>>>);
+
+#[rustfmt::skip]
+impl Ram {
+    pub(crate) fn of(bytes: Vec<u8>) -> Ram { Ram(Arc::new(Mutex::new(bytes))) }
+    pub(crate) fn bytes(&self) -> MutexGuard<'_, Vec<u8>> { self.0.lock().unwrap_or_else(PoisonError::into_inner) }
+}
 
 #[rustfmt::skip]
 impl Device for Ram {
-    fn identity(&self) -> (u64, u64) { (RAM, self.0.as_ptr().addr() as u64) }
-    fn size(&self) -> Result<u64, Errno> { Ok(self.0.borrow().len() as u64) }
+    fn identity(&self) -> (u64, u64) { (RAM, Arc::as_ptr(&self.0).addr() as u64) }
+    fn size(&self) -> Result<u64, Errno> { Ok(self.bytes().len() as u64) }
     fn direct_limits(&self) -> DirectLimits { DirectLimits { memory: 512, offset: 512 } }
     fn durable_by(&self) -> DurableBy { DurableBy::Flag }
     fn gives(&self, _: Caching) -> bool { true }
@@ -38,8 +43,7 @@ impl Backend for RamBackend {
             let work = slots.begin(id);
             let ram = slots.file(id).and_then(File::device::<Ram>).cloned();
             let done = ram.ok_or(Errno::EBADF).and_then(|ram| run(&ram, slots, id, work));
-            self.ended
-                .push((id, done.map_or_else(|errno| -errno.raw(), |bytes| bytes as i32)));
+            self.ended.push((id, done.unwrap_or_else(|errno| -errno.raw())));
         }
         queue.len()
     }
@@ -54,13 +58,10 @@ impl Backend for RamBackend {
         Ok(())
     }
 
-    fn doorbell(&self) -> Doorbell {
-        self.doorbell.clone()
-    }
-
-    fn explain(&self) -> Explain {
-        Explain::named("ram")
-    }
+    #[rustfmt::skip]
+    fn doorbell(&self) -> Doorbell { self.doorbell.clone() }
+    #[rustfmt::skip]
+    fn explain(&self) -> Explain { Explain::named("ram") }
 
     fn refuses(&self, op: Op) -> Option<Error> {
         let can = op.is_for_disks() && !matches!(op, Op::Timer { .. });
@@ -69,8 +70,8 @@ impl Backend for RamBackend {
 }
 
 /// Does what there is to do, as far as the device goes. Returns how many bytes it moved.
-fn run(ram: &Ram, slots: &mut Slots, id: RequestId, work: Work) -> Result<usize, Errno> {
-    let bytes = &mut ram.0.borrow_mut()[..];
+fn run(ram: &Ram, slots: &mut Slots, id: RequestId, work: Work) -> Result<i32, Errno> {
+    let bytes = &mut ram.bytes()[..];
     let size = bytes.len();
     let within = |offset: u64, len: u64| {
         let start = offset.min(size as u64) as usize;
@@ -80,12 +81,12 @@ fn run(ram: &Ram, slots: &mut Slots, id: RequestId, work: Work) -> Result<usize,
         Work::Read { offset, len, .. } => {
             let bytes = &bytes[within(offset, len as u64)];
             slots.copy_in(id, bytes);
-            Ok(bytes.len())
+            Ok(bytes.len() as i32)
         }
         Work::Write { offset, len, .. } => {
             let bytes = &mut bytes[within(offset, len as u64)];
             slots.copy_out(id, bytes);
-            (!bytes.is_empty()).then_some(bytes.len()).ok_or(Errno::ENOSPC)
+            (!bytes.is_empty()).then_some(bytes.len() as i32).ok_or(Errno::ENOSPC)
         }
         Work::Allocate { offset, len, .. } if within(offset, len).len() as u64 != len => Err(Errno::ENOSPC),
         Work::Allocate { len: 0, .. } => Err(Errno::EINVAL),

@@ -1,39 +1,49 @@
 //! What syncs of a file have lost: a failed one poisons those behind it until the file's owner acknowledges it.
+//!
+//! Engines in several threads may share the file. Each word is whole by itself; the count is written behind what it counts
+//! (Release) and read before it (Acquire), so whoever sees that a sync has failed sees how.
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use crate::error::Errno;
 
 #[derive(Default)]
 pub(super) struct Losses {
-    /// The first failed sync, until the owner acknowledges it.
-    poison: Cell<Option<Errno>>,
+    /// The first failed sync, until the owner acknowledges it; else 0.
+    poison: AtomicI32,
     /// How many have failed so far, and the last failure: acknowledging forgets neither.
-    failures: Cell<(u64, Option<Errno>)>,
+    failures: AtomicU64,
+    last: AtomicI32,
 }
 
 impl Losses {
     pub(super) fn acknowledge(&self) -> Option<Errno> {
-        self.poison.take()
+        known(self.poison.swap(0, Ordering::AcqRel))
     }
 
     pub(super) fn poisoned(&self) -> Option<Errno> {
-        self.poison.get()
+        known(self.poison.load(Ordering::Acquire))
     }
 
     pub(super) fn failures(&self) -> u64 {
-        self.failures.get().0
+        self.failures.load(Ordering::Acquire)
     }
 
     pub(super) fn failed_since(&self, failures: u64) -> Option<Errno> {
-        let (now, last) = self.failures.get();
-        last.filter(|_| now != failures)
+        let now = self.failures();
+        known(self.last.load(Ordering::Relaxed)).filter(|_| now != failures)
     }
 
     pub(super) fn poison(&self, errno: Errno) {
-        self.failures.set((self.failures() + 1, Some(errno)));
-        if self.poison.get().is_none() {
-            self.poison.set(Some(errno));
-        }
+        self.last.store(errno.raw(), Ordering::Relaxed);
+        self.failures.fetch_add(1, Ordering::Release);
+        // It stays if there is one already.
+        let _ = self
+            .poison
+            .compare_exchange(0, errno.raw(), Ordering::AcqRel, Ordering::Acquire);
     }
+}
+
+fn known(raw: i32) -> Option<Errno> {
+    (raw != 0).then_some(Errno::from_raw(raw))
 }

@@ -1,5 +1,7 @@
 //! How reads of one file that were tried at once have fared (`trial.rs`): whether the next one is worth a try.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 /// So many misses in a row, and trying stops for a while.
 const PATIENCE: u32 = 8;
 
@@ -7,9 +9,46 @@ const PATIENCE: u32 = 8;
 const REST: u32 = 32;
 const REST_MAX: u32 = 4096;
 
-/// How trying has worked on one file so far.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Trials {
+/// How trying has worked on one file so far, in one word. Read and written apart: when engines in two threads try at once, one of
+/// the two is forgotten, which costs a try.
+#[derive(Default)]
+pub(crate) struct Trials(AtomicU64);
+
+impl Trials {
+    pub(crate) fn get(&self) -> Fared {
+        // Relaxed: it tells of nothing but itself.
+        let [misses, resting, last_rest, refused] = parts(self.0.load(Ordering::Relaxed));
+        Fared {
+            misses: u32::from(misses),
+            resting: u32::from(resting),
+            last_rest: u32::from(last_rest),
+            refused: refused != 0,
+        }
+    }
+
+    pub(crate) fn set(&self, fared: Fared) {
+        // None exceeds REST_MAX.
+        let parts = [
+            fared.misses as u16,
+            fared.resting as u16,
+            fared.last_rest as u16,
+            u16::from(fared.refused),
+        ];
+        let word = parts
+            .into_iter()
+            .rev()
+            .fold(0, |word, part| word << 16 | u64::from(part));
+        self.0.store(word, Ordering::Relaxed);
+    }
+}
+
+fn parts(word: u64) -> [u16; 4] {
+    [0, 16, 32, 48].map(|bits| (word >> bits) as u16)
+}
+
+/// What the word says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fared {
     misses: u32,
     resting: u32,
     last_rest: u32,
@@ -17,7 +56,7 @@ pub(crate) struct Trials {
     refused: bool,
 }
 
-impl Trials {
+impl Fared {
     /// Shall the next read be tried? Counts down the rest when not.
     pub(crate) fn admits(&mut self) -> bool {
         if self.refused {
@@ -29,7 +68,7 @@ impl Trials {
     }
 
     pub(crate) fn hit(&mut self) {
-        *self = Trials::default();
+        *self = Fared::default();
     }
 
     pub(crate) fn miss(&mut self) {
@@ -51,8 +90,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_word_keeps_it_all() {
+        let trials = Trials::default();
+        assert_eq!(trials.get(), Fared::default());
+        let fared = Fared {
+            misses: PATIENCE,
+            resting: REST_MAX,
+            last_rest: REST_MAX - 1,
+            refused: true,
+        };
+        trials.set(fared);
+        assert_eq!(trials.get(), fared);
+    }
+
+    #[test]
     fn misses_make_it_rest_longer_each_time_and_a_hit_makes_good() {
-        let mut trials = Trials::default();
+        let mut trials = Fared::default();
         let mut rests = Vec::new();
         for _ in 0..12 {
             let mut rest = 0;

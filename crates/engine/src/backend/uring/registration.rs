@@ -11,7 +11,7 @@ use io_uring::Probe;
 
 impl Uring {
     pub(super) fn attach_file(&mut self, file: &File) -> Result<(), Errno> {
-        if file.attached().is_some_and(|(mark, _)| mark == self.mark) {
+        if file.attached().place(self.mark).is_some() {
             // A second place in the table would outlive the one detach, and with it the lock.
             return Ok(());
         }
@@ -25,7 +25,7 @@ impl Uring {
             .map_err(|error| Errno::of(&error))?;
         self.system_calls += 1;
         table[index] = true;
-        file.set_attached(Some((self.mark, first)));
+        file.attached().set(self.mark, first);
         Ok(())
     }
 
@@ -58,10 +58,10 @@ impl Uring {
     }
 
     pub(super) fn detach_file(&mut self, file: &File) {
-        let Some((_, first)) = file.attached().filter(|(mark, _)| *mark == self.mark) else {
+        let Some(first) = file.attached().place(self.mark) else {
             return;
         };
-        file.set_attached(None);
+        file.attached().clear(self.mark, first);
         self.leaving.push(first);
         if self.ring.submission().is_empty() {
             self.let_go();
