@@ -11,7 +11,8 @@ mod lazy;
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ struct Driver {
     owed: usize,
     /// What never ends by itself, and whether it is an event.
     standing: Vec<(RequestId, bool)>,
-    eye: Rc<Eye>,
+    eye: Arc<Eye>,
     peers: Vec<JoinHandle<()>>,
     kept: Vec<UnixStream>,
     _doorbell: Option<Doorbell>,
@@ -163,13 +164,13 @@ impl Driver {
                 }
             };
             let is_event = request.op == Op::Event;
-            self.eye.events.set(self.eye.events.get() + usize::from(is_event));
+            self.eye.events.fetch_add(usize::from(is_event), Ordering::Relaxed);
             let id = self.submit(request);
             self.standing.push((id, is_event));
         } else {
             let at = self.random.below(self.standing.len() as u64) as usize;
             let (id, is_event) = self.standing.swap_remove(at);
-            self.eye.events.set(self.eye.events.get() - usize::from(is_event));
+            self.eye.events.fetch_sub(usize::from(is_event), Ordering::Relaxed);
             match self.random.below(2) {
                 0 => self.engine.cancel(id),
                 _ => self.engine.abandon(id),
@@ -242,7 +243,7 @@ impl Driver {
                 let ready = self.engine.turn(Wait::for_count(1)).expect("a turn");
                 self.take(ready);
             }
-            let fault = self.eye.fault.borrow().clone();
+            let fault = self.eye.fault.get();
             assert_eq!(fault, None, "{}", self.name);
         }
         while self.owed > 0 {
@@ -254,7 +255,7 @@ impl Driver {
     }
 }
 
-fn drive(name: String, engine: Engine, file: File, seed: u64, streams: bool, eye: &Rc<Eye>) {
+fn drive(name: String, engine: Engine, file: File, seed: u64, streams: bool, eye: &Arc<Eye>) {
     // On uring that changes how it sleeps.
     let lent = seed.is_multiple_of(2).then(|| engine.doorbell());
     let driver = Driver {
@@ -266,7 +267,7 @@ fn drive(name: String, engine: Engine, file: File, seed: u64, streams: bool, eye
         streams,
         owed: 0,
         standing: Vec::new(),
-        eye: Rc::clone(eye),
+        eye: Arc::clone(eye),
         peers: Vec::new(),
         kept: Vec::new(),
         _doorbell: lent,
@@ -276,7 +277,7 @@ fn drive(name: String, engine: Engine, file: File, seed: u64, streams: bool, eye
 
 #[test]
 fn what_has_one_iteration_each_is_slept_for_together() {
-    let eye = Rc::new(Eye::default());
+    let eye = Arc::new(Eye::default());
     let mut engine = Lazy::engine(1, &eye);
     let disk = Disk::new(BLOCKS * 4096);
     disk.set_profile(Profile::Flash(Flash::default()));
@@ -287,14 +288,14 @@ fn what_has_one_iteration_each_is_slept_for_together() {
         engine.submit(request).expect("a slot");
     }
     assert_eq!(engine.turn(Wait::for_count(8)), Ok(8));
-    assert_eq!(eye.for_many.get(), 1, "sleeps for more than one");
+    assert_eq!(eye.for_many.load(Ordering::Relaxed), 1, "sleeps for more than one");
 }
 
 /// What is queued behind what the backend takes at a time can end there.
 #[test]
 fn who_waits_for_two_does_not_get_one_because_the_queue_ran_dry() {
-    let eye = Rc::new(Eye::default());
-    eye.at_once.set(1);
+    let eye = Arc::new(Eye::default());
+    eye.at_once.store(1, Ordering::Relaxed);
     let mut engine = Lazy::engine(1, &eye);
     let now = engine.now();
     let timer = |at| Request::bare(Op::Timer { at }, None, Policy::kernel());
@@ -310,8 +311,8 @@ fn who_waits_for_two_does_not_get_one_because_the_queue_ran_dry() {
 fn every_mixture_is_waited_for_on_a_simulated_disk() {
     let mut slept_for_many = 0;
     for seed in 1..=300 {
-        let eye = Rc::new(Eye::default());
-        eye.at_once.set(seed as usize % 4);
+        let eye = Arc::new(Eye::default());
+        eye.at_once.store(seed as usize % 4, Ordering::Relaxed);
         // It ends within a block.
         let disk = Disk::new(BLOCKS * 4096 - 512);
         disk.set_profile(Profile::Flash(Flash::default()));
@@ -328,7 +329,7 @@ fn every_mixture_is_waited_for_on_a_simulated_disk() {
         disk.set_faults(plan.delays(Duration::ZERO..Duration::from_millis(20)));
         let (engine, file) = (Lazy::engine(seed, &eye), File::simulated(&disk, "disk"));
         drive(format!("sim, seed {seed}"), engine, file, seed, false, &eye);
-        slept_for_many += eye.for_many.get();
+        slept_for_many += eye.for_many.load(Ordering::Relaxed);
     }
     assert!(
         slept_for_many > 1000,
@@ -347,7 +348,7 @@ fn every_mixture_is_waited_for_on_every_backend() {
         for seed in 1..=8 {
             let file = bench.file(&vec![1; BLOCKS as usize * 4096 - 512]);
             let name = format!("{}, seed {seed}", row.name);
-            drive(name, bench.engine(), file, seed, true, &Rc::default());
+            drive(name, bench.engine(), file, seed, true, &Arc::default());
         }
     }
 }

@@ -4,6 +4,8 @@
 
 #![allow(dead_code, reason = "each test binary includes this file and uses a part of it")]
 
+pub(crate) mod bent;
+
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;

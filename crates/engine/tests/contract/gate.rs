@@ -1,19 +1,18 @@
 //! A device whose requests end when and how the test says: the simulation behind a gate. What depends on a request being
 //! in flight at a certain moment, or on a failure, is shown with it, without a race.
 
-use std::cell::{Cell, RefCell};
-use std::os::fd::BorrowedFd;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use baio_engine::backend::{Attach, Detached, Done};
+use baio_engine::backend::{Backend, Done};
 use baio_engine::sim::{Disk, Sim};
-use baio_engine::{Backend, Doorbell, Engine, Errno, Error, Explain, File, Op, RequestId, Slots, Time, Wait};
+use baio_engine::{Engine, Errno, File, RequestId, Slots, Wait};
 
+use crate::backends::bent::{self, Bend};
 use crate::backends::{Bench, Stop};
 
 /// Holds back the ends of requests.
 #[derive(Clone, Default)]
-pub(crate) struct Gate(Rc<RefCell<Held>>);
+pub(crate) struct Gate(Arc<Mutex<Held>>);
 
 #[derive(Default)]
 struct Held {
@@ -24,42 +23,41 @@ struct Held {
     doomed: Vec<(RequestId, Errno)>,
     ended: Vec<(RequestId, i32)>,
     /// How often it was asked to explain itself.
-    explained: Cell<u64>,
+    explained: u64,
 }
 
 impl Gate {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().expect("no panic meanwhile")
+    }
+
     /// Requests that start from now on do not end.
     pub(crate) fn close(&self) {
-        self.0.borrow_mut().closed = true;
+        self.held().closed = true;
     }
 
     /// Requests that start from now on end as usual; those held stay.
     pub(crate) fn pass_others(&self) {
-        self.0.borrow_mut().closed = false;
+        self.held().closed = false;
     }
 
     /// Of the requests that start from now on, the one behind `others` fails.
     pub(crate) fn fail_behind(&self, others: usize, errno: Errno) {
-        self.0.borrow_mut().fails = Some((others, errno));
+        self.held().fails = Some((others, errno));
     }
 
     /// How often the backend was asked to explain itself.
     #[allow(dead_code, reason = "for the test of forks")]
     pub(crate) fn explained(&self) -> u64 {
-        self.0.borrow().explained.get()
+        self.held().explained
     }
 
     /// Everything ends.
     pub(crate) fn open(&self) {
-        let mut held = self.0.borrow_mut();
+        let mut held = self.held();
         held.closed = false;
         held.ids.clear();
     }
-}
-
-struct Gated {
-    inner: Sim,
-    gate: Gate,
 }
 
 /// An engine, its gate, and a disk of `size` bytes. Only the simulation's requests can be held.
@@ -68,17 +66,13 @@ pub(crate) fn gated(bench: &Bench, size: u64) -> Result<(Engine, Gate, Disk, Fil
         return Err(Stop::Refused("its device cannot be held".into()));
     };
     let gate = Gate::default();
-    let backend = Gated {
-        inner: Sim::new(1).expect("a simulation"),
-        gate: gate.clone(),
-    };
-    let engine = Engine::with_backend(Box::new(backend), &Bench::config()).expect("an engine");
+    let engine = bent::engine(1, gate.clone(), &Bench::config());
     Ok((engine, gate, disk, file))
 }
 
-impl Backend for Gated {
-    fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
-        let mut held = self.gate.0.borrow_mut();
+impl Bend for Gate {
+    fn start(&mut self, sim: &mut Sim, slots: &mut Slots, queue: &[RequestId]) -> usize {
+        let mut held = self.held();
         if held.closed {
             held.ids.extend_from_slice(queue);
         }
@@ -92,16 +86,12 @@ impl Backend for Gated {
                 None => None,
             };
         }
-        self.inner.start(slots, queue)
+        sim.start(slots, queue)
     }
 
-    fn flush(&mut self) {
-        self.inner.flush();
-    }
-
-    fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
-        self.inner.turn(slots, wait, done)?;
-        let mut held = self.gate.0.borrow_mut();
+    fn turn(&mut self, sim: &mut Sim, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
+        sim.turn(slots, wait, done)?;
+        let mut held = self.held();
         held.ended.append(&mut done.raw);
         let Held { ids, ended, doomed, .. } = &mut *held;
         for (id, raw) in ended.iter_mut() {
@@ -113,49 +103,7 @@ impl Backend for Gated {
         Ok(())
     }
 
-    fn cancel(&mut self, slots: &Slots, id: RequestId) {
-        self.inner.cancel(slots, id);
-    }
-
-    fn attach(&mut self, what: Attach<'_>) -> Result<(), Errno> {
-        self.inner.attach(what)
-    }
-
-    fn detach(&mut self, what: Detached<'_>) {
-        self.inner.detach(what);
-    }
-
-    fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
-        self.inner.ready_fd(arm)
-    }
-
-    fn doorbell(&self) -> Doorbell {
-        self.inner.doorbell()
-    }
-
-    fn now(&self) -> Time {
-        self.inner.now()
-    }
-
-    fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
-        self.inner.random(bytes)
-    }
-
-    fn explain(&self) -> Explain {
-        let held = self.gate.0.borrow();
-        held.explained.set(held.explained.get() + 1);
-        self.inner.explain()
-    }
-
-    fn refuses(&self, op: Op) -> Option<Error> {
-        self.inner.refuses(op)
-    }
-
-    fn disown(&mut self) {
-        self.inner.disown();
-    }
-
-    fn system_calls(&self) -> u64 {
-        self.inner.system_calls()
+    fn is_asked(&self) {
+        self.held().explained += 1;
     }
 }

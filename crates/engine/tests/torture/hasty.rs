@@ -5,31 +5,31 @@
 
 #![allow(unsafe_code)]
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::rc::Rc;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use baio_engine::backend::{Attach, Detached, Done};
+use baio_engine::backend::{Backend, Done};
 use baio_engine::sim::{Disk, Sim};
-use baio_engine::{
-    Backend, Buffer, Config, Doorbell, Engine, Errno, Error, Explain, File, Memory, Op, RequestId, Slots, Time, Wait,
-};
+use baio_engine::{Buffer, Config, Engine, Errno, File, Memory, Slots, Wait};
+
+use crate::backends::bent::{self, Bend};
 
 /// So many requests later the kernel writes.
 const LATE: usize = 30;
 
 /// Reads still under way although they have been told to have ended.
-pub(crate) struct Late(Rc<Inner>);
+#[derive(Clone)]
+pub(crate) struct Late(Arc<Inner>);
 
 struct Inner {
-    pending: RefCell<VecDeque<Vec<Target>>>,
+    pending: Mutex<VecDeque<Vec<Target>>>,
     /// None: it is not broken at all.
     source: Option<std::fs::File>,
 }
 
 struct Target {
-    address: *mut u8,
+    address: usize,
     len: usize,
 }
 
@@ -45,8 +45,8 @@ impl Late {
     }
 
     fn with(source: Option<std::fs::File>) -> Late {
-        let pending = RefCell::default();
-        Late(Rc::new(Inner { pending, source }))
+        let pending = Mutex::default();
+        Late(Arc::new(Inner { pending, source }))
     }
 
     pub(crate) fn file(&self, bytes: &[u8]) -> File {
@@ -56,9 +56,7 @@ impl Late {
     }
 
     pub(crate) fn engine(&self, config: &Config) -> Engine {
-        let inner = Sim::new(1).expect("a simulation");
-        let late = Rc::clone(&self.0);
-        Engine::with_backend(Box::new(Hasty { inner, late }), config).expect("an engine")
+        bent::engine(1, self.clone(), config)
     }
 
     /// A request that is about to be submitted: where its bytes go.
@@ -71,98 +69,52 @@ impl Late {
             Memory::Many(list) => list.parts().iter().flat_map(target).collect(),
             one => target(one),
         };
-        self.0.pending.borrow_mut().push_back(targets);
+        self.0.pending().push_back(targets);
     }
 
     /// It was not submitted after all.
     pub(crate) fn forget(&self) {
-        self.0.pending.borrow_mut().pop_back();
+        self.0.pending().pop_back();
     }
 }
 
 fn aim(buffer: &Buffer) -> Target {
     Target {
-        address: buffer.as_ptr().cast_mut(),
+        address: buffer.as_ptr().expose_provenance(),
         len: buffer.len(),
     }
 }
 
 impl Inner {
+    fn pending(&self) -> MutexGuard<'_, VecDeque<Vec<Target>>> {
+        self.pending.lock().expect("no panic meanwhile")
+    }
+
     fn write_late(&self) {
-        let mut pending = self.pending.borrow_mut();
+        let mut pending = self.pending();
         while pending.len() > LATE {
             let targets = pending.pop_front().unwrap_or_default();
             let Some(source) = &self.source else { continue };
             for Target { address, len } in targets {
                 // SAFETY: none, and that is the point: the memory is mapped (the arena outlives every engine of the run),
                 // but it belongs to somebody else by now. The kernel writes it as a device would.
-                unsafe { libc::pread(source.as_raw_fd(), address.cast(), len, 0) };
+                unsafe {
+                    libc::pread(
+                        source.as_raw_fd(),
+                        std::ptr::with_exposed_provenance_mut(address),
+                        len,
+                        0,
+                    )
+                };
             }
         }
     }
 }
 
-struct Hasty {
-    inner: Sim,
-    late: Rc<Inner>,
-}
-
-impl Backend for Hasty {
-    fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
-        self.inner.turn(slots, wait, done)?;
-        self.late.write_late();
+impl Bend for Late {
+    fn turn(&mut self, sim: &mut Sim, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
+        sim.turn(slots, wait, done)?;
+        self.0.write_late();
         Ok(())
-    }
-
-    fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
-        self.inner.start(slots, queue)
-    }
-
-    fn flush(&mut self) {
-        self.inner.flush();
-    }
-
-    fn cancel(&mut self, slots: &Slots, id: RequestId) {
-        self.inner.cancel(slots, id);
-    }
-
-    fn attach(&mut self, what: Attach<'_>) -> Result<(), Errno> {
-        self.inner.attach(what)
-    }
-
-    fn detach(&mut self, what: Detached<'_>) {
-        self.inner.detach(what);
-    }
-
-    fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
-        self.inner.ready_fd(arm)
-    }
-
-    fn doorbell(&self) -> Doorbell {
-        self.inner.doorbell()
-    }
-
-    fn now(&self) -> Time {
-        self.inner.now()
-    }
-
-    fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
-        self.inner.random(bytes)
-    }
-
-    fn explain(&self) -> Explain {
-        self.inner.explain()
-    }
-
-    fn refuses(&self, op: Op) -> Option<Error> {
-        self.inner.refuses(op)
-    }
-
-    fn disown(&mut self) {
-        self.inner.disown();
-    }
-
-    fn system_calls(&self) -> u64 {
-        self.inner.system_calls()
     }
 }

@@ -2,16 +2,16 @@
 //! and an eye on what it is told: to sleep for more than one only when no request is held and nothing that could go on is
 //! left lying for longer than a millisecond; never for more than run.
 
-use std::cell::{Cell, RefCell};
-use std::os::fd::BorrowedFd;
-use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use baio_engine::backend::{Attach, Detached, Done};
+use baio_engine::backend::{Backend, Done};
 use baio_engine::sim::Sim;
-use baio_engine::{Backend, Doorbell, Engine, Errno, Error, Explain, Op, RequestId, Slots, Time, Wait};
+use baio_engine::{Engine, Errno, RequestId, Slots, Wait};
 
 use crate::backends::Bench;
+use crate::backends::bent::{self, Bend};
 
 /// As long as a sleep for many may last (docs/engine.md rule 9), and the least time that the simulation lets pass.
 const GATHER: Duration = Duration::from_micros(1001);
@@ -20,34 +20,29 @@ const GATHER: Duration = Duration::from_micros(1001);
 #[derive(Default)]
 pub(crate) struct Eye {
     /// Events in flight: they are no backend's, and nobody waits for a place for them.
-    pub(crate) events: Cell<usize>,
+    pub(crate) events: AtomicUsize,
     /// How many requests the backend takes at a time; 0: all.
-    pub(crate) at_once: Cell<usize>,
+    pub(crate) at_once: AtomicUsize,
     /// Sleeps for more than one.
-    pub(crate) for_many: Cell<u64>,
+    pub(crate) for_many: AtomicU64,
     /// What the engine did wrong, first of all.
-    pub(crate) fault: RefCell<Option<String>>,
+    pub(crate) fault: OnceLock<String>,
 }
 
 pub(crate) struct Lazy {
-    inner: Sim,
-    eye: Rc<Eye>,
+    eye: Arc<Eye>,
     running: usize,
 }
 
 impl Lazy {
-    pub(crate) fn engine(seed: u64, eye: &Rc<Eye>) -> Engine {
-        let lazy = Lazy {
-            inner: Sim::new(seed).expect("a simulation"),
-            eye: Rc::clone(eye),
-            running: 0,
-        };
-        Engine::with_backend(Box::new(lazy), &Bench::config()).expect("an engine")
+    pub(crate) fn engine(seed: u64, eye: &Arc<Eye>) -> Engine {
+        let eye = Arc::clone(eye);
+        bent::engine(seed, Lazy { eye, running: 0 }, &Bench::config())
     }
 
     fn look(&self, slots: &Slots, count: usize) {
-        let held = slots.in_use() - self.running - self.eye.events.get();
-        self.eye.for_many.set(self.eye.for_many.get() + 1);
+        let held = slots.in_use() - self.running - self.eye.events.load(Ordering::Relaxed);
+        self.eye.for_many.fetch_add(1, Ordering::Relaxed);
         if count > self.running {
             self.blame(format!("a sleep for {count} while {} run", self.running));
         }
@@ -57,35 +52,31 @@ impl Lazy {
     }
 
     fn blame(&self, fault: String) {
-        self.eye.fault.borrow_mut().get_or_insert(fault);
+        self.eye.fault.get_or_init(|| fault);
     }
 
-    fn one(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
+    fn one(&mut self, sim: &mut Sim, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
         let before = done.raw.len();
-        let turned = self.inner.turn(slots, wait, done);
+        let turned = sim.turn(slots, wait, done);
         self.running -= done.raw.len() - before;
         turned
     }
 }
 
-impl Backend for Lazy {
-    fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
-        let most = match self.eye.at_once.get() {
+impl Bend for Lazy {
+    fn start(&mut self, sim: &mut Sim, slots: &mut Slots, queue: &[RequestId]) -> usize {
+        let most = match self.eye.at_once.load(Ordering::Relaxed) {
             0 => queue.len(),
             most => most.min(queue.len()),
         };
-        let taken = self.inner.start(slots, &queue[..most]);
+        let taken = sim.start(slots, &queue[..most]);
         self.running += taken;
         taken
     }
 
-    fn flush(&mut self) {
-        self.inner.flush();
-    }
-
-    fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
+    fn turn(&mut self, sim: &mut Sim, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
         let Wait::Until { count, deadline, .. } = wait else {
-            return self.one(slots, wait, done);
+            return self.one(sim, slots, wait, done);
         };
         let want = count.max(1) as usize;
         if want > 1 {
@@ -93,8 +84,8 @@ impl Backend for Lazy {
         }
         let mut first = None;
         loop {
-            self.one(slots, wait, done)?;
-            let now = self.inner.now();
+            self.one(sim, slots, wait, done)?;
+            let now = sim.now();
             if !done.raw.is_empty() {
                 first.get_or_insert(now);
             }
@@ -102,7 +93,7 @@ impl Backend for Lazy {
                 break;
             }
         }
-        let lay = first.map_or(Duration::ZERO, |at| self.inner.now().since(at));
+        let lay = first.map_or(Duration::ZERO, |at| sim.now().since(at));
         if lay > GATHER {
             self.blame(format!("what had ended lay there for {lay:?}"));
         }
@@ -111,49 +102,5 @@ impl Backend for Lazy {
 
     fn gains_by_gathering(&self) -> bool {
         true
-    }
-
-    fn cancel(&mut self, slots: &Slots, id: RequestId) {
-        self.inner.cancel(slots, id);
-    }
-
-    fn attach(&mut self, what: Attach<'_>) -> Result<(), Errno> {
-        self.inner.attach(what)
-    }
-
-    fn detach(&mut self, what: Detached<'_>) {
-        self.inner.detach(what);
-    }
-
-    fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
-        self.inner.ready_fd(arm)
-    }
-
-    fn doorbell(&self) -> Doorbell {
-        self.inner.doorbell()
-    }
-
-    fn now(&self) -> Time {
-        self.inner.now()
-    }
-
-    fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
-        self.inner.random(bytes)
-    }
-
-    fn explain(&self) -> Explain {
-        self.inner.explain()
-    }
-
-    fn refuses(&self, op: Op) -> Option<Error> {
-        self.inner.refuses(op)
-    }
-
-    fn disown(&mut self) {
-        self.inner.disown();
-    }
-
-    fn system_calls(&self) -> u64 {
-        self.inner.system_calls()
     }
 }

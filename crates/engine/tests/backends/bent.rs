@@ -1,0 +1,96 @@
+//! The simulation with something bent, for what the simulation alone never does: a device that is held, one that sleeps for
+//! many, one that is broken. What is not bent is the simulation's.
+
+use std::os::fd::BorrowedFd;
+
+use baio_engine::backend::{Attach, Detached, Done};
+use baio_engine::sim::Sim;
+use baio_engine::{Backend, Config, Doorbell, Engine, Errno, Error, Explain, Op, RequestId, Slots, Time, Wait};
+
+/// What is bent.
+pub(crate) trait Bend: Send + 'static {
+    fn start(&mut self, sim: &mut Sim, slots: &mut Slots, queue: &[RequestId]) -> usize {
+        sim.start(slots, queue)
+    }
+
+    fn turn(&mut self, sim: &mut Sim, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
+        sim.turn(slots, wait, done)
+    }
+
+    /// Somebody asks the backend to explain itself.
+    fn is_asked(&self) {}
+
+    fn gains_by_gathering(&self) -> bool {
+        false
+    }
+}
+
+/// An engine on a simulation of this seed.
+pub(crate) fn engine(seed: u64, bend: impl Bend, config: &Config) -> Engine {
+    let sim = Sim::new(seed).expect("a simulation");
+    Engine::with_backend(Box::new(Bent { sim, bend }), config).expect("an engine")
+}
+
+struct Bent<B> {
+    sim: Sim,
+    bend: B,
+}
+
+impl<B: Bend> Backend for Bent<B> {
+    fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
+        self.bend.start(&mut self.sim, slots, queue)
+    }
+
+    fn flush(&mut self) {
+        self.sim.flush();
+    }
+
+    fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
+        self.bend.turn(&mut self.sim, slots, wait, done)
+    }
+
+    fn cancel(&mut self, slots: &Slots, id: RequestId) {
+        self.sim.cancel(slots, id);
+    }
+
+    fn attach(&mut self, what: Attach<'_>) -> Result<(), Errno> {
+        self.sim.attach(what)
+    }
+
+    fn detach(&mut self, what: Detached<'_>) {
+        self.sim.detach(what);
+    }
+
+    fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
+        self.sim.ready_fd(arm)
+    }
+
+    fn doorbell(&self) -> Doorbell {
+        self.sim.doorbell()
+    }
+
+    fn now(&self) -> Time {
+        self.sim.now()
+    }
+
+    fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
+        self.sim.random(bytes)
+    }
+
+    fn explain(&self) -> Explain {
+        self.bend.is_asked();
+        self.sim.explain()
+    }
+
+    fn refuses(&self, op: Op) -> Option<Error> {
+        self.sim.refuses(op)
+    }
+
+    fn system_calls(&self) -> u64 {
+        self.sim.system_calls()
+    }
+
+    fn gains_by_gathering(&self) -> bool {
+        self.bend.gains_by_gathering()
+    }
+}
