@@ -9,6 +9,7 @@
 
 #![allow(unsafe_code)]
 
+mod entries;
 mod registration;
 mod setup;
 
@@ -18,17 +19,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-use io_uring::types::{self, FsyncFlags, SubmitArgs, TimeoutFlags, Timespec};
+use io_uring::types::{self, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::event::EventfdFlags;
 
 use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
 use crate::error::{Errno, Error, SetupError};
-use crate::memory::{Arena, Window};
+use crate::memory::Arena;
 use crate::request::{Op, RequestId, Wait};
 use crate::slot::{Slots, State};
-use crate::sys::{self, Action, Fd, Iteration, TRANSFER_MAX};
+use crate::sys;
 
+use entries::Entries;
 use setup::{build, explain_refusal};
 
 pub(crate) const NAME: &str = "uring";
@@ -48,8 +50,7 @@ const WORKERS_MAX: u32 = 16;
 
 pub(crate) struct Uring {
     ring: IoUring,
-    /// Where timer requests keep the moment that the kernel reads at submission; one a slot.
-    moments: Box<[Timespec]>,
+    entries: Entries,
     doorbell: Doorbell,
     /// Somebody else was given it, and may ring.
     doorbell_lent: Cell<bool>,
@@ -60,9 +61,6 @@ pub(crate) struct Uring {
     registered_files: Option<Box<[bool]>>,
     /// Places in it of files that have been detached while entries that the kernel has yet to take may name them.
     leaving: Vec<u32>,
-    registered_arena: Option<Arc<Arena>>,
-    /// Lists of pieces of it go the same way (Linux 6.15).
-    registered_lists: bool,
     /// What the kernel said when it was asked to register the arena and would not.
     arena_refused: Option<Errno>,
     mark: u64,
@@ -107,7 +105,7 @@ impl Uring {
         static MARKS: AtomicU64 = AtomicU64::new(1);
         let mut uring = Uring {
             ring,
-            moments: vec![Timespec::new(); slots as usize].into(),
+            entries: Entries::new(slots),
             doorbell: Doorbell::new()?,
             doorbell_lent: Cell::new(false),
             doorbell_watched: false,
@@ -115,8 +113,6 @@ impl Uring {
             streams: false,
             registered_files: None,
             leaving: Vec::new(),
-            registered_arena: None,
-            registered_lists: false,
             arena_refused: None,
             mark: MARKS.fetch_add(1, Ordering::Relaxed),
             features,
@@ -156,131 +152,6 @@ impl Uring {
         let told = |result: std::io::Result<()>| result.map_err(|error| error.to_string());
         self.features.push(("registered_files", told(files)));
         self.features.push(("bounded_workers", told(workers)));
-    }
-
-    fn entry(&mut self, id: RequestId, iteration: &Iteration) -> Option<squeue::Entry> {
-        let (fd, fixed) = match iteration.fd {
-            Fd::Raw(fd) => (types::Fd(fd), false),
-            Fd::Registered(index) => (types::Fd(index as i32), true),
-            Fd::None if matches!(iteration.action, Action::Timer { .. }) => (types::Fd(-1), false),
-            Fd::None => return None,
-        };
-        let entry = match iteration.action {
-            Action::Read { window, offset } => self.read(fd, window, offset, iteration.flags),
-            Action::Write { window, offset } => self.write(fd, window, offset, iteration.flags),
-            Action::Sync { data_only } => {
-                let flags = if data_only {
-                    FsyncFlags::DATASYNC
-                } else {
-                    FsyncFlags::empty()
-                };
-                opcode::Fsync::new(fd).flags(flags).build()
-            }
-            Action::SyncRange { offset, len } => {
-                // The length is 32 bits wide here; 0 means to the end of the file, which covers more, never less.
-                let len = u32::try_from(len).unwrap_or(0);
-                let flags =
-                    libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-                opcode::SyncFileRange::new(fd, len).offset(offset).flags(flags).build()
-            }
-            Action::Allocate { offset, len, mode } => opcode::Fallocate::new(fd, len).offset(offset).mode(mode).build(),
-            Action::Poll { events } => opcode::PollAdd::new(fd, events).build(),
-            Action::Timer { at } => {
-                let (seconds, nanoseconds) = at.split();
-                let moment = &mut self.moments[id.slot as usize];
-                *moment = Timespec::new().sec(seconds as u64).nsec(nanoseconds as u32);
-                opcode::Timeout::new(moment).flags(TimeoutFlags::ABS).build()
-            }
-            Action::Accept => opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut())
-                .flags(sys::ACCEPT_FLAGS)
-                .build(),
-            Action::Connect { address } => {
-                let (pointer, len) = sys::flat(address);
-                opcode::Connect::new(fd, pointer.cast(), len as u32).build()
-            }
-            Action::Receive { window, flags } => {
-                let (pointer, len) = sys::flat(window);
-                opcode::Recv::new(fd, pointer, clamp(len)).flags(flags as i32).build()
-            }
-            Action::Send { window, flags } => {
-                let (pointer, len) = sys::flat(window);
-                opcode::Send::new(fd, pointer, clamp(len)).flags(flags as i32).build()
-            }
-        };
-        let flags = if fixed {
-            squeue::Flags::FIXED_FILE
-        } else {
-            squeue::Flags::empty()
-        };
-        Some(entry.flags(flags).user_data(id.to_bits()))
-    }
-
-    fn read(&self, fd: types::Fd, window: Window, offset: i64, flags: i32) -> squeue::Entry {
-        match window {
-            Window::Flat { pointer, len } if self.is_registered(pointer, len) => {
-                opcode::ReadFixed::new(fd, pointer, clamp(len), 0)
-                    .offset(offset as u64)
-                    .rw_flags(flags)
-                    .build()
-            }
-            Window::Flat { pointer, len } => opcode::Read::new(fd, pointer, clamp(len))
-                .offset(offset as u64)
-                .rw_flags(flags)
-                .build(),
-            Window::List { list, count } if self.is_list_registered(list, count) => {
-                opcode::ReadvFixed::new(fd, list, count, 0)
-                    .offset(offset as u64)
-                    .rw_flags(flags)
-                    .build()
-            }
-            Window::List { list, count } => opcode::Readv::new(fd, list, count)
-                .offset(offset as u64)
-                .rw_flags(flags)
-                .build(),
-        }
-    }
-
-    fn write(&self, fd: types::Fd, window: Window, offset: i64, flags: i32) -> squeue::Entry {
-        match window {
-            Window::Flat { pointer, len } if self.is_registered(pointer, len) => {
-                opcode::WriteFixed::new(fd, pointer, clamp(len), 0)
-                    .offset(offset as u64)
-                    .rw_flags(flags)
-                    .build()
-            }
-            Window::Flat { pointer, len } => opcode::Write::new(fd, pointer, clamp(len))
-                .offset(offset as u64)
-                .rw_flags(flags)
-                .build(),
-            Window::List { list, count } if self.is_list_registered(list, count) => {
-                opcode::WritevFixed::new(fd, list, count, 0)
-                    .offset(offset as u64)
-                    .rw_flags(flags)
-                    .build()
-            }
-            Window::List { list, count } => opcode::Writev::new(fd, list, count)
-                .offset(offset as u64)
-                .rw_flags(flags)
-                .build(),
-        }
-    }
-
-    fn is_registered(&self, pointer: *mut u8, len: usize) -> bool {
-        self.registered_arena.as_ref().is_some_and(|arena| {
-            let (base, size) = arena.range();
-            let at = (pointer as usize).wrapping_sub(base as usize);
-            at < size && len <= size - at
-        })
-    }
-
-    fn is_list_registered(&self, list: *const libc::iovec, count: u32) -> bool {
-        // SAFETY: a window's list belongs to the request, which its slot holds, and nobody else looks at it now.
-        let list = || unsafe { std::slice::from_raw_parts(list, count as usize) };
-        self.registered_lists
-            && count > 0
-            && list()
-                .iter()
-                .all(|piece| self.is_registered(piece.iov_base.cast(), piece.iov_len))
     }
 
     /// Queues an entry, making room when the queue is full.
@@ -383,10 +254,7 @@ impl Backend for Uring {
             let Some(iteration) = slots.iteration(id, self.mark) else {
                 return index;
             };
-            let entry = self.entry(id, &iteration).unwrap_or_else(|| {
-                // Without a descriptor the kernel itself shall say EBADF.
-                opcode::Fsync::new(types::Fd(-1)).build().user_data(id.to_bits())
-            });
+            let entry = self.entries.of(id, &iteration);
             if self.push(&entry).is_err() {
                 return index;
             }
@@ -490,7 +358,7 @@ impl Backend for Uring {
 
     fn explain(&self) -> Explain {
         let mut features = self.features.clone();
-        let arena = match (&self.registered_arena, self.arena_refused) {
+        let arena = match (&self.entries.arena, self.arena_refused) {
             (Some(_), _) => Ok(()),
             (None, Some(Errno::ENOMEM)) => Err("refused: ENOMEM; raise RLIMIT_MEMLOCK (`ulimit -l`)".into()),
             (None, Some(errno)) => Err(format!("refused: {errno}")),
@@ -533,10 +401,6 @@ impl Drop for Uring {
             let _ = self.ring.submitter().unregister_files();
         }
     }
-}
-
-fn clamp(len: usize) -> u32 {
-    len.min(TRANSFER_MAX) as u32
 }
 
 #[cfg(test)]

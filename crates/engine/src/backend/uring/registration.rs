@@ -43,14 +43,15 @@ impl Uring {
         self.system_calls += 1;
         self.arena_refused = registered.err();
         registered?;
-        self.registered_arena = Some(Arc::clone(arena));
+        self.entries.arena = Some(Arc::clone(arena));
         let mut probe = Probe::new();
         let probed = self.ring.submitter().register_probe(&mut probe);
         self.system_calls += 1;
         let lists = [opcode::ReadvFixed::CODE, opcode::WritevFixed::CODE];
-        self.registered_lists = probed.is_ok() && lists.into_iter().all(|code| probe.is_supported(code));
+        self.entries.lists = probed.is_ok() && lists.into_iter().all(|code| probe.is_supported(code));
         let told = self
-            .registered_lists
+            .entries
+            .lists
             .then_some(())
             .ok_or_else(|| "this kernel has it not; it came with Linux 6.15".to_owned());
         self.features.push(("registered_lists", told));
