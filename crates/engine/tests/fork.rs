@@ -129,3 +129,40 @@ fn a_child_asks_no_backend_to_explain_itself() {
     assert_eq!(engine.explain().backend, "sim");
     assert_eq!(gate.explained(), before + 1);
 }
+
+/// What a ring is entered by is a thread's own: that of the child's engine may look like that of the parent's.
+#[test]
+fn a_child_drops_its_copy_and_its_own_engine_goes_on() {
+    let Ok(mut engine) = Engine::new(&Config::default()) else {
+        return;
+    };
+    let kept = tempfile::tempfile().unwrap();
+    (&kept).write_all(&[7; 4096]).unwrap();
+    let file = File::from_fd(kept.into(), "a file").unwrap();
+    let write = |engine: &mut Engine| {
+        let Some(buffer) = engine.buffer(4096) else {
+            return false;
+        };
+        // Not answered by the caller's own thread.
+        let durable = Policy::kernel().durable(baio_engine::Durability::Data);
+        engine.run(Request::write(&file, 0, buffer, durable)).result == Ok(4096)
+    };
+    // SAFETY: the child is single-threaded, uses engines and leaves by `_exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let Ok(mut own) = Engine::new(&Config::default()) else {
+            // SAFETY: ends the child without running the parent's exit handlers.
+            unsafe { libc::_exit(1) }
+        };
+        let before = write(&mut own);
+        drop(engine);
+        let after = write(&mut own);
+        // SAFETY: as above.
+        unsafe { libc::_exit(if before && after { 0 } else { 2 }) };
+    }
+    let mut status = 0;
+    // SAFETY: the kernel writes one int.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0, "the child's exit status");
+    assert!(write(&mut engine), "the parent's");
+}

@@ -4,11 +4,20 @@
 //! interrupt it), TASKRUN_FLAG (tells that an enter would find something: without it a peek never sees a completion),
 //! NO_SQARRAY, SUBMIT_ALL. Each is dropped alone on a kernel that refuses it, newest first, and `explain` says so.
 //!
+//! | file | what it holds |
+//! |---|---|
+//! | `uring.rs` | the ring, and the backend that it is |
+//! | `uring/setup.rs` | which flags the kernel takes |
+//! | `uring/entrance.rs` | how the kernel is entered |
+//! | `uring/entries.rs` | what it is told of an iteration |
+//! | `uring/registration.rs` | files and memory that it knows by a number |
+//!
 //! For outside loops an event fd is registered, because polling the ring's own fd misses completions under DEFER_TASKRUN.
 //! It is disarmed while the owner is awake.
 
 #![allow(unsafe_code)]
 
+mod entrance;
 mod entries;
 mod registration;
 mod setup;
@@ -20,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use io_uring::types::{self, SubmitArgs, Timespec};
-use io_uring::{IoUring, cqueue, opcode, squeue};
+use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 use rustix::event::EventfdFlags;
 
 use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
@@ -30,6 +39,7 @@ use crate::request::{Op, RequestId, Wait};
 use crate::slot::{Slots, State};
 use crate::sys;
 
+use entrance::Entrance;
 use entries::Entries;
 use setup::{build, explain_refusal};
 
@@ -50,6 +60,7 @@ const WORKERS_MAX: u32 = 16;
 
 pub(crate) struct Uring {
     ring: IoUring,
+    entrance: Entrance,
     entries: Entries,
     doorbell: Doorbell,
     /// Somebody else was given it, and may ring.
@@ -105,6 +116,7 @@ impl Uring {
         static MARKS: AtomicU64 = AtomicU64::new(1);
         let mut uring = Uring {
             ring,
+            entrance: Entrance::default(),
             entries: Entries::new(slots),
             doorbell: Doorbell::new()?,
             doorbell_lent: Cell::new(false),
@@ -148,10 +160,12 @@ impl Uring {
             self.registered_files = Some(vec![false; FILES as usize].into());
         }
         let workers = submitter.register_iowq_max_workers(&mut [WORKERS_MAX, WORKERS_MAX]);
-        self.system_calls += 2;
+        let registered = self.entrance.register(&self.ring);
+        self.system_calls += 3;
         let told = |result: std::io::Result<()>| result.map_err(|error| error.to_string());
         self.features.push(("registered_files", told(files)));
         self.features.push(("bounded_workers", told(workers)));
+        self.features.push(("registered_ring", registered));
     }
 
     /// Queues an entry, making room when the queue is full.
@@ -191,14 +205,23 @@ impl Uring {
             *entered += 1;
             return Err(*errno);
         }
-        let result = match limit {
-            Some(limit) => {
-                let args = SubmitArgs::new().timespec(limit);
-                self.ring.submitter().submit_with_args(want, &args)
-            }
-            None => self.ring.submit_and_wait(want),
-        };
-        result.map(drop).map_err(|error| Errno::of(&error))
+        let queue = self.ring.submission();
+        let submit = queue.len() as u32;
+        let mut flags = EnterFlags::empty();
+        // What is waiting to be completed here is only completed by an enter that says so.
+        if want > 0 || queue.taskrun() || queue.cq_overflow() {
+            flags |= EnterFlags::GETEVENTS;
+        }
+        drop(queue);
+        let limit = limit.map(|limit| SubmitArgs::new().timespec(limit));
+        if limit.is_some() {
+            flags |= EnterFlags::EXT_ARG;
+        }
+        // SAFETY: what the entries refer to belongs to slots, which are not emptied before they have ended.
+        unsafe {
+            self.entrance
+                .enter(&self.ring, submit, want as u32, flags, limit.as_ref())
+        }
     }
 
     /// Sends the cancellations that there was no room for.
@@ -383,6 +406,7 @@ impl Backend for Uring {
     fn disown(&mut self) {
         // The table is the parent's too. What is left to `drop`, unmapping and closing, concerns this process alone.
         self.registered_files = None;
+        self.entrance.forget();
     }
 
     fn system_calls(&self) -> u64 {
@@ -400,6 +424,7 @@ impl Drop for Uring {
         if self.registered_files.is_some() {
             let _ = self.ring.submitter().unregister_files();
         }
+        self.entrance.unregister(&self.ring);
     }
 }
 

@@ -112,3 +112,32 @@ fn a_ring_that_is_refused_is_not_stormed() {
     assert!(entered <= 50, "{entered} times in 50 ms");
     assert_eq!(until_one_has_ended(&mut ring, &mut slots), (id, 8));
 }
+
+/// A thread's table of rings is short, and holds open what it has.
+#[test]
+fn rings_beyond_those_that_a_thread_may_register_work_too() {
+    let Some(first) = ring() else { return };
+    if !first.entrance.is_registered() {
+        eprintln!("skipped: {:?}", first.features);
+        return;
+    }
+    drop(first);
+    let (kept, file) = file();
+    for _ in 0..3 {
+        let mut rings: Vec<Uring> = (0..20).filter_map(|_| ring()).collect();
+        let registered = rings.iter().filter(|ring| ring.entrance.is_registered()).count();
+        assert_eq!(
+            registered,
+            16.min(rings.len()),
+            "IO_RINGFD_REG_MAX, all of them given back"
+        );
+        for (number, ring) in rings.iter_mut().enumerate() {
+            let mut slots = Slots::new(8);
+            let text = format!("ring {number:2}");
+            let id = write(&mut slots, &file, &text);
+            ring.start(&mut slots, &[id]);
+            assert_eq!(until_one_has_ended(ring, &mut slots), (id, 7));
+            assert_eq!(content(&kept), text);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! How the kernel is entered: by the ring's descriptor, or by the ring's place in a table of this thread's, which saves taking
+//! and giving back a reference of the file in each call (`IORING_REGISTER_RING_FDS`, Linux 5.18).
+//!
+//! The table belongs to a thread. In that of another one the same place is another ring's or nobody's, so only a ring with
+//! a single issuer is registered: such a ring never leaves its thread. A forked child begins with an empty table. The table
+//! holds the ring open, so a place is given back before the ring is closed. There are sixteen, and who finds none goes by the
+//! descriptor.
+
+use std::os::fd::{AsRawFd, RawFd};
+
+use io_uring::{EnterFlags, IoUring};
+
+use crate::error::Errno;
+
+/// `include/uapi/linux/io_uring.h`.
+const REGISTER_RING_FDS: libc::c_uint = 20;
+const UNREGISTER_RING_FDS: libc::c_uint = 21;
+
+/// `struct io_uring_rsrc_update` there: the place, and which ring it shall have.
+#[repr(C)]
+struct Update {
+    place: u32,
+    reserved: u32,
+    ring: u64,
+}
+
+/// The kernel chooses.
+const ANY_PLACE: u32 = u32::MAX;
+
+/// Where a ring is entered.
+#[derive(Debug, Default)]
+pub(super) struct Entrance {
+    /// In this thread's table.
+    place: Option<u32>,
+}
+
+impl Entrance {
+    /// Finds the ring a place; a refusal costs speed only.
+    pub(super) fn register(&mut self, ring: &IoUring) -> Result<(), String> {
+        if !ring.params().is_setup_single_issuer() {
+            return Err("only a ring that belongs to one thread can have it".into());
+        }
+        let mut update = Update {
+            place: ANY_PLACE,
+            reserved: 0,
+            ring: ring.as_raw_fd() as u64,
+        };
+        match register(ring.as_raw_fd(), REGISTER_RING_FDS, &mut update) {
+            Ok(()) => {
+                self.place = Some(update.place);
+                Ok(())
+            }
+            Err(Errno::EBUSY) => Err("this thread has as many as there can be".into()),
+            Err(errno) => Err(errno.to_string()),
+        }
+    }
+
+    /// Gives the place back, on the thread that got it.
+    pub(super) fn unregister(&mut self, ring: &IoUring) {
+        if let Some(place) = self.place.take() {
+            let mut update = Update {
+                place,
+                reserved: 0,
+                ring: 0,
+            };
+            let _ = register(ring.as_raw_fd(), UNREGISTER_RING_FDS, &mut update);
+        }
+    }
+
+    /// This is a forked child: the place was in the parent's table.
+    pub(super) fn forget(&mut self) {
+        self.place = None;
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_registered(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// Submits the first so many entries and sleeps until so many have ended (io_uring_enter(2)).
+    ///
+    /// # Safety
+    /// What the entries refer to must be valid until they have ended.
+    pub(super) unsafe fn enter<T>(
+        &self,
+        ring: &IoUring,
+        submit: u32,
+        want: u32,
+        flags: EnterFlags,
+        argument: Option<&T>,
+    ) -> Result<(), Errno> {
+        let (fd, flags) = match self.place {
+            Some(place) => (place as RawFd, flags | EnterFlags::REGISTERED_RING),
+            None => (ring.as_raw_fd(), flags),
+        };
+        let argument = argument.map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: the caller's promise; the argument outlives the call, and its size goes with it.
+        let entered = unsafe {
+            libc::syscall(
+                libc::SYS_io_uring_enter,
+                fd,
+                submit,
+                want,
+                flags.bits(),
+                argument,
+                size_of::<T>(),
+            )
+        };
+        if entered < 0 { Err(Errno::last()) } else { Ok(()) }
+    }
+}
+
+fn register(ring: RawFd, how: libc::c_uint, update: &mut Update) -> Result<(), Errno> {
+    // SAFETY: the kernel reads and writes the one `Update`.
+    let changed = unsafe {
+        libc::syscall(
+            libc::SYS_io_uring_register,
+            ring,
+            how,
+            std::ptr::from_mut(update),
+            1_u32,
+        )
+    };
+    if changed < 0 { Err(Errno::last()) } else { Ok(()) }
+}
