@@ -344,7 +344,7 @@ impl Error {
             Fault::Beyond { .. } => Some("read less"),
             Fault::NotYet(_) => Some("use mode `direct`"),
             Fault::NoCache => Some("call `Core::use_cache` first, or use mode `direct`"),
-            Fault::Cache(error) => Some(cache_cure(*error)),
+            Fault::Cache(error) => Some(error.cure()),
             Fault::Latched => Some("close the volume and open it again: recovery decides what holds"),
             Fault::Moving => Some("move the segment again, or open the volume again: its move goes on then"),
             Fault::LostWrite { .. } => {
@@ -379,24 +379,6 @@ fn is_of_a_device(errno: Errno) -> bool {
         errno,
         Errno::EIO | Errno::ENXIO | Errno::ENODEV | Errno::EREMOTEIO | Errno::ETIMEDOUT
     )
-}
-
-fn cache_cure(error: CacheError) -> &'static str {
-    match error {
-        CacheError::System(_) | CacheError::Unwritable(_) => {
-            "mend the device, write what could not be written again, and sync"
-        }
-        CacheError::NoFrame | CacheError::NoMemory => "give the cache more memory, or use mode `direct`",
-        CacheError::Stuck => "wait until the device answers, or use another one",
-        CacheError::Busy => "wait until what is under way has ended",
-        CacheError::Pinned => "unpin the pages of that range, or write them through the pool",
-        CacheError::StalePin => "pin the page again",
-        CacheError::BeingWritten | CacheError::NoRoom => "ask to be told when the page can be changed",
-        CacheError::LogFirst(_) => "flush the log, say how far it is durable, and try again",
-        CacheError::NoObject => "open it again",
-        CacheError::Cancelled | CacheError::PastEnd | CacheError::TooLong => "ask again, for less",
-        CacheError::ReadOnlyMemory | CacheError::MemoryKind => "use a buffer of the core",
-    }
 }
 
 fn layout_need(error: &LayoutError) -> Option<String> {

@@ -282,6 +282,12 @@ impl Memory {
     }
 }
 
+impl baio_words::Payload for Memory {
+    fn payload_bytes(&self) -> usize {
+        self.len()
+    }
+}
+
 impl From<Buffer> for Memory {
     fn from(buffer: Buffer) -> Memory {
         Memory::Own(buffer)

@@ -3,10 +3,10 @@
 //! A request runs as iterations (seed 001 §2): each does all that can be done now and leaves; a wake-up for the one condition
 //! it waits for begins the next. It is never run twice at once.
 
-use std::fmt;
 use std::ops::Range;
 
-use baio_engine::{Durability, Errno, Memory};
+use baio_engine::{Durability, Memory};
+pub use baio_words::CacheError;
 
 use super::caller::Caller;
 use super::eviction::Hint;
@@ -99,148 +99,6 @@ pub struct CacheRequest {
     /// What is known about the pages' use.
     pub hint: Hint,
 }
-
-/// Why a request failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CacheError {
-    /// The device said so: about a fill to a read, about a write or a flush to a durable write, a sync or a reservation.
-    System(Errno),
-    /// It was cancelled; a write may have been done in part.
-    Cancelled,
-    /// A write does not lie inside the object.
-    PastEnd,
-    /// Too many pages of the object, or of the whole cache, could not be written, for this reason; no more can become dirty.
-    Unwritable(Errno),
-    /// An earlier write of these pages was given up on, and the device has not given their memory back.
-    Stuck,
-    /// No frame can be had: all are held by pins, or lost to I/Os that were given up on.
-    NoFrame,
-    /// A read cannot fill shared, read-only memory.
-    ReadOnlyMemory,
-    /// Memory lent by a foreign interface cannot be copied here.
-    MemoryKind,
-    /// The request is longer than a result can tell (4 GiB less one byte).
-    TooLong,
-    /// There is no such object (any more).
-    NoObject,
-    /// The object is in use: end its requests first.
-    Busy,
-    /// No memory for bookkeeping.
-    NoMemory,
-    /// A page is held by a pin, and a direct write cannot take its place.
-    Pinned,
-    /// The pin is not of this cache, or its page has left since: its object was deleted or changed its size.
-    StalePin,
-    /// The page is on its way to the device, and not changed meanwhile.
-    BeingWritten,
-    /// Too many pages are not clean yet: no more can become so now.
-    NoRoom,
-    /// A sync waits for this page, and the page for the log: it can be changed again when the log is durable up to this LSN
-    /// and the page has been written.
-    LogFirst(u64),
-}
-
-/// What has nothing more to say, in the order of their words.
-const PLAIN: [CacheError; 14] = [
-    CacheError::Cancelled,
-    CacheError::PastEnd,
-    CacheError::Stuck,
-    CacheError::NoFrame,
-    CacheError::ReadOnlyMemory,
-    CacheError::MemoryKind,
-    CacheError::TooLong,
-    CacheError::NoObject,
-    CacheError::Busy,
-    CacheError::NoMemory,
-    CacheError::Pinned,
-    CacheError::StalePin,
-    CacheError::BeingWritten,
-    CacheError::NoRoom,
-];
-
-/// Words below the plain ones: those with a number.
-const NUMBERED: u32 = 3;
-
-impl CacheError {
-    /// The error as a word and a number, to be sent to another process. They are kept: new errors get new words.
-    #[must_use]
-    pub fn to_words(self) -> (u32, u64) {
-        match self {
-            CacheError::System(errno) => (0, u64::from(errno.raw().unsigned_abs())),
-            CacheError::Unwritable(errno) => (1, u64::from(errno.raw().unsigned_abs())),
-            CacheError::LogFirst(lsn) => (2, lsn),
-            plain => {
-                let at = PLAIN.iter().position(|error| *error == plain);
-                (NUMBERED + at.unwrap_or(PLAIN.len()) as u32, 0)
-            }
-        }
-    }
-
-    /// The error of these words; `None` for words that no error has.
-    #[must_use]
-    pub fn from_words(word: u32, with: u64) -> Option<CacheError> {
-        let errno = || i32::try_from(with).ok().map(Errno::from_raw);
-        match word {
-            0 => errno().map(CacheError::System),
-            1 => errno().map(CacheError::Unwritable),
-            2 => Some(CacheError::LogFirst(with)),
-            plain => PLAIN.get((plain - NUMBERED) as usize).copied(),
-        }
-    }
-
-    /// The nearest error number, for interfaces that have nothing else.
-    #[must_use]
-    pub fn errno(self) -> Errno {
-        match self {
-            CacheError::System(errno) | CacheError::Unwritable(errno) => errno,
-            CacheError::Cancelled => Errno::ECANCELED,
-            CacheError::PastEnd => Errno::ENOSPC,
-            CacheError::Stuck => Errno::ETIMEDOUT,
-            CacheError::NoFrame | CacheError::NoMemory => Errno::ENOMEM,
-            CacheError::ReadOnlyMemory => Errno::EFAULT,
-            CacheError::MemoryKind | CacheError::TooLong => Errno::EINVAL,
-            CacheError::NoObject => Errno::EBADF,
-            CacheError::Busy | CacheError::Pinned => Errno::EBUSY,
-            CacheError::StalePin => Errno::ESTALE,
-            CacheError::BeingWritten | CacheError::NoRoom | CacheError::LogFirst(_) => Errno::EAGAIN,
-        }
-    }
-}
-
-impl fmt::Display for CacheError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CacheError::System(errno) => write!(f, "the device failed: {errno}"),
-            CacheError::Cancelled => f.write_str("cancelled"),
-            CacheError::PastEnd => f.write_str("the write reaches past the end: make the object larger first"),
-            CacheError::Unwritable(errno) => write!(
-                f,
-                "too many pages could not be written ({errno}): repair the device, and a sync writes them again"
-            ),
-            CacheError::Stuck => f.write_str("an earlier write of these pages was given up on and still runs"),
-            CacheError::NoFrame => f.write_str("every frame is held by a pin, or by an I/O that was given up on"),
-            CacheError::ReadOnlyMemory => {
-                f.write_str("the memory is shared and read-only: read into a buffer of your own")
-            }
-            CacheError::MemoryKind => f.write_str("lent memory cannot be used with the cache: use a buffer or a span"),
-            CacheError::TooLong => f.write_str("longer than 4 GiB less one byte: ask in pieces"),
-            CacheError::NoObject => f.write_str("no such object"),
-            CacheError::Busy => f.write_str("the object is in use: wait for its requests, and sync it"),
-            CacheError::NoMemory => f.write_str("no memory for bookkeeping"),
-            CacheError::Pinned => f.write_str("a page there is pinned: unpin it first"),
-            CacheError::StalePin => f.write_str("the pinned page has left: pin it again"),
-            CacheError::BeingWritten => f.write_str("the page is being written: wait for the end of that"),
-            CacheError::NoRoom => f.write_str("too many pages are changed and not written: wait for the cleaner"),
-            CacheError::LogFirst(lsn) => write!(
-                f,
-                "a sync waits for this page: make the log durable up to {lsn}, and say so"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for CacheError {}
 
 /// The end of a request: exactly one each.
 #[derive(Debug)]
@@ -434,25 +292,5 @@ impl Requests {
     pub(super) fn on(&self, object: u32) -> Vec<u32> {
         let its = |slot: &u32| self.get(*slot).is_some_and(|request| request.object == object);
         (0..self.slots.len() as u32).filter(its).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_error_has_words_of_its_own() {
-        let numbered = [
-            CacheError::System(Errno::EIO),
-            CacheError::Unwritable(Errno::ENOSPC),
-            CacheError::LogFirst(u64::MAX),
-        ];
-        for error in numbered.into_iter().chain(PLAIN) {
-            let (word, with) = error.to_words();
-            assert_eq!(CacheError::from_words(word, with), Some(error));
-        }
-        assert_eq!(CacheError::from_words(NUMBERED + PLAIN.len() as u32, 0), None);
-        assert_eq!(CacheError::from_words(1, u64::MAX), None);
     }
 }

@@ -48,7 +48,7 @@ impl OpenSegment {
             Looked::Absent(_) => Err(self.absent()),
             // Who may not open it is told at once that there is none, and nothing by how long that takes.
             Looked::Found { address, inode, .. }
-                if cx.claims.is_closed(address) && self.subject.who.may_open(&inode, self.access) =>
+                if cx.claims.is_closed(address) && self.subject.who.may_open(inode.ownership(), self.access) =>
             {
                 Ok(cx.wait_for_claim(address))
             }
@@ -70,7 +70,7 @@ impl OpenSegment {
     }
 
     fn found(&self, cx: &mut Context<'_>, address: SlotAddress, inode: &Inode) -> Result<Step, Fault> {
-        if !self.subject.who.may_open(inode, self.access) {
+        if !self.subject.who.may_open(inode.ownership(), self.access) {
             return Err(Fault::Access {
                 uid: self.subject.who.uid,
             });

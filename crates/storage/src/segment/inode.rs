@@ -27,6 +27,7 @@
 //! it was meant, by a newer or a broken program, and falling back to an older image would silently undo other changes.
 
 use super::name::{Key, SegmentName};
+use crate::identity::Ownership;
 
 mod grant;
 mod raw;
@@ -155,6 +156,15 @@ impl Inode {
     /// The inode of a slot that was never used.
     pub fn free() -> Self {
         Self::default()
+    }
+
+    /// What decides on who may open the segment.
+    pub fn ownership(&self) -> Ownership {
+        Ownership {
+            owner_uid: self.owner_uid,
+            owner_gid: self.owner_gid,
+            mode: self.mode,
+        }
     }
 
     /// What this slot becomes when its segment is gone: the name and the id of the operation stay for a repeat to be

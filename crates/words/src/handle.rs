@@ -1,0 +1,57 @@
+//! What names what: handles name objects, tickets name requests.
+
+/// Names an opened segment or file. Valid on the core that gave it, until it is closed or its segment is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handle {
+    /// Which core gave it: on another one it is a stranger.
+    pub core: u32,
+    /// Its place there.
+    pub index: u32,
+    /// Which use of that place.
+    pub generation: u32,
+}
+
+impl Handle {
+    /// A handle as a peer names it: the core's number, its place there, and which use of that place. Naming gives no
+    /// rights: a core refuses what it did not give.
+    #[must_use]
+    pub fn from_parts(core: u32, index: u32, generation: u32) -> Handle {
+        Handle {
+            core,
+            index,
+            generation,
+        }
+    }
+
+    /// Its three parts, in this order.
+    #[must_use]
+    pub fn parts(self) -> (u32, u32, u32) {
+        (self.core, self.index, self.generation)
+    }
+}
+
+/// Names a request in flight, until its outcome has been taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    /// Its place in the table of requests.
+    pub index: u32,
+    /// Which use of that place.
+    pub generation: u32,
+}
+
+impl Ticket {
+    /// A core's generations are below this: they fit beside the index and the owner's mark in an engine tag.
+    pub const GENERATION_MASK: u32 = (1 << 30) - 1;
+
+    /// A ticket of a link that keeps the table of its requests itself.
+    #[must_use]
+    pub fn from_parts(index: u32, generation: u32) -> Ticket {
+        Ticket { index, generation }
+    }
+
+    /// Its place in the table, and which use of that place.
+    #[must_use]
+    pub fn parts(self) -> (u32, u32) {
+        (self.index, self.generation)
+    }
+}

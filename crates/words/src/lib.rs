@@ -1,0 +1,34 @@
+//! # baio-words: what a client and a service say to each other
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `handle` | handles and tickets |
+//! | `identity` | who asks, and what they may |
+//! | `mode` | through which cache, how safe |
+//! | `request` | one operation on a handle |
+//! | `status` | the word that tells how a request stands |
+//! | `errno`, `io_error`, `cache_error` | why a request failed |
+//! | `time` | the clock of deadlines |
+//!
+//! Nothing here does anything: no I/O, no memory but the caller's. So a client needs neither the engine nor the volume to
+//! speak to who has them.
+
+mod cache_error;
+mod errno;
+mod handle;
+mod identity;
+mod io_error;
+mod mode;
+mod request;
+mod status;
+mod time;
+
+pub use cache_error::CacheError;
+pub use errno::Errno;
+pub use handle::{Handle, Ticket};
+pub use identity::{Access, Identity, Ownership, Sight};
+pub use io_error::{Argument, IoError};
+pub use mode::{Caching, Durability, Mode};
+pub use request::{Payload, SegmentOp, SegmentRequest};
+pub use status::{Status, StatusWord};
+pub use time::Time;

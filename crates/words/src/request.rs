@@ -1,0 +1,101 @@
+//! What is asked of an opened segment or file.
+
+use std::ops::Range;
+
+use crate::handle::Handle;
+use crate::mode::{Durability, Mode};
+use crate::status::StatusWord;
+use crate::time::Time;
+
+/// Memory of a request. Which kinds there are is between those who hold it: the words need its length only.
+pub trait Payload: Default {
+    /// Bytes that a request with it reads or writes; 0 for no memory.
+    fn payload_bytes(&self) -> usize;
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentOp {
+    /// Fill the request's memory from `offset`. At the end there is less, and at last nothing, to read.
+    Read {
+        /// First byte.
+        offset: u64,
+    },
+    /// Write the request's memory at `offset`.
+    Write {
+        /// First byte.
+        offset: u64,
+    },
+    /// Make every write completed before this durable; the request's durability says how far.
+    Sync,
+}
+
+impl SegmentOp {
+    /// Its name in messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            SegmentOp::Read { .. } => "read",
+            SegmentOp::Write { .. } => "write",
+            SegmentOp::Sync => "sync",
+        }
+    }
+
+    /// The first byte that it touches; none for a sync.
+    #[must_use]
+    pub fn offset(self) -> Option<u64> {
+        match self {
+            SegmentOp::Read { offset } | SegmentOp::Write { offset } => Some(offset),
+            SegmentOp::Sync => None,
+        }
+    }
+}
+
+/// One operation on a handle, with memory of the kind `M`.
+#[derive(Debug)]
+pub struct SegmentRequest<M> {
+    /// On what.
+    pub handle: Handle,
+    /// What.
+    pub op: SegmentOp,
+    /// From or into which memory; comes back with the outcome.
+    pub memory: M,
+    /// Through which cache.
+    pub mode: Mode,
+    /// How safe it must be when it completes.
+    pub durability: Durability,
+    /// When to give up on it.
+    pub deadline: Option<Time>,
+    /// A word to be moved when it completes (seed 004 §6).
+    pub status: Option<StatusWord>,
+    /// The caller's name for it, handed back untouched.
+    pub tag: u64,
+}
+
+impl<M: Payload> SegmentRequest<M> {
+    /// A direct request without durability, deadline or status word.
+    #[must_use]
+    pub fn new(handle: Handle, op: SegmentOp, memory: impl Into<M>) -> SegmentRequest<M> {
+        SegmentRequest {
+            handle,
+            op,
+            memory: memory.into(),
+            mode: Mode::Direct,
+            durability: Durability::None,
+            deadline: None,
+            status: None,
+            tag: 0,
+        }
+    }
+
+    /// The bytes of the segment that it touches: none for a sync.
+    #[must_use]
+    pub fn range(&self) -> Range<u64> {
+        match self.op {
+            SegmentOp::Read { offset } | SegmentOp::Write { offset } => {
+                offset..offset.saturating_add(self.memory.payload_bytes() as u64)
+            }
+            SegmentOp::Sync => 0..0,
+        }
+    }
+}
