@@ -4,8 +4,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use baio_broker::protocol::{COMPLETION_WORDS, Completion, Limits, SUBMISSION_WORDS, Submission};
 use baio_broker::ring::{Cursor, Ring};
+use baio_words::entry::{COMPLETION_WORDS, Completion, Limits, SUBMISSION_WORDS, Submission};
 use libfuzzer_sys::fuzz_target;
 
 fn words<const N: usize>(data: &[u8]) -> Option<[u64; N]> {

@@ -86,6 +86,8 @@ const PLACES: &[&str] = &[
     "crates/engine/src/slot",
     "crates/engine/src/judge",
     "crates/broker/src/",
+    "crates/words/src/entry",
+    "crates/words/src/failure",
 ];
 
 fn run() -> Result<(), String> {

@@ -246,7 +246,14 @@ impl Weaver<'_> {
 
 /// Builds the tests; the second part is where the compiler objected.
 fn compile(tree: &Path) -> Result<(Vec<TestBinary>, BTreeSet<(String, usize)>), String> {
-    let packages = ["baio-engine", "baio-storage", "baio-broker", "baio", "baio-sim"];
+    let packages = [
+        "baio-words",
+        "baio-engine",
+        "baio-storage",
+        "baio-broker",
+        "baio",
+        "baio-sim",
+    ];
     let mut command = Command::new("cargo");
     command.current_dir(tree).args([
         "test",

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use baio_engine::{Arena, Doorbell, Time};
+use baio_engine::{Arena, Doorbell};
+use baio_words::entry::{COMPLETION_WORDS, SUBMISSION_WORDS};
 
 use crate::doorbell::Bell;
 use crate::exchange::Exchange;
-use crate::protocol::{COMPLETION_WORDS, SUBMISSION_WORDS};
+
 use crate::ring::Ring;
 
 /// A word alone in its cache lines, so that the sides do not take them from each other without need.
@@ -121,17 +122,9 @@ pub struct Connection<T> {
     pub thread: JoinHandle<()>,
 }
 
-/// Engine time as a client reads it: the monotonic clock, which all real backends use.
-#[must_use]
-pub fn monotonic() -> Time {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use baio_engine::{Choice, Config, Engine};
+    use baio_engine::{Choice, Config, Engine, Time};
 
     /// A client's deadline is of the clock that the service's engine looks at.
     #[test]
@@ -141,7 +134,7 @@ mod tests {
             ..Config::default()
         };
         let time = || Engine::new(&config).unwrap().now();
-        let (before, between, after) = (time(), monotonic(), time());
+        let (before, between, after) = (time(), Time::monotonic(), time());
         assert!(
             before <= between && between <= after,
             "{before:?} {between:?} {after:?}"

@@ -6,7 +6,6 @@
 //!
 //! | module | what it is | imports |
 //! |---|---|---|
-//! | [`protocol`] | the entries, byte by byte, and their checks | engine |
 //! | [`ring`] | a queue in shared memory, by reference | nothing |
 //! | [`doorbell`] | the client's wake-up; the service's is the engine's own | the system |
 //! | [`exchange`] | where memory changes sides, within one process | nothing |
@@ -14,7 +13,7 @@
 //! | [`control`] | what is asked besides requests, in the words of the volume | storage |
 //! | [`service`] | the thread that serves | storage and the above |
 //!
-//! The client is the library's `Remote`; neither side imports the other. `docs/broker.md` tells who wakes whom.
+//! What lies in the entries is said by [`baio_words::entry`]. The client is the library's `Remote`; neither side imports the other. `docs/broker.md` tells who wakes whom.
 //!
 //! Sources: seed 004 §5 (a service thread that shares the application's memory), §4 and §6 (many requests in one call).
 
@@ -27,7 +26,6 @@ pub mod connection;
 pub mod control;
 pub mod doorbell;
 pub mod exchange;
-pub mod protocol;
 pub mod ring;
 pub mod service;
 

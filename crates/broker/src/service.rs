@@ -20,12 +20,13 @@ use std::time::Duration;
 
 use baio_engine::{Arena, Caching, Doorbell, Errno, Memory, SetupError, Time, Wait};
 use baio_storage::{
-    Answer, Core, Error, Fault, Handle, Identity, Mode, OperationId, Outcome, Result, SegmentOp, SegmentRequest, Ticket,
+    Answer, Core, Error, Fault, Handle, Identity, OperationId, Outcome, Result, SegmentOp, SegmentRequest, Ticket,
 };
+use baio_words::entry::{Completion, Limits, Op, Place, Submission, Tag, Violation};
+use baio_words::{FEATURES, Failure, word_in};
 
 use crate::connection::{Connection, Shared};
 use crate::control::{Command, Parcel, Reply};
-use crate::protocol::{self, Completion, FEATURES, Failure, Limits, Op, Place, Submission, Tag, Violation, word_in};
 use crate::ring::{Cursor, Refused};
 
 /// How a service is started.
@@ -347,12 +348,7 @@ impl Service {
                 _ => SegmentOp::Sync,
             },
             memory: self.memory(submission)?,
-            mode: match submission.mode {
-                protocol::Mode::Direct => Mode::Direct,
-                protocol::Mode::Cached => Mode::Cached,
-                protocol::Mode::Kernel => Mode::Kernel,
-                protocol::Mode::Uncached => Mode::Uncached,
-            },
+            mode: submission.mode,
             durability: submission.durability,
             deadline: submission.deadline,
             status: None,

@@ -14,7 +14,6 @@ fn knows(source: &str, word: &str) -> bool {
 #[test]
 fn what_both_sides_share_knows_no_storage() {
     for (name, source) in [
-        ("protocol", include_str!("../src/protocol.rs")),
         ("ring", include_str!("../src/ring.rs")),
         ("doorbell", include_str!("../src/doorbell.rs")),
         ("exchange", include_str!("../src/exchange.rs")),

@@ -6,8 +6,9 @@ mod support;
 use std::time::Duration;
 
 use baio_broker::control::{Command, Reply};
-use baio_broker::protocol::{Failure, HandleWords, Op, Submission};
 use baio_engine::Error;
+use baio_words::Failure;
+use baio_words::entry::{HandleWords, Op, Submission};
 use support::machine::{Machine, SLOTS};
 use support::{Client, tag};
 

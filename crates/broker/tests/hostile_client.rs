@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use baio_broker::control::{Command, Parcel, Reply};
-use baio_broker::protocol::{Failure, HandleWords, Op, Place, Submission, Tag};
 use baio_broker::ring::Cursor;
+use baio_words::Failure;
+use baio_words::entry::{HandleWords, Op, Place, Submission, Tag};
 use support::machine::{Machine, SLOTS};
 use support::{Client, PLACES, tag};
 

@@ -2,6 +2,8 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | [`entry`] | the entries of both rings, byte by byte, and their checks |
+//! | `failure` | why a request failed, as it crosses a ring |
 //! | `handle` | handles and tickets |
 //! | `identity` | who asks, and what they may |
 //! | `mode` | through which cache, how safe |
@@ -14,7 +16,9 @@
 //! speak to who has them.
 
 mod cache_error;
+pub mod entry;
 mod errno;
+mod failure;
 mod handle;
 mod identity;
 mod io_error;
@@ -25,6 +29,7 @@ mod time;
 
 pub use cache_error::CacheError;
 pub use errno::Errno;
+pub use failure::{FEATURES, Failure, word_at, word_in};
 pub use handle::{Handle, Ticket};
 pub use identity::{Access, Identity, Ownership, Sight};
 pub use io_error::{Argument, IoError};

@@ -25,10 +25,11 @@ use std::time::Instant;
 use baio_broker::Connection;
 use baio_broker::connection::Shared;
 use baio_broker::control::{Command, Parcel};
-use baio_broker::protocol::{Op, Submission, Tag};
 use baio_broker::ring::Cursor;
 use baio_engine::{Arena, Buffer, Doorbell, Memory};
 use baio_storage::{Fault, Handle, Outcome, SegmentRequest, Ticket};
+use baio_words::Failure;
+use baio_words::entry::{Op, Submission, Tag};
 
 use super::helper::{self, Helper};
 use super::parker::Parker;
@@ -129,7 +130,7 @@ impl Client {
         if handle.parts().0 != self.core {
             // Another volume's. It ends here, as it would there.
             let ticket = state.table.occupy(tag, kind, request.tag, status);
-            let error = translate::error(op, "a closed handle", len, baio_broker::protocol::Failure::Stale);
+            let error = translate::error(op, "a closed handle", len, Failure::Stale);
             let outcome = ended_early(ticket, request.tag, error, memory);
             self.end(&mut state, ticket, Ended::Request(outcome));
             self.finish_up(state, false);
@@ -204,7 +205,7 @@ impl Client {
         }
         while let Some(&handle) = state.closing.last() {
             let close = Submission {
-                handle: translate::handle_words(handle),
+                handle: handle.into(),
                 ..Submission::new(Op::CloseHandle, Tag::default())
             };
             if !self.leaves_room(state) || ring.push(&mut state.submissions, &close.encode()).is_err() {
@@ -417,8 +418,7 @@ impl Client {
         let (left, waker, ended) = state.table.abandon(ticket);
         let mut ring = false;
         if left == Left::Sent && self.leaves_room(&state) {
-            let (index, generation) = ticket.parts();
-            let cancel = Submission::new(Op::Cancel, Tag { index, generation });
+            let cancel = Submission::new(Op::Cancel, ticket.into());
             let submissions = self.shared.submissions.ring();
             // Best effort: it ends by itself too.
             if submissions.push(&mut state.submissions, &cancel.encode()).is_ok() {

@@ -30,7 +30,6 @@ use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use baio_broker::connection::monotonic;
 use baio_broker::control::{Command, Reply};
 use baio_broker::{Setup, start};
 use baio_engine::{Buffer, Config, Stats, Time, Wait};
@@ -315,7 +314,7 @@ impl Remote {
         {
             let now = Instant::now;
             // Beyond the clock's end is never.
-            let deadline = deadline.and_then(|at| now().checked_add(at.since(monotonic())));
+            let deadline = deadline.and_then(|at| now().checked_add(at.since(Time::monotonic())));
             let mut first = now().checked_add(min_wait).filter(|_| !min_wait.is_zero());
             if let (Some(at), Some(end)) = (first, deadline) {
                 first = Some(at.min(end));
@@ -427,7 +426,7 @@ impl Remote {
     /// indeterminate: it may or may not take effect.
     #[must_use]
     pub fn deadline(&self, duration: Duration) -> Time {
-        monotonic().after(duration)
+        Time::monotonic().after(duration)
     }
 
     /// Buffer memory that nobody holds, in bytes.

@@ -3,10 +3,11 @@
 //! All of this runs under the client's lock and calls nobody: wakers are collected in the table.
 
 use baio_broker::control::{Parcel, Reply};
-use baio_broker::protocol::{Completion, Failure, Tag};
 use baio_broker::ring::Refused;
 use baio_engine::{Caching, Errno, Memory};
 use baio_storage::{Error, Fault, Handle, Outcome, SegmentOp, Ticket};
+use baio_words::Failure;
+use baio_words::entry::Completion;
 
 use super::client::{Client, State};
 use super::table::{Ended, Ending, Kind};
@@ -48,8 +49,7 @@ impl Client {
     }
 
     fn completed(&self, state: &mut State, completion: Completion) -> bool {
-        let Tag { index, generation } = completion.tag;
-        let ticket = Ticket::from_parts(index, generation);
+        let (ticket, index) = (completion.tag.into(), completion.tag.index);
         let Some(ending) = state.table.ending(ticket) else {
             return false; // Not ours: only a service that is wrong says so.
         };

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Poll, Waker};
 
 use baio_broker::control::Reply;
-use baio_broker::protocol::{RawSubmission, Tag};
 use baio_engine::Errno;
 use baio_storage::{Error, Fault, Handle, Outcome, Result, SegmentOp, StatusWord, Ticket};
+use baio_words::entry::{RawSubmission, Tag};
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug)]

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use baio_broker::protocol::{self, FEATURES, Failure, HandleWords, Op, Place, Submission, Tag, word_at};
 use baio_engine::{Arena, Errno, Memory};
 use baio_storage::cache::CacheError;
-use baio_storage::{Error, Fault, Mode, SegmentOp, SegmentRequest};
+use baio_storage::{Error, Fault, SegmentOp, SegmentRequest};
+use baio_words::entry::{Op, Place, Submission, Tag};
+use baio_words::{FEATURES, Failure, word_at};
 
 pub(super) fn submission(request: &SegmentRequest, arena: &Arc<Arena>, tag: Tag) -> Submission {
     let (op, offset) = match request.op {
@@ -15,24 +16,14 @@ pub(super) fn submission(request: &SegmentRequest, arena: &Arc<Arena>, tag: Tag)
         SegmentOp::Sync => (Op::Sync, 0),
     };
     Submission {
-        handle: handle_words(request.handle),
+        handle: request.handle.into(),
         offset,
         place: place(&request.memory, arena),
-        mode: match request.mode {
-            Mode::Direct => protocol::Mode::Direct,
-            Mode::Cached => protocol::Mode::Cached,
-            Mode::Kernel => protocol::Mode::Kernel,
-            Mode::Uncached => protocol::Mode::Uncached,
-        },
+        mode: request.mode,
         durability: request.durability,
         deadline: request.deadline,
         ..Submission::new(op, tag)
     }
-}
-
-pub(super) fn handle_words(handle: baio_storage::Handle) -> HandleWords {
-    let (_, index, generation) = handle.parts();
-    HandleWords { index, generation }
 }
 
 /// Lengths beyond 32 bits are refused by the engine; here they only must not look shorter.

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use baio_engine::{Caching, Error, Time};
 use baio_storage::{Core, SegmentRequest};
+use baio_words::Failure;
+use baio_words::entry::{Completion, Tag};
 
 use super::{End, Service, Stage, tag_of};
-use crate::protocol::{Completion, Failure, Tag};
 
 /// How long a request without a deadline waits for a slot when every slot is with the kernel for a request that has been
 /// answered already, so that nothing the client does can free one. As long as [`Core::DROP_PATIENCE`].

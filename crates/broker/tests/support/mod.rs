@@ -7,11 +7,11 @@ pub(crate) mod machine;
 use std::time::{Duration, Instant};
 
 use baio_broker::control::{Command, Parcel, Reply};
-use baio_broker::protocol::{Completion, HandleWords, Op, Place, RawSubmission, Submission, Tag};
 use baio_broker::ring::Cursor;
 use baio_broker::{Connection, Setup, start};
 use baio_engine::{Config, Memory};
 use baio_storage::{Access, Core, CreateOptions, Format, Identity};
+use baio_words::entry::{Completion, HandleWords, Op, Place, RawSubmission, Submission, Tag};
 
 pub(crate) const PLACES: u32 = 3;
 

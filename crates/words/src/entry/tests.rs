@@ -1,6 +1,8 @@
 //! What goes in comes out, and whatever bytes come in, decoding gives an entry that is inside of its limits or says no.
 
 use super::*;
+use crate::errno::Errno;
+use crate::io_error::{Argument, IoError};
 
 const LIMITS: Limits = Limits {
     places: 64,
@@ -127,26 +129,26 @@ fn whatever_bytes_come_in_an_entry_is_inside_of_its_limits() {
 
 #[test]
 fn a_completion_comes_out_as_it_went_in() {
-    let misaligned = Error::Misaligned {
+    let misaligned = IoError::Misaligned {
         argument: Argument::Memory,
         value: u64::MAX - 1,
         need: 512,
     };
-    let unsupported = Error::Unsupported {
+    let unsupported = IoError::Unsupported {
         operation: "sync",
         backend: "uring",
     };
     let results = [
         Ok(u32::MAX),
-        Err(Failure::Io(Error::System(Errno::EIO))),
+        Err(Failure::Io(IoError::System(Errno::EIO))),
         Err(Failure::Io(misaligned)),
         Err(Failure::Io(unsupported)),
-        Err(Failure::Io(Error::NoDescription { mode: "uncached" })),
-        Err(Failure::Io(Error::ReadOnlyMemory)),
-        Err(Failure::Io(Error::Poisoned(Errno::EIO))),
-        Err(Failure::Io(Error::Indeterminate)),
-        Err(Failure::Io(Error::Cancelled)),
-        Err(Failure::Io(Error::Full)),
+        Err(Failure::Io(IoError::NoDescription { mode: "uncached" })),
+        Err(Failure::Io(IoError::ReadOnlyMemory)),
+        Err(Failure::Io(IoError::Poisoned(Errno::EIO))),
+        Err(Failure::Io(IoError::Indeterminate)),
+        Err(Failure::Io(IoError::Cancelled)),
+        Err(Failure::Io(IoError::Full)),
         Err(Failure::Beyond { size: 1 << 40 }),
         Err(Failure::ReadOnly),
         Err(Failure::Stale),

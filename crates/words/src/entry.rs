@@ -39,7 +39,10 @@
 //! sends, and ends that connection only. What a correct client's user can get wrong (a stale handle, a range beyond the
 //! end, a misaligned offset) is no violation: it becomes the request's outcome.
 
-use baio_engine::{Argument, Caching, Durability, Errno, Error, Time};
+use crate::failure::{Failure, decode_failure, encode_failure};
+use crate::handle::{Handle, Ticket};
+use crate::mode::{Caching, Durability, Mode};
+use crate::time::Time;
 
 /// Length of a submission in words.
 pub const SUBMISSION_WORDS: usize = 8;
@@ -75,21 +78,6 @@ pub enum Op {
     Control = 6,
 }
 
-/// Through which cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Mode {
-    /// Past every cache.
-    #[default]
-    Direct = 0,
-    /// The service's own cache.
-    Cached = 1,
-    /// The kernel's page cache.
-    Kernel = 2,
-    /// The same, dropped behind the request.
-    Uncached = 3,
-}
-
 /// The client's name for a request: its place in the exchange, and how often that was used before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tag {
@@ -106,6 +94,26 @@ pub struct HandleWords {
     pub index: u32,
     /// Which use of that place.
     pub generation: u32,
+}
+
+impl From<Handle> for HandleWords {
+    fn from(handle: Handle) -> HandleWords {
+        let (_, index, generation) = handle.parts();
+        HandleWords { index, generation }
+    }
+}
+
+impl From<Ticket> for Tag {
+    fn from(ticket: Ticket) -> Tag {
+        let (index, generation) = ticket.parts();
+        Tag { index, generation }
+    }
+}
+
+impl From<Tag> for Ticket {
+    fn from(tag: Tag) -> Ticket {
+        Ticket::from_parts(tag.index, tag.generation)
+    }
 }
 
 /// Where the request's memory is.
@@ -300,65 +308,6 @@ fn in_arena(at: u64, len: u32, limits: &Limits) -> Result<Place, Violation> {
     Ok(Place::Arena { at, len })
 }
 
-/// Why a request failed, in words that cross the ring. What was asked for, and of which object, the client knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// It failed in the engine.
-    Io(Error),
-    /// It goes beyond the end of its object, which is at this byte.
-    Beyond {
-        /// Size of the object.
-        size: u64,
-    },
-    /// A write through a handle for reading.
-    ReadOnly,
-    /// The handle is not valid any more.
-    Stale,
-    /// Not built yet: an index into [`FEATURES`].
-    NotYet(u32),
-    /// The service has no page cache.
-    NoCache,
-    /// The page cache refused it.
-    Cache {
-        /// Which of its errors.
-        word: u32,
-        /// What goes with it: an error number, an LSN.
-        with: u64,
-    },
-    /// The service is ending.
-    Ending,
-}
-
-/// What a service may not have: the words for [`Failure::NotYet`]. The last one stands for everything else.
-pub const FEATURES: [&str; 2] = ["the kernel's page cache on a segment", "this"];
-
-const OPERATIONS: [&str; 9] = [
-    "read",
-    "write",
-    "sync",
-    "fence",
-    "sync range",
-    "allocate",
-    "zero",
-    "discard",
-    "this operation",
-];
-const BACKENDS: [&str; 6] = ["sync", "threads", "aio", "uring", "sim", "chosen"];
-const MODES: [&str; 3] = ["kernel", "uncached", "direct"];
-
-/// The place of a word in its table; the last one stands for what is not in it.
-#[must_use]
-pub fn word_in(table: &[&str], word: &str) -> u32 {
-    let found = table.iter().position(|known| *known == word);
-    found.unwrap_or(table.len() - 1) as u32
-}
-
-/// The word at a place that a peer named.
-#[must_use]
-pub fn word_at(table: &[&'static str], at: u32) -> &'static str {
-    table[(at as usize).min(table.len() - 1)]
-}
-
 /// The end of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
@@ -421,79 +370,6 @@ impl Completion {
             iterations: u16::from_le_bytes([low, high]),
         })
     }
-}
-
-fn encode_failure(failure: Failure) -> (u8, u32, u32, u64) {
-    let errno = |errno: Errno| errno.raw() as u32;
-    match failure {
-        Failure::Io(Error::System(system)) => (1, errno(system), 0, 0),
-        Failure::Io(Error::Misaligned { argument, value, need }) => {
-            let argument = match argument {
-                Argument::Offset => 0,
-                Argument::Length => 1,
-                Argument::Memory => 2,
-            };
-            (2, need, argument, value)
-        }
-        Failure::Io(Error::Unsupported { operation, backend }) => {
-            (3, word_in(&OPERATIONS, operation), word_in(&BACKENDS, backend), 0)
-        }
-        Failure::Io(Error::NoDescription { mode }) => (4, word_in(&MODES, mode), 0, 0),
-        Failure::Io(Error::ReadOnlyMemory) => (5, 0, 0, 0),
-        Failure::Io(Error::Poisoned(system)) => (6, errno(system), 0, 0),
-        Failure::Io(Error::Indeterminate) => (7, 0, 0, 0),
-        Failure::Io(Error::Cancelled) => (8, 0, 0, 0),
-        Failure::Io(Error::Full) => (9, 0, 0, 0),
-        // What the engine learns to say later is told by its number.
-        Failure::Io(other) => (1, errno(other.errno()), 0, 0),
-        Failure::Beyond { size } => (10, 0, 0, size),
-        Failure::ReadOnly => (11, 0, 0, 0),
-        Failure::Stale => (12, 0, 0, 0),
-        Failure::NotYet(feature) => (13, feature, 0, 0),
-        Failure::Ending => (14, 0, 0, 0),
-        Failure::NoCache => (15, 0, 0, 0),
-        Failure::Cache { word, with } => (16, word, 0, with),
-    }
-}
-
-fn decode_failure(code: u8, small: u32, second: u32, large: u64) -> Option<Failure> {
-    let errno = Errno::from_raw(small as i32);
-    Some(match code {
-        1 => Failure::Io(Error::System(errno)),
-        2 => {
-            let argument = match second {
-                0 => Argument::Offset,
-                1 => Argument::Length,
-                2 => Argument::Memory,
-                _ => return None,
-            };
-            let (value, need) = (large, small);
-            Failure::Io(Error::Misaligned { argument, value, need })
-        }
-        3 => Failure::Io(Error::Unsupported {
-            operation: word_at(&OPERATIONS, small),
-            backend: word_at(&BACKENDS, second),
-        }),
-        4 => Failure::Io(Error::NoDescription {
-            mode: word_at(&MODES, small),
-        }),
-        5 => Failure::Io(Error::ReadOnlyMemory),
-        6 => Failure::Io(Error::Poisoned(errno)),
-        7 => Failure::Io(Error::Indeterminate),
-        8 => Failure::Io(Error::Cancelled),
-        9 => Failure::Io(Error::Full),
-        10 => Failure::Beyond { size: large },
-        11 => Failure::ReadOnly,
-        12 => Failure::Stale,
-        13 => Failure::NotYet(small),
-        14 => Failure::Ending,
-        15 => Failure::NoCache,
-        16 => Failure::Cache {
-            word: small,
-            with: large,
-        },
-        _ => return None,
-    })
 }
 
 fn pair(low: u32, high: u32) -> u64 {
