@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use baio_broker::ring::{Cursor, Ring};
+use baio_ring::ring::{Cursor, Ring};
 use baio_words::entry::{COMPLETION_WORDS, Completion, Limits, SUBMISSION_WORDS, Submission};
 use libfuzzer_sys::fuzz_target;
 

@@ -19,15 +19,16 @@ use std::sync::{Arc, mpsc::SyncSender};
 use std::time::Duration;
 
 use baio_engine::{Arena, Caching, Doorbell, Errno, Memory, SetupError, Time, Wait};
+use baio_ring::Shared;
+use baio_ring::ring::{Cursor, Refused};
 use baio_storage::{
     Answer, Core, Error, Fault, Handle, Identity, OperationId, Outcome, Result, SegmentOp, SegmentRequest, Ticket,
 };
 use baio_words::entry::{Completion, Limits, Op, Place, Submission, Tag, Violation};
 use baio_words::{FEATURES, Failure, word_in};
 
-use crate::connection::{Connection, Shared};
+use crate::connection::Connection;
 use crate::control::{Command, Parcel, Reply};
-use crate::ring::{Cursor, Refused};
 
 /// How a service is started.
 #[derive(Clone, Copy, Debug)]

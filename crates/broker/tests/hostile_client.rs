@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use baio_broker::control::{Command, Parcel, Reply};
-use baio_broker::ring::Cursor;
+use baio_ring::ring::Cursor;
 use baio_words::Failure;
 use baio_words::entry::{HandleWords, Op, Place, Submission, Tag};
 use support::machine::{Machine, SLOTS};

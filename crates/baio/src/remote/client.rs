@@ -23,10 +23,10 @@ use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use baio_broker::Connection;
-use baio_broker::connection::Shared;
 use baio_broker::control::{Command, Parcel};
-use baio_broker::ring::Cursor;
 use baio_engine::{Arena, Buffer, Doorbell, Memory};
+use baio_ring::Shared;
+use baio_ring::ring::Cursor;
 use baio_storage::{Fault, Handle, Outcome, SegmentRequest, Ticket};
 use baio_words::Failure;
 use baio_words::entry::{Op, Submission, Tag};

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use baio_broker::connection::Shared;
 use baio_broker::control::Parcel;
+use baio_ring::Shared;
 
 use super::client::Client;
 use super::parker::Parker;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::Wake;
 use std::time::Instant;
 
-use baio_broker::connection::Shared;
 use baio_broker::control::Parcel;
+use baio_ring::Shared;
 
 const AWAKE: u8 = 0;
 const ON_BELL: u8 = 1;

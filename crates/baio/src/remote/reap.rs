@@ -3,8 +3,8 @@
 //! All of this runs under the client's lock and calls nobody: wakers are collected in the table.
 
 use baio_broker::control::{Parcel, Reply};
-use baio_broker::ring::Refused;
 use baio_engine::{Caching, Errno, Memory};
+use baio_ring::ring::Refused;
 use baio_storage::{Error, Fault, Handle, Outcome, SegmentOp, Ticket};
 use baio_words::Failure;
 use baio_words::entry::Completion;

@@ -7,9 +7,9 @@ pub(crate) mod machine;
 use std::time::{Duration, Instant};
 
 use baio_broker::control::{Command, Parcel, Reply};
-use baio_broker::ring::Cursor;
 use baio_broker::{Connection, Setup, start};
 use baio_engine::{Config, Memory};
+use baio_ring::ring::Cursor;
 use baio_storage::{Access, Core, CreateOptions, Format, Identity};
 use baio_words::entry::{Completion, HandleWords, Op, Place, RawSubmission, Submission, Tag};
 

@@ -1,5 +1,5 @@
-//! The client's wake-up: a word that it waits on (futex(2)). The service's own is the engine's
-//! [`baio_engine::Doorbell`], an event fd that stays private to the service's process and is never handed to a peer.
+//! The client's wake-up: a word that it waits on (futex(2)). The service's own is its engine's
+//! doorbell, an event fd that stays private to the service's process and is never handed to a peer.
 //!
 //! A word, and no descriptor: the flags and the counter of an event fd belong to whoever has it, so a peer could clear
 //! `O_NONBLOCK` and fill the counter, and whoever rings would wait for ever. To ring is to store a word and to wake who

@@ -1,0 +1,25 @@
+//! # baio-ring: what lies between a client and a service
+//!
+//! Fixed-size entries in memory that a peer may scribble over, copied once and then checked. Within one process it lies on the
+//! heap; between processes the rings will lie in a sealed memfd: a [`ring::Ring`] refers to its words, wherever they are.
+//!
+//! | module | what it is | imports |
+//! |---|---|---|
+//! | [`ring`] | a queue in shared memory, by reference | nothing |
+//! | [`bell`] | the client's wake-up; the service's is its engine's own | the system |
+//! | [`exchange`] | where memory changes sides, within one process | nothing |
+//! | [`shared`] | all of it together | the above, the words |
+//!
+//! What lies in the entries is said by [`baio_words::entry`]. `docs/broker.md` tells who wakes whom.
+
+/// The atomics that [`ring`] uses: std's here, the model checker's in `tests/ring_loom.rs`.
+mod atomic {
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}
+
+pub mod bell;
+pub mod exchange;
+pub mod ring;
+pub mod shared;
+
+pub use shared::Shared;
