@@ -188,12 +188,12 @@ fn who_must_wait_for_a_dirty_frame_is_counted() {
         }
     }
     assert_eq!(world.cache.stats().foreground_writes, 0);
-    // Readers have the rest, and one waits for a frame.
+    // Readers have the rest, and one waits for a frame: of whole pages a cold read needs none.
     let requests = Arena::new(1 << 20).unwrap();
     for page in 100..117 {
         world.start(
             CacheOp::Read { offset: page * P },
-            requests.buffer(PAGE).unwrap().into(),
+            requests.buffer(PAGE / 2).unwrap().into(),
         );
     }
     world.drain();

@@ -73,6 +73,14 @@ const BUGS: &[(&str, &str)] = &[
     ),
     ("who-was-abandoned-is-on-the-device", "beside_a_move"),
     ("who-waits-is-not-released", "beside_nothing"),
+    (
+        "a-cold-read-overtakes-direct-writes",
+        "a_cold_read_gives_what_a_direct_write_has_left_that_ended_before_it",
+    ),
+    (
+        "a-cold-read-passes-what-is-here",
+        "a_cold_read_gives_what_a_cached_write_has_left_that_was_done_before_it",
+    ),
 ];
 
 /// What the model alone must notice, without knowing what to look for.
@@ -92,6 +100,7 @@ fn test_in(test: &str) -> &'static str {
     match test {
         MODEL => "cached_core_model",
         "beside_nothing" | "beside_a_move" => "requests_end_at_every_step",
+        test if test.starts_with("a_cold_read_") => "cache_bypass",
         _ => "cache_races",
     }
 }
@@ -123,7 +132,13 @@ fn are_found() {
     cargo_test(&mut build, &target);
     let built = build
         .args(["--test", "cache_races", "--test", "cached_core_model"])
-        .args(["--test", "requests_end_at_every_step", "--no-run"])
+        .args([
+            "--test",
+            "requests_end_at_every_step",
+            "--test",
+            "cache_bypass",
+            "--no-run",
+        ])
         .status()
         .unwrap();
     assert!(built.success());

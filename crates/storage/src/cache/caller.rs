@@ -6,6 +6,7 @@
 
 use baio_engine::Memory;
 
+use super::frames::PAGE_BYTES;
 use super::request::CacheError;
 
 /// What a request reads into or writes from.
@@ -101,6 +102,21 @@ impl Caller {
             self.part += 1;
         }
         skip - self.before
+    }
+
+    /// Is it one buffer of whole pages, which the device could fill itself? Buffers lie on page boundaries.
+    pub(super) fn is_pages(&self) -> bool {
+        matches!(self.memory, Memory::Own(_)) && self.len.is_multiple_of(PAGE_BYTES)
+    }
+
+    /// Lends the memory itself to the device.
+    pub(super) fn lend(&mut self) -> Memory {
+        std::mem::take(&mut self.memory)
+    }
+
+    /// It is back.
+    pub(super) fn take_back(&mut self, memory: Memory) {
+        self.memory = memory;
     }
 
     /// Gives the memory back.

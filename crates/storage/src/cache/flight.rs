@@ -10,6 +10,7 @@ use baio_engine::{Durability, Errno, Memory, Vectored};
 use super::Cache;
 use super::frames::{PAGE, PAGE_BYTES, State};
 use super::object::ObjectId;
+use super::request::RequestId;
 
 /// Names an I/O. Carries a generation: a stale one names nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,6 +56,8 @@ pub struct Io {
     pub kind: IoKind,
     /// The bytes of the pages, of exactly the length of the I/O; none for a sync.
     pub memory: Memory,
+    /// A read into the caller's own memory: nothing is copied when it has ended.
+    pub bypasses: bool,
 }
 
 /// Lists are made with room for so many pages, so that one that served a small I/O seldom grows for a large one.
@@ -63,6 +66,8 @@ const LIST_PARTS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Fill,
+    /// A read for this request, into its own memory.
+    Bypass(RequestId),
     Write {
         durability: Durability,
         /// Of the cleaner or a sync: those are bounded together.
@@ -74,6 +79,10 @@ enum Kind {
 }
 
 impl Kind {
+    fn is_read(self) -> bool {
+        matches!(self, Kind::Fill | Kind::Bypass(_))
+    }
+
     fn is_background(self) -> bool {
         matches!(self, Kind::Write { background: true, .. })
     }
@@ -100,7 +109,7 @@ pub(super) struct Flights {
     /// Emptied lists, so that a new I/O allocates nothing.
     spare_frames: Vec<Vec<u32>>,
     spare_lists: Vec<Vectored>,
-    /// I/Os that the device works at and that may still end well; of them those that are no fills; of those the writes of the
+    /// I/Os that the device works at and that may still end well; of them those that are no reads; of those the writes of the
     /// cleaner and of syncs.
     pub(super) live: u32,
     pub(super) live_writes: u32,
@@ -114,7 +123,7 @@ impl Flights {
             self.slots.len() as u32 - 1
         });
         self.live += 1;
-        self.live_writes += u32::from(flight.kind != Kind::Fill);
+        self.live_writes += u32::from(!flight.kind.is_read());
         self.live_background += u32::from(flight.kind.is_background());
         let entry = &mut self.slots[slot as usize];
         entry.1 = Some(flight);
@@ -132,7 +141,7 @@ impl Flights {
         let flight = entry.1.take()?;
         if !given_up {
             self.live -= 1;
-            self.live_writes -= u32::from(flight.kind != Kind::Fill);
+            self.live_writes -= u32::from(!flight.kind.is_read());
             self.live_background -= u32::from(flight.kind.is_background());
         }
         Some(flight)
@@ -187,6 +196,9 @@ impl Cache {
 
     /// The same for who goes on with what is put off himself.
     pub(crate) fn next_io_now(&mut self) -> Option<Io> {
+        if let Some(io) = self.bypasses.pop_front() {
+            return Some(io);
+        }
         // Durable writes begin here, and not when they are asked: so those asked together are written together.
         while self.outgoing.is_empty() && !self.copied.is_empty() {
             while let Some(slot) = self.copied.pop_front() {
@@ -281,6 +293,15 @@ impl Cache {
         }
     }
 
+    /// Sends off a read into a caller's memory.
+    pub(super) fn send_bypass(&mut self, object: u32, request: RequestId, io: IoKind, memory: Memory) {
+        self.stats.fills += 1;
+        self.stats.bypasses += 1;
+        self.stats.pages_filled += (memory.len() / PAGE_BYTES) as u64;
+        let frames = self.flights.frames();
+        self.send(object, Kind::Bypass(request), 0, frames, io, memory);
+    }
+
     /// Sends a flush off.
     pub(super) fn send_flush(&mut self, object: u32, durability: Durability) {
         self.stats.flushes += 1;
@@ -311,11 +332,18 @@ impl Cache {
             slot,
             generation: object.generation,
         };
-        self.outgoing.push_back(Io {
+        let bypasses = matches!(kind, Kind::Bypass(_));
+        let queue = if bypasses {
+            &mut self.bypasses
+        } else {
+            &mut self.outgoing
+        };
+        queue.push_back(Io {
             id,
             object,
             kind: io,
             memory,
+            bypasses,
         });
         id
     }
@@ -328,6 +356,11 @@ impl Cache {
         };
         let is_back = match flight.kind {
             Kind::Fill => self.fill_ended(&flight, result, memory),
+            Kind::Bypass(request) => {
+                let is_back = !memory.is_empty();
+                self.bypass_ended(request, result, memory);
+                is_back
+            }
             Kind::Write {
                 durability,
                 failed_flushes,
@@ -353,7 +386,9 @@ impl Cache {
             return;
         };
         let mut is_back = true;
-        if flight.kind == Kind::Fill {
+        if let Kind::Bypass(_) = flight.kind {
+            drop(memory); // Its request has ended: it goes back to its arena.
+        } else if flight.kind == Kind::Fill {
             self.take_buffers(&flight.frames, memory);
             for &frame in &flight.frames {
                 if self.frames.get(frame).state == State::Lost {

@@ -246,6 +246,10 @@ impl Frames {
         !goes_on
     }
 
+    pub(super) fn has_free(&self) -> bool {
+        !self.free.is_empty()
+    }
+
     pub(super) fn take_free(&mut self) -> Option<u32> {
         self.free.pop()
     }

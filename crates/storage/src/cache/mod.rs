@@ -18,6 +18,7 @@
 //! | `request` | what is asked, what is told, what is kept in between |
 //! | `read`, `write` | one iteration of a read, a write (seed 001 §3, §5.2, §7.1) |
 //! | `hit` | a read that finds everything there |
+//! | `bypass` | a cold random read, past the frames |
 //! | `sync`, `write_back`, `log_distance` | passes over dirty pages, flushes; the cleaner (§5.3, §6, §8), for the log too |
 //! | `rounds` | which objects have something to be written or flushed |
 //! | `reserve` | direct writes beside cached ones (§4) |
@@ -35,6 +36,7 @@
 //! write is done after the copy: until a sync, a power cut, or the end of the process, takes it away. Writes that overlap
 //! while both are under way may mix, page by page.
 
+mod bypass;
 mod caller;
 mod change;
 mod durable_waiting;
@@ -167,6 +169,8 @@ pub struct Cache {
     flights: Flights,
     gate: Gate,
     outgoing: VecDeque<Io>,
+    /// I/Os of reads that bypass the frames.
+    bypasses: VecDeque<Io>,
     done: VecDeque<CacheDone>,
     /// Objects that have a pass.
     passing: Vec<u32>,
@@ -242,6 +246,7 @@ impl Cache {
             flights: Flights::default(),
             gate: Gate::default(),
             outgoing: VecDeque::new(),
+            bypasses: VecDeque::new(),
             done: VecDeque::new(),
             passing: Vec::new(),
             clean_round: Round::default(),
@@ -411,6 +416,7 @@ impl Cache {
             version: 0,
             pinned: 0..0,
             ahead: 0..0,
+            may_bypass: false,
             wait: Wait::None,
             clearing: Clearing::default(),
             granted: None,
@@ -442,8 +448,10 @@ impl Cache {
         match op {
             CacheOp::Read { .. } | CacheOp::Pin { .. } => {
                 let ahead = ahead.unwrap_or_else(|| self.asked(object, &pages));
+                let is_alone = self.objects[object as usize].streams.is_alone();
                 if let Some(request) = self.requests.get_mut(id.slot) {
                     request.ahead = ahead;
+                    request.may_bypass = is_alone && matches!(op, CacheOp::Read { .. });
                 }
                 self.ready.push_back(id.slot);
             }

@@ -3,7 +3,8 @@
 //! It copies the pages that are there, in order, up to the first that is not. Then everything that is missing in the window,
 //! not only that page, is started, in as few reads as there are gaps, straight into frames; with what the object's streams say
 //! will be asked for next at its end. Then it waits for the first page alone. What it has started or found in its window it
-//! holds until it has copied it, so every wake-up copies at least a page, and iterations are bounded by the pages.
+//! holds until it has copied it, so every wake-up copies at least a page, and iterations are bounded by the pages. A cold random
+//! read goes past the frames instead (`bypass`).
 
 use std::ops::Range;
 
@@ -21,9 +22,12 @@ struct Gap {
 }
 
 impl Cache {
-    pub(super) fn read_on(&mut self, request: &mut Request) -> Step {
+    pub(super) fn read_on(&mut self, slot: u32, request: &mut Request) -> Step {
         if let Some(error) = request.told {
             return Step::Done(Err(error));
+        }
+        if let Some(step) = self.bypass(slot, request) {
+            return step;
         }
         while request.done < request.len {
             let page = request.at() / PAGE;

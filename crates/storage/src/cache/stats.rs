@@ -25,6 +25,8 @@ pub struct CacheStats {
     pub pins_hit: u64,
     /// Reads of the device.
     pub fills: u64,
+    /// Of those the ones that went past the frames, straight into their callers' memory: cold random reads.
+    pub bypasses: u64,
     /// Pages that they brought, or were to bring.
     pub pages_filled: u64,
     /// Pages of reads that failed.

@@ -113,7 +113,7 @@ impl Cache {
         self.stats.iterations += 1;
         let before = self.progress;
         let step = match request.op {
-            CacheOp::Read { .. } => self.read_on(&mut request),
+            CacheOp::Read { .. } => self.read_on(slot, &mut request),
             CacheOp::Write { .. } => self.write_on(slot, &mut request),
             CacheOp::Reserve { .. } => self.reserve_on(slot, &mut request),
             CacheOp::Pin { .. } => self.pin_on(&mut request),
@@ -182,7 +182,7 @@ impl Cache {
                     _ => object.is_open(page, request.arrived),
                 }
             }
-            Wait::Synced => false,
+            Wait::Synced | Wait::Bypassing => false,
         }
     }
 
@@ -209,7 +209,7 @@ impl Cache {
     fn with_list(&mut self, wait: Wait, change: impl FnOnce(&mut super::wait::Links, &mut List)) {
         let links = &mut self.requests.links;
         match wait {
-            Wait::None | Wait::Synced => {}
+            Wait::None | Wait::Synced | Wait::Bypassing => {}
             Wait::FreeFrame => change(links, &mut self.frame_waiters),
             Wait::DirtyBelowLimit => change(links, &mut self.dirty_waiters),
             Wait::Unreserved(object, _) => change(links, &mut self.objects[object as usize].waiters),

@@ -32,6 +32,8 @@ pub(super) enum Wait {
     Unreserved(u32, u64),
     /// Its pages are safe (a sync); ended by whoever finds that, without an iteration.
     Synced,
+    /// The device reads into its memory; ended in the same way.
+    Bypassing,
 }
 
 const NONE: u32 = u32::MAX;

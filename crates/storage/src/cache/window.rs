@@ -83,6 +83,8 @@ pub struct Streams {
     now: u64,
     /// The last sixteen requests that said anything, newest lowest: set if it led nowhere, clear if a stream made a step.
     nowhere: u16,
+    /// The last request was no step of a stream that is read ahead of.
+    alone: bool,
     pattern: Pattern,
 }
 
@@ -105,11 +107,13 @@ impl Streams {
     pub fn asked(&mut self, first: u64, count: u64, max: u64) -> Range<u64> {
         let end = first.saturating_add(count);
         let nothing = end..end;
+        self.alone = true;
         if first == end || self.pattern == Pattern::Random {
             return nothing;
         }
         self.now += 1;
-        if self.streams.iter().any(|stream| stream.holds(first, end)) {
+        if let Some(stream) = self.streams.iter().find(|stream| stream.holds(first, end)) {
+            self.alone = stream.window == 0;
             return nothing;
         }
         let steps_needed = self.steps_needed();
@@ -125,6 +129,7 @@ impl Streams {
         if stream.window == 0 && stream.steps < steps_needed {
             return nothing;
         }
+        self.alone = false;
         self.nowhere <<= 1;
         let left = stream.ahead - end;
         stream.window = match (stream.window, self.pattern) {
@@ -140,6 +145,11 @@ impl Streams {
         let ahead = stream.ahead;
         stream.ahead = end.saturating_add(stream.window).max(ahead);
         ahead..stream.ahead
+    }
+
+    /// Was the last request none of a stream that is read ahead of? So it is where nobody was told of requests.
+    pub fn is_alone(&self) -> bool {
+        self.alone || self.now == 0
     }
 
     /// The steps that make a stream now.

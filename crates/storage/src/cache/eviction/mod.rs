@@ -68,6 +68,18 @@ pub trait Eviction: Debug + Send {
         let _ = frame;
     }
 
+    /// Has the page of this key left, or passed, lately? One that is not remembered may be read past the frames when none is free,
+    /// and is told by [`passed`](Eviction::passed) then. A policy that remembers nothing says yes, and gets every page.
+    fn remembers(&self, key: u64) -> bool {
+        let _ = key;
+        true
+    }
+
+    /// A page was read past the frames: it is as one that came and left unused.
+    fn passed(&mut self, key: u64) {
+        let _ = key;
+    }
+
     /// So many frames newcomers pass through: a page that comes in and is not used leaves when about so many others have come.
     /// Half of them may hold pages that were read ahead.
     fn room(&self) -> usize {

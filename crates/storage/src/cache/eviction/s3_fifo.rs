@@ -300,6 +300,14 @@ impl Eviction for S3Fifo {
         self.earned += usize::from(place == Queued::Small && self.has_earned(frame));
     }
 
+    fn remembers(&self, key: u64) -> bool {
+        self.ghost.holds(key)
+    }
+
+    fn passed(&mut self, key: u64) {
+        self.ghost.insert(key);
+    }
+
     fn room(&self) -> usize {
         // The main queue gives room until the small one has its share; who cannot go takes some of either.
         let others = self.main.len() + self.earned + self.aside.len();

@@ -22,6 +22,8 @@ pub(super) struct Part {
     kind: IoKind,
     /// The join that it belongs to, and whether it is the second there.
     join: Option<(u32, bool)>,
+    /// It reads into the caller's own memory: nothing is copied when it has ended.
+    bypasses: bool,
 }
 
 /// Two parts under way, and what they are parts of.
@@ -193,6 +195,24 @@ impl Core {
         }
     }
 
+    /// Starts the reads that copy nothing: they go off as direct requests do, as soon as some have gathered in the engine. Says
+    /// whether there was one.
+    pub(super) fn start_bypasses(&mut self) -> bool {
+        let mut any = false;
+        while let Some(cached) = self.cached.as_mut().filter(|cached| cached.delayed.is_empty()) {
+            let Some((part, memory)) = cached.cache.next_bypass().map(whole_of) else {
+                break;
+            };
+            any = true;
+            if let Err(delayed) = self.start_part(part, memory)
+                && let Some(cached) = &mut self.cached
+            {
+                cached.delayed.push_back(delayed);
+            }
+        }
+        any
+    }
+
     fn start_part(&mut self, part: Part, memory: Memory) -> Result<(), (Part, Memory)> {
         let Some(cached) = &mut self.cached else {
             return Ok(());
@@ -203,6 +223,11 @@ impl Core {
             return Ok(());
         };
         if let Some(at) = seam(&self.objects, handle, part.kind) {
+            if part.bypasses {
+                // One buffer cannot be made two; the pages of frames can, and the read begins anew through those.
+                cached.part_ended(part, Err(Errno::EAGAIN), memory, false);
+                return Ok(());
+            }
             let [one, other] = cached.split(part, at, memory);
             cached.delayed.push_front(other);
             cached.delayed.push_front(one);
@@ -256,13 +281,13 @@ impl Core {
         cached.part_ended(part, result, outcome.memory, is_held);
     }
 
-    /// Bytes that a completion brings to the cache; none if it is a direct request's.
+    /// Bytes that a completion brings to the cache, to be copied; none if it is a direct request's.
     pub(in crate::core) fn cached_bytes(&mut self, completion: &Completion) -> u64 {
         let (Some(cached), Some(Owner::Request(ticket))) = (&mut self.cached, Owner::of(completion.tag)) else {
             return 0;
         };
         match cached.known_role(ticket) {
-            Some(Role::Io(_)) => completion.result.as_ref().map_or(0, |bytes| u64::from(*bytes)),
+            Some(Role::Io(part)) if !part.bypasses => completion.result.as_ref().map_or(0, |bytes| u64::from(*bytes)),
             _ => 0,
         }
     }
@@ -283,6 +308,7 @@ fn whole_of(io: Io) -> (Part, Memory) {
         object: io.object,
         kind: io.kind,
         join: None,
+        bypasses: io.bypasses,
     };
     (part, io.memory)
 }

@@ -1,7 +1,8 @@
 //! Callers' requests: through the cache, or beside it on what is cached.
 //!
 //! A cached request's memory is only ever copied from or to, here: so at its deadline it is answered at once, with its memory,
-//! as `Indeterminate` (a write may have been done in part, and its pages may be written later). A direct request that still waits
+//! as `Indeterminate` (a write may have been done in part, and its pages may be written later). The exception is a cold read that
+//! bypasses the frames: while the device has its memory, it is answered without, as a direct request. A direct request that still waits
 //! for the cache has touched nothing and is answered as cancelled, as one that waits for a hold.
 //!
 //! A deadline is an event of the engine that nobody signals: the engine sleeps no longer than to it, and tells when it is over.
@@ -167,8 +168,10 @@ impl Core {
         };
         // What it wants of the device waits for the turn, so that what is asked for together is read and written together; but
         // the device is not kept waiting while the bytes of many requests are copied.
+        let bypasses = self.start_bypasses();
+        let Some(cached) = &mut self.cached else { return };
         cached.is_served = false;
-        cached.gathered += end - start;
+        cached.gathered += if bypasses { 0 } else { end - start };
         let is_durable = request.durability != Durability::None && request.op != SegmentOp::Sync;
         let is_lone = is_durable && end - start >= LONE_BYTES;
         if is_lone || cached.gathered >= BATCH_BYTES {

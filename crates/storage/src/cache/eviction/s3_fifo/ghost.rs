@@ -75,6 +75,11 @@ impl Ghost {
         found.is_some()
     }
 
+    /// Is a key remembered?
+    pub(super) fn holds(&self, key: u64) -> bool {
+        self.find(key).is_some()
+    }
+
     fn find(&self, key: u64) -> Option<usize> {
         let hash = hash(key);
         let mut at = self.home(hash);
