@@ -168,10 +168,30 @@ impl Uring {
         self.features.push(("registered_ring", registered));
     }
 
-    /// Queues an entry, making room when the queue is full.
+    /// Queues entries as long as there is room, and shows them to the kernel all at once.
+    fn fill(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
+        let mut room = self.ring.submission();
+        for (taken, &id) in queue.iter().enumerate() {
+            if room.is_full() {
+                return taken;
+            }
+            let Some(iteration) = slots.iteration(id, self.mark) else {
+                return taken;
+            };
+            let entry = self.entries.of(id, &iteration);
+            // SAFETY: the entry's memory belongs to a slot, which is not emptied before its completion has been reaped.
+            if unsafe { room.push(&entry) }.is_err() {
+                return taken;
+            }
+            slots.transition(id, State::Running);
+            self.streams = self.streams || slots.is_stream(id);
+        }
+        queue.len()
+    }
+
+    /// Queues an entry of our own, making room when the queue is full.
     fn push(&mut self, entry: &squeue::Entry) -> Result<(), Errno> {
-        // SAFETY: the entry's memory belongs to a slot, which is not emptied before its completion has been reaped; the
-        // doorbell's and the cancellations' entries refer to none.
+        // SAFETY: the doorbell's and the cancellations' entries refer to no memory.
         if unsafe { self.ring.submission().push(entry) }.is_ok() {
             return Ok(());
         }
@@ -273,18 +293,14 @@ impl Uring {
 
 impl Backend for Uring {
     fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
-        for (index, &id) in queue.iter().enumerate() {
-            let Some(iteration) = slots.iteration(id, self.mark) else {
-                return index;
-            };
-            let entry = self.entries.of(id, &iteration);
-            if self.push(&entry).is_err() {
-                return index;
+        let mut taken = self.fill(slots, queue);
+        while taken < queue.len() && self.ring.submission().is_full() {
+            if self.enter(0, None).is_err() || self.ring.submission().is_full() {
+                break;
             }
-            slots.transition(id, State::Running);
-            self.streams |= slots.is_stream(id);
+            taken += self.fill(slots, &queue[taken..]);
         }
-        queue.len()
+        taken
     }
 
     fn flush(&mut self) {
