@@ -13,10 +13,55 @@ use crate::sys::{self, Action, Fd, Iteration, TRANSFER_MAX};
 pub(super) struct Entries {
     /// Where timer requests keep the moment that the kernel reads at submission; one a slot.
     moments: Box<[Timespec]>,
-    /// The registered one: memory of it goes by its number.
-    pub(super) arena: Option<Arc<Arena>>,
-    /// Lists of pieces of it go the same way (Linux 6.15).
+    /// What is registered of an arena: memory in it goes by a number.
+    pub(super) arena: Option<Pieces>,
+    /// Lists of such memory go the same way (Linux 6.15).
     pub(super) lists: bool,
+}
+
+/// A registered arena. The kernel takes no more than a gibibyte at a time (`io_sqe_buffer_register`, io_uring/rsrc.c), so a
+/// larger one is registered in pieces, and what crosses from one into the next goes as if it were not registered. A run of up
+/// to 64 chunks never does: those of one bitmap word lie in one piece.
+pub(super) struct Pieces {
+    arena: Arc<Arena>,
+    /// The size of all but the last, as a power of two.
+    bits: u32,
+}
+
+impl Pieces {
+    /// The power of two that is the largest piece.
+    pub(super) const BITS: u32 = 30;
+
+    pub(super) fn of(arena: &Arc<Arena>, bits: u32) -> Pieces {
+        Pieces {
+            arena: Arc::clone(arena),
+            bits,
+        }
+    }
+
+    /// Where each lies, in the order of their numbers.
+    pub(super) fn ranges(&self) -> Vec<libc::iovec> {
+        let (base, size) = self.arena.range();
+        let piece = 1 << self.bits;
+        (0..size)
+            .step_by(piece)
+            .map(|at| libc::iovec {
+                iov_base: base.wrapping_add(at).cast(),
+                iov_len: piece.min(size - at),
+            })
+            .collect()
+    }
+
+    /// The number of the piece that has all these bytes.
+    pub(super) fn number_of(&self, pointer: *mut u8, len: usize) -> Option<u16> {
+        let (base, size) = self.arena.range();
+        let at = (pointer as usize).wrapping_sub(base as usize);
+        if at >= size || len > size - at {
+            return None;
+        }
+        let last = at + len.saturating_sub(1);
+        (at >> self.bits == last >> self.bits).then_some((at >> self.bits) as u16)
+    }
 }
 
 impl Entries {
@@ -92,71 +137,73 @@ impl Entries {
     }
 
     fn read(&self, fd: types::Fd, window: Window, offset: i64, flags: i32) -> squeue::Entry {
+        let offset = offset as u64;
         match window {
-            Window::Flat { pointer, len } if self.is_registered(pointer, len) => {
-                opcode::ReadFixed::new(fd, pointer, clamp(len), 0)
-                    .offset(offset as u64)
+            Window::Flat { pointer, len } => match self.number_of(pointer, len) {
+                Some(number) => opcode::ReadFixed::new(fd, pointer, clamp(len), number)
+                    .offset(offset)
                     .rw_flags(flags)
-                    .build()
-            }
-            Window::Flat { pointer, len } => opcode::Read::new(fd, pointer, clamp(len))
-                .offset(offset as u64)
-                .rw_flags(flags)
-                .build(),
-            Window::List { list, count } if self.is_list_registered(list, count) => {
-                opcode::ReadvFixed::new(fd, list, count, 0)
-                    .offset(offset as u64)
+                    .build(),
+                None => opcode::Read::new(fd, pointer, clamp(len))
+                    .offset(offset)
                     .rw_flags(flags)
-                    .build()
-            }
-            Window::List { list, count } => opcode::Readv::new(fd, list, count)
-                .offset(offset as u64)
-                .rw_flags(flags)
-                .build(),
+                    .build(),
+            },
+            Window::List { list, count } => match self.number_of_list(list, count) {
+                Some(number) => opcode::ReadvFixed::new(fd, list, count, number)
+                    .offset(offset)
+                    .rw_flags(flags)
+                    .build(),
+                None => opcode::Readv::new(fd, list, count)
+                    .offset(offset)
+                    .rw_flags(flags)
+                    .build(),
+            },
         }
     }
 
     fn write(&self, fd: types::Fd, window: Window, offset: i64, flags: i32) -> squeue::Entry {
+        let offset = offset as u64;
         match window {
-            Window::Flat { pointer, len } if self.is_registered(pointer, len) => {
-                opcode::WriteFixed::new(fd, pointer, clamp(len), 0)
-                    .offset(offset as u64)
+            Window::Flat { pointer, len } => match self.number_of(pointer, len) {
+                Some(number) => opcode::WriteFixed::new(fd, pointer, clamp(len), number)
+                    .offset(offset)
                     .rw_flags(flags)
-                    .build()
-            }
-            Window::Flat { pointer, len } => opcode::Write::new(fd, pointer, clamp(len))
-                .offset(offset as u64)
-                .rw_flags(flags)
-                .build(),
-            Window::List { list, count } if self.is_list_registered(list, count) => {
-                opcode::WritevFixed::new(fd, list, count, 0)
-                    .offset(offset as u64)
+                    .build(),
+                None => opcode::Write::new(fd, pointer, clamp(len))
+                    .offset(offset)
                     .rw_flags(flags)
-                    .build()
-            }
-            Window::List { list, count } => opcode::Writev::new(fd, list, count)
-                .offset(offset as u64)
-                .rw_flags(flags)
-                .build(),
+                    .build(),
+            },
+            Window::List { list, count } => match self.number_of_list(list, count) {
+                Some(number) => opcode::WritevFixed::new(fd, list, count, number)
+                    .offset(offset)
+                    .rw_flags(flags)
+                    .build(),
+                None => opcode::Writev::new(fd, list, count)
+                    .offset(offset)
+                    .rw_flags(flags)
+                    .build(),
+            },
         }
     }
 
-    fn is_registered(&self, pointer: *mut u8, len: usize) -> bool {
-        self.arena.as_ref().is_some_and(|arena| {
-            let (base, size) = arena.range();
-            let at = (pointer as usize).wrapping_sub(base as usize);
-            at < size && len <= size - at
-        })
+    fn number_of(&self, pointer: *mut u8, len: usize) -> Option<u16> {
+        self.arena.as_ref()?.number_of(pointer, len)
     }
 
-    fn is_list_registered(&self, list: *const libc::iovec, count: u32) -> bool {
+    /// The number of the piece that has all of a list.
+    fn number_of_list(&self, list: *const libc::iovec, count: u32) -> Option<u16> {
+        if !self.lists || count == 0 {
+            return None;
+        }
         // SAFETY: a window's list belongs to the request, which its slot holds, and nobody else looks at it now.
-        let list = || unsafe { std::slice::from_raw_parts(list, count as usize) };
-        self.lists
-            && count > 0
-            && list()
-                .iter()
-                .all(|piece| self.is_registered(piece.iov_base.cast(), piece.iov_len))
+        let list = unsafe { std::slice::from_raw_parts(list, count as usize) };
+        let mut numbers = list
+            .iter()
+            .map(|part| self.number_of(part.iov_base.cast(), part.iov_len));
+        let first = numbers.next()??;
+        numbers.all(|number| number == Some(first)).then_some(first)
     }
 }
 

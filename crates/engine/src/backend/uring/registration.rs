@@ -7,6 +7,7 @@
 use super::*;
 use crate::file::File;
 use crate::policy::Caching;
+use entries::Pieces;
 use io_uring::Probe;
 
 impl Uring {
@@ -30,20 +31,19 @@ impl Uring {
     }
 
     pub(super) fn attach_arena(&mut self, arena: &Arc<Arena>) -> Result<(), Errno> {
-        let (base, len) = arena.range();
-        let whole = libc::iovec {
-            iov_base: base.cast(),
-            iov_len: len,
-        };
         // Registering touches and pins every page: as few as there can be.
         arena.wish_huge();
+        self.attach_pieces(Pieces::of(arena, Pieces::BITS))
+    }
+
+    pub(super) fn attach_pieces(&mut self, pieces: Pieces) -> Result<(), Errno> {
         // SAFETY: the arena is kept alive by this backend until the buffers are unregistered or the ring is closed; its
         // bytes are only touched by requests, which the slots account for.
-        let registered = unsafe { self.ring.submitter().register_buffers(&[whole]) }.map_err(|e| Errno::of(&e));
+        let registered = unsafe { self.ring.submitter().register_buffers(&pieces.ranges()) }.map_err(|e| Errno::of(&e));
         self.system_calls += 1;
         self.arena_refused = registered.err();
         registered?;
-        self.entries.arena = Some(Arc::clone(arena));
+        self.entries.arena = Some(pieces);
         let mut probe = Probe::new();
         let probed = self.ring.submitter().register_probe(&mut probe);
         self.system_calls += 1;

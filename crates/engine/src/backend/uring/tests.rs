@@ -2,8 +2,10 @@
 
 use std::io::{Read, Seek, SeekFrom};
 
+use super::entries::Pieces;
 use super::*;
 use crate::file::File;
+use crate::memory::{Memory, Vectored};
 use crate::policy::Policy;
 use crate::request::Request;
 
@@ -140,4 +142,64 @@ fn rings_beyond_those_that_a_thread_may_register_work_too() {
             assert_eq!(content(&kept), text);
         }
     }
+}
+
+/// An arena larger than the kernel takes at a time. What crosses from one piece into the next goes unregistered.
+#[test]
+fn memory_of_every_piece_and_across_two_is_written_whole() {
+    const PIECE: usize = 1 << 18;
+    let Some(mut ring) = ring() else { return };
+    let (kept, file) = file();
+    let arena = Arena::new(4 * PIECE).unwrap();
+    let pieces = Pieces::of(&arena, PIECE.trailing_zeros());
+    assert_eq!(pieces.ranges().len(), 4);
+    if let Err(refused) = ring.attach_pieces(pieces) {
+        eprintln!("skipped: {refused}");
+        return;
+    }
+    let stamped = |len: usize, stamp: u8| {
+        let mut buffer = arena.buffer(len).unwrap();
+        buffer.fill(stamp);
+        buffer
+    };
+    let number = |ring: &Uring, bytes: &[u8]| {
+        let pieces = ring.entries.arena.as_ref().unwrap();
+        pieces.number_of(bytes.as_ptr().cast_mut(), bytes.len())
+    };
+    let crossing = stamped(PIECE + 4096, 1);
+    let within: Vec<_> = [(PIECE - 4096, 2), (PIECE, 3), (PIECE, 4)]
+        .into_iter()
+        .map(|(len, stamp)| stamped(len, stamp))
+        .collect();
+    assert_eq!(number(&ring, &crossing), None);
+    assert_eq!(number(&ring, &crossing[..PIECE]), Some(0));
+    assert_eq!(number(&ring, &crossing[PIECE - 1..=PIECE]), None);
+    assert_eq!(number(&ring, &[0; 8]), None);
+    assert_eq!(
+        within.iter().map(|buffer| number(&ring, buffer)).collect::<Vec<_>>(),
+        [Some(1), Some(2), Some(3)]
+    );
+    let mut list = Vectored::with_capacity(3);
+    for buffer in within {
+        list.push(buffer.into()).unwrap();
+    }
+    let mut slots = Slots::new(8);
+    let mut at = 0;
+    for memory in [Memory::from(crossing), Memory::Many(list)] {
+        let len = memory.len();
+        let request = Request::write(&file, at, memory, Policy::kernel());
+        let id = slots.insert(request, 1).unwrap();
+        assert_eq!(ring.start(&mut slots, &[id]), 1);
+        assert_eq!(until_one_has_ended(&mut ring, &mut slots), (id, len as i32));
+        at += len as u64;
+    }
+    let mut bytes = Vec::new();
+    (&kept).seek(SeekFrom::Start(0)).unwrap();
+    (&kept).read_to_end(&mut bytes).unwrap();
+    let stamps = [(PIECE + 4096, 1), (PIECE - 4096, 2), (PIECE, 3), (PIECE, 4)];
+    let expected: Vec<u8> = stamps
+        .iter()
+        .flat_map(|&(len, stamp)| std::iter::repeat_n(stamp, len))
+        .collect();
+    assert!(bytes == expected);
 }
