@@ -108,8 +108,10 @@ impl File {
         }
     }
 
+    /// Is it nothing but memory? The node of a device may lie there (devtmpfs), and the device does not.
     pub(crate) fn is_in_memory(&self) -> bool {
-        self.file_system().is_some_and(|kind| IN_MEMORY.contains(&kind))
+        let kept_in = |kind: i64| IN_MEMORY.contains(&kind);
+        self.kind() == Kind::Regular && self.file_system().is_some_and(kept_in)
     }
 
     /// One blocking read of a block into memory that is thrown away.
@@ -135,6 +137,30 @@ impl File {
         match unsafe { sys::execute(&iteration) } {
             raw @ 0.. => Ok(raw),
             raw => Err(Errno::from_raw(-raw)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileTypeExt;
+
+    use super::*;
+    use crate::file::Open;
+
+    /// Its node may lie on devtmpfs, which calls itself a tmpfs.
+    #[test]
+    fn a_block_device_is_not_in_memory_for_its_nodes_sake() {
+        let nodes = std::fs::read_dir("/dev").into_iter().flatten().flatten();
+        let devices: Vec<File> = nodes
+            .filter(|node| node.file_type().is_ok_and(|kind| kind.is_block_device()))
+            .filter_map(|node| File::open(&node.path(), &Open::read()).ok())
+            .collect();
+        if devices.is_empty() {
+            eprintln!("skipped: no block device to open");
+        }
+        for device in devices {
+            assert_eq!(device.really(Caching::Direct), Caching::Direct, "{device:?}");
         }
     }
 }
