@@ -33,6 +33,9 @@ const KEEPS_THE_FLAG: [i64; 5] = [
 /// tmpfs and ramfs have no more durable place than memory.
 pub(crate) const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
+/// Huge pages by name: memory too, but nobody writes to it by requests.
+pub(crate) const HUGETLBFS: i64 = 0x9584_58f6;
+
 /// Some that do not, or not surely, for messages.
 const NAMED: [(i64, &str); 7] = [
     (0x6573_5546, "FUSE"),

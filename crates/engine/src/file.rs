@@ -41,7 +41,7 @@ use crate::policy::Caching;
 use attached::Attached;
 use inode::Inode;
 use losses::Losses;
-use trials::Trials;
+pub(crate) use trials::{Fared, Trials};
 
 /// One file as everybody in this process sees it, in whatever thread; cheap to clone.
 #[derive(Clone)]

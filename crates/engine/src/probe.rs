@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use crate::device::Kind;
-use crate::durable::IN_MEMORY;
+use crate::durable::{HUGETLBFS, IN_MEMORY};
 use crate::error::Errno;
 use crate::file::File;
 use crate::memory::{Mapping, Window};
@@ -112,6 +112,11 @@ impl File {
     pub(crate) fn is_in_memory(&self) -> bool {
         let kept_in = |kind: i64| IN_MEMORY.contains(&kind);
         self.kind() == Kind::Regular && self.file_system().is_some_and(kept_in)
+    }
+
+    /// Is a cached read of it a copy, with nothing but memory behind it?
+    pub(crate) fn reads_are_copies(&self) -> bool {
+        self.is_in_memory() || self.kind() == Kind::Regular && self.file_system() == Some(HUGETLBFS)
     }
 
     /// One blocking read of a block into memory that is thrown away.

@@ -19,6 +19,9 @@ pub struct Stats {
     pub trials: u64,
     /// Of these, ended there: whatever else was asked of a backend continued on a worker or in the kernel.
     pub trial_hits: u64,
+    /// Of these, reads of files that are nothing but memory (tmpfs, ramfs, hugetlbfs): copied at once, whatever the kernel has
+    /// done with that memory meanwhile.
+    pub memory_reads: u64,
     /// Batches handed to the backend: a batch is one call into the kernel where the backend can.
     pub batches: u64,
     /// Bytes read.

@@ -148,3 +148,41 @@ fn nothing_read_is_not_taken_for_the_end_of_the_file() {
     assert_eq!((completion.result, completion.iterations), (Ok(0), 2));
     assert_eq!(fixture.engine.stats().trial_hits, before.trial_hits);
 }
+
+/// tmpfs does not know `RWF_NOWAIT`, and keeps nothing that could be waited for but what was swapped out.
+#[test]
+fn a_read_of_a_file_in_memory_needs_no_backend() {
+    const TMPFS: i64 = 0x0102_1994;
+    let Some(mut fixture) = fixture() else { return };
+    let Ok(mut kept) = tempfile::NamedTempFile::new_in("/dev/shm") else {
+        eprintln!("skipped: no /dev/shm");
+        return;
+    };
+    if rustix::fs::fstatfs(&kept).unwrap().f_type != TMPFS {
+        eprintln!("skipped: /dev/shm is no tmpfs");
+        return;
+    }
+    kept.write_all(&[7; BLOCKS * 4096]).unwrap();
+    fixture.file = File::open(kept.path(), &Open::read()).unwrap();
+    fixture.kept = kept;
+    let before = fixture.engine.stats();
+    for block in 0..BLOCKS {
+        assert_eq!(fixture.read(block, 4096, Policy::kernel()), 1);
+    }
+    let after = fixture.engine.stats();
+    let tried = after.trials - before.trials;
+    // A read that the machine interrupted looks like one that has waited, and then the file rests.
+    assert!(tried > 0, "{after:?}");
+    assert_eq!(
+        (after.memory_reads, after.trial_hits - before.trial_hits),
+        (tried, tried)
+    );
+    assert_eq!(after.batches - before.batches, BLOCKS as u64 - tried);
+    // The end of such a file is no question either.
+    let buffer = fixture.engine.buffer(4096).unwrap();
+    let at_the_end = Request::read(&fixture.file, BLOCKS as u64 * 4096, buffer, Policy::kernel());
+    fixture.engine.submit(at_the_end).unwrap();
+    fixture.engine.turn(Wait::one()).unwrap();
+    let completion = fixture.engine.next_completion().unwrap();
+    assert_eq!((completion.result, completion.iterations), (Ok(0), 1));
+}

@@ -9,7 +9,8 @@ use crate::judge::{Next, judge, poison_if_lost};
 use crate::policy::{Caching, Time};
 use crate::request::{Op, RequestId, Wait};
 use crate::slot::State;
-use crate::{sys, trial};
+use crate::sys;
+use crate::trial::{self, Tried};
 
 /// A request whose iterations end at once each, a transfer out of the page cache, must not keep a turn that has what it was
 /// asked for from returning: after so many rounds what goes on is left to the next turn.
@@ -176,7 +177,7 @@ impl Engine {
         let Some(slot) = self.slots.get_mut(id) else {
             return false;
         };
-        let Some(raw) = trial::attempt(slot) else {
+        let Some(Tried { raw, in_memory }) = trial::attempt(slot) else {
             return false;
         };
         slot.iterations += 1;
@@ -190,6 +191,7 @@ impl Engine {
             Next::Again | Next::AgainAfter(_) | Next::Sync => false,
             Next::End(result) => {
                 self.stats.trial_hits += 1;
+                self.stats.memory_reads += u64::from(in_memory);
                 self.finish(id, result);
                 true
             }

@@ -74,10 +74,19 @@ impl Fared {
     pub(crate) fn miss(&mut self) {
         self.misses += 1;
         if self.misses >= PATIENCE || self.last_rest > 0 {
-            self.last_rest = (self.last_rest * 2).clamp(REST, REST_MAX);
-            self.resting = self.last_rest;
-            self.misses = 0;
+            self.rest();
         }
+    }
+
+    /// It was read, and somebody waited for it: once is enough.
+    pub(crate) fn waited(&mut self) {
+        self.rest();
+    }
+
+    fn rest(&mut self) {
+        self.last_rest = (self.last_rest * 2).clamp(REST, REST_MAX);
+        self.resting = self.last_rest;
+        self.misses = 0;
     }
 
     pub(crate) fn refuse(&mut self) {
@@ -120,5 +129,27 @@ mod tests {
         assert!((0..PATIENCE).all(|_| trials.admits()));
         trials.refuse();
         assert!(!trials.admits());
+    }
+
+    /// Whatever a file in memory does, of 33 reads in a row no more than one waits in the caller's thread.
+    #[test]
+    fn a_wait_makes_it_rest_at_once() {
+        let mut trials = Fared::default();
+        let mut reads = Vec::new();
+        for number in 0..340 {
+            let tried = trials.admits();
+            match number % 2 {
+                0 if tried => trials.hit(),
+                _ if tried => trials.waited(),
+                _ => {}
+            }
+            reads.push(tried && number % 2 == 1);
+        }
+        assert!(reads[1]);
+        assert!(
+            reads
+                .windows(REST as usize + 1)
+                .all(|some| some.iter().filter(|waited| **waited).count() <= 1)
+        );
     }
 }
