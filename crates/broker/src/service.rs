@@ -24,8 +24,8 @@ use baio_ring::ring::{Cursor, Refused};
 use baio_storage::{
     Answer, Core, Error, Fault, Handle, Identity, OperationId, Outcome, Result, SegmentOp, SegmentRequest, Ticket,
 };
+use baio_words::Failure;
 use baio_words::entry::{Completion, Limits, Op, Place, Submission, Tag, Violation};
-use baio_words::{FEATURES, Failure, word_in};
 
 use crate::connection::Connection;
 use crate::control::{Command, Parcel, Reply};
@@ -538,17 +538,8 @@ fn tag_of(word: u64) -> Tag {
 
 /// What the client is told; the operation, the object and the offset it knows.
 fn failure_of(error: &Error) -> Failure {
-    match &error.fault {
-        Fault::Io(error) => Failure::Io(*error),
-        Fault::Beyond { size, .. } => Failure::Beyond { size: *size },
-        Fault::ReadOnly => Failure::ReadOnly,
-        Fault::Stale => Failure::Stale,
-        Fault::NoCache => Failure::NoCache,
-        Fault::Cache(error) => {
-            let (word, with) = error.to_words();
-            Failure::Cache { word, with }
-        }
-        Fault::NotYet(what) => Failure::NotYet(word_in(&FEATURES, what)),
-        _ => Failure::Io(baio_engine::Error::System(error.errno().unwrap_or(Errno::EIO))),
+    match error.fault.of_request() {
+        Some(fault) => fault.into(),
+        None => Failure::Io(baio_engine::Error::System(error.errno().unwrap_or(Errno::EIO))),
     }
 }

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use baio_engine::{Errno, SetupError};
+use baio_words::{DEVICE_CURE, RequestError, RequestFault};
 
 use crate::cache::CacheError;
 use crate::identity::Sight;
@@ -153,6 +154,21 @@ pub enum Fault {
     },
 }
 
+/// The faults that a client of a service can be told too: what is said of them stands in the words.
+macro_rules! of_a_request {
+    () => {
+        Fault::Io(_)
+            | Fault::Beyond { .. }
+            | Fault::NoCache
+            | Fault::Cache(_)
+            | Fault::NotYet(_)
+            | Fault::ReadOnly
+            | Fault::Stale
+            | Fault::NobodyDrives
+            | Fault::ServiceEnded
+    };
+}
+
 /// An error with its context.
 #[derive(Clone, Debug)]
 pub struct Error {
@@ -192,9 +208,8 @@ impl Error {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match &self.fault {
-            Fault::Io(baio_engine::Error::Poisoned(_)) | Fault::Latched => "EPOISONED",
-            Fault::Io(baio_engine::Error::Indeterminate) => "EINDETERMINATE",
-            Fault::Io(error) => error.errno().name(),
+            fault @ of_a_request!() => fault.of_request().map_or("EIO", RequestFault::code),
+            Fault::Latched => "EPOISONED",
             Fault::Setup(error) => error.errno.name(),
             Fault::NotVolume(_) => "ENOTVOLUME",
             Fault::Version(_) => "EVERSION",
@@ -209,16 +224,8 @@ impl Error {
             Fault::Access { .. } | Fault::Group { .. } => "EACCES",
             Fault::Name(NameError::TooLong { .. }) => "ENAMETOOLONG",
             Fault::Name(_) | Fault::Layout(_) | Fault::BadSize(_) => "EINVAL",
-            Fault::Beyond { write: true, .. } => "ENOSPC",
-            Fault::Beyond { .. } => "EINVAL",
-            Fault::NotYet(_) | Fault::NoCache => "EOPNOTSUPP",
-            Fault::Cache(error) => error.errno().name(),
             Fault::MoveStopped { .. } => "EAGAIN",
             Fault::ReadOnlyVolume => "EROFS",
-            Fault::ReadOnly => "EBADF",
-            Fault::Stale => "ESTALE",
-            Fault::NobodyDrives => "EDEADLK",
-            Fault::ServiceEnded => "EPIPE",
             Fault::NoMemory { .. } => "ENOBUFS",
         }
     }
@@ -228,7 +235,7 @@ impl Error {
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
         Some(match &self.fault {
-            Fault::Io(error) => error.errno(),
+            fault @ of_a_request!() => fault.of_request()?.errno(),
             Fault::Setup(error) => error.errno,
             Fault::NotVolume(_) | Fault::Version(_) => Errno::EINVAL,
             Fault::Corrupt(_) | Fault::Latched | Fault::Unexpected(_) => Errno::EIO,
@@ -242,16 +249,8 @@ impl Error {
             Fault::Access { .. } | Fault::Group { .. } => Errno::EACCES,
             Fault::Name(NameError::TooLong { .. }) => Errno::ENAMETOOLONG,
             Fault::Name(_) | Fault::Layout(_) | Fault::BadSize(_) => Errno::EINVAL,
-            Fault::Beyond { write: true, .. } => Errno::ENOSPC,
-            Fault::Beyond { .. } => Errno::EINVAL,
-            Fault::NotYet(_) | Fault::NoCache => Errno::EOPNOTSUPP,
-            Fault::Cache(error) => error.errno(),
             Fault::MoveStopped { .. } => Errno::EAGAIN,
             Fault::ReadOnlyVolume => Errno::EROFS,
-            Fault::ReadOnly => Errno::EBADF,
-            Fault::Stale => Errno::ESTALE,
-            Fault::NobodyDrives => Errno::EDEADLK,
-            Fault::ServiceEnded => Errno::EPIPE,
             Fault::NoMemory { .. } => Errno::ENOBUFS,
         })
     }
@@ -260,9 +259,7 @@ impl Error {
     #[must_use]
     pub fn need(&self) -> Option<String> {
         match &self.fault {
-            Fault::Io(baio_engine::Error::Misaligned { argument, need, .. }) => {
-                Some(format!("{argument} in multiples of {need} bytes"))
-            }
+            fault @ of_a_request!() => fault.of_request()?.need(),
             Fault::Setup(error) => error.need.clone(),
             Fault::NoSpace { asked, .. } => Some(format!("{asked} contiguous free bytes")),
             Fault::OverQuota {
@@ -275,7 +272,6 @@ impl Error {
                 "a quota of {} {what}, it is {limit}",
                 used.saturating_add(*asked)
             )),
-            Fault::Beyond { size, .. } => Some(format!("offset plus length of at most {size} bytes")),
             Fault::Name(_) => Some("1 to 255 bytes of UTF-8 without '#', '/' and control characters".into()),
             Fault::Access { .. } => Some("the owner's uid, uid 0, or a mode that allows it".into()),
             Fault::Group { .. } => Some("the caller's own group, or uid 0".into()),
@@ -283,8 +279,6 @@ impl Error {
             Fault::Overtaken { .. } => Some("to be the only one that writes to it".into()),
             Fault::Layout(error) => layout_need(error),
             Fault::BadSize(_) => Some("a size of at least one byte, and of no more than there is".into()),
-            Fault::NotYet(_) => Some("what this build has: `direct`, and `cached` on plain files".into()),
-            Fault::NoCache => Some("a core with a page cache".into()),
             Fault::Latched => Some("a volume without a failed metadata write since it was opened".into()),
             Fault::Moving => Some("a segment whose move has ended".into()),
             Fault::LostWrite { .. } => Some("a device that stores what it acknowledges".into()),
@@ -295,10 +289,6 @@ impl Error {
                 "a range that ends or begins at byte {mark}, or a move that goes on"
             )),
             Fault::ReadOnlyVolume => Some("a volume opened to write".into()),
-            Fault::ReadOnly => Some("a handle opened for writing".into()),
-            Fault::Stale => Some("a handle of a segment that exists and is open".into()),
-            Fault::NobodyDrives => Some("somebody who completes requests".into()),
-            Fault::ServiceEnded => Some("a service that runs".into()),
             Fault::NoMemory { asked } => Some(format!("{asked} contiguous free bytes in the arena")),
             _ => None,
         }
@@ -308,16 +298,8 @@ impl Error {
     #[must_use]
     pub fn cure(&self) -> Option<String> {
         let fixed = match &self.fault {
-            Fault::Io(baio_engine::Error::Misaligned { argument, need, .. }) => {
-                return Some(format!("align the {argument} to {need} bytes"));
-            }
-            Fault::Io(baio_engine::Error::Poisoned(_)) => {
-                Some("close the volume and open it again, then check what was written")
-            }
-            Fault::Io(baio_engine::Error::Unsupported { .. }) => Some("`baio doctor` shows what works here"),
-            Fault::Io(baio_engine::Error::System(errno)) if is_of_a_device(*errno) => Some(DEVICE_CURE),
+            fault @ of_a_request!() => return fault.of_request()?.cure(),
             Fault::Unreadable { .. } => Some(DEVICE_CURE),
-            Fault::Io(error) => error.cure(),
             Fault::Setup(error) => return error.cure.clone(),
             Fault::NotVolume(_) => Some("check the path"),
             Fault::Version(_) => Some("use a newer baio"),
@@ -340,11 +322,6 @@ impl Error {
             Fault::Group { .. } => Some("leave the group out, or let root make the segment and name its owner"),
             Fault::Name(_) => Some("choose another name"),
             Fault::Layout(_) | Fault::BadSize(_) => Some("choose another size"),
-            Fault::Beyond { write: true, .. } => Some("write less, or make a larger segment"),
-            Fault::Beyond { .. } => Some("read less"),
-            Fault::NotYet(_) => Some("use mode `direct`"),
-            Fault::NoCache => Some("call `Core::use_cache` first, or use mode `direct`"),
-            Fault::Cache(error) => Some(error.cure()),
             Fault::Latched => Some("close the volume and open it again: recovery decides what holds"),
             Fault::Moving => Some("move the segment again, or open the volume again: its move goes on then"),
             Fault::LostWrite { .. } => {
@@ -360,25 +337,10 @@ impl Error {
                 "open the volume again or move the segment again: it goes on from there; what cannot be read must be written anew",
             ),
             Fault::ReadOnlyVolume => Some("open the volume to write"),
-            Fault::ReadOnly => Some("open it with write access"),
-            Fault::Stale => Some("open the segment again"),
-            Fault::NobodyDrives => Some("run it inside `block_on`, keep a `drive()` beside it, or call `wait`"),
-            Fault::ServiceEnded => Some("open the volume again, and read back what was being written"),
             Fault::NoMemory { .. } => Some("drop buffers that are not needed, or open with a larger arena"),
         };
         fixed.map(str::to_owned)
     }
-}
-
-/// A path that is down for a second and a sector that is gone for good look alike.
-const DEVICE_CURE: &str = "look into the kernel's log (`dmesg`) and mend the device, its cable, path or \
-     server, then try again; if it stays, copy it with GNU ddrescue to a sound one and `baio check` the copy";
-
-fn is_of_a_device(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::EIO | Errno::ENXIO | Errno::ENODEV | Errno::EREMOTEIO | Errno::ETIMEDOUT
-    )
 }
 
 fn layout_need(error: &LayoutError) -> Option<String> {
@@ -397,7 +359,7 @@ fn layout_need(error: &LayoutError) -> Option<String> {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Io(error) => write!(f, "{error}"),
+            fault @ of_a_request!() => fault.of_request().map_or(Ok(()), |fault| fault.fmt(f)),
             Fault::Setup(error) => write!(f, "cannot {} {}: {}", error.operation, error.object, error.errno),
             Fault::NotVolume(why) | Fault::Version(why) | Fault::Corrupt(why) => f.write_str(why),
             Fault::Busy { holder: Some(pid) } => write!(f, "in use by process {pid}"),
@@ -438,14 +400,6 @@ impl fmt::Display for Fault {
             Fault::Group { gid } => write!(f, "the caller is not in group {gid}"),
             Fault::Name(error) => write!(f, "{error}"),
             Fault::Layout(error) => write!(f, "{error}"),
-            Fault::Beyond { len, size, write } => write!(
-                f,
-                "{} of {len} bytes goes beyond its end at {size}",
-                if *write { "a write" } else { "a read" }
-            ),
-            Fault::NoCache => f.write_str("this core has no page cache"),
-            Fault::Cache(error) => write!(f, "{error}"),
-            Fault::NotYet(what) => write!(f, "{what} is not available yet"),
             Fault::Latched => f.write_str("an earlier metadata write failed"),
             Fault::Moving => f.write_str("the segment is being moved, and its move was stopped by an error"),
             Fault::LostWrite { page, at } => write!(
@@ -464,10 +418,6 @@ impl fmt::Display for Fault {
                 write!(f, "the segment is half-moved: its move has stopped at byte {mark}")
             }
             Fault::ReadOnlyVolume => f.write_str("the volume was opened for reading only"),
-            Fault::ReadOnly => f.write_str("the handle was opened for reading only"),
-            Fault::Stale => f.write_str("the segment behind this handle is gone"),
-            Fault::ServiceEnded => f.write_str("the service of the volume has ended"),
-            Fault::NobodyDrives => f.write_str("nobody completes the requests of this link"),
             Fault::NoMemory { asked } => write!(f, "no buffer of {asked} bytes is free"),
         }
     }
@@ -522,7 +472,51 @@ impl From<LayoutError> for Fault {
     }
 }
 
+impl From<RequestFault> for Fault {
+    fn from(fault: RequestFault) -> Fault {
+        match fault {
+            RequestFault::Io(error) => Fault::Io(error),
+            RequestFault::Beyond { len, size, write } => Fault::Beyond { len, size, write },
+            RequestFault::NoCache => Fault::NoCache,
+            RequestFault::Cache(error) => Fault::Cache(error),
+            RequestFault::NotYet(what) => Fault::NotYet(what),
+            RequestFault::ReadOnly => Fault::ReadOnly,
+            RequestFault::Stale => Fault::Stale,
+            RequestFault::NobodyDrives => Fault::NobodyDrives,
+            RequestFault::ServiceEnded => Fault::ServiceEnded,
+        }
+    }
+}
+
+impl From<RequestError> for Error {
+    fn from(error: RequestError) -> Error {
+        Error {
+            operation: error.operation,
+            object: error.object,
+            offset: error.offset,
+            fault: error.fault.into(),
+        }
+    }
+}
+
 impl Fault {
+    /// The same in the words that a client knows; `None` for what no request says, only an open volume or an operation on it.
+    #[must_use]
+    pub fn of_request(&self) -> Option<RequestFault> {
+        Some(match self {
+            Fault::Io(error) => RequestFault::Io(*error),
+            &Fault::Beyond { len, size, write } => RequestFault::Beyond { len, size, write },
+            Fault::NoCache => RequestFault::NoCache,
+            Fault::Cache(error) => RequestFault::Cache(*error),
+            Fault::NotYet(what) => RequestFault::NotYet(what),
+            Fault::ReadOnly => RequestFault::ReadOnly,
+            Fault::Stale => RequestFault::Stale,
+            Fault::NobodyDrives => RequestFault::NobodyDrives,
+            Fault::ServiceEnded => RequestFault::ServiceEnded,
+            _ => return None,
+        })
+    }
+
     /// The allocator counts blocks; people count bytes.
     #[must_use]
     pub fn no_space(space: &NoSpace, block_size: u32) -> Fault {

@@ -1,5 +1,5 @@
 //! Why a request failed below everything that has a name: plain, copyable data, because it travels through the hot path.
-//! Whoever knows the object and the offset (the caller) puts them beside it.
+//! Whoever knows the object and the offset (the caller) puts them beside it ([`crate::RequestError`]).
 
 use std::fmt;
 

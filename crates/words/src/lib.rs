@@ -9,7 +9,8 @@
 //! | `mode` | through which cache, how safe |
 //! | `request` | one operation on a handle |
 //! | `status` | the word that tells how a request stands |
-//! | `errno`, `io_error`, `cache_error` | why a request failed |
+//! | `fault` | why a request failed, and all that its caller is told |
+//! | `errno`, `io_error`, `cache_error` | what that is made of |
 //! | `time` | the clock of deadlines |
 //!
 //! Nothing here does anything: no I/O, no memory but the caller's. So a client needs neither the engine nor the volume to
@@ -19,6 +20,7 @@ mod cache_error;
 pub mod entry;
 mod errno;
 mod failure;
+mod fault;
 mod handle;
 mod identity;
 mod io_error;
@@ -30,6 +32,7 @@ mod time;
 pub use cache_error::CacheError;
 pub use errno::Errno;
 pub use failure::{FEATURES, Failure, word_at, word_in};
+pub use fault::{DEVICE_CURE, RequestError, RequestFault};
 pub use handle::{Handle, Ticket};
 pub use identity::{Access, Identity, Ownership, Sight};
 pub use io_error::{Argument, IoError};

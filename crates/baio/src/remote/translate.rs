@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use baio_engine::{Arena, Errno, Memory};
-use baio_storage::cache::CacheError;
-use baio_storage::{Error, Fault, SegmentOp, SegmentRequest};
+use baio_engine::{Arena, Memory};
+use baio_storage::{Error, SegmentOp, SegmentRequest};
 use baio_words::entry::{Op, Place, Submission, Tag};
-use baio_words::{FEATURES, Failure, word_at};
+use baio_words::{Failure, RequestError};
 
 pub(super) fn submission(request: &SegmentRequest, arena: &Arc<Arena>, tag: Tag) -> Submission {
     let (op, offset) = match request.op {
@@ -40,32 +39,5 @@ fn place(memory: &Memory, arena: &Arc<Arena>) -> Place {
 }
 
 pub(super) fn error(op: SegmentOp, object: &str, len: u32, failure: Failure) -> Error {
-    let (operation, offset, write) = match op {
-        SegmentOp::Read { offset } => ("read", Some(offset), false),
-        SegmentOp::Write { offset } => ("write", Some(offset), true),
-        SegmentOp::Sync => ("sync", None, false),
-    };
-    let fault = match failure {
-        Failure::Io(error) => Fault::Io(error),
-        Failure::Beyond { size } => Fault::Beyond {
-            len: u64::from(len),
-            size,
-            write,
-        },
-        Failure::ReadOnly => Fault::ReadOnly,
-        Failure::Stale => Fault::Stale,
-        Failure::NoCache => Fault::NoCache,
-        Failure::Cache { word, with } => match CacheError::from_words(word, with) {
-            Some(error) => Fault::Cache(error),
-            // A service that is newer says what this side does not know.
-            None => Fault::Io(baio_engine::Error::System(Errno::EIO)),
-        },
-        Failure::NotYet(feature) => Fault::NotYet(word_at(&FEATURES, feature)),
-        Failure::Ending => Fault::ServiceEnded,
-    };
-    let error = Error::new(operation, object, fault);
-    match offset {
-        Some(offset) => error.at(offset),
-        None => error,
-    }
+    RequestError::of(op, object, len, failure).into()
 }

@@ -1,4 +1,5 @@
 use baio_engine::{Argument, Error as Io};
+use baio_words::SegmentOp;
 
 use super::*;
 
@@ -151,4 +152,34 @@ fn cures_can_be_followed_through_a_segment() {
             assert!(!cure.contains(impossible), "{error}");
         }
     }
+}
+
+/// What a service tells in a few words, its client shows as the volume does.
+#[test]
+fn what_crosses_a_ring_is_told_as_it_is_here() {
+    let mut told = 0;
+    for fault in all_faults() {
+        let Some(of_request) = fault.of_request() else { continue };
+        told += 1;
+        let here = Error::new("write", "volume#0/a", fault).at(512);
+        let op = SegmentOp::Write { offset: 512 };
+        let len = 2;
+        let there = RequestError::of(op, "volume#0/a", len, of_request.into());
+        let text = there.to_string();
+        assert_eq!(Error::from(there.clone()).to_string(), text);
+        let changed = match of_request {
+            // Whoever asked knows that, and words outside of the tables are not sent.
+            RequestFault::Beyond { write: false, .. } | RequestFault::NotYet(_) | RequestFault::NobodyDrives => true,
+            RequestFault::Io(Io::Unsupported { .. }) => true,
+            _ => false,
+        };
+        if !changed {
+            assert_eq!(text, here.to_string());
+            assert_eq!(
+                (there.fault.code(), Some(there.fault.errno())),
+                (here.code(), here.errno())
+            );
+        }
+    }
+    assert!(told > 15);
 }

@@ -1,0 +1,242 @@
+//! What went wrong with a request, and what is told of it: whoever serves says a [`Failure`], and its client puts beside it what
+//! it knows itself: the operation, the object, the offset, the length.
+
+use std::fmt;
+
+use crate::cache_error::CacheError;
+use crate::errno::Errno;
+use crate::failure::{FEATURES, Failure, word_at, word_in};
+use crate::io_error::IoError;
+use crate::request::SegmentOp;
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestFault {
+    /// It failed in the engine.
+    Io(IoError),
+    /// The range lies beyond the end of the object.
+    Beyond {
+        /// Bytes from the offset.
+        len: u64,
+        /// Size of the object in bytes.
+        size: u64,
+        /// Was it a write?
+        write: bool,
+    },
+    /// There is no page cache.
+    NoCache,
+    /// The page cache could not do it.
+    Cache(CacheError),
+    /// Not built yet.
+    NotYet(&'static str),
+    /// A write through a handle that was opened for reading.
+    ReadOnly,
+    /// What is behind the handle was deleted or closed.
+    Stale,
+    /// Nobody is there to complete the request.
+    NobodyDrives,
+    /// The thread or process that served has ended.
+    ServiceEnded,
+}
+
+impl RequestFault {
+    /// The word that stands for it in JSON.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            RequestFault::Io(IoError::Poisoned(_)) => "EPOISONED",
+            RequestFault::Io(IoError::Indeterminate) => "EINDETERMINATE",
+            fault => fault.errno().name(),
+        }
+    }
+
+    /// The nearest error number, for interfaces that have nothing else.
+    #[must_use]
+    pub fn errno(self) -> Errno {
+        match self {
+            RequestFault::Io(error) => error.errno(),
+            RequestFault::Beyond { write: true, .. } => Errno::ENOSPC,
+            RequestFault::Beyond { .. } => Errno::EINVAL,
+            RequestFault::NoCache | RequestFault::NotYet(_) => Errno::EOPNOTSUPP,
+            RequestFault::Cache(error) => error.errno(),
+            RequestFault::ReadOnly => Errno::EBADF,
+            RequestFault::Stale => Errno::ESTALE,
+            RequestFault::NobodyDrives => Errno::EDEADLK,
+            RequestFault::ServiceEnded => Errno::EPIPE,
+        }
+    }
+
+    /// What was needed instead.
+    #[must_use]
+    pub fn need(self) -> Option<String> {
+        let fixed = match self {
+            RequestFault::Io(IoError::Misaligned { argument, need, .. }) => {
+                return Some(format!("{argument} in multiples of {need} bytes"));
+            }
+            RequestFault::Beyond { size, .. } => return Some(format!("offset plus length of at most {size} bytes")),
+            RequestFault::Io(_) | RequestFault::Cache(_) => return None,
+            RequestFault::NotYet(_) => "what this build has: `direct`, and `cached` on plain files",
+            RequestFault::NoCache => "a core with a page cache",
+            RequestFault::ReadOnly => "a handle opened for writing",
+            RequestFault::Stale => "a handle of a segment that exists and is open",
+            RequestFault::NobodyDrives => "somebody who completes requests",
+            RequestFault::ServiceEnded => "a service that runs",
+        };
+        Some(fixed.to_owned())
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn cure(self) -> Option<String> {
+        let fixed = match self {
+            RequestFault::Io(IoError::Misaligned { argument, need, .. }) => {
+                return Some(format!("align the {argument} to {need} bytes"));
+            }
+            RequestFault::Io(IoError::Poisoned(_)) => "close the volume and open it again, then check what was written",
+            RequestFault::Io(IoError::Unsupported { .. }) => "`baio doctor` shows what works here",
+            RequestFault::Io(IoError::System(errno)) if is_of_a_device(errno) => DEVICE_CURE,
+            RequestFault::Io(error) => error.cure()?,
+            RequestFault::Beyond { write: true, .. } => "write less, or make a larger segment",
+            RequestFault::Beyond { .. } => "read less",
+            RequestFault::NotYet(_) => "use mode `direct`",
+            RequestFault::NoCache => "call `Core::use_cache` first, or use mode `direct`",
+            RequestFault::Cache(error) => error.cure(),
+            RequestFault::ReadOnly => "open it with write access",
+            RequestFault::Stale => "open the segment again",
+            RequestFault::NobodyDrives => "run it inside `block_on`, keep a `drive()` beside it, or call `wait`",
+            RequestFault::ServiceEnded => "open the volume again, and read back what was being written",
+        };
+        Some(fixed.to_owned())
+    }
+}
+
+/// The cure of what only the device below can have said. A path that is down for a second and a sector that is gone for good
+/// look alike.
+pub const DEVICE_CURE: &str = "look into the kernel's log (`dmesg`) and mend the device, its cable, path or \
+     server, then try again; if it stays, copy it with GNU ddrescue to a sound one and `baio check` the copy";
+
+fn is_of_a_device(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::EIO | Errno::ENXIO | Errno::ENODEV | Errno::EREMOTEIO | Errno::ETIMEDOUT
+    )
+}
+
+impl fmt::Display for RequestFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RequestFault::Io(error) => write!(f, "{error}"),
+            RequestFault::Beyond { len, size, write } => write!(
+                f,
+                "{} of {len} bytes goes beyond its end at {size}",
+                if *write { "a write" } else { "a read" }
+            ),
+            RequestFault::NoCache => f.write_str("this core has no page cache"),
+            RequestFault::Cache(error) => write!(f, "{error}"),
+            RequestFault::NotYet(what) => write!(f, "{what} is not available yet"),
+            RequestFault::ReadOnly => f.write_str("the handle was opened for reading only"),
+            RequestFault::Stale => f.write_str("the segment behind this handle is gone"),
+            RequestFault::NobodyDrives => f.write_str("nobody completes the requests of this link"),
+            RequestFault::ServiceEnded => f.write_str("the service of the volume has ended"),
+        }
+    }
+}
+
+impl From<RequestFault> for Failure {
+    /// What a service tells; the operation, the length and the object its client knows.
+    fn from(fault: RequestFault) -> Failure {
+        match fault {
+            RequestFault::Io(error) => Failure::Io(error),
+            RequestFault::Beyond { size, .. } => Failure::Beyond { size },
+            RequestFault::NoCache => Failure::NoCache,
+            RequestFault::Cache(error) => {
+                let (word, with) = error.to_words();
+                Failure::Cache { word, with }
+            }
+            RequestFault::NotYet(what) => Failure::NotYet(word_in(&FEATURES, what)),
+            RequestFault::ReadOnly => Failure::ReadOnly,
+            RequestFault::Stale => Failure::Stale,
+            RequestFault::NobodyDrives => Failure::Io(IoError::System(fault.errno())),
+            RequestFault::ServiceEnded => Failure::Ending,
+        }
+    }
+}
+
+impl Failure {
+    /// What it means for a request of this operation with `len` bytes of memory.
+    #[must_use]
+    pub fn of(self, op: SegmentOp, len: u32) -> RequestFault {
+        match self {
+            Failure::Io(error) => RequestFault::Io(error),
+            Failure::Beyond { size } => RequestFault::Beyond {
+                len: u64::from(len),
+                size,
+                write: matches!(op, SegmentOp::Write { .. }),
+            },
+            Failure::ReadOnly => RequestFault::ReadOnly,
+            Failure::Stale => RequestFault::Stale,
+            Failure::NoCache => RequestFault::NoCache,
+            Failure::Cache { word, with } => match CacheError::from_words(word, with) {
+                Some(error) => RequestFault::Cache(error),
+                // A service that is newer says what this side does not know.
+                None => RequestFault::Io(IoError::System(Errno::EIO)),
+            },
+            Failure::NotYet(feature) => RequestFault::NotYet(word_at(&FEATURES, feature)),
+            Failure::Ending => RequestFault::ServiceEnded,
+        }
+    }
+}
+
+/// Why a request failed, with all that its caller may want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestError {
+    /// What was being done: "read".
+    pub operation: &'static str,
+    /// To what: a path, or `PATH#UID/NAME`.
+    pub object: String,
+    /// At which byte of it.
+    pub offset: Option<u64>,
+    /// What went wrong.
+    pub fault: RequestFault,
+}
+
+impl RequestError {
+    /// An error that is of no byte.
+    #[must_use]
+    pub fn new(operation: &'static str, object: impl Into<String>, fault: RequestFault) -> RequestError {
+        RequestError {
+            operation,
+            object: object.into(),
+            offset: None,
+            fault,
+        }
+    }
+
+    /// The failure of a request with `len` bytes of memory on this object.
+    #[must_use]
+    pub fn of(op: SegmentOp, object: &str, len: u32, failure: Failure) -> RequestError {
+        RequestError {
+            offset: op.offset(),
+            ..RequestError::new(op.name(), object, failure.of(op, len))
+        }
+    }
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.operation, self.object)?;
+        if let Some(offset) = self.offset {
+            write!(f, " at {offset}")?;
+        }
+        write!(f, ": {}", self.fault)?;
+        if let Some(need) = self.fault.need() {
+            write!(f, "; needed: {need}")?;
+        }
+        if let Some(cure) = self.fault.cure() {
+            write!(f, "; cure: {cure}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for RequestError {}
