@@ -130,11 +130,12 @@ fn buffered_writes_end_and_their_threads_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     std::fs::write(&path, vec![0; 1 << 20]).unwrap();
-    let measured = work(&json!({ "BufferedWrites": {
-        "path": path, "backend": "threads", "len": 1 << 20, "request_size": 65536, "depth": 16, "runtime_ms": 50,
-    }}))
-    .unwrap();
+    // The side of ours of `buffered-writes`.
+    let line = "--rw randwrite --mode kernel --request-size 64K --depth 16 --runtime 50ms --backend threads --json";
+    let output = baio().arg("stress").arg(&path).args(line.split(' ')).output().unwrap();
+    let measured: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(measured["errors"], 0);
+    assert!(measured["submit_latency_us"]["p999"].is_number());
     let threads = measured["threads_max"].as_u64().unwrap();
     assert!((2..=19).contains(&threads), "{threads}");
 }

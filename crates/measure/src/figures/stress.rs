@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::figures::{Measurement, child, quoted, start_up};
 
-/// A run of `baio stress` with `--one-turn` and `--json`: requests of 4 KiB for a while, or to each block once.
+/// A run of `baio stress` with `--json`: requests of 4 KiB for a while, or to each block once.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     target: String,
@@ -14,6 +14,8 @@ pub(crate) struct Run {
     depth: u32,
     /// How long at most.
     runtime: Option<Duration>,
+    /// Submit and wait in one turn, else each submission by a call that is timed.
+    one_turn: bool,
     further: Vec<String>,
 }
 
@@ -25,6 +27,7 @@ impl Run {
             rw: rw.to_owned(),
             depth,
             runtime: Some(runtime),
+            one_turn: true,
             further: Vec::new(),
         }
     }
@@ -48,6 +51,14 @@ impl Run {
         self
     }
 
+    /// The same with each submission by a call of its own, which is timed.
+    pub(crate) fn posting(self) -> Run {
+        Run {
+            one_turn: false,
+            ..self
+        }
+    }
+
     /// No longer than this.
     pub(crate) fn at_most(mut self, runtime: Duration) -> Run {
         self.runtime = Some(runtime);
@@ -61,7 +72,8 @@ impl Run {
         if let Some(runtime) = self.runtime {
             words.extend(["--runtime".to_owned(), format!("{}ms", runtime.as_millis())]);
         }
-        words.extend(["--one-turn", "--json"].map(str::to_owned));
+        words.extend(self.one_turn.then(|| "--one-turn".to_owned()));
+        words.push("--json".to_owned());
         words.extend(self.further.iter().cloned());
         words
     }

@@ -1,26 +1,17 @@
 //! Sides of a comparison that no command of ours has, each in a process of its own: `baio` starts itself with a job and
 //! reads the measurement that it prints.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::figures::child::{self, Finished};
-use crate::figures::{Measurement, Recorder, quoted};
-use crate::program::{self, joined};
-use crate::stress::pattern::Random;
+use crate::figures::{Measurement, quoted};
+use crate::program;
 
-pub(crate) mod buffered_reads;
-pub(crate) mod buffered_writes;
-pub(crate) mod pinned_hits;
-pub(crate) mod posted_writes;
-mod queue;
+pub(crate) mod bare;
 
 /// Programs of their own, under `examples/`.
 macro_rules! programs {
@@ -44,23 +35,10 @@ programs! {
 /// What a worker is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Job {
-    /// Random direct reads of a byte range by blocking threads: what people do without asynchronous I/O.
-    Pread {
-        path: PathBuf,
-        offset: u64,
-        len: u64,
-        request_size: u64,
-        threads: u32,
-        runtime_ms: u64,
-    },
-    /// Direct writes posted one by one, each call timed.
-    PostedWrites(posted_writes::Job),
-    /// Writes through the kernel's cache, each submitting call timed.
-    BufferedWrites(buffered_writes::Job),
-    /// Reads of what the kernel's cache holds.
-    BufferedReads(buffered_reads::Job),
-    /// Pages of a buffer pool, all in memory.
-    PinnedHits(pinned_hits::Job),
+    Pread(bare::Pread),
+    PostedWrites(bare::PostedWrites),
+    BufferedReads(bare::BufferedReads),
+    PinnedHits(bare::PinnedHits),
     /// A program that knows what it will read.
     OwnPolicy(own_policy::Job),
     /// Transactions on a buffer pool, and who writes its pages.
@@ -88,18 +66,10 @@ pub(crate) fn main(job: Result<Job, String>) -> ExitCode {
 /// Runs a job in this process: its measurement, or findings of its own.
 fn work(job: Job) -> Result<Value, String> {
     let mut measurement = match job {
-        Job::Pread {
-            path,
-            offset,
-            len,
-            request_size,
-            threads,
-            runtime_ms,
-        } => pread(&path, offset, len, request_size, threads, runtime_ms)?,
-        Job::PostedWrites(job) => posted_writes::run(&job)?,
-        Job::BufferedWrites(job) => buffered_writes::run(&job)?,
-        Job::BufferedReads(job) => buffered_reads::run(&job)?,
-        Job::PinnedHits(job) => pinned_hits::run(&job)?,
+        Job::Pread(job) => job.run()?,
+        Job::PostedWrites(job) => job.run()?,
+        Job::BufferedReads(job) => job.run()?,
+        Job::PinnedHits(job) => job.run()?,
         Job::OwnPolicy(job) => own_policy::run(&job)?,
         Job::PageCleaners(job) => page_cleaners::run(&job)?,
         Job::OneQueue(job) => one_queue::run(&job)?,
@@ -145,51 +115,4 @@ fn finish(job: &Job) -> Result<Finished, String> {
 
 fn parse<T: DeserializeOwned>(finished: &Finished) -> Result<T, String> {
     serde_json::from_str(finished.stdout.trim()).map_err(|error| format!("a worker's output: {error}"))
-}
-
-fn pread(path: &Path, offset: u64, len: u64, size: u64, threads: u32, runtime_ms: u64) -> Result<Measurement, String> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_DIRECT)
-        .open(path)
-        .map_err(|error| format!("open {}: {error}", path.display()))?;
-    let arena = baio_engine::Arena::new(threads as usize * size as usize).map_err(|error| error.to_string())?;
-    let begun = Instant::now();
-    let deadline = begun + Duration::from_millis(runtime_ms);
-    let read = |seed: u32| -> Result<(u64, Recorder), String> {
-        let mut buffer = arena.buffer(size as usize).ok_or("no buffer")?;
-        let mut random = Random::new(u64::from(seed) << 32 | u64::from(std::process::id()));
-        let (mut requests, mut latency) = (0, Recorder::new());
-        let mut now = Instant::now();
-        while now < deadline {
-            let at = offset + random.below(len / size) * size;
-            file.read_exact_at(&mut buffer, at)
-                .map_err(|error| format!("pread: {error}"))?;
-            let after = Instant::now();
-            latency.record(after - now);
-            now = after;
-            requests += 1;
-        }
-        Ok((requests, latency))
-    };
-    let results = std::thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads).map(|seed| scope.spawn(move || read(seed))).collect();
-        handles
-            .into_iter()
-            .map(|handle| joined(handle.join()))
-            .collect::<Result<Vec<_>, String>>()
-    })?;
-    let elapsed = begun.elapsed();
-    let mut latency = Recorder::new();
-    results.iter().for_each(|(_, one)| latency.merge(one));
-    let requests: u64 = results.iter().map(|(requests, _)| requests).sum();
-    Ok(Measurement {
-        latency_us: latency.latency(),
-        system_calls_per_request: Some(1.0),
-        in_flight_max: u64::from(threads),
-        threads_max: Some(u64::from(threads) + 1),
-        backend: "pread".into(),
-        mode: "direct".into(),
-        ..Measurement::of(requests, size, elapsed.as_secs_f64())
-    })
 }

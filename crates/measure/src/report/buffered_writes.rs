@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use baio_console::failure::Failure;
 
-use crate::figures::worker::buffered_writes::Job;
-use crate::figures::{Measurement, fio, middle, worker};
+use crate::figures::stress::Run;
+use crate::figures::{Measurement, fio, middle};
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::files::settle;
 use crate::report::marks::{Bound, Figure, Mark};
@@ -95,15 +95,10 @@ fn compare(setting: &Setting, path: &Path, work: &Work, findings: &mut Findings)
         ));
     }
     for backend in ["uring", "threads"] {
-        let job = worker::Job::BufferedWrites(Job {
-            path: path.to_owned(),
-            backend: backend.into(),
-            len,
-            request_size: REQUEST,
-            depth: DEPTH,
-            runtime_ms,
-        });
-        let ours = settled(path, Side::worker(backend.into(), job));
+        let target = path.display().to_string();
+        let words = format!("--mode kernel --request-size {REQUEST} --backend {backend}");
+        let run = Run::new(&target, "randwrite", DEPTH, Duration::from_millis(runtime_ms)).posting();
+        let ours = settled(path, Side::stress(backend.into(), run.with(&words)));
         let theirs = settled(path, Side::fio(peer(path, len, runtime_ms)));
         let tenth = Mark::at_most(Figure::SubmitP999, 0.1);
         let runs = findings.compare(rounds, ours, vec![Peer::new(theirs, [tenth])])?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use baio_console::failure::Failure;
 
-use crate::figures::worker::posted_writes::Job;
+use crate::figures::worker::bare::PostedWrites;
 use crate::figures::{Latency, Measurement, median, worker};
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::marks::{Figure, Mark};
@@ -40,7 +40,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
         .extend(slow.commands.iter().map(|command| format!("    {command}")));
     for backend in ["uring", "threads", "aio"] {
         let side = |device: &SlowDevice, at: String| {
-            let job = worker::Job::PostedWrites(Job {
+            let job = worker::Job::PostedWrites(PostedWrites {
                 path: device.device.path.clone(),
                 backend: backend.into(),
                 writes,

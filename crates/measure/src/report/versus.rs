@@ -10,7 +10,7 @@ use baio_console::failure::Failure;
 use crate::figures::Measurement;
 use crate::figures::fio::{self, Amount, Engine};
 use crate::figures::stress::Run;
-use crate::figures::worker::{Job, buffered_reads, pinned_hits};
+use crate::figures::worker::{Job, bare};
 use crate::report::comparison::{Count, Findings, Peer, Side};
 use crate::report::marks::{Figure, cpu, rate};
 use crate::report::memory_cgroup::MemoryCgroup;
@@ -173,15 +173,14 @@ pub(super) fn random_read(setting: &Setting) -> Result<Section, Failure> {
 
 /// Threads of ours, each in a loop of O_DIRECT pread(2).
 fn pread(work: &Work<'_>, runtime: Duration) -> Side {
-    let job = Job::Pread {
+    let job = bare::Pread {
         path: work.place.path.clone(),
         offset: work.place.offset,
         len: work.place.bytes,
-        request_size: work.size,
         threads: work.depth,
         runtime_ms: runtime.as_millis() as u64,
     };
-    Side::worker(format!("{} pread threads", work.depth), job)
+    Side::worker(format!("{} pread threads", work.depth), Job::Pread(job))
 }
 
 /// 4 KiB random direct writes, 64 in flight. Many writes to one object must go on side by side: where each waits for the object's
@@ -292,7 +291,7 @@ pub(super) fn cache_hits(setting: &Setting) -> Result<Section, Failure> {
         SMALL / MIB
     ));
     let copied = Run::new(&file.target, "randread", 1, runtime).with("--mode cached --warm 100");
-    let pinned = Job::PinnedHits(pinned_hits::Job {
+    let pinned = Job::PinnedHits(bare::PinnedHits {
         path: file.path.clone(),
         reads,
     });
@@ -327,7 +326,7 @@ fn buffered(file: &Site, name: &str, reads: u64, batch: Option<u32>) -> Side {
     let path = file.path.clone();
     Side::worker(
         name.into(),
-        Job::BufferedReads(buffered_reads::Job { path, reads, batch }),
+        Job::BufferedReads(bare::BufferedReads { path, reads, batch }),
     )
 }
 
