@@ -254,18 +254,21 @@ fn stale_names_do_nothing() {
 }
 
 #[test]
-fn resizing_needs_quiet_and_drops_what_was_cached() {
+fn a_shrink_needs_what_is_cut_off_to_be_gone() {
     let mut h = hand(16);
-    let write = h.write(0, 1);
-    h.good(write);
-    assert_eq!(h.cache.resize(h.object, P), Err(CacheError::Busy));
-    let sync = h.sync();
+    for page in 0..2 {
+        let write = h.write(page, 1);
+        h.good(write);
+    }
+    assert_eq!(h.cache.shrink(h.object, P), Err(CacheError::Busy));
+    let cut = h.reserve(1, 999);
     while let Some(io) = h.cache.next_io() {
         h.end(io, 0);
     }
-    h.good(sync);
-    assert_eq!(h.cache.resize(h.object, P), Ok(()));
-    assert_eq!(h.cache.stats().frames_free, 16);
+    h.good(cut);
+    assert_eq!(h.cache.shrink(h.object, P), Ok(()));
+    h.cache.release(h.object, cut);
+    assert_eq!(h.cache.stats().frames_free, 15);
     let write = h.write(1, 1);
     assert_eq!(h.done(write).result, Err(CacheError::PastEnd));
 }
@@ -304,7 +307,6 @@ fn nothing_that_is_not_safe_is_dropped_unasked() {
             stats.frames_dirty,
         ];
         assert_eq!(counts, [0, 1, 2, 3].map(|kind| u32::from(is_of(kind))));
-        assert_eq!(h.cache.resize(h.object, P), Err(CacheError::Busy), "{counts:?}");
         assert_eq!(h.cache.forget(h.object), Err(CacheError::Busy), "{counts:?}");
         assert_eq!(h.cache.remove(h.object), Ok(counts.iter().sum::<u32>().into()));
     }

@@ -26,8 +26,9 @@ use super::eviction::Hint;
 use super::flight::{Io, IoKind};
 use super::frames::PAGE;
 use super::object::pages_of;
+use super::pages::key;
 use super::request::{CacheError, Request, RequestId};
-use super::turn::{Step, key};
+use super::settle::Step;
 use super::wait::Wait;
 
 impl Cache {

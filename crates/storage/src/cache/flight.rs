@@ -256,7 +256,7 @@ impl Cache {
         let mut memory = Memory::None;
         for (page, &frame) in (first..).zip(&frames) {
             debug_assert_ne!(self.frames.get(frame).state, State::Gated, "before its log");
-            self.turn(frame, State::WriteBack);
+            self.transition(frame, State::WriteBack);
             let entry = self.frames.get_mut(frame);
             entry.writing = self.version;
             entry.pool.wanted = false;
@@ -407,7 +407,7 @@ impl Cache {
                 }
                 self.frames.get_mut(frame).stuck = false;
                 self.objects[flight.object as usize].stuck -= 1;
-                self.turn(frame, State::Failed);
+                self.transition(frame, State::Failed);
                 self.wake_page(frame);
             }
         }
@@ -465,7 +465,7 @@ impl Cache {
             let valid = self.objects[flight.object as usize].valid(flight.first + nth as u64);
             let is_here = !self.frames.bytes(frame).is_empty();
             if result.is_ok() && got >= nth * PAGE_BYTES + valid && is_here {
-                self.turn(frame, State::Clean);
+                self.transition(frame, State::Clean);
                 self.wake_page(frame);
                 continue;
             }
@@ -476,7 +476,7 @@ impl Cache {
                 continue;
             }
             self.stats.failed_fills += 1;
-            self.turn(frame, State::Broken(result.err().unwrap_or(Errno::EIO)));
+            self.transition(frame, State::Broken(result.err().unwrap_or(Errno::EIO)));
             self.wake_page(frame);
             self.free_if_broken(frame);
         }

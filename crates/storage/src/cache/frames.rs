@@ -53,6 +53,28 @@ pub(super) enum State {
 }
 
 impl State {
+    /// Is this a legal move?
+    fn may_become(self, next: State) -> bool {
+        use State::{Broken, Clean, Dirty, Failed, Filling, Free, Gated, Lost, Unflushed, WriteBack};
+        match (self, next) {
+            // Handed to somebody who did not use it; a page comes in; one that could not be read was waited for by nobody.
+            (Free, Free | Filling | Dirty)
+            | (Filling, Clean | Broken(_))
+            | (Broken(_), Free | Lost | Dirty)
+            | (Lost, Free)
+            // A clean page is written along with its neighbours on both sides.
+            | (Clean, Free | Dirty | WriteBack)
+            | (Dirty | Failed, WriteBack | Gated)
+            | (Gated, Dirty)
+            // Pages that were refused together are written one by one, and are on their way all the time.
+            | (WriteBack, WriteBack | Clean | Unflushed | Failed)
+            | (Unflushed, Clean | Dirty | WriteBack | Failed)
+            // Its object has gone.
+            | (Dirty | Failed | Gated | Unflushed, Free) => true,
+            (Free | Filling | Broken(_) | Lost | Clean | Dirty | Failed | Gated | WriteBack | Unflushed, _) => false,
+        }
+    }
+
     /// Can its bytes be read?
     pub(super) fn is_readable(self) -> bool {
         use State::{Clean, Dirty, Failed, Gated, Unflushed, WriteBack};
@@ -257,15 +279,19 @@ impl Frames {
     /// A frame whose page has left, or that was never used, is free again.
     pub(super) fn give_free(&mut self, frame: u32) {
         let came_back = matches!(self.get(frame).bytes, Bytes::Here(_));
-        self.set(frame, if came_back { State::Free } else { State::Lost });
+        self.transition(frame, if came_back { State::Free } else { State::Lost });
         if came_back {
             self.free.push(frame);
         }
     }
 
-    /// The one place where a state changes.
-    pub(super) fn set(&mut self, frame: u32, state: State) {
+    /// Moves a frame to another state: the one place where that changes. An illegal move is a bug of the cache, so it is asserted.
+    pub(super) fn transition(&mut self, frame: u32, state: State) {
         let before = self.get(frame).state;
+        assert!(
+            before.may_become(state),
+            "frame {frame} cannot go from {before:?} to {state:?}"
+        );
         self.counts[kind(before)] -= 1;
         self.counts[kind(state)] += 1;
         self.not_safe -= u32::from(before.is_unsafe());
@@ -390,4 +416,51 @@ impl Frames {
 
 fn may_go(frame: &Frame) -> bool {
     frame.state == State::Clean && frame.pins == 0 && !frame.pool.kept && frame.waiters.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two() -> Frames {
+        Frames::new(&Arena::new(2 * PAGE_BYTES).unwrap(), 2).unwrap()
+    }
+
+    #[test]
+    fn counts_follow_the_states() {
+        let mut frames = two();
+        let frame = frames.take_free().unwrap();
+        for state in [
+            State::Filling,
+            State::Clean,
+            State::Dirty,
+            State::WriteBack,
+            State::Unflushed,
+        ] {
+            frames.transition(frame, state);
+            assert_eq!((frames.count(state), frames.count(State::Free)), (1, 1));
+            assert_eq!(frames.count_unsafe(), u32::from(state.is_unsafe()));
+            assert_eq!(frames.evictable(), u32::from(state == State::Clean));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot go from Gated to WriteBack")]
+    fn what_waits_for_the_log_is_not_written() {
+        let mut frames = two();
+        let frame = frames.take_free().unwrap();
+        for state in [State::Dirty, State::Gated, State::WriteBack] {
+            frames.transition(frame, state);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot go from WriteBack to Free")]
+    fn a_page_on_its_way_to_the_device_does_not_leave() {
+        let mut frames = two();
+        let frame = frames.take_free().unwrap();
+        for state in [State::Dirty, State::WriteBack, State::Free] {
+            frames.transition(frame, state);
+        }
+    }
 }

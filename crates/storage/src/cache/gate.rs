@@ -128,12 +128,6 @@ impl Cache {
         lsn.max().map(CacheError::LogFirst)
     }
 
-    /// How far the log is durable, as it was told.
-    #[must_use]
-    pub fn durable_lsn(&self) -> u64 {
-        self.gate.durable
-    }
-
     /// The oldest LSN of a change that may not be safe in its page: the log from there on is needed at a restart. `None` when
     /// every logged change is safe. A look-up in an ordered set.
     #[must_use]
@@ -218,7 +212,7 @@ impl Cache {
     }
 
     fn close_gate(&mut self, frame: u32) {
-        self.turn(frame, State::Gated);
+        self.transition(frame, State::Gated);
         let entry = self.frames.get_mut(frame);
         let lsn = entry.pool.lsn;
         if entry.pool.listed.is_none_or(|listed| lsn < listed) {
@@ -246,7 +240,7 @@ impl Cache {
     }
 
     fn ungate(&mut self, frame: u32) {
-        self.turn(frame, State::Dirty);
+        self.transition(frame, State::Dirty);
         self.due_again(frame);
         let entry = self.frames.get(frame);
         let (object, page, since) = (entry.object, entry.page, entry.since);

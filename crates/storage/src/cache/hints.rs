@@ -15,8 +15,8 @@ use std::ops::Range;
 use super::Cache;
 use super::eviction::Hint;
 use super::object::ObjectId;
+use super::pages::Why;
 use super::request::CacheError;
-use super::turn::Why;
 use super::window::Pattern;
 
 /// Reads and writes under way above which nothing is prefetched.
@@ -85,7 +85,7 @@ impl Cache {
             if self.put_in_with(slot, page, frame, Hint::Normal, Why::Ahead).is_err() {
                 break;
             }
-            self.turn(frame, super::frames::State::Filling);
+            self.transition(frame, super::frames::State::Filling);
             frames.push(frame);
         }
         let begun = frames.len() as u64;
@@ -117,7 +117,7 @@ impl Cache {
                 left += 1;
             } else {
                 self.eviction.removed(frame);
-                self.eviction.inserted(frame, super::turn::key(slot, page), Hint::Once);
+                self.eviction.inserted(frame, super::pages::key(slot, page), Hint::Once);
             }
         }
         self.stats.pages_dropped += left;

@@ -25,9 +25,9 @@
 //! | `hints` | prefetch, drop, keep; whom a policy of the caller's own may evict |
 //! | [`pool`], `gate` | a buffer pool of the caller's own: pins; pages wait for the log |
 //! | `change` | objects that grow, shrink, go away |
-//! | `wait`, `turn` | who waits for what; how waking goes on (§7.2) |
+//! | `wait`, `settle`, `end` | who waits for what; how waking goes on (§7.2); how requests end |
 //! | `flight` | I/Os on their way |
-//! | `frames`, `object` | frames and their states; the pages of one object |
+//! | `frames`, `pages`, `object` | frames and their states; pages come, change and leave; the pages of one object |
 //! | `tree`, [`eviction`], [`window`] | tagged tree, eviction policies, readahead: pure parts |
 //! | `caller` | the caller's memory |
 //!
@@ -40,6 +40,7 @@ mod bypass;
 mod caller;
 mod change;
 mod durable_waiting;
+mod end;
 pub mod eviction;
 mod flight;
 mod frames;
@@ -48,15 +49,16 @@ mod hints;
 mod hit;
 mod log_distance;
 mod object;
+mod pages;
 pub mod pool;
 mod read;
 mod request;
 mod reserve;
 mod rounds;
+mod settle;
 mod stats;
 mod sync;
 pub mod tree;
-mod turn;
 mod wait;
 pub mod window;
 mod write;
@@ -80,7 +82,7 @@ use object::{Object, pages_of};
 use request::{Phase, Request, Requests};
 use reserve::Clearing;
 use rounds::{Ages, Round};
-use turn::PutOff;
+use settle::PutOff;
 use wait::{List, Wait};
 
 pub use flight::{Io, IoId, IoKind};
@@ -278,20 +280,6 @@ impl Cache {
             slot,
             generation: object.generation,
         }
-    }
-
-    /// Changes an object's size; what was cached is dropped.
-    ///
-    /// # Errors
-    /// `Busy` while a request, an I/O, a reservation or a page that is not clean exists: sync first.
-    pub fn resize(&mut self, id: ObjectId, size_bytes: u64) -> Result<(), CacheError> {
-        let slot = self.object(id).ok_or(CacheError::NoObject)?;
-        if self.is_busy(slot) || self.objects[slot as usize].not_safe() > 0 {
-            return Err(CacheError::Busy);
-        }
-        self.drop_all(slot);
-        self.objects[slot as usize].size = size_bytes;
-        Ok(())
     }
 
     /// Forgets an object. Gives the number of pages that were changed and not safe, and are lost with it: 0 after a sync.

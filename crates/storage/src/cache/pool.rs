@@ -12,13 +12,13 @@
 //! the moment. Its LSN holds it behind the write gate (see `gate`).
 //!
 //! A pin is a name and no reference: every use checks that the frame still holds the page. So it may turn stale, when the page's
-//! object is removed or gets another size, and no memory is in danger.
+//! object is removed, and no memory is in danger.
 
 use super::Cache;
 use super::frames::{PAGE, PAGE_BYTES, State};
 use super::object::ObjectId;
 use super::request::{CacheError, CacheOp, Request};
-use super::turn::Step;
+use super::settle::Step;
 use super::wait::Wait;
 
 /// A page that is held in memory, until [`Cache::unpin`]. One that is dropped instead holds its page as long as the page's
@@ -154,7 +154,7 @@ impl Cache {
         self.version += 1;
         if !self.frames.get(frame).state.is_dirty() {
             self.frames.get_mut(frame).since = self.version;
-            self.turn(frame, State::Dirty);
+            self.transition(frame, State::Dirty);
         }
         self.progress += 1;
         self.note_lsn(frame, lsn);

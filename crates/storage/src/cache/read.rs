@@ -10,8 +10,9 @@ use std::ops::Range;
 
 use super::Cache;
 use super::frames::{PAGE, State};
+use super::pages::Why;
 use super::request::{CacheError, Request};
-use super::turn::{Step, Why};
+use super::settle::Step;
 use super::wait::Wait;
 
 /// A gap that is being gathered: frames of pages that follow one another and are to be read.
@@ -158,7 +159,7 @@ impl Cache {
 
     fn begin_page(&mut self, request: &Request, page: u64, frame: u32, why: Why) -> Result<(), CacheError> {
         self.put_in_with(request.object, page, frame, request.hint, why)?;
-        self.turn(frame, State::Filling);
+        self.transition(frame, State::Filling);
         Ok(())
     }
 

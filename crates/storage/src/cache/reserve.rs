@@ -20,8 +20,8 @@ use super::Cache;
 use super::frames::State;
 use super::object::{ObjectId, Reservation};
 use super::request::{CacheError, Request, RequestId};
+use super::settle::Step;
 use super::tree::Tag;
-use super::turn::Step;
 use super::wait::Wait;
 
 /// How far a reservation has come: the page from which on each has yet to be done.

@@ -17,7 +17,7 @@ use super::Cache;
 use super::frames::{Bytes, PAGE, State};
 use super::object::pages_of;
 use super::request::{CacheError, CacheOp, Phase, Request};
-use super::turn::Step;
+use super::settle::Step;
 use super::wait::Wait;
 
 impl Cache {
@@ -145,7 +145,7 @@ impl Cache {
         let state = self.frames.get(frame).state;
         if !state.is_dirty() {
             self.frames.get_mut(frame).since = self.version;
-            self.turn(frame, State::Dirty);
+            self.transition(frame, State::Dirty);
         }
         match state {
             State::Free => _ = self.frames.see(frame, range), // It came with this write: that was its first use.

@@ -115,7 +115,7 @@ impl Cache {
         if let Err(errno) = result {
             self.stats.failed_writes += 1;
             // First: a pass that goes on for nobody finds it there, if it has not come by yet.
-            self.turn(frame, State::Failed);
+            self.transition(frame, State::Failed);
             self.tell_failure(frame, errno);
             return;
         }
@@ -124,10 +124,10 @@ impl Cache {
         let since = std::mem::replace(&mut entry.since, u64::MAX);
         entry.flushes = self.objects[object as usize].flushes;
         if durability == Durability::None {
-            self.turn(frame, State::Unflushed);
+            self.transition(frame, State::Unflushed);
         } else {
             entry.stable = entry.writing;
-            self.turn(frame, State::Clean);
+            self.transition(frame, State::Clean);
         }
         self.page_left_pass(object, page, since);
     }
