@@ -1,4 +1,4 @@
-//! Ranges that an operation holds: requests that would touch one are parked, not submitted.
+//! Ranges that an operation holds: requests that would touch one are held back, not submitted.
 //!
 //! An operation that changes where the bytes of a range live (a chunk in copy, the tail of a shrinking segment) holds the range,
 //! waits until no request in flight touches it ([`Step::Quiet`](crate::operation::Step::Quiet)), does its work, and moves or
@@ -9,25 +9,21 @@
 //!   request -------> touches a hold? --> or the segment goes away
 //!                     | no      | yes           |
 //!                     v         v               v
-//!                  submitted   parked -----> woken: checked again, as if it had just come
+//!                  submitted   held ------> woken: checked again, as if it had just come
 //!                               | cancel, deadline, abandon
 //!                               v
 //!                              ended
 //! ```
 //!
-//! A parked request is an event of the engine ([`baio_engine::Op::Event`]) that carries its memory, its deadline and its tag,
-//! so the engine cancels it, gives it up at its deadline, sleeps no longer than to the earliest one, counts it as in flight,
-//! and gives its memory back, as with any other request. Waking it is a signal to that event.
+//! A held request stays in the table of requests, with its memory and its deadline ([`State::Held`]); here is only in which order
+//! they came. It has no slot of the engine, so a device that hangs keeps nobody from calling it off.
 //!
 //! They are woken in the order in which they came. Syncs are never held: they cover what has completed, wherever it lies.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
-use baio_engine::{Durability, Engine, RequestId, Time};
-
 use crate::object::Objects;
-use crate::request::{Handle, Mode, Requests, SegmentRequest, Ticket};
+use crate::request::{Asked, Handle, Requests, SegmentRequest, Ticket};
 use crate::segment::probe::SlotAddress;
 
 /// Names a hold until it is released. A stale one does nothing.
@@ -48,6 +44,13 @@ impl Touched {
         Touched { address, range }
     }
 
+    /// The same for one that is in the table; none on a plain file.
+    pub(crate) fn by(asked: &Asked, objects: &Objects) -> Option<Touched> {
+        let address = objects.address(asked.handle)?;
+        let range = asked.range();
+        Some(Touched { address, range })
+    }
+
     fn touches(&self, other: &Touched) -> bool {
         // An empty range touches nothing, wherever it lies.
         let start = self.range.start.max(other.range.start);
@@ -62,48 +65,16 @@ struct Hold {
     /// The operation that ends it when it ends.
     operation: u32,
     place: Touched,
-    /// Requests in flight that touch it; new ones are parked, so it only falls.
+    /// Requests in flight that touch it; new ones are held back, so it only falls.
     touching: u32,
-}
-
-/// What is not kept in the table of requests, and is needed to start one again.
-#[derive(Debug)]
-pub(crate) struct Parked {
-    ticket: Ticket,
-    event: RequestId,
-    handle: Handle,
-    range: Range<u64>,
-    pub(crate) mode: Mode,
-    pub(crate) durability: Durability,
-    pub(crate) deadline: Option<Time>,
-    /// Its event was signalled; the completion is on its way.
-    woken: bool,
-    /// Somebody asked for its end after that.
-    pub(crate) cancelled: bool,
-}
-
-impl Parked {
-    /// The request's memory is in the event already, so its range is told apart.
-    pub(crate) fn new(ticket: Ticket, event: RequestId, request: &SegmentRequest, range: Range<u64>) -> Parked {
-        Parked {
-            ticket,
-            event,
-            handle: request.handle,
-            range,
-            mode: request.mode,
-            durability: request.durability,
-            deadline: request.deadline,
-            woken: false,
-            cancelled: false,
-        }
-    }
 }
 
 /// All that is held, and who waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     held: Vec<Hold>,
-    parked: VecDeque<Parked>,
+    /// Who waits, in the order of coming.
+    waiting: Vec<Ticket>,
     next: u64,
 }
 
@@ -133,32 +104,25 @@ impl Holds {
         id
     }
 
-    /// Holds another range of the same segment instead; who was parked there only goes on.
-    pub(crate) fn move_to(
-        &mut self,
-        id: HoldId,
-        range: Range<u64>,
-        engine: &mut Engine,
-        objects: &Objects,
-        requests: &Requests,
-    ) {
+    /// Holds another range of the same segment instead; who was held back there only goes on.
+    pub(crate) fn move_to(&mut self, id: HoldId, range: Range<u64>, objects: &Objects, requests: &mut Requests) {
         if let Some(hold) = self.held.iter_mut().find(|hold| hold.id == id) {
             hold.place.range = range;
             hold.touching = in_flight(&hold.place, objects, requests);
         }
-        self.wake(engine, objects);
+        self.wake(objects, requests);
     }
 
-    pub(crate) fn release(&mut self, id: HoldId, engine: &mut Engine, objects: &Objects) {
+    pub(crate) fn release(&mut self, id: HoldId, objects: &Objects, requests: &mut Requests) {
         self.held.retain(|hold| hold.id != id);
-        self.wake(engine, objects);
+        self.wake(objects, requests);
     }
 
     /// The end of an operation ends what it holds.
-    pub(crate) fn release_of(&mut self, operation: u32, engine: &mut Engine, objects: &Objects) {
+    pub(crate) fn release_of(&mut self, operation: u32, objects: &Objects, requests: &mut Requests) {
         if self.held.iter().any(|hold| hold.operation == operation) {
             self.held.retain(|hold| hold.operation != operation);
-            self.wake(engine, objects);
+            self.wake(objects, requests);
         }
     }
 
@@ -174,61 +138,43 @@ impl Holds {
         }
     }
 
-    /// How many are parked, and how many of those have been woken.
+    /// How many are held back.
     #[cfg(test)]
-    pub(crate) fn parked(&self) -> (usize, usize) {
-        let woken = self.parked.iter().filter(|parked| parked.woken);
-        (self.parked.len(), woken.count())
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
-    pub(crate) fn park(&mut self, parked: Parked) {
-        self.parked.push_back(parked);
+    /// A request is held back, as the last.
+    pub(crate) fn wait(&mut self, ticket: Ticket) {
+        self.waiting.push(ticket);
     }
 
-    /// The event of a parked request has ended, one way or the other.
-    pub(crate) fn take(&mut self, ticket: Ticket) -> Option<Parked> {
-        let at = self.parked.iter().position(|parked| parked.ticket == ticket)?;
-        self.parked.remove(at)
-    }
-
-    /// A cancel that comes when the event was signalled already still finds the request.
-    pub(crate) fn cancel(&mut self, ticket: Ticket) {
-        if let Some(parked) = self.parked.iter_mut().find(|parked| parked.ticket == ticket) {
-            parked.cancelled = true;
-        }
+    /// It was called off.
+    pub(crate) fn forget(&mut self, ticket: Ticket) {
+        self.waiting.retain(|waiting| *waiting != ticket);
     }
 
     /// Wakes everybody who waits on a segment: it is going away, and they are to be told so.
-    pub(crate) fn wake_all_on(&mut self, address: SlotAddress, engine: &mut Engine, objects: &Objects) {
-        for parked in &mut self.parked {
-            if objects.address(parked.handle) == Some(address) {
-                parked.wake(engine);
-            }
-        }
+    pub(crate) fn wake_all_on(&mut self, address: SlotAddress, objects: &Objects, requests: &mut Requests) {
+        self.wake_those(requests, |_, asked| objects.address(asked.handle) == Some(address));
     }
 
-    fn wake(&mut self, engine: &mut Engine, objects: &Objects) {
-        let Holds { held, parked, .. } = self;
-        for parked in parked {
-            let waits = objects.address(parked.handle).is_some_and(|address| {
-                let range = parked.range.clone();
-                let place = Touched { address, range };
-                held.iter().any(|hold| hold.place.touches(&place))
-            });
-            if !waits {
-                parked.wake(engine);
-            }
-        }
+    fn wake(&mut self, objects: &Objects, requests: &mut Requests) {
+        self.wake_those(requests, |held, asked| {
+            let place = Touched::by(asked, objects);
+            place.is_none_or(|place| !held.iter().any(|hold| hold.place.touches(&place)))
+        });
     }
-}
 
-impl Parked {
-    fn wake(&mut self, engine: &mut Engine) {
-        if !self.woken {
-            // False when it was cancelled or overdue just now: its completion says so.
-            engine.signal(self.event, 0);
-            self.woken = true;
-        }
+    fn wake_those(&mut self, requests: &mut Requests, which: impl Fn(&[Hold], &Asked) -> bool) {
+        let Holds { held, waiting, .. } = self;
+        waiting.retain(|&ticket| {
+            let wakes = requests.asked(ticket).is_some_and(|asked| which(held, &asked));
+            if wakes {
+                requests.wake(ticket);
+            }
+            !wakes
+        });
     }
 }
 

@@ -1,5 +1,6 @@
 //! Requests on segments and files: what is asked, what comes of it, and how one is told.
 
+mod state;
 mod table;
 
 use baio_engine::{Caching, Memory};
@@ -9,7 +10,8 @@ use crate::cache::PagePin;
 use crate::error::Result;
 use crate::identity::Access;
 
-pub(crate) use table::{Ended, Requests};
+pub(crate) use state::{Asked, CacheIo, Owner, State};
+pub(crate) use table::Requests;
 
 /// One operation on a handle, with the engine's memory.
 pub type SegmentRequest = baio_words::SegmentRequest<Memory>;

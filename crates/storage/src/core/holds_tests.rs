@@ -10,8 +10,8 @@ use baio_engine::{Choice, Config, Durability, Engine, File, Memory, Wait};
 use super::*;
 use crate::holds::{HoldId, Touched};
 use crate::operation::create::CreateOptions;
-use crate::request::SegmentRequest;
 use crate::request::{Outcome, SegmentOp, Status, StatusWord};
+use crate::request::{SegmentRequest, Ticket};
 use crate::segment::probe::SlotAddress;
 use crate::volume::format::{Format, format_simulated};
 use crate::{Access, Fault, Identity};
@@ -95,13 +95,12 @@ impl World {
     fn move_to(&mut self, id: HoldId, blocks: Range<u64>) {
         let core = &mut self.core;
         let range = blocks.start * BLOCK..blocks.end * BLOCK;
-        core.holds
-            .move_to(id, range, &mut core.engine, &core.objects, &core.requests);
+        core.holds.move_to(id, range, &core.objects, &mut core.requests);
     }
 
     fn release(&mut self, id: HoldId) {
         let core = &mut self.core;
-        core.holds.release(id, &mut core.engine, &core.objects);
+        core.holds.release(id, &core.objects, &mut core.requests);
     }
 
     fn request(&self, op: SegmentOp, blocks: u64, fill: u8) -> SegmentRequest {
@@ -125,11 +124,7 @@ impl World {
 
     /// Turns until nothing but what is parked is in flight.
     fn settle(&mut self) {
-        let waiting = |core: &Core| {
-            let (parked, woken) = core.holds.parked();
-            parked - woken
-        };
-        while self.core.in_flight() > waiting(&self.core) {
+        while self.core.in_flight() > self.core.holds.waiting() {
             self.core.turn(Wait::one()).unwrap();
         }
     }
@@ -306,7 +301,7 @@ fn a_parked_request_obeys_cancel_and_abandon() {
         w.core.abandon(late_abandon);
         assert!(w.end(late_cancel).result.is_err());
         w.settle();
-        assert_eq!((w.core.in_flight(), w.core.holds.parked()), (0, (0, 0)));
+        assert_eq!((w.core.in_flight(), w.core.holds.waiting()), (0, 0));
         assert_eq!([w.holds(0), w.holds(1), w.holds(2), w.holds(3)], [0; 4]);
     });
 }
@@ -325,7 +320,7 @@ fn a_parked_request_ends_at_its_deadline() {
             Fault::Io(baio_engine::Error::Cancelled)
         ));
         assert_eq!(outcome.memory.len() as u64, BLOCK);
-        assert_eq!((w.core.in_flight(), w.core.holds.parked()), (0, (0, 0)));
+        assert_eq!((w.core.in_flight(), w.core.holds.waiting()), (0, 0));
     });
 }
 
@@ -372,10 +367,10 @@ fn a_hold_ends_with_its_operation_and_a_core_with_what_is_parked() {
         w.hold(0..16);
         let ticket = w.write(3, 5);
         let core = &mut w.core;
-        core.holds.release_of(98, &mut core.engine, &core.objects);
+        core.holds.release_of(98, &core.objects, &mut core.requests);
         assert!(w.is_pending(ticket), "another's end is not its own");
         let core = &mut w.core;
-        core.holds.release_of(99, &mut core.engine, &core.objects);
+        core.holds.release_of(99, &core.objects, &mut core.requests);
         assert!(w.end(ticket).result.is_ok());
         w.hold(0..16);
         w.write(4, 6);
@@ -398,4 +393,35 @@ fn a_parked_request_is_checked_again() {
         assert_eq!(w.end(read).result.unwrap(), 4 * BLOCK as u32);
         assert_eq!(w.end(write).result.unwrap_err().code(), "ENOSPC");
     });
+}
+
+/// What is held has no slot of the engine: one that every slot is taken of ends it all the same, and it waits for one to begin.
+#[test]
+fn what_is_held_needs_no_slot_until_it_begins() {
+    let mut w = simulated();
+    let hold = w.hold(0..16);
+    let [begins, cancelled, abandoned] = [1, 2, 3].map(|block| w.write(block, block as u8));
+    let mut request = w.request(SegmentOp::Write { offset: 0 }, 1, 1);
+    request.deadline = Some(w.core.engine.now().after(Duration::from_millis(20)));
+    let overdue = w.core.start(request).unwrap();
+    let mut events = Vec::new();
+    while let Ok(id) = w.core.engine.submit_reserved(baio_engine::Request::event()) {
+        events.push(id);
+    }
+    assert_eq!(events.len(), 64, "as many as the engine has slots");
+    let outcome = w.end(overdue);
+    assert_eq!(outcome.result.unwrap_err().code(), "ECANCELED");
+    w.core.cancel(cancelled);
+    assert_eq!(w.end(cancelled).result.unwrap_err().code(), "ECANCELED");
+    w.release(hold);
+    w.core.turn(Wait::No).unwrap();
+    w.core.abandon(abandoned);
+    assert!(w.core.poll(begins, None).is_pending(), "there is no slot for it");
+    assert_eq!((w.core.holds.waiting(), w.core.requests.waiting()), (0, 1));
+    for id in events {
+        w.core.engine.cancel(id);
+    }
+    assert!(w.end(begins).result.is_ok());
+    assert_eq!(w.core.in_flight(), 0);
+    assert_eq!([w.holds(0), w.holds(1), w.holds(2), w.holds(3)], [0, 1, 0, 0]);
 }

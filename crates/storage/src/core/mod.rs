@@ -2,15 +2,16 @@
 //!
 //! It is deterministic and holds no lock. Whoever turns it, drives it: requests and operations that are queued reach the
 //! kernel in [`Core::turn`], completions are read there, and the state machines they belong to move on. A completion finds
-//! its owner by its tag: two bits say what kind of owner, the rest which one.
+//! whom it is for by its tag (`tags.rs`).
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `mod.rs` | opening and closing, handles, turning |
-//! | `requests.rs` | requests on handles: checked, translated for the engine, answered |
+//! | `requests.rs` | requests on handles: checked, sent to the engine or the cache or held back, answered |
+//! | `waits.rs` | how long a turn sleeps; what waits here begins again, is cancelled, is overdue |
+//! | `tags.rs` | whom a completion is for |
 //! | `cached/` | requests through the page cache, and the cache's own |
 //! | `pool.rs` | pages of the cache pinned and changed in place; hints |
-//! | `holds.rs` | ranges that an operation holds, and the requests that wait for them |
 //! | `defrag.rs` | packing a volume by moves |
 //! | `resize.rs` | the volume itself: what is wrong with it, growing it |
 //! | `moves.rs` | moves: begun, begun again after an open, stopped by a close |
@@ -25,6 +26,8 @@ pub(crate) mod pool;
 mod requests;
 mod resize;
 mod segments;
+mod tags;
+mod waits;
 
 #[cfg(test)]
 mod holds_tests;
@@ -39,72 +42,18 @@ use baio_engine::{Buffer, Completion, Config, Create, Engine, File, Open, Stats,
 
 pub use self::segments::OperationId;
 use self::segments::Running;
+use self::tags::Recipient;
 use crate::error::{Error, Fault, Result};
 use crate::holds::Holds;
 use crate::identity::{Access, Identity};
 use crate::object::{Objects, Target};
 use crate::operation::Event;
 use crate::operation::claims::Claims;
-use crate::request::{Handle, Requests, Ticket};
+use crate::request::{Handle, Requests};
 use crate::volume::accounts::Account;
 use crate::volume::device::{Device, Hold};
 use crate::volume::inspect::{self, SegmentInfo, VolumeInfo, VolumeView};
 use crate::volume::{Volume, format};
-
-/// Who a completion belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
-    Request(Ticket),
-    /// Its place, and which one in the order of beginning it is: what comes late for one that had an accident is not for the
-    /// next one in its place.
-    Operation {
-        index: u32,
-        number: u32,
-    },
-    /// The event that ends at the deadline of a request that the page cache has.
-    Deadline(Ticket),
-}
-
-impl Owner {
-    const REQUEST: u64 = 1 << 62;
-    const OPERATION: u64 = 2 << 62;
-    const DEADLINE: u64 = 3 << 62;
-    const KIND: u64 = 3 << 62;
-    /// Above an operation's place, and the part of it that made the request.
-    const NUMBER_SHIFT: u32 = 40;
-    const NUMBER_MASK: u32 = (1 << 22) - 1;
-
-    fn tag(self) -> u64 {
-        match self {
-            Owner::Request(ticket) => Owner::REQUEST | Owner::bits(ticket),
-            Owner::Operation { index, number } => {
-                let number = u64::from(number & Owner::NUMBER_MASK);
-                Owner::OPERATION | number << Owner::NUMBER_SHIFT | u64::from(index)
-            }
-            Owner::Deadline(ticket) => Owner::DEADLINE | Owner::bits(ticket),
-        }
-    }
-
-    fn bits(ticket: Ticket) -> u64 {
-        u64::from(ticket.generation) << 32 | u64::from(ticket.index)
-    }
-
-    fn of(tag: u64) -> Option<Owner> {
-        let ticket = Ticket {
-            index: tag as u32,
-            generation: (tag >> 32) as u32 & 0x3fff_ffff,
-        };
-        match tag & Owner::KIND {
-            Owner::REQUEST => Some(Owner::Request(ticket)),
-            Owner::OPERATION => Some(Owner::Operation {
-                index: tag as u32,
-                number: (tag >> Owner::NUMBER_SHIFT) as u32 & Owner::NUMBER_MASK,
-            }),
-            Owner::DEADLINE => Some(Owner::Deadline(ticket)),
-            _ => None,
-        }
-    }
-}
 
 /// One engine and at most one volume.
 pub struct Core {
@@ -129,6 +78,8 @@ pub struct Core {
     /// Nanoseconds since 1970 when the engine's clock stood at zero.
     wall_ns: u64,
     fired: Vec<Waker>,
+    /// Something has ended since the last turn that nobody was told of: nobody sleeps over it.
+    is_told: bool,
 }
 
 impl std::fmt::Debug for Core {
@@ -225,6 +176,7 @@ impl Core {
             waiting_for_claim: Vec::new(),
             wall_ns: 0,
             fired: Vec::new(),
+            is_told: false,
         }
     }
 
@@ -412,18 +364,17 @@ impl Core {
     }
 
     /// Submits what is queued, sleeps as long as `wait` allows, reads what has completed and moves its owners on. Returns
-    /// how many completions of the engine were read. With a page cache it may come back earlier, with fewer: when something
-    /// has grown so old that the cleaner writes it in the next turn.
+    /// how many have ended: completions of the engine, and requests that were overdue here. It may come back earlier, with fewer: when a
+    /// request that the engine does not have is overdue; with a page cache, when something has grown so old that the cleaner
+    /// writes it in the next turn.
     ///
     /// # Errors
     /// The backend itself is broken.
     pub fn turn(&mut self, wait: Wait) -> Result<usize> {
-        // Wakers that were collected since the last turn are woken after this one: nobody sleeps over them.
-        let is_told = !self.fired.is_empty();
-        let wait = match self.cached.is_some() && (self.turn_cache() || is_told) {
-            true => Wait::No,
-            false if self.cached.is_some() => self.wait_for_cleaner(wait),
-            false => wait,
+        let wait = if self.before_sleep() {
+            Wait::No
+        } else {
+            self.sleep_for(wait)
         };
         self.engine
             .turn(wait)
@@ -451,19 +402,20 @@ impl Core {
             self.serve_cache();
             self.forget_left();
         }
+        count += self.end_overdue();
+        self.begin_again();
         Ok(count)
     }
 
     fn dispatch(&mut self, completion: Completion) {
-        match Owner::of(completion.tag) {
-            Some(Owner::Request(ticket)) => self.request_ended(ticket, completion),
-            Some(Owner::Operation { index, number }) => {
+        match Recipient::of(completion.tag) {
+            Some(Recipient::Request(ticket)) => self.request_ended(ticket, completion),
+            Some(Recipient::Operation { index, number }) => {
                 let running = self.running.get(index as usize).and_then(Option::as_ref);
                 if running.is_some_and(|running| running.is_number(number)) {
                     self.step(index, Event::Completed(completion));
                 }
             }
-            Some(Owner::Deadline(ticket)) => self.deadline_over(ticket),
             None => {}
         }
     }
@@ -484,10 +436,10 @@ impl Core {
         self.requests.take_displaced(into);
     }
 
-    /// Requests that the engine or the page cache has, or that have ended there and are read by the next turn.
+    /// Requests that the engine or the page cache has, that wait here, or that have ended in the engine and are read by the next turn.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.engine.in_flight() + self.engine.completed() + self.in_cache().0
+        self.engine.in_flight() + self.engine.completed() + self.in_cache().0 + self.requests.waiting()
     }
 
     /// Has anything ended that [`Core::next_outcome`] would give?

@@ -12,11 +12,11 @@ use super::Core;
 use super::requests::Coming;
 use crate::cache::eviction::{Eviction, Hint};
 use crate::cache::window::Pattern;
-use crate::cache::{Cache, CacheConfig, CacheError, CacheOp, CacheRequest, ObjectId, PAGE_BYTES, PagePin};
+use crate::cache::{Cache, CacheConfig, CacheError, CacheOp, CacheRequest, ObjectId, PAGE_BYTES};
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::object::ObjectState;
-use crate::request::{Handle, Mode, Outcome, PinnedPage, SegmentOp, SegmentRequest, Ticket};
+use crate::request::{Handle, Mode, Outcome, Owner, PinnedPage, SegmentOp, SegmentRequest, Ticket};
 
 /// What came of asking for a page.
 #[derive(Debug)]
@@ -175,7 +175,7 @@ impl Core {
 
     fn pin_by(&mut self, handle: Handle, op: SegmentOp, pool: CacheOp) -> Result<Pinning> {
         let ticket = self.ask_pool(handle, op, pool)?;
-        let Some(outcome) = self.requests.take_ended(ticket) else {
+        let Some(outcome) = self.requests.take(ticket) else {
             return Ok(Pinning::Coming(ticket));
         };
         outcome.result?;
@@ -288,8 +288,7 @@ impl Core {
     /// There is no cache.
     pub fn set_durable_lsn(&mut self, lsn: u64) -> Result<()> {
         let cached = self.cached.as_mut().ok_or_else(no_cache)?;
-        cached.cache.set_durable_lsn(lsn);
-        cached.is_served = false;
+        cached.cache_mut().set_durable_lsn(lsn);
         self.take_done();
         Ok(())
     }
@@ -365,8 +364,7 @@ impl Core {
     ) -> Result<T> {
         let object = self.pool_object(handle, SegmentOp::Read { offset: 0 })?;
         let cached = self.cached.as_mut().ok_or_else(no_cache)?;
-        let done = act(&mut cached.cache, object);
-        cached.is_served = false;
+        let done = act(cached.cache_mut(), object);
         self.take_done();
         done.map_err(|error| Error::new(what, self.name_of(handle), Fault::Cache(error)))
     }
@@ -377,7 +375,7 @@ impl Core {
             mode: Mode::Cached,
             ..SegmentRequest::new(handle, op, Memory::None)
         };
-        self.prepare(&mut request, Coming::First)?;
+        self.check(&mut request, Coming::First)?;
         self.object_for(&request)
     }
 
@@ -395,7 +393,10 @@ impl Core {
         if self.requests.is_full() {
             return Err(full(self));
         }
-        let Some(ticket) = self.requests.insert(&SegmentRequest::new(handle, op, Memory::None)) else {
+        let Some(ticket) = self
+            .requests
+            .insert(Owner::Caller, &SegmentRequest::new(handle, op, Memory::None))
+        else {
             return Err(full(self));
         };
         self.objects.begin(handle);
@@ -418,23 +419,9 @@ impl Core {
     /// The core is about to be closed: nobody will say any more that the log has gone on.
     pub(super) fn shut_gate(&mut self) {
         if let Some(cached) = &mut self.cached {
-            cached.cache.shut_gate();
-            cached.is_served = false;
+            cached.cache_mut().shut_gate();
             self.take_done();
         }
-    }
-
-    /// The pin of a request that has ended goes to its outcome, or back if nobody will take that.
-    pub(super) fn hand_over(&mut self, ticket: Ticket, handle: Handle, pin: PagePin) {
-        let object = self.objects.get(handle);
-        let access = object.map_or(Access::Read, |object| object.access);
-        let pin = PinnedPage { handle, access, pin };
-        let (Err(pin), Some(cached)) = (self.requests.give_pin(ticket, pin), &mut self.cached) else {
-            return;
-        };
-        // What that sets going is told by who asked for this end: it is in the middle of telling ends.
-        cached.cache.unpin(pin.pin);
-        cached.is_served = false;
     }
 }
 

@@ -1,18 +1,17 @@
-//! Requests on handles: checked, translated for the engine, and answered.
+//! Requests on handles: checked, sent on their way, and answered.
 
-use std::ops::Range;
 use std::task::{Poll, Waker};
 
-use baio_engine::{
-    Argument, Completion, Engine, Errno, File, Kind, Memory, Notice, Op, Policy, Request, RequestId, Wait,
-};
+use baio_engine::{Argument, Completion, Errno, File, Kind, Memory, Notice, Op, Policy, Request, Wait};
 
-use super::{Core, Owner, stale};
+use super::tags::Recipient;
+use super::{Core, stale};
+use crate::cache::ObjectId;
 use crate::error::{Error, Fault, Result};
-use crate::holds::{Parked, Touched};
+use crate::holds::Touched;
 use crate::identity::Access;
 use crate::object::{ObjectState, Route, Target};
-use crate::request::{Ended, Handle, Mode, Outcome, SegmentOp, SegmentRequest, Ticket};
+use crate::request::{Asked, Mode, Outcome, Owner, SegmentOp, SegmentRequest, State, Ticket};
 
 impl Core {
     /// Queues a request; the next turn submits it. Whatever is wrong with it is told by its outcome.
@@ -20,147 +19,149 @@ impl Core {
     /// # Errors
     /// The request itself, when every slot is taken: take outcomes, turn, and try again.
     pub fn start(&mut self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
-        let request = match self.start_with_cache(request) {
-            Ok(started) => return started,
-            Err(request) => request,
-        };
         if self.requests.is_full() {
             return Err(request);
         }
-        self.start_direct(request, Engine::submit)
+        self.enter(Owner::Caller, request)
     }
 
-    /// The same for the cache's own, which others wait for.
-    pub(super) fn start_for_cache(&mut self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
-        self.start_direct(request, Engine::submit_reserved)
-    }
-
-    fn start_direct(
+    /// Takes a request into the table and sends it on its way: to the cache, to the engine, or behind a hold.
+    pub(super) fn enter(
         &mut self,
+        owner: Owner,
         mut request: SegmentRequest,
-        submit: fn(&mut Engine, Request) -> std::result::Result<RequestId, Request>,
     ) -> std::result::Result<Ticket, SegmentRequest> {
-        let asked = request.memory.len();
-        let prepared = self.prepare(&mut request, Coming::First);
-        let Some(ticket) = self.requests.insert(&request) else {
-            return Err(request);
+        let (handle, asked) = (request.handle, request.memory.len());
+        let way = self.check(&mut request, Coming::First);
+        let way = way.and_then(|way| Ok((self.whom_to_ask(owner, &way, &request)?, way)));
+        let Some(ticket) = self.requests.insert(owner, &request) else {
+            return Err(uncut(request, asked));
         };
-        let range = request.range();
-        let engine_request = match for_engine(ticket, prepared, &mut request) {
-            Ok(engine_request) => engine_request,
-            Err(result) => {
-                self.finish_early(ticket, request.memory, result);
-                return Ok(ticket);
-            }
-        };
-        let parked = engine_request.op == Op::Event;
-        match submit(&mut self.engine, engine_request) {
-            Ok(id) => {
-                self.requests.set_engine_id(ticket, id);
-                self.objects.begin(request.handle);
-                if parked {
-                    self.park(ticket, id, &request, range);
+        match way {
+            Ok((None, Way::Device(file, op, policy))) => {
+                let memory = std::mem::take(&mut request.memory);
+                let is_reserved = matches!(owner, Owner::Cache(_));
+                if let Err(memory) = self.submit(ticket, (file, op, policy), memory, is_reserved) {
+                    self.requests.free(ticket);
+                    request.memory = memory;
+                    return Err(uncut(request, asked));
                 }
-                Ok(ticket)
+                self.objects.begin(handle);
             }
-            Err(back) => {
-                self.requests.take_back(ticket);
-                request.memory = back.memory;
-                if let Memory::Own(buffer) = &mut request.memory {
-                    buffer.set_len(asked); // A read across the end had cut it.
-                }
-                Err(request)
+            Ok((Some(object), _)) => {
+                self.objects.begin(handle);
+                self.ask(ticket, request, object);
             }
+            Ok((None, Way::Hold)) => {
+                self.objects.begin(handle);
+                self.hold_back(ticket, request.memory);
+                self.requests.watch(ticket);
+            }
+            Ok((None, Way::Nothing | Way::Cache)) => self.tell(Outcome::early(ticket, request.memory, Ok(0)), None),
+            Err(error) => self.tell(Outcome::early(ticket, request.memory, Err(error)), None),
+        }
+        Ok(ticket)
+    }
+
+    /// The cache's object, if the cache is asked first: to do it, or to make way for it. Its own are asked of nobody.
+    fn whom_to_ask(&mut self, owner: Owner, way: &Way, request: &SegmentRequest) -> Result<Option<ObjectId>> {
+        match (owner, way) {
+            (Owner::Cache(_), _) | (_, Way::Nothing) => Ok(None),
+            (Owner::Caller, _) => self.object_asked(request),
         }
     }
 
-    fn park(&mut self, ticket: Ticket, event: RequestId, request: &SegmentRequest, range: Range<u64>) {
-        self.requests.set_parked(ticket, true);
-        self.holds.park(Parked::new(ticket, event, request, range));
+    fn hold_back(&mut self, ticket: Ticket, memory: Memory) {
+        self.requests.keep(ticket, State::Held, memory);
+        self.holds.wait(ticket);
     }
 
-    /// What a parked request waited for has happened, or it has been given up.
-    fn parked_ended(&mut self, ticket: Ticket, ended: &Ended, completion: Completion) {
-        let parked = self.holds.take(ticket);
-        if completion.notice == Notice::Released {
-            self.requests.released(ticket);
-            self.left_cache(ticket);
-            return self.handle_idle(ended.handle);
-        }
-        self.requests.left_engine(ticket);
-        let woken = match (completion.result, parked) {
-            (Err(error), _) => Err(self.explain(ended.handle, ended.op, error)),
-            (Ok(_), Some(parked)) if !parked.cancelled => Ok(parked),
-            _ => Err(self.explain(ended.handle, ended.op, baio_engine::Error::Cancelled)),
-        };
-        let going_on = match woken {
-            Ok(parked) if !ended.abandoned => self.start_again(ticket, ended, &parked, completion.memory),
-            Ok(_) => Some((completion.memory, Ok(0))), // Nobody will take the outcome.
-            Err(error) => Some((completion.memory, Err(error))),
-        };
-        if let Some((memory, result)) = going_on {
-            self.finish_early(ticket, memory, result);
-            self.io_may_have_ended(ticket);
-            self.left_cache(ticket);
-            self.handle_idle(ended.handle);
-        }
-    }
-
-    /// A request that was parked begins as if it had just come. Gives its outcome if it has one at once.
-    pub(super) fn start_again(
+    /// Gives a request to the engine, or its memory back when that has no slot. What others may wait for can use the reserved ones.
+    fn submit(
         &mut self,
         ticket: Ticket,
-        ended: &Ended,
-        parked: &Parked,
+        (file, op, policy): (File, Op, Policy),
         memory: Memory,
-    ) -> Option<(Memory, Result<u32>)> {
-        let mut request = SegmentRequest {
-            mode: parked.mode,
-            durability: parked.durability,
-            deadline: parked.deadline,
-            ..SegmentRequest::new(ended.handle, ended.op, memory)
+        is_reserved: bool,
+    ) -> std::result::Result<(), Memory> {
+        let request = Request {
+            target: None,
+            op,
+            file: Some(file),
+            memory,
+            policy,
+            tag: Recipient::Request(ticket).tag(),
         };
-        let prepared = self.prepare(&mut request, Coming::Again);
-        let range = request.range();
-        let engine_request = match for_engine(ticket, prepared, &mut request) {
-            Ok(engine_request) => engine_request,
-            Err(result) => return Some((request.memory, result)),
+        let submitted = match is_reserved {
+            false => self.engine.submit(request),
+            true => self.engine.submit_reserved(request),
         };
-        let parks = engine_request.op == Op::Event;
-        // It gave a slot back when it was woken, so this takes none that it did not have.
-        match self.engine.submit_reserved(engine_request) {
+        match submitted {
             Ok(id) => {
-                self.requests.start_again(ticket, id, range.clone());
-                if parks {
-                    self.park(ticket, id, &request, range);
-                }
-                None
+                self.requests.transition(ticket, State::AtDevice(id));
+                Ok(())
             }
-            Err(back) => {
-                let error = self.explain(ended.handle, ended.op, baio_engine::Error::Full);
-                Some((back.memory, Err(error)))
-            }
+            Err(back) => Err(back.memory),
         }
     }
 
-    /// The outcome of a request that never reached the engine.
-    pub(super) fn finish_early(&mut self, ticket: Ticket, memory: Memory, result: Result<u32>) {
-        let completion = Completion {
-            accepted: None,
-            id: RequestId::default(),
-            tag: 0,
-            notice: Notice::Completed,
-            result: Ok(0),
-            bytes_done: 0,
-            memory,
-            took: baio_engine::Caching::Direct,
-            iterations: 0,
+    /// A request in hand, which waited, begins as if it had just come.
+    pub(super) fn start_again(&mut self, ticket: Ticket, memory: Memory) {
+        let Some(asked) = self.requests.asked(ticket) else {
+            return;
         };
-        self.fired.extend(self.requests.finish(ticket, completion, result));
+        let mut request = asked.with(memory);
+        let way = self.check(&mut request, Coming::Again);
+        let memory = request.memory;
+        self.requests.set_len(ticket, memory.len() as u64);
+        match way {
+            Ok(Way::Device(file, op, policy)) => {
+                if let Err(memory) = self.submit(ticket, (file, op, policy), memory, true) {
+                    self.requests.put_off(ticket, memory);
+                }
+            }
+            Ok(Way::Hold) => self.hold_back(ticket, memory),
+            // No cached one waits here.
+            Ok(Way::Nothing | Way::Cache) => self.end_waiting(ticket, memory, |_, _| Ok(0)),
+            Err(error) => self.end_waiting(ticket, memory, |_, _| Err(error)),
+        }
+    }
+
+    /// A request in hand, which waited, ends without having begun.
+    pub(super) fn end_waiting(
+        &mut self,
+        ticket: Ticket,
+        memory: Memory,
+        result: impl FnOnce(&Core, &Asked) -> Result<u32>,
+    ) {
+        let Some(asked) = self.requests.asked(ticket) else {
+            return;
+        };
+        let reserved = self.requests.take_reservation(ticket);
+        let result = result(self, &asked);
+        self.tell(Outcome::early(ticket, memory, result), None);
+        self.give_back(reserved);
+        self.handle_idle(asked.handle);
+    }
+
+    /// Tells a request's end to whose it is. `held` by the engine under this id, when the kernel still has its memory.
+    pub(super) fn tell(&mut self, outcome: Outcome, held: Option<baio_engine::RequestId>) {
+        let ticket = outcome.ticket;
+        match self.requests.owner(ticket) {
+            Some(Owner::Caller) => self.fired.extend(self.requests.finish(outcome, held)),
+            Some(Owner::Cache(io)) => {
+                match held {
+                    Some(id) => self.requests.transition(ticket, State::Left(id)),
+                    None => self.requests.free(ticket),
+                }
+                self.io_ended(io, outcome, held.is_some());
+            }
+            None => {}
+        }
     }
 
     /// Checks a request against its object and translates it for the engine.
-    pub(super) fn prepare(&self, request: &mut SegmentRequest, coming: Coming) -> Result<Prepared> {
+    pub(super) fn check(&self, request: &mut SegmentRequest, coming: Coming) -> Result<Way> {
         let operation = request.op.name();
         let object = self.objects.get(request.handle).ok_or_else(|| stale(operation))?;
         let offset = offset_of(request.op);
@@ -193,7 +194,7 @@ impl Core {
                     },
                     SegmentOp::Sync => Op::Sync,
                 };
-                Ok(Prepared::Submit(file.clone(), op, policy))
+                Ok(Way::Device(file.clone(), op, policy))
             }
             Some(Target::Segment {
                 address,
@@ -203,13 +204,13 @@ impl Core {
             }) => {
                 let volume = self.volume_or(operation)?;
                 if !within(request, *size).map_err(fail)? {
-                    return Ok(Prepared::Nothing);
+                    return Ok(Way::Nothing);
                 }
                 if request.mode == Mode::Cached {
-                    return Ok(Prepared::Cached);
+                    return Ok(Way::Cache);
                 }
                 if !self.holds.is_empty() && self.holds.touch(&Touched::of(*address, request)) {
-                    return Ok(Prepared::Park);
+                    return Ok(Way::Hold);
                 }
                 let start = match moving {
                     None => *start,
@@ -220,7 +221,7 @@ impl Core {
                         Route::Unknown => return Err(fail(Fault::Latched)),
                     },
                 };
-                Ok(Prepared::Submit(
+                Ok(Way::Device(
                     volume.device.file.clone(),
                     on_device(request.op, start),
                     policy,
@@ -249,54 +250,49 @@ impl Core {
         object.route(request.mode, volume)
     }
 
+    /// The engine has completed a request, or has let go of one that was answered or given up before.
     pub(super) fn request_ended(&mut self, ticket: Ticket, completion: Completion) {
-        let Some(ended) = self.requests.ended(ticket) else {
+        let (Some(asked), Some(owner)) = (self.requests.asked(ticket), self.requests.owner(ticket)) else {
             return;
         };
-        if ended.parked {
-            return self.parked_ended(ticket, &ended, completion);
-        }
-        if completion.notice == Notice::Released {
-            self.requests.released(ticket);
-            if self.cached.is_some() {
-                self.io_released(ticket, completion.memory);
-                self.left_cache(ticket);
-            }
-            return self.left(&ended);
-        }
         // Answered at its deadline, but the kernel still has its memory: the end is told by a `Released` notice.
-        let still_runs = completion.result == Err(baio_engine::Error::Indeterminate);
-        let result = completion
-            .result
-            .map_err(|error| self.explain(ended.handle, ended.op, error))
-            .and_then(|done| self.must_be_whole(&ended, done));
-        if !still_runs {
-            self.requests.left_engine(ticket);
-        }
-        self.fired.extend(self.requests.finish(ticket, completion, result));
-        if self.cached.is_some() {
-            self.io_may_have_ended(ticket);
-        }
-        if !still_runs {
-            if self.cached.is_some() {
-                self.left_cache(ticket);
+        let is_held =
+            completion.notice == Notice::Completed && completion.result == Err(baio_engine::Error::Indeterminate);
+        let held = is_held.then_some(completion.id);
+        let reserved = if is_held {
+            None
+        } else {
+            self.requests.take_reservation(ticket)
+        };
+        match (self.requests.state(ticket), owner) {
+            (State::AtDevice(_), _) => {
+                let result = completion.result.map_err(|error| self.explain(&asked, error));
+                let result = result.and_then(|done| self.must_be_whole(&asked, done));
+                self.tell(Outcome::told(ticket, completion, result), held);
             }
-            self.left(&ended);
+            _ if is_held => {} // It was given up before this was read.
+            (_, Owner::Caller) => self.requests.released(ticket),
+            (_, Owner::Cache(io)) => {
+                self.requests.released(ticket);
+                self.io_released(io, completion.memory);
+            }
+        }
+        if !is_held {
+            self.give_back(reserved);
+            self.left(&asked);
         }
     }
 
     /// A read in a segment that stops short has met the end of a device that shrank since the open: the engine takes that for
     /// the end of a file, but a segment ends where its inode says. What else is gone nobody knows, so the metadata is left as it is.
-    fn must_be_whole(&mut self, ended: &Ended, done: u32) -> Result<u32> {
-        let SegmentOp::Read { offset } = ended.op else {
+    fn must_be_whole(&mut self, asked: &Asked, done: u32) -> Result<u32> {
+        let SegmentOp::Read { offset } = asked.op else {
             return Ok(done);
         };
-        if u64::from(done) >= ended.range.end.saturating_sub(ended.range.start)
-            || self.objects.address(ended.handle).is_none()
-        {
+        if u64::from(done) >= asked.len || self.objects.address(asked.handle).is_none() {
             return Ok(done);
         }
-        let name = self.objects.get(ended.handle).map(|object| object.name.clone());
+        let name = self.objects.get(asked.handle).map(|object| object.name.clone());
         let fault = match &mut self.volume {
             Some(volume) => {
                 volume.latch();
@@ -307,28 +303,34 @@ impl Core {
         // A device of the right size that gives less than was asked for has failed as well.
         let fault = fault.unwrap_or_else(|| Fault::from(Errno::EIO));
         let stopped_at = offset.saturating_add(u64::from(done));
-        Err(Error::new(ended.op.name(), name.unwrap_or_default(), fault).at(stopped_at))
+        Err(Error::new(asked.op.name(), name.unwrap_or_default(), fault).at(stopped_at))
     }
 
     /// The device is done with a request.
-    fn left(&mut self, ended: &Ended) {
+    fn left(&mut self, asked: &Asked) {
         if !self.holds.is_empty()
-            && let Some(address) = self.objects.address(ended.handle)
+            && let Some(place) = Touched::by(asked, &self.objects)
         {
-            let range = ended.range.clone();
-            self.holds.ended(&Touched { address, range });
+            self.holds.ended(&place);
         }
-        self.handle_idle(ended.handle);
+        self.handle_idle(asked.handle);
     }
 
-    fn explain(&self, handle: Handle, op: SegmentOp, error: baio_engine::Error) -> Error {
-        let name = self
-            .objects
-            .get(handle)
-            .map_or("a closed handle", |object| &object.name);
-        match offset_of(op) {
-            Some(offset) => Error::new(op.name(), name, in_segment(error, offset)).at(offset),
-            None => Error::new(op.name(), name, error),
+    /// What the engine said of a request, in words of its segment or file.
+    pub(super) fn explain(&self, asked: &Asked, error: baio_engine::Error) -> Error {
+        match offset_of(asked.op) {
+            Some(offset) => self.explain_fault(asked, in_segment(error, offset)),
+            None => self.explain_fault(asked, error),
+        }
+    }
+
+    pub(super) fn explain_fault(&self, asked: &Asked, fault: impl Into<Fault>) -> Error {
+        let object = self.objects.get(asked.handle);
+        let name = object.map_or("a closed handle", |object| &object.name);
+        let error = Error::new(asked.op.name(), name, fault);
+        match offset_of(asked.op) {
+            Some(offset) => error.at(offset),
+            None => error,
         }
     }
 
@@ -355,30 +357,6 @@ impl Core {
             self.turn(Wait::one())?;
         }
     }
-
-    /// Nobody will take the outcome. What has not begun does not, a cached write may have been done in part. The request's memory
-    /// returns to the arena when the kernel has let go of it.
-    pub fn abandon(&mut self, ticket: Ticket) {
-        if let Some(pin) = self.requests.take_pin(ticket) {
-            self.unpin(pin);
-        }
-        match self.requests.abandon(ticket) {
-            Some(id) => self.engine.abandon(id),
-            // It would wait on there, with its memory and its slot, for what may never come.
-            None if crate::seeded_bug("who-was-abandoned-is-on-the-device") => {}
-            None => self.cancel_in_cache(ticket),
-        }
-    }
-
-    /// Asks that a request end early.
-    pub fn cancel(&mut self, ticket: Ticket) {
-        if let Some(id) = self.requests.engine_id(ticket) {
-            self.engine.cancel(id);
-            self.holds.cancel(ticket);
-        } else {
-            self.cancel_in_cache(ticket);
-        }
-    }
 }
 
 /// Whether a request comes from its caller or has waited for a hold since.
@@ -389,46 +367,23 @@ pub(super) enum Coming {
     Again,
 }
 
-/// What a checked request becomes.
-pub(super) enum Prepared {
-    Submit(File, Op, Policy),
+/// Where a checked request goes.
+pub(super) enum Way {
+    Device(File, Op, Policy),
     /// An operation holds a range that it touches.
-    Park,
-    /// The cache is asked, and what it asks in turn is prepared by itself.
-    Cached,
+    Hold,
+    /// To the cache, which asks for what it needs by requests of its own.
+    Cache,
     /// A read at the end: there is nothing to read.
     Nothing,
 }
 
-/// A checked request as the engine takes it, with its memory; or its outcome, if it has one without the engine.
-fn for_engine(
-    ticket: Ticket,
-    prepared: Result<Prepared>,
-    request: &mut SegmentRequest,
-) -> std::result::Result<Request, Result<u32>> {
-    let (file, op, policy) = match prepared {
-        Ok(Prepared::Submit(file, op, policy)) => (Some(file), op, policy),
-        Ok(Prepared::Park) => {
-            let deadline = request.deadline;
-            let policy = Policy {
-                deadline,
-                ..Policy::direct()
-            };
-            (None, Op::Event, policy)
-        }
-        // Only the cache prepares such a one, and does not come here with it.
-        Ok(Prepared::Cached) => return Err(Err(Error::new("start", "a cached request", Fault::NoCache))),
-        Ok(Prepared::Nothing) => return Err(Ok(0)),
-        Err(error) => return Err(Err(error)),
-    };
-    Ok(Request {
-        target: None,
-        op,
-        file,
-        memory: std::mem::take(&mut request.memory),
-        policy,
-        tag: Owner::Request(ticket).tag(),
-    })
+/// A request that is given back, as it came: a read across the end had cut it.
+fn uncut(mut request: SegmentRequest, len: usize) -> SegmentRequest {
+    if let Memory::Own(buffer) = &mut request.memory {
+        buffer.set_len(len);
+    }
+    request
 }
 
 /// Does a range lie in a segment of this size, and is there anything to do? Reads are cut at the end of the segment, as at

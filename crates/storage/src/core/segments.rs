@@ -2,7 +2,8 @@
 
 use baio_engine::Wait;
 
-use super::{Core, Owner, no_volume};
+use super::tags::Recipient;
+use super::{Core, no_volume};
 use crate::error::{Error, Fault, Result};
 use crate::holds::HoldId;
 use crate::identity::{Access, Identity, Sight};
@@ -34,7 +35,7 @@ pub(super) struct Running {
 
 impl Running {
     pub(super) fn is_number(&self, number: u32) -> bool {
-        self.number & Owner::NUMBER_MASK == number
+        self.number & Recipient::NUMBER_MASK == number
     }
 }
 
@@ -393,10 +394,10 @@ impl Core {
             engine: &mut self.engine,
             volume,
             objects: &mut self.objects,
-            requests: &self.requests,
+            requests: &mut self.requests,
             holds: &mut self.holds,
             index,
-            tag: Owner::Operation {
+            tag: Recipient::Operation {
                 index,
                 number: running.number,
             }
@@ -412,7 +413,7 @@ impl Core {
             self.token = None;
         }
         if done {
-            self.holds.release_of(index, &mut self.engine, &self.objects);
+            self.holds.release_of(index, &self.objects, &mut self.requests);
             if let Some(cached) = &mut self.cached {
                 cached.release_cuts(index);
             }

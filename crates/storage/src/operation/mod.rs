@@ -148,7 +148,7 @@ pub(crate) trait CachedPages {
 /// What a core knows of handles and of requests on them.
 pub(crate) struct Known<'a> {
     pub(crate) objects: &'a mut Objects,
-    pub(crate) requests: &'a Requests,
+    pub(crate) requests: &'a mut Requests,
 }
 
 /// What a step may use.
@@ -156,7 +156,7 @@ pub(crate) struct Context<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) volume: &'a mut Volume,
     pub(crate) objects: &'a mut Objects,
-    pub(crate) requests: &'a Requests,
+    pub(crate) requests: &'a mut Requests,
     pub(crate) holds: &'a mut Holds,
     /// Which operation it is.
     pub(crate) index: u32,
@@ -213,7 +213,7 @@ impl Context<'_> {
         self.wall_ns.saturating_add(self.engine.now().0)
     }
 
-    /// Parks new requests in a range of a segment, in bytes of the segment, until the hold is released or the operation
+    /// Holds back new requests in a range of a segment, in bytes of the segment, until the hold is released or the operation
     /// ends. Those in flight there end: [`Step::Quiet`] waits for that.
     pub(crate) fn hold(&mut self, address: SlotAddress, range: Range<u64>) -> HoldId {
         let place = Touched { address, range };
@@ -222,19 +222,18 @@ impl Context<'_> {
 
     /// Holds another range of the same segment instead.
     pub(crate) fn move_hold(&mut self, hold: HoldId, range: Range<u64>) {
-        self.holds
-            .move_to(hold, range, self.engine, self.objects, self.requests);
+        self.holds.move_to(hold, range, self.objects, self.requests);
     }
 
-    /// Lets the parked requests go on, as the segment is now.
+    /// Lets those that were held back go on, as the segment is now.
     pub(crate) fn release_hold(&mut self, hold: HoldId) {
-        self.holds.release(hold, self.engine, self.objects);
+        self.holds.release(hold, self.objects, self.requests);
     }
 
-    /// Refuses new requests on a segment, and those that are parked; says how many are under way.
+    /// Refuses new requests on a segment, and those that are held back; says how many are under way.
     pub(crate) fn drain(&mut self, address: SlotAddress) -> u32 {
         let in_flight = self.objects.move_segment(address, ObjectState::Draining);
-        self.holds.wake_all_on(address, self.engine, self.objects);
+        self.holds.wake_all_on(address, self.objects, self.requests);
         if let Some(cached) = &mut self.cached {
             cached.refuse(self.objects, address);
         }

@@ -1,66 +1,63 @@
-//! The table in which a core keeps its requests until somebody takes their outcome.
+//! The table in which a core keeps its requests: one entry each, from the start until the outcome has been taken and the kernel has
+//! let go of the memory.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 use std::task::{Poll, Waker};
 
-use baio_engine::{Completion, Errno, RequestId};
+use baio_engine::{Caching, Completion, Errno, Memory, RequestId, Time};
 
-use super::{Handle, Outcome, PinnedPage, SegmentOp, SegmentRequest, StatusWord, Ticket};
+use super::state::{Asked, Owner, State};
+use super::{Handle, Outcome, SegmentOp, SegmentRequest, StatusWord, Ticket};
+use crate::cache::{self, ObjectId};
 use crate::error::Result;
 
-/// Where an entry of the table stands.
+/// Who takes an outcome.
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "a box would be an allocation for each request")]
-enum EntryState {
-    /// Nobody uses it.
-    Free,
-    /// Under way: with the engine, or with the page cache.
-    InFlight,
-    /// Ended; the outcome waits to be taken.
-    Done(Outcome),
-    /// Nobody will take the outcome, or somebody has; freed when the request has ended and the engine has let go.
-    Abandoned,
+enum Taker {
+    /// Whoever asks for the next one.
+    Anyone,
+    /// Who polls for this very request, so its outcome is not for the queue; to be woken.
+    Poller(Option<Waker>),
 }
 
 #[derive(Debug)]
 struct Entry {
     generation: u32,
-    state: EntryState,
-    /// The engine's request, as long as the engine has it: also when it was abandoned, or answered at its deadline.
-    engine: Option<RequestId>,
-    handle: Handle,
-    op: SegmentOp,
-    /// The bytes of the segment that it touches.
-    range: Range<u64>,
-    /// It waits for a hold: the engine has an event in its place.
-    parked: bool,
-    waker: Option<Waker>,
+    state: State,
+    owner: Owner,
+    asked: Asked,
+    /// Its memory, while it waits in the core or for the cache to make way.
+    memory: Memory,
+    /// While [`State::is_done`].
+    outcome: Option<Outcome>,
+    /// The cache keeps out of its range until the device is done with it.
+    reserved: Option<(ObjectId, cache::RequestId)>,
+    taker: Taker,
     status: Option<StatusWord>,
     tag: u64,
-    /// Somebody polls for this very request, so its outcome is not for the queue.
-    awaited: bool,
 }
 
 impl Entry {
     /// `core` makes the tickets of one core strangers on another; 0 is no generation, so that a default ticket names nothing.
     fn free(core: u32) -> Entry {
+        let handle = Handle {
+            core,
+            index: u32::MAX,
+            generation: 0,
+        };
         Entry {
             generation: core.wrapping_mul(0x9e37_79b1) & Ticket::GENERATION_MASK | 1,
-            state: EntryState::Free,
-            engine: None,
-            handle: Handle {
-                core,
-                index: u32::MAX,
-                generation: 0,
-            },
-            op: SegmentOp::Sync,
-            range: 0..0,
-            parked: false,
-            waker: None,
+            state: State::Free,
+            owner: Owner::Caller,
+            asked: Asked::of(&SegmentRequest::new(handle, SegmentOp::Sync, Memory::None)),
+            memory: Memory::None,
+            outcome: None,
+            reserved: None,
+            taker: Taker::Anyone,
             status: None,
             tag: 0,
-            awaited: false,
         }
     }
 }
@@ -73,21 +70,17 @@ pub(crate) struct Requests {
     free: Vec<u32>,
     /// So many of the free ones are not for callers.
     kept: usize,
+    /// So many wait in the core alone.
+    waiting: usize,
     /// Ended and not yet taken, in order; entries taken by ticket are skipped.
     finished: VecDeque<Ticket>,
+    /// What is to begin again, in the order in which it was woken; those that were called off since are skipped.
+    woken: VecDeque<Ticket>,
+    /// When what is not with the engine is overdue, with names that may be old ones.
+    deadlines: BinaryHeap<Reverse<(Time, u32, u32)>>,
     /// Wakers replaced or not needed any more. Dropping one may run anybody's code, so that is left to whoever has given
     /// the core's borrow back.
     displaced: Vec<Waker>,
-}
-
-/// What the core must know when a request ends.
-#[derive(Clone, Debug)]
-pub(crate) struct Ended {
-    pub(crate) handle: Handle,
-    pub(crate) op: SegmentOp,
-    pub(crate) range: Range<u64>,
-    pub(crate) parked: bool,
-    pub(crate) abandoned: bool,
 }
 
 impl Requests {
@@ -97,7 +90,10 @@ impl Requests {
             entries: (0..count).map(|_| Entry::free(core)).collect(),
             free: (0..count).rev().collect(),
             kept: 0,
+            waiting: 0,
             finished: VecDeque::with_capacity(count as usize),
+            woken: VecDeque::new(),
+            deadlines: BinaryHeap::new(),
             displaced: Vec::new(),
         }
     }
@@ -116,192 +112,212 @@ impl Requests {
         self.kept += count as usize;
     }
 
-    /// Takes the outcome if the request has ended; for the core's own.
-    pub(crate) fn take_ended(&mut self, ticket: Ticket) -> Option<Outcome> {
-        self.take(ticket)
-    }
-
-    /// Takes an entry for a request; the caller has checked that there is one.
-    pub(crate) fn insert(&mut self, request: &SegmentRequest) -> Option<Ticket> {
+    /// Takes an entry for a request; `None` when there is none.
+    pub(crate) fn insert(&mut self, owner: Owner, request: &SegmentRequest) -> Option<Ticket> {
         let index = self.free.pop()?;
         let entry = &mut self.entries[index as usize];
-        entry.state = EntryState::InFlight;
-        entry.engine = None;
-        entry.handle = request.handle;
-        entry.op = request.op;
-        entry.range = request.range();
-        entry.parked = false;
+        entry.owner = owner;
+        entry.asked = Asked::of(request);
+        entry.taker = Taker::Anyone;
         entry.tag = request.tag;
-        entry.awaited = false;
         entry.status.clone_from(&request.status);
         if let Some(status) = &entry.status {
             status.begin();
         }
-        Some(Ticket {
+        let ticket = Ticket {
             index,
             generation: entry.generation,
-        })
+        };
+        self.transition(ticket, State::InHand);
+        Some(ticket)
     }
 
-    pub(crate) fn set_engine_id(&mut self, ticket: Ticket, id: RequestId) {
-        if let Some(entry) = self.entry(ticket) {
-            entry.engine = Some(id);
+    /// Moves a request to another state. An illegal move is a bug of the core, so it is asserted.
+    pub(crate) fn transition(&mut self, ticket: Ticket, to: State) {
+        let entry = &mut self.entries[ticket.index as usize];
+        let from = entry.state;
+        assert!(
+            entry.generation == ticket.generation && from.may_become(to),
+            "request {ticket:?} cannot go from {from:?} to {to:?}"
+        );
+        self.waiting -= usize::from(from.waits());
+        self.waiting += usize::from(to.waits());
+        entry.state = to;
+    }
+
+    /// Where a request stands; `Free` for an old ticket.
+    pub(crate) fn state(&self, ticket: Ticket) -> State {
+        self.entry(ticket).map_or(State::Free, |entry| entry.state)
+    }
+
+    /// What was asked, of one that is in the table.
+    pub(crate) fn asked(&self, ticket: Ticket) -> Option<Asked> {
+        self.entry(ticket).map(|entry| entry.asked)
+    }
+
+    /// Whose it is.
+    pub(crate) fn owner(&self, ticket: Ticket) -> Option<Owner> {
+        self.entry(ticket).map(|entry| entry.owner)
+    }
+
+    /// Requests that wait in the core alone.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// It waits there, and its memory here.
+    pub(crate) fn keep(&mut self, ticket: Ticket, at: State, memory: Memory) {
+        self.transition(ticket, at);
+        self.entries[ticket.index as usize].memory = memory;
+    }
+
+    /// The engine had no slot for it: it is the next to begin.
+    pub(crate) fn put_off(&mut self, ticket: Ticket, memory: Memory) {
+        self.keep(ticket, State::Woken, memory);
+        self.woken.push_front(ticket);
+    }
+
+    /// What it waited for is over: it is to begin again.
+    pub(crate) fn wake(&mut self, ticket: Ticket) {
+        self.transition(ticket, State::Woken);
+        self.woken.push_back(ticket);
+    }
+
+    /// The next that is to begin again.
+    pub(crate) fn next_woken(&mut self) -> Option<Ticket> {
+        while let Some(ticket) = self.woken.pop_front() {
+            if self.state(ticket) == State::Woken {
+                return Some(ticket);
+            }
+        }
+        None
+    }
+
+    /// Calls up one that waited, with the memory that was kept.
+    pub(crate) fn take_in_hand(&mut self, ticket: Ticket) -> Memory {
+        self.transition(ticket, State::InHand);
+        std::mem::take(&mut self.entries[ticket.index as usize].memory)
+    }
+
+    /// A read that was checked again may have been cut.
+    pub(crate) fn set_len(&mut self, ticket: Ticket, len: u64) {
+        if let Some(entry) = self.entry_mut(ticket) {
+            entry.asked.len = len;
         }
     }
 
-    /// The engine's request, of one that has not been answered.
-    pub(crate) fn engine_id(&mut self, ticket: Ticket) -> Option<RequestId> {
-        let entry = self.entry(ticket)?;
-        entry.engine.filter(|_| matches!(entry.state, EntryState::InFlight))
-    }
-
-    /// The engine has let go of a request and given its memory back.
-    pub(crate) fn left_engine(&mut self, ticket: Ticket) {
-        if let Some(entry) = self.entry(ticket) {
-            entry.engine = None;
+    /// The cache keeps out of its range, by this request.
+    pub(crate) fn reserve(&mut self, ticket: Ticket, object: ObjectId, id: cache::RequestId) {
+        if let Some(entry) = self.entry_mut(ticket) {
+            entry.reserved = Some((object, id));
         }
     }
 
-    /// Frees an entry whose request never got as far as the engine.
-    pub(crate) fn take_back(&mut self, ticket: Ticket) {
-        self.release(ticket);
+    /// The device is done with it: what kept the cache out is to be given back.
+    pub(crate) fn take_reservation(&mut self, ticket: Ticket) -> Option<(ObjectId, cache::RequestId)> {
+        self.entry_mut(ticket)?.reserved.take()
     }
 
-    pub(crate) fn ended(&mut self, ticket: Ticket) -> Option<Ended> {
-        self.entry(ticket).map(|entry| Ended {
-            handle: entry.handle,
-            op: entry.op,
-            range: entry.range.clone(),
-            parked: entry.parked,
-            abandoned: matches!(entry.state, EntryState::Abandoned),
-        })
-    }
-
-    /// The request waits for a hold, or does so no longer.
-    pub(crate) fn set_parked(&mut self, ticket: Ticket, parked: bool) {
-        if let Some(entry) = self.entry(ticket) {
-            entry.parked = parked;
+    /// Looks at its deadline as long as it is in the core. One that goes to the engine takes it along.
+    pub(crate) fn watch(&mut self, ticket: Ticket) {
+        let Some(entry) = self.entry(ticket).filter(|entry| entry.state.is_timed_here()) else {
+            return;
+        };
+        let Some(at) = entry.asked.deadline else { return };
+        // Those that have ended leave their names; they must not outgrow the table.
+        if self.deadlines.len() >= 2 * self.entries.len() {
+            let mut deadlines = std::mem::take(&mut self.deadlines);
+            deadlines.retain(|&Reverse((_, index, generation))| self.is_timed_here(Ticket { index, generation }));
+            self.deadlines = deadlines;
         }
+        self.deadlines.push(Reverse((at, ticket.index, ticket.generation)));
     }
 
-    /// A request that was parked is with the engine again, for this range.
-    pub(crate) fn start_again(&mut self, ticket: Ticket, id: RequestId, range: Range<u64>) {
-        if let Some(entry) = self.entry(ticket) {
-            entry.engine = Some(id);
-            entry.range = range;
-            entry.parked = false;
+    fn is_timed_here(&self, ticket: Ticket) -> bool {
+        self.state(ticket).is_timed_here()
+    }
+
+    /// The first deadline that the core looks at, and whose it is.
+    pub(crate) fn next_deadline(&mut self) -> Option<(Time, Ticket)> {
+        while let Some(&Reverse((at, index, generation))) = self.deadlines.peek() {
+            let ticket = Ticket { index, generation };
+            if self.is_timed_here(ticket) {
+                return Some((at, ticket));
+            }
+            self.deadlines.pop();
         }
+        None
     }
 
     /// Every request that the device may be at work on: those too that nobody waits for any more. What only the page cache has
     /// is not: its I/Os are requests of their own.
     pub(crate) fn in_flight(&self) -> impl Iterator<Item = (Handle, Range<u64>)> + '_ {
-        let forgets = crate::seeded_bug("who-was-abandoned-is-on-the-device");
-        let is_left = move |entry: &Entry| forgets && matches!(entry.state, EntryState::Abandoned);
-        let busy = move |entry: &&Entry| (entry.engine.is_some() || is_left(entry)) && !entry.parked;
-        let at_work = self.entries.iter().filter(busy);
-        at_work.map(|entry| (entry.handle, entry.range.clone()))
+        let at_work = self.entries.iter().filter(|entry| entry.state.is_at_device());
+        at_work.map(|entry| (entry.asked.handle, entry.asked.range()))
     }
 
-    /// The same for writes alone, with those that are parked, which will begin without asking anybody again.
+    /// The same for writes alone, with those that wait in the core, which will begin without asking anybody again.
     pub(crate) fn writes_under_way(&self) -> impl Iterator<Item = (Ticket, Handle, Range<u64>)> + '_ {
-        let writes =
-            |(_, entry): &(usize, &Entry)| matches!(entry.op, SegmentOp::Write { .. }) && entry.engine.is_some();
+        let writes = |(_, entry): &(usize, &Entry)| {
+            matches!(entry.asked.op, SegmentOp::Write { .. }) && (entry.state.is_at_device() || entry.state.waits())
+        };
         let named = |(index, entry): (usize, &Entry)| {
             let ticket = Ticket {
                 index: index as u32,
                 generation: entry.generation,
             };
-            (ticket, entry.handle, entry.range.clone())
+            (ticket, entry.asked.handle, entry.asked.range())
         };
         self.entries.iter().enumerate().filter(writes).map(named)
     }
 
-    /// A request has ended: its outcome waits to be taken, and whoever waits for it is named.
-    pub(crate) fn finish(&mut self, ticket: Ticket, completion: Completion, result: Result<u32>) -> Option<Waker> {
-        let entry = self.entry(ticket)?;
+    /// A caller's request has ended: its outcome waits to be taken, and whoever waits for it is named. `held` by the engine
+    /// under this id, when the kernel still has its memory.
+    pub(crate) fn finish(&mut self, mut outcome: Outcome, held: Option<RequestId>) -> Option<Waker> {
+        let ticket = outcome.ticket;
+        self.transition(ticket, held.map_or(State::Done, State::Answered));
+        let entry = &mut self.entries[ticket.index as usize];
         if let Some(status) = entry.status.take() {
             let errno = |error: &crate::error::Error| error.errno().unwrap_or(Errno::EIO);
-            status.end(result.as_ref().copied().map_err(errno));
+            status.end(outcome.result.as_ref().copied().map_err(errno));
         }
-        if matches!(entry.state, EntryState::Abandoned) {
-            if entry.engine.is_none() {
-                self.release(ticket);
+        outcome.tag = entry.tag;
+        entry.outcome = Some(outcome);
+        match &mut entry.taker {
+            Taker::Poller(waker) => waker.take(),
+            Taker::Anyone => {
+                self.finished.push_back(ticket);
+                None
             }
-            return None;
-        }
-        let outcome = Outcome {
-            ticket,
-            tag: entry.tag,
-            result,
-            bytes_done: completion.bytes_done,
-            memory: completion.memory,
-            took: completion.took,
-            iterations: completion.iterations,
-            pin: None,
-        };
-        let waker = entry.waker.take();
-        entry.state = EntryState::Done(outcome);
-        if !entry.awaited {
-            self.finished.push_back(ticket);
-        }
-        waker
-    }
-
-    /// Puts a pin into an outcome that waits to be taken; gives it back if nobody will.
-    pub(crate) fn give_pin(&mut self, ticket: Ticket, pin: PinnedPage) -> std::result::Result<(), PinnedPage> {
-        match self.entry(ticket).map(|entry| &mut entry.state) {
-            Some(EntryState::Done(outcome)) => {
-                outcome.pin = Some(pin);
-                Ok(())
-            }
-            _ => Err(pin),
-        }
-    }
-
-    /// Takes it out of there again.
-    pub(crate) fn take_pin(&mut self, ticket: Ticket) -> Option<PinnedPage> {
-        match &mut self.entry(ticket)?.state {
-            EntryState::Done(outcome) => outcome.pin.take(),
-            _ => None,
         }
     }
 
     /// Takes the outcome if there is one, else remembers whom to wake.
     pub(crate) fn poll(&mut self, ticket: Ticket, waker: Option<Waker>) -> Poll<Option<Outcome>> {
-        let Some(entry) = self
-            .entry(ticket)
-            .filter(|entry| !matches!(entry.state, EntryState::Abandoned))
-        else {
+        let state = self.state(ticket);
+        if matches!(state, State::Free | State::Left(_)) || state.is_done() {
             self.displaced.extend(waker);
-            return Poll::Ready(None);
-        };
-        if matches!(entry.state, EntryState::InFlight) {
-            if let Some(waker) = waker {
-                entry.awaited = true;
-                let old = entry.waker.replace(waker);
-                self.displaced.extend(old);
-            }
-            return Poll::Pending;
+            return Poll::Ready(self.take(ticket));
         }
-        self.displaced.extend(waker);
-        Poll::Ready(self.take(ticket))
+        if let (Some(waker), Some(entry)) = (waker, self.entry_mut(ticket)) {
+            let old = std::mem::replace(&mut entry.taker, Taker::Poller(Some(waker)));
+            self.displace(old);
+        }
+        Poll::Pending
     }
 
     /// Takes the wakers of all that is under way: whoever waits is to look again.
     pub(crate) fn take_wakers(&mut self, into: &mut Vec<Waker>) {
-        into.extend(self.entries.iter_mut().filter_map(|entry| entry.waker.take()));
+        into.extend(self.entries.iter_mut().filter_map(|entry| match &mut entry.taker {
+            Taker::Poller(waker) => waker.take(),
+            Taker::Anyone => None,
+        }));
     }
 
     /// Is there such an outcome?
     pub(crate) fn has_finished(&self) -> bool {
         // What was taken by ticket is dropped from the front, so the first is one.
         !self.finished.is_empty()
-    }
-
-    fn waits_to_be_taken(&self, ticket: Ticket) -> bool {
-        let entry = self.entries.get(ticket.index as usize);
-        entry.is_some_and(|entry| entry.generation == ticket.generation && matches!(entry.state, EntryState::Done(_)))
     }
 
     /// The next outcome in the order of completion, of requests that nobody polls for: the queue way to be notified.
@@ -314,22 +330,14 @@ impl Requests {
         None
     }
 
-    fn take(&mut self, ticket: Ticket) -> Option<Outcome> {
-        let entry = self.entry(ticket)?;
-        if !matches!(entry.state, EntryState::Done(_)) {
-            return None;
+    /// Takes the outcome if there is one. The entry is free then, or when the kernel has let go.
+    pub(crate) fn take(&mut self, ticket: Ticket) -> Option<Outcome> {
+        let outcome = self.entry_mut(ticket)?.outcome.take()?;
+        match self.state(ticket) {
+            State::Answered(id) => self.transition(ticket, State::Left(id)),
+            _ => self.free(ticket),
         }
-        let EntryState::Done(outcome) = std::mem::replace(&mut entry.state, EntryState::Abandoned) else {
-            return None;
-        };
-        if entry.engine.is_none() {
-            self.release(ticket);
-        }
-        while self
-            .finished
-            .front()
-            .is_some_and(|first| !self.waits_to_be_taken(*first))
-        {
+        while self.finished.front().is_some_and(|first| !self.state(*first).is_done()) {
             self.finished.pop_front();
         }
         // Tickets taken out of turn leave stale names in the queue; they must not outgrow the table.
@@ -341,43 +349,35 @@ impl Requests {
         Some(outcome)
     }
 
-    /// Nobody will take the outcome. Returns the engine's request, if it is still under way.
-    pub(crate) fn abandon(&mut self, ticket: Ticket) -> Option<RequestId> {
-        let entry = self.entry(ticket)?;
-        let waker = entry.waker.take();
-        self.displaced.extend(waker);
-        let entry = self.entry(ticket)?;
-        match entry.state {
-            EntryState::InFlight => {
-                entry.state = EntryState::Abandoned;
-                entry.engine
-            }
-            EntryState::Done(_) => {
-                drop(self.take(ticket));
-                None
-            }
-            EntryState::Free | EntryState::Abandoned => None,
+    /// Nobody is to be woken for it any more.
+    pub(crate) fn forget_waker(&mut self, ticket: Ticket) {
+        if let Some(entry) = self.entry_mut(ticket) {
+            let taker = std::mem::replace(&mut entry.taker, Taker::Anyone);
+            self.displace(taker);
         }
     }
 
-    /// The engine has let go of a request that was abandoned, or answered at its deadline.
+    /// The kernel has let go of one that was answered or given up before.
     pub(crate) fn released(&mut self, ticket: Ticket) {
-        if let Some(entry) = self.entry(ticket) {
-            entry.engine = None;
-            if matches!(entry.state, EntryState::Abandoned) {
-                self.release(ticket);
-            }
+        match self.state(ticket) {
+            State::Answered(_) => self.transition(ticket, State::Done),
+            _ => self.free(ticket),
         }
     }
 
-    fn release(&mut self, ticket: Ticket) {
-        if let Some(entry) = self.entry(ticket) {
-            entry.state = EntryState::Free;
-            entry.engine = None;
-            let waker = entry.waker.take();
-            entry.status = None;
-            entry.generation = (entry.generation.wrapping_add(1) & Ticket::GENERATION_MASK).max(1);
-            self.free.push(ticket.index);
+    /// Nothing is left to be told.
+    pub(crate) fn free(&mut self, ticket: Ticket) {
+        self.transition(ticket, State::Free);
+        let entry = &mut self.entries[ticket.index as usize];
+        entry.status = None;
+        entry.generation = (entry.generation.wrapping_add(1) & Ticket::GENERATION_MASK).max(1);
+        let taker = std::mem::replace(&mut entry.taker, Taker::Anyone);
+        self.free.push(ticket.index);
+        self.displace(taker);
+    }
+
+    fn displace(&mut self, taker: Taker) {
+        if let Taker::Poller(waker) = taker {
             self.displaced.extend(waker);
         }
     }
@@ -387,115 +387,44 @@ impl Requests {
         into.append(&mut self.displaced);
     }
 
-    fn entry(&mut self, ticket: Ticket) -> Option<&mut Entry> {
+    fn entry(&self, ticket: Ticket) -> Option<&Entry> {
+        self.entries
+            .get(ticket.index as usize)
+            .filter(|entry| entry.generation == ticket.generation && entry.state != State::Free)
+    }
+
+    fn entry_mut(&mut self, ticket: Ticket) -> Option<&mut Entry> {
         self.entries
             .get_mut(ticket.index as usize)
-            .filter(|entry| entry.generation == ticket.generation && !matches!(entry.state, EntryState::Free))
+            .filter(|entry| entry.generation == ticket.generation && entry.state != State::Free)
     }
 }
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::request::Status;
-    use baio_engine::{Caching, Memory};
 
-    fn request(tag: u64) -> SegmentRequest {
-        let handle = Handle {
-            core: 1,
-            index: 0,
-            generation: 0,
-        };
-        SegmentRequest {
-            tag,
-            ..SegmentRequest::new(handle, SegmentOp::Sync, Memory::None)
-        }
-    }
-
-    fn completion() -> Completion {
-        Completion {
-            accepted: None,
-            id: baio_engine::RequestId::default(),
+impl Outcome {
+    /// The end of a request that never reached the engine. The table fills in its tag.
+    pub(crate) fn early(ticket: Ticket, memory: Memory, result: Result<u32>) -> Outcome {
+        Outcome {
+            ticket,
             tag: 0,
-            notice: baio_engine::Notice::Completed,
-            result: Ok(0),
+            result,
             bytes_done: 0,
-            memory: Memory::None,
+            memory,
             took: Caching::Direct,
-            iterations: 1,
+            iterations: 0,
+            pin: None,
         }
     }
 
-    #[test]
-    fn an_outcome_is_taken_once_by_ticket_or_in_order() {
-        let mut requests = Requests::new(2, 1);
-        let one = requests.insert(&request(1)).unwrap();
-        let two = requests.insert(&request(2)).unwrap();
-        assert!(requests.insert(&request(3)).is_none());
-        assert!(requests.poll(one, None).is_pending());
-        requests.finish(two, completion(), Ok(7));
-        requests.finish(one, completion(), Ok(8));
-        let Poll::Ready(Some(outcome)) = requests.poll(one, None) else {
-            panic!("finished")
-        };
-        assert_eq!((outcome.tag, outcome.result.unwrap()), (1, 8));
-        assert!(matches!(requests.poll(one, None), Poll::Ready(None)));
-        assert_eq!(requests.next_finished().map(|o| o.tag), Some(2));
-        assert!(requests.next_finished().is_none());
-        assert!(!requests.is_full());
-        assert!(!requests.has_finished());
-    }
-
-    /// What is taken by ticket, in any order, leaves nothing that would have to be looked through.
-    #[test]
-    fn stale_names_do_not_stand_before_what_waits() {
-        let mut requests = Requests::new(8, 1);
-        let tickets: Vec<Ticket> = (0..6).map(|tag| requests.insert(&request(tag)).unwrap()).collect();
-        for ticket in &tickets {
-            requests.finish(*ticket, completion(), Ok(1));
+    /// The end that the engine told, as this result.
+    pub(crate) fn told(ticket: Ticket, completion: Completion, result: Result<u32>) -> Outcome {
+        Outcome {
+            bytes_done: completion.bytes_done,
+            took: completion.took,
+            iterations: completion.iterations,
+            ..Outcome::early(ticket, completion.memory, result)
         }
-        for taken in [1, 0, 2, 4] {
-            assert!(requests.has_finished());
-            assert!(requests.poll(tickets[taken], None).is_ready());
-        }
-        assert_eq!(requests.finished.front(), Some(&tickets[3]));
-        requests.abandon(tickets[3]);
-        assert_eq!(requests.finished.front(), Some(&tickets[5]));
-        requests.abandon(tickets[5]);
-        assert!(!requests.has_finished() && requests.finished.is_empty());
-    }
-
-    #[test]
-    fn only_what_the_engine_has_is_in_flight_however_it_was_given_up() {
-        let mut requests = Requests::new(4, 1);
-        let [cached, abandoned, answered] = [1, 2, 3].map(|tag| requests.insert(&request(tag)).unwrap());
-        for ticket in [abandoned, answered] {
-            requests.set_engine_id(ticket, RequestId::default());
-        }
-        assert_eq!(requests.in_flight().count(), 2);
-        assert!(requests.abandon(cached).is_none() && requests.abandon(abandoned).is_some());
-        requests.finish(answered, completion(), Ok(0));
-        assert!(requests.poll(answered, None).is_ready());
-        assert_eq!(requests.in_flight().count(), 2);
-        for ticket in [abandoned, answered] {
-            requests.released(ticket);
-        }
-        assert_eq!((requests.in_flight().count(), requests.free.len()), (0, 3));
-        requests.finish(cached, completion(), Ok(0));
-        assert_eq!(requests.free.len(), 4);
-    }
-
-    #[test]
-    fn a_status_word_tells_the_end() {
-        let mut requests = Requests::new(1, 1);
-        let word = StatusWord::new();
-        let ticket = requests
-            .insert(&SegmentRequest {
-                status: Some(word.clone()),
-                ..request(0)
-            })
-            .unwrap();
-        assert_eq!(word.get(), Status::InFlight);
-        requests.finish(ticket, completion(), Ok(4096));
-        assert_eq!(word.get(), Status::Done(4096));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,30 +6,18 @@
 
 use baio_engine::{Completion, Durability, Errno, Memory, Vectored};
 
-use super::{PageCache, Role};
-use crate::cache::{Io, IoId, IoKind, ObjectId, PAGE_BYTES};
-use crate::core::{Core, Owner};
+use super::PageCache;
+use crate::cache::{Io, IoKind, ObjectId, PAGE_BYTES};
+use crate::core::Core;
+use crate::core::tags::Recipient;
 use crate::error::Fault;
 use crate::object::{Objects, Route, Target};
-use crate::request::{Handle, SegmentOp, SegmentRequest, Ticket};
-
-/// One direct request for the cache: an I/O, or a part of one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    id: IoId,
-    object: ObjectId,
-    /// What this part does.
-    kind: IoKind,
-    /// The join that it belongs to, and whether it is the second there.
-    join: Option<(u32, bool)>,
-    /// It reads into the caller's own memory: nothing is copied when it has ended.
-    bypasses: bool,
-}
+use crate::request::{CacheIo, Handle, Outcome, Owner, SegmentOp, SegmentRequest};
 
 /// Two parts under way, and what they are parts of.
 #[derive(Debug)]
 pub(super) struct Join {
-    whole: Part,
+    whole: CacheIo,
     memory: [Memory; 2],
     /// Parts that have not been told as ended.
     left: u8,
@@ -63,7 +51,7 @@ impl PageCache {
     }
 
     /// Makes two of a part: what lies below `at`, in bytes of the part, and the rest.
-    fn split(&mut self, whole: Part, at: u64, memory: Memory) -> [(Part, Memory); 2] {
+    fn split(&mut self, whole: CacheIo, at: u64, memory: Memory) -> [(CacheIo, Memory); 2] {
         let free = self.joins.iter().position(Option::is_none);
         let join = free.unwrap_or_else(|| {
             self.joins.push(None);
@@ -77,7 +65,7 @@ impl PageCache {
             result: Ok(0),
         });
         let (below, above) = split_memory(memory, at);
-        let part = |kind, second| Part {
+        let part = |kind, second| CacheIo {
             kind,
             join: Some((join as u32, second)),
             ..whole
@@ -112,9 +100,9 @@ impl PageCache {
     }
 
     /// A part has ended; `held` when the kernel still has its memory.
-    fn part_ended(&mut self, part: Part, result: Result<u32, Errno>, memory: Memory, held: bool) {
+    fn part_ended(&mut self, part: CacheIo, result: Result<u32, Errno>, memory: Memory, held: bool) {
         let Some((at, second)) = part.join else {
-            return self.cache.io_ended(part.id, result, memory);
+            return self.cache_mut().io_ended(part.id, result, memory);
         };
         let Some(Some(join)) = self.joins.get_mut(at as usize) else {
             return; // A part has its join.
@@ -133,7 +121,7 @@ impl PageCache {
             (Err(errno), _) | (_, Err(errno)) => Err(errno),
         };
         if crate::seeded_bug("half-is-the-whole") && join.left == 1 {
-            return self.part_ended(Part { join: None, ..part }, result, Memory::None, false);
+            return self.part_ended(CacheIo { join: None, ..part }, result, Memory::None, false);
         }
         if join.left > 0 {
             return;
@@ -147,9 +135,9 @@ impl PageCache {
     }
 
     /// The kernel has let go of a part that was told as ended.
-    fn part_released(&mut self, part: Part, memory: Memory) {
+    fn part_released(&mut self, part: CacheIo, memory: Memory) {
         let Some((at, second)) = part.join else {
-            return self.cache.io_released(part.id, memory);
+            return self.cache_mut().io_released(part.id, memory);
         };
         let Some(Some(join)) = self.joins.get_mut(at as usize) else {
             return; // A part has its join.
@@ -213,7 +201,7 @@ impl Core {
         any
     }
 
-    fn start_part(&mut self, part: Part, memory: Memory) -> Result<(), (Part, Memory)> {
+    fn start_part(&mut self, part: CacheIo, memory: Memory) -> Result<(), (CacheIo, Memory)> {
         let Some(cached) = &mut self.cached else {
             return Ok(());
         };
@@ -242,68 +230,47 @@ impl Core {
             durability,
             ..SegmentRequest::new(handle, op, memory)
         };
-        match self.start_for_cache(request) {
-            Ok(ticket) => {
-                if let Some(cached) = &mut self.cached {
-                    *cached.role(ticket) = Role::Io(part);
-                }
-                self.io_may_have_ended(ticket);
-                Ok(())
-            }
+        match self.enter(Owner::Cache(part), request) {
+            Ok(_) => Ok(()),
             Err(request) => Err((part, request.memory)),
         }
     }
 
-    /// Tells the cache of its I/O's end, if the ticket is one and has ended.
-    pub(in crate::core) fn io_may_have_ended(&mut self, ticket: Ticket) {
+    /// The cache's I/O has ended; `is_held` when the kernel still has its memory.
+    pub(in crate::core) fn io_ended(&mut self, part: CacheIo, ended: Outcome, is_held: bool) {
         let Some(cached) = &mut self.cached else { return };
-        let Role::Io(part) = *cached.role(ticket) else {
-            return;
-        };
-        let Some(outcome) = self.requests.take_ended(ticket) else {
-            return;
-        };
-        if let Err(error) = &outcome.result
+        if let Err(error) = &ended.result
             && matches!(error.fault, Fault::MoveStopped { .. })
         {
             // It waited for a move that has stopped inside its range: now it can be made two.
-            *cached.role(ticket) = Role::None;
-            cached.delayed.push_back((part, outcome.memory));
+            cached.delayed.push_back((part, ended.memory));
             cached.is_served = false;
             return;
         }
-        let is_held = matches!(
-            &outcome.result,
-            Err(error) if matches!(error.fault, Fault::Io(baio_engine::Error::Indeterminate))
-        );
-        *cached.role(ticket) = if is_held { Role::Held(part) } else { Role::None };
-        let result = outcome.result.map_err(|error| error.errno().unwrap_or(Errno::EIO));
-        cached.part_ended(part, result, outcome.memory, is_held);
+        let result = ended.result.map_err(|error| error.errno().unwrap_or(Errno::EIO));
+        cached.part_ended(part, result, ended.memory, is_held);
     }
 
     /// Bytes that a completion brings to the cache, to be copied; none if it is a direct request's.
-    pub(in crate::core) fn cached_bytes(&mut self, completion: &Completion) -> u64 {
-        let (Some(cached), Some(Owner::Request(ticket))) = (&mut self.cached, Owner::of(completion.tag)) else {
-            return 0;
-        };
-        match cached.known_role(ticket) {
-            Some(Role::Io(part)) if !part.bypasses => completion.result.as_ref().map_or(0, |bytes| u64::from(*bytes)),
+    pub(in crate::core) fn cached_bytes(&self, completion: &Completion) -> u64 {
+        match Recipient::of(completion.tag) {
+            Some(Recipient::Request(ticket)) if matches!(self.requests.owner(ticket), Some(Owner::Cache(io)) if !io.bypasses) => {
+                completion.result.as_ref().map_or(0, |bytes| u64::from(*bytes))
+            }
             _ => 0,
         }
     }
 
     /// The kernel has let go of an I/O that had been answered before.
-    pub(in crate::core) fn io_released(&mut self, ticket: Ticket, memory: Memory) {
-        let Some(cached) = &mut self.cached else { return };
-        if let Role::Held(part) = *cached.role(ticket) {
-            *cached.role(ticket) = Role::None;
+    pub(in crate::core) fn io_released(&mut self, part: CacheIo, memory: Memory) {
+        if let Some(cached) = &mut self.cached {
             cached.part_released(part, memory);
         }
     }
 }
 
-fn whole_of(io: Io) -> (Part, Memory) {
-    let part = Part {
+fn whole_of(io: Io) -> (CacheIo, Memory) {
+    let part = CacheIo {
         id: io.id,
         object: io.object,
         kind: io.kind,

@@ -2,8 +2,8 @@
 //!
 //! The cache does no I/O ([`crate::cache`]): here its reads, writes and flushes become direct requests like any caller's, under
 //! tickets of their own and on a handle of the cache's own, so that everything else in the core treats them as such: holds,
-//! moves, the end of a segment. Entries of the table of requests are kept for them: a table full of callers who wait for the
-//! cache cannot stop it.
+//! moves, the end of a segment. Their entries in the table of requests say that they are the cache's ([`Owner`](crate::request::Owner)), and some
+//! are kept for them: a table full of callers who wait for the cache cannot stop it.
 //!
 //! ```text
 //! caller --start--> cache --I/O--> start --> engine       a direct request on what is cached:
@@ -26,15 +26,14 @@ use std::collections::VecDeque;
 
 use baio_engine::{Durability, Memory, Wait};
 
-use self::io::{Join, Part};
+use self::io::Join;
 use self::objects::{Cached, Cut, Memo};
-use self::requests::{Asked, Waiting};
 use super::Core;
 use crate::cache::eviction::Hint;
-use crate::cache::{self, Cache, CacheConfig, CacheError, CacheOp, CacheRequest, CacheStats, ObjectId};
+use crate::cache::{Cache, CacheConfig, CacheError, CacheOp, CacheRequest, CacheStats, ObjectId};
 use crate::error::{Error, Fault, Result};
 use crate::object::ObjectState;
-use crate::request::Ticket;
+use crate::request::{CacheIo, Ticket};
 
 /// Entries of the table of requests that are the cache's own.
 const ENTRIES: u32 = 64;
@@ -42,24 +41,6 @@ const ENTRIES: u32 = 64;
 /// Owners in the cache that are no tickets, whose generations have 30 bits: what nobody waits for, and operations.
 const NOBODY: u64 = u64::MAX;
 const OPERATION: u64 = 1 << 62;
-
-/// What a ticket is to the cache.
-#[derive(Debug, Default)]
-enum Role {
-    /// Nothing.
-    #[default]
-    None,
-    /// The cache's own I/O, or a part of one.
-    Io(Part),
-    /// The same, which was answered while the kernel still has its memory.
-    Held(Part),
-    /// A caller's request that the cache has.
-    Request(Asked),
-    /// A direct request that waits for the cache, to be started then.
-    Waits(Box<Waiting>),
-    /// A direct write under way; the cache keeps out of its range.
-    Reserved(ObjectId, cache::RequestId),
-}
 
 /// The page cache of a core.
 #[derive(Debug)]
@@ -75,10 +56,8 @@ pub(crate) struct PageCache {
     left: Vec<ObjectId>,
     /// What operations keep the cache out of.
     cuts: Vec<Cut>,
-    /// By the index of the ticket, for the use of that index that the number names.
-    roles: Vec<(u32, Role)>,
     /// I/Os, or parts of them, for which the engine had no room, or that must be tried again.
-    delayed: VecDeque<(Part, Memory)>,
+    delayed: VecDeque<(CacheIo, Memory)>,
     /// I/Os that were made two.
     joins: Vec<Option<Join>>,
     /// The first failure of what nobody waits for.
@@ -92,23 +71,10 @@ pub(crate) struct PageCache {
 }
 
 impl PageCache {
-    /// What this ticket is, from now on perhaps something else; what an earlier use of its index was is forgotten.
-    fn role(&mut self, ticket: Ticket) -> &mut Role {
-        let index = ticket.index as usize;
-        if self.roles.len() <= index {
-            self.roles.resize_with(index + 1, Default::default);
-        }
-        let (generation, role) = &mut self.roles[index];
-        if *generation != ticket.generation {
-            (*generation, *role) = (ticket.generation, Role::None);
-        }
-        role
-    }
-
-    /// The same for a ticket that may be an old one.
-    fn known_role(&mut self, ticket: Ticket) -> Option<&mut Role> {
-        let (generation, role) = self.roles.get_mut(ticket.index as usize)?;
-        (*generation == ticket.generation).then_some(role)
+    /// The cache, to be changed: it may want something then.
+    pub(super) fn cache_mut(&mut self) -> &mut Cache {
+        self.is_served = false;
+        &mut self.cache
     }
 }
 
@@ -147,7 +113,6 @@ impl Core {
             epoch: 1,
             left: Vec::new(),
             cuts: Vec::new(),
-            roles: Vec::new(),
             delayed: VecDeque::new(),
             joins: Vec::new(),
             failed: None,
@@ -162,13 +127,6 @@ impl Core {
     #[must_use]
     pub fn cache_stats(&self) -> Option<CacheStats> {
         self.cached.as_ref().map(|cached| cached.cache.stats())
-    }
-
-    /// How many bytes of a cached request are done so far: copied or, of a durable write, known to be safe. A long request moves
-    /// on by windows of at most 1 MiB. `None` for a request that has ended, or that the cache has not.
-    #[must_use]
-    pub fn progress(&mut self, ticket: Ticket) -> Option<u64> {
-        self.cached.as_mut()?.progress(ticket)
     }
 
     /// Requests that the cache has; and whether the next turn has something to carry out for it.
@@ -210,24 +168,6 @@ impl Core {
             && cached.cache.next_tick().is_none()
         {
             cached.cache.set_now(self.engine.now());
-        }
-    }
-
-    /// A sleep ends when the cleaner has something to write, though nobody asks for anything; and what it writes is awaited by
-    /// whoever had nothing under way and would wait for the doorbell alone.
-    pub(super) fn wait_for_cleaner(&self, wait: Wait) -> Wait {
-        let at = self.cached.as_ref().and_then(|cached| cached.cache.next_tick());
-        match wait {
-            Wait::Until {
-                count,
-                min_wait,
-                deadline,
-            } => Wait::Until {
-                count: count.max(u32::from(self.engine.in_flight() > 0)),
-                min_wait,
-                deadline: deadline.into_iter().chain(at).min(),
-            },
-            Wait::No => Wait::No,
         }
     }
 

@@ -15,7 +15,7 @@
 
 use baio_engine::{File, Kind, Memory};
 
-use super::{NOBODY, OPERATION, PageCache, Role};
+use super::{NOBODY, OPERATION, PageCache};
 use crate::cache::eviction::Hint;
 use crate::cache::{self, CacheOp, CacheRequest, ObjectId, PAGE_BYTES};
 use crate::core::Core;
@@ -133,13 +133,14 @@ impl PageCache {
         let object = self.cache.add(size, READAHEAD_BYTES);
         self.objects.push(Cached { file, object, handle });
         self.epoch += 1;
-        for (ticket, handle, range) in known.requests.writes_under_way() {
+        let writes: Vec<_> = known.requests.writes_under_way().collect();
+        for (ticket, handle, range) in writes {
             if self.object_of(known.objects, handle) != Some(object) || crate::seeded_bug("first-comers-are-forgotten")
             {
                 continue;
             }
-            let id = self.cache.start(NOBODY, reserve(object, range.start, range.end));
-            *self.role(ticket) = Role::Reserved(object, id);
+            let id = self.cache_mut().start(NOBODY, reserve(object, range.start, range.end));
+            known.requests.reserve(ticket, object, id);
         }
         object
     }
@@ -148,8 +149,7 @@ impl PageCache {
     pub(crate) fn release_cuts(&mut self, operation: u32) {
         while let Some(at) = self.cuts.iter().position(|cut| cut.operation == operation) {
             let cut = self.cuts.swap_remove(at);
-            self.cache.release(cut.object, cut.request);
-            self.is_served = false;
+            self.cache_mut().release(cut.object, cut.request);
         }
     }
 }
@@ -157,8 +157,8 @@ impl PageCache {
 impl CachedPages for PageCache {
     fn refuse(&mut self, objects: &Objects, address: SlotAddress) {
         if let Some(at) = self.segment(objects, address) {
-            self.cache.end_requests(self.objects[at].object);
-            self.is_served = false;
+            let object = self.objects[at].object;
+            self.cache_mut().end_requests(object);
         }
     }
 
@@ -166,9 +166,8 @@ impl CachedPages for PageCache {
         if let Some(at) = self.segment(objects, address) {
             let known = self.objects.remove(at);
             self.epoch += 1;
-            self.cache.discard(known.object);
+            self.cache_mut().discard(known.object);
             objects.close(known.handle);
-            self.is_served = false;
         }
     }
 
@@ -178,11 +177,8 @@ impl CachedPages for PageCache {
         };
         let object = self.objects[at].object;
         // One of the two is nothing. What is cut off was reserved, so nothing of it is cached.
-        let _ = self
-            .cache
-            .shrink(object, bytes)
-            .and_then(|()| self.cache.grow(object, bytes));
-        self.is_served = false;
+        let cache = self.cache_mut();
+        let _ = cache.shrink(object, bytes).and_then(|()| cache.grow(object, bytes));
     }
 
     fn cut(&mut self, known: Known<'_>, operation: u32, name: &str, target: Target, from: u64) {
@@ -192,13 +188,12 @@ impl CachedPages for PageCache {
             None => self.add(known, name.to_owned(), Access::Write, target, size),
         };
         let owner = OPERATION | u64::from(operation);
-        let request = self.cache.start(owner, reserve(object, from, size));
+        let request = self.cache_mut().start(owner, reserve(object, from, size));
         self.cuts.push(Cut {
             operation,
             object,
             request,
         });
-        self.is_served = false;
     }
 }
 
@@ -215,8 +210,8 @@ impl Core {
             if !cached.left.contains(&known.object) {
                 cached.left.push(known.object);
             }
-            cached.cache.write_soon(known.object);
-            cached.is_served = false;
+            let object = known.object;
+            cached.cache_mut().write_soon(object);
             self.forget_left();
         }
     }
@@ -293,7 +288,7 @@ impl Core {
         };
         let known = Known {
             objects: &mut self.objects,
-            requests: &self.requests,
+            requests: &mut self.requests,
         };
         Ok(cached.add(known, name, access, target, size))
     }

@@ -1,24 +1,18 @@
 //! Callers' requests: through the cache, or beside it on what is cached.
 //!
-//! A cached request's memory is only ever copied from or to, here: so at its deadline it is answered at once, with its memory,
-//! as `Indeterminate` (a write may have been done in part, and its pages may be written later). The exception is a cold read that
-//! bypasses the frames: while the device has its memory, it is answered without, as a direct request. A direct request that still waits
-//! for the cache has touched nothing and is answered as cancelled, as one that waits for a hold.
-//!
-//! A deadline is an event of the engine that nobody signals: the engine sleeps no longer than to it, and tells when it is over.
+//! A direct request that still waits for the cache has touched nothing and is answered as cancelled, as one that waits for a hold.
 
-use baio_engine::{Caching, Completion, Durability, Memory, Notice, Op, Policy, Request, RequestId, Time, Wait};
+use baio_engine::{Durability, Memory, Wait};
 
-use super::{NOBODY, OPERATION, PageCache, Role, owner_of, ticket_of, whole};
+use super::{NOBODY, OPERATION, owner_of, ticket_of, whole};
 use crate::cache::eviction::Hint;
 use crate::cache::{self, CacheDone, CacheError, CacheOp, CacheRequest, ObjectId};
-use crate::core::requests::{Coming, Prepared};
-use crate::core::{Core, Owner};
-use crate::error::{Error, Fault};
-use crate::holds::Parked;
+use crate::core::Core;
+use crate::error::{Error, Fault, Result};
+use crate::identity::Access;
 use crate::object::Target;
 use crate::operation::Event;
-use crate::request::{Ended, Mode, SegmentOp, SegmentRequest, Ticket};
+use crate::request::{Asked, Mode, Outcome, PinnedPage, SegmentOp, SegmentRequest, State, Ticket};
 
 /// Bytes of requests that are gathered before the device is given its part at the latest.
 const BATCH_BYTES: u64 = 256 << 10;
@@ -26,102 +20,28 @@ const BATCH_BYTES: u64 = 256 << 10;
 /// A durable write of so many bytes goes out alone: its copy takes as long as the device takes for it.
 const LONE_BYTES: u64 = 64 << 10;
 
-/// What [`Core::start`] gives.
-type Started = std::result::Result<Ticket, SegmentRequest>;
-
-/// A request that the cache has.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
-    id: cache::RequestId,
-    /// The engine's event that ends at its deadline.
-    deadline: Option<RequestId>,
-    /// That has happened.
-    is_overdue: bool,
-}
-
-/// A direct request that waits for the cache.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    object: ObjectId,
-    asked: Asked,
-    parked: Parked,
-    memory: Memory,
-}
-
-impl PageCache {
-    /// The request of this ticket that has not ended in the cache.
-    fn asked(&mut self, ticket: Ticket) -> Option<&mut Asked> {
-        match self.known_role(ticket)? {
-            Role::Request(asked) => Some(asked),
-            Role::Waits(waiting) => Some(&mut waiting.asked),
-            _ => None,
-        }
-    }
-
-    pub(super) fn progress(&mut self, ticket: Ticket) -> Option<u64> {
-        match *self.known_role(ticket)? {
-            Role::Request(asked) => self.cache.progress(asked.id),
-            _ => None,
-        }
-    }
-}
-
 impl Core {
-    /// Starts a request that goes through the cache, or beside it on what is cached. Gives back what is neither.
-    pub(in crate::core) fn start_with_cache(
-        &mut self,
-        request: SegmentRequest,
-    ) -> std::result::Result<Started, SegmentRequest> {
-        if request.mode != Mode::Cached {
-            let Some(cached) = &mut self.cached else {
-                return Err(request);
+    /// The cache's object that a request is about: of a cached one, made if it is the first on its file or segment; of a direct
+    /// one, if it is cached.
+    pub(in crate::core) fn object_asked(&mut self, request: &SegmentRequest) -> Result<Option<ObjectId>> {
+        let Some(cached) = self.cached.as_mut().filter(|_| request.mode != Mode::Cached) else {
+            return match request.mode {
+                Mode::Cached => self.object_to_use(request).map(Some),
+                _ => Ok(None),
             };
-            let Some(object) = cached.object_of(&self.objects, request.handle) else {
-                return Err(request);
-            };
-            return Ok(self.start_on_cache(request, Some(object)));
-        }
+        };
+        Ok(cached.object_of(&self.objects, request.handle))
+    }
+
+    fn object_to_use(&mut self, request: &SegmentRequest) -> Result<ObjectId> {
         let writes = matches!(request.op, SegmentOp::Write { .. });
         let cached = self.cached.as_mut();
-        let object = cached.and_then(|cached| cached.object_for_mode(&self.objects, request.handle, writes));
-        Ok(self.start_on_cache(request, object))
+        let known = cached.and_then(|cached| cached.object_for_mode(&self.objects, request.handle, writes));
+        known.map_or_else(|| self.object_for(request), Ok)
     }
 
     /// Gives a request to the cache: to be done there, or to make way for it.
-    fn start_on_cache(&mut self, mut request: SegmentRequest, object: Option<ObjectId>) -> Started {
-        if self.requests.is_full() {
-            return Err(request);
-        }
-        let asked_len = request.memory.len();
-        let object = match (self.prepare(&mut request, Coming::First), object) {
-            (Ok(Prepared::Nothing), _) => Ok(None),
-            (Ok(_), Some(object)) => Ok(Some(object)),
-            (Ok(_), None) => self.object_for(&request).map(Some),
-            (Err(error), _) => Err(error),
-        };
-        let Some(ticket) = self.requests.insert(&request) else {
-            return Err(request);
-        };
-        let object = match object {
-            Ok(Some(object)) => object,
-            early => {
-                self.finish_early(ticket, request.memory, early.map(|_| 0));
-                return Ok(ticket);
-            }
-        };
-        let Ok(deadline) = self.deadline_of(ticket, request.deadline) else {
-            self.requests.take_back(ticket);
-            if let Memory::Own(buffer) = &mut request.memory {
-                buffer.set_len(asked_len); // A read across the end had cut it.
-            }
-            return Err(request);
-        };
-        self.objects.begin(request.handle);
-        self.ask(ticket, request, object, deadline);
-        Ok(ticket)
-    }
-
-    fn ask(&mut self, ticket: Ticket, mut request: SegmentRequest, object: ObjectId, deadline: Option<RequestId>) {
+    pub(in crate::core) fn ask(&mut self, ticket: Ticket, mut request: SegmentRequest, object: ObjectId) {
         let is_cached = request.mode == Mode::Cached;
         if is_cached && matches!(request.op, SegmentOp::Write { .. }) {
             self.date_change();
@@ -151,26 +71,15 @@ impl Core {
             memory: given,
             hint: Hint::Normal,
         };
-        let asked = Asked {
-            id: cached.cache.start(owner_of(ticket), to_do),
-            deadline,
-            is_overdue: false,
-        };
-        *cached.role(ticket) = if waits {
-            Role::Waits(Box::new(Waiting {
-                object,
-                asked,
-                parked: Parked::new(ticket, RequestId::default(), &request, range),
-                memory,
-            }))
-        } else {
-            Role::Request(asked)
-        };
+        let id = cached.cache_mut().start(owner_of(ticket), to_do);
+        match waits {
+            true => self.requests.keep(ticket, State::MakingWay(object, id), memory),
+            false => self.requests.transition(ticket, State::InCache(id)),
+        }
         // What it wants of the device waits for the turn, so that what is asked for together is read and written together; but
         // the device is not kept waiting while the bytes of many requests are copied.
         let bypasses = self.start_bypasses();
         let Some(cached) = &mut self.cached else { return };
-        cached.is_served = false;
         cached.gathered += if bypasses { 0 } else { end - start };
         let is_durable = request.durability != Durability::None && request.op != SegmentOp::Sync;
         let is_lone = is_durable && end - start >= LONE_BYTES;
@@ -181,31 +90,7 @@ impl Core {
         } else {
             self.take_done();
         }
-    }
-
-    /// An event that ends when the request's time is over; an error when the engine has no room for it.
-    fn deadline_of(&mut self, ticket: Ticket, at: Option<Time>) -> std::result::Result<Option<RequestId>, ()> {
-        if at.is_none() {
-            return Ok(None);
-        }
-        let policy = Policy {
-            deadline: at,
-            ..Policy::direct()
-        };
-        let event = Request::bare(Op::Event, None, policy).tagged(Owner::Deadline(ticket).tag());
-        self.engine.submit(event).map(Some).map_err(drop)
-    }
-
-    /// A deadline is over, or its event has ended because the request has.
-    pub(in crate::core) fn deadline_over(&mut self, ticket: Ticket) {
-        let Some(cached) = &mut self.cached else { return };
-        if let Some(asked) = cached.asked(ticket) {
-            asked.deadline = None;
-            asked.is_overdue = true;
-            let id = asked.id;
-            cached.cache.cancel(id);
-            self.serve_cache();
-        }
+        self.requests.watch(ticket);
     }
 
     /// Tells what has ended in the cache.
@@ -230,98 +115,78 @@ impl Core {
             return self.step(done.owner as u32, Event::Uncached(uncached));
         }
         let ticket = ticket_of(done.owner);
-        let role = std::mem::take(cached.role(ticket));
-        let (asked, waiting) = match role {
-            Role::Request(asked) => (asked, None),
-            Role::Waits(waiting) => (waiting.asked, Some(waiting)),
-            _ => return, // Nothing else is asked for a ticket.
-        };
-        if let Some(event) = asked.deadline {
-            self.engine.cancel(event);
-        }
-        let Some(ended) = self.requests.ended(ticket) else {
+        let Some(asked) = self.requests.asked(ticket) else {
             return;
         };
-        // What only waits for the cache has done nothing yet.
-        let is_overdue = asked.is_overdue && waiting.is_none();
-        let memory = match (waiting, done.result) {
-            (Some(waiting), Ok(_)) => return self.granted(ticket, &ended, *waiting),
-            (Some(waiting), Err(_)) => waiting.memory,
-            (None, _) => done.memory,
-        };
-        let result = done.result.map_err(|error| match error {
-            CacheError::Cancelled if is_overdue => {
-                self.explain_cached(&ended, Fault::Io(baio_engine::Error::Indeterminate))
+        match self.requests.state(ticket) {
+            State::MakingWay(object, id) => {
+                let memory = self.requests.take_in_hand(ticket);
+                match done.result {
+                    Ok(_) => self.granted(ticket, &asked, (object, id), memory),
+                    Err(error) => self.end_waiting(ticket, memory, |core, asked| {
+                        Err(core.cache_failed(asked, error, asked.len))
+                    }),
+                }
             }
-            error => self.cache_failed(&ended, error, memory.len() as u64),
-        });
-        let completion = Completion {
-            accepted: None,
-            id: RequestId::default(),
-            tag: 0,
-            notice: Notice::Completed,
-            result: Ok(0),
-            bytes_done: done.bytes_done,
-            memory,
-            took: Caching::Direct,
-            iterations: u16::try_from(done.iterations).unwrap_or(u16::MAX),
-        };
-        self.fired.extend(self.requests.finish(ticket, completion, result));
-        if let Some(pin) = done.pin {
-            self.hand_over(ticket, ended.handle, pin);
+            state @ (State::InCache(_) | State::Overdue(_)) => {
+                self.done_in_cache(ticket, &asked, matches!(state, State::Overdue(_)), done);
+            }
+            _ if crate::seeded_bug("who-was-abandoned-is-on-the-device") => {
+                self.requests.free(ticket);
+                self.handle_idle(asked.handle);
+            }
+            _ => {} // Nothing else is asked for a ticket.
         }
-        self.handle_idle(ended.handle);
+    }
+
+    fn done_in_cache(&mut self, ticket: Ticket, asked: &Asked, is_overdue: bool, done: CacheDone) {
+        let result = done.result.map_err(|error| match error {
+            CacheError::Cancelled if is_overdue => self.explain(asked, baio_engine::Error::Indeterminate),
+            error => self.cache_failed(asked, error, done.memory.len() as u64),
+        });
+        let access = self
+            .objects
+            .get(asked.handle)
+            .map_or(Access::Read, |object| object.access);
+        let pin = done.pin.map(|pin| PinnedPage {
+            handle: asked.handle,
+            access,
+            pin,
+        });
+        let outcome = Outcome {
+            bytes_done: done.bytes_done,
+            iterations: u16::try_from(done.iterations).unwrap_or(u16::MAX),
+            pin,
+            ..Outcome::early(ticket, done.memory, result)
+        };
+        self.tell(outcome, None);
+        self.handle_idle(asked.handle);
     }
 
     /// Starts a request of the buffer pool in the cache.
     pub(in crate::core) fn start_in_cache(&mut self, ticket: Ticket, request: CacheRequest) {
         let Some(cached) = &mut self.cached else { return };
-        let asked = Asked {
-            id: cached.cache.start(owner_of(ticket), request),
-            deadline: None,
-            is_overdue: false,
-        };
-        *cached.role(ticket) = Role::Request(asked);
-        cached.is_served = false;
+        let id = cached.cache_mut().start(owner_of(ticket), request);
+        self.requests.transition(ticket, State::InCache(id));
         self.take_done();
     }
 
-    /// The cache has made way for a direct request.
-    fn granted(&mut self, ticket: Ticket, ended: &Ended, waiting: Waiting) {
-        let Waiting {
-            object,
-            asked,
-            parked,
-            memory,
-        } = waiting;
-        if matches!(ended.op, SegmentOp::Write { .. })
-            && let Some(cached) = &mut self.cached
-        {
-            *cached.role(ticket) = Role::Reserved(object, asked.id);
+    /// The cache has made way for a direct request. For a write it keeps out until that has ended.
+    fn granted(&mut self, ticket: Ticket, asked: &Asked, (object, id): (ObjectId, cache::RequestId), memory: Memory) {
+        if matches!(asked.op, SegmentOp::Write { .. }) {
+            self.requests.reserve(ticket, object, id);
         }
-        let going_on = if ended.abandoned {
-            Some((memory, Ok(0))) // Nobody will take the outcome.
-        } else {
-            self.start_again(ticket, ended, &parked, memory)
-        };
-        if let Some((memory, result)) = going_on {
-            self.finish_early(ticket, memory, result);
-            self.left_cache(ticket);
-            self.handle_idle(ended.handle);
-        }
+        self.start_again(ticket, memory);
     }
 
     /// A direct request has ended: its range is the cache's again.
-    pub(in crate::core) fn left_cache(&mut self, ticket: Ticket) {
-        let Some(cached) = &mut self.cached else { return };
-        if let Role::Reserved(object, id) = *cached.role(ticket) {
-            *cached.role(ticket) = Role::None;
-            cached.cache.release(object, id);
-            cached.is_served = false;
+    pub(in crate::core) fn give_back(&mut self, reserved: Option<(ObjectId, cache::RequestId)>) {
+        if let (Some((object, id)), Some(cached)) = (reserved, &mut self.cached) {
+            cached.cache_mut().release(object, id);
         }
     }
 
-    fn cache_failed(&self, ended: &Ended, error: CacheError, len: u64) -> Error {
+    fn cache_failed(&self, asked: &Asked, error: CacheError, len: u64) -> Error {
         let fault = match error {
             CacheError::System(errno) => Fault::Io(baio_engine::Error::System(errno)),
             CacheError::Cancelled => Fault::Io(baio_engine::Error::Cancelled),
@@ -329,16 +194,16 @@ impl Core {
             CacheError::NoObject => Fault::Stale,
             CacheError::PastEnd => Fault::Beyond {
                 len,
-                size: self.size_now(ended),
+                size: self.size_now(asked),
                 write: true,
             },
             error => Fault::Cache(error),
         };
-        self.explain_cached(ended, fault)
+        self.explain_fault(asked, fault)
     }
 
-    fn size_now(&self, ended: &Ended) -> u64 {
-        let object = self.objects.get(ended.handle);
+    fn size_now(&self, asked: &Asked) -> u64 {
+        let object = self.objects.get(asked.handle);
         match object.and_then(|object| object.target.as_ref()) {
             Some(Target::Plain(file)) => file.size().unwrap_or_default(),
             Some(Target::Segment { size, .. }) => *size,
@@ -346,23 +211,21 @@ impl Core {
         }
     }
 
-    fn explain_cached(&self, ended: &Ended, fault: Fault) -> Error {
-        let object = self.objects.get(ended.handle);
-        let name = object.map_or("a closed handle", |object| &object.name);
-        let error = Error::new(ended.op.name(), name, fault);
-        match ended.op {
-            SegmentOp::Read { offset } | SegmentOp::Write { offset } => error.at(offset),
-            SegmentOp::Sync => error,
+    /// A request that the cache has ends early, and the cache tells so at once.
+    pub(in crate::core) fn cancel_in_cache(&mut self, id: cache::RequestId) {
+        if let Some(cached) = &mut self.cached {
+            cached.cache_mut().cancel(id);
+            self.serve_cache();
         }
     }
 
-    /// Asks that a request end early, if the cache has it.
-    pub(in crate::core) fn cancel_in_cache(&mut self, ticket: Ticket) {
-        let Some(cached) = &mut self.cached else { return };
-        if let Some(asked) = cached.asked(ticket) {
-            let id = asked.id;
-            cached.cache.cancel(id);
-            self.serve_cache();
+    /// How many bytes of a cached request are done so far: copied or, of a durable write, known to be safe. A long request moves
+    /// on by windows of at most 1 MiB. `None` for a request that has ended, or that the cache has not.
+    #[must_use]
+    pub fn progress(&mut self, ticket: Ticket) -> Option<u64> {
+        match self.requests.state(ticket) {
+            State::InCache(id) | State::Overdue(id) => self.cached.as_ref()?.cache.progress(id),
+            _ => None,
         }
     }
 }

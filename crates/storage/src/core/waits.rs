@@ -1,0 +1,125 @@
+//! What waits in the core: when it begins again, how long a turn may sleep for it, and how it is called off.
+//!
+//! A request has one deadline. The engine looks at it while the request is there, the core while it is anywhere else: in the page
+//! cache, waiting for that to make way, behind a hold. One that is overdue before it has begun ends as `Cancelled`; in the
+//! cache, where its memory is only ever copied from or to, it comes back at once as `Indeterminate`: a write may have been done in part.
+//! A cold read that bypasses the cache's frames is answered then without its memory, as a direct request, if the device has that.
+
+use baio_engine::Wait;
+
+use super::Core;
+use crate::request::{State, Ticket};
+
+impl Core {
+    /// What can begin does. Has anybody been told of an end since the last sleep, or will be? Then whoever turns the core may not want to
+    /// sleep any more.
+    pub(super) fn before_sleep(&mut self) -> bool {
+        let mut is_told = self.begin_again();
+        is_told |= self.cached.is_some() && self.turn_cache();
+        // Nor over wakers that were collected since the last turn.
+        is_told |= !self.fired.is_empty();
+        is_told | std::mem::take(&mut self.is_told)
+    }
+
+    /// A sleep ends when something here is overdue, or the cleaner has something to write. And what the cleaner writes is awaited by
+    /// whoever had nothing under way and would wait for the doorbell alone.
+    pub(super) fn sleep_for(&mut self, wait: Wait) -> Wait {
+        let Wait::Until {
+            mut count,
+            min_wait,
+            deadline,
+        } = wait
+        else {
+            return wait;
+        };
+        let tick = self.cached.as_ref().and_then(|cached| cached.cache.next_tick());
+        let overdue = self.requests.next_deadline().map(|(at, _)| at);
+        let is_idle = self.engine.in_flight() + self.engine.completed() == 0;
+        if is_idle && (overdue.is_some() || self.requests.waiting() > 0) {
+            // The engine would not sleep for want of requests of its own.
+            count = 0;
+        } else if self.cached.is_some() {
+            count = count.max(u32::from(self.engine.in_flight() > 0));
+        }
+        Wait::Until {
+            count,
+            min_wait,
+            deadline: deadline.into_iter().chain(tick).chain(overdue).min(),
+        }
+    }
+
+    /// What waited for something that is over begins as if it had just come. Says whether any did.
+    pub(super) fn begin_again(&mut self) -> bool {
+        let mut has_begun = false;
+        while let Some(ticket) = self.requests.next_woken() {
+            let memory = self.requests.take_in_hand(ticket);
+            self.start_again(ticket, memory);
+            if self.requests.state(ticket) == State::Woken {
+                break; // The engine has no slot.
+            }
+            has_begun = true;
+        }
+        has_begun
+    }
+
+    /// Ends what is overdue here. Says how many.
+    pub(super) fn end_overdue(&mut self) -> usize {
+        let mut count = 0;
+        while let Some((at, ticket)) = self.requests.next_deadline() {
+            if at > self.engine.now() {
+                break;
+            }
+            if let State::InCache(id) = self.requests.state(ticket) {
+                self.requests.transition(ticket, State::Overdue(id));
+            }
+            self.call_off(ticket);
+            count += 1;
+        }
+        count
+    }
+
+    /// Asks that a request end early.
+    pub fn cancel(&mut self, ticket: Ticket) {
+        // First what the cache has done for it.
+        self.take_done();
+        self.call_off(ticket);
+        self.is_told |= self.requests.state(ticket) == State::Done;
+    }
+
+    /// Ends a request early, wherever it is. The device may end what it has begun.
+    fn call_off(&mut self, ticket: Ticket) {
+        match self.requests.state(ticket) {
+            State::Held | State::Woken => {
+                self.holds.forget(ticket);
+                let memory = self.requests.take_in_hand(ticket);
+                self.end_waiting(ticket, memory, |core, asked| {
+                    Err(core.explain(asked, baio_engine::Error::Cancelled))
+                });
+            }
+            State::InCache(id) | State::Overdue(id) | State::MakingWay(_, id) => self.cancel_in_cache(id),
+            State::AtDevice(id) => self.engine.cancel(id),
+            State::Free | State::InHand | State::Answered(_) | State::Done | State::Left(_) => {}
+        }
+    }
+
+    /// Nobody will take the outcome. What has not begun does not, a cached write may have been done in part. The request's memory
+    /// returns to the arena when the kernel has let go of it.
+    pub fn abandon(&mut self, ticket: Ticket) {
+        self.take_done();
+        self.requests.forget_waker(ticket);
+        match self.requests.state(ticket) {
+            State::AtDevice(id) => {
+                self.requests.transition(ticket, State::Left(id));
+                self.engine.abandon(id);
+            }
+            // It would wait on there, with its memory and its slot, for what may never come.
+            State::InCache(_) if crate::seeded_bug("who-was-abandoned-is-on-the-device") => {
+                self.requests.transition(ticket, State::Left(Default::default()));
+            }
+            _ => self.call_off(ticket),
+        }
+        if let Some(pin) = self.requests.take(ticket).and_then(|outcome| outcome.pin) {
+            self.unpin(pin);
+        }
+    }
+}
