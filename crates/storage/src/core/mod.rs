@@ -9,7 +9,7 @@
 //! | `mod.rs` | opening and closing, handles, turning |
 //! | `requests.rs` | requests on handles: checked, sent to the engine or the cache or held back, answered |
 //! | `waits.rs` | how long a turn sleeps; what waits here begins again, is cancelled, is overdue |
-//! | `tags.rs` | whom a completion is for |
+//! | `tags.rs` | whom a completion is for; those of the driver's own requests |
 //! | `cached/` | requests through the page cache, and the cache's own |
 //! | `pool.rs` | pages of the cache pinned and changed in place; hints |
 //! | `defrag.rs` | packing a volume by moves |
@@ -77,6 +77,8 @@ pub struct Core {
     waiting_for_claim: Vec<u32>,
     /// Nanoseconds since 1970 when the engine's clock stood at zero.
     wall_ns: u64,
+    /// Completions of requests that are not the core's own.
+    foreign: VecDeque<Completion>,
     fired: Vec<Waker>,
     /// Something has ended since the last turn that nobody was told of: nobody sleeps over it.
     is_told: bool,
@@ -175,6 +177,7 @@ impl Core {
             claims: Claims::default(),
             waiting_for_claim: Vec::new(),
             wall_ns: 0,
+            foreign: VecDeque::new(),
             fired: Vec::new(),
             is_told: false,
         }
@@ -263,7 +266,7 @@ impl Core {
         &self.engine
     }
 
-    /// The engine, for its event fd and doorbell.
+    /// The engine, for its event fd and doorbell; and for requests of the driver's own, under a tag of [`Core::FOREIGN_TAGS`].
     pub fn engine_mut(&mut self) -> &mut Engine {
         &mut self.engine
     }
@@ -416,6 +419,7 @@ impl Core {
                     self.step(index, Event::Completed(completion));
                 }
             }
+            Some(Recipient::Driver) => self.foreign.push_back(completion),
             None => {}
         }
     }
