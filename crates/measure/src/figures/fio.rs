@@ -19,44 +19,20 @@ pub(crate) enum Engine {
     Psync,
 }
 
-/// How many requests there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Amount {
-    /// As many as the runtime leaves room for, at random with replacement.
-    Timed,
-    /// One to each block, at random by a map of those that were used.
-    Once,
-    /// So many bytes of them, at random with replacement.
-    Bytes(u64),
-}
-
 /// A run of fio.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
-    pub(crate) engine: Engine,
-    pub(crate) rw: Rw,
-    /// Each is used from `offset` on for `len` bytes.
-    pub(crate) files: Vec<PathBuf>,
-    pub(crate) offset: u64,
-    pub(crate) len: u64,
-    pub(crate) request_size: u64,
+    engine: Engine,
+    rw: Rw,
+    files: Vec<PathBuf>,
     /// Requests in flight; of [`Engine::Psync`] as many threads.
-    pub(crate) depth: u32,
-    /// Requests handed over together.
-    pub(crate) batch: u32,
-    /// Each write is durable when it ends: "dsync" (O_DSYNC) or "sync" (O_SYNC).
-    pub(crate) sync: Option<&'static str>,
-    /// O_DIRECT, else the kernel's cache.
-    pub(crate) direct: bool,
-    /// What the kernel's cache holds of the files is left there; else fio empties it of them first.
-    pub(crate) warm: bool,
-    /// One fsync behind all writes; its time counts.
-    pub(crate) end_fsync: bool,
-    pub(crate) amount: Amount,
-    /// At most; zero for no limit.
-    pub(crate) runtime: Duration,
+    depth: u32,
+    /// O_DIRECT, else the kernel's cache, which fio empties of its files first.
+    direct: bool,
+    /// What else its command says.
+    further: Vec<String>,
     /// It runs in this memory cgroup.
-    pub(crate) cgroup: Option<PathBuf>,
+    cgroup: Option<PathBuf>,
 }
 
 impl Engine {
@@ -71,33 +47,42 @@ impl Engine {
 }
 
 impl Job {
-    /// 4 KiB direct requests at random places of the first `len` bytes of each file, nothing durable.
-    pub(crate) fn new(engine: Engine, rw: Rw, files: Vec<PathBuf>, len: u64, depth: u32, runtime: Duration) -> Job {
+    /// Direct requests to the first `len` bytes of each file, nothing durable; at random one to each block, by a map of those that
+    /// were used.
+    pub(crate) fn new(engine: Engine, rw: Rw, files: Vec<PathBuf>, len: u64, depth: u32) -> Job {
+        // Of all files together.
+        let size = format!("--size={}", len * files.len() as u64);
         Job {
             engine,
             rw,
             files,
-            offset: 0,
-            len,
-            request_size: 4096,
             depth,
-            batch: 1,
-            sync: None,
             direct: true,
-            warm: false,
-            end_fsync: false,
-            amount: Amount::Timed,
-            runtime,
+            further: vec![size],
             cgroup: None,
         }
     }
 
-    /// The same with each block once, however long that takes.
-    pub(crate) fn once(engine: Engine, rw: Rw, file: PathBuf, len: u64, depth: u32) -> Job {
-        Job {
-            amount: Amount::Once,
-            ..Job::new(engine, rw, vec![file], len, depth, Duration::ZERO)
-        }
+    /// With further options, none of which has a blank in it; of two about one thing fio takes the last.
+    pub(crate) fn with(mut self, words: &str) -> Job {
+        self.further.extend(words.split_whitespace().map(str::to_owned));
+        self
+    }
+
+    /// As many as there is time for, at random with replacement.
+    pub(crate) fn timed(self, runtime: Duration) -> Job {
+        let ms = runtime.as_millis();
+        self.with(&format!("--norandommap --time_based --runtime={ms}ms"))
+    }
+
+    /// Through the kernel's cache.
+    pub(crate) fn buffered(self) -> Job {
+        Job { direct: false, ..self }
+    }
+
+    /// In a memory cgroup.
+    pub(crate) fn confined(self, cgroup: Option<PathBuf>) -> Job {
+        Job { cgroup, ..self }
     }
 
     /// What it is called beside our figures.
@@ -137,30 +122,7 @@ impl Job {
         } else {
             words.push(format!("--iodepth={}", self.depth));
         }
-        if self.batch > 1 {
-            words.push(format!("--iodepth_batch_submit={}", self.batch));
-        }
-        if let Some(sync) = self.sync {
-            words.push(format!("--sync={sync}"));
-        }
-        if self.warm {
-            words.push("--invalidate=0".into());
-        }
-        if self.end_fsync {
-            words.push("--end_fsync=1".into());
-        }
-        match self.amount {
-            Amount::Timed => words.extend(["--norandommap", "--time_based"].map(str::to_owned)),
-            Amount::Once => {}
-            Amount::Bytes(bytes) => words.extend(["--norandommap".to_owned(), format!("--io_size={bytes}")]),
-        }
-        words.push(format!("--bs={}", self.request_size));
-        words.push(format!("--offset={}", self.offset));
-        // Of all files together.
-        words.push(format!("--size={}", self.len * self.files.len() as u64));
-        if !self.runtime.is_zero() {
-            words.push(format!("--runtime={}ms", self.runtime.as_millis()));
-        }
+        words.extend(self.further.iter().cloned());
         // fio reads a colon as a separator of files.
         let escaped = |path: &PathBuf| path.display().to_string().replace(':', "\\:");
         let files: Vec<String> = self.files.iter().map(escaped).collect();
@@ -216,11 +178,8 @@ pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
     }
     let mut measured = parse(job, &finished.stdout)?;
     let start = start_up::cost(&job.kind(), || {
-        let short = Job {
-            runtime: start_up::RUNTIME,
-            ..job.clone()
-        };
-        short.process()
+        let ms = start_up::RUNTIME.as_millis();
+        job.clone().with(&format!("--runtime={ms}ms")).process()
     });
     measured.cpu_us_per_request = start_up::cpu_us_per_request(&finished, Duration::ZERO, measured.requests);
     measured.cpu_less_start_us_per_request = Some(start_up::cpu_us_per_request(&finished, start, measured.requests));
@@ -276,7 +235,7 @@ mod tests {
 
     fn job(engine: Engine, rw: Rw) -> Job {
         let files = vec!["/a".into(), "/b:c".into()];
-        Job::new(engine, rw, files, 1 << 20, 16, Duration::from_millis(400))
+        Job::new(engine, rw, files, 1 << 20, 16).timed(Duration::from_millis(400))
     }
 
     #[test]
@@ -297,11 +256,7 @@ mod tests {
 
     #[test]
     fn durable_and_buffered_are_said() {
-        let durable = Job {
-            sync: Some("dsync"),
-            direct: false,
-            ..job(Engine::IoUring, Rw::RandomWrite)
-        };
+        let durable = job(Engine::IoUring, Rw::RandomWrite).buffered().with("--sync=dsync");
         let words = durable.words();
         assert!(words.contains(&"--sync=dsync".to_owned()) && words.contains(&"--direct=0".to_owned()));
         let plain = job(Engine::IoUring, Rw::RandomWrite).words();
@@ -312,7 +267,7 @@ mod tests {
     fn each_block_once_needs_the_map_and_no_end_but_the_last_block() {
         let timed = job(Engine::Libaio, Rw::RandomRead).words();
         assert!(timed.contains(&"--norandommap".to_owned()) && timed.contains(&"--runtime=400ms".to_owned()));
-        let once = Job::once(Engine::Libaio, Rw::RandomRead, "/a".into(), 1 << 20, 16).words();
+        let once = Job::new(Engine::Libaio, Rw::RandomRead, vec!["/a".into()], 1 << 20, 16).words();
         for word in ["--norandommap", "--time_based", "--runtime", "--invalidate"] {
             assert!(!once.iter().any(|given| given.starts_with(word)), "{word}: {once:?}");
         }
@@ -320,10 +275,7 @@ mod tests {
 
     #[test]
     fn a_cgroup_is_joined_before_anything_is_done() {
-        let confined = Job {
-            cgroup: Some("/cg/a b".into()),
-            ..job(Engine::Psync, Rw::Write)
-        };
+        let confined = job(Engine::Psync, Rw::Write).confined(Some("/cg/a b".into()));
         let command = confined.command();
         assert_eq!(command[..2], ["sh", "-c"]);
         assert_eq!(command[2], r#"echo $$ > '/cg/a b/cgroup.procs' && exec "$0" "$@""#);

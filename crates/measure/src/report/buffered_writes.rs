@@ -8,11 +8,11 @@ use baio_console::failure::Failure;
 
 use crate::figures::stress::Run;
 use crate::figures::{Measurement, fio, middle};
+use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::files::settle;
 use crate::report::marks::{Bound, Figure, Mark};
 use crate::report::streaming::file_system;
-use crate::report::{Section, Setting};
 use crate::stress::job::Rw;
 
 const REQUEST: u64 = 64 << 10;
@@ -25,16 +25,15 @@ const SLOW_US: f64 = 1000.0;
 /// are as many), and what watches for readiness.
 const THREADS_MAX: u64 = 1 + 16 + 2;
 
-pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
+pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let path = setting.dir.join("buffered-writes.file");
-    let mut findings = Findings::default();
     match choose(setting, &path) {
-        Ok(work) => compare(setting, &path, &work, &mut findings)?,
+        Ok(work) => compare(setting, &path, &work, findings)?,
         Err(reason) => findings.skip("buffered-writes", &reason),
     }
     // The next experiment needs the room.
     let _ = std::fs::remove_file(&path);
-    Ok(Section::of(findings))
+    Ok(())
 }
 
 /// How much is written for how long.
@@ -126,12 +125,9 @@ fn submit_p999(run: &Measurement) -> f64 {
 }
 
 fn peer(path: &Path, len: u64, runtime_ms: u64) -> fio::Job {
-    let (files, runtime) = (vec![path.to_owned()], Duration::from_millis(runtime_ms));
-    fio::Job {
-        request_size: REQUEST,
-        direct: false,
-        ..fio::Job::new(fio::Engine::Libaio, Rw::RandomWrite, files, len, DEPTH, runtime)
-    }
+    let job = fio::Job::new(fio::Engine::Libaio, Rw::RandomWrite, vec![path.to_owned()], len, DEPTH);
+    let job = job.with(&format!("--bs={REQUEST}")).buffered();
+    job.timed(Duration::from_millis(runtime_ms))
 }
 
 fn reserve(path: &Path, len: u64) -> std::io::Result<()> {

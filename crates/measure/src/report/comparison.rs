@@ -47,13 +47,15 @@ pub(super) struct Turns {
     peers: Vec<Result<Vec<Measurement>, String>>,
 }
 
-/// What all comparisons of an experiment gave.
+/// What an experiment gave: its comparisons, and what else there is to tell.
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) lines: Vec<String>,
     pub(super) parts: Vec<Value>,
     /// Requests that failed, on any side: then the figures mean nothing.
     pub(super) errors: u64,
+    /// Something else did not hold that must hold; a line tells what.
+    pub(super) is_wrong: bool,
 }
 
 impl Turns {
@@ -179,14 +181,6 @@ impl Peer {
 }
 
 impl Findings {
-    /// Those of an experiment, told in a line first.
-    pub(super) fn of(heading: String) -> Findings {
-        Findings {
-            lines: vec![heading],
-            ..Findings::default()
-        }
-    }
-
     /// Runs ours in turn with its peers, and notes what that gave.
     ///
     /// # Errors
@@ -212,13 +206,6 @@ impl Findings {
         }
     }
 
-    /// What was found elsewhere, behind what was found so far.
-    pub(super) fn take_over(&mut self, others: Findings) {
-        self.lines.extend(others.lines);
-        self.parts.extend(others.parts);
-        self.errors += others.errors;
-    }
-
     /// Tells why something is not compared at all.
     pub(super) fn skip(&mut self, what: &str, reason: &str) {
         self.lines.push(format!("skipped: {what}: {reason}"));
@@ -242,13 +229,13 @@ impl Findings {
         });
     }
 
-    /// Whether every request succeeded; tells it when not.
+    /// Whether everything held that must hold; tells it of requests.
     pub(super) fn verified(&mut self) -> bool {
         if self.errors > 0 {
             self.lines
                 .push(format!("{} REQUESTS FAILED: these figures mean nothing", self.errors));
         }
-        self.errors == 0
+        self.errors == 0 && !self.is_wrong
     }
 
     fn note(&mut self, ours: &Side, peers: &[Peer], turns: &Turns) {

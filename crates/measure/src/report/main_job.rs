@@ -12,7 +12,8 @@ use baio_console::failure::Failure;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::report::{Section, Setting, storage_failure};
+use crate::report::comparison::Findings;
+use crate::report::{Setting, storage_failure};
 use crate::stress::pattern::Random;
 
 /// Bytes that are carried when no input is named.
@@ -24,7 +25,7 @@ const DEPTH: usize = 32;
 const FIRST: Identity = Identity::new(1001, 1001);
 const SECOND: Identity = Identity::new(1002, 1002);
 
-pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
+pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let bytes = input(setting.input.as_deref())?;
     let path = setting.dir.join("segments.img");
     let size = (bytes.len() as u64 * 2 + (32 << 20)).next_multiple_of(1 << 20);
@@ -33,44 +34,53 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
         ..Format::default()
     };
     baio::format(&path, &format).map_err(storage_failure)?;
-    let mut lines = Vec::new();
-    let mut parts = Vec::new();
+    findings.is_wrong = !carry_both_ways(&path, bytes, findings).map_err(storage_failure)?;
 
-    let volume = open(&path, FIRST)?;
-    volume
-        .create_segment("data", &CreateOptions::of_size(bytes.len() as u64))
-        .map_err(storage_failure)?;
-    let segment = volume.open_segment("data", Access::Write).map_err(storage_failure)?;
-    let hash = blake3::hash(&bytes);
-    let write = import(&volume, &segment, &bytes)?;
-    lines.push(write.line("imported and synced"));
-    let (read, back) = read_back(&volume, &segment, bytes.len())?;
-    lines.push(read.line("read back in random order"));
-    let verified = back == hash;
-    lines.push(format!(
-        "BLAKE3 {hash}: {}",
-        if verified { "the same bytes" } else { "DIFFERENT BYTES" }
-    ));
-    parts.push(write.json("import"));
-    parts.push(read.json("read"));
-    drop(segment);
-    volume.close().map_err(storage_failure)?;
-
-    let refused = refusals(&path)?;
-    lines.push(format!(
-        "uid {} is refused what belongs to uid {}:",
-        SECOND.uid, FIRST.uid
-    ));
-    lines.extend(refused.iter().map(Trial::line));
-    lines.push(
+    let refused = refusals(&path).map_err(storage_failure)?;
+    let (first, second) = (FIRST.uid, SECOND.uid);
+    findings
+        .lines
+        .push(format!("uid {second} is refused what belongs to uid {first}:"));
+    findings.lines.extend(refused.iter().map(Trial::line));
+    findings.lines.push(
         "(embedded, this guards against mistakes only: whoever may open the volume's file can do anything)".into(),
     );
     let all_refused = refused.iter().all(|trial| trial.held);
-    parts.push(json!({ "part": "refusals", "refused": refused, "all_refused": all_refused }));
-    Ok(Section::new(lines, parts, verified && all_refused))
+    let part = json!({ "part": "refusals", "refused": refused, "all_refused": all_refused });
+    findings.parts.push(part);
+    findings.is_wrong |= !all_refused;
+    Ok(())
 }
 
-fn open(path: &Path, identity: Identity) -> Result<Local, Failure> {
+/// In order in, in random order back. Whether these were the same bytes.
+fn carry_both_ways(path: &Path, mut bytes: Vec<u8>, findings: &mut Findings) -> baio::Result<bool> {
+    let volume = open(path, FIRST)?;
+    volume.create_segment("data", &CreateOptions::of_size(bytes.len() as u64))?;
+    let segment = volume.open_segment("data", Access::Write)?;
+    let hash = blake3::hash(&bytes);
+    let mut order: Vec<usize> = (0..bytes.len().div_ceil(CHUNK)).collect();
+    let begun = Instant::now();
+    let mut import = carry(&volume, &segment, &order, Way::In, &mut bytes)?;
+    volume.block_on(segment.sync(Durability::Data))?.result?;
+    import.seconds = begun.elapsed().as_secs_f64();
+    import.tell("import", "imported and synced", findings);
+
+    let mut random = Random::new(7);
+    for at in (1..order.len()).rev() {
+        order.swap(at, random.below(at as u64 + 1) as usize);
+    }
+    bytes.fill(0);
+    let read = carry(&volume, &segment, &order, Way::Out, &mut bytes)?;
+    read.tell("read", "read back in random order", findings);
+    let same = blake3::hash(&bytes) == hash;
+    let said = if same { "the same bytes" } else { "DIFFERENT BYTES" };
+    findings.lines.push(format!("BLAKE3 {hash}: {said}"));
+    drop(segment);
+    volume.close()?;
+    Ok(same)
+}
+
+fn open(path: &Path, identity: Identity) -> baio::Result<Local> {
     let options = Options {
         identity,
         config: Config {
@@ -79,7 +89,7 @@ fn open(path: &Path, identity: Identity) -> Result<Local, Failure> {
         },
         ..Options::default()
     };
-    Local::open_with(path, &options).map_err(storage_failure)
+    Local::open_with(path, &options)
 }
 
 /// The bytes to carry, a multiple of 4 KiB long: direct I/O moves whole blocks, so the end is filled up with zeroes.
@@ -136,98 +146,52 @@ struct Pass {
 }
 
 impl Pass {
-    fn line(&self, what: &str) -> String {
-        format!(
+    fn tell(&self, part: &str, what: &str, findings: &mut Findings) {
+        let rate = self.bytes as f64 / self.seconds;
+        findings.lines.push(format!(
             "{what}: {} MiB at {:.0} MB/s, {} requests in {} batches, {} in flight",
             self.bytes >> 20,
-            self.bytes as f64 / self.seconds / 1e6,
+            rate / 1e6,
             self.requests,
             self.batches,
             self.in_flight_max,
-        )
-    }
-
-    fn json(&self, part: &str) -> serde_json::Value {
-        json!({
+        ));
+        findings.parts.push(json!({
             "part": part,
             "bytes": self.bytes,
             "seconds": self.seconds,
-            "bytes_per_second": self.bytes as f64 / self.seconds,
+            "bytes_per_second": rate,
             "requests": self.requests,
             "batches": self.batches,
             "in_flight_max": self.in_flight_max,
-        })
+        }));
     }
 }
 
-/// Writes everything, many requests at a time, and makes it durable.
-fn import(volume: &Local, segment: &Segment<Local>, bytes: &[u8]) -> Result<Pass, Failure> {
-    let chunks = bytes.len().div_ceil(CHUNK);
-    let begun = Instant::now();
-    let pass = carry(
-        volume,
-        chunks,
-        |chunk| {
-            let piece = &bytes[chunk * CHUNK..bytes.len().min((chunk + 1) * CHUNK)];
-            let mut buffer = segment.buffer(piece.len())?;
-            buffer.copy_from_slice(piece);
-            let offset = (chunk * CHUNK) as u64;
-            Ok((segment.request(SegmentOp::Write { offset }, buffer), offset))
-        },
-        |_, _| {},
-    )?;
-    let synced = volume
-        .block_on(segment.sync(Durability::Data))
-        .map_err(storage_failure)?;
-    synced.result.map_err(storage_failure)?;
-    Ok(Pass {
-        bytes: bytes.len(),
-        seconds: begun.elapsed().as_secs_f64(),
-        ..pass
-    })
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    In,
+    Out,
 }
 
-/// Reads everything in random order and hashes it.
-fn read_back(volume: &Local, segment: &Segment<Local>, len: usize) -> Result<(Pass, blake3::Hash), Failure> {
-    let mut order: Vec<usize> = (0..len.div_ceil(CHUNK)).collect();
-    let mut random = Random::new(7);
-    for at in (1..order.len()).rev() {
-        order.swap(at, random.below(at as u64 + 1) as usize);
-    }
-    let mut back = vec![0; len];
-    let pass = carry(
-        volume,
-        order.len(),
-        |turn| {
-            let at = order[turn] * CHUNK;
-            let buffer = segment.buffer(CHUNK.min(len - at))?;
-            Ok((
-                segment.request(SegmentOp::Read { offset: at as u64 }, buffer),
-                at as u64,
-            ))
-        },
-        |at, buffer| {
-            back[at as usize..at as usize + buffer.len()].copy_from_slice(buffer);
-        },
-    )?;
-    let pass = Pass { bytes: len, ..pass };
-    Ok((pass, blake3::hash(&back)))
-}
-
-/// Keeps a number of requests in flight until all have ended.
-fn carry(
-    volume: &Local,
-    count: usize,
-    mut make: impl FnMut(usize) -> baio::Result<(baio::SegmentRequest, u64)>,
-    mut take: impl FnMut(u64, &[u8]),
-) -> Result<Pass, Failure> {
+/// Carries the chunks of `bytes` in this order, with a number of requests in flight.
+fn carry(volume: &Local, segment: &Segment<Local>, order: &[usize], way: Way, bytes: &mut [u8]) -> baio::Result<Pass> {
     let before = volume.stats();
     let started = Instant::now();
     let (mut next, mut under_way, mut in_flight_max) = (0, 0, 0);
-    while next < count || under_way > 0 {
-        while next < count && under_way < DEPTH {
-            let (mut request, tag) = make(next).map_err(storage_failure)?;
-            request.tag = tag;
+    while next < order.len() || under_way > 0 {
+        while next < order.len() && under_way < DEPTH {
+            let at = order[next] * CHUNK;
+            let piece = &bytes[at..bytes.len().min(at + CHUNK)];
+            let (mut buffer, offset) = (segment.buffer(piece.len())?, at as u64);
+            let op = if way == Way::In {
+                buffer.copy_from_slice(piece);
+                SegmentOp::Write { offset }
+            } else {
+                SegmentOp::Read { offset }
+            };
+            let mut request = segment.request(op, buffer);
+            request.tag = offset;
             if volume.start(request).is_err() {
                 break; // Every slot is taken: some will be free after the turn.
             }
@@ -235,18 +199,18 @@ fn carry(
             under_way += 1;
         }
         in_flight_max = in_flight_max.max(under_way);
-        volume.turn(Wait::one()).map_err(storage_failure)?;
+        volume.turn(Wait::one())?;
         while let Some(outcome) = volume.next_outcome() {
-            outcome.result.map_err(storage_failure)?;
+            outcome.result?;
             under_way -= 1;
-            if let Some(buffer) = outcome.memory.into_buffer() {
-                take(outcome.tag, &buffer);
+            if let (Way::Out, Some(buffer)) = (way, outcome.memory.into_buffer()) {
+                bytes[outcome.tag as usize..][..buffer.len()].copy_from_slice(&buffer);
             }
         }
     }
     let after = volume.stats();
     Ok(Pass {
-        bytes: 0,
+        bytes: bytes.len(),
         seconds: started.elapsed().as_secs_f64(),
         requests: after.requests - before.requests,
         batches: after.batches - before.batches,
@@ -281,13 +245,11 @@ impl Trial {
 }
 
 /// What the second owner tries with the first one's segment, and what it is told.
-fn refusals(path: &Path) -> Result<Vec<Trial>, Failure> {
+fn refusals(path: &Path) -> baio::Result<Vec<Trial>> {
     let volume = open(path, SECOND)?;
     // A stranger's name is no obstacle: names belong to their owners.
-    volume
-        .create_segment("data", &CreateOptions::of_size(1 << 20))
-        .map_err(storage_failure)?;
-    let seen = volume.list().map_err(storage_failure)?;
+    volume.create_segment("data", &CreateOptions::of_size(1 << 20))?;
+    let seen = volume.list()?;
     let only_own = seen.iter().all(|segment| segment.owner_uid == SECOND.uid);
     let open = |name, access| volume.open_segment_of(FIRST.uid, name, access).map(drop);
     let create = volume
@@ -317,6 +279,6 @@ fn refusals(path: &Path) -> Result<Vec<Trial>, Failure> {
         Trial::refused("create in its name", &create),
         listed,
     ];
-    volume.close().map_err(storage_failure)?;
+    volume.close()?;
     Ok(refused)
 }

@@ -24,6 +24,7 @@ use baio_console::output::Answer;
 use serde::Serialize;
 
 use args::ReportArgs;
+use comparison::Findings;
 use work_dir::{WorkDir, remove_left_over};
 
 pub(crate) mod args;
@@ -50,7 +51,7 @@ mod work_dir;
 /// An experiment: what it is called, what runs it, and what it shows.
 struct Experiment {
     name: &'static str,
-    run: fn(&Setting) -> Result<Section, Failure>,
+    run: fn(&Setting, &mut Findings) -> Result<(), Failure>,
     shows: &'static str,
 }
 
@@ -141,36 +142,17 @@ impl Setting {
 
 /// What an experiment found.
 #[derive(Debug, Serialize)]
-pub(crate) struct Section {
-    pub(crate) name: &'static str,
-    pub(crate) shows: &'static str,
+struct Section {
+    name: &'static str,
+    shows: &'static str,
     /// Lines for people.
     #[serde(skip)]
-    pub(crate) lines: Vec<String>,
+    lines: Vec<String>,
     /// Did everything hold that must hold? Figures do not count here.
-    pub(crate) verified: bool,
+    verified: bool,
     /// The same for programs.
-    pub(crate) parts: Vec<serde_json::Value>,
-    pub(crate) seconds: f64,
-}
-
-impl Section {
-    /// The section of an experiment that takes figures.
-    fn of(mut findings: comparison::Findings) -> Section {
-        let verified = findings.verified();
-        Section::new(findings.lines, findings.parts, verified)
-    }
-
-    fn new(lines: Vec<String>, parts: Vec<serde_json::Value>, verified: bool) -> Section {
-        Section {
-            name: "",
-            shows: "",
-            lines,
-            verified,
-            parts,
-            seconds: 0.0,
-        }
-    }
+    parts: Vec<serde_json::Value>,
+    seconds: f64,
 }
 
 /// The whole report.
@@ -250,11 +232,16 @@ pub(crate) fn run(args: ReportArgs) -> Result<Report, Failure> {
     for experiment in chosen {
         eprintln!("report: {}: {}", experiment.name, experiment.shows);
         let begun = Instant::now();
-        let mut section = (experiment.run)(&setting)?;
-        section.name = experiment.name;
-        section.shows = experiment.shows;
-        section.seconds = begun.elapsed().as_secs_f64();
-        parts.push(section);
+        let mut findings = Findings::default();
+        (experiment.run)(&setting, &mut findings)?;
+        parts.push(Section {
+            name: experiment.name,
+            shows: experiment.shows,
+            verified: findings.verified(),
+            lines: findings.lines,
+            parts: findings.parts,
+            seconds: begun.elapsed().as_secs_f64(),
+        });
     }
     Ok(Report {
         version: env!("CARGO_PKG_VERSION"),

@@ -5,20 +5,20 @@ use baio_console::failure::Failure;
 
 use crate::figures::worker::one_queue::Job;
 use crate::figures::{middle, worker};
+use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::marks::{Figure, Mark};
 use crate::report::places::Site;
-use crate::report::{Section, Setting};
 
 const BYTES: u64 = 64 << 20;
 /// As many messages of 4 KiB as a pipe holds, for either side.
 const UNDER_WAY: u32 = 16;
 const DISK_DEPTH: u32 = 8;
 
-pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
+pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let (messages, rounds) = if setting.quick { (16_000, 3) } else { (160_000, 5) };
     let file = Site::file(setting, "one-queue", BYTES)?;
-    let mut findings = Findings::of(format!(
+    findings.lines.push(format!(
         "{messages} checked messages of 4 KiB through a pipe, {UNDER_WAY} at most under way, beside {DISK_DEPTH} direct 4 KiB \
          reads in flight; {rounds} rounds, median of the ratios; a request is a message"
     ));
@@ -46,5 +46,5 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
             .lines
             .push(format!("    context switches a message: {ours:.3} against {theirs:.3}"));
     }
-    Ok(Section::of(findings))
+    Ok(())
 }

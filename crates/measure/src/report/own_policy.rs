@@ -7,11 +7,11 @@ use baio_console::failure::Failure;
 use crate::figures::worker;
 use crate::figures::worker::own_policy::{Job, Pattern, Who};
 use crate::figures::{Measurement, median, middle};
+use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::marks::Bound;
 use crate::report::memory_cgroup::MemoryCgroup;
 use crate::report::places::Site;
-use crate::report::{Section, Setting};
 
 /// What the process on the kernel's side needs for itself.
 const ITS_OWN: u64 = 4 << 20;
@@ -19,7 +19,7 @@ const ITS_OWN: u64 = 4 << 20;
 /// How often each page is added up.
 const WORK: u32 = 1;
 
-pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
+pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let (cache, rounds) = if setting.quick {
         (setting.working_set / 16, 1)
     } else {
@@ -29,7 +29,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
     let spread = cache * 4;
     let file = Site::file(setting, "own-policy", spread)?;
     let cgroup = MemoryCgroup::make(cache + ITS_OWN);
-    let mut findings = Findings::of(format!(
+    findings.lines.push(format!(
         "the cache has {} MiB, the kernel's as much and {} MiB for the process; what is read is added up; {rounds} rounds",
         cache >> 20,
         ITS_OWN >> 20
@@ -80,7 +80,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
             Some(Bound::AtMost(0.75)),
         );
     }
-    Ok(Section::of(findings))
+    Ok(())
 }
 
 /// All do the same work, so times are as rates the other way round.

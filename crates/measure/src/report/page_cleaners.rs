@@ -13,22 +13,22 @@ use serde_json::json;
 use crate::figures::worker;
 use crate::figures::worker::page_cleaners::{AGENTS, CLEANER_BYTES, Job, MEMORY_PART, OLTP as MIX};
 use crate::figures::{Measurement, median, middle};
+use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::files::settle;
 use crate::report::loop_device::{LoopDevice, missing};
 use crate::report::marks::Bound;
 use crate::report::places::Site;
 use crate::report::streaming::file_system;
-use crate::report::{Section, Setting};
 
 /// Of these one has a mark: the best.
 const CLEANERS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 const QUICK: [u32; 2] = [1, 16];
 
-pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
+pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let bytes = setting.working_set / 4;
     let file = Site::file(setting, "page-cleaners", bytes)?;
-    let mut findings = Findings::of(format!(
+    findings.lines.push(format!(
         "{} MiB of pages, {} MiB of memory, {} KiB of it for each synchronous cleaner; {AGENTS} agents; a transaction uses {} pages \
          ({} % of the uses are of {} % of the pages), goes through each {} times, and changes {} % of them",
         bytes >> 20,
@@ -40,23 +40,16 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
         MIX.work,
         MIX.changed_percent
     ));
-    sweep(
-        setting,
-        &file.path,
-        bytes,
-        &file_system(&setting.dir),
-        true,
-        &mut findings,
-    )?;
+    sweep(setting, &file.path, bytes, &file_system(&setting.dir), true, findings)?;
     let device = match missing(&["losetup"]) {
         Some(reason) => Err(reason),
         None => LoopDevice::over(&file.path),
     };
     match device {
-        Ok(device) => sweep(setting, &device.path, bytes, "a loop device", false, &mut findings)?,
+        Ok(device) => sweep(setting, &device.path, bytes, "a loop device", false, findings)?,
         Err(reason) => findings.skip("a loop device", &reason),
     }
-    Ok(Section::of(findings))
+    Ok(())
 }
 
 fn sweep(

@@ -12,21 +12,20 @@ use baio_console::failure::Failure;
 
 use crate::figures::worker::bare::PostedWrites;
 use crate::figures::{Latency, Measurement, median, worker};
+use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::marks::{Figure, Mark};
 use crate::report::slow_device::{self, SlowDevice};
-use crate::report::{Section, Setting};
 
 const SLOW: Duration = Duration::from_millis(30);
 
-pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
-    let mut findings = Findings::default();
+pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let started = slow_device::missing().map_or_else(|| devices(setting), Err);
     let (fast, slow) = match started {
         Ok(devices) => devices,
         Err(reason) => {
             findings.skip("posted-writes", &reason);
-            return Ok(Section::of(findings));
+            return Ok(());
         }
     };
     // Ten writes at a time get through to the delay, so the slow device takes 3 s for a thousand.
@@ -68,7 +67,7 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
             ));
         }
     }
-    Ok(Section::of(findings))
+    Ok(())
 }
 
 fn devices(setting: &Setting) -> Result<(SlowDevice, SlowDevice), String> {

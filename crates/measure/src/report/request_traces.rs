@@ -5,14 +5,14 @@ use baio_console::failure::Failure;
 use serde_json::json;
 
 use crate::figures::worker::request_traces::{self, BYTES, READAHEAD};
+use crate::report::Setting;
 use crate::report::comparison::Findings;
 use crate::report::marks::Bound;
 use crate::report::places::Site;
-use crate::report::{Section, Setting};
 
-pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
+pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let file = Site::file(setting, "request-traces", BYTES)?;
-    let mut findings = Findings::of(format!(
+    findings.lines.push(format!(
         "on a file of {} MiB past the kernel's cache; one line a step; at most {} KiB are read ahead",
         BYTES >> 20,
         READAHEAD >> 10
@@ -36,5 +36,5 @@ pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
         }
         findings.errors += scene.wrong;
     }
-    Ok(Section::of(findings))
+    Ok(())
 }

@@ -12,11 +12,11 @@ use serde_json::json;
 use crate::figures::fio::{self, Engine};
 use crate::figures::stress::Run;
 use crate::figures::{Measurement, middle};
+use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::ext2::on_ext2;
 use crate::report::files::{settle, warm};
 use crate::report::places::Site;
-use crate::report::{Section, Setting};
 use crate::stress::job::{Rw, warm_bytes};
 
 /// The ways, in the order of the tables.
@@ -83,13 +83,13 @@ const ROWS: [Stream; 11] = [
 ///
 /// `aio-stress -s 1g -r 64k -d 64 -i 8 -b 8 -a 4k` is what was run. Here fio's libaio is the kernel's own AIO ("vanilla"), and our
 /// cache stands where the patched kernel stood.
-pub(super) fn table(setting: &Setting) -> Result<Section, Failure> {
+pub(super) fn table(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     const BATCH: u32 = 8;
     let (bytes, ms, rounds) = match setting.quick {
         true => (setting.working_set / 8, 400, 1),
         false => (setting.working_set, 3000, 3),
     };
-    let mut findings = Findings::of(format!(
+    findings.lines.push(format!(
         "{} MiB, records of 64 KiB, {DEPTH} in flight, {BATCH} at a time, each once; our cache has as many bytes",
         bytes >> 20
     ));
@@ -105,26 +105,25 @@ pub(super) fn table(setting: &Setting) -> Result<Section, Failure> {
         };
         table.take(findings, place, &ROWS)
     };
-    take(&mut findings, &setting.dir, &file_system(&setting.dir))?;
+    take(findings, &setting.dir, &file_system(&setting.dir))?;
     let on_another = on_ext2(&setting.dir, bytes, |place| {
-        let mut findings = Findings::default();
-        take(&mut findings, place, "ext2 on a loop device").map(|()| findings)
+        take(findings, place, "ext2 on a loop device")
     });
     match on_another {
-        Ok(done) => findings.take_over(done?),
+        Ok(done) => done?,
         Err(reason) => findings.skip("ext2", &reason),
     }
-    Ok(Section::of(findings))
+    Ok(())
 }
 
 /// Seed 001's figures 1 and 2: streaming random reads (§3.6) and streaming random O_SYNC writes (§7.3) through a cache, by the size
 /// of a request, 64 in flight, on a file of which nothing is cached. Theirs showed the kernel before and after the changes and
 /// AIO-DIO, which the changed kernel matched.
-pub(super) fn figures(setting: &Setting) -> Result<Section, Failure> {
+pub(super) fn figures(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let (bytes, rounds) = setting.reading_once();
     let (runtime, _) = setting.measuring_many();
     let file = Site::file(setting, "streaming-figures", bytes)?;
-    let mut findings = Findings::of(format!(
+    findings.lines.push(format!(
         "{} MiB, {DEPTH} in flight, each block once or {} ms; our cache has as many bytes",
         bytes >> 20,
         runtime.as_millis()
@@ -145,9 +144,9 @@ pub(super) fn figures(setting: &Setting) -> Result<Section, Failure> {
             kib,
             ..row(name, rw, then, matches!(kib, 4 | 64))
         });
-        table.take(&mut findings, &file_system(&setting.dir), &rows)?;
+        table.take(findings, &file_system(&setting.dir), &rows)?;
     }
-    Ok(Section::of(findings))
+    Ok(())
 }
 
 /// What all rows have.
@@ -239,15 +238,19 @@ impl Table {
     }
 
     fn libaio(&self, stream: &Stream, direct: bool) -> Side {
-        Side::fio(fio::Job {
-            request_size: stream.kib << 10,
-            batch: self.batch,
-            direct,
-            warm: !direct && matches!(stream.then, Then::Warm(_)),
-            sync: (stream.then == Then::EachSynced).then_some("sync"),
-            end_fsync: stream.then == Then::Sync,
-            runtime: self.runtime,
-            ..fio::Job::once(Engine::Libaio, stream.rw, self.file.clone(), self.bytes, DEPTH)
+        let files = vec![self.file.clone()];
+        let job = fio::Job::new(Engine::Libaio, stream.rw, files, self.bytes, DEPTH).with(&format!(
+            "--bs={} --iodepth_batch_submit={} --runtime={}ms",
+            stream.kib << 10,
+            self.batch,
+            self.runtime.as_millis()
+        ));
+        let job = if direct { job } else { job.buffered() };
+        Side::fio(match stream.then {
+            Then::Warm(_) if !direct => job.with("--invalidate=0"),
+            Then::EachSynced => job.with("--sync=sync"),
+            Then::Sync => job.with("--end_fsync=1"),
+            Then::Nothing | Then::Warm(_) => job,
         })
     }
 

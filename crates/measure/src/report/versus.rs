@@ -8,14 +8,14 @@ use std::time::Duration;
 use baio_console::failure::Failure;
 
 use crate::figures::Measurement;
-use crate::figures::fio::{self, Amount, Engine};
+use crate::figures::fio::{self, Engine};
 use crate::figures::stress::Run;
 use crate::figures::worker::{Job, bare};
 use crate::report::comparison::{Count, Findings, Peer, Side};
 use crate::report::marks::{Figure, cpu, rate};
 use crate::report::memory_cgroup::MemoryCgroup;
 use crate::report::places::Site;
-use crate::report::{Section, Setting, unavailable};
+use crate::report::{Setting, unavailable};
 use crate::stress::job::Rw;
 use crate::stress::result::CacheCounts;
 
@@ -64,37 +64,25 @@ impl<'a> Work<'a> {
 
     /// fio past the kernel's cache, on the very bytes.
     fn fio(&self, engine: Engine) -> fio::Job {
-        fio::Job {
-            offset: self.place.offset,
-            ..self.kernels(engine, self.place)
-        }
+        let offset = format!("--offset={}", self.place.offset);
+        self.kernels(engine, self.place).with(&offset)
     }
 
     /// The same at the beginning of a file.
     fn kernels(&self, engine: Engine, file: &Site) -> fio::Job {
-        fio::Job {
-            request_size: self.size,
-            amount: if self.runtime.is_some() {
-                Amount::Timed
-            } else {
-                Amount::Once
-            },
-            runtime: self.runtime.unwrap_or_default(),
-            ..fio::Job::new(
-                engine,
-                self.rw,
-                vec![file.path.clone()],
-                self.place.bytes,
-                self.depth,
-                Duration::ZERO,
-            )
+        let files = vec![file.path.clone()];
+        let job = fio::Job::new(engine, self.rw, files, self.place.bytes, self.depth);
+        let job = job.with(&format!("--bs={}", self.size));
+        match self.runtime {
+            Some(runtime) => job.timed(runtime),
+            None => job,
         }
     }
 }
 
 /// A read or write of fio's through the kernel's cache, of which nothing is there before.
 fn through_kernel(job: fio::Job, file: &Site) -> Side {
-    Side::fio(fio::Job { direct: false, ..job }).after(file.settled())
+    Side::fio(job.buffered()).after(file.settled())
 }
 
 fn bytes_read(size: u64) -> Count {
@@ -140,10 +128,10 @@ fn random_reads(quick: bool) -> impl Iterator<Item = Read> {
 
 /// 4 KiB random direct reads: each backend against the peer that does what it does, on a file; the best one also on a segment,
 /// where the volume's own cost would show. threads have glibc's POSIX AIO and blocking threads for peers.
-pub(super) fn random_read(setting: &Setting) -> Result<Section, Failure> {
+pub(super) fn random_read(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let (runtime, rounds) = setting.measuring_many();
     let places = Site::both(setting, "random-read", setting.working_set)?;
-    let mut findings = Findings::of(working_set(setting, ",", (runtime, rounds)));
+    findings.lines.push(working_set(setting, ",", (runtime, rounds)));
     for (place, backend, engine, depth) in random_reads(setting.quick) {
         let work = Work::new(&places[place], Rw::RandomRead, 4, depth, Some(runtime));
         let name = format!("{}, {backend}, depth {depth}", work.place.said);
@@ -168,7 +156,7 @@ pub(super) fn random_read(setting: &Setting) -> Result<Section, Failure> {
         let run = Run::new(&work.place.target, "randread", depth, runtime).with(&format!("--backend {backend}"));
         findings.compare(rounds, Side::stress(name, run), peers)?;
     }
-    Ok(Section::of(findings))
+    Ok(())
 }
 
 /// Threads of ours, each in a loop of O_DIRECT pread(2).
@@ -185,7 +173,7 @@ fn pread(work: &Work<'_>, runtime: Duration) -> Side {
 
 /// 4 KiB random direct writes, 64 in flight. Many writes to one object must go on side by side: where each waits for the object's
 /// lock, eight objects are faster than one (seed 001 §5.1).
-pub(super) fn random_write(setting: &Setting) -> Result<Section, Failure> {
+pub(super) fn random_write(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     const FILES: u64 = 8;
     let (runtime, rounds) = setting.measuring();
     let one = Site::file(setting, "random-write", setting.working_set)?;
@@ -193,11 +181,14 @@ pub(super) fn random_write(setting: &Setting) -> Result<Section, Failure> {
     let parts = (0..FILES).map(|number| Site::at(path(number), setting.working_set / FILES));
     let _parts = parts.collect::<Result<Vec<_>, _>>()?;
     let many = setting.dir.join("random-write.many").display().to_string();
-    let mut findings = Findings::of(working_set(setting, ", written before;", (runtime, rounds)));
+    findings
+        .lines
+        .push(working_set(setting, ", written before;", (runtime, rounds)));
     let run = |target: &str| Run::new(target, "randwrite", DEPTH, runtime);
     let on_many = run(&many).with(&format!("--files {FILES} --iterations 1"));
     let files = vec![one.path.clone()];
-    let fio = fio::Job::new(Engine::IoUring, Rw::RandomWrite, files, one.bytes, DEPTH, runtime);
+    let fio = fio::Job::new(Engine::IoUring, Rw::RandomWrite, files, one.bytes, DEPTH);
+    let fio = fio.with("--bs=4096").timed(runtime);
     findings.compare(
         rounds,
         Side::stress(
@@ -212,15 +203,15 @@ pub(super) fn random_write(setting: &Setting) -> Result<Section, Failure> {
             Peer::new(Side::fio(fio), [rate(0.97)]),
         ],
     )?;
-    Ok(Section::of(findings))
+    Ok(())
 }
 
 /// Random reads through our own cache of what is nowhere cached, each block once (seed 001 §3: streaming asynchronous reads). A
 /// cache that reads what nobody asked for, or waits for one request before it starts the next, shows here.
-pub(super) fn cached_reads(setting: &Setting) -> Result<Section, Failure> {
+pub(super) fn cached_reads(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let (bytes, rounds) = setting.reading_once();
     let places = Site::both(setting, "cached-reads", bytes)?;
-    let mut findings = Findings::of(format!(
+    findings.lines.push(format!(
         "each block of {} MiB once, nothing of it cached; our cache has 64 MiB and is new in each run; {rounds} rounds, \
          median of the ratios",
         bytes / MIB
@@ -246,15 +237,15 @@ pub(super) fn cached_reads(setting: &Setting) -> Result<Section, Failure> {
             findings.counted(&runs.ours, &[bytes_read(work.size), device_reads(1.02), iterations]);
         }
     }
-    Ok(Section::of(findings))
+    Ok(())
 }
 
 /// 16 KiB reads in order through our own cache: what readahead is for (seed 001 §3.2, §3.3). One at a time a reader waits for the
 /// device unless it is read ahead of; with many in flight a cache must not make fewer or smaller reads of them than there are.
-pub(super) fn sequential_reads(setting: &Setting) -> Result<Section, Failure> {
+pub(super) fn sequential_reads(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let (bytes, rounds) = setting.reading_once();
     let places = Site::both(setting, "sequential-reads", bytes)?;
-    let mut findings = Findings::of(format!(
+    findings.lines.push(format!(
         "16 KiB reads in order of {} MiB, nothing of it cached; our cache has 64 MiB and is new in each run; {rounds} rounds, \
          median of the ratios",
         bytes / MIB
@@ -276,17 +267,17 @@ pub(super) fn sequential_reads(setting: &Setting) -> Result<Section, Failure> {
             findings.counted(&runs.ours, &[bytes_read(work.size)]);
         }
     }
-    Ok(Section::of(findings))
+    Ok(())
 }
 
 /// A hit in our own cache against a pread(2) of what the kernel's cache holds: what a copy costs with a system call and without,
 /// and what a look at a pinned page costs, which is no copy. The copies are those of `stress`, which draws, stamps the time and
 /// counts; the others are bare loops.
-pub(super) fn cache_hits(setting: &Setting) -> Result<Section, Failure> {
+pub(super) fn cache_hits(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let (runtime, rounds) = setting.measuring();
     let reads = if setting.quick { 300_000 } else { 3_000_000 };
     let file = Site::file(setting, "cache-hits", SMALL)?;
-    let mut findings = Findings::of(format!(
+    findings.lines.push(format!(
         "4 KiB reads one at a time at random places of {} MiB, all of it cached; {rounds} rounds, median of the ratios",
         SMALL / MIB
     ));
@@ -302,15 +293,15 @@ pub(super) fn cache_hits(setting: &Setting) -> Result<Section, Failure> {
         let bare = buffered(&file, "a loop of pread", reads, None);
         findings.compare(rounds, ours, vec![Peer::new(bare, [cpu(most)])])?;
     }
-    Ok(Section::of(findings))
+    Ok(())
 }
 
 /// Reads of what the kernel's cache holds: what the engine costs above a bare pread(2). Nothing waits here, so the engine answers
 /// in the caller's thread (`RWF_NOWAIT`), and the price is its own.
-pub(super) fn buffered_reads(setting: &Setting) -> Result<Section, Failure> {
+pub(super) fn buffered_reads(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let (reads, rounds) = if setting.quick { (300_000, 3) } else { (3_000_000, 5) };
     let file = Site::file(setting, "buffered-reads", SMALL)?;
-    let mut findings = Findings::of(format!(
+    findings.lines.push(format!(
         "working set {} MiB, in the kernel's cache; {rounds} rounds of {reads} reads a side, median of the ratios",
         SMALL / MIB
     ));
@@ -319,7 +310,7 @@ pub(super) fn buffered_reads(setting: &Setting) -> Result<Section, Failure> {
         let ours = buffered(&file, name, reads, Some(batch));
         findings.compare(rounds, ours, vec![Peer::new(bare, [cpu(most)])])?;
     }
-    Ok(Section::of(findings))
+    Ok(())
 }
 
 fn buffered(file: &Site, name: &str, reads: u64, batch: Option<u32>) -> Side {
@@ -332,10 +323,10 @@ fn buffered(file: &Site, name: &str, reads: u64, batch: Option<u32>) -> Side {
 
 /// Durable writes through our own cache: what seed 000 asked for, O_SYNC writes through a cache, many at a time, without their
 /// waiting for one another. Each block is written whole, so nothing is read.
-pub(super) fn durable_writes(setting: &Setting) -> Result<Section, Failure> {
+pub(super) fn durable_writes(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let (runtime, rounds) = setting.measuring_many();
     let places = Site::both(setting, "durable-writes", setting.working_set)?;
-    let mut findings = Findings::of(format!(
+    findings.lines.push(format!(
         "working set {} MiB, written before; our cache has 64 MiB; {rounds} rounds of {} ms a side, median of the ratios",
         setting.working_set / MIB,
         runtime.as_millis()
@@ -351,11 +342,8 @@ pub(super) fn durable_writes(setting: &Setting) -> Result<Section, Failure> {
     ] {
         for place in &places[..if setting.quick { quick } else { 2 }] {
             let work = Work::new(place, rw, kib, DEPTH, Some(runtime));
-            let kernels = Side::fio(fio::Job {
-                sync: Some("dsync"),
-                direct: false,
-                ..work.kernels(Engine::IoUring, &places[0])
-            });
+            let kernels = work.kernels(Engine::IoUring, &places[0]).buffered();
+            let kernels = Side::fio(kernels.with("--sync=dsync"));
             let name = format!("{}, cached, {}, {kib} KiB, depth {DEPTH}", place.said, rw.name());
             let runs = findings.compare(
                 rounds,
@@ -374,13 +362,13 @@ pub(super) fn durable_writes(setting: &Setting) -> Result<Section, Failure> {
             findings.counted(&runs.ours, &[writes.at_most(1.0), device_reads(0.0)]);
         }
     }
-    Ok(Section::of(findings))
+    Ok(())
 }
 
 /// Plain writes through our own cache with one sync at their end, against ext4 with one fsync and as much memory for its cache as
 /// ours has: what write-back costs, from a set that fits easily to one four times as large as the cache. A block that is written
 /// again while it is in memory must not reach the device twice: the set that fits shows it.
-pub(super) fn plain_writes(setting: &Setting) -> Result<Section, Failure> {
+pub(super) fn plain_writes(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     /// What fio needs for itself, on top of the cache; generously, for it counts for the peer.
     const FIOS_OWN: u64 = 32 * MIB;
     let (total, rounds) = match setting.quick {
@@ -390,7 +378,7 @@ pub(super) fn plain_writes(setting: &Setting) -> Result<Section, Failure> {
     let cache = total / 4;
     let places = Site::both(setting, "plain-writes", total)?;
     let cgroup = MemoryCgroup::make(cache + FIOS_OWN);
-    let mut findings = Findings::of(format!(
+    findings.lines.push(format!(
         "{} MiB of 4 KiB writes at random places of a file or a segment that is there, then one sync, whose time counts; our \
          cache has {} MiB, the peer a memory cgroup of as much and {} MiB for itself; {rounds} rounds, median of the ratios",
         total / MIB,
@@ -407,12 +395,9 @@ pub(super) fn plain_writes(setting: &Setting) -> Result<Section, Failure> {
             let run = Run::untimed(&place.target, "randwrite", DEPTH).with(&words);
             let ours = Side::stress(format!("{}, a set of {name} the cache", place.said), run).synced();
             let files = vec![places[0].path.clone()];
-            let kernels = fio::Job {
-                amount: Amount::Bytes(total),
-                end_fsync: true,
-                cgroup: cgroup.as_ref().ok().map(|cgroup| cgroup.path().to_owned()),
-                ..fio::Job::new(Engine::Psync, Rw::RandomWrite, files, set, 1, Duration::ZERO)
-            };
+            let kernels = fio::Job::new(Engine::Psync, Rw::RandomWrite, files, set, 1)
+                .with(&format!("--bs=4096 --norandommap --io_size={total} --end_fsync=1"))
+                .confined(cgroup.as_ref().ok().map(|cgroup| cgroup.path().to_owned()));
             let kernels = through_kernel(kernels, &places[0]).unless(cgroup.as_ref().err());
             let runs = findings.compare(
                 rounds,
@@ -428,16 +413,16 @@ pub(super) fn plain_writes(setting: &Setting) -> Result<Section, Failure> {
             findings.counted(&runs.ours, &[if fits { written.at_most(1.0) } else { written }]);
         }
     }
-    Ok(Section::of(findings))
+    Ok(())
 }
 
 /// 4 KiB random direct reads of a segment through a service thread, against the same core in the caller's own thread: what the hop
 /// costs both together. The paper (seed 004 §5) puts the service into the application's process for this reason. Depth 1 is left
 /// out: there the hop is no longer shared by a batch, and latency is what tells.
-pub(super) fn service(setting: &Setting) -> Result<Section, Failure> {
+pub(super) fn service(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let (runtime, rounds) = setting.measuring();
     let place = Site::segment(setting, "service", setting.working_set)?;
-    let mut findings = Findings::of(working_set(setting, ",", (runtime, rounds)));
+    findings.lines.push(working_set(setting, ",", (runtime, rounds)));
     for depth in [16, DEPTH] {
         let run = || Run::new(&place.target, "randread", depth, runtime);
         let embedded = Side::stress("ours in the caller's thread".into(), run());
@@ -450,7 +435,7 @@ pub(super) fn service(setting: &Setting) -> Result<Section, Failure> {
             }],
         )?;
     }
-    Ok(Section::of(findings))
+    Ok(())
 }
 
 #[cfg(test)]

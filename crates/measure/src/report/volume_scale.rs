@@ -19,7 +19,8 @@ use serde_json::json;
 
 use crate::figures::worker::many_segments::{Filled, Job, Use, Used};
 use crate::figures::{child, median, quoted, worker};
-use crate::report::{Section, Setting, storage_failure};
+use crate::report::comparison::Findings;
+use crate::report::{Setting, storage_failure};
 
 const SIZE_BYTES: u64 = 4 << 40;
 const BLOCK_BYTES: u64 = 4096;
@@ -30,28 +31,21 @@ const PAIRS_MAX: f64 = 1.15; // 1.1, rounded
 const CLEAN_SECONDS_MAX: f64 = 1.0;
 const DD_RATIO_MIN: f64 = 0.7;
 
-pub(crate) fn run(setting: &Setting) -> Result<Section, Failure> {
+pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let segments = setting.segments.unwrap_or(if setting.quick { 2_000 } else { 20_000 });
     let (rounds, opens) = if setting.quick { (1, 10_000) } else { (3, 1_000_000) };
     let path = setting.dir.join("scale.volume");
-    let mut scale = Scale::default();
-    let result = scale.measure(&path, segments, rounds, opens);
+    let measured = Scale(findings).measure(&path, segments, rounds, opens);
     let _ = std::fs::remove_file(&path);
-    result?;
-    Ok(Section::new(scale.lines, scale.parts, scale.verified))
+    measured
 }
 
-#[derive(Default)]
-struct Scale {
-    lines: Vec<String>,
-    parts: Vec<serde_json::Value>,
-    verified: bool,
-}
+struct Scale<'a>(&'a mut Findings);
 
-impl Scale {
+impl Scale<'_> {
     fn tell(&mut self, name: &str, line: String, part: serde_json::Value) {
-        self.lines.push(format!("{name}: {line}"));
-        self.parts.push(json!({ "name": name, "values": part }));
+        self.0.lines.push(format!("{name}: {line}"));
+        self.0.parts.push(json!({ "name": name, "values": part }));
     }
 
     fn measure(&mut self, path: &Path, segments: u64, rounds: usize, opens: u64) -> Result<(), Failure> {
@@ -89,23 +83,21 @@ impl Scale {
         }))?;
         self.in_use(&clean, &long, opens);
         let counts = [clean.segments, long.segments];
-        self.verified = counts.iter().all(|&count| count == segments);
-        if !self.verified {
-            self.lines
-                .push(format!("WRONG: the volume counts {counts:?} segments, of {segments}"));
+        self.0.is_wrong = counts != [segments; 2];
+        if self.0.is_wrong {
+            let wrong = format!("WRONG: the volume counts {counts:?} segments, of {segments}");
+            self.0.lines.push(wrong);
         }
         Ok(())
     }
 
     fn clean_opens(&mut self, look: &Use, rounds: usize) -> Result<Used, Failure> {
-        let mut seconds = Vec::new();
-        let mut last = None;
-        for _ in 0..rounds.max(2) {
-            let used: Used = ask(&Job::Use(look.clone()))?;
+        let mut used: Used = ask(&Job::Use(look.clone()))?;
+        let mut seconds = vec![used.open_seconds];
+        for _ in 1..rounds.max(2) {
+            used = ask(&Job::Use(look.clone()))?;
             seconds.push(used.open_seconds);
-            last = Some(used);
         }
-        let used = last.ok_or_else(|| Failure::new("report", "EINVAL", "no round"))?;
         let open = median(&seconds);
         self.tell(
             "an open after a clean close",
@@ -151,7 +143,7 @@ impl Scale {
             .arg(format!("count={}", layout.table_bytes()));
         let words = |word: &std::ffi::OsStr| quoted(&word.to_string_lossy());
         let command: Vec<String> = dd.get_args().map(words).collect();
-        self.lines.push(format!("the peer: dd {}", command.join(" ")));
+        self.0.lines.push(format!("the peer: dd {}", command.join(" ")));
         let _: Used = ask(&Job::Use(dirty.clone()))?;
         let (mut ratios, mut rates) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
