@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
+use crate::figures::Measurement;
+
 /// What a finished process printed and cost.
 #[derive(Debug)]
 pub(crate) struct Finished {
@@ -20,6 +22,17 @@ pub(crate) struct Finished {
     pub(crate) context_switches: u64,
     /// The most memory that it, or a process that it has started, was seen to have.
     pub(crate) rss_bytes: u64,
+}
+
+impl Finished {
+    /// Tells what a side of a comparison has cost, the whole process; `start` of it was not for its requests, where that is known.
+    pub(crate) fn charge(&self, to: &mut Measurement, start: Option<Duration>) {
+        let requests = to.requests.max(1) as f64;
+        let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / requests;
+        to.cpu_us_per_request = each(self.cpu);
+        to.cpu_less_start_us_per_request = start.map(|start| each(self.cpu.saturating_sub(start)));
+        to.context_switches_per_request = self.context_switches as f64 / requests;
+    }
 }
 
 /// Runs a command to its end.

@@ -181,9 +181,7 @@ pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
         let ms = start_up::RUNTIME.as_millis();
         job.clone().with(&format!("--runtime={ms}ms")).process()
     });
-    measured.cpu_us_per_request = start_up::cpu_us_per_request(&finished, Duration::ZERO, measured.requests);
-    measured.cpu_less_start_us_per_request = Some(start_up::cpu_us_per_request(&finished, start, measured.requests));
-    measured.context_switches_per_request = finished.context_switches as f64 / measured.requests as f64;
+    finished.charge(&mut measured, Some(start));
     measured.rss_bytes = finished.rss_bytes;
     Ok(measured)
 }

@@ -31,14 +31,10 @@ pub(crate) fn cost(kind: &str, run: impl Fn() -> std::io::Result<Finished>) -> D
     cost
 }
 
-/// Processor time in microseconds for each request, `start` taken off.
-pub(crate) fn cpu_us_per_request(finished: &Finished, start: Duration, requests: u64) -> f64 {
-    finished.cpu.saturating_sub(start).as_secs_f64() * 1e6 / requests.max(1) as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::Measurement;
     use std::cell::Cell;
 
     fn finished(cpu_ms: u64) -> Finished {
@@ -62,8 +58,15 @@ mod tests {
         assert_eq!(cost("of this test", run), Duration::from_millis(10));
         assert_eq!(cost("of this test", run), Duration::from_millis(10));
         assert_eq!(runs.get(), RUNS as u64);
-        assert_eq!(cpu_us_per_request(&finished(30), Duration::from_millis(10), 1000), 20.0);
-        assert_eq!(cpu_us_per_request(&finished(5), Duration::from_millis(10), 1000), 0.0);
+        let mut measured = Measurement {
+            requests: 1000,
+            ..Measurement::default()
+        };
+        let mut less = |cpu_ms| {
+            finished(cpu_ms).charge(&mut measured, Some(Duration::from_millis(10)));
+            measured.cpu_less_start_us_per_request
+        };
+        assert_eq!((less(30), less(5)), (Some(20.0), Some(0.0)));
     }
 
     #[test]

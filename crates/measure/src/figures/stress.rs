@@ -106,10 +106,7 @@ impl Run {
             };
             short.process()
         });
-        measured.cpu_us_per_request = start_up::cpu_us_per_request(&finished, Duration::ZERO, measured.requests);
-        measured.cpu_less_start_us_per_request =
-            Some(start_up::cpu_us_per_request(&finished, start, measured.requests));
-        measured.context_switches_per_request = finished.context_switches as f64 / measured.requests.max(1) as f64;
+        finished.charge(&mut measured, Some(start));
         Ok(measured)
     }
 

@@ -90,9 +90,7 @@ pub(crate) fn command_line(job: &Job) -> String {
 pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
     let finished = finish(job)?;
     let mut measurement: Measurement = parse(&finished)?;
-    let requests = measurement.requests.max(1) as f64;
-    measurement.cpu_us_per_request = finished.cpu.as_secs_f64() * 1e6 / requests;
-    measurement.context_switches_per_request = finished.context_switches as f64 / requests;
+    finished.charge(&mut measurement, None);
     Ok(measurement)
 }
 

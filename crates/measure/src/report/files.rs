@@ -11,6 +11,7 @@ use baio::{Access, Config, CreateOptions, Durability, Format, Identity, Local, O
 use baio_console::failure::Failure;
 
 use crate::report::storage_failure;
+use crate::stress::drop_pages_of;
 use crate::stress::pattern::Random;
 
 const PIECE: usize = 1 << 20;
@@ -28,18 +29,13 @@ pub(super) fn written_file(path: &Path, bytes: u64) -> Result<(), Failure> {
         file.write_all(&piece[..len as usize]).map_err(told)?;
         left -= len;
     }
-    file.sync_all().map_err(told)?;
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).map_err(|error| told(error.into()))
+    drop_pages_of(path).map_err(told)
 }
 
 /// Everything of the file is on its device and none of it in the kernel's cache: what one side leaves there would count for or
 /// against the next.
 pub(super) fn settle(path: &Path) -> Result<(), String> {
-    let settled = File::open(path).and_then(|file| {
-        file.sync_all()?;
-        Ok(rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?)
-    });
-    settled.map_err(|error| format!("empty the kernel's cache of {}: {error}", path.display()))
+    drop_pages_of(path).map_err(|error| format!("empty the kernel's cache of {}: {error}", path.display()))
 }
 
 /// The same, and then the first `bytes` bytes are there, and no others.

@@ -25,7 +25,8 @@ pub(super) fn drop_pages(job: &Job) -> Result<(), Failure> {
     Ok(())
 }
 
-fn drop_pages_of(path: &Path) -> std::io::Result<()> {
+/// Everything of a file is on its device, and nothing of it in that cache.
+pub(crate) fn drop_pages_of(path: &Path) -> std::io::Result<()> {
     let file = File::open(path)?;
     file.sync_all()?;
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;

@@ -42,6 +42,7 @@ mod schedule;
 mod target;
 mod verify;
 
+pub(crate) use cold::drop_pages_of;
 pub(crate) use deal::{contexts, deal, shares};
 pub(crate) use fill::{Want, make};
 pub(crate) use job::{Job, Lane, Objects, Stage, Stream};

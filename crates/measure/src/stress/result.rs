@@ -6,7 +6,7 @@ use baio_console::failure::Failure;
 use baio_storage::cache::CacheStats;
 use serde::{Deserialize, Serialize};
 
-use super::job::{Job, Rw};
+use super::job::{Job, Lane, Rw, Stream};
 use crate::figures::child::{Costs, status_of};
 use crate::figures::{Measurement, Recorder};
 
@@ -93,21 +93,12 @@ impl CacheCounts {
 }
 
 /// The requests of one direction.
+#[derive(Default)]
 pub(crate) struct Tally {
     /// Completed, the failed ones among them.
     pub(crate) requests: u64,
     pub(crate) errors: u64,
     pub(crate) latency: Recorder,
-}
-
-impl Tally {
-    pub(super) fn new() -> Tally {
-        Tally {
-            requests: 0,
-            errors: 0,
-            latency: Recorder::new(),
-        }
-    }
 }
 
 /// One stream of one lane in one stage.
@@ -153,6 +144,39 @@ pub(crate) struct LaneReport {
 }
 
 impl LaneReport {
+    /// Of nothing yet.
+    pub(super) fn new(index: usize, lane: &Lane, backend: &'static str) -> LaneReport {
+        let begun = Instant::now();
+        let stream = |stream: &Stream| StreamReport {
+            object: stream.object,
+            requests: 0,
+            begun,
+            ended: begun,
+        };
+        LaneReport {
+            lane: index,
+            reads: Tally::default(),
+            writes: Tally::default(),
+            submits: Recorder::new(),
+            submissions: 0,
+            streams: lane.streams.iter().map(stream).collect(),
+            begun,
+            ended: begun,
+            sync: Duration::ZERO,
+            in_flight_max: 0,
+            system_calls: 0,
+            iterations: 0,
+            cache: None,
+            verified: 0,
+            unverified: 0,
+            sync_errors: 0,
+            first_error: None,
+            fatal: None,
+            limited: false,
+            backend,
+        }
+    }
+
     /// Bytes that were read and written.
     pub(crate) fn bytes(&self, request_size: u64) -> u64 {
         let done = |tally: &Tally| tally.requests - tally.errors;
@@ -296,7 +320,6 @@ fn section(part: &str, stages: &[&StageReport], direction: Direction, job: &Job,
             bytes_per_second: rate((requests - failed) * job.request_size),
             latency_us: latency.latency(),
             submit_latency_us: (!job.one_turn).then(|| submits.latency()),
-            cpu_less_start_us_per_request: None,
             cpu_us_per_request: costs(&|costs| costs.cpu.as_secs_f64() * 1e6),
             context_switches_per_request: costs(&|costs| costs.context_switches as f64),
             system_calls_per_request: Some(sum(&|lane| lane.system_calls) as f64 / all),
@@ -308,10 +331,8 @@ fn section(part: &str, stages: &[&StageReport], direction: Direction, job: &Job,
             iterations_per_request: Some(sum(&|lane| lane.iterations) as f64 / all),
             backend: backend.to_owned(),
             mode: job.mode.name().to_owned(),
-            // Sections tell of both themselves.
-            sync_seconds: None,
-            foreground_percent: None,
-            cache: None,
+            // A section tells of its cache and its syncs itself.
+            ..Measurement::default()
         },
     }
 }

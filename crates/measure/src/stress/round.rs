@@ -1,15 +1,12 @@
 //! What one lane notes down in one stage, and which failures end it.
 
-use std::time::{Duration, Instant};
-
 use baio_console::failure::Failure;
 use baio_engine::Errno;
 use baio_storage::{Error, Fault};
 
 use super::job::{Job, Lane, Stage};
-use super::result::{LaneReport, StreamReport, Tally};
+use super::result::{LaneReport, Tally};
 use super::schedule::Piece;
-use crate::figures::Recorder;
 
 /// So many failed requests end a run: nothing more is to be learned.
 const ERRORS_MAX: u64 = 1000;
@@ -26,36 +23,8 @@ pub(super) struct Round {
 
 impl Round {
     pub(super) fn new(index: usize, lane: &Lane, stage: Stage, backend: &'static str) -> Round {
-        let begun = Instant::now();
-        let stream = |stream: &super::Stream| StreamReport {
-            object: stream.object,
-            requests: 0,
-            begun,
-            ended: begun,
-        };
         Round {
-            report: LaneReport {
-                lane: index,
-                reads: Tally::new(),
-                writes: Tally::new(),
-                submits: Recorder::new(),
-                submissions: 0,
-                streams: lane.streams.iter().map(stream).collect(),
-                begun,
-                ended: begun,
-                sync: Duration::ZERO,
-                in_flight_max: 0,
-                system_calls: 0,
-                cache: None,
-                iterations: 0,
-                verified: 0,
-                unverified: 0,
-                sync_errors: 0,
-                first_error: None,
-                fatal: None,
-                limited: false,
-                backend,
-            },
+            report: LaneReport::new(index, lane, backend),
             stage,
             drawn: 0,
             over: false,
