@@ -86,6 +86,7 @@ const PLACES: &[&str] = &[
     "crates/engine/src/slot",
     "crates/engine/src/judge",
     "crates/broker/src/",
+    "crates/client/src/",
     "crates/ring/src/",
     "crates/words/src/entry",
     "crates/words/src/failure",

@@ -249,6 +249,7 @@ fn compile(tree: &Path) -> Result<(Vec<TestBinary>, BTreeSet<(String, usize)>), 
     let packages = [
         "baio-words",
         "baio-ring",
+        "baio-client",
         "baio-engine",
         "baio-storage",
         "baio-broker",

@@ -4,7 +4,7 @@
 //! processes they will be messages on the socket, where names and identities can be checked at leisure.
 
 use baio_engine::{Memory, Stats};
-use baio_storage::{Access, CreateOptions, Error, Handle, ResizeOptions, SegmentInfo, VolumeView};
+use baio_storage::{Access, CreateOptions, Handle, ResizeOptions, Result, SegmentInfo, VolumeView};
 
 /// What is asked.
 #[derive(Debug)]
@@ -84,12 +84,4 @@ pub enum Reply {
 }
 
 /// What waits in the exchange.
-#[derive(Debug)]
-pub enum Parcel {
-    /// The memory of a request.
-    Memory(Memory),
-    /// A command.
-    Command(Box<Command>),
-    /// Its answer.
-    Reply(Box<Result<Reply, Error>>),
-}
+pub type Parcel = baio_ring::exchange::Parcel<Memory, Command, Result<Reply>>;

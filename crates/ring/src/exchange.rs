@@ -10,6 +10,17 @@
 
 use std::sync::{Mutex, TryLockError};
 
+/// What waits at a place, where requests carry memory of the kind `M`, and a service is asked `C` and answers `R`.
+#[derive(Debug)]
+pub enum Parcel<M, C, R> {
+    /// The memory of a request.
+    Memory(M),
+    /// A command.
+    Command(Box<C>),
+    /// Its answer.
+    Reply(Box<R>),
+}
+
 /// The places.
 #[derive(Debug)]
 pub struct Exchange<T> {

@@ -7,7 +7,7 @@
 //! | `handle` | handles and tickets |
 //! | `identity` | who asks, and what they may |
 //! | `mode` | through which cache, how safe |
-//! | `request` | one operation on a handle |
+//! | `request` | one operation on a handle, and its outcome |
 //! | `status` | the word that tells how a request stands |
 //! | `fault` | why a request failed, and all that its caller is told |
 //! | `errno`, `io_error`, `cache_error` | what that is made of |
@@ -37,6 +37,6 @@ pub use handle::{Handle, Ticket};
 pub use identity::{Access, Identity, Ownership, Sight};
 pub use io_error::{Argument, IoError};
 pub use mode::{Caching, Durability, Mode};
-pub use request::{Payload, SegmentOp, SegmentRequest};
+pub use request::{Outcome, Payload, SegmentOp, SegmentRequest};
 pub use status::{Status, StatusWord};
 pub use time::Time;

@@ -1,9 +1,10 @@
-//! What is asked of an opened segment or file.
+//! What is asked of an opened segment or file, and what comes of it.
 
 use std::ops::Range;
 
-use crate::handle::Handle;
-use crate::mode::{Durability, Mode};
+use crate::fault::RequestError;
+use crate::handle::{Handle, Ticket};
+use crate::mode::{Caching, Durability, Mode};
 use crate::status::StatusWord;
 use crate::time::Time;
 
@@ -98,4 +99,23 @@ impl<M: Payload> SegmentRequest<M> {
             SegmentOp::Sync => 0..0,
         }
     }
+}
+
+/// The end of one request, as a client sees it.
+#[derive(Debug)]
+pub struct Outcome<M> {
+    /// Which.
+    pub ticket: Ticket,
+    /// The caller's name for it.
+    pub tag: u64,
+    /// Bytes transferred, or why not.
+    pub result: Result<u32, RequestError>,
+    /// Bytes that were transferred, also when an error ended it half-way.
+    pub bytes_done: u32,
+    /// The request's memory; none while the kernel may still write it (after a deadline).
+    pub memory: M,
+    /// The caching mode that really carried it.
+    pub took: Caching,
+    /// Iterations that it ran.
+    pub iterations: u16,
 }

@@ -2,14 +2,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use baio_broker::control::{Command, Reply};
+use baio_client::{Ended, Unasked};
 use baio_storage::{Error, Fault, Result, Ticket};
 
 use super::Remote;
-use super::table::Ended;
 
 /// A question to the service, and then its answer. Dropping it gives up the answer, not what was asked for: that may
 /// happen all the same.
@@ -49,7 +48,7 @@ impl<T> Asked<T> {
         match client.command(command) {
             Ok(ticket) => self.look(ticket, context),
             Err(command) => match client.refusal() {
-                Some(fault) => Poll::Ready(Err(self.failed(fault))),
+                Some(fault) => Poll::Ready(Err(self.failed(fault.into()))),
                 None => {
                     client.wake_when_room(context.waker());
                     self.stage = Stage::Fresh(command);
@@ -61,7 +60,9 @@ impl<T> Asked<T> {
 
     fn look(&mut self, ticket: Ticket, context: &mut Context<'_>) -> Poll<Result<T>> {
         match self.remote.client().poll(ticket, context.waker()) {
-            Poll::Ready(Some(Ended::Command(answer))) => Poll::Ready(self.answer(answer)),
+            Poll::Ready(Some(Ended::Command(answer))) => {
+                Poll::Ready(self.answer(answer.map_err(Error::from).flatten()))
+            }
             Poll::Ready(_) => Poll::Ready(Err(self.failed(Fault::Stale))),
             Poll::Pending => {
                 self.stage = Stage::Started(ticket);
@@ -76,42 +77,19 @@ impl<T> Asked<T> {
     }
 
     fn failed(&self, fault: Fault) -> Error {
-        Error::new("ask the service of", &self.remote.client().name, fault)
+        Error::new("ask the service of", self.remote.client().name(), fault)
     }
 
     /// Waits for the answer in this thread.
     pub(super) fn wait(mut self) -> Result<T> {
-        let Stage::Fresh(mut command) = std::mem::replace(&mut self.stage, Stage::Ended) else {
+        let Stage::Fresh(command) = std::mem::replace(&mut self.stage, Stage::Ended) else {
             return Err(self.failed(Fault::Stale));
         };
-        let client = self.remote.client();
-        let ticket = loop {
-            match client.command(command) {
-                Ok(ticket) => break ticket,
-                Err(back) => command = back,
-            }
-            if let Some(fault) = client.refusal() {
-                return Err(self.failed(fault));
-            }
-            // Every place is taken, perhaps by outcomes that only this thread would take.
-            let room = client.wait_until(true, None, |state, me| {
-                let (table, waker) = (&mut state.table, Waker::from(Arc::clone(me)));
-                let room = table.has_room() || table.closed.is_some();
-                if room || table.in_flight() == 0 {
-                    table.leave_room(&waker);
-                    return Some(room);
-                }
-                // Others free places also by taking outcomes, which ends nothing.
-                let _ = table.wait_for_room(waker);
-                None
-            });
-            if room == Some(false) {
-                return Err(self.failed(Fault::Io(baio_engine::Error::Full)));
-            }
-        };
-        match client.wait(ticket) {
-            Some(Ended::Command(answer)) => self.answer(answer),
-            _ => Err(self.failed(Fault::Stale)),
+        match self.remote.client().ask(command) {
+            Ok(answer) => self.answer(answer),
+            Err(Unasked::Refused(fault)) => Err(self.failed(fault.into())),
+            Err(Unasked::Full) => Err(self.failed(Fault::Io(baio_engine::Error::Full))),
+            Err(Unasked::Lost(error)) => Err(error.into()),
         }
     }
 }

@@ -3,45 +3,36 @@
 //! | file | what it does |
 //! |---|---|
 //! | `mod.rs` | what a user sees: the same as [`crate::Local`], with futures where that blocks |
-//! | `client.rs` | the client's side of the rings: one lock, sending, the role of reaping |
-//! | `reap.rs` | completions into outcomes; what the end of the service means for each |
-//! | `table.rs` | the requests under way |
-//! | `helper.rs` | the thread that reaps for futures polled elsewhere |
 //! | `asked.rs` | questions that are no requests, as futures |
-//! | `inside.rs`, `parker.rs` | who reaps for a thread, where it sleeps |
-//! | `translate.rs` | requests into entries, failures into errors |
+//! | `carried.rs` | what the client carries to a service of this process: the arena's memory, commands as values |
+//!
+//! The client's half of the connection is a crate of its own ([`baio_client`]).
 //!
 //! The price against [`crate::Local`] is a hop to another thread and back; batches share it.
 
 mod asked;
-mod client;
-mod helper;
-mod inside;
-mod parker;
-mod reap;
-mod table;
-mod translate;
+mod carried;
 
 use std::fmt;
 use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use baio_broker::control::{Command, Reply};
-use baio_broker::{Setup, start};
+use baio_broker::{Connection, Setup, start};
+use baio_client::Ended;
 use baio_engine::{Buffer, Config, Stats, Time, Wait};
 use baio_storage::{
     Access, Core, CreateOptions, Error, Fault, Handle, Identity, Outcome, ResizeOptions, Result, SegmentInfo,
     SegmentRequest, Ticket, VolumeView,
 };
+use baio_words::RequestFault;
 
 pub use self::asked::Asked;
-use self::client::{Client, next_reaper};
-use self::inside::Inside;
-use self::table::Ended;
+use self::carried::{Carried, Client, outcome};
 use crate::link::Link;
 use crate::local::Options;
 use crate::segment::Segment;
@@ -90,7 +81,7 @@ struct Owner {
 
 impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Remote({})", self.0.client.name)
+        write!(f, "Remote({})", self.0.client.name())
     }
 }
 
@@ -152,7 +143,15 @@ impl Remote {
             identity: options.identity,
             places: slots,
         };
-        let (client, thread) = Client::new(start(setup, make)?);
+        let Connection {
+            shared,
+            doorbell,
+            arena,
+            core,
+            name,
+            thread,
+        } = start(setup, make)?;
+        let client = Client::new(Carried { doorbell, arena }, shared, core, name);
         Ok(Remote(Arc::new(Owner {
             client: Arc::new(client),
             identity: options.identity,
@@ -206,7 +205,7 @@ impl Remote {
         Asked::new(self, command, |remote, reply| match reply {
             Reply::Opened(handle, info) => {
                 let client = remote.client();
-                client.remember(handle, format!("{}#{}/{}", client.name, info.owner_uid, info.name));
+                client.remember(handle, format!("{}#{}/{}", client.name(), info.owner_uid, info.name));
                 Some(Segment::new(remote.clone(), handle, info))
             }
             _ => None,
@@ -304,55 +303,22 @@ impl Remote {
     /// # Errors
     /// The link is closed, or the service has ended, and nothing is left to be taken.
     pub fn turn(&self, wait: Wait) -> Result<usize> {
-        let client = self.client();
-        let before = client.lock().table.reaped;
-        if let Wait::Until {
-            count,
-            min_wait,
-            deadline,
-        } = wait
-        {
-            let now = Instant::now;
-            // Beyond the clock's end is never.
-            let deadline = deadline.and_then(|at| now().checked_add(at.since(Time::monotonic())));
-            let mut first = now().checked_add(min_wait).filter(|_| !min_wait.is_zero());
-            if let (Some(at), Some(end)) = (first, deadline) {
-                first = Some(at.min(end));
-            }
-            let enough = |count: u64, until| {
-                let mut slept = false;
-                client.wait_until(true, until, |state, _| {
-                    let table = &state.table;
-                    let fresh = table.reaped - before;
-                    let have = fresh.max(table.finished() as u64);
-                    let news = if count == 0 { slept } else { have >= count };
-                    slept = true;
-                    (news || (count > 0 && table.in_flight() == 0)).then_some(())
-                })
-            };
-            let count = u64::from(count);
-            if first.is_none() || enough(count, first).is_none() {
-                let count = if first.is_some() { count.min(1) } else { count };
-                enough(count, deadline);
-            }
-        } else {
-            client.look_once();
-        }
-        let state = client.lock();
-        let ended = (state.table.reaped - before) as usize;
-        match &state.table.closed {
-            Some(fault) if ended + state.table.finished() + state.table.in_flight() == 0 => {
-                Err(Error::new("turn", &client.name, fault.clone()))
-            }
-            _ => Ok(ended),
-        }
+        let turned = match wait {
+            Wait::No => self.client().turn_once(),
+            Wait::Until {
+                count,
+                min_wait,
+                deadline,
+            } => self.client().turn(count, min_wait, deadline),
+        };
+        turned.map_err(|fault| Error::new("turn", self.client().name(), fault))
     }
 
     /// Takes the next outcome of requests started by ticket that nobody polls for, in the order of completion. Reaps nothing
     /// by itself.
     #[must_use]
     pub fn next_outcome(&self) -> Option<Outcome> {
-        self.client().next_outcome()
+        self.client().next_outcome().map(outcome)
     }
 
     /// Runs a future to its end in this thread, which sends and reaps meanwhile. Any thread may do so, also many at a time.
@@ -361,40 +327,8 @@ impl Remote {
     /// The service has ended, or the link was closed, while the future waits for something else.
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
         let client = self.client();
-        // However this ends, what it leaves behind is the helper's.
-        let _inside = Inside::enter(client);
-        let me = client.lock().take_parker(&client.shared);
-        me.ring();
-        let waker = Waker::from(Arc::clone(&me));
-        let mut context = Context::from_waker(&waker);
-        let mut future = std::pin::pin!(future);
-        let result = loop {
-            if me.take()
-                && let Poll::Ready(output) = future.as_mut().poll(&mut context)
-            {
-                break Ok(output);
-            }
-            let mut state = client.lock();
-            loop {
-                state = client.look(state);
-                if me.is_rung() {
-                    break;
-                }
-                if state.table.closed.is_some() && state.table.in_flight() == 0 {
-                    break;
-                }
-                state = client.sleep(state, &me, false, None);
-            }
-            let closed = state.table.closed.clone();
-            client.finish_up(state, false);
-            if let Some(fault) = closed
-                && !me.is_rung()
-            {
-                break Err(Error::new("wait on", &client.name, fault));
-            }
-        };
-        client.lock().give_parker(me);
-        result
+        let done = client.block_on(future);
+        done.map_err(|fault| Error::new("wait on", client.name(), fault))
     }
 
     /// Ends everything under way, marks the volume as closed properly, and gives it back. Blocks until then. Requests under
@@ -404,18 +338,18 @@ impl Remote {
     /// What the system said, or that the service has ended before; the next open then heals the volume.
     pub fn close(self) -> Result<()> {
         let client = self.client();
-        let ended = |fault| Err(Error::new("close", &client.name, fault));
-        let Some(ticket) = client.begin_close() else {
-            if matches!(client.refusal(), Some(Fault::ServiceEnded)) {
-                return ended(Fault::ServiceEnded);
+        let ended = || Err(Error::new("close", client.name(), Fault::ServiceEnded));
+        let Some(ticket) = client.begin_close(Box::new(Command::Close)) else {
+            if client.refusal() == Some(RequestFault::ServiceEnded) {
+                return ended();
             }
             // Another thread closes: its command is under way until the volume has been given back.
-            client.wait_until(true, None, |state, _| (state.table.in_flight() == 0).then_some(()));
+            client.wait_for_all();
             return Ok(());
         };
         let closed = match client.wait(ticket) {
-            Some(Ended::Command(answer)) => answer.map(drop),
-            _ => ended(Fault::ServiceEnded),
+            Some(Ended::Command(answer)) => answer.map_err(Error::from).flatten().map(drop),
+            _ => ended(),
         };
         self.0.join();
         client.look_once();
@@ -432,25 +366,31 @@ impl Remote {
     /// Buffer memory that nobody holds, in bytes.
     #[must_use]
     pub fn arena_free_bytes(&self) -> usize {
-        self.client().arena.free_bytes()
+        self.client().carrier().arena.free_bytes()
     }
 
     /// Requests that have not ended, or whose end nobody has reaped.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.client().lock().table.in_flight()
+        self.client().in_flight()
     }
 }
 
 impl Link for Remote {
     fn buffer(&self, len: usize) -> Result<Buffer> {
         let client = self.client();
+        let failed = |fault| Error::new("take a buffer for", client.name(), fault);
         if let Some(fault) = client.refusal() {
-            return Err(Error::new("take a buffer for", &client.name, fault));
+            return Err(failed(fault.into()));
         }
+        let arena = &client.carrier().arena;
         let asked = len as u64;
-        let none = || Error::new("take a buffer for", &client.name, Fault::NoMemory { asked });
-        client.buffer(len).ok_or_else(none)
+        let found = arena.buffer(len).or_else(|| {
+            // Memory of abandoned requests may lie in the ring.
+            client.look_once();
+            arena.buffer(len)
+        });
+        found.ok_or_else(|| failed(Fault::NoMemory { asked }))
     }
 
     fn start(&self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
@@ -458,7 +398,7 @@ impl Link for Remote {
     }
 
     fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
-        let polled = self.client().poll(ticket, waker).map(outcome);
+        let polled = self.client().poll(ticket, waker).map(request);
         if polled.is_pending() {
             // Elsewhere than in `block_on` the helper is to send and reap it; here it is started.
             let _ = self.client().is_driven();
@@ -471,7 +411,7 @@ impl Link for Remote {
     }
 
     fn refusal(&self) -> Option<Fault> {
-        self.client().refusal()
+        self.client().refusal().map(Fault::from)
     }
 
     fn is_driven(&self) -> bool {
@@ -479,7 +419,7 @@ impl Link for Remote {
     }
 
     fn wait(&self, ticket: Ticket) -> Result<Option<Outcome>> {
-        Ok(outcome(self.client().wait(ticket)))
+        Ok(request(self.client().wait(ticket)))
     }
 
     fn abandon(&self, ticket: Ticket) {
@@ -502,31 +442,6 @@ impl Link for Remote {
     }
 }
 
-impl Client {
-    fn refusal(&self) -> Option<Fault> {
-        self.lock().table.closed.clone()
-    }
-
-    /// Waits for the end of a request or command, reaping meanwhile. `None` for a ticket that is not valid any more.
-    fn wait(&self, ticket: Ticket) -> Option<Ended> {
-        let reaper = next_reaper();
-        // The first waker that ours displaces may be anybody's, so it is dropped with the lock free.
-        let mut displaced = None;
-        let ended = self.wait_until(false, None, |state, me| {
-            let mut waker = Some(Waker::from(Arc::clone(me)));
-            let polled = state.table.poll(ticket, &mut waker, reaper);
-            if displaced.is_none() {
-                displaced = waker;
-            }
-            match polled {
-                Poll::Ready(ended) => Some(ended),
-                Poll::Pending => None,
-            }
-        });
-        ended.flatten()
-    }
-}
-
 /// A segment, where one was asked for.
 fn segment_of(_: &Remote, reply: Reply) -> Option<SegmentInfo> {
     match reply {
@@ -535,9 +450,10 @@ fn segment_of(_: &Remote, reply: Reply) -> Option<SegmentInfo> {
     }
 }
 
-fn outcome(ended: Option<Ended>) -> Option<Outcome> {
+/// The outcome of a request: commands have none.
+fn request(ended: Option<Ended<Carried>>) -> Option<Outcome> {
     match ended {
-        Some(Ended::Request(outcome)) => Some(outcome),
+        Some(Ended::Request(ended)) => Some(outcome(ended)),
         Some(Ended::Command(_)) | None => None,
     }
 }

@@ -34,7 +34,8 @@ fn ours_below(package: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_ring_needs_nothing_of_ours_but_words() {
+fn a_client_needs_nothing_of_ours_but_words_and_rings() {
+    assert_eq!(ours_below("baio-client"), ["baio-ring", "baio-words"]);
     assert_eq!(ours_below("baio-ring"), ["baio-words"]);
     assert!(ours_below("baio-words").is_empty());
 }

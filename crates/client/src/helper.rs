@@ -3,20 +3,18 @@
 
 use std::sync::Arc;
 
-use baio_broker::control::Parcel;
-use baio_ring::Shared;
+use crate::carrier::{Between, Carrier};
+use crate::client::Client;
+use crate::parker::Parker;
 
-use super::client::Client;
-use super::parker::Parker;
-
-pub(super) struct Helper {
-    parker: Arc<Parker>,
-    pub(super) started: bool,
-    pub(super) dismissed: bool,
+pub(crate) struct Helper<K: Carrier> {
+    parker: Arc<Parker<K>>,
+    pub(crate) started: bool,
+    pub(crate) dismissed: bool,
 }
 
-impl Helper {
-    pub(super) fn new(shared: &Arc<Shared<Parcel>>) -> Helper {
+impl<K: Carrier> Helper<K> {
+    pub(crate) fn new(shared: &Arc<Between<K>>) -> Helper<K> {
         Helper {
             parker: Parker::new(shared),
             started: false,
@@ -25,7 +23,7 @@ impl Helper {
     }
 
     /// Has it look again, if there is one.
-    pub(super) fn call(&self) {
+    pub(crate) fn call(&self) {
         if self.started {
             self.parker.ring();
         }
@@ -33,16 +31,16 @@ impl Helper {
 }
 
 /// False: the thread cannot be had.
-pub(super) fn start(client: &Arc<Client>) -> bool {
+pub(crate) fn start<K: Carrier>(client: &Arc<Client<K>>) -> bool {
     let client = Arc::clone(client);
     let thread = std::thread::Builder::new().name("baio-helper".into());
     thread.spawn(move || run(&client)).is_ok()
 }
 
 /// A waker that panics takes the helper with it, but others wait: another one comes.
-struct Gone<'a>(&'a Arc<Client>);
+struct Gone<'a, K: Carrier>(&'a Arc<Client<K>>);
 
-impl Drop for Gone<'_> {
+impl<K: Carrier> Drop for Gone<'_, K> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.helper_is_gone();
@@ -51,7 +49,7 @@ impl Drop for Gone<'_> {
     }
 }
 
-fn run(client: &Arc<Client>) {
+fn run<K: Carrier>(client: &Arc<Client<K>>) {
     let _gone = Gone(client);
     let mut state = client.lock();
     let me = Arc::clone(&state.helper.parker);

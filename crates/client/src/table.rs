@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Poll, Waker};
 
-use baio_broker::control::Reply;
-use baio_engine::Errno;
-use baio_storage::{Error, Fault, Handle, Outcome, Result, SegmentOp, StatusWord, Ticket};
 use baio_words::entry::{RawSubmission, Tag};
+use baio_words::{Errno, Handle, Outcome, RequestError, RequestFault, SegmentOp, StatusWord, Ticket};
+
+use crate::carrier::Carrier;
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// A request, with the length of its memory.
     Request { op: SegmentOp, handle: Handle, len: u32 },
     /// A command.
@@ -20,16 +20,16 @@ pub(super) enum Kind {
 }
 
 /// How it ended.
-#[derive(Debug)]
-pub(super) enum Ended {
-    Request(Outcome),
-    Command(Result<Reply>),
+pub enum Ended<K: Carrier> {
+    /// A request.
+    Request(Outcome<K::Memory>),
+    /// A command, with its answer unless the service has ended.
+    Command(Result<K::Reply, RequestError>),
 }
 
 /// Where an entry stands.
-#[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a box would be an allocation for each request")]
-enum Stage {
+enum Stage<K: Carrier> {
     /// Nobody uses it.
     Free,
     /// Its words wait to be sent.
@@ -37,14 +37,14 @@ enum Stage {
     /// The service has it.
     Sent,
     /// It has ended; the outcome waits to be taken.
-    Done(Ended),
+    Done(Ended<K>),
     /// The service has it, and nobody will take the outcome.
     Abandoned,
 }
 
-struct Entry {
+struct Entry<K: Carrier> {
     generation: u32,
-    stage: Stage,
+    stage: Stage<K>,
     kind: Kind,
     raw: RawSubmission,
     tag: u64,
@@ -59,11 +59,11 @@ struct Entry {
 }
 
 /// The helper thread's number as a reaper.
-pub(super) const HELPER: u64 = 0;
+pub(crate) const HELPER: u64 = 0;
 
 /// Where a request stood when it was abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(crate) enum Left {
     /// It had ended, or was none.
     Ended,
     /// The service had not seen it.
@@ -73,14 +73,14 @@ pub(super) enum Left {
 }
 
 /// What an entry was, for whoever ends it.
-pub(super) struct Ending {
-    pub(super) kind: Kind,
-    pub(super) tag: u64,
-    pub(super) abandoned: bool,
+pub(crate) struct Ending {
+    pub(crate) kind: Kind,
+    pub(crate) tag: u64,
+    pub(crate) abandoned: bool,
 }
 
-pub(super) struct Table {
-    entries: Box<[Entry]>,
+pub(crate) struct Table<K: Carrier> {
+    entries: Box<[Entry<K>]>,
     free: Vec<u32>,
     /// What has yet to be sent, in order; an entry abandoned meanwhile leaves a stale name.
     queue: VecDeque<Ticket>,
@@ -102,14 +102,14 @@ pub(super) struct Table {
     /// Of these: given up.
     abandoned: usize,
     /// Outcomes that ever came.
-    pub(super) reaped: u64,
+    pub(crate) reaped: u64,
     /// Why nothing is taken any more.
-    pub(super) closed: Option<Fault>,
+    pub(crate) closed: Option<RequestFault>,
 }
 
-impl Table {
+impl<K: Carrier> Table<K> {
     /// One place fewer than `places` for requests: the last is for closing.
-    pub(super) fn new(places: u32) -> Table {
+    pub(crate) fn new(places: u32) -> Table<K> {
         static CLIENTS: AtomicU32 = AtomicU32::new(1);
         // Tickets of one client are strangers on another; 0 is no generation.
         let generation = CLIENTS.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b1) | 1;
@@ -144,25 +144,25 @@ impl Table {
         }
     }
 
-    pub(super) fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    pub(super) fn finished(&self) -> usize {
+    pub(crate) fn finished(&self) -> usize {
         self.untaken
     }
 
-    pub(super) fn queued(&self) -> usize {
+    pub(crate) fn queued(&self) -> usize {
         self.queue.len()
     }
 
     /// Must the helper reap when nobody else does?
-    pub(super) fn needs_helper(&self) -> bool {
+    pub(crate) fn needs_helper(&self) -> bool {
         self.helped + self.abandoned + self.room.len() > 0
     }
 
     /// Takes a place; `last` may take the one that is kept for closing.
-    pub(super) fn reserve(&mut self, last: bool) -> Option<Tag> {
+    pub(crate) fn reserve(&mut self, last: bool) -> Option<Tag> {
         if self.free.len() <= usize::from(!last) {
             return None;
         }
@@ -172,7 +172,7 @@ impl Table {
     }
 
     /// Fills a place that was reserved, and queues it.
-    pub(super) fn queue(
+    pub(crate) fn queue(
         &mut self,
         tag: Tag,
         kind: Kind,
@@ -191,7 +191,7 @@ impl Table {
     }
 
     /// Fills a place without queuing it: it is about to end.
-    pub(super) fn occupy(&mut self, tag: Tag, kind: Kind, user_tag: u64, status: Option<StatusWord>) -> Ticket {
+    pub(crate) fn occupy(&mut self, tag: Tag, kind: Kind, user_tag: u64, status: Option<StatusWord>) -> Ticket {
         let entry = &mut self.entries[tag.index as usize];
         entry.stage = Stage::Queued;
         entry.kind = kind;
@@ -206,7 +206,7 @@ impl Table {
     }
 
     /// The next words to be sent.
-    pub(super) fn next_to_send(&mut self) -> Option<(Ticket, &RawSubmission)> {
+    pub(crate) fn next_to_send(&mut self) -> Option<(Ticket, &RawSubmission)> {
         while let Some(&ticket) = self.queue.front() {
             if is_queued(&self.entries, ticket) {
                 return Some((ticket, &self.entries[ticket.parts().0 as usize].raw));
@@ -216,14 +216,14 @@ impl Table {
         None
     }
 
-    pub(super) fn sent(&mut self, ticket: Ticket) {
+    pub(crate) fn sent(&mut self, ticket: Ticket) {
         self.queue.pop_front();
         if let Some(entry) = self.entry(ticket) {
             entry.stage = Stage::Sent;
         }
     }
 
-    fn entry(&mut self, ticket: Ticket) -> Option<&mut Entry> {
+    fn entry(&mut self, ticket: Ticket) -> Option<&mut Entry<K>> {
         let (index, generation) = ticket.parts();
         self.entries
             .get_mut(index as usize)
@@ -231,7 +231,7 @@ impl Table {
     }
 
     /// An entry is about to end. `None` when no such request is under way.
-    pub(super) fn ending(&mut self, ticket: Ticket) -> Option<Ending> {
+    pub(crate) fn ending(&mut self, ticket: Ticket) -> Option<Ending> {
         let entry = self.entry(ticket)?;
         let abandoned = match entry.stage {
             Stage::Queued | Stage::Sent => false,
@@ -246,7 +246,7 @@ impl Table {
     }
 
     /// Every request under way, with whether the service may have it.
-    pub(super) fn under_way(&self, from: u32) -> Option<(Ticket, bool)> {
+    pub(crate) fn under_way(&self, from: u32) -> Option<(Ticket, bool)> {
         let rest = self.entries.iter().enumerate().skip(from as usize);
         for (index, entry) in rest {
             let sent = match entry.stage {
@@ -260,7 +260,7 @@ impl Table {
     }
 
     /// An entry that was abandoned has ended. Whoever watches its status word still wants to know.
-    pub(super) fn end_abandoned(&mut self, ticket: Ticket, result: impl FnOnce() -> std::result::Result<u32, Errno>) {
+    pub(crate) fn end_abandoned(&mut self, ticket: Ticket, result: impl FnOnce() -> std::result::Result<u32, Errno>) {
         self.tell(ticket, result);
         self.abandoned = self.abandoned.saturating_sub(1);
         self.leave_flight(ticket);
@@ -274,14 +274,14 @@ impl Table {
     }
 
     /// A request has ended. True when its outcome is for the queue.
-    pub(super) fn end(&mut self, ticket: Ticket, ended: Ended) -> bool {
+    pub(crate) fn end(&mut self, ticket: Ticket, ended: Ended<K>) -> bool {
         self.leave_flight(ticket);
         self.reaped += 1;
         let Some(entry) = self.entry(ticket) else {
             return false;
         };
         if let (Some(status), Ended::Request(outcome)) = (entry.status.take(), &ended) {
-            let errno = |error: &Error| error.errno().unwrap_or(Errno::EIO);
+            let errno = |error: &RequestError| error.fault.errno();
             status.end(outcome.result.as_ref().copied().map_err(errno));
         }
         let for_queue = !entry.awaited && matches!(ended, Ended::Request(_));
@@ -323,7 +323,7 @@ impl Table {
 
     /// Takes the outcome if it has ended; else remembers whom to wake. What is left in `waker` is to be dropped when the
     /// lock is free: dropping or cloning one may run anybody's code.
-    pub(super) fn poll(&mut self, ticket: Ticket, waker: &mut Option<Waker>, reaper: u64) -> Poll<Option<Ended>> {
+    pub(crate) fn poll(&mut self, ticket: Ticket, waker: &mut Option<Waker>, reaper: u64) -> Poll<Option<Ended<K>>> {
         let Some(entry) = self.entry(ticket) else {
             return Poll::Ready(None);
         };
@@ -342,7 +342,7 @@ impl Table {
         }
     }
 
-    fn take(&mut self, ticket: Ticket) -> Option<Ended> {
+    fn take(&mut self, ticket: Ticket) -> Option<Ended<K>> {
         let entry = self.entry(ticket)?;
         if !matches!(entry.stage, Stage::Done(_)) {
             return None;
@@ -358,7 +358,7 @@ impl Table {
     }
 
     /// The next outcome in the order of completion, of requests that nobody awaits.
-    pub(super) fn next_finished(&mut self) -> Option<Outcome> {
+    pub(crate) fn next_finished(&mut self) -> Option<Outcome<K::Memory>> {
         while let Some(ticket) = self.finished.pop_front() {
             if let Some(Ended::Request(outcome)) = self.take(ticket) {
                 return Some(outcome);
@@ -368,7 +368,7 @@ impl Table {
     }
 
     /// Nobody will take the outcome. What is given back with the answer is to be dropped when the lock is free.
-    pub(super) fn abandon(&mut self, ticket: Ticket) -> (Left, Option<Waker>, Option<Ended>) {
+    pub(crate) fn abandon(&mut self, ticket: Ticket) -> (Left, Option<Waker>, Option<Ended<K>>) {
         let Some(entry) = self.entry(ticket) else {
             return (Left::Ended, None, None);
         };
@@ -405,7 +405,7 @@ impl Table {
     }
 
     /// Wakes `waker` when a place may be free. Gives back the copy that is not needed.
-    pub(super) fn wait_for_room(&mut self, waker: Waker) -> Option<Waker> {
+    pub(crate) fn wait_for_room(&mut self, waker: Waker) -> Option<Waker> {
         if self.room.iter().any(|other| other.will_wake(&waker)) {
             return Some(waker);
         }
@@ -414,17 +414,17 @@ impl Table {
     }
 
     /// Is there a place for a request?
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.free.len() > 1
     }
 
     /// Whoever waited for a place does so no more. The copies that are dropped must be the caller's own.
-    pub(super) fn leave_room(&mut self, waker: &Waker) {
+    pub(crate) fn leave_room(&mut self, waker: &Waker) {
         self.room.retain(|other| !other.will_wake(waker));
     }
 
     /// Wakes whoever awaits anything, to look again.
-    pub(super) fn wake_awaited(&mut self) {
+    pub(crate) fn wake_awaited(&mut self) {
         for entry in &mut self.entries {
             if let Some(waker) = entry.waker.take() {
                 self.fired.push(waker);
@@ -436,18 +436,18 @@ impl Table {
     }
 
     /// Whoever waits for a place need not, when there is one, or never will be.
-    pub(super) fn wake_if_room(&mut self) {
+    pub(crate) fn wake_if_room(&mut self) {
         if self.has_room() || self.closed.is_some() {
             self.wake_room();
         }
     }
 
-    pub(super) fn wake_room(&mut self) {
+    pub(crate) fn wake_room(&mut self) {
         self.fired.append(&mut self.room);
     }
 
     /// A thread stops reaping for what it has awaited: the helper does from now on.
-    pub(super) fn leave_to_helper(&mut self, reaper: u64) {
+    pub(crate) fn leave_to_helper(&mut self, reaper: u64) {
         if self.awaited == self.helped {
             return;
         }
@@ -460,24 +460,24 @@ impl Table {
         }
     }
 
-    pub(super) fn has_fired(&self) -> bool {
+    pub(crate) fn has_fired(&self) -> bool {
         !self.fired.is_empty()
     }
 
     /// The wakers to be woken; give the list back.
-    pub(super) fn take_fired(&mut self) -> Vec<Waker> {
+    pub(crate) fn take_fired(&mut self) -> Vec<Waker> {
         let empty = self.spare.pop().unwrap_or_default();
         std::mem::replace(&mut self.fired, empty)
     }
 
-    pub(super) fn give_back(&mut self, list: Vec<Waker>) {
+    pub(crate) fn give_back(&mut self, list: Vec<Waker>) {
         if self.spare.len() < self.spare.capacity() {
             self.spare.push(list);
         }
     }
 }
 
-fn is_queued(entries: &[Entry], ticket: Ticket) -> bool {
+fn is_queued<K: Carrier>(entries: &[Entry<K>], ticket: Ticket) -> bool {
     let entry = &entries[ticket.parts().0 as usize];
     entry.generation == ticket.parts().1 && matches!(entry.stage, Stage::Queued)
 }

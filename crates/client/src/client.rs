@@ -22,65 +22,57 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use baio_broker::Connection;
-use baio_broker::control::{Command, Parcel};
-use baio_engine::{Arena, Buffer, Doorbell, Memory};
-use baio_ring::Shared;
+use baio_ring::exchange::Parcel;
 use baio_ring::ring::Cursor;
-use baio_storage::{Fault, Handle, Outcome, SegmentRequest, Ticket};
-use baio_words::Failure;
-use baio_words::entry::{Op, Submission, Tag};
+use baio_words::entry::{Op, Place, Submission, Tag};
+use baio_words::{Failure, Handle, Outcome, Payload, RequestError, RequestFault, SegmentOp, SegmentRequest, Ticket};
 
-use super::helper::{self, Helper};
-use super::parker::Parker;
-use super::reap::ended_early;
-use super::table::{Ended, HELPER, Kind, Left, Table};
-use super::{inside, translate};
+use crate::carrier::{Between, Carrier};
+use crate::helper::{self, Helper};
+use crate::inside;
+use crate::parker::Parker;
+use crate::reap::ended_early;
+use crate::table::{Ended, HELPER, Kind, Left, Table};
 
 /// Requests that are queued at most before they are sent without anybody waiting.
-pub(super) const BATCH: usize = 64;
+pub(crate) const BATCH: usize = 64;
 
-pub(super) struct Client {
-    state: Mutex<State>,
-    pub(super) shared: Arc<Shared<Parcel>>,
-    doorbell: Doorbell,
-    pub(super) arena: Arc<Arena>,
+/// The client's half of a connection, for all threads of a process.
+pub struct Client<K: Carrier> {
+    state: Mutex<State<K>>,
+    pub(crate) shared: Arc<Between<K>>,
+    carrier: K,
     core: u32,
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Was the helper started? Looked at without the lock by each poll.
     has_helper: AtomicBool,
 }
 
-pub(super) struct State {
-    pub(super) table: Table,
+pub(crate) struct State<K: Carrier> {
+    pub(crate) table: Table<K>,
     submissions: Cursor,
-    pub(super) completions: Cursor,
+    pub(crate) completions: Cursor,
     /// Somebody sleeps on the bell.
     sleeper: bool,
     /// That one was asked to look at the queue, and has not done so yet.
     nudged: bool,
     /// Parked threads that can take the role; with whether any outcome will do for them.
-    pub(super) followers: Vec<(Arc<Parker>, bool)>,
-    parkers: Vec<Arc<Parker>>,
-    pub(super) helper: Helper,
+    pub(crate) followers: Vec<(Arc<Parker<K>>, bool)>,
+    parkers: Vec<Arc<Parker<K>>>,
+    pub(crate) helper: Helper<K>,
     /// Opened segments, for messages.
-    pub(super) names: Vec<(Handle, String)>,
+    pub(crate) names: Vec<(Handle, String)>,
     /// Handles to be closed as soon as there is room in the ring.
-    pub(super) closing: Vec<Handle>,
+    pub(crate) closing: Vec<Handle>,
 }
 
-pub(super) type Guard<'a> = MutexGuard<'a, State>;
+pub(crate) type Guard<'a, K> = MutexGuard<'a, State<K>>;
 
-impl Client {
-    pub(super) fn new(connection: Connection<Parcel>) -> (Client, std::thread::JoinHandle<()>) {
-        let Connection {
-            shared,
-            doorbell,
-            arena,
-            core,
-            name,
-            thread,
-        } = connection;
+impl<K: Carrier> Client<K> {
+    /// A client of the service at the other end of `shared`, which gives handles with the number `core`. `name` is what it
+    /// serves, for messages.
+    #[must_use]
+    pub fn new(carrier: K, shared: Arc<Between<K>>, core: u32, name: String) -> Client<K> {
         let state = State {
             table: Table::new(shared.exchange.places()),
             submissions: Cursor::default(),
@@ -93,26 +85,38 @@ impl Client {
             names: Vec::new(),
             closing: Vec::new(),
         };
-        let client = Client {
+        Client {
             state: Mutex::new(state),
             shared,
-            doorbell,
-            arena,
+            carrier,
             core,
             name,
             has_helper: AtomicBool::new(false),
-        };
-        (client, thread)
+        }
+    }
+
+    /// How it reaches its service.
+    pub fn carrier(&self) -> &K {
+        &self.carrier
+    }
+
+    /// What is served, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// No foreign code runs under the lock, so nobody can have panicked in the middle of a change.
-    pub(super) fn lock(&self) -> Guard<'_> {
+    pub(crate) fn lock(&self) -> Guard<'_, K> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     // Sending.
 
-    pub(super) fn start(&self, mut request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
+    /// Queues a request. It is sent when a batch has gathered, when somebody waits, and before whoever reaps goes to sleep.
+    ///
+    /// # Errors
+    /// The request itself, when every place is taken or nothing is taken any more ([`Client::refusal`]).
+    pub fn start(&self, mut request: SegmentRequest<K::Memory>) -> Result<Ticket, SegmentRequest<K::Memory>> {
         let mut state = self.lock();
         if state.table.closed.is_some() {
             return Err(request);
@@ -122,21 +126,21 @@ impl Client {
             return Err(request);
         };
         let (op, handle) = (request.op, request.handle);
-        let len = u32::try_from(request.memory.len()).unwrap_or(u32::MAX);
+        let len = u32::try_from(request.memory.payload_bytes()).unwrap_or(u32::MAX);
         let kind = Kind::Request { op, handle, len };
-        let submission = translate::submission(&request, &self.arena, tag);
+        let submission = self.submission(&request, tag);
         let memory = std::mem::take(&mut request.memory);
         let status = request.status.take();
-        if handle.parts().0 != self.core {
-            // Another volume's. It ends here, as it would there.
+        if !self.knows(handle) {
+            // Another service's. It ends here, as it would there.
             let ticket = state.table.occupy(tag, kind, request.tag, status);
-            let error = translate::error(op, "a closed handle", len, Failure::Stale);
+            let error = RequestError::of(op, "a closed handle", len, Failure::Stale);
             let outcome = ended_early(ticket, request.tag, error, memory);
             self.end(&mut state, ticket, Ended::Request(outcome));
             self.finish_up(state, false);
             return Ok(ticket);
         }
-        if !matches!(memory, Memory::None) {
+        if submission.place != Place::Nowhere {
             // A place that was reserved is the client's.
             let _ = self.shared.exchange.put(tag.index, Parcel::Memory(memory));
         }
@@ -146,16 +150,36 @@ impl Client {
         Ok(ticket)
     }
 
+    fn submission(&self, request: &SegmentRequest<K::Memory>, tag: Tag) -> Submission {
+        let op = match request.op {
+            SegmentOp::Read { .. } => Op::Read,
+            SegmentOp::Write { .. } => Op::Write,
+            SegmentOp::Sync => Op::Sync,
+        };
+        Submission {
+            handle: request.handle.into(),
+            offset: request.op.offset().unwrap_or(0),
+            place: self.carrier.place(&request.memory),
+            mode: request.mode,
+            durability: request.durability,
+            deadline: request.deadline,
+            ..Submission::new(op, tag)
+        }
+    }
+
     /// A place, if need be one that the ring gives back.
-    fn reserve(&self, state: &mut State) -> Option<Tag> {
+    fn reserve(&self, state: &mut State<K>) -> Option<Tag> {
         state.table.reserve(false).or_else(|| {
             self.drain(state);
             state.table.reserve(false)
         })
     }
 
-    /// Queues a command; it is handed back when every place is taken.
-    pub(super) fn command(&self, command: Box<Command>) -> std::result::Result<Ticket, Box<Command>> {
+    /// Queues a command.
+    ///
+    /// # Errors
+    /// The command itself, when every place is taken or nothing is taken any more ([`Client::refusal`]).
+    pub fn command(&self, command: Box<K::Command>) -> Result<Ticket, Box<K::Command>> {
         let mut state = self.lock();
         if state.table.closed.is_some() {
             return Err(command);
@@ -169,23 +193,23 @@ impl Client {
         Ok(ticket)
     }
 
-    fn queue_command(&self, state: &mut State, tag: Tag, command: Box<Command>) -> Ticket {
+    fn queue_command(&self, state: &mut State<K>, tag: Tag, command: Box<K::Command>) -> Ticket {
         let _ = self.shared.exchange.put(tag.index, Parcel::Command(command));
         let raw = Submission::new(Op::Control, tag).encode();
         state.table.queue(tag, Kind::Command, raw, 0, None)
     }
 
-    /// Nothing is taken from now on but the command that closes the service, which is queued in the same moment: a waker
+    /// Nothing is taken from now on but this command, which closes the service and is queued in the same moment: a waker
     /// that is told may wait for the end. `None` when it was closed before.
-    pub(super) fn begin_close(&self) -> Option<Ticket> {
+    pub fn begin_close(&self, command: Box<K::Command>) -> Option<Ticket> {
         let mut state = self.lock();
         if state.table.closed.is_some() {
             return None;
         }
         // One place is kept for this.
         let tag = state.table.reserve(true)?;
-        state.table.closed = Some(Fault::Stale);
-        let ticket = self.queue_command(&mut state, tag, Box::new(Command::Close));
+        state.table.closed = Some(RequestFault::Stale);
+        let ticket = self.queue_command(&mut state, tag, command);
         state.table.wake_room();
         self.finish_up(state, false);
         Some(ticket)
@@ -193,7 +217,7 @@ impl Client {
 
     /// Sends all that is queued. True: ring for the service, with the lock free.
     #[must_use]
-    fn flush(&self, state: &mut State) -> bool {
+    fn flush(&self, state: &mut State<K>) -> bool {
         let ring = self.shared.submissions.ring();
         let mut any = false;
         while let Some((ticket, raw)) = state.table.next_to_send() {
@@ -218,7 +242,7 @@ impl Client {
     }
 
     /// Requests go first: what has no place of its own may fill half of the ring.
-    fn leaves_room(&self, state: &State) -> bool {
+    fn leaves_room(&self, state: &State<K>) -> bool {
         let ring = self.shared.submissions.ring();
         ring.unread(&state.submissions) < self.shared.exchange.places()
     }
@@ -226,12 +250,12 @@ impl Client {
     // The role.
 
     /// Wakes whoever is to be woken and rings for the service, with the lock free and the role handed over.
-    fn outside<'a>(&'a self, mut state: Guard<'a>, ring: bool) -> Guard<'a> {
+    fn outside<'a>(&'a self, mut state: Guard<'a, K>, ring: bool) -> Guard<'a, K> {
         self.hand_over(&mut state);
         let mut fired = Fired(state.table.take_fired());
         drop(state);
         if ring {
-            self.doorbell.ring();
+            self.carrier.ring();
         }
         fired.wake();
         let mut state = self.lock();
@@ -240,7 +264,7 @@ impl Client {
     }
 
     /// The same for whoever does not need the lock any more.
-    pub(super) fn finish_up(&self, mut state: Guard<'_>, ring: bool) {
+    pub(crate) fn finish_up(&self, mut state: Guard<'_, K>, ring: bool) {
         if state.table.has_fired() {
             drop(self.outside(state, ring));
             return;
@@ -248,12 +272,12 @@ impl Client {
         self.hand_over(&mut state);
         drop(state);
         if ring {
-            self.doorbell.ring();
+            self.carrier.ring();
         }
     }
 
     /// Whoever waits must not be left without anybody on the bell.
-    fn hand_over(&self, state: &mut State) {
+    fn hand_over(&self, state: &mut State<K>) {
         if state.sleeper {
             return;
         }
@@ -265,13 +289,13 @@ impl Client {
     }
 
     /// Sleeps until something may have changed: on the bell, or as a follower of whoever is there.
-    pub(super) fn sleep<'a>(
+    pub(crate) fn sleep<'a>(
         &'a self,
-        mut state: Guard<'a>,
-        me: &Arc<Parker>,
+        mut state: Guard<'a, K>,
+        me: &Arc<Parker<K>>,
         any: bool,
         until: Option<Instant>,
-    ) -> Guard<'a> {
+    ) -> Guard<'a, K> {
         if state.sleeper {
             state.followers.push((Arc::clone(me), any));
             drop(state);
@@ -291,7 +315,7 @@ impl Client {
     }
 
     /// Sends, reaps and wakes others, until there is nothing of that to do.
-    pub(super) fn look<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
+    pub(crate) fn look<'a>(&'a self, mut state: Guard<'a, K>) -> Guard<'a, K> {
         loop {
             let ring = self.flush(&mut state);
             self.drain(&mut state);
@@ -303,11 +327,11 @@ impl Client {
     }
 
     /// Looks until `found` gives something, or `until` is over; sleeps in between. `any`: outcomes of others count.
-    pub(super) fn wait_until<T>(
+    pub(crate) fn wait_until<T>(
         &self,
         any: bool,
         until: Option<Instant>,
-        mut found: impl FnMut(&mut State, &Arc<Parker>) -> Option<T>,
+        mut found: impl FnMut(&mut State<K>, &Arc<Parker<K>>) -> Option<T>,
     ) -> Option<T> {
         let mut state = self.lock();
         let me = state.take_parker(&self.shared);
@@ -328,8 +352,8 @@ impl Client {
         result
     }
 
-    /// Sends and reaps once.
-    pub(super) fn look_once(&self) {
+    /// Sends and reaps once, without sleeping.
+    pub fn look_once(&self) {
         let mut state = self.lock();
         let ring = self.flush(&mut state);
         self.drain(&mut state);
@@ -338,7 +362,9 @@ impl Client {
 
     // Awaiting.
 
-    pub(super) fn poll(self: &Arc<Self>, ticket: Ticket, waker: &Waker) -> Poll<Option<Ended>> {
+    /// Takes the end of a request or command if it has come; else remembers whom to wake. `None` for a ticket that is not
+    /// valid any more. Reaps nothing by itself: [`Client::is_driven`].
+    pub fn poll(self: &Arc<Self>, ticket: Ticket, waker: &Waker) -> Poll<Option<Ended<K>>> {
         let mut waker = Some(waker.clone());
         let reaper = inside::reaper_of(self);
         let mut state = self.lock();
@@ -353,7 +379,7 @@ impl Client {
     }
 
     /// Somebody will sleep on the bell for a future. True: whoever sleeps there must be rung for, to send the queue.
-    fn expect_helper(&self, state: &mut State) -> bool {
+    fn expect_helper(&self, state: &mut State<K>) -> bool {
         if !state.sleeper {
             state.helper.call();
             return false;
@@ -363,7 +389,8 @@ impl Client {
         nudge
     }
 
-    pub(super) fn wake_when_room(self: &Arc<Self>, waker: &Waker) {
+    /// Wakes `waker` when a place may be free, or never will be.
+    pub fn wake_when_room(self: &Arc<Self>, waker: &Waker) {
         let waker = waker.clone();
         let mut state = self.lock();
         let left = state.table.wait_for_room(waker);
@@ -376,11 +403,11 @@ impl Client {
     }
 
     /// Does anybody reap for a future that this thread polls? Starts the helper if nobody else would.
-    pub(super) fn is_driven(self: &Arc<Self>) -> bool {
+    pub fn is_driven(self: &Arc<Self>) -> bool {
         inside::reaper_of(self) != HELPER || self.has_helper.load(Ordering::Acquire) || self.start_helper()
     }
 
-    pub(super) fn start_helper(self: &Arc<Self>) -> bool {
+    pub(crate) fn start_helper(self: &Arc<Self>) -> bool {
         let mut state = self.lock();
         if !self.has_helper.load(Ordering::Acquire) && helper::start(self) {
             state.helper.started = true;
@@ -391,7 +418,7 @@ impl Client {
     }
 
     /// A thread that reaped for itself stops doing so: the helper takes over what is left.
-    pub(super) fn leave(self: &Arc<Self>, reaper: u64) {
+    pub(crate) fn leave(self: &Arc<Self>, reaper: u64) {
         let mut state = self.lock();
         state.table.leave_to_helper(reaper);
         let needed = state.table.needs_helper();
@@ -408,12 +435,13 @@ impl Client {
         }
     }
 
-    pub(super) fn helper_is_gone(&self) {
+    pub(crate) fn helper_is_gone(&self) {
         self.lock().helper.started = false;
         self.has_helper.store(false, Ordering::Release);
     }
 
-    pub(super) fn abandon(&self, ticket: Ticket) {
+    /// Nobody will take the outcome. What was not sent is forgotten; what was is cancelled, if that can be done.
+    pub fn abandon(&self, ticket: Ticket) {
         let mut state = self.lock();
         let (left, waker, ended) = state.table.abandon(ticket);
         let mut ring = false;
@@ -433,30 +461,36 @@ impl Client {
 
     // Looking.
 
-    pub(super) fn next_outcome(&self) -> Option<Outcome> {
+    /// Why nothing is taken any more; `None` while it is.
+    pub fn refusal(&self) -> Option<RequestFault> {
+        self.lock().table.closed
+    }
+
+    /// Requests that have not ended, or whose end nobody has reaped.
+    pub fn in_flight(&self) -> usize {
+        self.lock().table.in_flight()
+    }
+
+    /// The next outcome in the order of completion, of requests that nobody awaits. Reaps nothing by itself.
+    pub fn next_outcome(&self) -> Option<Outcome<K::Memory>> {
         let mut state = self.lock();
         let outcome = state.table.next_finished();
         self.finish_up(state, false);
         outcome
     }
 
-    pub(super) fn buffer(&self, len: usize) -> Option<Buffer> {
-        self.arena.buffer(len).or_else(|| {
-            // Memory of abandoned requests may lie in the ring.
-            self.look_once();
-            self.arena.buffer(len)
-        })
-    }
-
-    pub(super) fn remember(&self, handle: Handle, name: String) {
+    /// What an opened handle is called in messages, until it is closed.
+    pub fn remember(&self, handle: Handle, name: String) {
         self.lock().names.push((handle, name));
     }
 
-    pub(super) fn knows(&self, handle: Handle) -> bool {
+    /// Is it a handle of this service?
+    pub fn knows(&self, handle: Handle) -> bool {
         handle.parts().0 == self.core
     }
 
-    pub(super) fn close_handle(&self, handle: Handle) {
+    /// Closes a handle, as soon as there is room in the ring for saying so.
+    pub fn close_handle(&self, handle: Handle) {
         let mut state = self.lock();
         let known = state.names.iter().position(|(known, _)| *known == handle);
         let name = known.map(|at| state.names.swap_remove(at));
@@ -469,22 +503,22 @@ impl Client {
         drop(name);
     }
 
-    /// Nothing is taken from now on.
-    pub(super) fn refuse(&self) {
+    /// Nothing is taken from now on. Wakes whoever waits for a place.
+    pub fn refuse(&self) {
         let mut state = self.lock();
-        state.table.closed.get_or_insert(Fault::Stale);
+        state.table.closed.get_or_insert(RequestFault::Stale);
         state.table.wake_room();
         self.finish_up(state, false);
     }
 
     /// Tells the service to end, without waiting for it.
-    pub(super) fn stop(&self) {
+    pub fn stop(&self) {
         self.shared.stop();
-        self.doorbell.ring();
+        self.carrier.ring();
     }
 
     /// The helper ends when it has woken whoever waits.
-    pub(super) fn dismiss_helper(&self) {
+    pub fn dismiss_helper(&self) {
         let mut state = self.lock();
         state.helper.dismissed = true;
         state.helper.call();
@@ -509,22 +543,22 @@ impl Drop for Fired {
     }
 }
 
-impl State {
-    pub(super) fn take_parker(&mut self, shared: &Arc<Shared<Parcel>>) -> Arc<Parker> {
+impl<K: Carrier> State<K> {
+    pub(crate) fn take_parker(&mut self, shared: &Arc<Between<K>>) -> Arc<Parker<K>> {
         self.parkers.pop().unwrap_or_else(|| Parker::new(shared))
     }
 
-    pub(super) fn give_parker(&mut self, parker: Arc<Parker>) {
+    pub(crate) fn give_parker(&mut self, parker: Arc<Parker<K>>) {
         self.parkers.push(parker);
     }
 
-    pub(super) fn has_sleeper(&self) -> bool {
+    pub(crate) fn has_sleeper(&self) -> bool {
         self.sleeper
     }
 }
 
 /// A number for a thread that reaps for itself.
-pub(super) fn next_reaper() -> u64 {
+pub(crate) fn next_reaper() -> u64 {
     static REAPERS: AtomicU64 = AtomicU64::new(HELPER + 1);
     REAPERS.fetch_add(1, Ordering::Relaxed)
 }

@@ -6,8 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::Wake;
 use std::time::Instant;
 
-use baio_broker::control::Parcel;
-use baio_ring::Shared;
+use crate::carrier::{Between, Carrier};
 
 const AWAKE: u8 = 0;
 const ON_BELL: u8 = 1;
@@ -15,16 +14,16 @@ const PARKED: u8 = 2;
 
 /// A place to sleep, used by one thread at a time and again by another later. A wake-up meant for an earlier user is one
 /// look for nothing.
-pub(super) struct Parker {
-    shared: Arc<Shared<Parcel>>,
+pub(crate) struct Parker<K: Carrier> {
+    shared: Arc<Between<K>>,
     rung: AtomicBool,
     place: AtomicU8,
     lock: Mutex<()>,
     condition: Condvar,
 }
 
-impl Parker {
-    pub(super) fn new(shared: &Arc<Shared<Parcel>>) -> Arc<Parker> {
+impl<K: Carrier> Parker<K> {
+    pub(crate) fn new(shared: &Arc<Between<K>>) -> Arc<Parker<K>> {
         Arc::new(Parker {
             shared: Arc::clone(shared),
             rung: AtomicBool::new(false),
@@ -35,17 +34,17 @@ impl Parker {
     }
 
     /// Was it woken since it was last asked? Asking forgets.
-    pub(super) fn take(&self) -> bool {
+    pub(crate) fn take(&self) -> bool {
         // SeqCst: see `ring`. What the waker did before is seen.
         self.rung.swap(false, Ordering::SeqCst)
     }
 
     /// Was it woken?
-    pub(super) fn is_rung(&self) -> bool {
+    pub(crate) fn is_rung(&self) -> bool {
         self.rung.load(Ordering::SeqCst)
     }
 
-    pub(super) fn ring(&self) {
+    pub(crate) fn ring(&self) {
         // Other side: `sleep`, which says where it sleeps and then looks here. SeqCst on both sides: either it sees this,
         // or we see where it sleeps. Whoever rang before us and was not heard yet has done the rest.
         if self.rung.swap(true, Ordering::SeqCst) {
@@ -63,7 +62,7 @@ impl Parker {
     }
 
     /// Sleeps on the bell until that rings, this is woken, or `until` is over.
-    pub(super) fn sleep_on_bell(&self, until: Option<Instant>) {
+    pub(crate) fn sleep_on_bell(&self, until: Option<Instant>) {
         self.place.store(ON_BELL, Ordering::SeqCst);
         if !self.is_rung() {
             let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -73,7 +72,7 @@ impl Parker {
     }
 
     /// Sleeps until this is woken, or `until` is over.
-    pub(super) fn park(&self, until: Option<Instant>) {
+    pub(crate) fn park(&self, until: Option<Instant>) {
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.place.store(PARKED, Ordering::SeqCst);
         while !self.is_rung() {
@@ -93,7 +92,7 @@ impl Parker {
     }
 }
 
-impl Wake for Parker {
+impl<K: Carrier> Wake for Parker<K> {
     fn wake(self: Arc<Self>) {
         self.ring();
     }

@@ -2,20 +2,18 @@
 //!
 //! All of this runs under the client's lock and calls nobody: wakers are collected in the table.
 
-use baio_broker::control::{Parcel, Reply};
-use baio_engine::{Caching, Errno, Memory};
+use baio_ring::exchange::Parcel;
 use baio_ring::ring::Refused;
-use baio_storage::{Error, Fault, Handle, Outcome, SegmentOp, Ticket};
-use baio_words::Failure;
 use baio_words::entry::Completion;
+use baio_words::{Caching, Errno, Failure, Handle, IoError, Outcome, RequestError, RequestFault, SegmentOp, Ticket};
 
-use super::client::{Client, State};
-use super::table::{Ended, Ending, Kind};
-use super::translate;
+use crate::carrier::Carrier;
+use crate::client::{Client, State};
+use crate::table::{Ended, Ending, Kind};
 
-impl Client {
+impl<K: Carrier> Client<K> {
     /// Takes what the service has posted; if it has ended, ends everything.
-    pub(super) fn drain(&self, state: &mut State) {
+    pub(crate) fn drain(&self, state: &mut State<K>) {
         // Before the ring: whoever sees the end sees every completion posted before it.
         let mut ended = self.shared.has_ended();
         let ring = self.shared.completions.ring();
@@ -48,7 +46,7 @@ impl Client {
         }
     }
 
-    fn completed(&self, state: &mut State, completion: Completion) -> bool {
+    fn completed(&self, state: &mut State<K>, completion: Completion) -> bool {
         let (ticket, index) = (completion.tag.into(), completion.tag.index);
         let Some(ending) = state.table.ending(ticket) else {
             return false; // Not ours: only a service that is wrong says so.
@@ -56,7 +54,7 @@ impl Client {
         let parcel = self.shared.exchange.take(index);
         if ending.abandoned {
             if let Some(Parcel::Reply(reply)) = parcel
-                && let Ok(Reply::Opened(handle, _)) = *reply
+                && let Some(handle) = K::opened(&reply)
             {
                 state.closing.push(handle); // Opened for somebody who has left.
             }
@@ -69,9 +67,9 @@ impl Client {
             (Kind::Request { op, handle, len }, parcel) => {
                 let memory = match parcel {
                     Some(Parcel::Memory(memory)) => memory,
-                    _ => Memory::None,
+                    _ => K::Memory::default(),
                 };
-                let explain = |failure| translate::error(op, name_of(&state.names, handle), len, failure);
+                let explain = |failure| RequestError::of(op, name_of(&state.names, handle), len, failure);
                 Ended::Request(Outcome {
                     ticket,
                     tag: ending.tag,
@@ -80,22 +78,21 @@ impl Client {
                     memory,
                     took: completion.took,
                     iterations: completion.iterations,
-                    pin: None,
                 })
             }
-            (Kind::Command, Some(Parcel::Reply(reply))) => Ended::Command(*reply),
-            (Kind::Command, _) => Ended::Command(Err(Error::new("ask", &self.name, Fault::ServiceEnded))),
+            (Kind::Command, Some(Parcel::Reply(reply))) => Ended::Command(Ok(*reply)),
+            (Kind::Command, _) => Ended::Command(Err(RequestError::new("ask", &self.name, RequestFault::ServiceEnded))),
         };
         self.end(state, ticket, ended)
     }
 
-    pub(super) fn end(&self, state: &mut State, ticket: Ticket, ended: Ended) -> bool {
+    pub(crate) fn end(&self, state: &mut State<K>, ticket: Ticket, ended: Ended<K>) -> bool {
         state.table.end(ticket, ended)
     }
 
     /// Nobody is there any more: whoever waits is told.
-    fn end_all(&self, state: &mut State) {
-        state.table.closed.get_or_insert(Fault::ServiceEnded);
+    fn end_all(&self, state: &mut State<K>) {
+        state.table.closed.get_or_insert(RequestFault::ServiceEnded);
         state.closing.clear();
         let mut from = 0;
         while let Some((ticket, sent)) = state.table.under_way(from) {
@@ -110,7 +107,7 @@ impl Client {
     }
 
     /// One request that the service will not answer. A write that it had may or may not have taken effect.
-    fn lose(&self, state: &mut State, ticket: Ticket, ending: Ending, sent: bool) {
+    fn lose(&self, state: &mut State<K>, ticket: Ticket, ending: Ending, sent: bool) {
         // What the service never took comes back.
         let parcel = self.shared.exchange.take(ticket.parts().0);
         if ending.abandoned {
@@ -118,26 +115,24 @@ impl Client {
                 Kind::Request {
                     op: SegmentOp::Write { .. },
                     ..
-                } => Failure::Io(baio_engine::Error::Indeterminate),
+                } => Failure::Io(IoError::Indeterminate),
                 _ => Failure::Ending,
             };
             return state.table.end_abandoned(ticket, || Err(errno(ending.kind, failure)));
         }
         let ended = match ending.kind {
-            Kind::Command => Ended::Command(Err(Error::new("ask", &self.name, Fault::ServiceEnded))),
+            Kind::Command => Ended::Command(Err(RequestError::new("ask", &self.name, RequestFault::ServiceEnded))),
             Kind::Request { op, handle, len } => {
                 let memory = match parcel {
-                    Some(Parcel::Memory(memory)) => memory,
-                    _ => Memory::None,
+                    Some(Parcel::Memory(memory)) => Some(memory),
+                    _ => None,
                 };
                 let failure = match op {
-                    SegmentOp::Write { .. } if sent && matches!(memory, Memory::None) => {
-                        Failure::Io(baio_engine::Error::Indeterminate)
-                    }
+                    SegmentOp::Write { .. } if sent && memory.is_none() => Failure::Io(IoError::Indeterminate),
                     _ => Failure::Ending,
                 };
-                let error = translate::error(op, name_of(&state.names, handle), len, failure);
-                Ended::Request(ended_early(ticket, ending.tag, error, memory))
+                let error = RequestError::of(op, name_of(&state.names, handle), len, failure);
+                Ended::Request(ended_early(ticket, ending.tag, error, memory.unwrap_or_default()))
             }
         };
         self.end(state, ticket, ended);
@@ -147,10 +142,9 @@ impl Client {
 /// A failure's number, for a status word.
 fn errno(kind: Kind, failure: Failure) -> Errno {
     match kind {
-        Kind::Request { op, len, .. } => translate::error(op, "", len, failure).errno(),
-        Kind::Command => None,
+        Kind::Request { op, len, .. } => failure.of(op, len).errno(),
+        Kind::Command => Errno::EIO,
     }
-    .unwrap_or(Errno::EIO)
 }
 
 fn name_of(names: &[(Handle, String)], handle: Handle) -> &str {
@@ -158,7 +152,7 @@ fn name_of(names: &[(Handle, String)], handle: Handle) -> &str {
     found.map_or("a closed handle", |(_, name)| name)
 }
 
-pub(super) fn ended_early(ticket: Ticket, tag: u64, error: Error, memory: Memory) -> Outcome {
+pub(crate) fn ended_early<M>(ticket: Ticket, tag: u64, error: RequestError, memory: M) -> Outcome<M> {
     Outcome {
         ticket,
         tag,
@@ -167,6 +161,5 @@ pub(super) fn ended_early(ticket: Ticket, tag: u64, error: Error, memory: Memory
         memory,
         took: Caching::Direct,
         iterations: 0,
-        pin: None,
     }
 }

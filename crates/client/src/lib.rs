@@ -1,0 +1,31 @@
+//! # baio-client: the client's half of a connection
+//!
+//! A [`Client`] sends requests to a service and gives back their outcomes, to any thread, as tickets or as futures. It knows
+//! words and rings, and neither files nor memory: what the requests carry, what else the service can be asked, and how it is
+//! woken is its [`Carrier`]'s.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `client.rs` | one lock, sending, the role of reaping |
+//! | `waits.rs` | what blocks: a turn, a wait, a question, a future run to its end |
+//! | `reap.rs` | completions into outcomes; what the end of the service means for each |
+//! | `table.rs` | the requests under way |
+//! | `carrier.rs` | what differs from service to service |
+//! | `helper.rs` | the thread that reaps for futures polled elsewhere |
+//! | `inside.rs`, `parker.rs` | who reaps for a thread, where it sleeps |
+//!
+//! `docs/broker.md` tells who wakes whom.
+
+mod carrier;
+mod client;
+mod helper;
+mod inside;
+mod parker;
+mod reap;
+mod table;
+mod waits;
+
+pub use carrier::{Between, Carrier};
+pub use client::Client;
+pub use table::Ended;
+pub use waits::Unasked;

@@ -1,0 +1,179 @@
+//! What blocks: each sends what is queued, reaps, and sleeps in between, on the bell or behind whoever is there.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use baio_words::{RequestError, RequestFault, Ticket, Time};
+
+use crate::carrier::Carrier;
+use crate::client::{Client, next_reaper};
+use crate::inside::Inside;
+use crate::table::Ended;
+
+/// Why a question got no answer.
+#[derive(Clone, Debug)]
+pub enum Unasked {
+    /// Nothing is taken any more, or the service has ended.
+    Refused(RequestFault),
+    /// Every place is taken, by outcomes that nobody else would take.
+    Full,
+    /// The service has ended meanwhile.
+    Lost(RequestError),
+}
+
+impl<K: Carrier> Client<K> {
+    /// Waits for the end of a request or command, reaping meanwhile. `None` for a ticket that is not valid any more.
+    pub fn wait(&self, ticket: Ticket) -> Option<Ended<K>> {
+        let reaper = next_reaper();
+        // The first waker that ours displaces may be anybody's, so it is dropped with the lock free.
+        let mut displaced = None;
+        let ended = self.wait_until(false, None, |state, me| {
+            let mut waker = Some(Waker::from(Arc::clone(me)));
+            let polled = state.table.poll(ticket, &mut waker, reaper);
+            if displaced.is_none() {
+                displaced = waker;
+            }
+            match polled {
+                Poll::Ready(ended) => Some(ended),
+                Poll::Pending => None,
+            }
+        });
+        ended.flatten()
+    }
+
+    /// Waits until nothing is under way.
+    pub fn wait_for_all(&self) {
+        self.wait_until(true, None, |state, _| (state.table.in_flight() == 0).then_some(()));
+    }
+
+    /// Asks the service, and waits for its answer in this thread.
+    ///
+    /// # Errors
+    /// It is not taken, or the service has ended.
+    pub fn ask(&self, mut command: Box<K::Command>) -> Result<K::Reply, Unasked> {
+        let ticket = loop {
+            match self.command(command) {
+                Ok(ticket) => break ticket,
+                Err(back) => command = back,
+            }
+            if let Some(fault) = self.refusal() {
+                return Err(Unasked::Refused(fault));
+            }
+            // Every place is taken, perhaps by outcomes that only this thread would take.
+            let room = self.wait_until(true, None, |state, me| {
+                let (table, waker) = (&mut state.table, Waker::from(Arc::clone(me)));
+                let room = table.has_room() || table.closed.is_some();
+                if room || table.in_flight() == 0 {
+                    table.leave_room(&waker);
+                    return Some(room);
+                }
+                // Others free places also by taking outcomes, which ends nothing.
+                let _ = table.wait_for_room(waker);
+                None
+            });
+            if room == Some(false) {
+                return Err(Unasked::Full);
+            }
+        };
+        match self.wait(ticket) {
+            Some(Ended::Command(answer)) => answer.map_err(Unasked::Lost),
+            _ => Err(Unasked::Refused(RequestFault::Stale)),
+        }
+    }
+
+    /// Sends what is queued, sleeps until `count` requests have ended or lie untaken, or `deadline` is over, and reaps. With a
+    /// `min_wait` that is not zero, one is enough after that long. With nothing in flight it does not sleep; a count of 0
+    /// sleeps until there is any news. Returns how many requests ended meanwhile, whoever started them.
+    ///
+    /// # Errors
+    /// Nothing is taken any more, and nothing is left to be taken.
+    pub fn turn(&self, count: u32, min_wait: Duration, deadline: Option<Time>) -> Result<usize, RequestFault> {
+        let before = self.lock().table.reaped;
+        let now = Instant::now;
+        // Beyond the clock's end is never.
+        let deadline = deadline.and_then(|at| now().checked_add(at.since(Time::monotonic())));
+        let mut first = now().checked_add(min_wait).filter(|_| !min_wait.is_zero());
+        if let (Some(at), Some(end)) = (first, deadline) {
+            first = Some(at.min(end));
+        }
+        let enough = |count: u64, until| {
+            let mut slept = false;
+            self.wait_until(true, until, |state, _| {
+                let table = &state.table;
+                let fresh = table.reaped - before;
+                let have = fresh.max(table.finished() as u64);
+                let news = if count == 0 { slept } else { have >= count };
+                slept = true;
+                (news || (count > 0 && table.in_flight() == 0)).then_some(())
+            })
+        };
+        let count = u64::from(count);
+        if first.is_none() || enough(count, first).is_none() {
+            let count = if first.is_some() { count.min(1) } else { count };
+            enough(count, deadline);
+        }
+        self.reaped_since(before)
+    }
+
+    /// The same without sleeping.
+    ///
+    /// # Errors
+    /// As [`Client::turn`].
+    pub fn turn_once(&self) -> Result<usize, RequestFault> {
+        let before = self.lock().table.reaped;
+        self.look_once();
+        self.reaped_since(before)
+    }
+
+    fn reaped_since(&self, before: u64) -> Result<usize, RequestFault> {
+        let state = self.lock();
+        let ended = (state.table.reaped - before) as usize;
+        match state.table.closed {
+            Some(fault) if ended + state.table.finished() + state.table.in_flight() == 0 => Err(fault),
+            _ => Ok(ended),
+        }
+    }
+
+    /// Runs a future to its end in this thread, which sends and reaps meanwhile. Any thread may do so, also many at a time.
+    ///
+    /// # Errors
+    /// Nothing is taken any more, and the future waits for something else.
+    pub fn block_on<F: Future>(self: &Arc<Self>, future: F) -> Result<F::Output, RequestFault> {
+        // However this ends, what it leaves behind is the helper's.
+        let _inside = Inside::enter(self);
+        let me = self.lock().take_parker(&self.shared);
+        me.ring();
+        let waker = Waker::from(Arc::clone(&me));
+        let mut context = Context::from_waker(&waker);
+        let mut future = std::pin::pin!(future);
+        let result = loop {
+            if me.take()
+                && let Poll::Ready(output) = future.as_mut().poll(&mut context)
+            {
+                break Ok(output);
+            }
+            let mut state = self.lock();
+            loop {
+                state = self.look(state);
+                if me.is_rung() {
+                    break;
+                }
+                if state.table.closed.is_some() && state.table.in_flight() == 0 {
+                    break;
+                }
+                state = self.sleep(state, &me, false, None);
+            }
+            let closed = state.table.closed;
+            self.finish_up(state, false);
+            if let Some(fault) = closed
+                && !me.is_rung()
+            {
+                break Err(fault);
+            }
+        };
+        self.lock().give_parker(me);
+        result
+    }
+}

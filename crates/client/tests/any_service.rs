@@ -1,0 +1,265 @@
+//! The promise: a client speaks to any service that takes entries: here to one of forty lines that has a few bytes and no
+//! engine, whose requests carry vectors.
+
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::thread::{JoinHandle, Thread};
+
+use baio_client::{Between, Carrier, Client, Ended};
+use baio_ring::Shared;
+use baio_ring::exchange::Parcel;
+use baio_ring::ring::Cursor;
+use baio_words::entry::{Completion, Limits, Op, Place, Submission};
+use baio_words::{
+    Caching, Failure, Handle, IoError, Payload, RequestFault, SegmentOp, SegmentRequest, Status, StatusWord, Ticket,
+    Time,
+};
+
+const PLACES: u32 = 8;
+const SIZE: usize = 1 << 16;
+const CORE: u32 = 3;
+
+#[derive(Debug, Default)]
+struct Bytes(Option<Vec<u8>>);
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Bytes {
+        Bytes(Some(bytes))
+    }
+}
+
+impl Payload for Bytes {
+    fn payload_bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, Vec::len)
+    }
+}
+
+#[derive(Debug)]
+enum Ask {
+    Open,
+    Close,
+}
+
+struct ToThread(Thread);
+
+impl Carrier for ToThread {
+    type Memory = Bytes;
+    type Command = Ask;
+    type Reply = Option<Handle>;
+
+    fn place(&self, memory: &Bytes) -> Place {
+        match &memory.0 {
+            Some(bytes) => Place::Exchange {
+                len: bytes.len() as u32,
+            },
+            None => Place::Nowhere,
+        }
+    }
+
+    fn ring(&self) {
+        self.0.unpark();
+    }
+
+    fn opened(reply: &Option<Handle>) -> Option<Handle> {
+        *reply
+    }
+}
+
+/// Serves a few bytes until it is asked to close; what it closed is told.
+fn serve(shared: &Between<ToThread>, closed: &Mutex<Vec<u32>>) {
+    let limits = Limits {
+        places: PLACES,
+        arena_bytes: 0,
+    };
+    let (submissions, completions) = (shared.submissions.ring(), shared.completions.ring());
+    let (mut taken, mut posted) = (Cursor::default(), Cursor::default());
+    let mut held = vec![0; SIZE];
+    loop {
+        let Some(raw) = submissions.pop(&mut taken).unwrap() else {
+            submissions.release(&taken);
+            if completions.publish(&posted) {
+                shared.bell.ring();
+            }
+            if shared.is_stopping() {
+                return shared.end();
+            }
+            if submissions.fall_asleep(&taken) {
+                std::thread::park();
+                submissions.wake_up();
+            }
+            continue;
+        };
+        let asked = Submission::decode(&raw, &limits).unwrap();
+        let (tag, index) = (asked.tag, asked.tag.index);
+        match asked.op {
+            Op::Cancel => continue,
+            Op::CloseHandle => {
+                closed.lock().unwrap().push(asked.handle.index);
+                continue;
+            }
+            _ => {}
+        }
+        let result = match (asked.op, shared.exchange.take(index)) {
+            (Op::Control, Some(Parcel::Command(ask))) => {
+                let handle = matches!(*ask, Ask::Open).then(|| Handle::from_parts(CORE, 1, 1));
+                assert!(shared.exchange.put(index, Parcel::Reply(Box::new(handle))));
+                Ok(0)
+            }
+            (Op::Read | Op::Write, Some(Parcel::Memory(Bytes(Some(mut bytes))))) => {
+                let at = asked.offset as usize;
+                let result = match held.get_mut(at..at + bytes.len()) {
+                    None => Err(Failure::Beyond { size: SIZE as u64 }),
+                    Some(range) if asked.op == Op::Read => {
+                        bytes.copy_from_slice(range);
+                        Ok(bytes.len() as u32)
+                    }
+                    Some(range) => {
+                        range.copy_from_slice(&bytes);
+                        Ok(bytes.len() as u32)
+                    }
+                };
+                assert!(shared.exchange.put(index, Parcel::Memory(bytes.into())));
+                result
+            }
+            _ => Err(Failure::Io(IoError::Cancelled)),
+        };
+        let completion = Completion {
+            tag,
+            result,
+            bytes_done: result.unwrap_or(0),
+            took: Caching::Direct,
+            iterations: 1,
+        };
+        completions.push(&mut posted, &completion.encode()).unwrap();
+    }
+}
+
+struct Served {
+    client: Arc<Client<ToThread>>,
+    closed: Arc<Mutex<Vec<u32>>>,
+    thread: JoinHandle<()>,
+}
+
+fn served() -> Served {
+    let shared = Arc::new(Shared::new(PLACES));
+    let closed = Arc::default();
+    let (theirs, told) = (Arc::clone(&shared), Arc::clone(&closed));
+    let thread = std::thread::spawn(move || serve(&theirs, &told));
+    let carrier = ToThread(thread.thread().clone());
+    let client = Arc::new(Client::new(carrier, shared, CORE, "a few bytes".into()));
+    Served { client, closed, thread }
+}
+
+impl Served {
+    fn open(&self) -> Handle {
+        let handle = self.client.ask(Box::new(Ask::Open)).unwrap().unwrap();
+        self.client.remember(handle, "a few bytes#0/all".into());
+        handle
+    }
+
+    fn start(&self, op: SegmentOp, handle: Handle, memory: Vec<u8>) -> Ticket {
+        self.client.start(SegmentRequest::new(handle, op, memory)).unwrap()
+    }
+
+    fn end(&self, ticket: Ticket) -> baio_words::Outcome<Bytes> {
+        match self.client.wait(ticket) {
+            Some(Ended::Request(outcome)) => outcome,
+            _ => panic!("no outcome"),
+        }
+    }
+
+    fn close(self) {
+        let ticket = self.client.begin_close(Box::new(Ask::Close)).unwrap();
+        assert!(matches!(self.client.wait(ticket), Some(Ended::Command(Ok(None)))));
+        self.client.stop();
+        self.thread.join().unwrap();
+    }
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let served = served();
+    let handle = served.open();
+    let write = served.start(SegmentOp::Write { offset: 4096 }, handle, vec![7; 512]);
+    assert_eq!(served.end(write).result, Ok(512));
+    let status = StatusWord::new();
+    let mut request = SegmentRequest::new(handle, SegmentOp::Read { offset: 4000 }, vec![1; 200]);
+    (request.status, request.tag) = (Some(status.clone()), 5);
+    let read = served.client.start(request).unwrap();
+    let read = served.end(read);
+    assert_eq!((read.result, read.tag, status.get()), (Ok(200), 5, Status::Done(200)));
+    let bytes = read.memory.0.unwrap();
+    assert!(bytes[..96].iter().all(|byte| *byte == 0) && bytes[96..].iter().all(|byte| *byte == 7));
+    served.close();
+}
+
+/// Everything that a link to a volume would tell.
+#[test]
+fn a_failure_names_the_object_the_offset_and_the_cure() {
+    let served = served();
+    let handle = served.open();
+    let ticket = served.start(SegmentOp::Write { offset: 65000 }, handle, vec![0; 4096]);
+    let error = served.end(ticket).result.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "write a few bytes#0/all at 65000: a write of 4096 bytes goes beyond its end at 65536; needed: offset plus length of at \
+         most 65536 bytes; cure: write less, or make a larger segment"
+    );
+    assert_eq!(error.fault.errno().name(), "ENOSPC");
+    let stranger = Handle::from_parts(CORE + 1, 1, 1);
+    let ticket = served.start(SegmentOp::Sync, stranger, Vec::new());
+    assert_eq!(served.end(ticket).result.unwrap_err().fault, RequestFault::Stale);
+    served.close();
+}
+
+#[test]
+fn futures_and_turns_share_a_client() {
+    let served = served();
+    let handle = served.open();
+    let write = served.start(SegmentOp::Write { offset: 0 }, handle, vec![9; 16]);
+    let client = Arc::clone(&served.client);
+    let awaited = served
+        .client
+        .block_on(std::future::poll_fn(|context: &mut Context<'_>| {
+            client.poll(write, context.waker())
+        }));
+    assert!(matches!(awaited, Ok(Some(Ended::Request(outcome))) if outcome.result == Ok(16)));
+    for offset in 0..4 {
+        served.start(SegmentOp::Read { offset }, handle, vec![0; 4]);
+    }
+    let mut seen = 0;
+    while seen < 4 {
+        let until = Some(Time::monotonic().after(std::time::Duration::from_secs(20)));
+        served.client.turn(4 - seen, std::time::Duration::ZERO, until).unwrap();
+        while let Some(outcome) = served.client.next_outcome() {
+            assert_eq!(outcome.memory.0.unwrap(), [9; 4]);
+            seen += 1;
+        }
+    }
+    served.close();
+}
+
+#[test]
+fn nobody_waits_for_a_service_that_has_ended() {
+    let served = served();
+    let handle = served.open();
+    let read = served.start(SegmentOp::Read { offset: 0 }, handle, vec![0; 4]);
+    assert_eq!(served.end(read).result, Ok(4));
+    served.client.stop();
+    served.thread.join().unwrap();
+    let refused = served
+        .client
+        .start(SegmentRequest::new(handle, SegmentOp::Sync, Vec::new()));
+    let lost = match refused {
+        Ok(ticket) => match served.client.wait(ticket) {
+            Some(Ended::Request(outcome)) => outcome.result.unwrap_err().fault,
+            _ => panic!("no outcome"),
+        },
+        Err(_) => served.client.refusal().unwrap(),
+    };
+    assert_eq!(lost, RequestFault::ServiceEnded);
+    assert!(matches!(
+        served.client.poll(Ticket::default(), std::task::Waker::noop()),
+        Poll::Ready(None)
+    ));
+}
