@@ -239,6 +239,24 @@ fn futures_and_turns_share_a_client() {
     served.close();
 }
 
+/// Whoever asks and leaves has opened nothing, whether or not the answer was there before.
+#[test]
+fn what_nobody_takes_is_closed() {
+    let served = served();
+    let under_way = served.client.command(Box::new(Ask::Open)).unwrap();
+    served.client.look_once();
+    served.client.abandon(under_way);
+    let answered = served.client.command(Box::new(Ask::Open)).unwrap();
+    served.client.wait_for_all();
+    served.client.abandon(answered);
+    // They are closed with the client's next activity.
+    for _ in 0..3 {
+        served.open();
+    }
+    assert_eq!(*served.closed.lock().unwrap(), [1, 1]);
+    served.close();
+}
+
 #[test]
 fn nobody_waits_for_a_service_that_has_ended() {
     let served = served();
