@@ -7,16 +7,16 @@
 
 mod choice;
 mod ending;
+mod home;
 mod leftovers;
 mod line;
 mod order;
 mod syncs;
 mod turn;
 
-pub use choice::{Choice, Config, Rejected};
+pub use choice::{Affinity, Choice, Config, Rejected};
 
 use std::collections::VecDeque;
-use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -34,6 +34,7 @@ use crate::signals::{Posted, Signals};
 use crate::slot::{Slot, Slots, State};
 use crate::stats::{Measures, Stats};
 use crate::timers::Timers;
+use home::Home;
 use leftovers::Leftovers;
 use line::Line;
 
@@ -41,7 +42,8 @@ use line::Line;
 /// (`IO_PLUG_THRESHOLD`, io_uring/io_uring.c), else for each.
 const BATCH_MIN: usize = 3;
 
-/// Runs requests. Owned by one thread: neither `Send` nor `Sync`, as the ring inside is not.
+/// Runs requests. Used by the thread that started it; by any, one after the other, if it was started so ([`Affinity`]). Never
+/// by two at once: it is `Send` and not `Sync`.
 pub struct Engine {
     // Declared before the backend and leaked by `drop` when a device is stuck: see `shutdown`.
     slots: ManuallyDrop<Slots>,
@@ -94,7 +96,7 @@ pub struct Engine {
     signalled: Vec<(RequestId, u32)>,
     stats: Stats,
     measures: Measures,
-    _one_thread: PhantomData<*const ()>,
+    home: Home,
 }
 
 impl Engine {
@@ -167,7 +169,7 @@ impl Engine {
             signalled: Vec::new(),
             stats: Stats::default(),
             measures: Measures::new(),
-            _one_thread: PhantomData,
+            home: Home::of(config.affinity),
         })
     }
 
@@ -250,10 +252,19 @@ impl Engine {
         (depth / 32).clamp(BATCH_MIN, BATCH_MAX)
     }
 
+    /// Why nothing may be asked of it here.
+    fn barred(&self) -> Option<Error> {
+        if self.fork.is_forked() {
+            Some(Error::Forked)
+        } else {
+            self.home.is_elsewhere().then_some(Error::OtherThread)
+        }
+    }
+
     /// What can be said without trying: an error, or that there is nothing to do.
     fn fault_of(&self, request: &mut Request) -> Option<Result<(), Error>> {
-        if self.fork.is_forked() {
-            return Some(Err(Error::Forked));
+        if let Some(error) = self.barred() {
+            return Some(Err(error));
         }
         if let Some(error) = self.backend.refuses(request.op) {
             return Some(Err(error));
@@ -362,12 +373,12 @@ impl Engine {
 
     /// Registers a file with the backend; a refusal costs speed only.
     pub fn attach(&mut self, file: &File) -> bool {
-        !self.fork.is_forked() && self.backend.attach(Attach::File(file)).is_ok()
+        self.barred().is_none() && self.backend.attach(Attach::File(file)).is_ok()
     }
 
     /// Undoes [`Engine::attach`]; must come before a locked file is closed.
     pub fn detach(&mut self, file: &File) {
-        if !self.fork.is_forked() {
+        if self.barred().is_none() {
             self.backend.detach(Detached::File(file));
         }
     }
@@ -375,7 +386,7 @@ impl Engine {
     /// A descriptor that polls readable when a turn would find something or the doorbell rings, for outside loops: arm, turn
     /// without waiting, look at what others may have posted, sleep on it, disarm.
     pub fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
-        if self.fork.is_forked() {
+        if self.barred().is_some() {
             return None;
         }
         self.outside = arm;

@@ -26,6 +26,21 @@ fn rest(slot: &Slot) -> Option<Duration> {
     Some(FIRST.saturating_mul(1 << rests.min(16)).min(LONGEST))
 }
 
+/// Has the kernel ended the iteration because the thread that had submitted it has ended? io_uring says `ECANCELED` to what waits for
+/// a descriptor then, and `EFAULT` to what waits for the page cache (`io_req_task_submit`, io_uring/io_uring.c). Neither has moved a
+/// byte, and nobody has asked for either. A true `EFAULT` is believed when it comes again and again.
+pub(crate) fn is_orphaned(slot: &mut Slot, raw: i32) -> bool {
+    const BELIEVED: u8 = 8;
+    match Errno::from_raw(-raw) {
+        Errno::ECANCELED => !slot.cancelled,
+        Errno::EFAULT => {
+            slot.orphaned = slot.orphaned.saturating_add(1);
+            slot.orphaned < BELIEVED
+        }
+        _ => false,
+    }
+}
+
 /// What a raw result means for its request.
 pub(crate) fn judge(slot: &mut Slot, raw: i32) -> Next {
     if slot.rests_until.take().is_some() && (raw >= 0 || raw == -libc::ETIME) {

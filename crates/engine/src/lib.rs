@@ -58,7 +58,7 @@ pub use address::Address;
 pub use backend::{BATCH_MAX, Backend, Doorbell, Explain, sim};
 pub use completion::{Completion, Notice};
 pub use device::{Device, DirectLimits, DurableBy, Kind};
-pub use engine::{Choice, Config, Engine, Rejected};
+pub use engine::{Affinity, Choice, Config, Engine, Rejected};
 pub use error::{Argument, Errno, Error, SetupError};
 pub use file::{Create, Descriptions, File, LockHolder, Open};
 pub use histogram::Histogram;

@@ -79,6 +79,8 @@ pub(crate) struct Slot {
     pub(crate) awaits_readiness: bool,
     /// How often in a row the system has told it `EAGAIN`.
     pub(crate) refusals: u16,
+    /// How often the kernel has told it `EFAULT`, in an engine that any thread may use.
+    pub(crate) orphaned: u8,
     /// The next iteration, or the running one, is a pause until then.
     pub(crate) rests_until: Option<Time>,
     /// What it asked for is done, and what runs now is the sync that makes it durable.
@@ -141,6 +143,7 @@ impl Slots {
             cancelled: false,
             awaits_readiness: false,
             refusals: 0,
+            orphaned: 0,
             rests_until: None,
             is_syncing: false,
             failures: 0,
@@ -191,6 +194,7 @@ impl Slots {
         slot.cancelled = false;
         slot.awaits_readiness = false;
         slot.refusals = 0;
+        slot.orphaned = 0;
         slot.rests_until = None;
         slot.is_syncing = false;
         slot.failures = slot.file.as_ref().map_or(0, File::failures);

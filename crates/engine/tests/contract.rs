@@ -82,9 +82,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use baio_engine::{Doorbell, Engine, File};
+use baio_engine::{Affinity, Choice, Config, Doorbell, Engine, File, SetupError};
 
-use backends::{BACKENDS, Bench, Row, Stop, tell};
+use backends::{BACKENDS, Bench, Row, Stop, start, tell};
 use cases::CASES;
 use environment::{AioEvents, Environment};
 
@@ -106,8 +106,16 @@ fn in_memory(bytes: &[u8]) -> File {
     File::on(ram::Ram::of(bytes.to_vec()), "memory")
 }
 
+/// An engine that any thread may use.
+static MOVABLE: Row = Row::real("uring", movable).variant("for any thread", movable);
+
+fn movable(config: &Config) -> Result<Engine, SetupError> {
+    let affinity = Affinity::AnyThread;
+    start(Choice::Uring, &Config { affinity, ..*config })
+}
+
 fn rows() -> impl Iterator<Item = &'static Row> {
-    BACKENDS.iter().chain([&RAM])
+    BACKENDS.iter().chain([&RAM, &MOVABLE])
 }
 
 /// (backends, case or group of cases, why not). The list of docs/engine.md, "What each backend refuses".
@@ -228,9 +236,9 @@ fn names(line: &str, case: &str) -> bool {
 }
 
 enum Report {
-    Began(&'static str, &'static str),
-    Ended(&'static str, &'static str, Outcome),
-    Absent(&'static str, String),
+    Began(&'static Row, &'static str),
+    Ended(&'static Row, &'static str, Outcome),
+    Absent(&'static Row, String),
 }
 
 enum Outcome {
@@ -286,11 +294,11 @@ fn run_suite(environment: Option<Environment>) -> Ran {
         let (reports, only) = (reports.clone(), only.clone());
         std::thread::spawn(move || run_all(row, environment, &only, &reports))
     };
-    let rows = || rows().filter(|row| environment.is_none() || row.has_files());
+    let rows = || rows().filter(|row| environment.is_none() || row.has_files() && row.variant.is_empty());
     let threads: Vec<_> = rows().map(start).collect();
     drop(reports);
     let mut running = Vec::new();
-    let mut tallies: Vec<_> = rows().map(|row| Tally::new(row.name)).collect();
+    let mut tallies: Vec<_> = rows().map(Tally::new).collect();
     loop {
         let report = match incoming.recv_timeout(STUCK) {
             Ok(report) => report,
@@ -303,12 +311,12 @@ fn run_suite(environment: Option<Environment>) -> Ran {
             }
         };
         match report {
-            Report::Began(backend, case) => running.push((backend, case)),
-            Report::Ended(backend, case, outcome) => {
-                running.retain(|entry| *entry != (backend, case));
-                tally_of(&mut tallies, backend).count(case, outcome);
+            Report::Began(row, case) => running.push((row.title(), case)),
+            Report::Ended(row, case, outcome) => {
+                running.retain(|entry| *entry != (row.title(), case));
+                tally_of(&mut tallies, row).count(case, outcome);
             }
-            Report::Absent(backend, why) => tally_of(&mut tallies, backend).absent = Some(why),
+            Report::Absent(row, why) => tally_of(&mut tallies, row).absent = Some(why),
         }
     }
     tallies.iter().for_each(Tally::print);
@@ -324,7 +332,7 @@ fn run_suite(environment: Option<Environment>) -> Ran {
     let chosen = CASES.iter().filter(|(name, _)| name.contains(&only)).count();
     assert_ne!(chosen, 0, "no case is named {only}");
     for tally in tallies.iter().filter(|tally| tally.absent.is_none()) {
-        assert_eq!(tally.counted(), chosen, "{}: cases are missing", tally.backend);
+        assert_eq!(tally.counted(), chosen, "{}: cases are missing", tally.row.title());
     }
     if only.is_empty() {
         let stale = |(backends, case, _): &&(&str, &str, &str)| {
@@ -339,10 +347,10 @@ fn run_suite(environment: Option<Environment>) -> Ran {
     }
     let (absent, present): (Vec<_>, Vec<_>) = tallies.into_iter().partition(|tally| tally.absent.is_some());
     Ran {
-        backends: present.iter().map(|tally| tally.backend).collect(),
+        backends: present.iter().map(|tally| tally.row.name).collect(),
         absent: absent
             .into_iter()
-            .map(|tally| (tally.backend, tally.absent.unwrap_or_default()))
+            .map(|tally| (tally.row.name, tally.absent.unwrap_or_default()))
             .collect(),
     }
 }
@@ -356,14 +364,14 @@ fn run_all(row: &'static Row, environment: Option<Environment>, only: &str, repo
         bench.starts_in_time()
     };
     if let Err(why) = starts {
-        let _ = reports.send(Report::Absent(row.name, why));
+        let _ = reports.send(Report::Absent(row, why));
         return;
     }
     for &(name, case) in CASES {
         if !name.contains(only) {
             continue;
         }
-        let _ = reports.send(Report::Began(row.name, name));
+        let _ = reports.send(Report::Began(row, name));
         let began = std::time::Instant::now();
         let outcome = match catch_unwind(AssertUnwindSafe(|| case(&bench))) {
             Ok(Ok(())) => Outcome::Ran,
@@ -371,7 +379,7 @@ fn run_all(row: &'static Row, environment: Option<Environment>, only: &str, repo
             Ok(Err(Stop::Skipped(why))) => Outcome::Skipped(why),
             Err(panic) => Outcome::Failed(message_of(&*panic)),
         };
-        let _ = reports.send(Report::Ended(row.name, name, outcome));
+        let _ = reports.send(Report::Ended(row, name, outcome));
         if std::env::var_os("BAIO_SLOW").is_some() && began.elapsed() > Duration::from_millis(300) {
             tell(&format!("contract {}: {name} took {:?}", row.name, began.elapsed()));
         }
@@ -386,15 +394,15 @@ fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or("a panic without words").to_owned()
 }
 
-fn tally_of<'a>(tallies: &'a mut [Tally], backend: &str) -> &'a mut Tally {
+fn tally_of<'a>(tallies: &'a mut [Tally], row: &Row) -> &'a mut Tally {
     tallies
         .iter_mut()
-        .find(|t| t.backend == backend)
+        .find(|tally| std::ptr::eq(tally.row, row))
         .expect("a known backend")
 }
 
 struct Tally {
-    backend: &'static str,
+    row: &'static Row,
     ran: usize,
     refused: usize,
     skipped: Vec<String>,
@@ -403,9 +411,9 @@ struct Tally {
 }
 
 impl Tally {
-    fn new(backend: &'static str) -> Tally {
+    fn new(row: &'static Row) -> Tally {
         Tally {
-            backend,
+            row,
             ran: 0,
             refused: 0,
             skipped: Vec::new(),
@@ -415,10 +423,10 @@ impl Tally {
     }
 
     fn count(&mut self, case: &'static str, outcome: Outcome) {
-        let backend = self.backend;
         let listed = NOT_SUPPORTED
             .iter()
-            .any(|(backends, line, _)| backends.split(' ').any(|b| b == backend) && names(line, case));
+            .any(|(backends, line, _)| backends.split(' ').any(|name| name == self.row.name) && names(line, case));
+        let backend = self.row.title();
         match outcome {
             Outcome::Ran if listed => self
                 .broken
@@ -439,22 +447,22 @@ impl Tally {
     }
 
     fn print(&self) {
+        let backend = self.row.title();
         if let Some(why) = &self.absent {
-            tell(&format!("contract {}: does not start here: {why}", self.backend));
+            tell(&format!("contract {backend}: does not start here: {why}"));
             return;
         }
         let (ran, refused, failed) = (self.ran, self.refused, self.broken.len());
         let skipped = self.skipped.len();
         tell(&format!(
-            "contract {}: {ran} cases ran, {refused} not supported, {skipped} skipped, {failed} failed",
-            self.backend
+            "contract {backend}: {ran} cases ran, {refused} not supported, {skipped} skipped, {failed} failed"
         ));
         for line in &self.skipped {
-            tell(&format!("contract {}: skipped {line}", self.backend));
+            tell(&format!("contract {backend}: skipped {line}"));
         }
         if self.skipped.iter().any(|line| line.contains("needs root")) {
             // `.ci/run` looks for these words, and runs the test again as root.
-            tell(&format!("SKIPPED: {SUITE}: {} needs root for some cases", self.backend));
+            tell(&format!("SKIPPED: {SUITE}: {backend} needs root for some cases"));
         }
         for line in &self.broken {
             tell(&format!("contract: FAILED {line}"));

@@ -3,9 +3,8 @@
 
 mod harness;
 
-use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use baio_engine::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
 use baio_engine::sim::{Disk, Fault as Sick, Faults, Sim, Trigger};
@@ -21,7 +20,7 @@ struct Lockstep {
     sim: Sim,
     outstanding: usize,
     /// How many requests ended in each wait.
-    waits: Rc<RefCell<Vec<usize>>>,
+    waits: Arc<Mutex<Vec<usize>>>,
     /// It cannot zero ranges.
     writes_only: bool,
 }
@@ -45,7 +44,7 @@ impl Backend for Lockstep {
         if self.outstanding == 0 {
             return self.sim.turn(slots, wait, done);
         }
-        self.waits.borrow_mut().push(self.outstanding);
+        self.waits.lock().unwrap().push(self.outstanding);
         self.outstanding = 0;
         Ok(())
     }
@@ -115,12 +114,12 @@ fn superblock(disk: &Disk) -> Superblock {
     Superblock::decode(&page, 0).unwrap()
 }
 
-fn open_lockstep(disk: &Disk, writes_only: bool) -> (Core, Rc<RefCell<Vec<usize>>>) {
-    let waits = Rc::new(RefCell::new(Vec::new()));
+fn open_lockstep(disk: &Disk, writes_only: bool) -> (Core, Arc<Mutex<Vec<usize>>>) {
+    let waits = Arc::new(Mutex::new(Vec::new()));
     let backend = Lockstep {
         sim: Sim::new(3).unwrap(),
         outstanding: 0,
-        waits: Rc::clone(&waits),
+        waits: Arc::clone(&waits),
         writes_only,
     };
     let engine = Engine::with_backend(Box::new(backend), &config()).unwrap();
@@ -141,14 +140,17 @@ fn lazy_zeroing_writes_where_the_device_cannot() {
     core.delete(ME, ME.uid, "old").unwrap();
     core.close().unwrap();
     let (mut core, waits) = open_lockstep(&disk, true);
-    let before = waits.borrow().len();
+    let before = waits.lock().unwrap().len();
     let lazy = CreateOptions {
         zero: Zeroing::Lazy,
         ..CreateOptions::of_size(14 << 20)
     };
     core.create(ME, ME.uid, "new", &lazy).unwrap();
     // The refusals cost no wait.
-    assert_eq!(waits.borrow()[before..].iter().sum::<usize>(), 1 + 14 + 1 + 1 + 2);
+    assert_eq!(
+        waits.lock().unwrap()[before..].iter().sum::<usize>(),
+        1 + 14 + 1 + 1 + 2
+    );
     let new = open_write(&mut core, "new");
     for at in 0..14 {
         assert!(read(&mut core, new, at << 20, 1 << 20).unwrap() == vec![0; 1 << 20]);
@@ -160,19 +162,19 @@ fn a_lone_create_waits_twice_beside_zeroing_and_flush() {
     let disk = simulated_disk(&small());
     let (mut core, waits) = open_lockstep(&disk, false);
     for name in ["a", "b"] {
-        waits.borrow_mut().clear();
+        waits.lock().unwrap().clear();
         core.create(ME, ME.uid, name, &CreateOptions::of_size(3 << 20)).unwrap();
         // Look-up beside three writes of zeroes; flush; table; mirror beside the read-back.
-        assert_eq!(*waits.borrow(), [4, 1, 1, 2], "{name}");
+        assert_eq!(*waits.lock().unwrap(), [4, 1, 1, 2], "{name}");
     }
     // The device zeroes: one request instead of three.
-    waits.borrow_mut().clear();
+    waits.lock().unwrap().clear();
     let lazy = CreateOptions {
         zero: Zeroing::Lazy,
         ..CreateOptions::of_size(3 << 20)
     };
     core.create(ME, ME.uid, "c", &lazy).unwrap();
-    assert_eq!(*waits.borrow(), [2, 1, 1, 2]);
+    assert_eq!(*waits.lock().unwrap(), [2, 1, 1, 2]);
 }
 
 /// Both ways of zeroing show nothing of what was in the blocks before.

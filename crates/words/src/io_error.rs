@@ -65,6 +65,8 @@ pub enum IoError {
     Full,
     /// The process has forked, and this is the child: the engine belongs to the parent.
     Forked,
+    /// The engine belongs to the thread that started it, and this is another.
+    OtherThread,
 }
 
 impl IoError {
@@ -80,6 +82,7 @@ impl IoError {
             IoError::Cancelled => Errno::ECANCELED,
             IoError::Full => Errno::EAGAIN,
             IoError::Forked => Errno::ECHILD,
+            IoError::OtherThread => Errno::EPERM,
         }
     }
 
@@ -96,6 +99,7 @@ impl IoError {
             IoError::Unsupported { .. } => "choose another backend: `baio doctor` lists them",
             IoError::ReadOnlyMemory => "read into a buffer of your own",
             IoError::Forked => "start an engine of its own in the child",
+            IoError::OtherThread => "use it where it was started, or start it for any thread (`Affinity::AnyThread`)",
             IoError::Indeterminate => "read the range back before relying on it",
             IoError::System(Errno::ENOSPC) => "free some space on the file system",
             IoError::System(Errno::EIO) => {
@@ -126,6 +130,7 @@ impl fmt::Display for IoError {
             IoError::Cancelled => f.write_str("cancelled"),
             IoError::Full => f.write_str("every slot is taken"),
             IoError::Forked => f.write_str("the engine was started by the parent of this process"),
+            IoError::OtherThread => f.write_str("the engine was started by another thread"),
         }
     }
 }

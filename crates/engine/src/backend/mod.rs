@@ -84,8 +84,10 @@ impl Explain {
 
 /// Executes ONE iteration of a request at a time. See the module for who does what.
 ///
-/// Every method is called from the one thread that owns the engine. None may panic on what the system says.
-pub trait Backend {
+/// Every method is called by whichever thread has the engine, one at a time; a backend that cannot be moved between threads
+/// says so in its documentation and is started with [`Affinity::OneThread`](crate::Affinity::OneThread). None may panic on what
+/// the system says.
+pub trait Backend: Send {
     /// Takes iterations in order ([`Slots::begin`]), as many as it can now; returns how many. Those are `Running` and will
     /// be reported by `turn` exactly once each, whatever happens. May not wait, except in a backend that can do nothing else
     /// (`sync`).

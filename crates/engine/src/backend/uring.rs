@@ -1,8 +1,11 @@
-//! io_uring: one ring, owned by one thread.
+//! io_uring: one ring, used by one thread at a time.
 //!
 //! Flags by default: SINGLE_ISSUER and DEFER_TASKRUN (completions are posted only when the owner enters, so they never
 //! interrupt it), TASKRUN_FLAG (tells that an enter would find something: without it a peek never sees a completion),
 //! NO_SQARRAY, SUBMIT_ALL. Each is dropped alone on a kernel that refuses it, newest first, and `explain` says so.
+//!
+//! A ring that any thread may use has the last two only: the kernel posts its completions from whichever thread has submitted,
+//! as soon as it can.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -33,6 +36,7 @@ use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 use rustix::event::EventfdFlags;
 
 use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
+use crate::engine::Affinity;
 use crate::error::{Errno, Error, SetupError};
 use crate::memory::Arena;
 use crate::request::{Op, RequestId, Wait};
@@ -110,9 +114,9 @@ impl Ready {
 }
 
 impl Uring {
-    pub(crate) fn new(slots: u32) -> Result<Uring, SetupError> {
+    pub(crate) fn new(slots: u32, affinity: Affinity) -> Result<Uring, SetupError> {
         let slots = slots.max(1);
-        let (ring, features) = build(slots)?;
+        let (ring, features) = build(slots, affinity)?;
         static MARKS: AtomicU64 = AtomicU64::new(1);
         let mut uring = Uring {
             ring,

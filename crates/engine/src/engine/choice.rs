@@ -69,7 +69,7 @@ impl Choice {
             Choice::Sync => Box::new(Sync::new(config.slots)?),
             Choice::Threads => Box::new(Threads::new(config.slots, limits)?),
             Choice::Aio => Box::new(Aio::new(config.slots, limits)?),
-            Choice::Uring => Box::new(Uring::new(config.slots)?),
+            Choice::Uring => Box::new(Uring::new(config.slots, config.affinity)?),
         })
     }
 }
@@ -90,11 +90,27 @@ impl std::str::FromStr for Choice {
     }
 }
 
-/// How large an engine is.
+/// Which threads may use an engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Affinity {
+    /// The one that started it, which is fastest. In others it refuses requests and turns as
+    /// [`OtherThread`](crate::Error::OtherThread).
+    #[default]
+    OneThread,
+    /// Any of them, one at a time: it may be moved, or be used under a lock.
+    ///
+    /// On uring the kernel then ends requests in the thread that has submitted them, when that makes its next system call, or
+    /// by interrupting it: a blocking call there that io_uring knows nothing of may end with `EINTR`.
+    AnyThread,
+}
+
+/// How large an engine is, on which backend, and whose.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Which backend.
     pub backend: Choice,
+    /// Which threads may use it.
+    pub affinity: Affinity,
     /// Requests in flight at most.
     pub slots: u32,
     /// Slots that [`Engine::submit`](crate::Engine::submit) leaves to
@@ -114,6 +130,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             backend: Choice::Auto,
+            affinity: Affinity::OneThread,
             slots: 1024,
             reserved_slots: 64,
             arena_bytes: 64 << 20,

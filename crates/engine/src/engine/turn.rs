@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Engine;
 use crate::error::{Errno, Error};
 use crate::file::File;
-use crate::judge::{Next, judge, poison_if_lost};
+use crate::judge::{Next, is_orphaned, judge, poison_if_lost};
 use crate::policy::{Caching, Time};
 use crate::request::{Op, RequestId, Wait};
 use crate::slot::State;
@@ -36,8 +36,8 @@ impl Engine {
     /// # Errors
     /// The backend itself is broken.
     pub fn turn(&mut self, wait: Wait) -> Result<usize, Error> {
-        if self.fork.is_forked() {
-            return Err(Error::Forked);
+        if let Some(error) = self.barred() {
+            return Err(error);
         }
         if wait == Wait::No && self.is_idle() {
             self.take_signals();
@@ -275,6 +275,9 @@ impl Engine {
             return;
         };
         slot.iterations = slot.iterations.saturating_add(u16::from(slot.rests_until.is_none()));
+        if raw < 0 && self.home.is_any() && is_orphaned(slot, raw) {
+            raw = -libc::EINTR;
+        }
         if slot.op == Op::Accept && raw >= 0 && slot.is_at_work() {
             raw = if self.adopts {
                 // Owned first of all: whatever becomes of the request, the descriptor is closed or handed over.

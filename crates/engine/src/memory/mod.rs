@@ -97,6 +97,12 @@ pub(crate) enum Window {
     List { list: *const libc::iovec, count: u32 },
 }
 
+// SAFETY: what keeps a window in one thread are its pointers. They lead into the memory of one slot, which nobody touches between
+// the start of an iteration and its report (the slot is `Running` or `Abandoned`), and which is leaked, not freed, when a report
+// never comes. Whoever has the window has been handed that iteration: through the lock of a pool, or with the whole engine by
+// whoever moved it. So only one thread uses it, behind all that the other has done.
+unsafe impl Send for Window {}
+
 impl Window {
     /// The first `limit` bytes of a flat window; lists stay as they are.
     pub(crate) fn at_most(self, limit: usize) -> Window {

@@ -19,6 +19,8 @@ use baio_engine::{
 /// One backend.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
+    /// What is unusual about it, if anything.
+    pub(crate) variant: &'static str,
     start: fn(&Config) -> Result<Engine, SetupError>,
     files: Files,
 }
@@ -40,9 +42,26 @@ pub(crate) const BACKENDS: &[Row] = &[
 ];
 
 impl Row {
-    const fn real(name: &'static str, start: fn(&Config) -> Result<Engine, SetupError>) -> Row {
-        let files = Files::Real;
-        Row { name, start, files }
+    pub(crate) const fn real(name: &'static str, start: fn(&Config) -> Result<Engine, SetupError>) -> Row {
+        Row {
+            name,
+            variant: "",
+            start,
+            files: Files::Real,
+        }
+    }
+
+    /// The same backend, started or used in another way.
+    pub(crate) const fn variant(self, variant: &'static str, start: fn(&Config) -> Result<Engine, SetupError>) -> Row {
+        Row { variant, start, ..self }
+    }
+
+    /// How reports call it.
+    pub(crate) fn title(&self) -> String {
+        match self.variant {
+            "" => self.name.to_owned(),
+            variant => format!("{} {variant}", self.name),
+        }
     }
 
     /// A backend of one's own, and files with these bytes on the device that it serves.
@@ -51,8 +70,12 @@ impl Row {
         start: fn(&Config) -> Result<Engine, SetupError>,
         file: fn(&[u8]) -> File,
     ) -> Row {
-        let files = Files::Foreign(file);
-        Row { name, start, files }
+        Row {
+            name,
+            variant: "",
+            start,
+            files: Files::Foreign(file),
+        }
     }
 
     pub(crate) fn is_simulated(&self) -> bool {
@@ -65,12 +88,16 @@ impl Row {
     }
 
     const fn simulated(name: &'static str, start: fn(&Config) -> Result<Engine, SetupError>) -> Row {
-        let files = Files::Simulated;
-        Row { name, start, files }
+        Row {
+            name,
+            variant: "",
+            start,
+            files: Files::Simulated,
+        }
     }
 }
 
-fn start(backend: Choice, config: &Config) -> Result<Engine, SetupError> {
+pub(crate) fn start(backend: Choice, config: &Config) -> Result<Engine, SetupError> {
     Engine::new(&Config { backend, ..*config })
 }
 

@@ -6,12 +6,11 @@
 pub(crate) mod late_device;
 pub(crate) mod loop_device;
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use baio_engine::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
 use baio_engine::sim::{Disk, Sim};
@@ -178,6 +177,20 @@ pub(crate) struct Whims {
     pub(crate) broken_turns: u64,
 }
 
+/// [`Whims`] that a test tells and the device obeys.
+#[derive(Clone, Default)]
+pub(crate) struct Mood(Arc<Mutex<Whims>>);
+
+impl Mood {
+    pub(crate) fn borrow(&self) -> MutexGuard<'_, Whims> {
+        self.borrow_mut()
+    }
+
+    pub(crate) fn borrow_mut(&self) -> MutexGuard<'_, Whims> {
+        self.0.lock().unwrap()
+    }
+}
+
 /// Was it a read alone that failed? Of those, a look-up's is no failure of the operation: the mirror has the page too.
 pub(crate) fn only_a_read_failed(core: &Core) -> bool {
     let errors = |operation: &str| -> u64 {
@@ -200,7 +213,7 @@ pub(crate) fn only_a_read_failed(core: &Core) -> bool {
 /// The simulated machine with a device that obeys [`Whims`].
 pub(crate) struct Moody {
     sim: Sim,
-    whims: Rc<RefCell<Whims>>,
+    whims: Mood,
     held: VecDeque<(u64, RequestId, i32)>,
     turns: u64,
 }
@@ -297,11 +310,11 @@ pub(crate) fn simulated_disk(format: &Format) -> Disk {
 }
 
 /// A simulated machine whose device can be made moody.
-pub(crate) fn moody() -> (Box<dyn Backend>, Rc<RefCell<Whims>>) {
-    let whims = Rc::new(RefCell::new(Whims::default()));
+pub(crate) fn moody() -> (Box<dyn Backend>, Mood) {
+    let whims = Mood::default();
     let backend = Moody {
         sim: Sim::new(2).unwrap(),
-        whims: Rc::clone(&whims),
+        whims: whims.clone(),
         held: VecDeque::new(),
         turns: 0,
     };
@@ -309,7 +322,7 @@ pub(crate) fn moody() -> (Box<dyn Backend>, Rc<RefCell<Whims>>) {
 }
 
 /// Opens the volume on a disk whose device can be made moody.
-pub(crate) fn open_moody(disk: &Disk, config: &Config) -> (Core, Rc<RefCell<Whims>>) {
+pub(crate) fn open_moody(disk: &Disk, config: &Config) -> (Core, Mood) {
     let (backend, whims) = moody();
     let engine = Engine::with_backend(backend, config).unwrap();
     let core = Core::open_simulated(engine, &File::simulated(disk, "disk"), config).unwrap();

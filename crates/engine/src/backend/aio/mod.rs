@@ -80,6 +80,11 @@ pub(crate) struct Aio {
     disowned: bool,
 }
 
+// SAFETY: what keeps it in one thread are pointers. `pending` leads into `operations`, a box of its own that moves with it, and the
+// context's ring lies where the kernel has mapped it for the whole process (io_setup(2)). Both are reached through the value alone,
+// so by one thread at a time, behind all that the last one has done.
+unsafe impl Send for Aio {}
+
 /// What an outside loop sleeps on: `completed` is signalled by every request in the kernel, the helper's descriptor by the
 /// rest.
 struct Outside {

@@ -59,17 +59,12 @@ const STACK: usize = 128 << 10;
 /// After a thread could not be made, so many jobs pass before the next attempt.
 const PAUSE: u32 = 1000;
 
-/// One iteration for a worker.
+/// One iteration for a worker. Handing over and reporting both pass through the pool's lock.
 pub(crate) struct Job {
     pub(crate) id: RequestId,
     pub(crate) iteration: Iteration,
     pub(crate) class: Class,
 }
-
-// SAFETY: what keeps a job in one thread are its raw pointers. They lead into the memory of one slot, which nobody touches
-// between the start of an iteration and its report (the slot is `Running` or `Abandoned`), and which is leaked, not freed,
-// when a report never comes. Handing over and reporting both pass through the pool's lock.
-unsafe impl Send for Job {}
 
 /// Threads at most, per class.
 #[derive(Clone, Copy, Debug)]

@@ -45,6 +45,10 @@ pub(crate) struct Readiness {
     events: Vec<Event>,
 }
 
+// SAFETY: what keeps it in one thread is the room for events, whose word could be a pointer. Ours are numbers.
+#[allow(unsafe_code)]
+unsafe impl Send for Readiness {}
+
 #[derive(Default)]
 struct Watch {
     waiters: Vec<Waiter>,

@@ -2,11 +2,12 @@
 //! and giving back a reference of the file in each call (`IORING_REGISTER_RING_FDS`, Linux 5.18).
 //!
 //! The table belongs to a thread. In that of another one the same place is another ring's or nobody's, so only a ring with
-//! a single issuer is registered: such a ring never leaves its thread. A forked child begins with an empty table. The table
-//! holds the ring open, so a place is given back before the ring is closed. There are sixteen, and who finds none goes by the
-//! descriptor.
+//! a single issuer is registered: nobody else can enter such a ring. A forked child begins with an empty table. The table
+//! holds the ring open, so a place is given back before the ring is closed; when an engine is dropped in another thread, the
+//! place is left for its own thread to give back ([`Places`]). There are sixteen, and who finds none goes by the descriptor.
 
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use io_uring::{EnterFlags, IoUring};
 
@@ -27,11 +28,18 @@ struct Update {
 /// The kernel chooses.
 const ANY_PLACE: u32 = u32::MAX;
 
+/// Places in the table of one thread whose rings were closed in another, and which that thread has yet to give back.
+type Places = Arc<Mutex<Vec<u32>>>;
+
+thread_local! {
+    static LEFT_HERE: Places = Places::default();
+}
+
 /// Where a ring is entered.
 #[derive(Debug, Default)]
 pub(super) struct Entrance {
-    /// In this thread's table.
-    place: Option<u32>,
+    /// In the table of the thread whose list this is.
+    place: Option<(u32, Places)>,
 }
 
 impl Entrance {
@@ -40,6 +48,8 @@ impl Entrance {
         if !ring.params().is_setup_single_issuer() {
             return Err("only a ring that belongs to one thread can have it".into());
         }
+        let here = LEFT_HERE.with(Places::clone);
+        give_back_left(&here, ring);
         let mut update = Update {
             place: ANY_PLACE,
             reserved: 0,
@@ -47,7 +57,7 @@ impl Entrance {
         };
         match register(ring.as_raw_fd(), REGISTER_RING_FDS, &mut update) {
             Ok(()) => {
-                self.place = Some(update.place);
+                self.place = Some((update.place, here));
                 Ok(())
             }
             Err(Errno::EBUSY) => Err("this thread has as many as there can be".into()),
@@ -55,15 +65,14 @@ impl Entrance {
         }
     }
 
-    /// Gives the place back, on the thread that got it.
+    /// Gives the place back, or leaves it for the thread that got it.
     pub(super) fn unregister(&mut self, ring: &IoUring) {
-        if let Some(place) = self.place.take() {
-            let mut update = Update {
-                place,
-                reserved: 0,
-                ring: 0,
-            };
-            let _ = register(ring.as_raw_fd(), UNREGISTER_RING_FDS, &mut update);
+        let Some((place, home)) = self.place.take() else { return };
+        if LEFT_HERE.with(|here| Arc::ptr_eq(here, &home)) {
+            give_back(place, ring);
+            give_back_left(&home, ring);
+        } else {
+            home.lock().unwrap_or_else(PoisonError::into_inner).push(place);
         }
     }
 
@@ -89,8 +98,8 @@ impl Entrance {
         flags: EnterFlags,
         argument: Option<&T>,
     ) -> Result<(), Errno> {
-        let (fd, flags) = match self.place {
-            Some(place) => (place as RawFd, flags | EnterFlags::REGISTERED_RING),
+        let (fd, flags) = match &self.place {
+            Some((place, _)) => (*place as RawFd, flags | EnterFlags::REGISTERED_RING),
             None => (ring.as_raw_fd(), flags),
         };
         let argument = argument.map_or(std::ptr::null(), std::ptr::from_ref);
@@ -108,6 +117,21 @@ impl Entrance {
         };
         if entered < 0 { Err(Errno::last()) } else { Ok(()) }
     }
+}
+
+fn give_back_left(here: &Places, ring: &IoUring) {
+    let left = std::mem::take(&mut *here.lock().unwrap_or_else(PoisonError::into_inner));
+    left.into_iter().for_each(|place| give_back(place, ring));
+}
+
+/// Any ring will do to ask by.
+fn give_back(place: u32, ring: &IoUring) {
+    let mut update = Update {
+        place,
+        reserved: 0,
+        ring: 0,
+    };
+    let _ = register(ring.as_raw_fd(), UNREGISTER_RING_FDS, &mut update);
 }
 
 fn register(ring: RawFd, how: libc::c_uint, update: &mut Update) -> Result<(), Errno> {

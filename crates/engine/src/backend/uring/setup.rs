@@ -3,25 +3,53 @@
 use io_uring::{Builder, IoUring};
 
 use crate::backend::BATCH_MAX;
+use crate::engine::Affinity;
 use crate::error::{Errno, SetupError};
 
-/// A set-up flag, the first kernel that has it, and how to ask for it.
-type Flag = (&'static str, &'static str, fn(&mut Builder));
+/// A set-up flag, the first kernel that has it, and how to ask for it; for which rings.
+type Flag = (&'static str, &'static str, fn(&mut Builder), For);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    All,
+    /// Those that one thread uses, and no other ever.
+    OneThread,
+}
 
 /// Newest first: a kernel that lacks one has all that come after it or also lacks them.
 const FLAGS: [Flag; 4] = [
-    ("no_sqarray", "6.6", |b| {
-        b.setup_no_sqarray();
-    }),
-    ("defer_taskrun", "6.1", |b| {
-        b.setup_defer_taskrun().setup_taskrun_flag();
-    }),
-    ("single_issuer", "6.0", |b| {
-        b.setup_single_issuer();
-    }),
-    ("submit_all", "5.18", |b| {
-        b.setup_submit_all();
-    }),
+    (
+        "no_sqarray",
+        "6.6",
+        |b| {
+            b.setup_no_sqarray();
+        },
+        For::All,
+    ),
+    (
+        "defer_taskrun",
+        "6.1",
+        |b| {
+            b.setup_defer_taskrun().setup_taskrun_flag();
+        },
+        For::OneThread,
+    ),
+    (
+        "single_issuer",
+        "6.0",
+        |b| {
+            b.setup_single_issuer();
+        },
+        For::OneThread,
+    ),
+    (
+        "submit_all",
+        "5.18",
+        |b| {
+            b.setup_submit_all();
+        },
+        For::All,
+    ),
 ];
 
 pub(super) type Features = Vec<(&'static str, Result<(), String>)>;
@@ -37,28 +65,37 @@ fn completions_for(slots: u32) -> u32 {
         .next_power_of_two()
 }
 
-/// Sets up a ring with every flag that this kernel takes.
-pub(super) fn build(slots: u32) -> Result<(IoUring, Features), SetupError> {
+/// Sets up a ring with every flag that this kernel takes, for the threads that shall use it. COOP_TASKRUN is none of them: with
+/// it a thread that has submitted and goes on computing keeps the others' turns waiting.
+pub(super) fn build(slots: u32, affinity: Affinity) -> Result<(IoUring, Features), SetupError> {
     let entries = slots.clamp(8, BATCH_MAX as u32).next_power_of_two();
     let completions = completions_for(slots);
     let mut dropped = 0;
     loop {
         let mut builder = IoUring::builder();
         builder.setup_clamp().setup_cqsize(completions);
-        for (_, _, ask) in &FLAGS[dropped..] {
-            ask(&mut builder);
+        for (_, _, ask, rings) in &FLAGS[dropped..] {
+            if suits(*rings, affinity) {
+                ask(&mut builder);
+            }
         }
         match builder.build(entries).map_err(|error| Errno::of(&error)) {
-            Ok(ring) => return Ok((ring, told(dropped))),
+            Ok(ring) => return Ok((ring, told(dropped, affinity))),
             Err(Errno::EINVAL) if dropped < FLAGS.len() => dropped += 1,
             Err(errno) => return Err(explain_refusal(errno)),
         }
     }
 }
 
-fn told(dropped: usize) -> Features {
-    let tell = |(index, (name, since, _)): (usize, &Flag)| {
-        let had = if index < dropped {
+fn suits(rings: For, affinity: Affinity) -> bool {
+    rings == For::All || affinity == Affinity::OneThread
+}
+
+fn told(dropped: usize, affinity: Affinity) -> Features {
+    let tell = |(index, (name, since, _, rings)): (usize, &Flag)| {
+        let had = if !suits(*rings, affinity) {
+            Err("not asked for: any thread may use this engine".to_owned())
+        } else if index < dropped {
             Err(format!("this kernel refuses it; it came with Linux {since}"))
         } else {
             Ok(())

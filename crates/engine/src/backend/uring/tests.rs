@@ -10,7 +10,7 @@ use crate::policy::Policy;
 use crate::request::Request;
 
 fn ring() -> Option<Uring> {
-    let ring = Uring::new(8);
+    let ring = Uring::new(8, Affinity::OneThread);
     ring.map_err(|why| eprintln!("skipped: {why}")).ok()
 }
 
@@ -202,4 +202,28 @@ fn memory_of_every_piece_and_across_two_is_written_whole() {
         .flat_map(|&(len, stamp)| std::iter::repeat_n(stamp, len))
         .collect();
     assert!(bytes == expected);
+}
+
+/// In another thread the same place is another ring's.
+#[test]
+fn a_ring_that_is_dropped_in_another_thread_takes_no_place_there_and_its_own_is_found_again() {
+    let Some(first) = ring() else { return };
+    if !first.entrance.is_registered() {
+        eprintln!("skipped: {:?}", first.features);
+        return;
+    }
+    let (_kept, file) = file();
+    let theirs = file.clone();
+    std::thread::spawn(move || {
+        let Some(mut own) = ring() else { return };
+        drop(first);
+        let mut slots = Slots::new(8);
+        let id = write(&mut slots, &theirs, "elsewhere");
+        own.start(&mut slots, &[id]);
+        assert_eq!(until_one_has_ended(&mut own, &mut slots), (id, 9));
+    })
+    .join()
+    .unwrap();
+    let rings: Vec<Uring> = (0..16).filter_map(|_| ring()).collect();
+    assert!(rings.iter().all(|ring| ring.entrance.is_registered()), "sixteen places");
 }
