@@ -121,8 +121,14 @@ pub(crate) fn poison_if_lost(slot: &Slot, errno: Errno) {
 
 /// File requests are exact: a short transfer continues where it stopped, from an aligned byte when it is direct. A read that
 /// comes no further has met the end of the file; a write that comes no further, and without a reason from the system, has
-/// failed, for nobody may take a part of it for the whole.
+/// failed, for nobody may take a part of it for the whole. Whoever reports more than it was asked for has moved nothing that can be
+/// relied on.
 fn judge_bytes(slot: &mut Slot, moved: usize) -> Next {
+    // A datagram's true length is asked for by this flag (recv(2)).
+    let whole = matches!(slot.op, Op::Receive { flags } if flags & libc::MSG_TRUNC as u32 != 0);
+    if moved > slot.memory.len() - slot.resumed_at && !whole {
+        return Next::End(Err(Error::System(Errno::EIO)));
+    }
     let reached = slot.resumed_at + moved;
     let progress = reached > slot.done;
     slot.done = slot.done.max(reached);
@@ -143,6 +149,14 @@ fn judge_bytes(slot: &mut Slot, moved: usize) -> Next {
 
 /// A window has come out of the file, or some of it has gone to the target.
 fn judge_transfer(slot: &mut Slot, len: u64, moved: usize) -> Next {
+    let asked = if slot.window.is_empty() {
+        slot.memory.len()
+    } else {
+        (slot.window.bytes - slot.window.sent) as usize
+    };
+    if moved > asked {
+        return Next::End(Err(Error::System(Errno::EIO)));
+    }
     if slot.window.is_empty() {
         let start = slot.window_start();
         let end = len.min(start + moved as u64);

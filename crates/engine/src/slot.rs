@@ -45,7 +45,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    fn is_running(self) -> bool {
+    pub(crate) fn is_running(self) -> bool {
         matches!(self, State::Running | State::Abandoned)
     }
 }

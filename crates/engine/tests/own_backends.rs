@@ -1,5 +1,5 @@
-//! What a backend from outside does and reports can do no harm: a number is no descriptor that the engine may close, and a
-//! write's memory is not written.
+//! What a backend from outside does and reports can do no harm: a number is no descriptor that the engine may close, a write's memory
+//! is not written, more bytes than were asked for are not believed, and one iteration has one end.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -11,6 +11,7 @@ use baio_engine::{
 /// Ends everything with one number.
 struct Liar {
     number: i32,
+    times: usize,
     doorbell: Doorbell,
     ended: Vec<(RequestId, i32)>,
 }
@@ -20,7 +21,7 @@ impl Backend for Liar {
         for &id in queue {
             slots.begin(id);
             slots.copy_in(id, &[7; 4]);
-            self.ended.push((id, self.number));
+            self.ended.extend(std::iter::repeat_n((id, self.number), self.times));
         }
         queue.len()
     }
@@ -44,8 +45,13 @@ impl Backend for Liar {
 }
 
 fn engine(number: i32) -> Engine {
+    engine_of(number, 1)
+}
+
+fn engine_of(number: i32, times: usize) -> Engine {
     let backend = Liar {
         number,
+        times,
         doorbell: Doorbell::new().unwrap(),
         ended: Vec::new(),
     };
@@ -79,4 +85,39 @@ fn the_memory_of_a_write_is_not_written() {
         let memory = engine.run(request).memory.into_buffer().unwrap();
         assert_eq!(memory[..], left);
     }
+}
+
+#[test]
+fn more_bytes_than_were_asked_for_are_not_believed() {
+    let file = File::from_fd(OwnedFd::from(tempfile::tempfile().unwrap()), "a file").unwrap();
+    for (told, expected) in [
+        (4, Ok(4)),
+        (5, Err(Error::System(Errno::EIO))),
+        (i32::MAX, Err(Error::System(Errno::EIO))),
+    ] {
+        let mut engine = engine(told);
+        let read = Request::read(&file, 0, engine.buffer(4).unwrap(), Policy::kernel());
+        let write = Request::write(&file, 0, engine.buffer(4).unwrap(), Policy::kernel());
+        for request in [read, write] {
+            let done = engine.run(request);
+            assert_eq!(done.result, expected, "{told}");
+            assert_eq!(done.bytes_done, expected.unwrap_or(0));
+        }
+    }
+}
+
+#[test]
+fn an_iteration_has_one_end() {
+    let file = File::from_fd(OwnedFd::from(tempfile::tempfile().unwrap()), "a file").unwrap();
+    // The first end makes the request go on, and the second is none of its next iteration.
+    let mut engine = engine_of(-Errno::EINTR.raw(), 2);
+    let id = engine
+        .submit(Request::read(&file, 0, engine.buffer(4).unwrap(), Policy::kernel()))
+        .unwrap();
+    engine.turn(Wait::No).unwrap();
+    engine.cancel(id);
+    engine.turn(Wait::No).unwrap();
+    let done = engine.next_completion().unwrap();
+    assert_eq!((done.id, done.result), (id, Err(Error::Cancelled)));
+    assert_eq!((engine.in_flight(), engine.completed()), (0, 0));
 }

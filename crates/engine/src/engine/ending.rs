@@ -161,7 +161,7 @@ impl Engine {
             took: slot.took(),
             iterations: slot.iterations,
         };
-        let file = op.is_write().then(|| slot.file.clone()).flatten();
+        let file = op.is_write().then(|| slot.file.take()).flatten();
         completion.memory = self.slots.remove(id);
         if notice == Notice::Completed {
             self.count(&completion, op, begun);

@@ -271,7 +271,8 @@ impl Engine {
     }
 
     pub(super) fn settle_one(&mut self, id: RequestId, mut raw: i32) {
-        let Some(slot) = self.slots.get_mut(id) else {
+        let Some(slot) = self.slots.get_mut(id).filter(|slot| slot.state.is_running()) else {
+            // A backend owes one report for each iteration that it has taken, and for no other.
             return;
         };
         slot.iterations = slot.iterations.saturating_add(u16::from(slot.rests_until.is_none()));
