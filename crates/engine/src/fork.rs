@@ -10,8 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::mm::Advice;
 
-use crate::error::SetupError;
+use crate::backend::{Backend, Done, Doorbell, Explain};
+use crate::error::{Errno, Error, SetupError};
 use crate::memory::Mapping;
+use crate::request::{Op, RequestId, Wait};
+use crate::slot::Slots;
 
 /// What the word says in the process that made it; a wiped page says 0.
 const HERE: u32 = 0x6261_696f;
@@ -48,6 +51,31 @@ impl ForkGuard {
         // SAFETY: the mapping is page-aligned, larger than the word and lives as long as `self`; the word is only ever used
         // as an atomic.
         unsafe { AtomicU32::from_ptr(self.0.at(0).cast()) }
+    }
+}
+
+/// What is in a backend's place in the moment in which it has been disowned and the rest of its engine has not been dropped.
+pub(crate) struct Disowned(pub(crate) Doorbell);
+
+impl Backend for Disowned {
+    fn start(&mut self, _: &mut Slots, _: &[RequestId]) -> usize {
+        0
+    }
+
+    fn turn(&mut self, _: &mut Slots, _: Wait, _: &mut Done) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn doorbell(&self) -> Doorbell {
+        self.0.clone()
+    }
+
+    fn explain(&self) -> Explain {
+        Explain::named("disowned")
+    }
+
+    fn refuses(&self, _: Op) -> Option<Error> {
+        Some(Error::Forked)
     }
 }
 

@@ -1,6 +1,9 @@
 //! What a backend from outside does and reports can do no harm: a number is no descriptor that the engine may close, a write's memory
 //! is not written, more bytes than were asked for are not believed, and one iteration has one end.
 
+#![allow(unsafe_code)]
+
+use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use baio_engine::backend::Done;
@@ -10,6 +13,8 @@ use baio_engine::{
 
 /// Ends everything with one number.
 struct Liar {
+    /// Something it shares with the child of a fork, and says good-bye to when it is dropped.
+    peer: Option<std::io::PipeWriter>,
     number: i32,
     times: usize,
     doorbell: Doorbell,
@@ -44,12 +49,21 @@ impl Backend for Liar {
     }
 }
 
+impl Drop for Liar {
+    fn drop(&mut self) {
+        if let Some(peer) = &mut self.peer {
+            std::io::Write::write_all(peer, b"bye").unwrap();
+        }
+    }
+}
+
 fn engine(number: i32) -> Engine {
     engine_of(number, 1)
 }
 
 fn engine_of(number: i32, times: usize) -> Engine {
     let backend = Liar {
+        peer: None,
         number,
         times,
         doorbell: Doorbell::new().unwrap(),
@@ -120,4 +134,33 @@ fn an_iteration_has_one_end() {
     let done = engine.next_completion().unwrap();
     assert_eq!((done.id, done.result), (id, Err(Error::Cancelled)));
     assert_eq!((engine.in_flight(), engine.completed()), (0, 0));
+}
+
+/// What it shares with its parent a child leaves alone, though the backend says nothing about forks.
+#[test]
+fn a_child_drops_no_backend_that_does_not_say_how() {
+    let (mut told, peer) = std::io::pipe().unwrap();
+    let backend = Liar {
+        peer: Some(peer),
+        number: 0,
+        times: 1,
+        doorbell: Doorbell::new().unwrap(),
+        ended: Vec::new(),
+    };
+    let engine = Engine::with_backend(Box::new(backend), &Config::default()).unwrap();
+    // SAFETY: the child is single-threaded, drops its engine and leaves by `_exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        drop(engine);
+        // SAFETY: ends the child without running the parent's exit handlers.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: the kernel writes one int.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0, "the child's exit status");
+    drop(engine);
+    let mut words = String::new();
+    told.read_to_string(&mut words).unwrap();
+    assert_eq!(words, "bye", "once, from the parent");
 }

@@ -92,10 +92,6 @@ impl Backend for Lockstep {
         }
     }
 
-    fn disown(&mut self) {
-        self.sim.disown();
-    }
-
     fn system_calls(&self) -> u64 {
         self.sim.system_calls()
     }

@@ -156,10 +156,6 @@ impl Backend for Gated {
         self.inner.refuses(op)
     }
 
-    fn disown(&mut self) {
-        self.inner.disown();
-    }
-
     fn system_calls(&self) -> u64 {
         self.inner.system_calls()
     }

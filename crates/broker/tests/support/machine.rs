@@ -149,10 +149,6 @@ impl Backend for Hanging {
         self.sim.refuses(op)
     }
 
-    fn disown(&mut self) {
-        self.sim.disown();
-    }
-
     fn system_calls(&self) -> u64 {
         self.sim.system_calls()
     }

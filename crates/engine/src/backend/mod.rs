@@ -151,9 +151,12 @@ pub trait Backend: Send {
         0
     }
 
-    /// The process has forked and this is the child: from here on, also when dropped, it leaves alone whatever it shares
-    /// with the parent.
-    fn disown(&mut self) {}
+    /// The process has forked, this is the child, and its copy of the engine is being dropped. A drop would end what the parent
+    /// goes on using: join threads that are not here, close a session on a connection that both have. So whatever does not say
+    /// here how it is dropped in a child is leaked.
+    fn disown(self: Box<Self>) {
+        std::mem::forget(self);
+    }
 
     /// Is a cached read of an inode that need not wait better run by the engine itself, before it comes here?
     fn gains_by_trial(&self) -> bool {

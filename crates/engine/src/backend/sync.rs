@@ -75,6 +75,9 @@ impl Backend for Sync {
         }
     }
 
+    /// A drop concerns this process alone.
+    fn disown(self: Box<Self>) {}
+
     fn refuses(&self, op: Op) -> Option<Error> {
         let waits_for_others = matches!(op, Op::Poll { .. } | Op::Timer { .. }) || op.is_network();
         waits_for_others.then(|| op.unsupported_by(NAME))

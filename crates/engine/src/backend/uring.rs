@@ -423,7 +423,7 @@ impl Backend for Uring {
         !self.doorbell_lent.get()
     }
 
-    fn disown(&mut self) {
+    fn disown(mut self: Box<Self>) {
         // The table is the parent's too. What is left to `drop`, unmapping and closing, concerns this process alone.
         self.registered_files = None;
         self.entrance.forget();

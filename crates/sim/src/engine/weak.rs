@@ -64,10 +64,6 @@ impl Backend for Swallowing {
         self.0.refuses(op)
     }
 
-    fn disown(&mut self) {
-        self.0.disown();
-    }
-
     fn system_calls(&self) -> u64 {
         self.0.system_calls()
     }

@@ -292,10 +292,6 @@ impl Backend for Moody {
         self.sim.refuses(op)
     }
 
-    fn disown(&mut self) {
-        self.sim.disown();
-    }
-
     fn system_calls(&self) -> u64 {
         self.sim.system_calls()
     }

@@ -431,7 +431,7 @@ impl Backend for Aio {
         true
     }
 
-    fn disown(&mut self) {
+    fn disown(mut self: Box<Self>) {
         // The kernel gives a child no context; its ring would be the parent's.
         self.disowned = true;
         self.helper.disown();

@@ -406,6 +406,9 @@ impl Backend for Sim {
         Explain::named(NAME)
     }
 
+    /// A drop concerns this process alone.
+    fn disown(self: Box<Self>) {}
+
     fn refuses(&self, op: Op) -> Option<Error> {
         (!op.is_for_disks()).then(|| op.unsupported_by(NAME))
     }

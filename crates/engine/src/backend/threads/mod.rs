@@ -118,7 +118,7 @@ impl Backend for Threads {
         true
     }
 
-    fn disown(&mut self) {
+    fn disown(mut self: Box<Self>) {
         self.helper.disown();
     }
 
