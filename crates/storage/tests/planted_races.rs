@@ -81,6 +81,10 @@ const BUGS: &[(&str, &str)] = &[
         "a-cold-read-passes-what-is-here",
         "a_cold_read_gives_what_a_cached_write_has_left_that_was_done_before_it",
     ),
+    (
+        "pages-show-before-their-bytes",
+        "a_page_shows_no_bytes_that_it_never_had",
+    ),
 ];
 
 /// What the model alone must notice, without knowing what to look for.
@@ -101,6 +105,7 @@ fn test_in(test: &str) -> &'static str {
         MODEL => "cached_core_model",
         "beside_nothing" | "beside_a_move" => "requests_end_at_every_step",
         test if test.starts_with("a_cold_read_") => "cache_bypass",
+        "a_page_shows_no_bytes_that_it_never_had" => "cache_write_through",
         _ => "cache_races",
     }
 }
@@ -137,6 +142,8 @@ fn are_found() {
             "requests_end_at_every_step",
             "--test",
             "cache_bypass",
+            "--test",
+            "cache_write_through",
             "--no-run",
         ])
         .status()

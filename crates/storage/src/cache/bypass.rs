@@ -104,8 +104,8 @@ impl Cache {
         self.ready.push_back(slot);
     }
 
-    /// The next I/O of a read that bypasses the frames. It copies nothing and merges with nothing, so a driver need not let it wait
-    /// for others, as it does with those of [`Cache::next_io`], which gives these too.
+    /// The next I/O on a caller's own memory: a cold read, or a large durable write, which is copied when the next call comes. It merges
+    /// with nothing, so a driver need not let it wait for others, as it does with those of [`Cache::next_io`], which gives these too.
     pub fn next_bypass(&mut self) -> Option<Io> {
         self.bypasses.pop_front()
     }

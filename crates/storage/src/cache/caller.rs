@@ -4,7 +4,7 @@
 //! what is written, and nothing is read from it twice. Requests go through their memory from the front, so the part of a list
 //! where the last copy ended is remembered, and a list of thousands of parts is not walked for each page.
 
-use baio_engine::Memory;
+use baio_engine::{Frozen, Memory};
 
 use super::frames::PAGE_BYTES;
 use super::request::CacheError;
@@ -17,6 +17,8 @@ pub(super) struct Caller {
     /// Of a list: a part, and how many bytes lie before it.
     part: usize,
     before: usize,
+    /// It was a buffer that could be changed, and the device may have it.
+    is_lent: bool,
 }
 
 impl Caller {
@@ -45,6 +47,7 @@ impl Caller {
             memory,
             part: 0,
             before: 0,
+            is_lent: false,
         }
     }
 
@@ -109,7 +112,31 @@ impl Caller {
         matches!(self.memory, Memory::Own(_)) && self.len.is_multiple_of(PAGE_BYTES)
     }
 
-    /// Lends the memory itself to the device.
+    /// Shares the memory, one buffer, with the device for a write, until it is given back.
+    pub(super) fn share(&mut self) -> Option<Frozen> {
+        match std::mem::take(&mut self.memory) {
+            Memory::Own(buffer) => {
+                let frozen = buffer.freeze();
+                self.memory = Memory::Shared(frozen.clone());
+                self.is_lent = true;
+                Some(frozen)
+            }
+            other => {
+                self.memory = other;
+                None
+            }
+        }
+    }
+
+    /// The bytes that the device has as well.
+    pub(super) fn shared(&self) -> Option<&Frozen> {
+        match &self.memory {
+            Memory::Shared(frozen) => Some(frozen),
+            _ => None,
+        }
+    }
+
+    /// Lends the memory itself to the device, to be read into.
     pub(super) fn lend(&mut self) -> Memory {
         std::mem::take(&mut self.memory)
     }
@@ -119,9 +146,12 @@ impl Caller {
         self.memory = memory;
     }
 
-    /// Gives the memory back.
+    /// Gives the memory back; `None` if the device still has it.
     pub(super) fn give_back(self) -> Memory {
-        self.memory
+        match self.memory {
+            Memory::Shared(frozen) if self.is_lent => frozen.thaw().map_or(Memory::None, Memory::Own),
+            memory => memory,
+        }
     }
 }
 

@@ -67,6 +67,7 @@ impl Cache {
     }
 
     fn end_all(&mut self, slot: u32) {
+        self.copy_late();
         let requests = self.requests.on(slot);
         // First all stop waiting: the end of one must not wake another.
         for &request in &requests {

@@ -5,7 +5,7 @@
 //! the budget until [`Cache::io_released`]: a fill's pages are then simply not there; a write's pages stay readable, because
 //! the cache shares their bytes with the device, and count as being written until then.
 
-use baio_engine::{Durability, Errno, Memory, Vectored};
+use baio_engine::{Durability, Errno, Frozen, Memory, Vectored};
 
 use super::Cache;
 use super::frames::{PAGE, PAGE_BYTES, State};
@@ -56,7 +56,7 @@ pub struct Io {
     pub kind: IoKind,
     /// The bytes of the pages, of exactly the length of the I/O; none for a sync.
     pub memory: Memory,
-    /// A read into the caller's own memory: nothing is copied when it has ended.
+    /// On the caller's own memory, past that of the frames: nothing is copied when it has ended.
     pub bypasses: bool,
 }
 
@@ -74,6 +74,8 @@ enum Kind {
         background: bool,
         /// How many flushes of the object had failed when it began.
         failed_flushes: u64,
+        /// From a caller's memory, not that of the frames.
+        through: bool,
     },
     Flush,
 }
@@ -81,6 +83,11 @@ enum Kind {
 impl Kind {
     fn is_read(self) -> bool {
         matches!(self, Kind::Fill | Kind::Bypass(_))
+    }
+
+    /// Is it about a caller's own memory?
+    fn is_of_caller(self) -> bool {
+        matches!(self, Kind::Bypass(_) | Kind::Write { through: true, .. })
     }
 
     fn is_background(self) -> bool {
@@ -199,6 +206,7 @@ impl Cache {
         if let Some(io) = self.bypasses.pop_front() {
             return Some(io);
         }
+        self.copy_late();
         // Durable writes begin here, and not when they are asked: so those asked together are written together.
         while self.outgoing.is_empty() && !self.copied.is_empty() {
             while let Some(slot) = self.copied.pop_front() {
@@ -234,12 +242,26 @@ impl Cache {
         self.send(object, Kind::Fill, first, frames, IoKind::Read { offset, len }, memory);
     }
 
-    /// Starts writing these frames, which follow one another from page `first`, are readable and not being written.
-    pub(super) fn start_write(&mut self, object: u32, first: u64, frames: Vec<u32>, durability: Durability) {
-        self.start_write_before(object, first, frames, durability, Vec::new());
+    /// Starts writing these frames with bytes that they have yet to get.
+    pub(super) fn start_write_from(
+        &mut self,
+        object: u32,
+        first: u64,
+        frames: Vec<u32>,
+        durability: Durability,
+        bytes: Frozen,
+    ) {
+        self.stats.writes_through += 1;
+        self.start_write_before(object, first, frames, durability, Vec::new(), Some(bytes));
     }
 
-    /// The same; when it has ended, these pages are tried one by one, which are being written as far as others can tell.
+    /// Starts writing these frames, which follow one another from page `first`, are readable and not being written.
+    pub(super) fn start_write(&mut self, object: u32, first: u64, frames: Vec<u32>, durability: Durability) {
+        self.start_write_before(object, first, frames, durability, Vec::new(), None);
+    }
+
+    /// The same; when it has ended, the pages of `rest` are tried one by one, which are being written as far as others can tell. With
+    /// `bytes` these are written, and the frames keep theirs.
     fn start_write_before(
         &mut self,
         object: u32,
@@ -247,13 +269,15 @@ impl Cache {
         frames: Vec<u32>,
         durability: Durability,
         rest: Vec<u32>,
+        bytes: Option<Frozen>,
     ) {
         // Who asks for a durable write waits for it itself; there are as many as there are requests.
         let background = durability == Durability::None;
         let durability = self.strengthen(object, first, frames.len() as u64, durability);
+        let through = bytes.is_some();
         let mut len = 0;
-        let mut list = (frames.len() > 1).then(|| self.flights.list(frames.len()));
-        let mut memory = Memory::None;
+        let mut list = (frames.len() > 1 && !through).then(|| self.flights.list(frames.len()));
+        let mut memory = bytes.map_or(Memory::None, Memory::Shared);
         for (page, &frame) in (first..).zip(&frames) {
             debug_assert_ne!(self.frames.get(frame).state, State::Gated, "before its log");
             self.transition(frame, State::WriteBack);
@@ -261,10 +285,13 @@ impl Cache {
             entry.writing = self.version;
             entry.pool.wanted = false;
             let valid = self.objects[object as usize].valid(page);
+            len += valid as u32;
+            if through {
+                continue;
+            }
             let Some(bytes) = self.frames.share(frame, valid) else {
                 continue; // Its bytes are here unless it is filling or being written: this does not happen.
             };
-            len += valid as u32;
             match &mut list {
                 Some(list) => drop(list.push(bytes.into())),
                 None => memory = bytes.into(),
@@ -280,6 +307,7 @@ impl Cache {
             durability,
             background,
             failed_flushes: self.objects[object as usize].failed_flushes,
+            through,
         };
         let offset = first * PAGE;
         let io = IoKind::Write {
@@ -332,7 +360,7 @@ impl Cache {
             slot,
             generation: object.generation,
         };
-        let bypasses = matches!(kind, Kind::Bypass(_));
+        let bypasses = kind.is_of_caller();
         let queue = if bypasses {
             &mut self.bypasses
         } else {
@@ -351,6 +379,7 @@ impl Cache {
     /// Tells how an I/O ended: the bytes transferred, or why not. `memory` is the I/O's own; `Memory::None` instead says that
     /// the device still holds it, and [`Cache::io_released`] will bring it. A stale id is ignored.
     pub fn io_ended(&mut self, id: IoId, result: Result<u32, Errno>, memory: Memory) {
+        self.copy_now();
         let Some(mut flight) = self.flights.take(id, false) else {
             return;
         };
@@ -364,11 +393,13 @@ impl Cache {
             Kind::Write {
                 durability,
                 failed_flushes,
+                through,
                 ..
             } => {
+                let is_held = through && memory.is_empty();
                 self.put_list_away(memory);
                 let mut rest = std::mem::take(&mut flight.rest);
-                let is_back = self.write_ended(&flight, result, durability, failed_flushes, &mut rest);
+                let is_back = self.write_ended(&flight, result, durability, failed_flushes, is_held, &mut rest);
                 self.write_rest(flight.object, rest, durability);
                 is_back
             }
@@ -489,6 +520,7 @@ impl Cache {
         result: Result<u32, Errno>,
         durability: Durability,
         failed: u64,
+        is_held: bool,
         rest: &mut Vec<u32>,
     ) -> bool {
         let (first, count) = (flight.first, flight.frames.len() as u64);
@@ -509,7 +541,7 @@ impl Cache {
         }
         let mut is_back = true;
         for &frame in &flight.frames {
-            if self.frames.unshare(frame) {
+            if self.frames.unshare(frame) && !is_held {
                 if splits {
                     rest.push(frame);
                     continue;
@@ -540,7 +572,7 @@ impl Cache {
             let mut alone = self.flights.frames();
             alone.push(frame);
             let page = self.frames.get(frame).page;
-            self.start_write_before(object, page, alone, durability, rest);
+            self.start_write_before(object, page, alone, durability, rest, None);
         }
     }
 }

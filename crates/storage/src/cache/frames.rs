@@ -272,6 +272,11 @@ impl Frames {
         !self.free.is_empty()
     }
 
+    /// Frames that are free or can be evicted.
+    pub(super) fn to_be_had(&self) -> u32 {
+        self.free.len() as u32 + self.evictable
+    }
+
     pub(super) fn take_free(&mut self) -> Option<u32> {
         self.free.pop()
     }

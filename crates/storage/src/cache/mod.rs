@@ -18,7 +18,7 @@
 //! | `request` | what is asked, what is told, what is kept in between |
 //! | `read`, `write` | one iteration of a read, a write (seed 001 §3, §5.2, §7.1) |
 //! | `hit` | a read that finds everything there |
-//! | `bypass` | a cold random read, past the frames |
+//! | `bypass`, `write_through` | a cold random read, past the frames; a large durable write, before its copy |
 //! | `sync`, `write_back`, `log_distance` | passes over dirty pages, flushes; the cleaner (§5.3, §6, §8), for the log too |
 //! | `rounds` | which objects have something to be written or flushed |
 //! | `reserve` | direct writes beside cached ones (§4) |
@@ -63,6 +63,7 @@ mod wait;
 pub mod window;
 mod write;
 mod write_back;
+mod write_through;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -84,6 +85,7 @@ use reserve::Clearing;
 use rounds::{Ages, Round};
 use settle::PutOff;
 use wait::{List, Wait};
+use write_through::is_durable;
 
 pub use flight::{Io, IoId, IoKind};
 pub use frames::PAGE_BYTES;
@@ -171,8 +173,10 @@ pub struct Cache {
     flights: Flights,
     gate: Gate,
     outgoing: VecDeque<Io>,
-    /// I/Os of reads that bypass the frames.
+    /// I/Os on callers' own memory, which need not wait for others.
     bypasses: VecDeque<Io>,
+    /// A write that the device has, and whose pages have not got their bytes.
+    uncopied: Option<u32>,
     done: VecDeque<CacheDone>,
     /// Objects that have a pass.
     passing: Vec<u32>,
@@ -249,6 +253,7 @@ impl Cache {
             gate: Gate::default(),
             outgoing: VecDeque::new(),
             bypasses: VecDeque::new(),
+            uncopied: None,
             done: VecDeque::new(),
             passing: Vec::new(),
             clean_round: Round::default(),
@@ -355,6 +360,7 @@ impl Cache {
     /// Starts a request for `owner`, a name of the caller's own; does all of it that can be done at once. What is wrong with
     /// it is told by its end, as everything else.
     pub fn start(&mut self, owner: u64, mut request: CacheRequest) -> RequestId {
+        self.copy_late();
         let ahead = match self.read_hit(owner, &mut request) {
             Looked::Hit(id) => return id,
             Looked::Not(ahead) => ahead,
@@ -405,6 +411,7 @@ impl Cache {
             pinned: 0..0,
             ahead: 0..0,
             may_bypass: false,
+            may_go_through: is_durable(request.op),
             wait: Wait::None,
             clearing: Clearing::default(),
             granted: None,
@@ -488,6 +495,7 @@ impl Cache {
     /// Ends a request as `Cancelled`, unless it has ended: then nothing happens. Its I/Os go on for the pages' sake. A write may
     /// have been done in part, or wholly.
     pub fn cancel(&mut self, id: RequestId) {
+        self.copy_late();
         if let Some(slot) = self.requests.find(id) {
             self.stop_waiting(slot);
             self.copied.retain(|&copied| copied != slot);

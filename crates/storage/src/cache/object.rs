@@ -109,6 +109,8 @@ pub(super) struct Object {
     pub(super) reservations: Vec<Reservation>,
     /// Who waits for a reservation to end.
     pub(super) waiters: List,
+    /// The page behind the last of the last durable write.
+    pub(super) durable_end: u64,
     /// Durable writes that wait for another's write-back of their pages: what overlaps them is written durably.
     pub(super) durable_waiting: DurableWaiting,
 }

@@ -60,6 +60,7 @@ impl Cache {
     /// Pins a page that is here: no request, nothing allocated. `None` if it is not here, or a direct write waits for its place:
     /// then ask by [`CacheOp::Pin`].
     pub fn pin_hit(&mut self, object: ObjectId, page: u64) -> Option<PagePin> {
+        self.copy_late();
         let slot = self.object(object)?;
         let of = &self.objects[slot as usize];
         let frame = of.tree.get(page)?;

@@ -111,8 +111,8 @@ pub struct CacheDone {
     pub result: Result<u32, CacheError>,
     /// Bytes copied, also when an error ended it half-way.
     pub bytes_done: u32,
-    /// The caller's memory. `None` for a read that ended early while the device was reading straight into it: then it goes back to
-    /// its arena when the device lets go of it.
+    /// The caller's memory. `None` where the request ended early while the device was at it: a read straight into it, or a
+    /// durable write from it. Then it goes back to its arena when the device lets go of it.
     pub memory: Memory,
     /// How many iterations it ran: at most one per page and one more, not counting those that `parked` explains and, for
     /// a durable write, one for each write-back of its pages that others had begun. A sync runs none: whoever finds its pages safe ends it.
@@ -164,6 +164,8 @@ pub(super) struct Request {
     pub(super) ahead: Range<u64>,
     /// A read that is no step of a stream and has no frame yet.
     pub(super) may_bypass: bool,
+    /// A durable write that has not been looked at.
+    pub(super) may_go_through: bool,
     pub(super) wait: Wait,
     /// How far a reservation has come.
     pub(super) clearing: Clearing,

@@ -86,6 +86,7 @@ impl Cache {
 
     /// One iteration, if what it waited for still holds.
     fn run(&mut self, slot: u32) {
+        self.copy_late();
         let Some(request) = self.requests.get(slot) else {
             return;
         };
@@ -252,7 +253,7 @@ impl Cache {
 
     /// Room goes to the first who may have it: those who wait for a broken device do not keep back who waits for another.
     fn grant_room(&mut self) -> bool {
-        let mut at = self.dirty_waiters.first().filter(|_| self.has_room_for_healthy());
+        let mut at = self.dirty_waiters.first().filter(|_| self.has_room_for_healthy(1));
         while let Some(slot) = at {
             let object = self.requests.get(slot).map_or(0, |request| request.object);
             if self.has_room(object) {
@@ -268,15 +269,20 @@ impl Cache {
     /// failed: a broken device does not stop those beside it. What is written and waits for a flush is no burden either. But an
     /// eighth of the frames stays for clean pages.
     pub(super) fn has_room(&self, object: u32) -> bool {
-        let dirty = self.frames.count_unsafe() - self.frames.count(State::Unflushed);
-        let healthy = self.objects[object as usize].failed == 0;
-        self.has_room_for_healthy() && (healthy || dirty < self.dirty_max)
+        self.has_room_for(object, 1)
     }
 
-    fn has_room_for_healthy(&self) -> bool {
+    /// The same for so many pages.
+    pub(super) fn has_room_for(&self, object: u32, pages: u32) -> bool {
+        let dirty = self.frames.count_unsafe() - self.frames.count(State::Unflushed);
+        let healthy = self.objects[object as usize].failed == 0;
+        self.has_room_for_healthy(pages) && (healthy || dirty + pages <= self.dirty_max)
+    }
+
+    fn has_room_for_healthy(&self, pages: u32) -> bool {
         let all = self.frames.count_unsafe();
         let dirty = all - self.frames.count(State::Unflushed);
-        all < self.unsafe_max && dirty - self.frames.count(State::Failed) < self.dirty_max
+        all + pages <= self.unsafe_max && dirty - self.frames.count(State::Failed) + pages <= self.dirty_max
     }
 
     /// Nothing moves and no I/O that could end well is on its way: who waits for a frame or for room would wait for ever.

@@ -45,6 +45,8 @@ pub struct CacheStats {
     pub writes: u64,
     /// Of those the durable ones: of durable writes, and of what makes way for direct ones.
     pub durable_writes: u64,
+    /// Of those the ones that went to the device from their callers' memory, before they were copied.
+    pub writes_through: u64,
     /// Pages of all writes.
     pub pages_written: u64,
     /// Pages of writes that failed.

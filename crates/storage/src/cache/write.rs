@@ -28,6 +28,9 @@ impl Cache {
         if request.phase == Phase::Safe {
             return self.safe_on(slot, request, false);
         }
+        if let Some(step) = self.write_through(slot, request) {
+            return step;
+        }
         let window_end = match durability(request) {
             Durability::None => u64::MAX,
             _ => request.window.saturating_add(self.window),
@@ -141,6 +144,16 @@ impl Cache {
         request
             .caller
             .get(request.done, &mut self.frames.bytes_mut(frame)[range.clone()]);
+        self.change_state(request, page, frame, range);
+        request.done += len;
+        match durability(request) {
+            Durability::None => self.let_go(request, page + 1),
+            _ => self.hold(request, page, frame),
+        }
+    }
+
+    /// These bytes of a page are changed: it is dirty now, and used.
+    pub(super) fn change_state(&mut self, request: &mut Request, page: u64, frame: u32, range: Range<usize>) {
         self.version += 1;
         let state = self.frames.get(frame).state;
         if !state.is_dirty() {
@@ -151,12 +164,7 @@ impl Cache {
             State::Free => _ = self.frames.see(frame, range), // It came with this write: that was its first use.
             _ => self.used(request, page, frame, range),
         }
-        request.done += len;
         request.credit = false;
-        match durability(request) {
-            Durability::None => self.let_go(request, page + 1),
-            _ => self.hold(request, page, frame),
-        }
         self.progress += 1;
     }
 
