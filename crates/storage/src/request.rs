@@ -27,8 +27,8 @@ pub struct Outcome {
     pub result: Result<u32>,
     /// Bytes that were transferred, also when an error ended it half-way.
     pub bytes_done: u32,
-    /// The request's memory; `None` while the kernel may still write it (after a deadline, or after a cancel of a cached read that
-    /// went straight into it): it then goes back to the arena.
+    /// The request's memory; `None` while the kernel may still be at it (after a deadline, or after a cancel of a cached request
+    /// whose memory the device has itself): it then goes back to the arena.
     pub memory: Memory,
     /// The caching mode that really carried it.
     pub took: Caching,

@@ -3,7 +3,7 @@
 //! A request has one deadline. The engine looks at it while the request is there, the core while it is anywhere else: in the page
 //! cache, waiting for that to make way, behind a hold. One that is overdue before it has begun ends as `Cancelled`; in the
 //! cache, where its memory is only ever copied from or to, it comes back at once as `Indeterminate`: a write may have been done in part.
-//! A cold read that bypasses the cache's frames is answered then without its memory, as a direct request, if the device has that.
+//! Where the device has its memory, of a cold read or a large durable write, it is answered without it, as a direct request.
 
 use baio_engine::Wait;
 

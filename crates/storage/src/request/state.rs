@@ -109,7 +109,7 @@ pub(crate) struct CacheIo {
     pub(crate) kind: IoKind,
     /// The join that it belongs to, and whether it is the second there.
     pub(crate) join: Option<(u32, bool)>,
-    /// It reads into the caller's own memory: nothing is copied when it has ended.
+    /// It is about the caller's own memory: nothing is copied when it has ended.
     pub(crate) bypasses: bool,
 }
 

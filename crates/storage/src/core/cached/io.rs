@@ -183,8 +183,8 @@ impl Core {
         }
     }
 
-    /// Starts the reads that copy nothing: they go off as direct requests do, as soon as some have gathered in the engine. Says
-    /// whether there was one.
+    /// Starts what is about callers' own memory: it goes off as direct requests do, as soon as some have gathered in the engine.
+    /// Says whether there was anything.
     pub(super) fn start_bypasses(&mut self) -> bool {
         let mut any = false;
         while let Some(cached) = self.cached.as_mut().filter(|cached| cached.delayed.is_empty()) {
@@ -212,7 +212,7 @@ impl Core {
         };
         if let Some(at) = seam(&self.objects, handle, part.kind) {
             if part.bypasses {
-                // One buffer cannot be made two; the pages of frames can, and the read begins anew through those.
+                // One buffer cannot be made two; the pages of frames can, and those come next.
                 cached.part_ended(part, Err(Errno::EAGAIN), memory, false);
                 return Ok(());
             }

@@ -80,9 +80,20 @@ impl Core {
         // the device is not kept waiting while the bytes of many requests are copied.
         let bypasses = self.start_bypasses();
         let Some(cached) = &mut self.cached else { return };
-        cached.gathered += if bypasses { 0 } else { end - start };
         let is_durable = request.durability != Durability::None && request.op != SegmentOp::Sync;
         let is_lone = is_durable && end - start >= LONE_BYTES;
+        if bypasses {
+            // Of a large write the device has its bytes before they are copied.
+            if is_lone {
+                let _ = self.engine.turn(Wait::No);
+            }
+            if let Some(cached) = &mut self.cached {
+                cached.cache.copy_late();
+            }
+            self.take_done();
+            return self.requests.watch(ticket);
+        }
+        cached.gathered += end - start;
         if is_lone || cached.gathered >= BATCH_BYTES {
             self.serve_cache();
             // An error of the backend is told by the next turn as well.
