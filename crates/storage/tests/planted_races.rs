@@ -125,7 +125,7 @@ fn run(target: &Path, bug: &str, test: &str) -> Output {
     command
         .args(["--test", test_in(test), "--", "--exact", test])
         .env("BAIO_SEEDED_BUG", bug)
-        .env("BAIO_MODEL_OPS", "90000");
+        .env("BAIO_MODEL_OPS", "250000");
     command.output().unwrap()
 }
 
