@@ -8,6 +8,7 @@
 //! | [`core`](Core) | engine and volume together, driven by turns |
 //! | `request` | requests on handles, their outcomes, the status word |
 //! | `object` | opened segments and files |
+//! | `slot_map` | values by number, with generations |
 //! | `operation/` | create, open, resize, rename, delete, quota as state machines |
 //! | `volume/` | opening, healing, closing, formatting, inspecting |
 //! | [`cache`] | the page cache, without any I/O |
@@ -25,6 +26,7 @@ mod object;
 mod operation;
 mod request;
 pub mod segment;
+mod slot_map;
 mod volume;
 
 /// Is this bug in the code? Only in a build that tests the crash explorer, with `--cfg baio_seeded_bugs`, and there the one

@@ -8,6 +8,7 @@ use crate::error::Fault;
 use crate::identity::Access;
 use crate::request::{Handle, Mode};
 use crate::segment::probe::SlotAddress;
+use crate::slot_map::{SlotKey, SlotMap};
 
 #[cfg(test)]
 thread_local! {
@@ -73,8 +74,6 @@ impl Moving {
 /// Where an object stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectState {
-    /// Nobody uses it.
-    Free,
     /// Serves requests.
     Open,
     /// Its segment is being deleted: no new request, those under way end.
@@ -88,26 +87,25 @@ pub(crate) enum ObjectState {
 /// One opened thing.
 #[derive(Debug)]
 pub(crate) struct Object {
-    generation: u32,
     pub(crate) state: ObjectState,
     pub(crate) name: String,
     pub(crate) access: Access,
     pub(crate) in_flight: u32,
-    pub(crate) target: Option<Target>,
+    pub(crate) target: Target,
 }
 
 /// The table of opened things.
 #[derive(Debug)]
 pub(crate) struct Objects {
     core: u32,
-    objects: Vec<Object>,
+    objects: SlotMap<Object>,
 }
 
 impl Objects {
     pub(crate) fn new(core: u32) -> Objects {
         Objects {
             core,
-            objects: Vec::new(),
+            objects: SlotMap::default(),
         }
     }
 
@@ -116,50 +114,42 @@ impl Objects {
     }
 
     pub(crate) fn add(&mut self, name: String, access: Access, target: Target) -> Handle {
-        let free = self.objects.iter().position(|object| object.state == ObjectState::Free);
-        let index = free.unwrap_or_else(|| {
-            self.objects.push(Object {
-                generation: 0,
-                state: ObjectState::Free,
-                name: String::new(),
-                access: Access::Read,
-                in_flight: 0,
-                target: None,
-            });
-            self.objects.len() - 1
+        let key = self.objects.insert(Object {
+            state: ObjectState::Open,
+            name,
+            access,
+            in_flight: 0,
+            target,
         });
-        let object = &mut self.objects[index];
-        object.state = ObjectState::Open;
-        object.name = name;
-        object.access = access;
-        object.target = Some(target);
+        self.handle(key)
+    }
+
+    fn handle(&self, key: SlotKey) -> Handle {
         Handle {
             core: self.core,
-            index: index as u32,
-            generation: object.generation,
+            index: key.index,
+            generation: key.generation,
         }
     }
 
+    fn key(&self, handle: Handle) -> Option<SlotKey> {
+        let (index, generation) = (handle.index, handle.generation);
+        (handle.core == self.core).then_some(SlotKey { index, generation })
+    }
+
     pub(crate) fn get(&self, handle: Handle) -> Option<&Object> {
-        self.objects
-            .get(handle.index as usize)
-            .filter(|_| handle.core == self.core)
-            .filter(|object| object.generation == handle.generation && object.state != ObjectState::Free)
+        self.objects.get(self.key(handle)?)
     }
 
     fn get_mut(&mut self, handle: Handle) -> Option<&mut Object> {
-        self.objects
-            .get_mut(handle.index as usize)
-            .filter(|_| handle.core == self.core)
-            .filter(|object| object.generation == handle.generation && object.state != ObjectState::Free)
+        self.objects.get_mut(self.key(handle)?)
     }
 
     /// Is this file open by a handle other than that one?
     pub(crate) fn is_file_open(&self, identity: (u64, u64), but: Handle) -> bool {
-        let is_it =
-            |object: &Object| matches!(&object.target, Some(Target::Plain(file)) if file.identity() == identity);
-        let mut others = self.objects.iter().enumerate();
-        others.any(|(index, object)| index as u32 != but.index && object.state == ObjectState::Open && is_it(object))
+        let is_it = |object: &Object| matches!(&object.target, Target::Plain(file) if file.identity() == identity);
+        let mut others = self.objects.iter();
+        others.any(|(index, object)| index != but.index && object.state == ObjectState::Open && is_it(object))
     }
 
     pub(crate) fn begin(&mut self, handle: Handle) {
@@ -180,8 +170,8 @@ impl Objects {
         let object = self.get_mut(handle)?;
         // Requests under way on a segment still count for whoever wants to delete it, so its name stays.
         let file = match &object.target {
-            Some(Target::Plain(file)) => Some(file.clone()),
-            _ => None,
+            Target::Plain(file) => Some(file.clone()),
+            Target::Segment { .. } => None,
         };
         if object.state != ObjectState::Gone {
             object.state = ObjectState::Closed;
@@ -191,39 +181,32 @@ impl Objects {
     }
 
     fn collect(&mut self, handle: Handle) {
-        if let Some(object) = self.get_mut(handle)
-            && matches!(object.state, ObjectState::Closed | ObjectState::Gone)
-            && object.in_flight == 0
+        let is_over =
+            |object: &Object| matches!(object.state, ObjectState::Closed | ObjectState::Gone) && object.in_flight == 0;
+        if self.get(handle).is_some_and(is_over)
+            && let Some(key) = self.key(handle)
         {
-            object.state = ObjectState::Free;
-            object.target = None;
-            object.generation = object.generation.wrapping_add(1);
+            self.objects.remove(key);
         }
     }
 
     /// Moves every handle of a segment from one state to another; returns how many requests are under way on them.
     pub(crate) fn move_segment(&mut self, address: SlotAddress, to: ObjectState) -> u32 {
         let mut in_flight = 0;
-        for index in 0..self.objects.len() {
-            let object = &mut self.objects[index];
-            let same = matches!(&object.target, Some(Target::Segment { address: at, .. }) if *at == address);
-            if same {
-                in_flight += object.in_flight;
-            }
-            let next = match object.state {
-                ObjectState::Open | ObjectState::Draining => Some(to),
-                // Nothing opens a closed handle again, but what waits on it must hear that the segment goes.
-                ObjectState::Closed if to != ObjectState::Open => Some(ObjectState::Gone),
-                _ => None,
+        for index in self.objects.indices() {
+            let Some(object) = self.objects.at_mut(index).filter(|object| object.is_of(address)) else {
+                continue;
             };
-            if let Some(next) = next.filter(|_| same) {
-                object.state = next;
-                let handle = Handle {
-                    core: self.core,
-                    index: index as u32,
-                    generation: object.generation,
-                };
-                self.collect(handle);
+            in_flight += object.in_flight;
+            let next = match object.state {
+                ObjectState::Open | ObjectState::Draining => to,
+                // Nothing opens a closed handle again, but what waits on it must hear that the segment goes.
+                ObjectState::Closed if to != ObjectState::Open => ObjectState::Gone,
+                _ => continue,
+            };
+            object.state = next;
+            if let Some(key) = self.objects.key_at(index) {
+                self.collect(self.handle(key));
             }
         }
         in_flight
@@ -260,46 +243,46 @@ impl Objects {
     }
 
     fn each_of(&mut self, address: SlotAddress, mut change: impl FnMut(&mut Target)) {
-        for object in &mut self.objects {
-            if let Some(target) = &mut object.target
-                && matches!(target, Target::Segment { address: at, .. } if *at == address)
-            {
-                change(target);
-            }
-        }
+        let its = self.objects.values_mut().filter(|object| object.is_of(address));
+        its.for_each(|object| change(&mut object.target));
     }
 
     /// The segment's inode lives elsewhere now, and messages call it so.
     pub(crate) fn rename(&mut self, from: SlotAddress, to: SlotAddress, name: &str) {
-        for object in &mut self.objects {
-            if let Some(Target::Segment { address, .. }) = &mut object.target
-                && *address == from
-            {
+        for object in self.objects.values_mut().filter(|object| object.is_of(from)) {
+            if let Target::Segment { address, .. } = &mut object.target {
                 *address = to;
-                name.clone_into(&mut object.name);
             }
+            name.clone_into(&mut object.name);
         }
     }
 
     /// Where the inode of a handle's segment lives.
     pub(crate) fn address(&self, handle: Handle) -> Option<SlotAddress> {
-        match self.get(handle)?.target {
-            Some(Target::Segment { address, .. }) => Some(address),
-            _ => None,
-        }
+        self.get(handle)?.address()
     }
 
     /// Requests under way on the handles of a segment.
     pub(crate) fn in_flight_on(&self, address: SlotAddress) -> u32 {
         #[cfg(test)]
         WALKS.set(WALKS.get() + 1);
-        let same =
-            |object: &&Object| matches!(&object.target, Some(Target::Segment { address: at, .. }) if *at == address);
-        self.objects.iter().filter(same).map(|object| object.in_flight).sum()
+        let its = self.objects.iter().filter(|(_, object)| object.is_of(address));
+        its.map(|(_, object)| object.in_flight).sum()
     }
 }
 
 impl Object {
+    fn address(&self) -> Option<SlotAddress> {
+        match self.target {
+            Target::Segment { address, .. } => Some(address),
+            Target::Plain(_) => None,
+        }
+    }
+
+    fn is_of(&self, segment: SlotAddress) -> bool {
+        self.address() == Some(segment)
+    }
+
     /// May new requests come?
     pub(crate) fn serves(&self) -> bool {
         matches!(self.state, ObjectState::Open | ObjectState::Draining)
@@ -308,14 +291,13 @@ impl Object {
     /// The one place that decides which cache carries a request.
     pub(crate) fn route(&self, mode: Mode, volume: Caching) -> Result<Caching, Fault> {
         match (&self.target, mode) {
-            (Some(Target::Plain(_)), Mode::Direct | Mode::Cached) => Ok(Caching::Direct),
-            (Some(Target::Plain(_)), Mode::Kernel) => Ok(Caching::Kernel),
-            (Some(Target::Plain(_)), Mode::Uncached) => Ok(Caching::Uncached),
-            (Some(Target::Segment { .. }), Mode::Direct | Mode::Cached) => Ok(volume),
-            (Some(Target::Segment { .. }), Mode::Kernel | Mode::Uncached) => {
+            (Target::Plain(_), Mode::Direct | Mode::Cached) => Ok(Caching::Direct),
+            (Target::Plain(_), Mode::Kernel) => Ok(Caching::Kernel),
+            (Target::Plain(_), Mode::Uncached) => Ok(Caching::Uncached),
+            (Target::Segment { .. }, Mode::Direct | Mode::Cached) => Ok(volume),
+            (Target::Segment { .. }, Mode::Kernel | Mode::Uncached) => {
                 Err(Fault::NotYet("the kernel's page cache on a segment"))
             }
-            (None, _) => Err(Fault::Stale),
         }
     }
 }

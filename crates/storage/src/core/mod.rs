@@ -50,6 +50,7 @@ use crate::object::{Objects, Target};
 use crate::operation::Event;
 use crate::operation::claims::Claims;
 use crate::request::{Handle, Requests};
+use crate::slot_map::SlotMap;
 use crate::volume::accounts::Account;
 use crate::volume::device::{Device, Hold};
 use crate::volume::inspect::{self, SegmentInfo, VolumeInfo, VolumeView};
@@ -64,9 +65,7 @@ pub struct Core {
     requests: Requests,
     cached: Option<Box<cached::PageCache>>,
     holds: Holds,
-    running: Vec<Option<Running>>,
-    /// Operations begun so far.
-    begun: u32,
+    running: SlotMap<Running>,
     /// The operation that has the table token.
     token: Option<u32>,
     waiting_for_token: VecDeque<u32>,
@@ -169,8 +168,7 @@ impl Core {
             requests: Requests::new(config.slots, id),
             cached: None,
             holds: Holds::default(),
-            running: Vec::new(),
-            begun: 0,
+            running: SlotMap::default(),
             token: None,
             waiting_for_token: VecDeque::new(),
             token_kept: false,
@@ -338,8 +336,8 @@ impl Core {
     pub fn file(&self, handle: Handle) -> Option<&File> {
         let object = self.objects.get(handle).filter(|object| object.serves())?;
         match &object.target {
-            Some(Target::Plain(file)) => Some(file),
-            _ => None,
+            Target::Plain(file) => Some(file),
+            Target::Segment { .. } => None,
         }
     }
 
@@ -351,9 +349,8 @@ impl Core {
         let object = self.objects.get(handle).filter(|object| object.serves());
         let object = object.ok_or_else(|| stale("measure"))?;
         match &object.target {
-            Some(Target::Segment { size, .. }) => Ok(*size),
-            Some(Target::Plain(file)) => file.size().map_err(|errno| Error::new("measure", &object.name, errno)),
-            None => Err(stale("measure")),
+            Target::Segment { size, .. } => Ok(*size),
+            Target::Plain(file) => file.size().map_err(|errno| Error::new("measure", &object.name, errno)),
         }
     }
 
@@ -414,8 +411,8 @@ impl Core {
         match Recipient::of(completion.tag) {
             Some(Recipient::Request(ticket)) => self.request_ended(ticket, completion),
             Some(Recipient::Operation { index, number }) => {
-                let running = self.running.get(index as usize).and_then(Option::as_ref);
-                if running.is_some_and(|running| running.is_number(number)) {
+                let key = self.running.key_at(index);
+                if key.is_some_and(|key| Recipient::number_of(key) == number) {
                     self.step(index, Event::Completed(completion));
                 }
             }

@@ -184,7 +184,7 @@ impl Core {
             ..Policy::default()
         };
         match &object.target {
-            Some(Target::Plain(file)) => {
+            Target::Plain(file) => {
                 let op = match request.op {
                     SegmentOp::Read { offset } => Op::Read {
                         offset: position(file, offset),
@@ -196,12 +196,12 @@ impl Core {
                 };
                 Ok(Way::Device(file.clone(), op, policy))
             }
-            Some(Target::Segment {
+            Target::Segment {
                 address,
                 start,
                 size,
                 moving,
-            }) => {
+            } => {
                 let volume = self.volume_or(operation)?;
                 if !within(request, *size).map_err(fail)? {
                     return Ok(Way::Nothing);
@@ -227,7 +227,6 @@ impl Core {
                     policy,
                 ))
             }
-            None => Err(fail(Fault::Stale)),
         }
     }
 

@@ -17,6 +17,7 @@ use crate::operation::{Answer, Context, Event, Operation, Step, Subject};
 use crate::request::Handle;
 use crate::segment::name::{Key, SegmentName};
 use crate::segment::probe::SlotAddress;
+use crate::slot_map::SlotKey;
 use crate::volume::accounts::{Account, Limits};
 use crate::volume::inspect::{self, SegmentInfo};
 use crate::volume::table::{Doubt, Healing};
@@ -24,7 +25,6 @@ use crate::volume::table::{Doubt, Healing};
 /// An operation under way, and what it waits for.
 pub(super) struct Running {
     operation: Operation,
-    number: u32,
     draining: Option<SlotAddress>,
     /// The hold that it waits for to be quiet.
     quieting: Option<HoldId>,
@@ -33,15 +33,9 @@ pub(super) struct Running {
     left_alone: bool,
 }
 
-impl Running {
-    pub(super) fn is_number(&self, number: u32) -> bool {
-        self.number & Recipient::NUMBER_MASK == number
-    }
-}
-
 /// Names an operation under way, until its answer was taken.
 #[derive(Debug, PartialEq, Eq)]
-pub struct OperationId(u32);
+pub struct OperationId(SlotKey);
 
 /// The same operations for whoever turns the core anyway, and must not be kept waiting by one of them.
 impl Core {
@@ -113,40 +107,36 @@ impl Core {
 
     /// Takes the answer of an operation that has ended; its id is not valid any more then.
     pub fn take_answer(&mut self, id: &OperationId) -> Option<Result<Answer>> {
-        let place = self.running.get_mut(id.0 as usize)?;
-        let answer = place.as_mut()?.answer.take()?;
-        *place = None;
+        let answer = self.running.get_mut(id.0)?.answer.take()?;
+        self.running.remove(id.0);
         Some(answer)
     }
 
     pub(super) fn begin(&mut self, operation: Operation) -> OperationId {
-        let free = self.running.iter().position(Option::is_none);
-        let index = free.unwrap_or_else(|| {
-            self.running.push(None);
-            self.running.len() - 1
-        });
-        self.begun = self.begun.wrapping_add(1);
-        self.running[index] = Some(Running {
+        let key = self.running.insert(Running {
             operation,
-            number: self.begun,
             draining: None,
             quieting: None,
             answer: None,
             left_alone: false,
         });
-        self.step(index as u32, Event::Begin);
-        OperationId(index as u32)
+        self.step(key.index, Event::Begin);
+        OperationId(key)
     }
 
     /// Begins an operation whose answer nobody waits for.
     pub(super) fn begin_alone(&mut self, operation: Operation) {
-        let OperationId(index) = self.begin(operation);
-        let Some(running) = &mut self.running[index as usize] else {
-            return;
-        };
-        running.left_alone = true;
-        if running.answer.is_some() {
-            self.running[index as usize] = None;
+        let id = self.begin(operation);
+        self.leave_alone(&id);
+    }
+
+    /// Nobody waits for its answer any more.
+    fn leave_alone(&mut self, id: &OperationId) {
+        if let Some(running) = self.running.get_mut(id.0) {
+            running.left_alone = true;
+            if running.answer.is_some() {
+                self.running.remove(id.0);
+            }
         }
     }
 }
@@ -189,11 +179,8 @@ impl Core {
     /// Is an operation under way that is waited for? One that has ended stays until somebody takes its answer, and a move may
     /// take long: in the background it waits for memory that the very caller may hold.
     pub(super) fn operations_under_way(&self) -> bool {
-        let under_way = |place: &Option<Running>| {
-            let counts = |running: &Running| running.answer.is_none() && !running.operation.is_move();
-            place.as_ref().is_some_and(counts)
-        };
-        self.running.iter().any(under_way)
+        let counts = |running: &Running| running.answer.is_none() && !running.operation.is_move();
+        self.running.iter().any(|(_, running)| counts(running))
     }
 
     /// Makes a segment. Returns when it is durable; other requests go on meanwhile.
@@ -361,9 +348,7 @@ impl Core {
             }
             if let Err(error) = self.turn(Wait::one()) {
                 // What it has begun still ends, and with that its place and the token come back.
-                if let Some(running) = &mut self.running[id.0 as usize] {
-                    running.left_alone = true;
-                }
+                self.leave_alone(&id);
                 return Err(error);
             }
         }
@@ -383,9 +368,8 @@ impl Core {
 
     /// Gives the next event if there is one at once.
     fn step_one(&mut self, index: u32, event: Event) -> Option<Event> {
-        let (Some(Some(running)), Some(volume)) = (self.running.get_mut(index as usize), &mut self.volume) else {
-            return None;
-        };
+        let key = self.running.key_at(index)?;
+        let (running, volume) = (self.running.get_mut(key)?, self.volume.as_mut()?);
         if running.answer.is_some() {
             return None; // It has ended.
         }
@@ -397,11 +381,7 @@ impl Core {
             requests: &mut self.requests,
             holds: &mut self.holds,
             index,
-            tag: Recipient::Operation {
-                index,
-                number: running.number,
-            }
-            .tag(),
+            tag: Recipient::operation(key).tag(),
             has_token: &mut has_token,
             claims: &mut self.claims,
             cached: self.cached.as_deref_mut().map(|cached| cached as _),
@@ -427,7 +407,7 @@ impl Core {
             Step::Quiet(hold) => running.quieting = Some(hold),
             Step::Done(answer) => {
                 if running.left_alone {
-                    self.running[index as usize] = None;
+                    self.running.remove(key);
                 } else {
                     running.answer = Some(answer);
                 }
@@ -476,8 +456,8 @@ impl Core {
         // Only who waits for this segment has reason to look through all its handles.
         let address = self.objects.address(handle);
         self.objects.end(handle);
-        for index in 0..self.running.len() {
-            let Some(running) = &mut self.running[index] else {
+        for index in self.running.indices() {
+            let Some(running) = self.running.at_mut(index) else {
                 continue;
             };
             let draining = running.draining.filter(|at| address == Some(*at));
@@ -486,7 +466,7 @@ impl Core {
             if drained || quiet {
                 running.draining = None;
                 running.quieting = None;
-                self.step(index as u32, Event::Drained);
+                self.step(index, Event::Drained);
             }
         }
     }

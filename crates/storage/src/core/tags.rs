@@ -13,14 +13,14 @@ use baio_engine::Completion;
 
 use super::Core;
 use crate::request::Ticket;
+use crate::slot_map::SlotKey;
 
 /// Who a completion belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recipient {
     /// An entry of the table of requests, which knows its owner.
     Request(Ticket),
-    /// Its place, and which one in the order of beginning it is: what comes late for one that had an accident is not for the
-    /// next one in its place.
+    /// Its place, and which one in that place it is: what comes late for one that had an accident is not for the next.
     Operation { index: u32, number: u32 },
     /// Whoever drives the core.
     Driver,
@@ -62,7 +62,19 @@ impl Recipient {
     const KIND: u64 = 3 << 62;
     /// Above an operation's place, and the part of it that made the request.
     const NUMBER_SHIFT: u32 = 40;
-    pub(super) const NUMBER_MASK: u32 = (1 << 22) - 1;
+    const NUMBER_MASK: u32 = (1 << 22) - 1;
+
+    pub(super) fn operation(key: SlotKey) -> Recipient {
+        Recipient::Operation {
+            index: key.index,
+            number: Recipient::number_of(key),
+        }
+    }
+
+    /// As much of a generation as a tag has room for.
+    pub(super) fn number_of(key: SlotKey) -> u32 {
+        key.generation & Recipient::NUMBER_MASK
+    }
 
     /// Of a request of the core's own; the driver names its own itself.
     pub(super) fn tag(self) -> u64 {
@@ -72,8 +84,7 @@ impl Recipient {
                 Recipient::REQUEST | u64::from(ticket.generation) << 32 | u64::from(ticket.index)
             }
             Recipient::Operation { index, number } => {
-                let number = u64::from(number & Recipient::NUMBER_MASK);
-                Recipient::OPERATION | number << Recipient::NUMBER_SHIFT | u64::from(index)
+                Recipient::OPERATION | u64::from(number) << Recipient::NUMBER_SHIFT | u64::from(index)
             }
         }
     }

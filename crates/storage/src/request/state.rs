@@ -23,6 +23,7 @@ use baio_engine::{Durability, Memory, RequestId, Time};
 
 use super::{Handle, Mode, SegmentOp, SegmentRequest};
 use crate::cache::{self, IoId, IoKind, ObjectId};
+use crate::slot_map::SlotKey;
 
 /// Where a request stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +109,7 @@ pub(crate) struct CacheIo {
     /// What this part does.
     pub(crate) kind: IoKind,
     /// The join that it belongs to, and whether it is the second there.
-    pub(crate) join: Option<(u32, bool)>,
+    pub(crate) join: Option<(SlotKey, bool)>,
     /// It is about the caller's own memory: nothing is copied when it has ended.
     pub(crate) bypasses: bool,
 }

@@ -13,6 +13,7 @@ use crate::core::tags::Recipient;
 use crate::error::Fault;
 use crate::object::{Objects, Route, Target};
 use crate::request::{CacheIo, Handle, Outcome, Owner, SegmentOp, SegmentRequest};
+use crate::slot_map::SlotKey;
 
 /// Two parts under way, and what they are parts of.
 #[derive(Debug)]
@@ -52,12 +53,7 @@ impl PageCache {
 
     /// Makes two of a part: what lies below `at`, in bytes of the part, and the rest.
     fn split(&mut self, whole: CacheIo, at: u64, memory: Memory) -> [(CacheIo, Memory); 2] {
-        let free = self.joins.iter().position(Option::is_none);
-        let join = free.unwrap_or_else(|| {
-            self.joins.push(None);
-            self.joins.len() - 1
-        });
-        self.joins[join] = Some(Join {
+        let join = self.joins.insert(Join {
             whole,
             memory: [Memory::None, Memory::None],
             left: 2,
@@ -67,7 +63,7 @@ impl PageCache {
         let (below, above) = split_memory(memory, at);
         let part = |kind, second| CacheIo {
             kind,
-            join: Some((join as u32, second)),
+            join: Some((join, second)),
             ..whole
         };
         let (one, other) = match whole.kind {
@@ -104,7 +100,7 @@ impl PageCache {
         let Some((at, second)) = part.join else {
             return self.cache_mut().io_ended(part.id, result, memory);
         };
-        let Some(Some(join)) = self.joins.get_mut(at as usize) else {
+        let Some(join) = self.joins.get_mut(at) else {
             return; // A part has its join.
         };
         let asked = match part.kind {
@@ -139,7 +135,7 @@ impl PageCache {
         let Some((at, second)) = part.join else {
             return self.cache_mut().io_released(part.id, memory);
         };
-        let Some(Some(join)) = self.joins.get_mut(at as usize) else {
+        let Some(join) = self.joins.get_mut(at) else {
             return; // A part has its join.
         };
         join.memory[usize::from(second)] = memory;
@@ -151,9 +147,8 @@ impl PageCache {
         }
     }
 
-    fn end_join(&mut self, at: u32) -> Memory {
-        let join = self.joins.get_mut(at as usize).and_then(Option::take);
-        join.map_or(Memory::None, |join| {
+    fn end_join(&mut self, at: SlotKey) -> Memory {
+        self.joins.remove(at).map_or(Memory::None, |join| {
             let [below, above] = join.memory;
             join_memory(below, above)
         })
@@ -289,7 +284,7 @@ fn seam(objects: &Objects, handle: Handle, kind: IoKind) -> Option<u64> {
         start,
         moving: Some(moving),
         ..
-    } = objects.get(handle)?.target.as_ref()?
+    } = &objects.get(handle)?.target
     else {
         return None;
     };

@@ -34,6 +34,7 @@ use crate::cache::{Cache, CacheConfig, CacheError, CacheOp, CacheRequest, CacheS
 use crate::error::{Error, Fault, Result};
 use crate::object::ObjectState;
 use crate::request::{CacheIo, Ticket};
+use crate::slot_map::SlotMap;
 
 /// Entries of the table of requests that are the cache's own.
 const ENTRIES: u32 = 64;
@@ -59,7 +60,7 @@ pub(crate) struct PageCache {
     /// I/Os, or parts of them, for which the engine had no room, or that must be tried again.
     delayed: VecDeque<(CacheIo, Memory)>,
     /// I/Os that were made two.
-    joins: Vec<Option<Join>>,
+    joins: SlotMap<Join>,
     /// The first failure of what nobody waits for.
     failed: Option<CacheError>,
     /// Everything that the cache wants has been started.
@@ -114,7 +115,7 @@ impl Core {
             left: Vec::new(),
             cuts: Vec::new(),
             delayed: VecDeque::new(),
-            joins: Vec::new(),
+            joins: SlotMap::default(),
             failed: None,
             is_served: true,
             gathered: 0,

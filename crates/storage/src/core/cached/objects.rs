@@ -75,7 +75,7 @@ impl PageCache {
         {
             return memo.object;
         }
-        let target = objects.get(handle)?.target.as_ref()?;
+        let target = &objects.get(handle)?.target;
         let object = self.look_up(objects, target).map(|at| self.objects[at].object);
         self.note(handle, object, false);
         object
@@ -259,10 +259,7 @@ impl Core {
                 SegmentOp::Sync => error,
             }
         };
-        let (Some(target), Some(access)) = (
-            object.and_then(|object| object.target.clone()),
-            object.map(|object| object.access),
-        ) else {
+        let Some((target, access)) = object.map(|object| (object.target.clone(), object.access)) else {
             return Err(fail(Fault::Stale));
         };
         let Some(cached) = &mut self.cached else {

@@ -215,7 +215,7 @@ impl Core {
 
     fn size_now(&self, asked: &Asked) -> u64 {
         let object = self.objects.get(asked.handle);
-        match object.and_then(|object| object.target.as_ref()) {
+        match object.map(|object| &object.target) {
             Some(Target::Plain(file)) => file.size().unwrap_or_default(),
             Some(Target::Segment { size, .. }) => *size,
             None => 0,
