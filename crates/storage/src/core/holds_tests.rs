@@ -413,8 +413,15 @@ fn what_is_held_needs_no_slot_until_it_begins() {
     assert_eq!(outcome.result.unwrap_err().code(), "ECANCELED");
     w.core.cancel(cancelled);
     assert_eq!(w.end(cancelled).result.unwrap_err().code(), "ECANCELED");
-    w.release(hold);
     w.core.turn(Wait::No).unwrap();
+    assert!(!w.core.has_news());
+    w.release(hold);
+    assert!(
+        w.core.has_news(),
+        "whoever drives the core sleeps over nothing that can begin"
+    );
+    w.core.turn(Wait::No).unwrap();
+    assert!(!w.core.has_news(), "and spins for nothing that cannot");
     w.core.abandon(abandoned);
     assert!(w.core.poll(begins, None).is_pending(), "there is no slot for it");
     assert_eq!((w.core.holds.waiting(), w.core.requests.waiting()), (0, 1));

@@ -452,7 +452,8 @@ impl Core {
     /// Is there anything that a turn would find or submit without waiting?
     #[must_use]
     pub fn has_news(&self) -> bool {
-        self.engine.queued() + self.engine.completed() > 0 || self.in_cache().1
+        let news = self.is_told || self.requests.is_woken();
+        news || self.engine.queued() + self.engine.completed() > 0 || self.in_cache().1
     }
 
     /// Writes back what is cached, ends everything under way (moves stop at their next mark), notes a clean close and gives the volume back.

@@ -76,6 +76,8 @@ pub(crate) struct Requests {
     finished: VecDeque<Ticket>,
     /// What is to begin again, in the order in which it was woken; those that were called off since are skipped.
     woken: VecDeque<Ticket>,
+    /// Nobody has tried to begin the last of those.
+    is_woken: bool,
     /// When what is not with the engine is overdue, with names that may be old ones.
     deadlines: BinaryHeap<Reverse<(Time, u32, u32)>>,
     /// Wakers replaced or not needed any more. Dropping one may run anybody's code, so that is left to whoever has given
@@ -93,6 +95,7 @@ impl Requests {
             waiting: 0,
             finished: VecDeque::with_capacity(count as usize),
             woken: VecDeque::new(),
+            is_woken: false,
             deadlines: BinaryHeap::new(),
             displaced: Vec::new(),
         }
@@ -181,10 +184,17 @@ impl Requests {
     pub(crate) fn wake(&mut self, ticket: Ticket) {
         self.transition(ticket, State::Woken);
         self.woken.push_back(ticket);
+        self.is_woken = true;
+    }
+
+    /// May something begin again that nobody has tried to?
+    pub(crate) fn is_woken(&self) -> bool {
+        self.is_woken
     }
 
     /// The next that is to begin again.
     pub(crate) fn next_woken(&mut self) -> Option<Ticket> {
+        self.is_woken = false;
         while let Some(ticket) = self.woken.pop_front() {
             if self.state(ticket) == State::Woken {
                 return Some(ticket);
