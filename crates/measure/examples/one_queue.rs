@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use baio_engine::{Arena, Caching, Config, Descriptions, Engine, File, Memory, Open, Policy, Request, Wait};
 use baio_measure::program::{self, Measurement, Random, joined, words};
@@ -19,13 +19,6 @@ use serde::{Deserialize, Serialize};
 
 const MESSAGE: usize = 4096;
 const DISK_READ: u64 = 4096;
-
-/// A receiver that has something sleeps no longer than this for more.
-const SEVERAL: Wait = Wait::Until {
-    count: 8,
-    min_wait: Duration::from_micros(200),
-    deadline: None,
-};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
@@ -210,7 +203,8 @@ fn receive_by_engine(job: &Job, blocks: u64, reader: OwnedFd) -> Result<(Arrived
             };
             engine.submit(request).map_err(|_| "every slot is taken")?;
         }
-        engine.turn(SEVERAL).map_err(|error| error.to_string())?;
+        // One at a time: who sleeps for several when the messages have come leaves a full pipe, and its writer waiting.
+        engine.turn(Wait::one()).map_err(|error| error.to_string())?;
         while let Some(completion) = engine.next_completion() {
             if completion.tag == DISK {
                 errors += u64::from(completion.result != Ok(DISK_READ as u32));

@@ -7,7 +7,7 @@ use crate::figures::worker::one_queue::Job;
 use crate::figures::{middle, worker};
 use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
-use crate::report::marks::{Figure, Mark};
+use crate::report::marks::{Figure, Mark, rate};
 use crate::report::places::Site;
 
 const BYTES: u64 = 64 << 20;
@@ -38,7 +38,7 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
             Side::worker(format!("{how}, {name}"), job)
         };
         let half = Mark::at_most(Figure::ContextSwitches, 0.5);
-        let threads = Peer::new(side("blocking threads", false), [half]);
+        let threads = Peer::new(side("blocking threads", false), [rate(1.0), half]);
         let runs = findings.compare(rounds, side("one queue", true), vec![threads])?;
         let [ours, theirs] =
             [&runs.ours[..], runs.peer(0)].map(|runs| middle(runs, |run| run.context_switches_per_request));
