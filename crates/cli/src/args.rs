@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use baio_console::failure::Failure;
 use baio_console::output::Output;
-use baio_measure::{AioStressArgs, ReportArgs, StressArgs};
+use baio_measure::ReportArgs;
+use baio_stress::{AioStressArgs, StressArgs};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 

@@ -1,7 +1,7 @@
 //! The `baio` program: volumes, segments, dd, stress, report, doctor.
 //!
 //! This file is the table of contents. The command line becomes an [`args::Invocation`], its command runs in a module of its
-//! own under `command/`, or in `baio-measure`, and what comes back, an answer or a failure, is printed once by
+//! own under `command/`, or in `baio-stress` or `baio-measure`, and what comes back, an answer or a failure, is printed once by
 //! [`Output`](baio_console::output::Output).
 
 use std::process::ExitCode;
@@ -40,8 +40,8 @@ fn run(Invocation { output, command }: Invocation) -> ExitStatus {
         Command::Check(args) => output.tell(command::check::run(args)),
         Command::Defrag(args) => output.tell(command::defrag::run(args)),
         Command::Dd(operands) => output.tell(command::dd::run(operands)),
-        Command::Stress(args) => output.tell(baio_measure::stress(args)),
-        Command::AioStress(args) => output.tell(baio_measure::aio_stress(args)),
+        Command::Stress(args) => output.tell(baio_stress::stress(args)),
+        Command::AioStress(args) => output.tell(baio_stress::aio_stress(args)),
         Command::Report(args) => output.tell(baio_measure::report(args)),
         Command::Doctor(args) => output.tell(command::doctor::run(args)),
     }

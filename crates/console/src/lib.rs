@@ -1,6 +1,6 @@
 //! # baio-console: what the program's commands read, and how they tell what came of it
 //!
-//! The program (`baio-cli`) and its measuring commands (`baio-measure`) speak with one voice: a size, a duration and a target
+//! The program (`baio-cli`) and its measuring commands (`baio-stress`, `baio-measure`) speak with one voice: a size, a duration and a target
 //! are read in one way, an answer and a failure are told in one way. Nothing here knows a command.
 //!
 //! | module | what it is |

@@ -5,10 +5,8 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-pub use crate::figures::child::status_of;
-pub use crate::figures::{Latency, Measurement, Recorder};
-pub use crate::stress::pattern::{Permutation, Random, mix};
-pub use crate::stress::result::CacheCounts;
+pub use baio_stress::costs::status_of;
+pub use baio_stress::{CacheCounts, Latency, Measurement, Permutation, Random, Recorder, mix};
 
 /// Prints what a program has found, as JSON, or why it could not.
 pub fn tell(found: Result<impl Serialize, String>) -> ExitCode {

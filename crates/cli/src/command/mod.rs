@@ -14,7 +14,7 @@
 //! | `gauge.rs` | how far a long command has come |
 //! | `shown.rs` | how volumes and segments are shown |
 //!
-//! Those that measure, `stress`, `aio-stress` and `report`, are in `baio-measure`.
+//! Those that measure are in `baio-stress` (`stress`, `aio-stress`) and `baio-measure` (`report`).
 
 pub(crate) mod check;
 pub(crate) mod create;

@@ -1,4 +1,4 @@
-//! What a process has cost: another one, run to its end (wait4(2)), or this one so far (getrusage(2)).
+//! Another process, run to its end, and what it has cost (wait4(2)).
 
 #![allow(unsafe_code)]
 
@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use crate::figures::Measurement;
+use baio_stress::Measurement;
+use baio_stress::costs::{Costs, memory_max};
 
 /// What a finished process printed and cost.
 #[derive(Debug)]
@@ -17,9 +18,7 @@ pub(crate) struct Finished {
     pub(crate) success: bool,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    /// User and system time of all its threads, those of the kernel that work for it included.
-    pub(crate) cpu: Duration,
-    pub(crate) context_switches: u64,
+    pub(crate) costs: Costs,
     /// The most memory that it, or a process that it has started, was seen to have.
     pub(crate) rss_bytes: u64,
 }
@@ -29,9 +28,9 @@ impl Finished {
     pub(crate) fn charge(&self, to: &mut Measurement, start: Option<Duration>) {
         let requests = to.requests.max(1) as f64;
         let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / requests;
-        to.cpu_us_per_request = each(self.cpu);
-        to.cpu_less_start_us_per_request = start.map(|start| each(self.cpu.saturating_sub(start)));
-        to.context_switches_per_request = self.context_switches as f64 / requests;
+        to.cpu_us_per_request = each(self.costs.cpu);
+        to.cpu_less_start_us_per_request = start.map(|start| each(self.costs.cpu.saturating_sub(start)));
+        to.context_switches_per_request = self.costs.context_switches as f64 / requests;
     }
 }
 
@@ -72,8 +71,7 @@ pub(crate) fn run(command: &mut Command) -> std::io::Result<Finished> {
         success: libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
         stdout,
         stderr,
-        cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
-        context_switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
+        costs: usage.into(),
         rss_bytes,
     })
 }
@@ -98,11 +96,6 @@ fn watch_memory(pid: u32, is_over: &Receiver<()>) -> u64 {
     }
 }
 
-/// The most memory that a process (a number, or "self") has had since it began its program, in bytes; 0 of one that has ended.
-pub(crate) fn memory_max(pid: &str) -> u64 {
-    status_of(pid, "VmHWM") << 10
-}
-
 /// The standard library's `wait` throws the costs away.
 fn wait4(pid: u32) -> std::io::Result<(i32, libc::rusage)> {
     let mut status = 0;
@@ -119,51 +112,6 @@ fn wait4(pid: u32) -> std::io::Result<(i32, libc::rusage)> {
             return Err(error);
         }
     }
-}
-
-/// What this process has used up.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Costs {
-    /// User and system time of all its threads, those of the kernel that work for it included.
-    pub(crate) cpu: Duration,
-    pub(crate) context_switches: u64,
-}
-
-/// What this process has cost so far.
-pub(crate) fn own_costs() -> Costs {
-    // SAFETY: all-zero is a valid `rusage`.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is valid for the call. With this `who` it cannot fail.
-    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
-    Costs {
-        cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
-        context_switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
-    }
-}
-
-impl std::ops::Sub for Costs {
-    type Output = Costs;
-
-    fn sub(self, before: Costs) -> Costs {
-        Costs {
-            cpu: self.cpu.saturating_sub(before.cpu),
-            context_switches: self.context_switches.saturating_sub(before.context_switches),
-        }
-    }
-}
-
-fn duration(time: libc::timeval) -> Duration {
-    Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000)
-}
-
-/// A number from `/proc/PID/status`, of a process or "self": "VmHWM" in KiB, "Threads". 0 where there is none.
-pub fn status_of(pid: &str, key: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))
-        .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
-        .unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::figures::{Latency, Measurement, child, quoted, start_up};
-use crate::stress::job::Rw;
+use crate::figures::{child, quoted, start_up};
+use baio_stress::Rw;
+use baio_stress::{Latency, Measurement};
 
 /// How fio carries its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

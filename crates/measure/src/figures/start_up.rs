@@ -26,7 +26,7 @@ pub(crate) fn cost(kind: &str, run: impl Fn() -> std::io::Result<Finished>) -> D
     }
     let finished = (0..RUNS).filter_map(|_| run().ok()).filter(|finished| finished.success);
     // One that does not even start will say why when it is measured.
-    let cost = finished.map(|finished| finished.cpu).min().unwrap_or_default();
+    let cost = finished.map(|finished| finished.costs.cpu).min().unwrap_or_default();
     known().insert(kind.to_owned(), cost);
     cost
 }
@@ -34,7 +34,8 @@ pub(crate) fn cost(kind: &str, run: impl Fn() -> std::io::Result<Finished>) -> D
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::Measurement;
+    use baio_stress::Measurement;
+    use baio_stress::costs::Costs;
     use std::cell::Cell;
 
     fn finished(cpu_ms: u64) -> Finished {
@@ -42,8 +43,10 @@ mod tests {
             success: true,
             stdout: String::new(),
             stderr: String::new(),
-            cpu: Duration::from_millis(cpu_ms),
-            context_switches: 0,
+            costs: Costs {
+                cpu: Duration::from_millis(cpu_ms),
+                context_switches: 0,
+            },
             rss_bytes: 0,
         }
     }

@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::figures::child::{self, Finished};
-use crate::figures::{Measurement, quoted};
+use crate::figures::quoted;
 use crate::program;
+use baio_stress::Measurement;
+use baio_stress::costs::memory_max;
 
 pub(crate) mod bare;
 
@@ -75,7 +77,7 @@ fn work(job: Job) -> Result<Value, String> {
         Job::OneQueue(job) => one_queue::run(&job)?,
         Job::VolumeScale(job) => return many_segments::run(&job),
     };
-    measurement.rss_bytes = child::memory_max("self");
+    measurement.rss_bytes = memory_max("self");
     serde_json::to_value(&measurement).map_err(|error| error.to_string())
 }
 

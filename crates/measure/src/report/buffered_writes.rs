@@ -7,13 +7,14 @@ use std::time::Duration;
 use baio_console::failure::Failure;
 
 use crate::figures::stress::Run;
-use crate::figures::{Measurement, fio, middle};
+use crate::figures::{fio, middle};
 use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::files::settle;
 use crate::report::marks::{Bound, Figure, Mark};
 use crate::report::streaming::file_system;
-use crate::stress::job::Rw;
+use baio_stress::Measurement;
+use baio_stress::Rw;
 
 const REQUEST: u64 = 64 << 10;
 const DEPTH: u32 = 128;

@@ -9,9 +9,10 @@
 use baio_console::failure::Failure;
 use serde_json::{Value, json};
 
-use crate::figures::{Measurement, fio, median, middle, stress, worker};
+use crate::figures::{fio, median, middle, stress, worker};
 use crate::report::marks::{Bound, Figure, Mark};
-use crate::stress::result::CacheCounts;
+use baio_stress::CacheCounts;
+use baio_stress::Measurement;
 
 /// One way to do the work.
 pub(super) struct Side {

@@ -11,8 +11,8 @@ use baio::{Access, Config, CreateOptions, Durability, Format, Identity, Local, O
 use baio_console::failure::Failure;
 
 use crate::report::storage_failure;
-use crate::stress::drop_pages_of;
-use crate::stress::pattern::Random;
+use baio_stress::Random;
+use baio_stress::drop_pages_of;
 
 const PIECE: usize = 1 << 20;
 

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::report::comparison::Findings;
 use crate::report::{Setting, storage_failure};
-use crate::stress::pattern::Random;
+use baio_stress::Random;
 
 /// Bytes that are carried when no input is named.
 const DEFAULT_BYTES: usize = 64 << 20;

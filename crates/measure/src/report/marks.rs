@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::figures::Measurement;
+use baio_stress::Measurement;
 
 /// What is compared, as a ratio of ours to the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
 use baio_console::output::Answer;
+use baio_engine::{Choice, Config, Engine, SetupError};
 use serde::Serialize;
 
 use args::ReportArgs;
@@ -177,15 +178,10 @@ struct Machine {
 impl Machine {
     fn look() -> Machine {
         let kernel = rustix::system::uname();
-        let config = baio_engine::Config {
-            slots: 8,
-            arena_bytes: 1,
-            ..baio_engine::Config::default()
-        };
         Machine {
             kernel: kernel.release().to_string_lossy().into_owned(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
-            backend: baio_engine::Engine::new(&config).map_or("none", |engine| engine.explain().backend),
+            backend: small_engine(Choice::Auto).map_or("none", |engine| engine.explain().backend),
             fio: crate::figures::fio::version(),
         }
     }
@@ -198,19 +194,19 @@ fn storage_failure(error: baio::Error) -> Failure {
 
 /// Why a backend is not to be had here; `None` where it works.
 fn unavailable(backend: &str) -> Option<String> {
-    use crate::stress::job::Backend;
-    use clap::ValueEnum;
-    let choice = match Backend::from_str(backend, false) {
-        Ok(backend) => backend.into(),
-        Err(error) => return Some(error),
-    };
-    let config = baio_engine::Config {
-        backend: choice,
+    match backend.parse() {
+        Ok(choice) => small_engine(choice).err().map(|error| error.to_string()),
+        Err(error) => Some(error),
+    }
+}
+
+fn small_engine(backend: Choice) -> Result<Engine, SetupError> {
+    Engine::new(&Config {
+        backend,
         slots: 8,
         arena_bytes: 1,
-        ..baio_engine::Config::default()
-    };
-    baio_engine::Engine::new(&config).err().map(|error| error.to_string())
+        ..Config::default()
+    })
 }
 
 /// Runs the experiments that are asked for, or all.

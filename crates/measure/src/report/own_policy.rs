@@ -6,12 +6,13 @@ use baio_console::failure::Failure;
 
 use crate::figures::worker;
 use crate::figures::worker::own_policy::{Job, Pattern, Who};
-use crate::figures::{Measurement, median, middle};
+use crate::figures::{median, middle};
 use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::marks::Bound;
 use crate::report::memory_cgroup::MemoryCgroup;
 use crate::report::places::Site;
+use baio_stress::Measurement;
 
 /// What the process on the kernel's side needs for itself.
 const ITS_OWN: u64 = 4 << 20;

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::figures::worker;
 use crate::figures::worker::page_cleaners::{AGENTS, CLEANER_BYTES, Job, MEMORY_PART, OLTP as MIX};
-use crate::figures::{Measurement, median, middle};
+use crate::figures::{median, middle};
 use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::files::settle;
@@ -20,6 +20,7 @@ use crate::report::loop_device::{LoopDevice, missing};
 use crate::report::marks::Bound;
 use crate::report::places::Site;
 use crate::report::streaming::file_system;
+use baio_stress::Measurement;
 
 /// Of these one has a mark: the best.
 const CLEANERS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];

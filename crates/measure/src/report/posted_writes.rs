@@ -11,11 +11,12 @@ use std::time::Duration;
 use baio_console::failure::Failure;
 
 use crate::figures::worker::bare::PostedWrites;
-use crate::figures::{Latency, Measurement, median, worker};
+use crate::figures::{median, worker};
 use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::marks::{Figure, Mark};
 use crate::report::slow_device::{self, SlowDevice};
+use baio_stress::{Latency, Measurement};
 
 const SLOW: Duration = Duration::from_millis(30);
 

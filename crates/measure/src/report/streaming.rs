@@ -10,14 +10,15 @@ use baio_console::failure::Failure;
 use serde_json::json;
 
 use crate::figures::fio::{self, Engine};
+use crate::figures::middle;
 use crate::figures::stress::Run;
-use crate::figures::{Measurement, middle};
 use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::ext2::on_ext2;
 use crate::report::files::{settle, warm};
 use crate::report::places::Site;
-use crate::stress::job::{Rw, warm_bytes};
+use baio_stress::Measurement;
+use baio_stress::{Rw, warm_bytes};
 
 /// The ways, in the order of the tables.
 const WAYS: [&str; 4] = [

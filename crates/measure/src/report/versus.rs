@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use baio_console::failure::Failure;
 
-use crate::figures::Measurement;
 use crate::figures::fio::{self, Engine};
 use crate::figures::stress::Run;
 use crate::figures::worker::{Job, bare};
@@ -16,8 +15,9 @@ use crate::report::marks::{Figure, cpu, rate};
 use crate::report::memory_cgroup::MemoryCgroup;
 use crate::report::places::Site;
 use crate::report::{Setting, unavailable};
-use crate::stress::job::Rw;
-use crate::stress::result::CacheCounts;
+use baio_stress::CacheCounts;
+use baio_stress::Measurement;
+use baio_stress::Rw;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

@@ -10,9 +10,10 @@ use baio_storage::cache::CacheConfig;
 use baio_storage::{Core, Error, Pinning};
 use serde::{Deserialize, Serialize};
 
-use crate::figures::{Measurement, Recorder, child};
 use crate::program::joined;
-use crate::stress::pattern::Random;
+use baio_stress::Random;
+use baio_stress::costs::status_of;
+use baio_stress::{Measurement, Recorder};
 
 /// Bytes of a request.
 const PAGE: usize = 4096;
@@ -224,7 +225,7 @@ impl PostedWrites {
                     memory.push(completion.memory);
                 }
             }
-            threads_max = threads_max.max(child::status_of("self", "Threads"));
+            threads_max = threads_max.max(status_of("self", "Threads"));
         }
         let stats = engine.stats();
         let requests = u64::from(self.writes) * u64::from(self.rounds);

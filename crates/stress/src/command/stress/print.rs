@@ -7,8 +7,8 @@ use baio_console::output::{Align, Answer, Table};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::figures::Latency;
-use crate::stress::result::Section;
+use crate::measurement::Latency;
+use crate::result::Section;
 
 /// What `stress` has to say.
 #[derive(Serialize)]

@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use super::args::AioStressArgs;
 use super::plan::stage_name;
-use crate::figures::Recorder;
-use crate::stress::Job;
-use crate::stress::result::{LaneReport, Section, StageReport};
+use crate::Job;
+use crate::measurement::Recorder;
+use crate::result::{LaneReport, Section, StageReport};
 
 /// What `aio-stress` has to say at its end.
 #[derive(Serialize)]

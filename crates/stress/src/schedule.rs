@@ -167,8 +167,8 @@ impl<'a> Schedule<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stress::job::Objects;
-    use crate::stress::{Lane, Stream};
+    use crate::job::Objects;
+    use crate::{Lane, Stream};
 
     fn job(run_length: u32) -> Job {
         let objects = Objects::Files(vec!["a".into(), "b".into()]);

@@ -1,8 +1,11 @@
-//! Keeping a device busy in a known way, and measuring it: the job behind `baio stress`, `baio aio-stress` and the report.
+//! # baio-stress: keeping a device busy in a known way, and measuring it
 //!
-//! A [`Job`] says everything and nothing twice: which objects, which lanes (a lane is a thread with an engine of its own),
+//! The job behind `baio stress` and `baio aio-stress`: two command lines over one loop. The report runs `baio stress` as a process,
+//! and shares the shape of its result ([`Measurement`]) and its random numbers.
+//!
+//! A `Job` says everything and nothing twice: which objects, which lanes (a lane is a thread with an engine of its own),
 //! which streams a lane rotates through, which stages follow one another. There is one loop that keeps requests in flight
-//! ([`drive`]), whoever typed the job and whatever it runs on.
+//! (`drive.rs`), whoever typed the job and whatever it runs on.
 //!
 //! ```text
 //! job --> lanes (threads, meetings, stages) --> drive (one lane, one stage)
@@ -25,27 +28,59 @@
 //! | `drive.rs`, `round.rs` | the loop, and what it notes down |
 //! | `lanes.rs` | threads that begin and end each stage together |
 //! | `result.rs` | what came out |
+//! | `measurement.rs`, `costs.rs` | the shape of a result that every side of a comparison has; what a process has cost |
+//! | `command/stress/`, `command/aio_stress/` | what is typed, what it means, how it is shown |
 //!
-//! Sources: seed 001 §3.6 and §7.3 (aio-stress).
+//! Sources: seed 001 §3.6 and §7.3 (aio-stress). `docs/stress.md` is for users.
+
+use baio_console::failure::Failure;
+use baio_console::output::Answer;
+
+pub use cold::drop_pages_of;
+pub use command::aio_stress::args::AioStressArgs;
+pub use command::stress::args::StressArgs;
+pub use job::{Rw, warm_bytes};
+pub use measurement::{Latency, Measurement, Recorder};
+pub use pattern::{Permutation, Random, mix};
+pub use result::CacheCounts;
 
 mod cold;
+mod command;
+pub mod costs;
 mod deal;
 mod drive;
 mod fill;
-pub(crate) mod job;
+mod job;
 mod lanes;
-pub(crate) mod pattern;
+mod measurement;
+mod pattern;
 mod place;
-pub(crate) mod result;
+mod result;
 mod round;
 mod schedule;
 mod target;
 mod verify;
 
-pub(crate) use cold::drop_pages_of;
 pub(crate) use deal::{contexts, deal, shares};
 pub(crate) use fill::{Want, make};
 pub(crate) use job::{Job, Lane, Objects, Stage, Stream};
 pub(crate) use lanes::run;
 pub(crate) use place::{Claim, Kind, Place};
 pub(crate) use verify::{BLOCKS_MAX as STAMPED_BLOCKS_MAX, HEADER as STAMP_MIN};
+
+/// Keeps a file, a device or a segment busy, and measures it.
+///
+/// # Errors
+/// What was typed makes no sense, something could not be set up, or a block did not verify. Requests that fail one by one
+/// are counted in the answer.
+pub fn stress(args: StressArgs) -> Result<impl Answer, Failure> {
+    command::stress::run(args)
+}
+
+/// The same with the letters and the output of aio-stress 0.21 (seed 000).
+///
+/// # Errors
+/// As those of [`stress`].
+pub fn aio_stress(args: AioStressArgs) -> Result<impl Answer, Failure> {
+    command::aio_stress::run(args)
+}

@@ -13,8 +13,8 @@ use baio_engine::{Durability, Memory, Stats, Wait};
 use baio_storage::Fault;
 
 use super::{ARENA_SPARE, Ended, Target, config};
-use crate::stress::job::{Job, Lane, Objects};
-use crate::stress::schedule::Piece;
+use crate::job::{Job, Lane, Objects};
+use crate::schedule::Piece;
 
 /// The service, and what lanes hold for each other.
 pub(crate) struct Service {

@@ -115,7 +115,7 @@ pub(crate) enum Verify {
 
 /// The pattern of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Rw {
+pub enum Rw {
     /// In order
     Read,
     /// In order
@@ -132,7 +132,8 @@ pub(crate) enum Rw {
 }
 
 impl Rw {
-    pub(crate) fn name(self) -> &'static str {
+    /// As it is typed, here and for fio.
+    pub fn name(self) -> &'static str {
         match self {
             Rw::Read => "read",
             Rw::Write => "write",
@@ -142,7 +143,8 @@ impl Rw {
         }
     }
 
-    pub(crate) fn writes(self) -> bool {
+    /// Is anything written?
+    pub fn writes(self) -> bool {
         matches!(self, Rw::Write | Rw::RandomWrite | Rw::RandomMixed)
     }
 
@@ -229,7 +231,7 @@ impl Objects {
 }
 
 /// So many percent of `bytes`, in whole requests.
-pub(crate) fn warm_bytes(bytes: u64, percent: u8, request_size: u64) -> u64 {
+pub fn warm_bytes(bytes: u64, percent: u8, request_size: u64) -> u64 {
     let part = bytes / 100 * u64::from(percent) + bytes % 100 * u64::from(percent) / 100;
     part / request_size * request_size
 }

@@ -13,8 +13,8 @@ use baio_console::target::{Target, exists_on_disk};
 use baio_storage::{Core, Identity};
 
 use super::args::StressArgs;
-use crate::stress::job::{Mode, Rw, SegmentPath, Verify};
-use crate::stress::{
+use crate::job::{Mode, Rw, SegmentPath, Verify};
+use crate::{
     Claim, Job, Kind, Objects, Place, STAMP_MIN, STAMPED_BLOCKS_MAX, Stage, Stream, Want, contexts, deal, shares,
 };
 

@@ -8,8 +8,8 @@ use baio_storage::cache::{CacheConfig, CacheStats};
 use baio_storage::{Access, Core, Error, Fault, Handle, Mode, SegmentOp, SegmentRequest};
 
 use super::{Ended, Target, config, told};
-use crate::stress::job::{Job, Lane, Mode as JobMode, Objects};
-use crate::stress::schedule::Piece;
+use crate::job::{Job, Lane, Mode as JobMode, Objects};
+use crate::schedule::Piece;
 
 /// The objects of one lane.
 pub(crate) struct OnCore {

@@ -26,7 +26,10 @@ pub(super) fn drop_pages(job: &Job) -> Result<(), Failure> {
 }
 
 /// Everything of a file is on its device, and nothing of it in that cache.
-pub(crate) fn drop_pages_of(path: &Path) -> std::io::Result<()> {
+///
+/// # Errors
+/// What the system said.
+pub fn drop_pages_of(path: &Path) -> std::io::Result<()> {
     let file = File::open(path)?;
     file.sync_all()?;
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;

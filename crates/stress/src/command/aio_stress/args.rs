@@ -4,7 +4,7 @@ use baio_console::size::split_digits;
 use baio_console::target::TypedTarget;
 use clap::Args;
 
-use crate::stress::job::Backend;
+use crate::job::Backend;
 
 /// `baio aio-stress`
 #[derive(Debug, Args)]

@@ -7,8 +7,8 @@ use baio_storage::cache::CacheStats;
 use serde::{Deserialize, Serialize};
 
 use super::job::{Job, Lane, Rw, Stream};
-use crate::figures::child::{Costs, status_of};
-use crate::figures::{Measurement, Recorder};
+use crate::costs::{Costs, status_of};
+use crate::measurement::{Measurement, Recorder};
 
 /// The counters that are shown, each with its name in the cache's own.
 macro_rules! counters {

@@ -14,7 +14,7 @@ use super::job::{Job, Mode, Objects, Verify};
 use super::result::{LaneReport, Report, StageReport, threads_now};
 use super::target::{OnCore, Plain, Served, Target};
 use super::verify::Ledger;
-use crate::figures::child;
+use crate::costs;
 
 /// Runs a job; `watch` sees each stage when all lanes have ended it.
 ///
@@ -47,7 +47,7 @@ fn run_on<T: Target>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<R
                 lanes,
                 costs,
                 threads: threads_now(),
-                rss_bytes: child::memory_max("self"),
+                rss_bytes: costs::memory_max("self"),
             };
             watch(&report);
             stages.push(report);
@@ -90,7 +90,7 @@ fn lane<T: Target>(
     shared: &Arc<T::Shared>,
     board: &Board,
     ledgers: &[Arc<Ledger>],
-    ended: &mut dyn FnMut(usize, child::Costs),
+    ended: &mut dyn FnMut(usize, costs::Costs),
 ) {
     let member = Member(&board.meeting);
     let mut driver = match Driver::<T>::new(job, index, shared, ledgers, &board.signals) {
@@ -114,14 +114,14 @@ fn lane<T: Target>(
         {
             board.fail(failure);
         }
-        let before = child::own_costs();
+        let before = costs::own_costs();
         member.meet();
         let report = driver.run(stage, number);
         board.signals.ending.store(true, Ordering::Relaxed);
         board.note(report);
         member.meet();
         if index == 0 {
-            let costs = child::own_costs() - before;
+            let costs = costs::own_costs() - before;
             board.signals.ending.store(false, Ordering::Relaxed);
             ended(number, costs);
         }

@@ -12,8 +12,8 @@ use baio_engine::{
 use baio_storage::{Error, Fault};
 
 use super::{Ended, Target, config, told};
-use crate::stress::job::{Job, Lane, Objects};
-use crate::stress::schedule::Piece;
+use crate::job::{Job, Lane, Objects};
+use crate::schedule::Piece;
 
 /// The files of one lane.
 pub(crate) struct Plain {

@@ -9,7 +9,7 @@ use baio_console::target::TypedTarget;
 use baio_engine::Durability;
 use clap::{Args, ValueEnum};
 
-use crate::stress::job::{Backend, Mode, Rw};
+use crate::job::{Backend, Mode, Rw};
 
 /// `baio stress`
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! `baio stress`: keeps a file, a device or a segment busy, and measures it. The work itself is in [`crate::stress`].
+//! `baio stress`: keeps a file, a device or a segment busy, and measures it. The work itself is in the loop.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -12,8 +12,7 @@ mod print;
 
 use baio_console::failure::Failure;
 
-use crate::figures::Measurement;
-use crate::stress;
+use crate::measurement::Measurement;
 use args::{StressArgs, TypedDurability};
 use plan::Plan;
 use print::{Missed, Stressed};
@@ -26,8 +25,8 @@ pub(crate) fn run(args: StressArgs) -> Result<Stressed, Failure> {
         wants,
         claims,
     } = plan::plan(&args)?;
-    stress::make(&mut job, &wants)?;
-    let report = stress::run(&job, &mut |_| ())?;
+    crate::make(&mut job, &wants)?;
+    let report = crate::run(&job, &mut |_| ())?;
     drop(claims);
     let first_error = report.first_error();
     if let Some(failure) = first_error {

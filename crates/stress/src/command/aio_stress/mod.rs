@@ -13,8 +13,7 @@ mod print;
 
 use baio_console::failure::Failure;
 
-use crate::stress;
-use crate::stress::Kind;
+use crate::Kind;
 use args::AioStressArgs;
 use plan::Plan;
 use print::Ended;
@@ -28,8 +27,8 @@ pub(crate) fn run(args: AioStressArgs) -> Result<Ended, Failure> {
         opening,
     } = plan::plan(&args)?;
     opening.iter().for_each(|line| eprintln!("{line}"));
-    stress::make(&mut job, &wants)?;
-    let report = stress::run(&job, &mut |stage| {
+    crate::make(&mut job, &wants)?;
+    let report = crate::run(&job, &mut |stage| {
         for line in print::after_stage(&args, &job, stage) {
             eprintln!("{line}");
         }

@@ -8,8 +8,8 @@ use baio_console::target::exists_on_disk;
 use baio_engine::Durability;
 
 use super::args::AioStressArgs;
-use crate::stress::job::{Mode, Rw, Verify};
-use crate::stress::{
+use crate::job::{Mode, Rw, Verify};
+use crate::{
     Claim, Job, Kind, Lane, Objects, Place, STAMP_MIN, STAMPED_BLOCKS_MAX, Stage, Stream, Want, contexts, deal,
 };
 
