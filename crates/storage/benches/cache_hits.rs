@@ -5,13 +5,15 @@
 //! 10,000 files beside one of as many pages of one file. What is compared takes turns, round by round, and the ratio is that of
 //! one round: what disturbs the machine disturbs all of them. The marks of the project: at most 0.33 of `pread` for a pinned page,
 //! at most 0.85 for a copied one, and at most 1.1 of one file for many.
+//!
+//! In between 16 pages at once, lent and copied: a loan may cost a tenth of the copy.
 
 use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use baio_engine::{Buffer, Caching, Config, Descriptions, Memory, Open};
-use baio_storage::cache::CacheConfig;
+use baio_storage::cache::{Borrower, CacheConfig};
 use baio_storage::{Core, Handle, Mode, Pinning, SegmentOp, SegmentRequest};
 
 const PAGE: usize = 4096;
@@ -70,6 +72,12 @@ fn copied(core: &mut Core, handle: Handle, page: u64, buffer: Buffer) -> Buffer 
         Memory::Own(buffer) if outcome.result.is_ok() => buffer,
         _ => panic!("{:?}", outcome.result),
     }
+}
+
+/// 16 pages, looked at without a copy.
+fn lent(core: &mut Core, borrower: &Borrower, handle: Handle, first: u64) -> u64 {
+    let lent = core.lend(borrower, handle, first..first + 16).expect("they are there");
+    lent.pages().map(|page| u64::from(page[64])).sum()
 }
 
 /// The middle of what the rounds gave.
@@ -146,6 +154,25 @@ fn one_file(place: &Path) -> Result<(), Box<dyn std::error::Error>> {
         );
         println!("{what:14} {ns:7.1} ns  {ratio:.3} of pread");
     }
+    loans(&mut core, handle)
+}
+
+/// 16 pages at once, lent and copied.
+fn loans(core: &mut Core, handle: Handle) -> Result<(), Box<dyn std::error::Error>> {
+    let borrower = Borrower::new(1 << 20);
+    let mut large = Some(core.buffer(16 * PAGE)?);
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        let lend = cost(|n| _ = black_box(lent(core, &borrower, handle, page(n) & !15)));
+        let copy = cost(|n| {
+            let given = large.take().expect("it came back");
+            large = Some(black_box(copied(core, handle, page(n) & !15, given)));
+        });
+        rounds.push([lend, copy]);
+    }
+    let [lend, copy] = [0, 1].map(|at| middle(&rounds, |round| round[at]));
+    let ratio = middle(&rounds, |round| round[0] / round[1]);
+    println!("64 KiB lent    {lend:7.1} ns  {ratio:.3} of copied, {copy:.1} ns");
     Ok(())
 }
 

@@ -85,6 +85,10 @@ const BUGS: &[(&str, &str)] = &[
         "pages-show-before-their-bytes",
         "a_page_shows_no_bytes_that_it_never_had",
     ),
+    (
+        "a-lent-page-is-changed-in-place",
+        "what_is_lent_stays_as_it_is_and_who_writes_writes_a_copy",
+    ),
 ];
 
 /// What the model alone must notice, without knowing what to look for.
@@ -106,6 +110,7 @@ fn test_in(test: &str) -> &'static str {
         "beside_nothing" | "beside_a_move" => "requests_end_at_every_step",
         test if test.starts_with("a_cold_read_") => "cache_bypass",
         "a_page_shows_no_bytes_that_it_never_had" => "cache_write_through",
+        "what_is_lent_stays_as_it_is_and_who_writes_writes_a_copy" => "cache_lend",
         _ => "cache_races",
     }
 }
@@ -144,6 +149,8 @@ fn are_found() {
             "cache_bypass",
             "--test",
             "cache_write_through",
+            "--test",
+            "cache_lend",
             "--no-run",
         ])
         .status()

@@ -98,6 +98,59 @@ impl Cache {
         self.settle();
     }
 
+    /// Forgets an object. Gives the number of pages that were changed and not safe, and are lost with it: 0 after a sync.
+    ///
+    /// # Errors
+    /// `Busy` while a request, an I/O or a reservation exists.
+    pub fn remove(&mut self, id: ObjectId) -> Result<u64, CacheError> {
+        let slot = self.object(id).ok_or(CacheError::NoObject)?;
+        if self.is_busy(slot) {
+            return Err(CacheError::Busy);
+        }
+        let lost = self.objects[slot as usize].not_safe();
+        self.drop_all(slot);
+        self.set_dirty_since(slot, None);
+        let object = &mut self.objects[slot as usize];
+        let generation = object.generation.wrapping_add(1);
+        *object = object.emptied(generation);
+        self.passing.retain(|&passing| passing != slot);
+        self.free_objects.push(slot);
+        self.settle(); // Its pages' frames, and their room below the dirty limit, go to who waits.
+        Ok(lost)
+    }
+
+    /// Forgets an object of which nothing can be lost.
+    ///
+    /// # Errors
+    /// `Busy` while a request, an I/O or a reservation exists, a page that is not safe, or a pin.
+    pub fn forget(&mut self, id: ObjectId) -> Result<(), CacheError> {
+        self.object(id).ok_or(CacheError::NoObject)?;
+        if !self.may_forget(id) {
+            return Err(CacheError::Busy);
+        }
+        self.remove(id).map(drop)
+    }
+
+    /// Could it be forgotten now? So could one that is not there.
+    pub(crate) fn may_forget(&self, id: ObjectId) -> bool {
+        let Some(slot) = self.object(id) else { return true };
+        let object = &self.objects[slot as usize];
+        object.not_safe() == 0 && object.lent == 0 && !self.is_busy(slot)
+    }
+
+    /// Is anything under way on it: a request, an I/O, a reservation?
+    fn is_busy(&self, slot: u32) -> bool {
+        let object = &self.objects[slot as usize];
+        object.requests > 0 || object.flights > 0 || !object.reservations.is_empty()
+    }
+
+    fn drop_all(&mut self, slot: u32) {
+        while let Some((_, frame)) = self.objects[slot as usize].tree.next(0, None) {
+            self.drop_page(frame);
+        }
+        self.objects[slot as usize].streams = Streams::new();
+    }
+
     /// Drops what no I/O has of an object that was discarded; after the last I/O its slot is free.
     pub(super) fn drop_discarded(&mut self, slot: u32) {
         if self.objects[slot as usize].live {

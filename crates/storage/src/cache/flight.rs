@@ -217,6 +217,11 @@ impl Cache {
         self.outgoing.pop_front()
     }
 
+    /// Is there an I/O to be taken?
+    pub(crate) fn wants_io(&self) -> bool {
+        !(self.outgoing.is_empty() && self.bypasses.is_empty() && self.copied.is_empty())
+    }
+
     /// Starts reading these frames, which are `Filling` and follow one another from page `first`.
     pub(super) fn start_fill(&mut self, object: u32, first: u64, frames: Vec<u32>) {
         let mut len = 0;
@@ -390,16 +395,11 @@ impl Cache {
                 self.bypass_ended(request, result, memory);
                 is_back
             }
-            Kind::Write {
-                durability,
-                failed_flushes,
-                through,
-                ..
-            } => {
-                let is_held = through && memory.is_empty();
+            Kind::Write { durability, .. } => {
+                let came_back = !memory.is_empty();
                 self.put_list_away(memory);
                 let mut rest = std::mem::take(&mut flight.rest);
-                let is_back = self.write_ended(&flight, result, durability, failed_flushes, is_held, &mut rest);
+                let is_back = self.write_ended(&flight, result, came_back, &mut rest);
                 self.write_rest(flight.object, rest, durability);
                 is_back
             }
@@ -432,7 +432,7 @@ impl Cache {
                 if !self.frames.get(frame).stuck {
                     continue; // It came back before the others.
                 }
-                if !self.frames.unshare(frame) {
+                if !self.frames.unshare(frame, true) {
                     is_back = false;
                     continue;
                 }
@@ -514,15 +514,23 @@ impl Cache {
         is_back
     }
 
+    /// Says whether all frames have their memory again; `came_back` whether that of the I/O has.
     fn write_ended(
         &mut self,
         flight: &Flight,
         result: Result<u32, Errno>,
-        durability: Durability,
-        failed: u64,
-        is_held: bool,
+        came_back: bool,
         rest: &mut Vec<u32>,
     ) -> bool {
+        let Kind::Write {
+            durability,
+            failed_flushes: failed,
+            through,
+            ..
+        } = flight.kind
+        else {
+            return true;
+        };
         let (first, count) = (flight.first, flight.frames.len() as u64);
         let object = &self.objects[flight.object as usize];
         let end = (first + count).saturating_mul(PAGE).min(object.size);
@@ -541,7 +549,7 @@ impl Cache {
         }
         let mut is_back = true;
         for &frame in &flight.frames {
-            if self.frames.unshare(frame) && !is_held {
+            if self.frames.unshare(frame, came_back) && (came_back || !through) {
                 if splits {
                     rest.push(frame);
                     continue;

@@ -50,12 +50,14 @@ pub(super) enum State {
     Broken(Errno),
     /// No page and no memory: the device never gave it back.
     Lost,
+    /// No page; its memory is what somebody borrowed of a page that has other memory now, or has left (see `lend`).
+    Lent,
 }
 
 impl State {
     /// Is this a legal move?
     fn may_become(self, next: State) -> bool {
-        use State::{Broken, Clean, Dirty, Failed, Filling, Free, Gated, Lost, Unflushed, WriteBack};
+        use State::{Broken, Clean, Dirty, Failed, Filling, Free, Gated, Lent, Lost, Unflushed, WriteBack};
         match (self, next) {
             // Handed to somebody who did not use it; a page comes in; one that could not be read was waited for by nobody.
             (Free, Free | Filling | Dirty)
@@ -70,8 +72,11 @@ impl State {
             | (WriteBack, WriteBack | Clean | Unflushed | Failed)
             | (Unflushed, Clean | Dirty | WriteBack | Failed)
             // Its object has gone.
-            | (Dirty | Failed | Gated | Unflushed, Free) => true,
-            (Free | Filling | Broken(_) | Lost | Clean | Dirty | Failed | Gated | WriteBack | Unflushed, _) => false,
+            | (Dirty | Failed | Gated | Unflushed, Free)
+            // It gave its memory for that of a lent page, or its page left while that was lent.
+            | (Free | Clean | Dirty | Failed | Gated | Unflushed, Lent)
+            | (Lent, Free) => true,
+            (Free | Filling | Broken(_) | Lost | Lent | Clean | Dirty | Failed | Gated | WriteBack | Unflushed, _) => false,
         }
     }
 
@@ -128,6 +133,10 @@ pub(super) struct Frame {
     pub(super) stable: u64,
     /// Unflushed: how many flushes had begun when its write ended.
     pub(super) flushes: u64,
+    /// Its bytes are shared with who borrowed them, or were: it may not leave, and they are not changed.
+    lent: bool,
+    /// It stands on the list of those.
+    listed_lent: bool,
     /// The device has been given up on (its memory is not back): nothing can be done with this page but read it.
     pub(super) stuck: bool,
     /// Read ahead, and not asked for so far.
@@ -146,7 +155,7 @@ pub(super) struct Frames {
     frames: Vec<Frame>,
     free: Vec<u32>,
     /// Frames per kind of state, by [`kind`].
-    counts: [u32; 10],
+    counts: [u32; 11],
     /// Frames whose state is unsafe: asked for with every page that is written, so it is kept and not added up.
     not_safe: u32,
     /// Clean pages that nobody holds on to or waits for.
@@ -155,6 +164,9 @@ pub(super) struct Frames {
     ahead: u32,
     /// Frames that were refused to the eviction policy and that it may have now.
     pub(super) eased: Vec<u32>,
+    /// Frames whose bytes are lent, and some whose were; which was looked at last.
+    lent: Vec<u32>,
+    lent_hand: usize,
 }
 
 fn kind(state: State) -> usize {
@@ -169,6 +181,7 @@ fn kind(state: State) -> usize {
         State::Broken(_) => 7,
         State::Lost => 8,
         State::Gated => 9,
+        State::Lent => 10,
     }
 }
 
@@ -187,7 +200,7 @@ impl Frames {
             });
         }
         free.extend((0..count).rev());
-        let mut counts = [0; 10];
+        let mut counts = [0; 11];
         counts[kind(State::Free)] = count;
         Some(Frames {
             frames,
@@ -197,6 +210,8 @@ impl Frames {
             evictable: 0,
             ahead: 0,
             eased,
+            lent: Vec::new(),
+            lent_hand: 0,
         })
     }
 
@@ -283,8 +298,12 @@ impl Frames {
 
     /// A frame whose page has left, or that was never used, is free again.
     pub(super) fn give_free(&mut self, frame: u32) {
-        let came_back = matches!(self.get(frame).bytes, Bytes::Here(_));
-        self.transition(frame, if came_back { State::Free } else { State::Lost });
+        let came_back = matches!(self.get(frame).bytes, Bytes::Here(_)) || self.take_back_lent(frame);
+        let gone = match self.get(frame).lent {
+            true => State::Lent,
+            false => State::Lost,
+        };
+        self.transition(frame, if came_back { State::Free } else { gone });
         if came_back {
             self.free.push(frame);
         }
@@ -391,6 +410,9 @@ impl Frames {
 
     /// Shares the first `len` bytes with the device, for a write.
     pub(super) fn share(&mut self, frame: u32, len: usize) -> Option<Frozen> {
+        if let Bytes::Shared(lent) = &self.get(frame).bytes {
+            return (lent.len() == len).then(|| lent.clone()); // Only whole pages are lent.
+        }
         let mut buffer = self.lend(frame, len)?;
         buffer.set_len(len);
         let frozen = buffer.freeze();
@@ -398,8 +420,12 @@ impl Frames {
         Some(frozen)
     }
 
-    /// Ends the sharing; false when the device still holds the bytes.
-    pub(super) fn unshare(&mut self, frame: u32) -> bool {
+    /// Ends the sharing with the device; false when that still holds the bytes. Those of a lent page who borrowed them may hold:
+    /// then it counts whether the write's memory has come back.
+    pub(super) fn unshare(&mut self, frame: u32, is_back: bool) -> bool {
+        if self.get(frame).lent {
+            return is_back;
+        }
         match std::mem::take(&mut self.get_mut(frame).bytes) {
             Bytes::Shared(frozen) => match frozen.thaw() {
                 Ok(buffer) => {
@@ -419,8 +445,107 @@ impl Frames {
     }
 }
 
+/// Lent bytes (see `lend`).
+impl Frames {
+    /// Frames whose bytes are lent, with some that have come back since.
+    pub(super) fn lent(&self) -> u32 {
+        self.lent.len() as u32
+    }
+
+    /// The bytes of a whole page, to be read by somebody else; none while they are away.
+    pub(super) fn lend_out(&mut self, frame: u32) -> Option<Frozen> {
+        let entry = self.get_mut(frame);
+        let frozen = match std::mem::take(&mut entry.bytes) {
+            Bytes::Here(buffer) => buffer.freeze(),
+            Bytes::Shared(frozen) => frozen,
+            Bytes::Away => return None,
+        };
+        entry.bytes = Bytes::Shared(frozen.clone());
+        if !entry.lent {
+            self.changing(frame, |frame| frame.lent = true);
+            self.list_lent(frame);
+        }
+        Some(frozen)
+    }
+
+    fn list_lent(&mut self, frame: u32) {
+        if !std::mem::replace(&mut self.get_mut(frame).listed_lent, true) {
+            self.lent.push(frame);
+        }
+    }
+
+    /// May the bytes of this page be changed: does nobody share them?
+    pub(super) fn is_own(&mut self, frame: u32) -> bool {
+        !self.get(frame).lent || self.take_back_lent(frame)
+    }
+
+    /// Takes the bytes of a lent page back, if nobody holds them any more.
+    fn take_back_lent(&mut self, frame: u32) -> bool {
+        let entry = self.get_mut(frame);
+        if !entry.lent {
+            return false;
+        }
+        match std::mem::take(&mut entry.bytes) {
+            Bytes::Shared(frozen) => match frozen.thaw() {
+                Ok(buffer) => {
+                    entry.bytes = Bytes::Here(buffer);
+                    self.changing(frame, |frame| frame.lent = false);
+                    return true;
+                }
+                Err(frozen) => entry.bytes = Bytes::Shared(frozen),
+            },
+            other => entry.bytes = other,
+        }
+        false
+    }
+
+    /// Looks at all that is lent: what has come back is its frame's own again, and a frame that waited for it is free.
+    pub(super) fn sweep_lent(&mut self) {
+        self.lent_hand = 0; // From the last on down: what takes the place of one that goes has been looked at.
+        for _ in 0..self.lent.len() {
+            self.look_at_lent();
+        }
+    }
+
+    /// Looks at one frame of them, in turn.
+    pub(super) fn look_at_lent(&mut self) {
+        let Some(last) = self.lent.len().checked_sub(1) else {
+            return;
+        };
+        self.lent_hand = match self.lent_hand {
+            0 => last,
+            hand => last.min(hand - 1),
+        };
+        let frame = self.lent[self.lent_hand];
+        if !self.is_own(frame) {
+            return;
+        }
+        self.lent.swap_remove(self.lent_hand);
+        self.get_mut(frame).listed_lent = false;
+        if self.get(frame).state == State::Lent {
+            self.transition(frame, State::Free);
+            self.free.push(frame);
+        }
+    }
+
+    /// Gives a page whose bytes are lent the memory of a free frame, with a copy of them; that frame waits for the lent memory.
+    pub(super) fn copy_lent(&mut self, frame: u32, spare: u32) {
+        let lent = std::mem::take(&mut self.get_mut(frame).bytes);
+        let mut own = std::mem::take(&mut self.get_mut(spare).bytes);
+        if let (Bytes::Shared(lent), Bytes::Here(own)) = (&lent, &mut own) {
+            own.copy_from_slice(lent);
+        }
+        self.get_mut(frame).bytes = own;
+        self.get_mut(spare).bytes = lent;
+        self.changing(frame, |frame| frame.lent = false);
+        self.changing(spare, |frame| frame.lent = true);
+        self.list_lent(spare);
+        self.transition(spare, State::Lent);
+    }
+}
+
 fn may_go(frame: &Frame) -> bool {
-    frame.state == State::Clean && frame.pins == 0 && !frame.pool.kept && frame.waiters.is_empty()
+    frame.state == State::Clean && !frame.lent && frame.pins == 0 && !frame.pool.kept && frame.waiters.is_empty()
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@
 //! |---|---|
 //! | `request` | what is asked, what is told, what is kept in between |
 //! | `read`, `write` | one iteration of a read, a write (seed 001 §3, §5.2, §7.1) |
-//! | `hit` | a read that finds everything there |
+//! | `hit`, `lend` | a read that finds everything there; one that borrows it |
 //! | `bypass`, `write_through` | a cold random read, past the frames; a large durable write, before its copy |
 //! | `sync`, `write_back`, `log_distance` | passes over dirty pages, flushes; the cleaner (§5.3, §6, §8), for the log too |
 //! | `rounds` | which objects have something to be written or flushed |
@@ -47,6 +47,7 @@ mod frames;
 mod gate;
 mod hints;
 mod hit;
+mod lend;
 mod log_distance;
 mod object;
 mod pages;
@@ -89,6 +90,7 @@ use write_through::is_durable;
 
 pub use flight::{Io, IoId, IoKind};
 pub use frames::PAGE_BYTES;
+pub use lend::{Borrower, LentPages};
 pub use object::ObjectId;
 pub use pool::PagePin;
 pub use request::{CacheDone, CacheError, CacheOp, CacheRequest, RequestId};
@@ -189,6 +191,8 @@ pub struct Cache {
     is_cleaning: bool,
     /// It fills its depth up.
     filling_depth: bool,
+    /// So many are refused a loan before what is lent is looked through again.
+    lend_rests: u32,
     /// Where the last frame was found that no policy had named.
     hand: u32,
     /// Grows with every change of a page.
@@ -262,6 +266,7 @@ impl Cache {
             log_cleaner: LogCleaner::default(),
             is_cleaning: false,
             filling_depth: true,
+            lend_rests: 0,
             hand: 0,
             version: 1,
             arrivals: 0,
@@ -287,46 +292,6 @@ impl Cache {
         }
     }
 
-    /// Forgets an object. Gives the number of pages that were changed and not safe, and are lost with it: 0 after a sync.
-    ///
-    /// # Errors
-    /// `Busy` while a request, an I/O or a reservation exists.
-    pub fn remove(&mut self, id: ObjectId) -> Result<u64, CacheError> {
-        let slot = self.object(id).ok_or(CacheError::NoObject)?;
-        if self.is_busy(slot) {
-            return Err(CacheError::Busy);
-        }
-        let lost = self.objects[slot as usize].not_safe();
-        self.drop_all(slot);
-        self.set_dirty_since(slot, None);
-        let object = &mut self.objects[slot as usize];
-        let generation = object.generation.wrapping_add(1);
-        *object = object.emptied(generation);
-        self.passing.retain(|&passing| passing != slot);
-        self.free_objects.push(slot);
-        self.settle(); // Its pages' frames, and their room below the dirty limit, go to who waits.
-        Ok(lost)
-    }
-
-    /// Forgets an object of which nothing can be lost.
-    ///
-    /// # Errors
-    /// `Busy` while a request, an I/O or a reservation exists, a page that is not safe, or a pin.
-    pub fn forget(&mut self, id: ObjectId) -> Result<(), CacheError> {
-        self.object(id).ok_or(CacheError::NoObject)?;
-        if !self.may_forget(id) {
-            return Err(CacheError::Busy);
-        }
-        self.remove(id).map(drop)
-    }
-
-    /// Could it be forgotten now? So could one that is not there.
-    pub(crate) fn may_forget(&self, id: ObjectId) -> bool {
-        let Some(slot) = self.object(id) else { return true };
-        let object = &self.objects[slot as usize];
-        object.not_safe() == 0 && object.lent == 0 && !self.is_busy(slot)
-    }
-
     /// Begins to write what is not safe of an object, and flushes it, as if it had grown old.
     pub fn write_soon(&mut self, id: ObjectId) {
         let Some(slot) = self.object(id) else { return };
@@ -337,19 +302,6 @@ impl Cache {
         self.set_dirty_since(slot, None);
         self.start_pass(slot, None, 0..u64::MAX, Some(Durability::Data));
         self.settle();
-    }
-
-    /// Is anything under way on it: a request, an I/O, a reservation?
-    fn is_busy(&self, slot: u32) -> bool {
-        let object = &self.objects[slot as usize];
-        object.requests > 0 || object.flights > 0 || !object.reservations.is_empty()
-    }
-
-    fn drop_all(&mut self, slot: u32) {
-        while let Some((_, frame)) = self.objects[slot as usize].tree.next(0, None) {
-            self.drop_page(frame);
-        }
-        self.objects[slot as usize].streams = window::Streams::new();
     }
 
     fn object(&self, id: ObjectId) -> Option<u32> {
@@ -590,6 +542,7 @@ impl Cache {
             frames_write_back: self.frames.count(State::WriteBack),
             frames_unflushed: self.frames.count(State::Unflushed),
             frames_lost: self.frames.count(State::Lost),
+            frames_lent: self.frames.count(State::Lent),
             ..self.stats
         }
     }

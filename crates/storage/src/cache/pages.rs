@@ -22,11 +22,21 @@ pub(super) enum Why {
 impl Cache {
     /// A frame without a page, by eviction if need be. Its own until a page is put in or it is given back.
     pub(super) fn obtain(&mut self) -> Option<u32> {
+        if self.frames.lent() > 0 && !self.frames.has_free() {
+            self.frames.look_at_lent();
+        }
         if let Some(frame) = self.frames.take_free() {
             return Some(frame);
         }
         if self.frames.evictable() == 0 {
-            return None; // The policy would look at every frame to find that out.
+            // The policy would look at every frame to find that out.
+            self.frames.sweep_lent();
+            if let Some(frame) = self.frames.take_free() {
+                return Some(frame);
+            }
+            if self.frames.evictable() == 0 {
+                return None;
+            }
         }
         let frame = self.victim()?;
         self.stats.evictions += 1;

@@ -152,6 +152,9 @@ impl Cache {
         if !entry.state.is_unsafe() {
             self.room_now(pin.object.slot)?;
         }
+        if !self.own_bytes_now(frame) {
+            return Err(CacheError::NoRoom);
+        }
         self.version += 1;
         if !self.frames.get(frame).state.is_dirty() {
             self.frames.get_mut(frame).since = self.version;

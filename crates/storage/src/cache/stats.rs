@@ -23,6 +23,10 @@ pub struct CacheStats {
     pub pages_missed: u64,
     /// Pages pinned at once, because they were there.
     pub pins_hit: u64,
+    /// Uses of pages that were lent and not copied.
+    pub pages_lent: u64,
+    /// Lent pages that were copied, because they were changed.
+    pub lent_copied: u64,
     /// Reads of the device.
     pub fills: u64,
     /// Of those the ones that went past the frames, straight into their callers' memory: cold random reads.
@@ -88,4 +92,6 @@ pub struct CacheStats {
     pub frames_unflushed: u32,
     /// Now: lost to I/Os that were given up on.
     pub frames_lost: u32,
+    /// Now: held by borrowers of pages that were changed or have left since.
+    pub frames_lent: u32,
 }

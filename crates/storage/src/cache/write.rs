@@ -76,7 +76,14 @@ impl Cache {
                 Err(step) => return Some(step),
             },
         };
-        match self.frames.get(frame).state {
+        let state = self.frames.get(frame).state;
+        if state.is_readable()
+            && state != State::WriteBack
+            && let Some(step) = self.own_bytes(request, frame)
+        {
+            return Some(step);
+        }
+        match state {
             State::Filling => {
                 self.hold(request, page, frame);
                 return Some(Step::Wait(Wait::Filled(frame)));

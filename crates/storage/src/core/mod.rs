@@ -12,6 +12,7 @@
 //! | `tags.rs` | whom a completion is for; those of the driver's own requests |
 //! | `cached/` | requests through the page cache, and the cache's own |
 //! | `pool.rs` | pages of the cache pinned and changed in place; hints |
+//! | `lend.rs` | pages of the cache lent to whoever reads |
 //! | `defrag.rs` | packing a volume by moves |
 //! | `resize.rs` | the volume itself: what is wrong with it, growing it |
 //! | `moves.rs` | moves: begun, begun again after an open, stopped by a close |
@@ -21,6 +22,7 @@
 
 pub(crate) mod cached;
 pub(crate) mod defrag;
+mod lend;
 mod moves;
 pub(crate) mod pool;
 mod requests;

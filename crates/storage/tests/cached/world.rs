@@ -5,6 +5,7 @@
 //! is known to be safe). Two writes never overlap in a cell while both run, but in pages they do all the time.
 
 mod judge;
+mod lent;
 mod pool;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use baio_storage::cache::{
     Cache, CacheConfig, CacheDone, CacheError, CacheOp, CacheRequest, Io, IoId, IoKind, ObjectId, RequestId,
 };
 
+use self::lent::Lent;
 use self::pool::Pool;
 use super::device::{Device, Running};
 use super::{PAGE, Random, buffer, bytes, fill};
@@ -146,6 +148,7 @@ pub(crate) struct World {
     active: BTreeMap<u64, (RequestId, Active)>,
     work: Vec<Work>,
     pool: Pool,
+    lent: Lent,
     random: Random,
     pub(crate) faults: Faults,
     next: u64,
@@ -213,6 +216,7 @@ impl World {
             active: BTreeMap::new(),
             work: Vec::new(),
             pool: Pool::default(),
+            lent: Lent::default(),
             random,
             faults,
             next: 1,
@@ -236,6 +240,9 @@ impl World {
         }
         if self.random.one_in(20) {
             self.cache.tick(Time(self.now));
+        }
+        if self.random.one_in(12) {
+            self.lend_step();
         }
         if self.random.one_in(faults.pool) {
             self.pool_step();
@@ -566,6 +573,7 @@ impl World {
             },
         );
         self.end_pool();
+        self.end_loans();
         self.drain();
         while !self.work.is_empty() {
             self.end_one();

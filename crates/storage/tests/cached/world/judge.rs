@@ -237,6 +237,7 @@ impl World {
         self.work.clear();
         self.active.clear();
         self.pool.cut();
+        self.end_loans();
         // The frames of the old cache go back to the arena before the new one takes them.
         let spare = Cache::new(
             &Arena::new(1).unwrap(),
