@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use baio_engine::{Arena, Doorbell};
-use baio_ring::Shared;
+
+use crate::served::{Between, Served};
 
 /// The client's end.
-#[derive(Debug)]
-pub struct Connection<T> {
+pub struct Connection<S: Served> {
     /// What both sides use.
-    pub shared: Arc<Shared<T>>,
+    pub shared: Arc<Between<S>>,
     /// Wakes the service.
     pub doorbell: Doorbell,
     /// Buffers that requests move without a copy.
     pub arena: Arc<Arena>,
-    /// The number of the core in its handles.
-    pub core: u32,
-    /// The path of the volume, for messages.
+    /// The number in the handles that it gives.
+    pub number: u32,
+    /// What is served, for messages.
     pub name: String,
     /// The service's thread.
     pub thread: JoinHandle<()>,

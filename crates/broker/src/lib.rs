@@ -1,14 +1,16 @@
-//! # baio-broker: a core on a thread of its own
+//! # baio-broker: a service on a thread of its own
 //!
-//! A [`Service`](service) turns a storage core on its own thread; a client reaches it through two rings, an arena and two
-//! doorbells ([`baio_ring`]). In this release both live in one process. What lies between them is what a broker between
-//! processes will use: fixed-size entries in memory that a peer may scribble over, copied once and then checked.
+//! A [`Service`](service) turns what it serves ([`Served`]) on its own thread: the core of a volume. A client reaches it through two rings, an arena and two doorbells ([`baio_ring`]). In this release both live in one
+//! process. What lies between them is what a broker between processes will use: fixed-size entries in memory that a peer may
+//! scribble over, copied once and then checked.
 //!
 //! | module | what it is | imports |
 //! |---|---|---|
-//! | [`connection`] | the client's end of a connection | engine, ring |
-//! | [`control`] | what is asked besides requests, in the words of the volume | storage |
-//! | [`service`] | the thread that serves | storage and the above |
+//! | [`served`] | what a service can serve, in a dozen calls | engine, ring, words |
+//! | [`service`] | the thread that serves | the above |
+//! | [`connection`] | the client's end of a connection | the above |
+//! | `on_core` | a volume's core, served | storage |
+//! | [`control`] | what is asked of a volume besides requests | storage |
 //!
 //! The client is the library's `Remote`; neither side imports the other. `docs/broker.md` tells who wakes whom.
 //!
@@ -16,7 +18,10 @@
 
 pub mod connection;
 pub mod control;
+mod on_core;
+pub mod served;
 pub mod service;
 
 pub use connection::Connection;
+pub use served::Served;
 pub use service::{Setup, start};

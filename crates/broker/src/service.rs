@@ -1,17 +1,19 @@
-//! The thread that serves: opens the core, takes what the client submits, turns, posts completions.
+//! The thread that serves: makes what it serves ([`Served`]), takes what the client submits, turns, posts completions.
 //!
-//! One round: take submissions, post what has ended, say "asleep" and look again, then one turn of the core, which
+//! One round: take submissions, post what has ended, say "asleep" and look again, then one turn of what is served, which
 //! submits everything and sleeps until something completes or the client rings. So what arrives while the service is awake
 //! is taken before it sleeps, a batch costs one call into the kernel, and each completion is posted by the round after it,
 //! while others are still in flight. With nothing to do it sleeps in the kernel until it is rung for: no timer, no
 //! spinning. A round takes one ring full at most, of whatever kind: a client that keeps filling its ring delays nobody's
 //! completions.
 //!
-//! Whatever ends the thread (the client, a broken backend, a client that breaks the protocol, a panic), the core is
-//! dropped first, which waits until the kernel has let go of all memory, and then the client is told
-//! ([`Shared::end`]): nobody waits for ever.
+//! Whatever ends the thread (the client, a broken backend, a client that breaks the protocol, a panic), what is
+//! served is dropped first, which waits until the kernel has let go of all memory, and then the client is told
+//! ([`baio_ring::Shared::end`]): nobody waits for ever.
 
 mod held;
+
+pub(crate) use held::HELD_PATIENCE;
 
 use std::collections::VecDeque;
 use std::sync::mpsc;
@@ -19,16 +21,13 @@ use std::sync::{Arc, mpsc::SyncSender};
 use std::time::Duration;
 
 use baio_engine::{Arena, Caching, Doorbell, Errno, Memory, SetupError, Time, Wait};
-use baio_ring::Shared;
+use baio_ring::exchange::Parcel;
 use baio_ring::ring::{Cursor, Refused};
-use baio_storage::{
-    Answer, Core, Error, Fault, Handle, Identity, OperationId, Outcome, Result, SegmentOp, SegmentRequest, Ticket,
-};
-use baio_words::Failure;
 use baio_words::entry::{Completion, Limits, Op, Place, Submission, Tag, Violation};
+use baio_words::{Handle, Identity, SegmentOp, SegmentRequest, Ticket};
 
 use crate::connection::Connection;
-use crate::control::{Command, Parcel, Reply};
+use crate::served::{Begun, Between, NotStarted, Served, word_of};
 
 /// How a service is started.
 #[derive(Clone, Copy, Debug)]
@@ -43,18 +42,21 @@ pub struct Setup {
 struct Hello {
     doorbell: Doorbell,
     arena: Arc<Arena>,
-    core: u32,
+    number: u32,
     name: String,
 }
 
-/// Starts a service around the core that `make` makes, on a thread of its own.
+/// Starts a service around what `make` makes, on a thread of its own.
 ///
 /// # Errors
 /// What `make` said, or that the thread could not be had.
-pub fn start(setup: Setup, make: impl FnOnce() -> Result<Core> + Send + 'static) -> Result<Connection<Parcel>> {
+pub fn start<S: Served + 'static>(
+    setup: Setup,
+    make: impl FnOnce() -> Result<S, S::Error> + Send + 'static,
+) -> Result<Connection<S>, S::Error> {
     // One place more: a client whose places are all taken can still ask the service to close.
     let places = setup.places.clamp(1, (1 << 20) - 1) + 1;
-    let shared = Arc::new(Shared::new(places));
+    let shared: Arc<Between<S>> = Arc::new(Between::<S>::new(places));
     let (tell, told) = mpsc::sync_channel(1);
     let theirs = Arc::clone(&shared);
     let thread = std::thread::Builder::new()
@@ -63,15 +65,14 @@ pub fn start(setup: Setup, make: impl FnOnce() -> Result<Core> + Send + 'static)
         .map_err(|error| {
             let errno = Errno::from_raw(error.raw_os_error().unwrap_or(11));
             let error = SetupError::new("start", "a thread".into(), errno);
-            let error = error.cure("end other threads, or raise RLIMIT_NPROC (`ulimit -u`)");
-            Error::new("start", "a service", error)
+            NotStarted::Thread(error.cure("end other threads, or raise RLIMIT_NPROC (`ulimit -u`)"))
         })?;
     match told.recv() {
         Ok(Ok(hello)) => Ok(Connection {
             shared,
             doorbell: hello.doorbell,
             arena: hello.arena,
-            core: hello.core,
+            number: hello.number,
             name: hello.name,
             thread,
         }),
@@ -82,42 +83,42 @@ pub fn start(setup: Setup, make: impl FnOnce() -> Result<Core> + Send + 'static)
         }
         Err(_) => {
             let _ = thread.join();
-            Err(Error::new("start", "a service", Fault::ServiceEnded))
+            Err(NotStarted::Ended.into())
         }
     }
 }
 
 /// Tells the client that nobody is there any more, however the thread ends.
-struct Obituary(Arc<Shared<Parcel>>);
+struct Obituary<S: Served>(Arc<Between<S>>);
 
-impl Drop for Obituary {
+impl<S: Served> Drop for Obituary<S> {
     fn drop(&mut self) {
         self.0.end();
     }
 }
 
-fn serve(
-    shared: Arc<Shared<Parcel>>,
+fn serve<S: Served>(
+    shared: Arc<Between<S>>,
     identity: Identity,
-    make: impl FnOnce() -> Result<Core>,
-    tell: &SyncSender<Result<Hello>>,
+    make: impl FnOnce() -> Result<S, S::Error>,
+    tell: &SyncSender<Result<Hello, S::Error>>,
 ) {
-    // Declared first, so dropped last: when the core is gone.
-    let _obituary = Obituary(Arc::clone(&shared));
-    let core = match make() {
-        Ok(core) => core,
+    // Declared first, so dropped last: when what is served is gone.
+    let _obituary = Obituary::<S>(Arc::clone(&shared));
+    let served = match make() {
+        Ok(served) => served,
         Err(error) => {
             let _ = tell.send(Err(error));
             return;
         }
     };
     let hello = Hello {
-        doorbell: core.engine().doorbell(),
-        arena: Arc::clone(core.engine().arena()),
-        core: core.number(),
-        name: core.volume_name(),
+        doorbell: served.engine().doorbell(),
+        arena: Arc::clone(served.engine().arena()),
+        number: served.number(),
+        name: served.name(),
     };
-    let service = Service::new(core, shared, identity);
+    let service = Service::new(served, shared, identity);
     if tell.send(Ok(hello)).is_ok() {
         // How it ended is told to the client by what its requests get.
         let _ = service.run();
@@ -129,17 +130,17 @@ fn serve(
 enum Stage {
     /// There is none.
     Empty,
-    /// It waits for a slot of the core.
+    /// It waits for a slot.
     Held {
         generation: u32,
         /// The next sweep ends it.
         cancelled: bool,
     },
-    /// The core has it.
+    /// It was started.
     Running {
         generation: u32,
         ticket: Ticket,
-        /// The core was told, once.
+        /// Whoever has it was told, once.
         cancelled: bool,
     },
     /// A command under way.
@@ -156,7 +157,7 @@ enum End {
     Violation(Violation),
     /// The backend itself is broken.
     #[allow(dead_code, reason = "as above")]
-    Broken(Error),
+    Broken(String),
 }
 
 impl From<Violation> for End {
@@ -172,9 +173,9 @@ impl From<Refused> for End {
     }
 }
 
-struct Service {
-    core: Core,
-    shared: Arc<Shared<Parcel>>,
+struct Service<S: Served> {
+    served: S,
+    shared: Arc<Between<S>>,
     arena: Arc<Arena>,
     identity: Identity,
     limits: Limits,
@@ -187,22 +188,22 @@ struct Service {
     busy: u32,
     /// Stages that are running.
     running: u32,
-    /// Requests that found every slot of the core taken, in order. Their stages say so.
-    held: VecDeque<SegmentRequest>,
+    /// Requests that found every slot taken, in order. Their stages say so.
+    held: VecDeque<SegmentRequest<Memory>>,
     /// When to look for held requests to be given up: perhaps too early, never too late.
     sweep_at: Option<Time>,
     /// Since when nothing has ended and nothing of the client's runs, though requests are held.
     stuck_since: Option<Time>,
-    operations: Vec<(Tag, OperationId)>,
+    operations: Vec<(Tag, S::Operation)>,
     closing: Option<Tag>,
 }
 
-impl Service {
-    fn new(core: Core, shared: Arc<Shared<Parcel>>, identity: Identity) -> Service {
+impl<S: Served> Service<S> {
+    fn new(served: S, shared: Arc<Between<S>>, identity: Identity) -> Service<S> {
         let places = shared.exchange.places();
-        let arena = Arc::clone(core.engine().arena());
+        let arena = Arc::clone(served.engine().arena());
         Service {
-            core,
+            served,
             identity,
             limits: Limits {
                 places,
@@ -224,7 +225,7 @@ impl Service {
         }
     }
 
-    fn run(mut self) -> std::result::Result<(), End> {
+    fn run(mut self) -> Result<(), End> {
         loop {
             self.take_submissions()?;
             self.collect()?;
@@ -239,37 +240,38 @@ impl Service {
             {
                 return self.close(tag);
             }
-            self.turn().map_err(End::Broken)?;
+            self.turn()?;
         }
     }
 
     /// Submits, and sleeps unless there is more to take.
-    fn turn(&mut self) -> Result<()> {
+    fn turn(&mut self) -> Result<(), End> {
         let shared = Arc::clone(&self.shared);
         let ring = shared.submissions.ring();
         if !ring.fall_asleep(&self.submissions) {
             // What was taken goes off before the rest is looked at.
-            return self.turn_core(Wait::No);
+            return self.turn_served(Wait::No);
         }
         let wait = Wait::Until {
-            count: u32::from(self.core.in_flight() > 0),
+            count: u32::from(self.served.in_flight() > 0),
             min_wait: Duration::ZERO,
             deadline: self.sweep_at,
         };
-        let turned = self.turn_core(wait);
+        let turned = self.turn_served(wait);
         ring.wake_up();
         turned
     }
 
-    fn turn_core(&mut self, wait: Wait) -> Result<()> {
-        if self.core.turn(wait)? > 0 {
+    fn turn_served(&mut self, wait: Wait) -> Result<(), End> {
+        let turned = self.served.turn(wait);
+        if turned.map_err(|error| End::Broken(error.to_string()))? > 0 {
             self.stuck_since = None;
         }
         Ok(())
     }
 
     /// Takes what the client submitted, one ring full at most: what it submits meanwhile waits for the next round.
-    fn take_submissions(&mut self) -> std::result::Result<(), End> {
+    fn take_submissions(&mut self) -> Result<(), End> {
         let shared = Arc::clone(&self.shared);
         let ring = shared.submissions.ring();
         let mut taken = 0;
@@ -286,11 +288,11 @@ impl Service {
         Ok(())
     }
 
-    fn take(&mut self, submission: &Submission) -> std::result::Result<(), End> {
+    fn take(&mut self, submission: &Submission) -> Result<(), End> {
         let tag = submission.tag;
         match submission.op {
             Op::Cancel => self.cancel(tag),
-            Op::CloseHandle => self.core.close_handle(self.handle(submission)),
+            Op::CloseHandle => self.served.close_handle(self.handle(submission)),
             Op::Control => {
                 self.occupy(tag, Stage::Command)?;
                 let Some(Parcel::Command(command)) = self.shared.exchange.take(tag.index) else {
@@ -317,7 +319,7 @@ impl Service {
         Ok(())
     }
 
-    fn occupy(&mut self, tag: Tag, stage: Stage) -> std::result::Result<(), Violation> {
+    fn occupy(&mut self, tag: Tag, stage: Stage) -> Result<(), Violation> {
         let place = &mut self.stages[tag.index as usize];
         if *place != Stage::Empty {
             return Err(Violation::InUse(tag.index));
@@ -333,13 +335,13 @@ impl Service {
         self.running -= u32::from(matches!(before, Stage::Running { .. }));
     }
 
-    /// One client, so the core's own table of handles serves. With many, each connection has a table of its own.
+    /// One client, so one table of handles serves. With many, each connection has a table of its own.
     fn handle(&self, submission: &Submission) -> Handle {
         let handle = submission.handle;
-        Handle::from_parts(self.core.number(), handle.index, handle.generation)
+        Handle::from_parts(self.served.number(), handle.index, handle.generation)
     }
 
-    fn request(&self, submission: &Submission) -> std::result::Result<SegmentRequest, Violation> {
+    fn request(&self, submission: &Submission) -> Result<SegmentRequest<Memory>, Violation> {
         let offset = submission.offset;
         Ok(SegmentRequest {
             handle: self.handle(submission),
@@ -358,7 +360,7 @@ impl Service {
     }
 
     /// The memory that an entry names: it must be what waits in the exchange.
-    fn memory(&self, submission: &Submission) -> std::result::Result<Memory, Violation> {
+    fn memory(&self, submission: &Submission) -> Result<Memory, Violation> {
         let index = submission.tag.index;
         let wrong = Violation::Exchange(index);
         if submission.place == Place::Nowhere {
@@ -379,23 +381,18 @@ impl Service {
     }
 
     /// Posts what has ended.
-    fn collect(&mut self) -> std::result::Result<(), End> {
-        while let Some(outcome) = self.core.next_outcome() {
-            self.post(outcome)?;
+    fn collect(&mut self) -> Result<(), End> {
+        while let Some((completion, memory)) = self.served.next_end() {
+            self.give_back(completion, memory)?;
         }
         let mut at = 0;
         while at < self.operations.len() {
-            let (tag, id) = &self.operations[at];
-            let (tag, answer) = (*tag, self.core.take_answer(id));
+            let (tag, operation) = &self.operations[at];
+            let (tag, answer) = (*tag, self.served.take_answer(operation));
             match answer {
                 Some(answer) => {
                     self.operations.swap_remove(at);
-                    let reply = answer.map(|answer| match answer {
-                        Answer::Segment(info) => Reply::Segment(info),
-                        Answer::Opened(handle, info) => Reply::Opened(handle, info),
-                        Answer::Account(_) => Reply::Done, // No command sets a quota.
-                    });
-                    self.reply(tag, reply)?;
+                    self.reply(tag, answer)?;
                 }
                 None => at += 1,
             }
@@ -403,18 +400,7 @@ impl Service {
         Ok(())
     }
 
-    fn post(&mut self, outcome: Outcome) -> std::result::Result<(), End> {
-        let completion = Completion {
-            tag: tag_of(outcome.tag),
-            result: outcome.result.map_err(|error| failure_of(&error)),
-            bytes_done: outcome.bytes_done,
-            took: outcome.took,
-            iterations: outcome.iterations,
-        };
-        self.give_back(completion, outcome.memory)
-    }
-
-    fn give_back(&mut self, completion: Completion, memory: Memory) -> std::result::Result<(), End> {
+    fn give_back(&mut self, completion: Completion, memory: Memory) -> Result<(), End> {
         let index = completion.tag.index;
         self.vacate(index);
         if !matches!(memory, Memory::None) && !self.shared.exchange.put(index, Parcel::Memory(memory)) {
@@ -423,13 +409,13 @@ impl Service {
         self.push(completion)
     }
 
-    fn reply(&mut self, tag: Tag, reply: Result<Reply>) -> std::result::Result<(), End> {
+    fn reply(&mut self, tag: Tag, answer: S::Answer) -> Result<(), End> {
         self.vacate(tag.index);
-        let completion = leave(&self.shared, tag, reply)?;
+        let completion = leave::<S>(&self.shared, tag, answer)?;
         self.push(completion)
     }
 
-    fn push(&mut self, completion: Completion) -> std::result::Result<(), End> {
+    fn push(&mut self, completion: Completion) -> Result<(), End> {
         let ring = self.shared.completions.ring();
         ring.push(&mut self.completions, &completion.encode())?;
         self.unpublished = true;
@@ -443,64 +429,24 @@ impl Service {
         }
     }
 
-    fn command(&mut self, tag: Tag, command: Command) -> std::result::Result<(), End> {
-        let who = self.identity;
-        let begun = match command {
-            Command::Create {
-                owner_uid,
-                name,
-                options,
-            } => self.core.begin_create(who, owner_uid, &name, &options),
-            Command::Delete { owner_uid, name } => self.core.begin_delete(who, owner_uid, &name),
-            Command::Resize {
-                owner_uid,
-                name,
-                options,
-            } => self.core.begin_resize(who, owner_uid, &name, &options),
-            Command::Rename { owner_uid, old, new } => self.core.begin_rename(who, owner_uid, &old, &new),
-            Command::Open {
-                owner_uid,
-                name,
-                access,
-            } => self.core.begin_open(who, owner_uid, &name, access),
-            Command::Close => {
-                self.closing = Some(tag);
-                return Ok(());
-            }
-            at_once => {
-                let reply = self.look(&at_once);
-                return self.reply(tag, reply);
-            }
-        };
-        match begun {
-            Ok(id) => {
-                self.operations.push((tag, id));
-                Ok(())
-            }
-            Err(error) => self.reply(tag, Err(error)),
+    fn command(&mut self, tag: Tag, command: S::Command) -> Result<(), End> {
+        match self.served.begin(self.identity, command) {
+            Begun::Operation(operation) => self.operations.push((tag, operation)),
+            Begun::Answered(answer) => return self.reply(tag, answer),
+            Begun::Close => self.closing = Some(tag),
         }
+        Ok(())
     }
 
-    /// What needs no operation.
-    fn look(&mut self, command: &Command) -> Result<Reply> {
-        match command {
-            Command::List => self.core.list(self.identity).map(Reply::Segments),
-            Command::Info => self.core.volume_view(self.identity).map(Reply::Volume),
-            Command::Size(handle) => self.core.size(*handle).map(Reply::Size),
-            _ => Ok(Reply::Counters(self.core.stats(), self.core.engine().explain().backend)),
-        }
-    }
-
-    /// Everything has ended: closes the volume, and answers when it is given back.
-    fn close(self, tag: Tag) -> std::result::Result<(), End> {
+    /// Everything has ended: closes what is served, and answers when it is given back.
+    fn close(self, tag: Tag) -> Result<(), End> {
         let Service {
-            core,
+            served,
             shared,
             mut completions,
             ..
         } = self;
-        let closed = core.close().map(|()| Reply::Done);
-        let completion = leave(&shared, tag, closed)?;
+        let completion = leave::<S>(&shared, tag, served.close())?;
         let ring = shared.completions.ring();
         ring.push(&mut completions, &completion.encode())?;
         if ring.publish(&completions) {
@@ -510,9 +456,9 @@ impl Service {
     }
 }
 
-/// Leaves the reply to a command where its client takes it, and makes the completion that says so.
-fn leave(shared: &Shared<Parcel>, tag: Tag, reply: Result<Reply>) -> std::result::Result<Completion, Violation> {
-    if !shared.exchange.put(tag.index, Parcel::Reply(Box::new(reply))) {
+/// Leaves the answer to a command where its client takes it, and makes the completion that says so.
+fn leave<S: Served>(shared: &Between<S>, tag: Tag, answer: S::Answer) -> Result<Completion, Violation> {
+    if !shared.exchange.put(tag.index, Parcel::Reply(Box::new(answer))) {
         return Err(Violation::Exchange(tag.index));
     }
     Ok(Completion {
@@ -522,24 +468,4 @@ fn leave(shared: &Shared<Parcel>, tag: Tag, reply: Result<Reply>) -> std::result
         took: Caching::Direct,
         iterations: 0,
     })
-}
-
-/// A tag as the core hands it back.
-fn word_of(tag: Tag) -> u64 {
-    u64::from(tag.generation) << 32 | u64::from(tag.index)
-}
-
-fn tag_of(word: u64) -> Tag {
-    Tag {
-        index: word as u32,
-        generation: (word >> 32) as u32,
-    }
-}
-
-/// What the client is told; the operation, the object and the offset it knows.
-fn failure_of(error: &Error) -> Failure {
-    match error.fault.of_request() {
-        Some(fault) => fault.into(),
-        None => Failure::Io(baio_engine::Error::System(error.errno().unwrap_or(Errno::EIO))),
-    }
 }

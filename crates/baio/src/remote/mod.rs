@@ -147,11 +147,11 @@ impl Remote {
             shared,
             doorbell,
             arena,
-            core,
+            number,
             name,
             thread,
         } = start(setup, make)?;
-        let client = Client::new(Carried { doorbell, arena }, shared, core, name);
+        let client = Client::new(Carried { doorbell, arena }, shared, number, name);
         Ok(Remote(Arc::new(Owner {
             client: Arc::new(client),
             identity: options.identity,

@@ -1,4 +1,4 @@
-//! Requests that found every slot of the core taken. They wait in order, and they are requests like any other: each ends
+//! Requests that found every slot taken. They wait in order, and they are requests like any other: each ends
 //! at its deadline and can be cancelled, as one that the engine has and has not begun.
 //!
 //! A request whose deadline has passed is answered as indeterminate and keeps its slot until the kernel lets go, so a hung
@@ -7,22 +7,22 @@
 
 use std::time::Duration;
 
-use baio_engine::{Caching, Error, Time};
-use baio_storage::{Core, SegmentRequest};
-use baio_words::Failure;
+use baio_engine::{Caching, Error, Memory, Time};
 use baio_words::entry::{Completion, Tag};
+use baio_words::{Failure, SegmentRequest};
 
-use super::{End, Service, Stage, tag_of};
+use super::{End, Service, Stage};
+use crate::served::{Served, tag_of};
 
 /// How long a request without a deadline waits for a slot when every slot is with the kernel for a request that has been
-/// answered already, so that nothing the client does can free one. As long as [`Core::DROP_PATIENCE`].
-const HELD_PATIENCE: Duration = Core::DROP_PATIENCE;
+/// answered already, so that nothing the client does can free one. As long as the drop of a core waits for the kernel.
+pub(crate) const HELD_PATIENCE: Duration = Duration::from_secs(30);
 
-impl Service {
-    /// Gives a request to the core; back, when it has no slot for it.
-    pub(super) fn start(&mut self, request: SegmentRequest) -> Result<(), SegmentRequest> {
+impl<S: Served> Service<S> {
+    /// Starts a request; back, when there is no slot for it.
+    pub(super) fn start(&mut self, request: SegmentRequest<Memory>) -> Result<(), SegmentRequest<Memory>> {
         let Tag { index, generation } = tag_of(request.tag);
-        let ticket = self.core.start(request)?;
+        let ticket = self.served.start(request)?;
         self.stages[index as usize] = Stage::Running {
             generation,
             ticket,
@@ -33,13 +33,13 @@ impl Service {
         Ok(())
     }
 
-    /// Keeps a request that the core has no slot for.
-    pub(super) fn hold(&mut self, request: SegmentRequest) {
+    /// Keeps a request that there is no slot for.
+    pub(super) fn hold(&mut self, request: SegmentRequest<Memory>) {
         self.sweep_by(self.given_up_at(&request));
         self.held.push_back(request);
     }
 
-    fn given_up_at(&self, request: &SegmentRequest) -> Option<Time> {
+    fn given_up_at(&self, request: &SegmentRequest<Memory>) -> Option<Time> {
         let stuck = self.stuck_since.map(|since| since.after(HELD_PATIENCE));
         request.deadline.or(stuck)
     }
@@ -54,7 +54,7 @@ impl Service {
             } if *generation == tag.generation => {
                 *cancelled = true;
                 let ticket = *ticket;
-                self.core.cancel(ticket);
+                self.served.cancel(ticket);
             }
             Stage::Held { generation, cancelled } if *generation == tag.generation => {
                 *cancelled = true;
@@ -76,7 +76,7 @@ impl Service {
 
     /// Ends the held requests that are to be started no more.
     pub(super) fn end_held(&mut self) -> Result<(), End> {
-        let now = self.core.engine().now();
+        let now = self.served.engine().now();
         if self.running > 0 || !self.operations.is_empty() {
             self.stuck_since = None;
         } else if !self.held.is_empty() && self.stuck_since.is_none() {
@@ -101,13 +101,13 @@ impl Service {
         Ok(())
     }
 
-    fn is_cancelled(&self, request: &SegmentRequest) -> bool {
+    fn is_cancelled(&self, request: &SegmentRequest<Memory>) -> bool {
         let stage = self.stages[tag_of(request.tag).index as usize];
         matches!(stage, Stage::Held { cancelled: true, .. })
     }
 
-    /// The end of a request that the core never had.
-    fn refuse(&mut self, request: SegmentRequest, error: Error) -> Result<(), End> {
+    /// The end of a request that was never started.
+    fn refuse(&mut self, request: SegmentRequest<Memory>, error: Error) -> Result<(), End> {
         let completion = Completion {
             tag: tag_of(request.tag),
             result: Err(Failure::Io(error)),

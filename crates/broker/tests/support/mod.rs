@@ -16,7 +16,7 @@ use baio_words::entry::{Completion, HandleWords, Op, Place, RawSubmission, Submi
 pub(crate) const PLACES: u32 = 3;
 
 pub(crate) struct Client {
-    pub(crate) connection: Connection<Parcel>,
+    pub(crate) connection: Connection<Core>,
     pub(crate) submissions: Cursor,
     pub(crate) completions: Cursor,
     path: std::path::PathBuf,
