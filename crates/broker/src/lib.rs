@@ -1,6 +1,7 @@
 //! # baio-broker: a service on a thread of its own
 //!
-//! A [`Service`](service) turns what it serves ([`Served`]) on its own thread: the core of a volume. A client reaches it through two rings, an arena and two doorbells ([`baio_ring`]). In this release both live in one
+//! A [`Service`](service) turns what it serves ([`Served`]) on its own thread: the core of a volume, or an engine with plain
+//! files. A client reaches it through two rings, an arena and two doorbells ([`baio_ring`]). In this release both live in one
 //! process. What lies between them is what a broker between processes will use: fixed-size entries in memory that a peer may
 //! scribble over, copied once and then checked.
 //!
@@ -9,6 +10,7 @@
 //! | [`served`] | what a service can serve, in a dozen calls | engine, ring, words |
 //! | [`service`] | the thread that serves | the above |
 //! | [`connection`] | the client's end of a connection | the above |
+//! | [`files`] | an engine with plain files, served | the above |
 //! | `on_core` | a volume's core, served | storage |
 //! | [`control`] | what is asked of a volume besides requests | storage |
 //!
@@ -18,6 +20,7 @@
 
 pub mod connection;
 pub mod control;
+pub mod files;
 mod on_core;
 pub mod served;
 pub mod service;

@@ -1,6 +1,6 @@
 //! What a service can serve: whatever carries requests on handles, and is turned by one thread.
 //!
-//! A volume's core is one (`on_core.rs`).
+//! A volume's core is one (`on_core.rs`), an engine with plain files another ([`crate::files`]).
 
 use std::fmt;
 

@@ -5,18 +5,24 @@ mod support;
 
 use std::time::Duration;
 
-use baio_broker::control::{Command, Reply};
 use baio_engine::Error;
 use baio_words::Failure;
 use baio_words::entry::{HandleWords, Op, Submission};
 use support::machine::{Machine, SLOTS};
+use support::tested::Tested;
 use support::{Client, tag};
+
+of_each! {
+    a_held_request_ends_at_its_deadline
+    a_held_request_can_be_cancelled
+    what_has_no_deadline_is_not_held_for_ever_by_what_was_answered
+}
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A service every slot of which is with a hung device, for requests that were answered at their deadline.
-fn with_every_slot_stuck(machine: &Machine) -> (Client, HandleWords) {
-    let mut client = machine.client();
+fn with_every_slot_stuck<S: Tested>(machine: &Machine) -> (Client<S>, HandleWords) {
+    let mut client: Client<S> = machine.client_of();
     let handle = client.open();
     machine.hangs(true);
     let deadline = machine.after(SECOND);
@@ -25,7 +31,7 @@ fn with_every_slot_stuck(machine: &Machine) -> (Client, HandleWords) {
         client.send(&Submission { deadline, ..read }.encode());
     }
     // Taken, and turned with, before time passes.
-    assert!(matches!(client.ask(Command::Info), Reply::Volume(_)));
+    client.settle();
     machine.pass(2 * SECOND);
     for _ in 0..SLOTS {
         let ended = client.next().unwrap();
@@ -35,17 +41,16 @@ fn with_every_slot_stuck(machine: &Machine) -> (Client, HandleWords) {
 }
 
 /// The end of the request at this place, which has its memory back.
-fn end_of(client: &mut Client, index: u32) -> Result<u32, Failure> {
+fn end_of<S: Tested>(client: &mut Client<S>, index: u32) -> Result<u32, Failure> {
     let ended = client.next().unwrap();
     assert_eq!(ended.tag, tag(index));
     assert!(client.connection.shared.exchange.take(index).is_some(), "no memory");
     ended.result
 }
 
-#[test]
-fn a_held_request_ends_at_its_deadline() {
+fn a_held_request_ends_at_its_deadline<S: Tested>() {
     let machine = Machine::default();
-    let (mut client, handle) = with_every_slot_stuck(&machine);
+    let (mut client, handle) = with_every_slot_stuck::<S>(&machine);
     let deadline = machine.after(100 * SECOND);
     let later = machine.after(200 * SECOND);
     let (first, second) = (client.read(9, handle), client.read(10, handle));
@@ -58,7 +63,7 @@ fn a_held_request_ends_at_its_deadline() {
     );
     client.send(&Submission { deadline, ..second }.encode());
     // Both are there, and neither is over.
-    assert!(matches!(client.ask(Command::Info), Reply::Volume(_)));
+    client.settle();
     machine.pass(101 * SECOND);
     assert_eq!(end_of(&mut client, 10), Err(Failure::Io(Error::Cancelled)));
     machine.pass(100 * SECOND);
@@ -66,15 +71,14 @@ fn a_held_request_ends_at_its_deadline() {
     client.goes_on(&machine, handle);
 }
 
-#[test]
-fn a_held_request_can_be_cancelled() {
+fn a_held_request_can_be_cancelled<S: Tested>() {
     let machine = Machine::default();
-    let (mut client, handle) = with_every_slot_stuck(&machine);
+    let (mut client, handle) = with_every_slot_stuck::<S>(&machine);
     for index in 9..=11 {
         let read = client.read(index, handle);
         client.send(&read.encode());
     }
-    assert!(matches!(client.ask(Command::Info), Reply::Volume(_)));
+    client.settle();
     // Not its generation: somebody else's.
     let mut other = tag(10);
     other.generation += 1;
@@ -82,7 +86,7 @@ fn a_held_request_can_be_cancelled() {
     client.push(&Submission::new(Op::Cancel, tag(10)).encode());
     client.send(&Submission::new(Op::Cancel, tag(10)).encode());
     assert_eq!(end_of(&mut client, 10), Err(Failure::Io(Error::Cancelled)));
-    assert!(matches!(client.ask(Command::Info), Reply::Volume(_)));
+    client.settle();
     // The others are served, in order, when the device is well again.
     machine.hangs(false);
     assert_eq!(end_of(&mut client, 9), Ok(4096));
@@ -90,19 +94,18 @@ fn a_held_request_can_be_cancelled() {
     client.goes_on(&machine, handle);
 }
 
-#[test]
-fn what_has_no_deadline_is_not_held_for_ever_by_what_was_answered() {
+fn what_has_no_deadline_is_not_held_for_ever_by_what_was_answered<S: Tested>() {
     let machine = Machine::default();
-    let (mut client, handle) = with_every_slot_stuck(&machine);
+    let (mut client, handle) = with_every_slot_stuck::<S>(&machine);
     // Nobody has waited for a slot until now, so this time is not counted.
-    assert!(matches!(client.ask(Command::Info), Reply::Volume(_)));
+    client.settle();
     machine.pass(100 * SECOND);
     let read = client.read(9, handle);
     client.send(&read.encode());
-    assert!(matches!(client.ask(Command::Info), Reply::Volume(_)));
+    client.settle();
     machine.pass(29 * SECOND);
     // It is still held: what is asked later is answered first.
-    assert!(matches!(client.ask(Command::Info), Reply::Volume(_)));
+    client.settle();
     machine.pass(2 * SECOND);
     assert_eq!(end_of(&mut client, 9), Err(Failure::Io(Error::Full)));
     // Nothing has changed since: the next one need not wait again; one that has a deadline does until then.
@@ -116,7 +119,7 @@ fn what_has_no_deadline_is_not_held_for_ever_by_what_was_answered() {
     client.goes_on(&machine, handle);
 }
 
-impl Client {
+impl<S: Tested> Client<S> {
     /// The device is well again: every slot comes back, and the volume is given back in order.
     fn goes_on(mut self, machine: &Machine, handle: HandleWords) {
         machine.hangs(false);
@@ -128,7 +131,6 @@ impl Client {
         for _ in 0..SLOTS {
             assert_eq!(self.next().unwrap().result, Ok(4096));
         }
-        assert!(matches!(self.ask(Command::Close), Reply::Done));
-        assert!(self.next().is_none());
+        self.close();
     }
 }

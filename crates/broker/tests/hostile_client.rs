@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use baio_broker::control::{Command, Parcel, Reply};
+use baio_broker::control::{Command, Reply};
+use baio_ring::exchange::Parcel;
 use baio_ring::ring::Cursor;
 use baio_words::Failure;
 use baio_words::entry::{HandleWords, Op, Place, Submission, Tag};

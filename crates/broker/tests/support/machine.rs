@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use baio_engine::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
-use baio_engine::sim::{Disk, Sim};
-use baio_engine::{Config, Engine, Errno, Error, File, RequestId, Slots, Time, Wait};
-use baio_storage::{Core, Format, format_simulated};
+use baio_engine::sim::Sim;
+use baio_engine::{Config, Engine, Errno, Error, RequestId, Slots, Time, Wait};
 
 use super::Client;
+use super::tested::Tested;
 
 /// Slots that requests of a client get; as many are reserved.
 pub(crate) const SLOTS: u32 = 8;
@@ -52,6 +52,11 @@ impl Machine {
     }
 
     pub(crate) fn client(&self) -> Client {
+        self.client_of()
+    }
+
+    /// The client of a service around this, on this machine.
+    pub(crate) fn client_of<S: Tested>(&self) -> Client<S> {
         let machine = self.clone();
         Client::of(2 * SLOTS, tempfile::tempdir().unwrap(), move || {
             let config = Config {
@@ -59,21 +64,13 @@ impl Machine {
                 arena_bytes: 1 << 20,
                 ..Config::default()
             };
-            let format = Format {
-                size_bytes: Some(4 << 20),
-                ..Format::default()
-            };
-            let disk = Disk::new(4 << 20);
-            let file = File::simulated(&disk, "disk");
-            let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config).unwrap();
-            format_simulated(&mut engine, &file, &format).unwrap();
             let device = Hanging {
                 sim: Sim::new(2).unwrap(),
                 machine,
                 kept: Vec::new(),
             };
             let engine = Engine::with_backend(Box::new(device), &config).unwrap();
-            Core::open_simulated(engine, &file, &config)
+            Ok(S::simulated(engine, &config))
         })
     }
 }

@@ -3,20 +3,24 @@
 #![allow(dead_code)] // Every test file uses its own part of this.
 
 pub(crate) mod machine;
+pub(crate) mod tested;
 
 use std::time::{Duration, Instant};
 
-use baio_broker::control::{Command, Parcel, Reply};
+use baio_broker::control::{Command, Reply};
 use baio_broker::{Connection, Setup, start};
 use baio_engine::{Config, Memory};
+use baio_ring::exchange::Parcel;
 use baio_ring::ring::Cursor;
-use baio_storage::{Access, Core, CreateOptions, Format, Identity};
+use baio_storage::{Core, Format, Identity};
 use baio_words::entry::{Completion, HandleWords, Op, Place, RawSubmission, Submission, Tag};
+
+use tested::Tested;
 
 pub(crate) const PLACES: u32 = 3;
 
-pub(crate) struct Client {
-    pub(crate) connection: Connection<Core>,
+pub(crate) struct Client<S: Tested = Core> {
+    pub(crate) connection: Connection<S>,
     pub(crate) submissions: Cursor,
     pub(crate) completions: Cursor,
     path: std::path::PathBuf,
@@ -31,7 +35,7 @@ pub(crate) fn config() -> Config {
     }
 }
 
-impl Client {
+impl Client<Core> {
     pub(crate) fn new() -> Client {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("volume.img");
@@ -43,19 +47,21 @@ impl Client {
         let theirs = path.clone();
         Client::of(PLACES, dir, move || Core::open(&theirs, &config()))
     }
+}
 
-    /// The client of a service around the core that `make` makes.
+impl<S: Tested> Client<S> {
+    /// The client of a service around what `make` makes.
     pub(crate) fn of(
         places: u32,
         dir: tempfile::TempDir,
-        make: impl FnOnce() -> baio_storage::Result<Core> + Send + 'static,
-    ) -> Client {
+        make: impl FnOnce() -> Result<S, S::Error> + Send + 'static,
+    ) -> Client<S> {
         let setup = Setup {
             identity: Identity::effective(),
             places,
         };
         Client {
-            connection: start(setup, make).unwrap(),
+            connection: start(setup, make).unwrap_or_else(|error| panic!("{error}")),
             submissions: Cursor::default(),
             completions: Cursor::default(),
             path: dir.path().join("volume.img"),
@@ -104,40 +110,36 @@ impl Client {
         }
     }
 
-    pub(crate) fn ask(&mut self, command: Command) -> Reply {
+    pub(crate) fn answer(&mut self, command: S::Command) -> S::Answer {
         let tag = tag(0);
-        assert!(
-            self.connection
-                .shared
-                .exchange
-                .put(0, Parcel::Command(Box::new(command)))
-        );
+        let parcel = Parcel::Command(Box::new(command));
+        assert!(self.connection.shared.exchange.put(0, parcel));
         self.send(&Submission::new(Op::Control, tag).encode());
         assert_eq!(self.next().unwrap().tag, tag);
-        let Some(Parcel::Reply(reply)) = self.connection.shared.exchange.take(0) else {
-            panic!("no reply")
+        let Some(Parcel::Reply(answer)) = self.connection.shared.exchange.take(0) else {
+            panic!("no answer")
         };
-        reply.unwrap()
+        *answer
     }
 
+    /// What was sent before has been taken when this is answered.
+    pub(crate) fn settle(&mut self) {
+        S::settle(self);
+    }
+
+    /// Opens something of 64 KiB that can be written.
     pub(crate) fn open(&mut self) -> HandleWords {
-        let identity = Identity::effective();
-        let (owner_uid, name) = (identity.uid, "one".to_owned());
-        self.ask(Command::Create {
-            owner_uid,
-            name: name.clone(),
-            options: CreateOptions::of_size(64 << 10),
-        });
-        let access = Access::Write;
-        let Reply::Opened(handle, _) = self.ask(Command::Open {
-            owner_uid,
-            name,
-            access,
-        }) else {
-            panic!("not opened")
-        };
-        let (_, index, generation) = handle.parts();
-        HandleWords { index, generation }
+        S::open(self)
+    }
+
+    /// Closes what is served: the service must end.
+    pub(crate) fn close(mut self) {
+        S::end(&mut self);
+        assert!(self.next().is_none());
+    }
+
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.path
     }
 
     /// A correct read of the first block, with its memory in the exchange.
@@ -151,6 +153,12 @@ impl Client {
             place: Place::Arena { at, len: 4096 },
             ..Submission::new(Op::Read, tag(index))
         }
+    }
+}
+
+impl Client<Core> {
+    pub(crate) fn ask(&mut self, command: Command) -> Reply {
+        self.answer(command).unwrap()
     }
 
     /// The service must end by itself, let go of the volume, and wake whoever sleeps.

@@ -1,0 +1,215 @@
+//! The promises of a service, on all that it serves: a volume, and plain files. Real files below.
+
+mod support;
+
+use baio_ring::exchange::Parcel;
+use baio_words::entry::{HandleWords, Op, Place, Submission};
+use baio_words::{Caching, Durability, Failure, IoError, Mode};
+use support::tested::{BYTES, Tested};
+use support::{Client, tag};
+
+of_each! {
+    what_was_written_is_read
+    a_request_that_cannot_be_is_told_so
+    a_closed_handle_is_stale_and_what_was_under_way_ends
+    more_than_there_are_slots_is_served
+    a_command_for_nobody_changes_nothing
+    the_end_gives_all_memory_back
+}
+
+fn client<S: Tested>() -> Client<S> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("volume.img");
+    Client::of(32, dir, move || Ok(S::at(&path, &support::config())))
+}
+
+impl<S: Tested> Client<S> {
+    /// Sends it, and its end with the bytes of its memory.
+    fn run(&mut self, asked: Submission) -> (Result<u32, Failure>, Vec<u8>) {
+        self.send(&asked.encode());
+        let ended = self.next().unwrap();
+        assert_eq!(ended.tag, asked.tag);
+        (ended.result, self.bytes(asked.tag.index))
+    }
+
+    fn bytes(&mut self, place: u32) -> Vec<u8> {
+        let Some(Parcel::Memory(memory)) = self.connection.shared.exchange.take(place) else {
+            return Vec::new();
+        };
+        let mut bytes = vec![0; memory.len()];
+        memory.copy_out_at(0, &mut bytes);
+        bytes
+    }
+
+    /// A write of one block of this byte.
+    fn write(&mut self, place: u32, handle: HandleWords, byte: u8) -> Submission {
+        let mut asked = self.read(place, handle);
+        let Some(Parcel::Memory(mut memory)) = self.connection.shared.exchange.take(place) else {
+            unreachable!()
+        };
+        memory.copy_in_at(0, &[byte; 4096]);
+        assert!(self.connection.shared.exchange.put(place, Parcel::Memory(memory)));
+        asked.op = Op::Write;
+        asked
+    }
+}
+
+fn what_was_written_is_read<S: Tested>() {
+    let mut client = client::<S>();
+    let handle = client.open();
+    let write = client.write(1, handle, 7);
+    let safe = Submission {
+        offset: 8192,
+        durability: Durability::Data,
+        ..write
+    };
+    assert_eq!(client.run(safe).0, Ok(4096));
+    let sync = Submission {
+        handle,
+        durability: Durability::Full,
+        ..Submission::new(Op::Sync, tag(2))
+    };
+    assert_eq!(client.run(sync).0, Ok(0));
+    let read = client.read(3, handle);
+    assert_eq!(
+        client.run(Submission { offset: 8192, ..read }),
+        (Ok(4096), vec![7; 4096])
+    );
+    let read = client.read(3, handle);
+    assert_eq!(
+        client.run(Submission { offset: 4096, ..read }),
+        (Ok(4096), vec![0; 4096])
+    );
+    // At the end there is nothing to read.
+    let read = client.read(3, handle);
+    let at_end = Submission { offset: BYTES, ..read };
+    assert_eq!(client.run(at_end).0, Ok(0));
+    client.close();
+}
+
+fn a_request_that_cannot_be_is_told_so<S: Tested>() {
+    let mut client = client::<S>();
+    let handle = client.open();
+    let stale = HandleWords {
+        generation: handle.generation + 1,
+        ..handle
+    };
+    let read = client.read(1, stale);
+    let (ended, memory) = client.run(read);
+    assert_eq!((ended, memory.len()), (Err(Failure::Stale), 4096));
+    let nowhere = HandleWords { index: 999, ..handle };
+    let read = client.read(1, nowhere);
+    assert_eq!(client.run(read).0, Err(Failure::Stale));
+    let read = client.read(1, handle);
+    let cached = Submission {
+        mode: Mode::Cached,
+        ..read
+    };
+    assert_eq!(client.run(cached).0, Err(Failure::NoCache));
+    let read = client.read(1, handle);
+    let askew = client.run(Submission { offset: 1, ..read }).0;
+    match askew {
+        // A file system without O_DIRECT is asked in vain, or takes any offset.
+        Err(Failure::Io(IoError::Misaligned { value: 1, .. } | IoError::NoDescription { .. })) | Ok(4096) => {}
+        other => panic!("{other:?}"),
+    }
+    let write = client.write(1, handle, 1);
+    let far = client.run(Submission { offset: BYTES, ..write }).0;
+    match S::GROWS {
+        true => assert_eq!(far, Ok(4096)),
+        false => assert_eq!(far, Err(Failure::Beyond { size: BYTES })),
+    }
+    client.close();
+}
+
+fn a_closed_handle_is_stale_and_what_was_under_way_ends<S: Tested>() {
+    let mut client = client::<S>();
+    let handle = client.open();
+    for place in 1..=8 {
+        let read = client.read(place, handle);
+        client.push(&read.encode());
+    }
+    let close = Submission {
+        handle,
+        ..Submission::new(Op::CloseHandle, Default::default())
+    };
+    client.push(&close.encode());
+    client.send(&close.encode());
+    for _ in 1..=8 {
+        let ended = client.next().unwrap();
+        assert_eq!(ended.result, Ok(4096));
+        assert_eq!(client.bytes(ended.tag.index).len(), 4096);
+    }
+    let read = client.read(1, handle);
+    assert_eq!(client.run(read).0, Err(Failure::Stale));
+    client.close();
+}
+
+fn more_than_there_are_slots_is_served<S: Tested>() {
+    let mut client = client::<S>();
+    let handle = client.open();
+    assert!(support::config().slots < 32);
+    for round in 0..4 {
+        for place in 1..32 {
+            let mut asked = client.read(place, handle);
+            asked.offset = u64::from(place % 16) * 4096;
+            client.push(&asked.encode());
+        }
+        client.publish();
+        let mut seen = Vec::new();
+        for _ in 1..32 {
+            let ended = client.next().unwrap();
+            assert_eq!(ended.result, Ok(4096), "round {round}");
+            assert!(matches!(ended.took, Caching::Direct | Caching::Kernel));
+            drop(client.bytes(ended.tag.index));
+            seen.push(ended.tag.index);
+        }
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(1..32));
+    }
+    client.close();
+}
+
+fn a_command_for_nobody_changes_nothing<S: Tested>() {
+    let mut client = client::<S>();
+    let handle = client.open();
+    // Nothing of that tag is under way, nor anything behind that handle.
+    client.push(&Submission::new(Op::Cancel, tag(5)).encode());
+    let close = Submission {
+        handle: HandleWords {
+            generation: handle.generation + 1,
+            ..handle
+        },
+        ..Submission::new(Op::CloseHandle, Default::default())
+    };
+    client.send(&close.encode());
+    client.settle();
+    let read = client.read(1, handle);
+    assert_eq!(client.run(read).0, Ok(4096));
+    client.close();
+}
+
+fn the_end_gives_all_memory_back<S: Tested>() {
+    let mut client = client::<S>();
+    let handle = client.open();
+    for place in 1..32 {
+        let read = client.read(place, handle);
+        client.push(&read.encode());
+    }
+    // What no client sends: a request whose memory is not there.
+    let broken = Submission {
+        handle,
+        place: Place::Arena { at: 0, len: 4096 },
+        ..Submission::new(Op::Read, tag(0))
+    };
+    client.send(&broken.encode());
+    while let Some(ended) = client.next() {
+        drop(client.bytes(ended.tag.index));
+    }
+    let (arena, shared) = (client.connection.arena.clone(), client.connection.shared.clone());
+    client.connection.thread.join().unwrap();
+    for place in 0..32 {
+        drop(shared.exchange.take(place));
+    }
+    assert_eq!(arena.free_bytes(), 1 << 20);
+}
