@@ -79,6 +79,8 @@ pub struct Engine {
     /// An outside loop is about to sleep, or sleeps, on our descriptor.
     outside: bool,
     gains_by_trial: bool,
+    /// Something that may be worth a trial has been queued since the last.
+    may_try: bool,
     /// Is the result of an accept a descriptor that the kernel has just made for it? The number that a backend from outside
     /// reports may be anybody's.
     adopts: bool,
@@ -140,6 +142,7 @@ impl Engine {
             refill: 0,
             outside: false,
             gains_by_trial: backend.gains_by_trial(),
+            may_try: false,
             adopts: false,
             trial_turns: 0,
             idle_turns: 0,

@@ -38,7 +38,10 @@ impl Histogram {
     }
 
     pub(crate) fn record_many(&mut self, took: Duration, count: u64) {
-        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.record_ns(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), count);
+    }
+
+    pub(crate) fn record_ns(&mut self, ns: u64, count: u64) {
         self.counts[bucket_of(ns)] += count;
         self.count += count;
         self.total_ns = self.total_ns.saturating_add(ns.saturating_mul(count));

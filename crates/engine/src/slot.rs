@@ -117,6 +117,8 @@ pub struct Slots {
     running: usize,
     /// Of these, those whose running iteration is likely not the last.
     going_on: usize,
+    /// When what runs next is handed over.
+    pub(crate) handed_over: Time,
     /// Slots that somebody looked at because he looked at all.
     #[cfg(test)]
     pub(crate) scanned: std::cell::Cell<usize>,
@@ -156,6 +158,7 @@ impl Slots {
             free: (0..count).rev().collect(),
             running: 0,
             going_on: 0,
+            handed_over: Time::default(),
             #[cfg(test)]
             scanned: std::cell::Cell::default(),
         }
@@ -179,9 +182,9 @@ impl Slots {
         };
         let slot = &mut self.slots[index as usize];
         slot.op = request.op;
-        slot.file = request.file;
-        slot.target = request.target;
-        slot.memory = request.memory;
+        fill(&mut slot.file, request.file);
+        fill(&mut slot.target, request.target);
+        fill(&mut slot.memory, request.memory);
         slot.policy = request.policy;
         slot.tag = request.tag;
         slot.done = 0;
@@ -209,17 +212,16 @@ impl Slots {
 
     /// Empties a slot and makes its id stale. Returns the memory.
     pub(crate) fn remove(&mut self, id: RequestId) -> Memory {
-        let Some(slot) = self.get_mut(id) else {
+        if self.get(id).is_none() {
             return Memory::None;
-        };
-        let memory = std::mem::take(&mut slot.memory);
-        slot.file = None;
-        slot.target = None;
+        }
         self.transition(id, State::Free);
         let slot = &mut self.slots[id.slot as usize];
         slot.generation += 1;
+        slot.file = None;
+        slot.target = None;
         self.free.push(id.slot);
-        memory
+        std::mem::take(&mut slot.memory)
     }
 
     /// Moves a slot to another state. An illegal move is a bug of the engine, so it is asserted.
@@ -240,6 +242,9 @@ impl Slots {
         slot.goes_on = to == State::Running && slot.is_likely_to_go_on();
         self.going_on += usize::from(slot.goes_on);
         slot.state = to;
+        if to == State::Running && slot.begun.is_none() {
+            slot.begun = Some(self.handed_over);
+        }
     }
 
     pub(crate) fn get(&self, id: RequestId) -> Option<&Slot> {
@@ -560,6 +565,11 @@ impl Slot {
             None => file.raw_fd(caching).map_or(Fd::None, Fd::Raw),
         }
     }
+}
+
+/// Puts something where nothing is, so that nothing need be dropped.
+fn fill<T>(empty: &mut T, with: T) {
+    std::mem::forget(std::mem::replace(empty, with));
 }
 
 /// No flag of a request makes an allocation durable (fallocate(2)), and not every file system keeps that of a write.

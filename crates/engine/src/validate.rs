@@ -99,7 +99,7 @@ fn check_place(file: &File, op: Op) -> Result<(), Error> {
 fn check_alignment(file: &File, offset: u64, memory: &Memory) -> Result<(), Error> {
     let limits = file.direct_limits();
     let check = |argument, value: u64, need: u32| {
-        if value.is_multiple_of(u64::from(need)) {
+        if is_multiple(value, need) {
             Ok(())
         } else {
             Err(Error::Misaligned { argument, value, need })
@@ -111,8 +111,34 @@ fn check_alignment(file: &File, offset: u64, memory: &Memory) -> Result<(), Erro
         // statx(2): the alignment of offsets is that of segment lengths too.
         check(Argument::Length, part.len() as u64, limits.offset)?;
     }
-    match memory.misaligned(limits.memory) {
+    match memory.first_place_where(|place| !is_multiple(place, limits.memory)) {
         Some(value) => check(Argument::Memory, value, limits.memory),
         None => Ok(()),
+    }
+}
+
+/// Without a division, which would be the dearest step of a request: alignments are powers of two, as a rule.
+fn is_multiple(value: u64, need: u32) -> bool {
+    let need = u64::from(need);
+    let mask = need.wrapping_sub(1);
+    if need & mask == 0 {
+        value & mask == 0
+    } else {
+        value.is_multiple_of(need)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_multiple;
+
+    #[test]
+    fn multiples_of_any_alignment_are_told() {
+        for need in [1, 2, 3, 512, 520, 4096, 1 << 31, u32::MAX] {
+            for value in [0, 1, 2, 511, 512, 520, 1040, 4096, 1 << 40, u64::MAX] {
+                assert_eq!(is_multiple(value, need), value % u64::from(need) == 0, "{value} {need}");
+            }
+        }
+        assert!(is_multiple(0, 0) && !is_multiple(1, 0));
     }
 }

@@ -8,7 +8,7 @@ use crate::completion::{Completion, Notice};
 use crate::error::Error;
 use crate::fork::Disowned;
 use crate::memory::Memory;
-use crate::policy::Time;
+use crate::policy::{Caching, Time};
 use crate::request::{Op, RequestId, Wait};
 use crate::slot::{Slots, State};
 
@@ -114,6 +114,7 @@ impl Engine {
         let Some(slot) = self.slots.get(id) else {
             return;
         };
+        let (op, begun) = (slot.op, slot.begun);
         let completion = Completion {
             id,
             tag: slot.tag,
@@ -125,8 +126,7 @@ impl Engine {
             took: slot.took(),
             iterations: slot.iterations,
         };
-        let (op, begun) = (slot.op, slot.begun);
-        self.count(&completion, op, begun);
+        self.count(op, completion.took, true, completion.bytes_done, begun);
         self.ready.push_back(completion);
     }
 
@@ -150,24 +150,24 @@ impl Engine {
         if slot.state == State::Abandoned {
             self.leftovers.remove(slot, id.slot);
         }
+        let (tag, bytes_done, took, iterations) = (slot.tag, slot.done as u32, slot.took(), slot.iterations);
         let accepted = slot.accepted.take();
-        let mut completion = Completion {
+        let file = op.is_write().then(|| slot.file.take()).flatten();
+        let memory = self.slots.remove(id);
+        if notice == Notice::Completed {
+            self.count(op, took, result.is_err(), bytes_done, begun);
+        }
+        self.ready.push_back(Completion {
             id,
-            tag: slot.tag,
+            tag,
             notice,
             result,
-            bytes_done: slot.done as u32,
-            memory: Memory::None,
+            bytes_done,
+            memory,
             accepted,
-            took: slot.took(),
-            iterations: slot.iterations,
-        };
-        let file = op.is_write().then(|| slot.file.take()).flatten();
-        completion.memory = self.slots.remove(id);
-        if notice == Notice::Completed {
-            self.count(&completion, op, begun);
-        }
-        self.ready.push_back(completion);
+            took,
+            iterations,
+        });
         if is_sync {
             self.sync_ended(id, result);
         }
@@ -178,15 +178,15 @@ impl Engine {
         }
     }
 
-    pub(super) fn count(&mut self, completion: &Completion, op: Op, begun: Option<Time>) {
-        let measured = self.measures.entry(op, completion.took);
-        measured.count(completion.result.is_err(), completion.bytes_done);
+    pub(super) fn count(&mut self, op: Op, took: Caching, failed: bool, bytes: u32, begun: Option<Time>) {
+        let measured = self.measures.entry(op, took);
+        measured.count(failed, bytes);
         if let Some(begun) = begun {
-            measured.latency.record(self.now.since(begun));
+            measured.latency.record_ns(self.now.0.saturating_sub(begun.0), 1);
         }
         self.stats.completions += 1;
-        self.stats.errors += u64::from(completion.result.is_err());
-        let bytes = u64::from(completion.bytes_done);
+        self.stats.errors += u64::from(failed);
+        let bytes = u64::from(bytes);
         match op {
             Op::Read { .. } => self.stats.bytes_read += bytes,
             Op::Write { .. } => self.stats.bytes_written += bytes,

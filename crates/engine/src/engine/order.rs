@@ -5,27 +5,34 @@
 
 use super::Engine;
 use crate::file::File;
+use crate::policy::Caching;
 use crate::request::{Op, RequestId};
 use crate::slot::{Slot, State};
 
 impl Engine {
     pub(super) fn enqueue(&mut self, id: RequestId) {
-        if self.slots.get(id).is_some_and(|slot| slot.op == Op::Event) {
-            self.slots.transition(id, State::Held);
-        } else if self.must_wait_for_others(id) {
-            self.slots.transition(id, State::Held);
-            self.held.push(&self.slots, id);
-        } else {
-            self.admit(id);
+        let Some(slot) = self.slots.get(id) else { return };
+        let (op, caching) = (slot.op, slot.policy.caching);
+        match op {
+            Op::Event => self.slots.transition(id, State::Held),
+            _ if self.leftovers.block(slot) => self.hold(id),
+            Op::Fence if self.must_wait_for_others(id) => self.hold(id),
+            Op::Sync | Op::Fence => self.admit_sync(id),
+            _ => {
+                self.may_try |= caching == Caching::Kernel;
+                self.queue.push(&self.slots, id);
+            }
         }
     }
 
+    fn hold(&mut self, id: RequestId) {
+        self.slots.transition(id, State::Held);
+        self.held.push(&self.slots, id);
+    }
+
     fn admit(&mut self, id: RequestId) {
-        if self
-            .slots
-            .get(id)
-            .is_some_and(|slot| matches!(slot.op, Op::Sync | Op::Fence))
-        {
+        let is_sync = |slot: &Slot| matches!(slot.op, Op::Sync | Op::Fence);
+        if self.slots.get(id).is_some_and(is_sync) {
             self.admit_sync(id);
         } else {
             self.queue.push(&self.slots, id);

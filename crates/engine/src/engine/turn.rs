@@ -114,7 +114,7 @@ impl Engine {
 
     /// Returns when the batch was begun, if there was one.
     pub(super) fn start_queued(&mut self) -> Option<Time> {
-        if self.gains_by_trial {
+        if self.gains_by_trial && self.may_try {
             self.try_queued();
         }
         let queue = self.queue.swept(&self.slots);
@@ -122,11 +122,7 @@ impl Engine {
             return None;
         }
         let now = self.backend.now();
-        for &id in queue {
-            if let Some(slot) = self.slots.get_mut(id) {
-                slot.begun.get_or_insert(now);
-            }
-        }
+        self.slots.handed_over = now;
         self.stats.batches += 1;
         let taken = self.backend.start(&mut self.slots, queue);
         self.stats.iterations += taken as u64;
@@ -160,6 +156,7 @@ impl Engine {
         let mut queue = std::mem::take(&mut self.queue);
         queue.retain(|id| !self.ends_at_once(id));
         self.queue = queue;
+        self.may_try = !self.queue.is_empty();
         let hits = self.stats.trial_hits - hits_before;
         if let Some(begun) = begun
             && hits > 0

@@ -154,13 +154,18 @@ impl Memory {
         }
     }
 
-    /// The address of the first part that does not begin at a multiple of `align`, if there is one.
-    pub(crate) fn misaligned(&self, align: u32) -> Option<u64> {
-        let bad = |value: usize| (!value.is_multiple_of(align as usize)).then_some(value as u64);
+    /// The address of the first part of which this is true, if there is one.
+    pub(crate) fn first_place_where(&self, is_true: impl Fn(u64) -> bool + Copy) -> Option<u64> {
         match self {
-            Memory::Many(list) => list.parts.iter().find_map(|part| part.misaligned(align)),
+            Memory::Many(list) => list.parts.iter().find_map(|part| part.place_where(is_true)),
+            flat => flat.place_where(is_true),
+        }
+    }
+
+    fn place_where(&self, is_true: impl Fn(u64) -> bool) -> Option<u64> {
+        match self {
             Memory::None => None,
-            flat => bad(flat.flat().0 as usize),
+            flat => Some(flat.flat().0 as u64).filter(|&place| is_true(place)),
         }
     }
 
