@@ -1,13 +1,14 @@
 //! A request as a future, without an allocation.
 //!
 //! The first poll queues the request; nothing is submitted by polling, so futures that are joined go to the kernel
-//! together. Dropping one abandons its request: the slot keeps the buffer until the kernel has let go of it.
+//! together. Dropping one abandons its request: the slot keeps the buffer until the kernel has let go of it. A deadline counts
+//! also while a future waits for a slot: then the request ends as cancelled, and has had no effect.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use baio_engine::{Caching, Memory};
+use baio_engine::{Caching, Errno, Memory};
 use baio_storage::{Error, Fault, Outcome, SegmentRequest, Ticket};
 
 use crate::link::Link;
@@ -47,12 +48,34 @@ impl<L: Link> InFlight<L> {
             Ok(ticket) => self.look(ticket, context),
             Err(request) => match self.segment.link().refusal() {
                 Some(fault) => Poll::Ready(failed(fault, request.memory)),
+                None if request.deadline.is_some_and(|at| at <= self.segment.link().now()) => {
+                    Poll::Ready(self.too_late(request))
+                }
                 None => {
+                    let link = self.segment.link();
+                    link.wake_when_room(context.waker(), request.deadline);
                     self.stage = Stage::Fresh(request);
-                    self.segment.link().wake_when_room(context.waker());
                     Poll::Pending
                 }
             },
+        }
+    }
+
+    /// The end of a request that found no slot before its deadline.
+    fn too_late(&self, request: SegmentRequest) -> Outcome {
+        if let Some(status) = &request.status {
+            status.end(Err(Errno::ECANCELED));
+        }
+        let info = self.segment.info();
+        let object = format!("{}/{}", info.owner_uid, info.name);
+        let error = Error::new(request.op.name(), object, baio_engine::Error::Cancelled);
+        Outcome {
+            tag: request.tag,
+            result: Err(match request.op.offset() {
+                Some(offset) => error.at(offset),
+                None => error,
+            }),
+            ..failed(Fault::Stale, request.memory)
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::task::{Poll, Waker};
 
-use baio_engine::Buffer;
+use baio_engine::{Buffer, Time};
 use baio_storage::{Fault, Handle, Outcome, Result, SegmentRequest, Ticket};
 
 /// A way to a core. [`crate::Local`] embeds it in the caller's thread; [`crate::Remote`] reaches one on a thread of its own.
@@ -25,8 +25,11 @@ pub trait Link: Clone + Unpin {
     /// any more. Reaps nothing by itself.
     fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>>;
 
-    /// Wakes `waker` when a slot may be free.
-    fn wake_when_room(&self, waker: &Waker);
+    /// Wakes `waker` when a slot may be free, and at `until` if whoever reaps sleeps in this link.
+    fn wake_when_room(&self, waker: &Waker, until: Option<Time>);
+
+    /// The link's clock, which deadlines are of.
+    fn now(&self) -> Time;
 
     /// Why the link takes no requests any more; `None` while it does.
     fn refusal(&self) -> Option<Fault>;

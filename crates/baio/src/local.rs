@@ -91,8 +91,10 @@ struct Inner {
     reapers: Cell<u32>,
     /// Whoever drives the link from an outside loop, to be woken when there is something new to submit.
     driver: Cell<Option<Waker>>,
-    /// Futures that found every slot taken.
-    wait_for_room: RefCell<Vec<Waker>>,
+    /// Futures that found every slot taken, and when each gives up.
+    wait_for_room: RefCell<Vec<(Waker, Option<Time>)>>,
+    /// Kept for the next ones, so that waiting allocates nothing.
+    spare_room: Cell<Vec<(Waker, Option<Time>)>>,
     /// Kept for the next turn, so that turns allocate nothing.
     fired: Cell<Vec<Waker>>,
 }
@@ -155,6 +157,7 @@ impl Local {
             reapers: Cell::new(0),
             driver: Cell::new(None),
             wait_for_room: RefCell::new(Vec::new()),
+            spare_room: Cell::new(Vec::new()),
             fired: Cell::new(Vec::new()),
         }))
     }
@@ -302,14 +305,13 @@ impl Local {
         // SeqCst on both sides: either we see that it rang, or whoever rings sees us asleep and rings the doorbell.
         let wait = if alarm.rang.load(Ordering::SeqCst) {
             Wait::No
-        } else if self.in_flight() > 0 {
-            Wait::one()
         } else {
-            Wait::for_count(0)
+            self.wait_for_next(u32::from(self.in_flight() > 0))
         };
         let turned = self.with(|core| core.turn(wait));
         alarm.asleep.store(false, Ordering::SeqCst);
         self.wake();
+        self.wake_late();
         turned.map(drop)
     }
 
@@ -357,9 +359,7 @@ impl Local {
     /// indeterminate: it may or may not take effect.
     #[must_use]
     pub fn deadline(&self, duration: Duration) -> Time {
-        self.with(|core| Ok(core.engine().now()))
-            .unwrap_or_default()
-            .after(duration)
+        self.now().after(duration)
     }
 
     /// Nobody reaps any more: whoever waits is woken, to be told so.
@@ -438,10 +438,32 @@ impl Local {
             return;
         }
         // A list that was used before takes the place of this one: no allocation.
-        let mut waiting = self.0.fired.take();
+        let mut waiting = self.0.spare_room.take();
         std::mem::swap(&mut waiting, &mut *self.0.wait_for_room.borrow_mut());
-        waiting.drain(..).for_each(Waker::wake);
-        self.0.fired.set(waiting);
+        waiting.drain(..).for_each(|(waker, _)| waker.wake());
+        self.0.spare_room.set(waiting);
+    }
+
+    /// When the first of those who wait for a slot gives up.
+    fn room_until(&self) -> Option<Time> {
+        let waiting = self.0.wait_for_room.borrow();
+        waiting.iter().filter_map(|(_, until)| *until).min()
+    }
+
+    /// Until so many requests have completed, or somebody who waits for a slot gives up.
+    fn wait_for_next(&self, count: u32) -> Wait {
+        Wait::Until {
+            count,
+            min_wait: Duration::ZERO,
+            deadline: self.room_until(),
+        }
+    }
+
+    /// Wakes whoever has waited for a slot long enough.
+    fn wake_late(&self) {
+        if self.room_until().is_some_and(|at| at <= self.now()) {
+            self.wake_for_room();
+        }
     }
 
     fn drop_displaced(&self, into: &mut Vec<Waker>) {
@@ -491,13 +513,18 @@ impl Link for Local {
         }
     }
 
-    fn wake_when_room(&self, waker: &Waker) {
+    fn wake_when_room(&self, waker: &Waker, until: Option<Time>) {
         let waker = waker.clone();
         let mut waiting = self.0.wait_for_room.borrow_mut();
-        let known = waiting.iter().any(|other| other.will_wake(&waker));
-        if !known {
-            waiting.push(waker);
+        match waiting.iter_mut().find(|(other, _)| other.will_wake(&waker)) {
+            // One waker may be that of several futures: the first deadline wakes them all to look.
+            Some((_, known)) => *known = earlier(*known, until),
+            None => waiting.push((waker, until)),
         }
+    }
+
+    fn now(&self) -> Time {
+        self.with(|core| Ok(core.engine().now())).unwrap_or_default()
     }
 
     fn refusal(&self) -> Option<Fault> {
@@ -532,6 +559,14 @@ impl Link for Local {
             core.close_handle(handle);
             Ok(())
         });
+    }
+}
+
+/// The first of two moments, where none is never.
+fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 
@@ -573,11 +608,13 @@ impl Future for Drive {
 
     fn poll(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Error> {
         self.link.set_driver(context.waker());
-        if self.link.in_flight() == 0 {
+        let in_flight = self.link.in_flight() > 0;
+        if !in_flight && self.link.room_until().is_none() {
             return Poll::Pending; // Woken by the next request.
         }
-        match self.link.turn(Wait::one()) {
+        match self.link.turn(self.link.wait_for_next(u32::from(in_flight))) {
             Ok(_) => {
+                self.link.wake_late();
                 context.waker().wake_by_ref();
                 Poll::Pending
             }

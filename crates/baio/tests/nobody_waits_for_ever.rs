@@ -8,8 +8,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+use std::time::Duration;
 
-use baio::{Choice, CreateOptions, Fault, Link, Local, SegmentOp, StatusWord, Ticket, Wait};
+use baio::{Choice, CreateOptions, Fault, Link, Local, Memory, Outcome, SegmentOp, StatusWord, Ticket, Wait};
 use futures_util::future::join;
 
 struct Flag(AtomicBool);
@@ -106,6 +107,89 @@ fn a_status_word_tells_the_reason() {
     let error = segment.wait(ticket).unwrap().unwrap().result.unwrap_err();
     assert_eq!(error.code(), "ENOSPC");
     assert_eq!(word.get(), baio::Status::Failed(baio::Errno::ENOSPC));
+}
+
+/// A request that has not begun by its deadline has had no effect, and its memory comes back: on both links.
+#[test]
+fn a_future_that_finds_no_slot_ends_at_its_deadline() {
+    let (_dir, volume) = common::volume(Choice::Auto);
+    let segment = common::segment(&volume, "full", 64 << 10);
+    // Outcomes that nobody takes keep their places, until there is none left.
+    loop {
+        while segment.submit(segment.request(SegmentOp::Sync, Memory::None)).is_ok() {}
+        if volume.in_flight() == 0 {
+            break;
+        }
+        volume.turn(Wait::one()).unwrap();
+    }
+    let late = |wait| {
+        let mut request = segment.request(SegmentOp::Write { offset: 4096 }, segment.buffer(4096).unwrap());
+        request.deadline = Some(volume.deadline(wait));
+        request.tag = 9;
+        segment.run(request)
+    };
+    let outcome = volume.block_on(late(Duration::from_millis(50))).unwrap();
+    ends_late(outcome);
+    ends_late(common::run_elsewhere(&volume, late(Duration::from_millis(50))));
+    // One that waits without a deadline is served as soon as there is a place, whoever else gives up.
+    let patient = segment.read_at(0, segment.buffer(4096).unwrap());
+    let free = async {
+        ends_late(late(Duration::from_millis(20)).await);
+        while volume.next_outcome().is_some() {}
+    };
+    let (outcome, ()) = volume.block_on(join(patient, free)).unwrap();
+    assert_eq!(outcome.result.unwrap(), 4096);
+}
+
+#[test]
+fn a_future_that_finds_no_place_on_a_service_ends_at_its_deadline() {
+    let (gate, volume) = common::gate::gated();
+    let segment = common::remote::segment(&volume, "full", 1 << 20);
+    gate.close();
+    let mut under_way = Vec::new();
+    while let Ok(ticket) = segment.submit(segment.request(SegmentOp::Sync, Memory::None)) {
+        under_way.push(ticket);
+    }
+    let late = || {
+        let mut request = segment.request(SegmentOp::Write { offset: 4096 }, segment.buffer(4096).unwrap());
+        request.deadline = Some(volume.deadline(Duration::from_millis(50)));
+        request.tag = 9;
+        segment.run(request)
+    };
+    ends_late(volume.block_on(late()).unwrap());
+    // Beside a thread that sleeps on the bell already, and where only the helper reaps.
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| volume.wait(under_way[0]));
+        std::thread::sleep(Duration::from_millis(20));
+        ends_late(volume.block_on(late()).unwrap());
+        ends_late(parked(late()));
+        gate.open();
+        assert_eq!(sleeper.join().unwrap().unwrap().unwrap().result.unwrap(), 0);
+    });
+}
+
+/// Another runtime: it knows nothing of us.
+fn parked<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        std::thread::park_timeout(Duration::from_secs(20));
+    }
+}
+
+fn ends_late(outcome: Outcome) {
+    let error = outcome.result.unwrap_err();
+    assert_eq!((error.code(), error.offset), ("ECANCELED", Some(4096)), "{error}");
+    assert_eq!((outcome.memory.len(), outcome.tag, outcome.bytes_done), (4096, 9, 0));
 }
 
 thread_local! {

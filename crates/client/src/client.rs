@@ -25,7 +25,9 @@ use std::time::Instant;
 use baio_ring::exchange::Parcel;
 use baio_ring::ring::Cursor;
 use baio_words::entry::{Op, Place, Submission, Tag};
-use baio_words::{Failure, Handle, Outcome, Payload, RequestError, RequestFault, SegmentOp, SegmentRequest, Ticket};
+use baio_words::{
+    Failure, Handle, Outcome, Payload, RequestError, RequestFault, SegmentOp, SegmentRequest, Ticket, Time,
+};
 
 use crate::carrier::{Between, Carrier};
 use crate::helper::{self, Helper};
@@ -304,8 +306,9 @@ impl<K: Carrier> Client<K> {
             state.followers.retain(|(parker, _)| !Arc::ptr_eq(parker, me));
         } else if self.shared.completions.ring().fall_asleep(&state.completions) {
             state.sleeper = true;
+            let room_until = state.table.room_until().and_then(instant_of);
             drop(state);
-            me.sleep_on_bell(until);
+            me.sleep_on_bell(earlier(until, room_until));
             state = self.lock();
             state.sleeper = false;
             state.nudged = false;
@@ -319,6 +322,7 @@ impl<K: Carrier> Client<K> {
         loop {
             let ring = self.flush(&mut state);
             self.drain(&mut state);
+            state.table.wake_late(Time::monotonic);
             if !ring && !state.table.has_fired() {
                 return state;
             }
@@ -389,16 +393,21 @@ impl<K: Carrier> Client<K> {
         nudge
     }
 
-    /// Wakes `waker` when a place may be free, or never will be.
-    pub fn wake_when_room(self: &Arc<Self>, waker: &Waker) {
+    /// Wakes `waker` when a place may be free, or never will be, and at `until`.
+    pub fn wake_when_room(self: &Arc<Self>, waker: &Waker, until: Option<Time>) {
         let waker = waker.clone();
         let mut state = self.lock();
-        let left = state.table.wait_for_room(waker);
+        let left = state.table.wait_for_room(waker, until);
+        // Whoever sleeps there does so for too long perhaps.
+        let nudge = until.is_some() && state.sleeper;
         // Room may have come, or the end, since the caller was refused.
         let ring = self.flush(&mut state);
         self.drain(&mut state);
         state.table.wake_if_room();
         self.finish_up(state, ring);
+        if nudge {
+            self.shared.bell.ring();
+        }
         drop(left);
     }
 
@@ -559,6 +568,19 @@ impl<K: Carrier> State<K> {
 
     pub(crate) fn has_sleeper(&self) -> bool {
         self.sleeper
+    }
+}
+
+/// That moment of the service's clock as the waits of a thread know it; `None` beyond the clock's end.
+pub(crate) fn instant_of(at: Time) -> Option<Instant> {
+    Instant::now().checked_add(at.since(Time::monotonic()))
+}
+
+/// The first of two moments, where none is never.
+pub(crate) fn earlier<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 

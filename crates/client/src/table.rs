@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Poll, Waker};
 
 use baio_words::entry::{RawSubmission, Tag};
-use baio_words::{Errno, Handle, Outcome, RequestError, RequestFault, SegmentOp, StatusWord, Ticket};
+use baio_words::{Errno, Handle, Outcome, RequestError, RequestFault, SegmentOp, StatusWord, Ticket, Time};
 
 use crate::carrier::Carrier;
+use crate::client::earlier;
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug)]
@@ -87,8 +88,8 @@ pub(crate) struct Table<K: Carrier> {
     finished: VecDeque<Ticket>,
     /// Of these, those that nobody has taken by their ticket meanwhile.
     untaken: usize,
-    /// Futures that found every place taken.
-    room: Vec<Waker>,
+    /// Futures that found every place taken, and when each gives up.
+    room: Vec<(Waker, Option<Time>)>,
     /// To be woken when the lock is free.
     fired: Vec<Waker>,
     /// Lists that were used for that before, so that nothing is allocated.
@@ -400,17 +401,31 @@ impl<K: Carrier> Table<K> {
             entry.generation = entry.generation.wrapping_add(1).max(1);
             self.fired.extend(waker);
             self.free.push(ticket.parts().0);
-            self.fired.append(&mut self.room);
+            self.wake_room();
         }
     }
 
-    /// Wakes `waker` when a place may be free. Gives back the copy that is not needed.
-    pub(crate) fn wait_for_room(&mut self, waker: Waker) -> Option<Waker> {
-        if self.room.iter().any(|other| other.will_wake(&waker)) {
+    /// Wakes `waker` when a place may be free, and at `until`. Gives back the copy that is not needed.
+    pub(crate) fn wait_for_room(&mut self, waker: Waker, until: Option<Time>) -> Option<Waker> {
+        if let Some((_, known)) = self.room.iter_mut().find(|(other, _)| other.will_wake(&waker)) {
+            // One waker may be that of several futures: the first deadline wakes them all to look.
+            *known = earlier(*known, until);
             return Some(waker);
         }
-        self.room.push(waker);
+        self.room.push((waker, until));
         None
+    }
+
+    /// When the first of those who wait for a place gives up.
+    pub(crate) fn room_until(&self) -> Option<Time> {
+        self.room.iter().filter_map(|(_, until)| *until).min()
+    }
+
+    /// Wakes whoever waits for a place when the first of them has waited long enough.
+    pub(crate) fn wake_late(&mut self, now: impl FnOnce() -> Time) {
+        if self.room_until().is_some_and(|at| at <= now()) {
+            self.wake_room();
+        }
     }
 
     /// Is there a place for a request?
@@ -420,7 +435,7 @@ impl<K: Carrier> Table<K> {
 
     /// Whoever waited for a place does so no more. The copies that are dropped must be the caller's own.
     pub(crate) fn leave_room(&mut self, waker: &Waker) {
-        self.room.retain(|other| !other.will_wake(waker));
+        self.room.retain(|(other, _)| !other.will_wake(waker));
     }
 
     /// Wakes whoever awaits anything, to look again.
@@ -443,7 +458,7 @@ impl<K: Carrier> Table<K> {
     }
 
     pub(crate) fn wake_room(&mut self) {
-        self.fired.append(&mut self.room);
+        self.fired.extend(self.room.drain(..).map(|(waker, _)| waker));
     }
 
     /// A thread stops reaping for what it has awaited: the helper does from now on.

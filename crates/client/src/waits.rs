@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use baio_words::{RequestError, RequestFault, Ticket, Time};
 
 use crate::carrier::Carrier;
-use crate::client::{Client, next_reaper};
+use crate::client::{Client, instant_of, next_reaper};
 use crate::inside::Inside;
 use crate::table::Ended;
 
@@ -70,7 +70,7 @@ impl<K: Carrier> Client<K> {
                     return Some(room);
                 }
                 // Others free places also by taking outcomes, which ends nothing.
-                let _ = table.wait_for_room(waker);
+                let _ = table.wait_for_room(waker, None);
                 None
             });
             if room == Some(false) {
@@ -93,7 +93,7 @@ impl<K: Carrier> Client<K> {
         let before = self.lock().table.reaped;
         let now = Instant::now;
         // Beyond the clock's end is never.
-        let deadline = deadline.and_then(|at| now().checked_add(at.since(Time::monotonic())));
+        let deadline = deadline.and_then(instant_of);
         let mut first = now().checked_add(min_wait).filter(|_| !min_wait.is_zero());
         if let (Some(at), Some(end)) = (first, deadline) {
             first = Some(at.min(end));

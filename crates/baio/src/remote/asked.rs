@@ -50,7 +50,7 @@ impl<T> Asked<T> {
             Err(command) => match client.refusal() {
                 Some(fault) => Poll::Ready(Err(self.failed(fault.into()))),
                 None => {
-                    client.wake_when_room(context.waker());
+                    client.wake_when_room(context.waker(), None);
                     self.stage = Stage::Fresh(command);
                     Poll::Pending
                 }

@@ -406,8 +406,12 @@ impl Link for Remote {
         polled
     }
 
-    fn wake_when_room(&self, waker: &Waker) {
-        self.client().wake_when_room(waker);
+    fn wake_when_room(&self, waker: &Waker, until: Option<Time>) {
+        self.client().wake_when_room(waker, until);
+    }
+
+    fn now(&self) -> Time {
+        Time::monotonic()
     }
 
     fn refusal(&self) -> Option<Fault> {
