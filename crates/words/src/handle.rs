@@ -1,4 +1,9 @@
 //! What names what: handles name objects, tickets name requests.
+//!
+//! A name is a place in a table and which use of it, so a stale one is refused and never another's. The count of uses is 32 bits
+//! and wraps: a name that somebody keeps while its place is used 2^32 times more (2^30 times for a core's tickets) names what is
+//! there then. For the ticket of one place that is used 100,000 times a second that is half a day (3 hours on a core), for a
+//! handle 2^32 opens. Take outcomes, or drop their tickets, long before.
 
 /// Names an opened segment or file. Valid on the core that gave it, until it is closed or its segment is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -7,7 +12,7 @@ pub struct Handle {
     pub core: u32,
     /// Its place there.
     pub index: u32,
-    /// Which use of that place.
+    /// Which use of that place; wraps after 2^32.
     pub generation: u32,
 }
 
@@ -35,7 +40,7 @@ impl Handle {
 pub struct Ticket {
     /// Its place in the table of requests.
     pub index: u32,
-    /// Which use of that place.
+    /// Which use of that place; wraps after 2^32, a core's after 2^30.
     pub generation: u32,
 }
 
