@@ -12,7 +12,6 @@ use baio_engine::Errno;
 use baio_storage::Fault;
 use serde_json::{Value, json};
 
-use crate::errno;
 use crate::exit_status::ExitStatus;
 use crate::output::{Printable, SCHEMA_VERSION};
 
@@ -61,7 +60,10 @@ impl Failure {
     /// An error that carries no errno came from the standard library itself and is told as `EIO`.
     pub fn from_io(operation: impl Into<Box<str>>, error: &io::Error) -> Failure {
         let code = match error.raw_os_error() {
-            Some(number) => errno::name(number).map_or_else(|| format!("E{number}"), str::to_owned),
+            Some(number) => match Errno::from_raw(number).name() {
+                "E?" => format!("E{number}"),
+                name => name.to_owned(),
+            },
             None => "EIO".to_owned(),
         };
         Failure::new(operation, code, sentence_of(error))
@@ -272,7 +274,7 @@ mod tests {
 
     #[test]
     fn system_errors_keep_their_name_and_lose_their_number() {
-        let failure = Failure::from_io("list", &io::Error::from_raw_os_error(libc::ENOENT));
+        let failure = Failure::from_io("list", &io::Error::from_raw_os_error(Errno::ENOENT.raw()));
         assert_eq!(failure.to_string(), "baio: list: No such file or directory");
         assert_eq!(failure.to_json()["error"]["code"], "ENOENT");
 

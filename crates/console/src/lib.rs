@@ -10,12 +10,10 @@
 //! | [`named`] | a target that must be a segment |
 //! | [`memory_limit`] | how much a command may take for its buffers |
 //! | [`failure`] | what went wrong, where, what would be needed, what to do |
-//! | [`errno`] | the names of the system's error numbers |
 //! | [`output`] | an answer as a table for people or an object for programs |
 //! | [`exit_status`] | what the parent process is told |
 
 pub mod duration;
-pub mod errno;
 pub mod exit_status;
 pub mod failure;
 pub mod memory_limit;
