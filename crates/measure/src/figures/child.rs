@@ -7,10 +7,9 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-
 use baio_stress::Measurement;
 use baio_stress::costs::{Costs, memory_max};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 /// What a finished process printed and cost.
 #[derive(Debug)]

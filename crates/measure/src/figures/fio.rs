@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use baio_stress::{Latency, Measurement, Rw};
 use serde_json::Value;
 
 use crate::figures::{child, quoted, start_up};
-use baio_stress::Rw;
-use baio_stress::{Latency, Measurement};
 
 /// How fio carries its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::figures::{child, quoted, start_up};
 use baio_stress::Measurement;
+
+use crate::figures::{child, quoted, start_up};
 
 /// A run of `baio stress` with `--json`: requests of 4 KiB for a while, or to each block once.
 #[derive(Clone, Debug)]

@@ -3,6 +3,8 @@
 
 use std::process::{Command, ExitCode};
 
+use baio_stress::Measurement;
+use baio_stress::costs::memory_max;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,8 +12,6 @@ use serde_json::Value;
 use crate::figures::child::{self, Finished};
 use crate::figures::quoted;
 use crate::program;
-use baio_stress::Measurement;
-use baio_stress::costs::memory_max;
 
 pub(crate) mod bare;
 

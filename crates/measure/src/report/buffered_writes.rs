@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use baio_console::failure::Failure;
+use baio_stress::{Measurement, Rw};
 
 use crate::figures::stress::Run;
 use crate::figures::{fio, middle};
@@ -13,8 +14,6 @@ use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::files::settle;
 use crate::report::marks::{Bound, Figure, Mark};
 use crate::report::streaming::file_system;
-use baio_stress::Measurement;
-use baio_stress::Rw;
 
 const REQUEST: u64 = 64 << 10;
 const DEPTH: u32 = 128;

@@ -7,12 +7,11 @@
 //! A peer that cannot run here (not installed, refused by the kernel) is left out, with its reason. Ours must run.
 
 use baio_console::failure::Failure;
+use baio_stress::{CacheCounts, Measurement};
 use serde_json::{Value, json};
 
 use crate::figures::{fio, median, middle, stress, worker};
 use crate::report::marks::{Bound, Figure, Mark};
-use baio_stress::CacheCounts;
-use baio_stress::Measurement;
 
 /// One way to do the work.
 pub(super) struct Side {
@@ -44,8 +43,8 @@ pub(super) struct Count {
 pub(super) struct Turns {
     /// One a round.
     pub(super) ours: Vec<Measurement>,
-    /// For each peer one a round, or why it was left out.
-    peers: Vec<Result<Vec<Measurement>, String>>,
+    /// For each peer its name, and one a round, or why it was left out.
+    peers: Vec<(String, Result<Vec<Measurement>, String>)>,
 }
 
 /// What an experiment gave: its comparisons, and what else there is to tell.
@@ -63,9 +62,22 @@ impl Turns {
     /// Of the peer of this number; none where it was left out.
     pub(super) fn peer(&self, index: usize) -> &[Measurement] {
         match self.peers.get(index) {
-            Some(Ok(runs)) => runs,
+            Some((_, Ok(runs))) => runs,
             _ => &[],
         }
+    }
+
+    /// Those that ran, by their names.
+    pub(super) fn peers(&self) -> impl Iterator<Item = (&str, &[Measurement])> {
+        self.peers
+            .iter()
+            .filter_map(|(name, runs)| Some((name.as_str(), runs.as_deref().ok()?)))
+    }
+
+    /// The one of them that made most requests a second, which is known only now.
+    pub(super) fn best(&self) -> Option<(&str, &[Measurement])> {
+        let rate = |runs: &[Measurement]| middle(runs, |run| run.iops);
+        self.peers().max_by(|one, other| rate(one.1).total_cmp(&rate(other.1)))
     }
 }
 
@@ -240,14 +252,14 @@ impl Findings {
     }
 
     fn note(&mut self, ours: &Side, peers: &[Peer], turns: &Turns) {
-        let all = turns.peers.iter().flatten().flatten().chain(&turns.ours);
+        let all = turns.peers().flat_map(|(_, runs)| runs).chain(&turns.ours);
         self.errors += all.map(|run| run.errors).sum::<u64>();
         self.lines.push(summary(&ours.name, &turns.ours));
         self.lines.push(format!("    {}", ours.command));
         let against: Vec<Value> = peers
             .iter()
             .zip(&turns.peers)
-            .map(|(peer, runs)| match runs {
+            .map(|(peer, (_, runs))| match runs {
                 Ok(runs) => self.note_peer(peer, &turns.ours, runs),
                 Err(reason) => {
                     let name = &peer.side.name;
@@ -294,11 +306,14 @@ impl Findings {
 fn in_turn(ours: &Side, peers: &[Peer], rounds: usize) -> Result<Turns, String> {
     let mut turns = Turns {
         ours: Vec::with_capacity(rounds),
-        peers: peers.iter().map(|_| Ok(Vec::new())).collect(),
+        peers: peers
+            .iter()
+            .map(|peer| (peer.side.name.clone(), Ok(Vec::new())))
+            .collect(),
     };
     for _ in 0..rounds {
         turns.ours.push((ours.run)()?);
-        for (peer, runs) in peers.iter().zip(&mut turns.peers) {
+        for (peer, (_, runs)) in peers.iter().zip(&mut turns.peers) {
             let Ok(so_far) = runs else { continue };
             match (peer.side.run)() {
                 Ok(run) => so_far.push(run),
@@ -310,7 +325,7 @@ fn in_turn(ours: &Side, peers: &[Peer], rounds: usize) -> Result<Turns, String> 
 }
 
 /// The median of the ratios, round by round.
-fn ratio(figure: Figure, ours: &[Measurement], theirs: &[Measurement]) -> f64 {
+pub(super) fn ratio(figure: Figure, ours: &[Measurement], theirs: &[Measurement]) -> f64 {
     let pairs = ours.iter().zip(theirs);
     let ratios: Vec<f64> = pairs
         .map(|(ours, theirs)| figure.of(ours) / figure.of(theirs))

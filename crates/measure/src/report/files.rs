@@ -9,10 +9,9 @@ use std::path::Path;
 
 use baio::{Access, Config, CreateOptions, Durability, Format, Identity, Local, Options, Segment, SegmentOp, Wait};
 use baio_console::failure::Failure;
+use baio_stress::{Random, drop_pages_of};
 
 use crate::report::storage_failure;
-use baio_stress::Random;
-use baio_stress::drop_pages_of;
 
 const PIECE: usize = 1 << 20;
 

@@ -9,12 +9,12 @@ use baio::{
     Access, Config, CreateOptions, Durability, Fault, Format, Identity, Link, Local, Options, Segment, SegmentOp, Wait,
 };
 use baio_console::failure::Failure;
+use baio_stress::Random;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::report::comparison::Findings;
 use crate::report::{Setting, storage_failure};
-use baio_stress::Random;
 
 /// Bytes that are carried when no input is named.
 const DEFAULT_BYTES: usize = 64 << 20;

@@ -6,13 +6,11 @@ use baio_console::failure::Failure;
 
 use crate::figures::worker;
 use crate::figures::worker::own_policy::{Job, Pattern, Who};
-use crate::figures::{median, middle};
 use crate::report::Setting;
-use crate::report::comparison::{Findings, Peer, Side};
-use crate::report::marks::Bound;
+use crate::report::comparison::{Findings, Peer, Side, ratio};
+use crate::report::marks::{Bound, Figure};
 use crate::report::memory_cgroup::MemoryCgroup;
 use crate::report::places::Site;
-use baio_stress::Measurement;
 
 /// What the process on the kernel's side needs for itself.
 const ITS_OWN: u64 = 4 << 20;
@@ -73,7 +71,10 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
             side(format!("{name}: a policy of its own"), Who::Own),
             vec![Peer::new(side("LRU".into(), Who::Lru), []), Peer::new(kernels, [])],
         )?;
-        let better = elapsed_of_better(&runs.ours, &[runs.peer(0), runs.peer(1)]);
+        // All do the same work, so times are as rates the other way round.
+        let better = runs
+            .best()
+            .map_or(0.0, |(_, best)| ratio(Figure::Requests, best, &runs.ours));
         findings.count(
             "of the time of the better of the two",
             "elapsed",
@@ -82,12 +83,4 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
         );
     }
     Ok(())
-}
-
-/// All do the same work, so times are as rates the other way round.
-fn elapsed_of_better(ours: &[Measurement], peers: &[&[Measurement]]) -> f64 {
-    let rate = |runs: &[Measurement]| middle(runs, |run| run.iops);
-    let better = peers.iter().max_by(|one, other| rate(one).total_cmp(&rate(other)));
-    let ratios = ours.iter().zip(better.copied().unwrap_or_default());
-    median(&ratios.map(|(ours, theirs)| theirs.iops / ours.iops).collect::<Vec<_>>())
 }

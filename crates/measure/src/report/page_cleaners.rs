@@ -8,19 +8,19 @@
 use std::path::Path;
 
 use baio_console::failure::Failure;
+use baio_stress::Measurement;
 use serde_json::json;
 
+use crate::figures::middle;
 use crate::figures::worker;
 use crate::figures::worker::page_cleaners::{AGENTS, CLEANER_BYTES, Job, MEMORY_PART, OLTP as MIX};
-use crate::figures::{median, middle};
 use crate::report::Setting;
-use crate::report::comparison::{Findings, Peer, Side};
+use crate::report::comparison::{Findings, Peer, Side, Turns, ratio};
 use crate::report::files::settle;
 use crate::report::loop_device::{LoopDevice, missing};
-use crate::report::marks::Bound;
+use crate::report::marks::{Bound, Figure};
 use crate::report::places::Site;
 use crate::report::streaming::file_system;
-use baio_stress::Measurement;
 
 /// Of these one has a mark: the best.
 const CLEANERS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -73,42 +73,35 @@ fn sweep(
     let numbers: &[u32] = if setting.quick { &QUICK } else { &CLEANERS };
     // As much memory as these take must be there, and a pool beside it.
     let fits = |cleaners: &&u32| u64::from(**cleaners) * CLEANER_BYTES * 2 <= bytes / MEMORY_PART;
-    let mut names = Vec::new();
     let mut peers = Vec::new();
     for &cleaners in numbers.iter().filter(fits) {
         let name = format!("{cleaners} synchronous");
-        names.push(name.clone());
-        peers.push(Peer::new(side(name, cleaners, false), []));
+        peers.push(Peer::new(side(name.clone(), cleaners, false), []));
         if has_kernels_cache && cleaners == 16 {
-            let name = format!("{cleaners} synchronous, the kernel's cache, O_DSYNC");
-            names.push(name.clone());
+            let name = format!("{name}, the kernel's cache, O_DSYNC");
             peers.push(Peer::new(side(name, cleaners, true), []));
         }
     }
     let ours = side(format!("transactions on {place}, one asynchronous cleaner"), 0, false);
-    let runs = findings.compare(rounds, ours, peers)?;
-    let sides: Vec<(&str, &[Measurement])> = (names.iter().enumerate())
-        .map(|(index, name)| (name.as_str(), runs.peer(index)))
-        .collect();
-    judge(findings, &runs.ours, &sides);
+    let turns = findings.compare(rounds, ours, peers)?;
+    judge(findings, &turns);
     Ok(())
 }
 
-/// Against the best of the synchronous ones, which is known only now.
-fn judge(findings: &mut Findings, ours: &[Measurement], sides: &[(&str, &[Measurement])]) {
-    let rate = |runs: &[Measurement]| middle(runs, |run| run.iops);
+/// Against the best of the synchronous ones.
+fn judge(findings: &mut Findings, turns: &Turns) {
     let foreground = |runs: &[Measurement]| middle(runs, |run| run.foreground_percent.unwrap_or(f64::NAN));
     findings.lines.push(format!(
         "    {:<48}{:>16}{:>14}{:>22}",
         "cleaners", "transactions/s", "us CPU each", "% foreground writes"
     ));
     let mut rows = Vec::new();
-    for (name, runs) in std::iter::once(&("one asynchronous", ours)).chain(sides) {
+    for (name, runs) in std::iter::once(("one asynchronous", &turns.ours[..])).chain(turns.peers()) {
+        let rate = middle(runs, |run| run.iops);
         let cpu = middle(runs, |run| run.cpu_us_per_request);
-        let (rate, foreground) = (rate(runs), foreground(runs));
-        findings
-            .lines
-            .push(format!("    {name:<48}{rate:>16.0}{cpu:>14.1}{foreground:>22.1}"));
+        let foreground = foreground(runs);
+        let line = format!("    {name:<48}{rate:>16.0}{cpu:>14.1}{foreground:>22.1}");
+        findings.lines.push(line);
         rows.push(json!({
             "row": name,
             "transactions_per_second": rate,
@@ -116,34 +109,25 @@ fn judge(findings: &mut Findings, ours: &[Measurement], sides: &[(&str, &[Measur
             "foreground_percent": foreground,
         }));
     }
-    let best = sides.iter().max_by(|one, other| rate(one.1).total_cmp(&rate(other.1)));
-    let Some(&(name, best)) = best else { return };
-    let ratio = |of: fn(&Measurement) -> f64| {
-        median(
-            &ours
-                .iter()
-                .zip(best)
-                .map(|(ours, theirs)| of(ours) / of(theirs))
-                .collect::<Vec<_>>(),
-        )
-    };
+    let Some((name, best)) = turns.best() else { return };
+    let ratio = |figure| ratio(figure, &turns.ours, best);
     let counts = [
         (
             "of the transactions of the best",
             "transactions",
-            ratio(|run| run.iops),
+            ratio(Figure::Requests),
             Some(Bound::AtLeast(1.09)),
         ),
         (
             "of its CPU a transaction",
             "cpu",
-            ratio(|run| run.cpu_us_per_request),
+            ratio(Figure::Cpu),
             Some(Bound::AtMost(1.0)),
         ),
         (
             "% of our pages written in the foreground",
             "foreground",
-            foreground(ours),
+            foreground(&turns.ours),
             Some(Bound::AtMost(0.0)),
         ),
         ("% of its pages", "foreground_of_best", foreground(best), None),

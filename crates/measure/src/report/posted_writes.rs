@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use baio_console::failure::Failure;
+use baio_stress::{Latency, Measurement};
 
 use crate::figures::worker::bare::PostedWrites;
 use crate::figures::{median, worker};
@@ -16,7 +17,6 @@ use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::marks::{Figure, Mark};
 use crate::report::slow_device::{self, SlowDevice};
-use baio_stress::{Latency, Measurement};
 
 const SLOW: Duration = Duration::from_millis(30);
 

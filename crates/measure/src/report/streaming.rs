@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use baio_console::failure::Failure;
+use baio_stress::{Measurement, Rw, warm_bytes};
 use serde_json::json;
 
 use crate::figures::fio::{self, Engine};
@@ -17,8 +18,6 @@ use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::ext2::on_ext2;
 use crate::report::files::{settle, warm};
 use crate::report::places::Site;
-use baio_stress::Measurement;
-use baio_stress::{Rw, warm_bytes};
 
 /// The ways, in the order of the tables.
 const WAYS: [&str; 4] = [

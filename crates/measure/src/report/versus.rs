@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use baio_console::failure::Failure;
+use baio_stress::{CacheCounts, Measurement, Rw};
 
 use crate::figures::fio::{self, Engine};
 use crate::figures::stress::Run;
@@ -15,9 +16,6 @@ use crate::report::marks::{Figure, cpu, rate};
 use crate::report::memory_cgroup::MemoryCgroup;
 use crate::report::places::Site;
 use crate::report::{Setting, unavailable};
-use baio_stress::CacheCounts;
-use baio_stress::Measurement;
-use baio_stress::Rw;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 use baio_engine::{Arena, Caching, Choice, Config, Descriptions, Engine, File, Memory, Open, Policy, Request, Wait};
 use baio_storage::cache::CacheConfig;
 use baio_storage::{Core, Error, Pinning};
+use baio_stress::costs::status_of;
+use baio_stress::{Measurement, Random, Recorder};
 use serde::{Deserialize, Serialize};
 
 use crate::program::joined;
-use baio_stress::Random;
-use baio_stress::costs::status_of;
-use baio_stress::{Measurement, Recorder};
 
 /// Bytes of a request.
 const PAGE: usize = 4096;
