@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use baio_console::failure::Failure;
-use baio_engine::{Config, Memory, Region, Stats, Wait};
+use baio_engine::{Config, Durability, Memory, Region, Stats, Wait};
 use baio_storage::cache::CacheStats;
-use baio_storage::{Error, Fault};
+use baio_storage::{Error, Fault, SegmentOp};
 
 use super::job::{Job, Lane};
 use super::schedule::Piece;
@@ -52,7 +52,7 @@ pub(super) trait Target: Sized {
     fn next(&mut self) -> Option<Ended>;
 
     /// Makes durable what was written to an object, while nothing else is under way.
-    fn sync(&mut self, object: usize, durability: baio_engine::Durability) -> Result<(), Fault>;
+    fn sync(&mut self, object: usize, durability: Durability) -> Result<(), Fault>;
 
     fn stats(&self) -> Stats;
 
@@ -132,6 +132,16 @@ pub(super) fn buffers(job: &Job, lane: &Lane, target: &mut impl Target) -> Resul
         .map(|index| region.span(index * step, len as u32).map(Memory::Span))
         .collect::<Option<Vec<_>>>()
         .ok_or_else(|| refused("the shared mapping has no room".to_owned()))
+}
+
+/// What a piece asks of a segment, or of a file on a core; only writes can be durable.
+fn op_of(piece: &Piece, durability: Durability) -> (SegmentOp, Durability) {
+    let offset = piece.offset;
+    if piece.write {
+        (SegmentOp::Write { offset }, durability)
+    } else {
+        (SegmentOp::Read { offset }, Durability::None)
+    }
 }
 
 /// Tells why something could not be set up.

@@ -7,7 +7,7 @@ use baio_engine::{Create, Descriptions, Durability, Memory, Open, Stats, Wait};
 use baio_storage::cache::{CacheConfig, CacheStats};
 use baio_storage::{Access, Core, Error, Fault, Handle, Mode, SegmentOp, SegmentRequest};
 
-use super::{Ended, Target, config, told};
+use super::{Ended, Target, config, op_of, told};
 use crate::job::{Job, Lane, Mode as JobMode, Objects};
 use crate::schedule::Piece;
 
@@ -76,12 +76,7 @@ impl Target for OnCore {
         let Some(&Some(handle)) = self.handles.get(piece.object) else {
             return Err(memory);
         };
-        let offset = piece.offset;
-        let (op, durability) = if piece.write {
-            (SegmentOp::Write { offset }, self.durability)
-        } else {
-            (SegmentOp::Read { offset }, Durability::None)
-        };
+        let (op, durability) = op_of(piece, self.durability);
         let request = SegmentRequest {
             mode: self.mode,
             durability,

@@ -7,12 +7,12 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use baio::{Access, Options, Outcome, Remote, Segment, SegmentOp, SegmentRequest};
+use baio::{Access, Options, Outcome, Remote, Segment, SegmentRequest};
 use baio_console::failure::Failure;
 use baio_engine::{Durability, Memory, Stats, Wait};
 use baio_storage::Fault;
 
-use super::{ARENA_SPARE, Ended, Target, config};
+use super::{ARENA_SPARE, Ended, Target, config, op_of};
 use crate::job::{Job, Lane, Objects};
 use crate::schedule::Piece;
 
@@ -77,12 +77,7 @@ impl Target for Served {
     }
 
     fn start(&mut self, piece: &Piece, memory: Memory, tag: u64) -> Result<(), Memory> {
-        let offset = piece.offset;
-        let (op, durability) = if piece.write {
-            (SegmentOp::Write { offset }, self.durability)
-        } else {
-            (SegmentOp::Read { offset }, Durability::None)
-        };
+        let (op, durability) = op_of(piece, self.durability);
         let segment = &self.service.segment;
         let request = SegmentRequest {
             durability,

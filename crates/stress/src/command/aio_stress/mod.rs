@@ -13,6 +13,7 @@ mod print;
 
 use baio_console::failure::Failure;
 
+use super::carry_out;
 use crate::Kind;
 use args::AioStressArgs;
 use plan::Plan;
@@ -27,17 +28,11 @@ pub(crate) fn run(args: AioStressArgs) -> Result<Ended, Failure> {
         opening,
     } = plan::plan(&args)?;
     opening.iter().for_each(|line| eprintln!("{line}"));
-    crate::make(&mut job, &wants)?;
-    let report = crate::run(&job, &mut |stage| {
-        for line in print::after_stage(&args, &job, stage) {
+    let (report, first_error) = carry_out(&mut job, &wants, claims, &mut |job, stage| {
+        for line in print::after_stage(&args, job, stage) {
             eprintln!("{line}");
         }
     })?;
-    drop(claims);
-    let first_error = report.first_error();
-    if let Some(failure) = first_error {
-        eprintln!("{failure}");
-    }
     let mut unlinked = Vec::new();
     for want in wants
         .iter()
@@ -55,7 +50,7 @@ pub(crate) fn run(args: AioStressArgs) -> Result<Ended, Failure> {
     Ok(Ended {
         total: report.total(&job),
         parts: report.parts(&job),
-        first_error: first_error.map(|failure| failure.to_json()["error"].take()),
+        first_error,
         threads: job.lanes.len(),
         unlinked,
     })

@@ -12,6 +12,7 @@ mod print;
 
 use baio_console::failure::Failure;
 
+use super::carry_out;
 use crate::measurement::Measurement;
 use args::{StressArgs, TypedDurability};
 use plan::Plan;
@@ -25,13 +26,7 @@ pub(crate) fn run(args: StressArgs) -> Result<Stressed, Failure> {
         wants,
         claims,
     } = plan::plan(&args)?;
-    crate::make(&mut job, &wants)?;
-    let report = crate::run(&job, &mut |_| ())?;
-    drop(claims);
-    let first_error = report.first_error();
-    if let Some(failure) = first_error {
-        eprintln!("{failure}");
-    }
+    let (report, first_error) = carry_out(&mut job, &wants, claims, &mut |_, _| ())?;
     let total = report.total(&job);
     Ok(Stressed {
         target: args.target.to_string(),
@@ -51,7 +46,7 @@ pub(crate) fn run(args: StressArgs) -> Result<Stressed, Failure> {
         seed: args.seed,
         missed: missed(&args, &total.measured),
         parts: report.parts(&job),
-        first_error: first_error.map(|failure| failure.to_json()["error"].take()),
+        first_error,
         total,
     })
 }
