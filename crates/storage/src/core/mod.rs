@@ -412,11 +412,8 @@ impl Core {
     fn dispatch(&mut self, completion: Completion) {
         match Recipient::of(completion.tag) {
             Some(Recipient::Request(ticket)) => self.request_ended(ticket, completion),
-            Some(Recipient::Operation { index, number }) => {
-                let key = self.running.key_at(index);
-                if key.is_some_and(|key| Recipient::number_of(key) == number) {
-                    self.step(index, Event::Completed(completion));
-                }
+            Some(operation @ Recipient::Operation { .. }) => {
+                self.tell_operation(operation, Event::Completed(completion));
             }
             Some(Recipient::Driver) => self.foreign.push_back(completion),
             None => {}

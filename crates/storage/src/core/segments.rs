@@ -354,6 +354,17 @@ impl Core {
         }
     }
 
+    /// Moves an operation on by what has ended for it, unless it has gone itself.
+    pub(super) fn tell_operation(&mut self, operation: Recipient, event: Event) {
+        let Recipient::Operation { index, .. } = operation else {
+            return;
+        };
+        let key = self.running.key_at(index);
+        if key.is_some_and(|key| Recipient::operation(key) == operation) {
+            self.step(index, event);
+        }
+    }
+
     /// Moves an operation on, and whoever gets the token by that.
     pub(super) fn step(&mut self, index: u32, event: Event) {
         let mut next = Some((index, event));

@@ -1,11 +1,11 @@
-//! Whose a completion of the engine is: its tag says so. Two bits say what kind, the rest which one.
+//! Whose a completion is, of the engine or of the cache: its tag says so. Two bits say what kind, the rest which one.
 //!
 //! | top bits | whose | the rest |
 //! |---|---|---|
 //! | 00 | nobody's (0: straight-line code that waits itself), or of whoever drives the core ([`Core::FOREIGN_TAGS`]) | the driver's own |
 //! | 01 | a request in the table, whose entry knows its owner | generation, index |
 //! | 10 | an operation's | number, part, index |
-//! | 11 | nobody's so far | |
+//! | 11 | nobody's so far, but for what the cache does for nobody | |
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use super::Core;
 use crate::request::Ticket;
 use crate::slot_map::SlotKey;
 
-/// Who a completion belongs to.
+/// Who is told an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recipient {
     /// An entry of the table of requests, which knows its owner.
@@ -67,13 +67,9 @@ impl Recipient {
     pub(super) fn operation(key: SlotKey) -> Recipient {
         Recipient::Operation {
             index: key.index,
-            number: Recipient::number_of(key),
+            // As much of it as a tag has room for.
+            number: key.generation & Recipient::NUMBER_MASK,
         }
-    }
-
-    /// As much of a generation as a tag has room for.
-    pub(super) fn number_of(key: SlotKey) -> u32 {
-        key.generation & Recipient::NUMBER_MASK
     }
 
     /// Of a request of the core's own; the driver names its own itself.

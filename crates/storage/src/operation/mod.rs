@@ -140,9 +140,9 @@ pub(crate) trait CachedPages {
     /// A segment has this many bytes now.
     fn resized(&mut self, objects: &Objects, address: SlotAddress, bytes: u64);
 
-    /// Keeps the cache out of the bytes of a segment from `from` on, until the operation ends, which is told by
+    /// Keeps the cache out of the bytes of a segment from `from` on, until the operation of this index and tag ends, which is told by
     /// [`Event::Uncached`] when nothing of them is cached any more. Also when nothing is: somebody may begin to cache it meanwhile.
-    fn cut(&mut self, known: Known<'_>, operation: u32, name: &str, target: Target, from: u64);
+    fn cut(&mut self, known: Known<'_>, operation: (u32, u64), name: &str, target: Target, from: u64);
 }
 
 /// What a core knows of handles and of requests on them.
@@ -268,7 +268,7 @@ impl Context<'_> {
             objects: self.objects,
             requests: self.requests,
         };
-        cached.cut(known, self.index, name, target, from);
+        cached.cut(known, (self.index, self.tag), name, target, from);
         true
     }
 

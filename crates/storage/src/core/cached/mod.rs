@@ -33,15 +33,14 @@ use crate::cache::eviction::Hint;
 use crate::cache::{Cache, CacheConfig, CacheError, CacheOp, CacheRequest, CacheStats, ObjectId};
 use crate::error::{Error, Fault, Result};
 use crate::object::ObjectState;
-use crate::request::{CacheIo, Ticket};
+use crate::request::CacheIo;
 use crate::slot_map::SlotMap;
 
 /// Entries of the table of requests that are the cache's own.
 const ENTRIES: u32 = 64;
 
-/// Owners in the cache that are no tickets, whose generations have 30 bits: what nobody waits for, and operations.
+/// The owner in the cache of what nobody waits for. Others are the tags of their recipients ([`Recipient`](super::tags::Recipient)).
 const NOBODY: u64 = u64::MAX;
-const OPERATION: u64 = 1 << 62;
 
 /// The page cache of a core.
 #[derive(Debug)]
@@ -213,16 +212,5 @@ fn whole(durability: Durability) -> CacheOp {
         start: 0,
         end: u64::MAX,
         durability,
-    }
-}
-
-fn owner_of(ticket: Ticket) -> u64 {
-    u64::from(ticket.generation) << 32 | u64::from(ticket.index)
-}
-
-fn ticket_of(owner: u64) -> Ticket {
-    Ticket {
-        index: owner as u32,
-        generation: (owner >> 32) as u32,
     }
 }

@@ -15,7 +15,7 @@
 
 use baio_engine::{File, Kind, Memory};
 
-use super::{NOBODY, OPERATION, PageCache};
+use super::{NOBODY, PageCache};
 use crate::cache::eviction::Hint;
 use crate::cache::{self, CacheOp, CacheRequest, ObjectId, PAGE_BYTES};
 use crate::core::Core;
@@ -181,14 +181,13 @@ impl CachedPages for PageCache {
         let _ = cache.shrink(object, bytes).and_then(|()| cache.grow(object, bytes));
     }
 
-    fn cut(&mut self, known: Known<'_>, operation: u32, name: &str, target: Target, from: u64) {
+    fn cut(&mut self, known: Known<'_>, (operation, tag): (u32, u64), name: &str, target: Target, from: u64) {
         let Target::Segment { size, .. } = target else { return };
         let object = match self.look_up(known.objects, &target) {
             Some(at) => self.objects[at].object,
             None => self.add(known, name.to_owned(), Access::Write, target, size),
         };
-        let owner = OPERATION | u64::from(operation);
-        let request = self.cache_mut().start(owner, reserve(object, from, size));
+        let request = self.cache_mut().start(tag, reserve(object, from, size));
         self.cuts.push(Cut {
             operation,
             object,

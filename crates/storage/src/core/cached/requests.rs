@@ -4,10 +4,11 @@
 
 use baio_engine::{Durability, Memory, Wait};
 
-use super::{NOBODY, OPERATION, owner_of, ticket_of, whole};
+use super::whole;
 use crate::cache::eviction::Hint;
 use crate::cache::{self, CacheDone, CacheError, CacheOp, CacheRequest, ObjectId};
 use crate::core::Core;
+use crate::core::tags::Recipient;
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::object::Target;
@@ -71,7 +72,7 @@ impl Core {
             memory: given,
             hint: Hint::Normal,
         };
-        let id = cached.cache_mut().start(owner_of(ticket), to_do);
+        let id = cached.cache_mut().start(Recipient::Request(ticket).tag(), to_do);
         match waits {
             true => self.requests.keep(ticket, State::MakingWay(object, id), memory),
             false => self.requests.transition(ticket, State::InCache(id)),
@@ -115,17 +116,19 @@ impl Core {
     fn cache_done(&mut self, done: CacheDone) {
         let Some(cached) = &mut self.cached else { return };
         cached.told += 1;
-        if done.owner == NOBODY {
-            // A direct write may have ended before the range was its own: nothing has failed by that.
-            let failed = done.result.err().filter(|error| *error != CacheError::Cancelled);
-            cached.failed = cached.failed.or(failed);
-            return;
-        }
-        if done.owner & OPERATION != 0 {
-            let uncached = done.result.map(drop).map_err(Fault::Cache);
-            return self.step(done.owner as u32, Event::Uncached(uncached));
-        }
-        let ticket = ticket_of(done.owner);
+        let ticket = match Recipient::of(done.owner) {
+            Some(Recipient::Request(ticket)) => ticket,
+            Some(operation @ Recipient::Operation { .. }) => {
+                let uncached = done.result.map(drop).map_err(Fault::Cache);
+                return self.tell_operation(operation, Event::Uncached(uncached));
+            }
+            Some(Recipient::Driver) | None => {
+                // A direct write may have ended before the range was its own: nothing has failed by that.
+                let failed = done.result.err().filter(|error| *error != CacheError::Cancelled);
+                cached.failed = cached.failed.or(failed);
+                return;
+            }
+        };
         let Some(asked) = self.requests.asked(ticket) else {
             return;
         };
@@ -177,7 +180,7 @@ impl Core {
     /// Starts a request of the buffer pool in the cache.
     pub(in crate::core) fn start_in_cache(&mut self, ticket: Ticket, request: CacheRequest) {
         let Some(cached) = &mut self.cached else { return };
-        let id = cached.cache_mut().start(owner_of(ticket), request);
+        let id = cached.cache_mut().start(Recipient::Request(ticket).tag(), request);
         self.requests.transition(ticket, State::InCache(id));
         self.take_done();
     }

@@ -5,8 +5,10 @@ use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Config, Engine, File};
 
 use super::*;
+use crate::cache::CacheConfig;
 use crate::object::WALKS;
 use crate::operation::moving::Move;
+use crate::request::{Mode, SegmentOp, SegmentRequest};
 use crate::segment::layout::BUCKET_BYTES;
 use crate::volume::format::{Format, format_simulated};
 
@@ -113,6 +115,38 @@ fn what_comes_late_is_not_for_the_next_operation_in_the_place() {
     for id in [beside, next] {
         ended(&mut core, &id).unwrap();
     }
+}
+
+/// The same for word from the page cache: of a range that the first one wanted out of it.
+#[test]
+fn what_the_cache_says_late_is_not_for_the_next_operation_either() {
+    let mut core = core();
+    let cache = CacheConfig {
+        bytes: 64 << 10,
+        ..CacheConfig::default()
+    };
+    core.use_cache(&cache).unwrap();
+    let (data, _) = core.open_segment(ME, ME.uid, "data", Access::Write).unwrap();
+    let write = SegmentRequest {
+        mode: Mode::Cached,
+        ..SegmentRequest::new(data, SegmentOp::Write { offset: 4096 }, core.buffer(4096).unwrap())
+    };
+    let write = core.start(write).unwrap();
+    core.wait(write).unwrap().unwrap().result.unwrap();
+    let smaller = ResizeOptions::to_size(4096);
+    let shrink = core.begin_resize(ME, ME.uid, "data", &smaller).unwrap();
+    while core.in_cache().0 == 0 {
+        core.turn(Wait::No).unwrap();
+    }
+    core.step(shrink.0.index, Event::Drained);
+    core.take_answer(&shrink).expect("an accident").unwrap_err();
+    let next = core.begin_open(ME, ME.uid, "other", Access::Read).unwrap();
+    assert_eq!(next.0.index, shrink.0.index);
+    assert!(
+        core.take_answer(&shrink).is_none(),
+        "nor is its answer for who asked for the first"
+    );
+    ended(&mut core, &next).unwrap();
 }
 
 #[test]
