@@ -14,7 +14,7 @@ use cached::{PAGE, bytes};
 use harness::{BLOCK, create, open_write};
 use through_cache::{B, begin_durable, end, get, open_cached, put, slow_disk};
 
-/// A quarter of them may be lent.
+/// Half of them may be lent.
 const FRAMES: usize = 64;
 
 fn anybody() -> Borrower {
@@ -96,11 +96,12 @@ fn a_borrower_holds_what_it_may_and_gives_back_by_dropping() {
 }
 
 #[test]
-fn all_together_hold_a_quarter_of_the_frames() {
+fn all_together_hold_half_of_the_frames() {
     let mut h = hand(FRAMES);
     h.cached(0, 16, 1);
     h.cached(16, 16, 1);
-    let lent = lend(&mut h, 0, 16);
+    h.cached(32, 16, 1);
+    let lent = [lend(&mut h, 0, 16), lend(&mut h, 32, 16)];
     for _ in 0..5 {
         assert!(h.cache.lend(h.object, 16..17, &anybody()).is_none());
     }
@@ -310,6 +311,69 @@ fn a_direct_write_a_hint_and_a_delete_take_the_page_and_leave_the_bytes() {
         }
         assert_eq!(firsts(&lent), [1; 2]);
         drop(lent);
+    }
+}
+
+/// A run is kept to be lent again; every way in which one of its pages changes ends that.
+#[test]
+fn a_run_that_is_lent_again_is_what_it_is_now() {
+    let mut h = hand(FRAMES);
+    for how in 0..7 {
+        let page = how * 20;
+        h.cached(page, 6, 1);
+        // Runs that overlap, shorter and longer ones; some are held and some not.
+        let held = [lend(&mut h, page + 1, 4), lend(&mut h, page + 2, 1)];
+        drop([lend(&mut h, page, 3), lend(&mut h, page, 6), lend(&mut h, page + 2, 4)]);
+        assert_eq!(firsts(&lend(&mut h, page, 6)), [1; 6]);
+        let changed = page + 2;
+        match how {
+            0 => {
+                let write = h.write(changed, 2);
+                h.good(write);
+            }
+            1 => {
+                let write = h.write_with(changed * P, 4 * PAGE, 2, Durability::Data);
+                let io = h.io();
+                h.end(io, 0);
+                h.good(write);
+            }
+            2 => {
+                let pin = h.hit(changed);
+                h.change(&pin, 0, 2);
+                h.cache.unpin(pin);
+            }
+            3 => {
+                let new = h.pool(CacheOp::PinNew { page: changed, lsn: 0 });
+                let pin = h.good(new).pin.unwrap();
+                h.change(&pin, 0, 2);
+                h.cache.unpin(pin);
+            }
+            4 => {
+                let direct = h.reserve(changed, 1);
+                h.good(direct);
+                h.cache.release(h.object, direct);
+                h.cached(changed, 1, 2);
+            }
+            5 => {
+                let pin = h.hit(changed);
+                let later = h.pool(CacheOp::Change { page: changed, lsn: 0 });
+                h.good(later);
+                h.change(&pin, 0, 2);
+                h.cache.unpin(pin);
+            }
+            _ => {
+                for other in 0..40 {
+                    h.cached(500 + other, 1, 9); // The pages that nobody holds leave.
+                }
+                h.cached(page, 6, 1);
+                let write = h.write(changed, 2);
+                h.good(write);
+            }
+        }
+        let now = firsts(&lend(&mut h, page, 6));
+        assert_eq!((now[1], now[2]), (1, 2), "{how}");
+        assert_eq!(firsts(&lend(&mut h, changed, 2))[0], 2, "{how}");
+        assert_eq!((firsts(&held[0]), firsts(&held[1])), (vec![1; 4], vec![1]), "{how}");
     }
 }
 

@@ -134,9 +134,11 @@ pub(super) struct Frame {
     /// Unflushed: how many flushes had begun when its write ended.
     pub(super) flushes: u64,
     /// Its bytes are shared with who borrowed them, or were: it may not leave, and they are not changed.
-    lent: bool,
+    pub(super) lent: bool,
     /// It stands on the list of those.
     listed_lent: bool,
+    /// Where the run is kept that begins with this page and was lent; no place if there is none.
+    pub(super) loan: u32,
     /// The device has been given up on (its memory is not back): nothing can be done with this page but read it.
     pub(super) stuck: bool,
     /// Read ahead, and not asked for so far.
@@ -196,6 +198,7 @@ impl Frames {
         for _ in 0..count {
             frames.push(Frame {
                 bytes: Bytes::Here(arena.buffer(PAGE_BYTES)?),
+                loan: u32::MAX,
                 ..Frame::default()
             });
         }

@@ -14,7 +14,10 @@
 //! It gives them back by dropping them, on whatever thread, and tells nobody: the cache looks when it wants a frame, wants to change
 //! a page, or has lent as much as it may. So lending never waits, and whoever changes a lent page waits as for any frame.
 //!
-//! **Two bounds**: each [`Borrower`] holds no more than it may, and all together a quarter of the frames. Beyond, nothing is lent, and who
+//! A run that was lent is kept, by its first page, until one of its pages changes or leaves, or its frames are wanted: to lend it again
+//! costs one count, and not one for each page.
+//!
+//! **Two bounds**: each [`Borrower`] holds no more than it may, and all together half of the frames. Beyond, nothing is lent, and who
 //! wants to read asks for a copy.
 
 use std::ops::Range;
@@ -67,10 +70,15 @@ impl Borrower {
     }
 }
 
+/// The memory of pages that follow one another.
+type Run = [Option<Frozen>; PAGES_MAX];
+
+const NO_PAGES: Run = [const { None }; PAGES_MAX];
+
 /// Pages that are lent, as they were at that moment; given back when this is dropped.
 #[derive(Debug)]
 pub struct LentPages {
-    pages: [Option<Frozen>; PAGES_MAX],
+    run: Arc<Run>,
     count: u32,
     borrower: Borrower,
 }
@@ -78,7 +86,7 @@ pub struct LentPages {
 impl LentPages {
     /// Their bytes, page by page, 4 KiB each.
     pub fn pages(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        let pages = self.pages[..self.count as usize].iter();
+        let pages = self.run[..self.count as usize].iter();
         pages.map(|page| page.as_deref().unwrap_or(&[]))
     }
 
@@ -98,7 +106,7 @@ impl LentPages {
     /// long as there is one.
     #[must_use]
     pub fn frozen(&self, nth: usize) -> Option<&Frozen> {
-        self.pages.get(nth)?.as_ref()
+        self.run[..self.count as usize].get(nth)?.as_ref()
     }
 }
 
@@ -108,18 +116,97 @@ impl Drop for LentPages {
     }
 }
 
+/// A run that was lent, kept to be lent again: sixteen pages are sixteen counts to be changed, and their run is one.
+#[derive(Debug)]
+struct Loan {
+    object: u32,
+    first: u64,
+    count: u32,
+    frames: [u32; PAGES_MAX],
+    run: Arc<Run>,
+}
+
+impl Loan {
+    fn holds(&self, object: u32, page: u64) -> bool {
+        self.object == object && (self.first..self.first + u64::from(self.count)).contains(&page)
+    }
+}
+
+/// All runs that are kept. The frame of a run's first page knows its place here.
+#[derive(Debug, Default)]
+pub(super) struct Loans {
+    slots: Vec<Option<Loan>>,
+    free: Vec<u32>,
+    /// Which was looked at last.
+    hand: usize,
+    /// Runs that nobody has, to be filled again.
+    spare: Vec<Arc<Run>>,
+    /// So many are refused before all is looked through again.
+    rests: u32,
+}
+
+impl Loans {
+    fn keep(&mut self, loan: Loan) -> u32 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        self.slots[place as usize] = Some(loan);
+        place
+    }
+
+    /// A run that starts here and is long enough.
+    fn find(&self, place: u32, count: usize) -> Option<&Loan> {
+        let loan = self.slots.get(place as usize)?.as_ref()?;
+        (loan.count as usize >= count).then_some(loan)
+    }
+}
+
 impl Cache {
     /// Lends these pages if all of them are here and whole, at most 16 (64 KiB). `None`: ask for a copy.
     pub fn lend(&mut self, id: ObjectId, pages: Range<u64>, borrower: &Borrower) -> Option<LentPages> {
         self.copy_late();
         let slot = self.object(id)?;
+        let count = usize::try_from(pages.end.checked_sub(pages.start)?).ok()?;
+        if count == 0 || count > PAGES_MAX {
+            return None;
+        }
+        let first = self.objects[slot as usize].tree.get(pages.start)?;
+        let run = match self.loans.find(self.frames.get(first).loan, count) {
+            Some(loan) => {
+                // It has not been changed since, and none of its pages has left.
+                if !borrower.take(count as u32) {
+                    return None;
+                }
+                for &frame in &loan.frames[..count] {
+                    self.eviction.hit(frame);
+                }
+                Arc::clone(&loan.run)
+            }
+            None => self.lend_anew(slot, &pages, borrower)?,
+        };
+        self.stats.pages_hit += count as u64;
+        self.stats.pages_lent += count as u64;
+        let ahead = self.asked(slot, &pages);
+        if !ahead.is_empty() {
+            let _ = self.prefetch(id, &[ahead]); // There is such an object.
+        }
+        Some(LentPages {
+            run,
+            count: count as u32,
+            borrower: borrower.clone(),
+        })
+    }
+
+    /// Makes a run of these pages, which are not many, and keeps it.
+    fn lend_anew(&mut self, slot: u32, pages: &Range<u64>, borrower: &Borrower) -> Option<Arc<Run>> {
         let object = &self.objects[slot as usize];
-        let count = pages.end.checked_sub(pages.start)? as usize;
+        let count = (pages.end - pages.start) as usize;
         let is_whole = pages.end.checked_mul(PAGE).is_some_and(|end| end <= object.size);
         let mut found = [(0, 0); PAGES_MAX];
-        let found = found.get_mut(..count).filter(|_| is_whole && count > 0)?;
+        let found = &mut found[..count];
         // The first so many from there on; they are these if the last is.
-        if object.tree.gang(pages.start, None, found) < count || found[count - 1].0 != pages.end - 1 {
+        if !is_whole || object.tree.gang(pages.start, None, found) < count || found[count - 1].0 != pages.end - 1 {
             return None;
         }
         let are_readable = found
@@ -128,41 +215,121 @@ impl Cache {
         if !are_readable || !self.may_lend(count as u32) || !borrower.take(count as u32) {
             return None;
         }
-        let mut lent = LentPages {
-            pages: [const { None }; PAGES_MAX],
+        // A shorter one from the same page on.
+        self.end_loan(self.frames.get(found[0].1).loan);
+        let mut run = self.loans.spare.pop().unwrap_or_else(|| Arc::new(NO_PAGES));
+        let mut frames = [0; PAGES_MAX];
+        let places = Arc::get_mut(&mut run)?; // Nobody has a spare one.
+        for ((&mut (_, frame), place), kept) in found.iter_mut().zip(places).zip(&mut frames) {
+            *place = self.frames.lend_out(frame);
+            *kept = frame;
+            let (was_ahead, again) = self.found(frame, 0..PAGE_BYTES);
+            if again && !was_ahead {
+                self.eviction.hit(frame);
+            }
+        }
+        let place = self.loans.keep(Loan {
+            object: slot,
+            first: pages.start,
             count: count as u32,
-            borrower: borrower.clone(),
-        };
-        for (&mut (_, frame), place) in found.iter_mut().zip(&mut lent.pages) {
-            *place = Some(self.frames.lend_out(frame)?);
-            self.used_again(frame, 0..PAGE_BYTES);
-        }
-        self.stats.pages_lent += count as u64;
-        let ahead = self.asked(slot, &pages);
-        if !ahead.is_empty() {
-            let _ = self.prefetch(id, &[ahead]); // There is such an object.
-        }
-        Some(lent)
+            frames,
+            run: Arc::clone(&run),
+        });
+        self.frames.get_mut(frames[0]).loan = place;
+        Some(run)
     }
 
     /// May so many pages more be lent?
     fn may_lend(&mut self, count: u32) -> bool {
-        let most = (self.frames.total() / 4).max(1);
+        let most = (self.frames.total() / 2).max(1);
         if self.frames.lent() + count > most {
-            if self.lend_rests > 0 {
-                self.lend_rests -= 1;
+            if self.loans.rests > 0 {
+                self.loans.rests -= 1;
                 return false;
             }
-            self.frames.sweep_lent();
+            self.sweep_loans();
             // While all of it is held, not each who asks looks through it again.
-            self.lend_rests = self.frames.lent() / PAGES_MAX as u32;
+            self.loans.rests = self.frames.lent() / PAGES_MAX as u32;
         }
         self.frames.lent() + count <= most
     }
 
+    /// Looks through all that is lent for what has come back.
+    pub(super) fn sweep_loans(&mut self) {
+        for place in 0..self.loans.slots.len() {
+            self.end_idle_loan(place);
+        }
+        self.frames.sweep_lent();
+    }
+
+    /// Looks at a little of it, in turn.
+    pub(super) fn look_at_loans(&mut self) {
+        if self.frames.lent() == 0 {
+            return;
+        }
+        self.loans.hand = match self.loans.hand + 1 {
+            next if next < self.loans.slots.len() => next,
+            _ => 0,
+        };
+        self.end_idle_loan(self.loans.hand);
+        self.frames.look_at_lent();
+    }
+
+    fn end_idle_loan(&mut self, place: usize) {
+        let loan = self.loans.slots.get(place).and_then(Option::as_ref);
+        if loan.is_some_and(|loan| Arc::strong_count(&loan.run) == 1) {
+            self.end_loan(place as u32);
+        }
+    }
+
+    /// Keeps a run no longer; who has borrowed it has it still.
+    fn end_loan(&mut self, place: u32) {
+        let Some(Some(loan)) = self.loans.slots.get_mut(place as usize).map(Option::take) else {
+            return;
+        };
+        self.loans.free.push(place);
+        let Loan {
+            mut run, frames, count, ..
+        } = loan;
+        let frames = &frames[..count as usize];
+        self.frames.get_mut(frames[0]).loan = u32::MAX;
+        if let Some(pages) = Arc::get_mut(&mut run) {
+            *pages = NO_PAGES;
+            self.loans.spare.push(run);
+            for &frame in frames {
+                self.frames.is_own(frame);
+            }
+        }
+    }
+
+    /// The page in this frame is about to change, or to leave: no run with it is lent again.
+    pub(super) fn end_loans_of(&mut self, frame: u32) {
+        let entry = self.frames.get(frame);
+        if !entry.lent {
+            return;
+        }
+        let (object, page) = (entry.object, entry.page);
+        for first in page.saturating_sub(PAGES_MAX as u64 - 1)..=page {
+            let Some(at) = self.objects[object as usize].tree.get(first) else {
+                continue;
+            };
+            let place = self.frames.get(at).loan;
+            let loan = self.loans.slots.get(place as usize).and_then(Option::as_ref);
+            if loan.is_some_and(|loan| loan.holds(object, page)) {
+                self.end_loan(place);
+            }
+        }
+    }
+
+    /// Can the bytes of this page be changed where they are?
+    pub(super) fn has_own_bytes(&mut self, frame: u32) -> bool {
+        self.end_loans_of(frame);
+        self.frames.is_own(frame)
+    }
+
     /// Before the bytes of a page are changed: if they are lent, the page gets other memory. Gives what to wait for.
     pub(super) fn own_bytes(&mut self, request: &mut Request, frame: u32) -> Option<Step> {
-        if self.frames.is_own(frame) || crate::seeded_bug("a-lent-page-is-changed-in-place") {
+        if self.has_own_bytes(frame) || crate::seeded_bug("a-lent-page-is-changed-in-place") {
             return None;
         }
         let Some(spare) = self.frame_for(request) else {
@@ -174,7 +341,7 @@ impl Cache {
 
     /// The same for who does not wait; says whether it could be done.
     pub(super) fn own_bytes_now(&mut self, frame: u32) -> bool {
-        if self.frames.is_own(frame) {
+        if self.has_own_bytes(frame) {
             return true;
         }
         if !self.frame_waiters.is_empty() {

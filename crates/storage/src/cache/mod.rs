@@ -79,6 +79,7 @@ use flight::Flights;
 use frames::Frames;
 use gate::Gate;
 use hit::Looked;
+use lend::Loans;
 use log_distance::LogCleaner;
 use object::{Object, pages_of};
 use request::{Phase, Request, Requests};
@@ -191,8 +192,7 @@ pub struct Cache {
     is_cleaning: bool,
     /// It fills its depth up.
     filling_depth: bool,
-    /// So many are refused a loan before what is lent is looked through again.
-    lend_rests: u32,
+    loans: Loans,
     /// Where the last frame was found that no policy had named.
     hand: u32,
     /// Grows with every change of a page.
@@ -266,7 +266,7 @@ impl Cache {
             log_cleaner: LogCleaner::default(),
             is_cleaning: false,
             filling_depth: true,
-            lend_rests: 0,
+            loans: Loans::default(),
             hand: 0,
             version: 1,
             arrivals: 0,

@@ -22,15 +22,15 @@ pub(super) enum Why {
 impl Cache {
     /// A frame without a page, by eviction if need be. Its own until a page is put in or it is given back.
     pub(super) fn obtain(&mut self) -> Option<u32> {
-        if self.frames.lent() > 0 && !self.frames.has_free() {
-            self.frames.look_at_lent();
+        if !self.frames.has_free() {
+            self.look_at_loans();
         }
         if let Some(frame) = self.frames.take_free() {
             return Some(frame);
         }
         if self.frames.evictable() == 0 {
             // The policy would look at every frame to find that out.
-            self.frames.sweep_lent();
+            self.sweep_loans();
             if let Some(frame) = self.frames.take_free() {
                 return Some(frame);
             }
@@ -92,6 +92,7 @@ impl Cache {
 
     /// Takes a page out of its object; the frame keeps its state.
     fn take_out(&mut self, frame: u32) {
+        self.end_loans_of(frame);
         self.stats.ahead_wasted += u64::from(self.frames.take_ahead(frame));
         let entry = self.frames.get(frame);
         let (object, page, state) = (entry.object, entry.page, entry.state);

@@ -232,7 +232,7 @@ impl Cache {
     }
 
     /// If it was read ahead, that was to some purpose. Says so, and whether this is a use of its own.
-    fn found(&mut self, frame: u32, bytes: Range<usize>) -> (bool, bool) {
+    pub(super) fn found(&mut self, frame: u32, bytes: Range<usize>) -> (bool, bool) {
         let was_ahead = self.frames.take_ahead(frame);
         if was_ahead {
             self.stats.ahead_hit += 1;

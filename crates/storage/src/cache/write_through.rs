@@ -20,7 +20,7 @@ use std::ops::Range;
 use baio_engine::{Durability, Frozen};
 
 use super::Cache;
-use super::frames::{Bytes, PAGE, PAGE_BYTES, State};
+use super::frames::{PAGE, PAGE_BYTES, State};
 use super::object::pages_of;
 use super::request::{CacheError, CacheOp, Phase, Request};
 use super::settle::Step;
@@ -77,10 +77,10 @@ impl Cache {
     }
 
     /// Can each of these pages be changed and written now?
-    fn can_all_be_written(&self, request: &Request, pages: &Range<u64>) -> bool {
-        let object = &self.objects[request.object as usize];
+    fn can_all_be_written(&mut self, request: &Request, pages: &Range<u64>) -> bool {
         let mut missing = 0;
         for page in pages.clone() {
+            let object = &self.objects[request.object as usize];
             if !object.is_open(page, request.arrived) {
                 return false;
             }
@@ -93,7 +93,8 @@ impl Cache {
                 entry.state,
                 State::Clean | State::Dirty | State::Failed | State::Unflushed
             );
-            if !is_idle || entry.stuck || !matches!(entry.bytes, Bytes::Here(_)) {
+            // Whose bytes are lent gets others by the copy.
+            if !is_idle || entry.stuck || !self.has_own_bytes(frame) {
                 return false;
             }
         }
