@@ -1,5 +1,6 @@
 """What the drivers beside this file have in common: files laid out, processes run and timed, medians, tables."""
 
+import argparse
 import json
 import os
 import re
@@ -18,6 +19,27 @@ def size(text):
     if not match:
         raise ValueError(text)
     return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
+
+
+def arguments(doc, seconds, binaries=(), further={}):
+    """The command line of a driver: binaries of ours, the options of all, further ones with their defaults and their help."""
+    parser = argparse.ArgumentParser(description=doc)
+    for name in binaries:
+        parser.add_argument(name, type=lambda path: Path(path).resolve())
+    parser.add_argument("--dir", type=Path, default=Path("."), help="where the files are laid out, and kept")
+    parser.add_argument("--size", type=size, default=size("1G"), help="bytes of the large file (1G)")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=seconds, help=f"of each run ({seconds})")
+    for name, (default, told) in further.items():
+        parser.add_argument(name, default=default, help=told)
+    return parser.parse_args()
+
+
+def turns(rounds, sides):
+    """Each side in each round; another one begins, so that nobody always follows the same one."""
+    for turn in range(rounds):
+        first = turn % len(sides)
+        yield from sides[first:] + sides[:first]
 
 
 def lay_out(path, bytes_):
@@ -52,6 +74,27 @@ def shown(command, environment=None):
     """As a shell would be given it."""
     words = [f"{name}={shlex.quote(value)}" for name, value in (environment or {}).items()]
     return " ".join(words + [shlex.quote(str(word)) for word in command])
+
+
+STARTS = {}
+
+
+def timed(command, start, environment=None, start_environment=None):
+    """Requests a second, and processor time of one in microseconds: the whole process's, less that of the command `start`, which
+    is the same with next to nothing to do (the least of three)."""
+    printed, cpu = run(command, environment)
+    if printed["errors"]:
+        sys.exit(f"{shown(command, environment)}\n{printed['errors']} requests failed: {printed.get('first_error')}")
+    key = shown(start, start_environment)
+    if key not in STARTS:
+        STARTS[key] = min(run(start, start_environment)[1] for _ in range(3))
+    return printed["iops"], (cpu - STARTS[key]) * 1e6 / printed["requests"]
+
+
+def stress(baio, target, words, seconds):
+    """`baio stress` for so long, and its start."""
+    runtime = [f"{int(seconds * 1000)}ms", "1ms"]
+    return [[str(baio), "stress", str(target), *words.split(), "--one-turn", "--json", "--runtime", time] for time in runtime]
 
 
 def median(values):

@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::error::Error;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Bytes of a read.
 pub const BLOCK: usize = 4096;
@@ -29,6 +29,8 @@ pub fn page() -> Box<Aligned> {
 pub struct Load {
     pub path: PathBuf,
     pub depth: usize,
+    /// So many reads go off together, where a program has a say in it.
+    pub batch: usize,
     blocks: Cell<u64>,
     state: Cell<u64>,
     requests_max: u64,
@@ -36,44 +38,33 @@ pub struct Load {
     begun: Cell<u64>,
     over: Cell<bool>,
     done: Cell<u64>,
-    stamp: Cell<Stamp>,
+    started: Cell<(Instant, f64)>,
     latencies: RefCell<Vec<u32>>,
 }
 
-#[derive(Clone, Copy)]
-struct Stamp {
-    at: Instant,
-    user: Duration,
-    system: Duration,
-}
-
-impl Stamp {
-    fn now() -> Stamp {
-        // SAFETY: getrusage fills the structure, for which all zeroes is a value.
-        let usage = unsafe {
-            let mut usage: libc::rusage = std::mem::zeroed();
-            libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
-            usage
-        };
-        let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
-        Stamp {
-            at: Instant::now(),
-            user: time(usage.ru_utime),
-            system: time(usage.ru_stime),
-        }
-    }
+/// Now, and the processor time of this process so far in seconds, user's and system's.
+fn stamp() -> (Instant, f64) {
+    // SAFETY: getrusage fills the structure, for which all zeroes is a value.
+    let used = unsafe {
+        let mut used: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut used);
+        used
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    (Instant::now(), seconds(used.ru_utime) + seconds(used.ru_stime))
 }
 
 impl Load {
-    /// Reads `FILE [--depth N] [--seconds N] [--requests N] [--seed N]`.
+    /// Reads `FILE [--depth N] [--seconds N] [--requests N] [--seed N] [--batch N]`.
     pub fn from_arguments() -> Result<Load, Box<dyn Error>> {
         let mut arguments = std::env::args().skip(1);
         let mut load = Load {
             path: arguments
                 .next()
-                .ok_or("usage: FILE [--depth N] [--seconds N] [--requests N] [--seed N]")?
+                .ok_or("usage: FILE [--depth N] [--seconds N] [--requests N] [--seed N] [--batch N]")?
                 .into(),
             depth: 1,
+            batch: usize::MAX,
             blocks: Cell::new(0),
             state: Cell::new(1),
             requests_max: u64::MAX,
@@ -81,13 +72,14 @@ impl Load {
             begun: Cell::new(0),
             over: Cell::new(false),
             done: Cell::new(0),
-            stamp: Cell::new(Stamp::now()),
+            started: Cell::new(stamp()),
             latencies: RefCell::default(),
         };
         while let Some(option) = arguments.next() {
             let value = arguments.next().ok_or_else(|| format!("{option} needs a value"))?;
             match option.as_str() {
                 "--depth" => load.depth = value.parse()?,
+                "--batch" => load.batch = value.parse()?,
                 "--seconds" => load.seconds = value.parse()?,
                 "--requests" => load.requests_max = value.parse()?,
                 "--seed" => load.state = Cell::new(value.parse::<u64>()?.max(1)),
@@ -111,7 +103,7 @@ impl Load {
         self.latencies
             .borrow_mut()
             .reserve(if self.depth == 1 { 1 << 20 } else { 0 });
-        self.stamp.set(Stamp::now());
+        self.started.set(stamp());
     }
 
     /// Where to read next; `None` when it is enough.
@@ -119,7 +111,7 @@ impl Load {
         let begun = self.begun.get();
         if begun.is_multiple_of(UNTIMED) {
             self.over
-                .set(self.over.get() || self.stamp.get().at.elapsed().as_secs_f64() >= self.seconds);
+                .set(self.over.get() || self.started.get().0.elapsed().as_secs_f64() >= self.seconds);
         }
         if self.over.get() || begun >= self.requests_max {
             return None;
@@ -150,23 +142,18 @@ impl Load {
 
     /// Prints the line.
     pub fn report(&self, program: &str) {
-        let (first, last) = (self.stamp.get(), Stamp::now());
-        let user = (last.user - first.user).as_secs_f64();
-        let system = (last.system - first.system).as_secs_f64();
+        let ((began, cpu_before), (ended, cpu)) = (self.started.get(), stamp());
         let mut sorted = self.latencies.borrow_mut();
         sorted.sort_unstable();
         let at = |share: f64| match sorted.get((sorted.len() as f64 * share) as usize) {
             Some(&ns) => format!("{:.2}", f64::from(ns) / 1000.0),
             None => "null".to_owned(),
         };
+        let (depth, requests, seconds) = (self.depth, self.done.get(), (ended - began).as_secs_f64());
+        let (cpu_seconds, median, p99) = (cpu - cpu_before, at(0.5), at(0.99));
         println!(
-            "{{\"program\":\"{program}\",\"depth\":{},\"requests\":{},\"seconds\":{:.6},\"user_seconds\":{user:.6},\
-             \"system_seconds\":{system:.6},\"latency_us_median\":{},\"latency_us_p99\":{}}}",
-            self.depth,
-            self.done.get(),
-            (last.at - first.at).as_secs_f64(),
-            at(0.5),
-            at(0.99),
+            "{{\"program\":\"{program}\",\"depth\":{depth},\"requests\":{requests},\"seconds\":{seconds:.6},\
+             \"cpu_seconds\":{cpu_seconds:.6},\"latency_us_median\":{median},\"latency_us_p99\":{p99}}}"
         );
     }
 }

@@ -41,6 +41,11 @@ fn main() -> Outcome {
             // SAFETY: its page is nobody else's until it has ended.
             unsafe { entries.push(&read.build().user_data(index.into()))? };
             under_way += 1;
+            entries.sync();
+            if entries.len() >= load.batch {
+                submitter.submit()?;
+                entries.sync();
+            }
         }
         if under_way == 0 {
             break;

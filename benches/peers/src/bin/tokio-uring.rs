@@ -9,19 +9,16 @@ use tokio_uring::buf::fixed::{FixedBuf, FixedBufRegistry};
 use tokio_uring::buf::{IoBuf, IoBufMut};
 use tokio_uring::fs::{File, OpenOptions};
 
-struct Page {
-    memory: Box<Aligned>,
-    len: usize,
-}
+struct Page(Box<Aligned>);
 
 // SAFETY: the memory is a box's, which stays where it is, and all of it was written once.
 unsafe impl IoBuf for Page {
     fn stable_ptr(&self) -> *const u8 {
-        self.memory.0.as_ptr()
+        self.0.0.as_ptr()
     }
 
     fn bytes_init(&self) -> usize {
-        self.len
+        BLOCK
     }
 
     fn bytes_total(&self) -> usize {
@@ -32,12 +29,10 @@ unsafe impl IoBuf for Page {
 // SAFETY: as above.
 unsafe impl IoBufMut for Page {
     fn stable_mut_ptr(&mut self) -> *mut u8 {
-        self.memory.0.as_mut_ptr()
+        self.0.0.as_mut_ptr()
     }
 
-    unsafe fn set_init(&mut self, len: usize) {
-        self.len = len;
-    }
+    unsafe fn set_init(&mut self, _: usize) {}
 }
 
 fn main() -> Outcome {
@@ -53,7 +48,7 @@ fn main() -> Outcome {
             .open(&load.path)
             .await?;
         let file = Rc::new(file);
-        let registry = FixedBufRegistry::new((0..load.depth).map(|_| Page { memory: page(), len: 0 }));
+        let registry = FixedBufRegistry::new((0..load.depth).map(|_| Page(page())));
         registry.register()?;
         let buffers = (0..load.depth).map(|index| registry.check_out(index).expect("registered above"));
         let buffers: Vec<FixedBuf> = buffers.collect();
