@@ -21,8 +21,9 @@ use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use crate::backend::router::Router;
 use crate::backend::sim::Sim;
-use crate::backend::{Attach, BATCH_MAX, Backend, Detached, Done, Doorbell, Explain};
+use crate::backend::{Attach, BATCH_MAX, Backend, Done, Doorbell, Explain};
 use crate::completion::{Completion, Notice};
 use crate::error::{Errno, Error, SetupError};
 use crate::file::File;
@@ -31,7 +32,7 @@ use crate::memory::{Arena, Buffer, Memory};
 use crate::policy::{Caching, Time};
 use crate::request::{Op, Request, RequestId, Wait};
 use crate::signals::{Posted, Signals};
-use crate::slot::{Slot, Slots, State};
+use crate::slot::{By, Slot, Slots, State};
 use crate::stats::{Measures, Stats};
 use crate::timers::Timers;
 use home::Home;
@@ -47,7 +48,7 @@ const BATCH_MIN: usize = 3;
 pub struct Engine {
     // Declared before the backend and leaked by `drop` when a device is stuck: see `shutdown`.
     slots: ManuallyDrop<Slots>,
-    backend: Box<dyn Backend>,
+    backend: Router,
     backend_name: &'static str,
     arena: Arc<Arena>,
     reserved_slots: usize,
@@ -147,7 +148,7 @@ impl Engine {
             trial_turns: 0,
             idle_turns: 0,
             backend_name: backend.explain().backend,
-            backend,
+            backend: Router::new(backend),
             arena,
             reserved_slots: config.reserved_slots.min(slots / 2) as usize,
             queue: Line::with_capacity(slots as usize),
@@ -174,6 +175,22 @@ impl Engine {
             measures: Measures::new(),
             home: Home::of(config.affinity),
         })
+    }
+
+    /// Adds a backend for foreign files that the engine's own does not know: it serves those of which it says so
+    /// ([`Backend::serves`]), in the same queue, beside the engine's own and whichever were added before.
+    ///
+    /// `make` is given the bell that the helper shall ring, from whatever thread, each time *after* a result is there for its `turn`;
+    /// its own [`Backend::doorbell`] must be that bell. It is never asked to sleep. Requests that were submitted before stay where
+    /// they are.
+    ///
+    /// # Errors
+    /// What `make` said; `EINVAL` for a helper with a bell of its own, and for more than fifteen.
+    pub fn add_helper(
+        &mut self,
+        make: impl FnOnce(Doorbell) -> Result<Box<dyn Backend>, SetupError>,
+    ) -> Result<(), SetupError> {
+        self.backend.add(make)
     }
 
     /// The arena that buffers come from.
@@ -218,7 +235,11 @@ impl Engine {
     fn accept(&mut self, mut request: Request) -> Result<RequestId, Request> {
         let fault = self.fault_of(&mut request);
         let deadline = request.policy.deadline;
+        let route = self.backend.route(request.file.as_ref());
         let id = self.slots.insert(request, self.sequence + 1)?;
+        if let Some(slot) = self.slots.get_mut(id).filter(|_| route != By::PRIMARY) {
+            slot.route = route;
+        }
         self.sequence += 1;
         self.is_stuck = false;
         if let Some(at) = deadline {
@@ -269,7 +290,7 @@ impl Engine {
         if let Some(error) = self.barred() {
             return Some(Err(error));
         }
-        if let Some(error) = self.backend.refuses(request.op) {
+        if let Some(error) = self.backend.refuses(request) {
             return Some(Err(error));
         }
         if let Err(error) = Slot::validate(request) {
@@ -376,13 +397,13 @@ impl Engine {
 
     /// Registers a file with the backend; a refusal costs speed only.
     pub fn attach(&mut self, file: &File) -> bool {
-        self.barred().is_none() && self.backend.attach(Attach::File(file)).is_ok()
+        self.barred().is_none() && self.backend.attach(file).is_ok()
     }
 
     /// Undoes [`Engine::attach`]; must come before a locked file is closed.
     pub fn detach(&mut self, file: &File) {
         if self.barred().is_none() {
-            self.backend.detach(Detached::File(file));
+            self.backend.detach(file);
         }
     }
 

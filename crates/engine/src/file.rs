@@ -56,6 +56,7 @@ struct Inner {
     durable_by: DurableBy,
     losses: Losses,
     attached: Attached,
+    served_by: Attached,
     trials: Trials,
     /// Direct requests really go through the kernel's cache, as far as is known.
     direct_is_cached: AtomicBool,
@@ -100,6 +101,7 @@ impl File {
             durable_by,
             losses: Losses::default(),
             attached: Attached::default(),
+            served_by: Attached::default(),
             trials: Trials::default(),
             direct_is_cached: AtomicBool::new(false),
         }));
@@ -292,6 +294,11 @@ impl File {
     /// Where a backend has registered the two descriptions.
     pub(crate) fn attached(&self) -> &Attached {
         &self.0.attached
+    }
+
+    /// Which of an engine's backends said that it serves this file (`backend/router.rs`).
+    pub(crate) fn served_by(&self) -> &Attached {
+        &self.0.served_by
     }
 
     /// A descriptor for what does not depend on the mode: sync, allocation, polling.

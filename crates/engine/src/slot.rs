@@ -17,8 +17,10 @@
 //!
 //! [`Slots::transition`] is the one place where a state changes.
 
+mod route;
 mod work;
 
+pub(crate) use route::By;
 pub use work::Work;
 
 use crate::device::{DurableBy, Kind};
@@ -93,6 +95,11 @@ pub(crate) struct Slot {
     pub(crate) accepted: Option<File>,
     /// It is among [`Slots::going_on`].
     goes_on: bool,
+    /// Who runs requests to its file, and who its running iteration.
+    pub(crate) route: By,
+    runs_at: By,
+    /// The running iteration moves its bytes by copies ([`Slots::begin`]), and nobody else touches them.
+    by_copies: bool,
 }
 
 /// The bytes of a transfer's window: read from its file, and as far as `sent` gone to its target.
@@ -152,6 +159,9 @@ impl Slots {
             window: Filled::default(),
             accepted: None,
             goes_on: false,
+            route: By::PRIMARY,
+            runs_at: By::PRIMARY,
+            by_copies: false,
         };
         Slots {
             slots: (0..count).map(|_| slot()).collect(),
@@ -202,6 +212,7 @@ impl Slots {
         slot.is_syncing = false;
         slot.failures = slot.file.as_ref().map_or(0, File::failures);
         slot.window = Filled::default();
+        (slot.route, slot.runs_at) = (By::PRIMARY, By::PRIMARY);
         let id = RequestId {
             slot: index,
             generation: slot.generation,
@@ -241,6 +252,7 @@ impl Slots {
         self.going_on -= usize::from(slot.goes_on);
         slot.goes_on = to == State::Running && slot.is_likely_to_go_on();
         self.going_on += usize::from(slot.goes_on);
+        slot.by_copies &= to.is_running();
         slot.state = to;
         if to == State::Running && slot.begun.is_none() {
             slot.begun = Some(self.handed_over);

@@ -91,15 +91,30 @@ use environment::{AioEvents, Environment};
 /// The example.
 static RAM: Row = Row::foreign(
     "ram",
-    |config| {
-        let backend = ram::RamBackend {
-            doorbell: Doorbell::new()?,
-            ended: Vec::new(),
-        };
-        Engine::with_backend(Box::new(backend), config)
-    },
+    |config| Engine::with_backend(ram_backend(Doorbell::new()?), config),
     in_memory,
 );
+
+/// The same beside a backend that sleeps for it.
+static RAM_HELPS: Row = Row::foreign("ram", helped, in_memory)
+    .variant("as a helper of uring")
+    .helping("uring");
+
+/// Files of both sorts in one engine.
+static BOTH: Row = Row::real("uring", helped)
+    .variant("and ram in turn")
+    .mixed_with("ram both", in_memory);
+
+fn ram_backend(doorbell: Doorbell) -> Box<ram::RamBackend> {
+    let ended = Vec::new();
+    Box::new(ram::RamBackend { doorbell, ended })
+}
+
+fn helped(config: &Config) -> Result<Engine, SetupError> {
+    let mut engine = start(Choice::Uring, config)?;
+    engine.add_helper(|doorbell| Ok(ram_backend(doorbell)))?;
+    Ok(engine)
+}
 
 /// A file that no backend knows but the example's.
 fn in_memory(bytes: &[u8]) -> File {
@@ -107,7 +122,7 @@ fn in_memory(bytes: &[u8]) -> File {
 }
 
 /// An engine that any thread may use.
-static MOVABLE: Row = Row::real("uring", movable).variant("for any thread", movable);
+static MOVABLE: Row = Row::real("uring", movable).variant("for any thread");
 
 fn movable(config: &Config) -> Result<Engine, SetupError> {
     let affinity = Affinity::AnyThread;
@@ -115,7 +130,7 @@ fn movable(config: &Config) -> Result<Engine, SetupError> {
 }
 
 fn rows() -> impl Iterator<Item = &'static Row> {
-    BACKENDS.iter().chain([&RAM, &MOVABLE])
+    BACKENDS.iter().chain([&RAM, &MOVABLE, &RAM_HELPS, &BOTH])
 }
 
 /// (backends, case or group of cases, why not). The list of docs/engine.md, "What each backend refuses".
@@ -213,13 +228,25 @@ const NOT_SUPPORTED: &[(&str, &str, &str)] = &[
     ("ram", "around_four_gib", NOT_SPARSE),
     ("ram", "around_a_tebibyte", NOT_SPARSE),
     ("ram", "a_direct_read_goes_past_two_gib", NOT_SPARSE),
+    ("both", "a_list_of_more_than_1024_parts_goes_on", OF_THE_KERNEL),
+    ("both", "a_device_that_the_backend_does_not_know_is_ebadf", "it knows it"),
+    ("both", "counts::*", OF_THE_KERNEL),
+    ("both", "a_write_over_the_end_makes_the_file_longer", OF_THE_KERNEL),
+    ("both", "a_write_behind_the_end_leaves_a_hole_of_zeros", OF_THE_KERNEL),
+    ("both", "a_cancel_at_any_moment_ends_a_transfer", OF_THE_KERNEL),
+    ("both", "reserving_behind_the_end_grows_a_file", OF_THE_KERNEL),
+    ("both", "a_file_that_shrank_ends_earlier", OF_THE_KERNEL),
     ("sync threads aio uring ram", "a_failed_sync_of_an_allocation_poisons", ONLY_SIMULATED),
     ("sync threads aio uring ram", "a_poisoned_file_is_poisoned_in_every_engine", ONLY_SIMULATED),
 ];
 
+/// Lines of these rows name cases that are not even tried there.
+const NOT_TRIED: &str = "both";
+
 const REGISTERS_NOTHING: &str = "it registers neither files nor memory";
 const ENDS_IN_ITS_TURN: &str = "a request has ended when its turn returns";
 const ONLY_SIMULATED: &str = "its device cannot be held; shown on sim";
+const OF_THE_KERNEL: &str = "its file must be the kernel's";
 const NO_NETWORK: &str = "it has no network operations";
 const NO_TIMERS: &str = "it has no timers";
 const NO_READY_FD: &str = "it has no ready descriptor";
@@ -233,6 +260,13 @@ fn names(line: &str, case: &str) -> bool {
         Some((start, end)) => case.starts_with(start) && case.ends_with(end),
         None => line == case || case.split_once("::").is_some_and(|(_, name)| name == line),
     }
+}
+
+/// Does a line say that `row` cannot do it?
+fn is_listed(row: &str, case: &str) -> bool {
+    NOT_SUPPORTED
+        .iter()
+        .any(|(rows, line, _)| rows.split(' ').any(|name| name == row) && names(line, case))
 }
 
 enum Report {
@@ -336,7 +370,9 @@ fn run_suite(environment: Option<Environment>) -> Ran {
     }
     if only.is_empty() {
         let stale = |(backends, case, _): &&(&str, &str, &str)| {
-            !backends.split(' ').all(|name| self::rows().any(|row| row.name == name))
+            !backends
+                .split(' ')
+                .all(|name| self::rows().any(|row| row.has_limits_of(name)))
                 || !CASES.iter().any(|(name, _)| names(case, name))
         };
         assert_eq!(
@@ -373,7 +409,11 @@ fn run_all(row: &'static Row, environment: Option<Environment>, only: &str, repo
         }
         let _ = reports.send(Report::Began(row, name));
         let began = std::time::Instant::now();
-        let outcome = match catch_unwind(AssertUnwindSafe(|| case(&bench))) {
+        let tried = || match row.has_limits_of(NOT_TRIED) && is_listed(NOT_TRIED, name) {
+            true => Err(Stop::Refused("not tried".into())),
+            false => case(&bench),
+        };
+        let outcome = match catch_unwind(AssertUnwindSafe(tried)) {
             Ok(Ok(())) => Outcome::Ran,
             Ok(Err(Stop::Refused(why))) => Outcome::Refused(why),
             Ok(Err(Stop::Skipped(why))) => Outcome::Skipped(why),
@@ -423,12 +463,13 @@ impl Tally {
     }
 
     fn count(&mut self, case: &'static str, outcome: Outcome) {
-        let listed = NOT_SUPPORTED
-            .iter()
-            .any(|(backends, line, _)| backends.split(' ').any(|name| name == self.row.name) && names(line, case));
+        let listed = NOT_SUPPORTED.iter().any(|(backends, line, _)| {
+            backends.split(' ').any(|name| self.row.has_limits_of(name)) && names(line, case)
+        });
         let backend = self.row.title();
         match outcome {
-            Outcome::Ran if listed => self
+            // In a variant another backend may do what this one cannot.
+            Outcome::Ran if listed && self.row.variant.is_empty() => self
                 .broken
                 .push(format!("{backend}: {case} runs: strike it off NOT_SUPPORTED")),
             Outcome::Ran => self.ran += 1,

@@ -37,6 +37,7 @@ pub(crate) struct RamBackend {
     pub(crate) ended: Vec<(RequestId, i32)>,
 }
 
+#[rustfmt::skip]
 impl Backend for RamBackend {
     fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
         for &id in queue {
@@ -58,11 +59,9 @@ impl Backend for RamBackend {
         Ok(())
     }
 
-    #[rustfmt::skip]
     fn doorbell(&self) -> Doorbell { self.doorbell.clone() }
-    #[rustfmt::skip]
     fn explain(&self) -> Explain { Explain::named("ram") }
-
+    fn serves(&self, file: &File) -> bool { file.device::<Ram>().is_some() }
     fn refuses(&self, op: Op) -> Option<Error> {
         let can = op.is_for_disks() && !matches!(op, Op::Timer { .. });
         (!can).then(|| op.unsupported_by("ram"))

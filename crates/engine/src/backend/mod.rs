@@ -12,17 +12,18 @@
 //! | `uring.rs` | io_uring | (nothing of the present operations) |
 //! | `sim/` | its own disk in memory, recorded write by write | poll, give a ready fd |
 //!
+//! An engine has one of them, which sleeps, and beside it any number of helpers for devices that it does not know
+//! (`router.rs`). What wakes it is its doorbell (`doorbell.rs`).
+//!
 //! One of your own is as good ([`Engine::with_backend`](crate::Engine::with_backend)): it takes its iterations by
 //! [`Slots::begin`], finds its [`Device`](crate::Device) behind the file and moves the bytes by copies. The methods that have
 //! a body here are right for a backend that has nothing to say to them. `sim/` uses nothing else of the slots, and
 //! `examples/ram/device.rs` is the shortest.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
-
-use crate::error::{Errno, Error, SetupError};
+use crate::error::{Errno, Error};
 use crate::file::File;
 use crate::memory::Arena;
 use crate::policy::Time;
@@ -31,10 +32,14 @@ use crate::slot::Slots;
 use crate::sys;
 
 pub(crate) mod aio;
+mod doorbell;
+pub(crate) mod router;
 pub mod sim;
 pub(crate) mod sync;
 pub(crate) mod threads;
 pub(crate) mod uring;
+
+pub use doorbell::Doorbell;
 
 /// Requests that are queued at most before they are submitted without a turn.
 pub const BATCH_MAX: usize = 256;
@@ -104,6 +109,12 @@ pub trait Backend: Send {
     /// The backend itself is broken (never the failure of a request); what was started may still be reported later.
     fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno>;
 
+    /// As a helper of an engine ([`Engine::add_helper`](crate::Engine::add_helper)): does it serve this foreign file? Asked once for
+    /// each file, so the answer stays.
+    fn serves(&self, _file: &File) -> bool {
+        false
+    }
+
     /// Asks that a running iteration end early. Best effort: the target still reports once, cancelled or not.
     fn cancel(&mut self, _slots: &Slots, _id: RequestId) {}
 
@@ -171,60 +182,6 @@ pub trait Backend: Send {
     /// The mark with which this backend registers files.
     fn mark(&self) -> u64 {
         0
-    }
-}
-
-/// Ends a turn from any thread: an event fd (eventfd(2)).
-#[derive(Clone, Debug)]
-pub struct Doorbell(Arc<OwnedFd>);
-
-impl Doorbell {
-    /// A silent one.
-    ///
-    /// # Errors
-    /// When the event fd cannot be made, with the cure.
-    pub fn new() -> Result<Doorbell, SetupError> {
-        rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map(|fd| Doorbell(Arc::new(fd)))
-            .map_err(|errno| {
-                SetupError::new("make a doorbell", "an event fd".into(), errno.into())
-                    .cure("raise RLIMIT_NOFILE (`ulimit -n`)")
-            })
-    }
-
-    /// Rings it. Rings between two turns merge into one.
-    pub fn ring(&self) {
-        // A full counter means that it is ringing already.
-        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
-    }
-
-    /// Stops the ringing; says whether it rang.
-    pub fn silence(&self) -> bool {
-        let mut count = [0; 8];
-        rustix::io::read(&*self.0, &mut count).is_ok()
-    }
-
-    /// Sleeps until it rings, and silences it, or until this engine time has come on the system's clock; says whether it
-    /// rang. A signal may end the sleep early.
-    ///
-    /// # Errors
-    /// What `poll` said.
-    pub fn sleep(&self, until: Option<Time>) -> Result<bool, Errno> {
-        let timeout = until.map(|at| {
-            let limit = at.since(sys::monotonic());
-            Timespec {
-                tv_sec: limit.as_secs() as i64,
-                tv_nsec: i64::from(limit.subsec_nanos()),
-            }
-        });
-        match poll(&mut [PollFd::new(&*self.0, PollFlags::IN)], timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(self.silence()),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-
-    pub(crate) fn fd(&self) -> &OwnedFd {
-        &self.0
     }
 }
 

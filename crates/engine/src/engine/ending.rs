@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::Engine;
 use crate::completion::{Completion, Notice};
 use crate::error::Error;
-use crate::fork::Disowned;
 use crate::memory::Memory;
 use crate::policy::{Caching, Time};
 use crate::request::{Op, RequestId, Wait};
@@ -207,8 +206,7 @@ impl Drop for Engine {
         const PATIENCE: Duration = Duration::from_secs(30);
         if self.fork.is_forked() {
             // The parent's kernel work concerns the parent's memory: this process may free its copies.
-            let nobody = Box::new(Disowned(self.backend.doorbell()));
-            std::mem::replace(&mut self.backend, nobody).disown();
+            self.backend.disown();
         } else {
             // Whoever was told by `shutdown` has done the waiting.
             self.shutdown(if self.is_stuck { Duration::ZERO } else { PATIENCE });

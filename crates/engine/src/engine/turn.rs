@@ -8,7 +8,7 @@ use crate::file::File;
 use crate::judge::{Next, is_orphaned, judge, poison_if_lost};
 use crate::policy::{Caching, Time};
 use crate::request::{Op, RequestId, Wait};
-use crate::slot::State;
+use crate::slot::{By, State};
 use crate::sys;
 use crate::trial::{self, Tried};
 
@@ -126,7 +126,11 @@ impl Engine {
         self.stats.batches += 1;
         let taken = self.backend.start(&mut self.slots, queue);
         self.stats.iterations += taken as u64;
-        self.queue.drop_first(taken);
+        if self.backend.has_helpers() {
+            self.queue.retain(|id| !self.slots.is_running(id));
+        } else {
+            self.queue.drop_first(taken);
+        }
         Some(now)
     }
 
@@ -277,7 +281,7 @@ impl Engine {
             raw = -libc::EINTR;
         }
         if slot.op == Op::Accept && raw >= 0 && slot.is_at_work() {
-            raw = if self.adopts {
+            raw = if self.adopts && slot.route == By::PRIMARY {
                 // Owned first of all: whatever becomes of the request, the descriptor is closed or handed over.
                 slot.accepted = File::from_fd(sys::adopt(raw), "a connection").ok();
                 0

@@ -1,4 +1,4 @@
-//! Where a backend has registered the descriptions of a file: its mark, and the place of the first.
+//! A number that somebody with a mark keeps for a file: where a ring has registered its descriptions, which backend serves it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

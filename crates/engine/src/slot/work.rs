@@ -70,6 +70,9 @@ impl Slots {
     /// When `id` is not of the queue that `start` was given, or was taken already.
     pub fn begin(&mut self, id: RequestId) -> Work {
         self.transition(id, State::Running);
+        if let Some(slot) = self.get_mut(id) {
+            slot.by_copies = true;
+        }
         self.work(id)
     }
 
@@ -118,18 +121,18 @@ impl Slots {
     }
 
     /// Fills a running read's memory, from where this iteration begins. Other memory stays as it is: what a write was lent may
-    /// be read by its owner meanwhile ([`Lent`](crate::Lent)).
+    /// be read by its owner meanwhile ([`Lent`](crate::Lent)), and what was not begun by [`Slots::begin`] may be the kernel's.
     pub fn copy_in(&mut self, id: RequestId, bytes: &[u8]) {
         let slot = self.get_mut(id);
-        if let Some(slot) = slot.filter(|slot| matches!(slot.op, Op::Read { .. })) {
+        if let Some(slot) = slot.filter(|slot| slot.by_copies && matches!(slot.op, Op::Read { .. })) {
             let skip = slot.resumed_at;
             slot.memory.copy_in_at(skip, bytes);
         }
     }
 
-    /// Copies the bytes that a running write has left into `bytes`.
+    /// Copies the bytes that a running write has left into `bytes`; none of what was not begun by [`Slots::begin`].
     pub fn copy_out(&self, id: RequestId, bytes: &mut [u8]) {
-        if let Some(slot) = self.get(id) {
+        if let Some(slot) = self.get(id).filter(|slot| slot.by_copies) {
             slot.memory.copy_out_at(slot.resumed_at, bytes);
         }
     }

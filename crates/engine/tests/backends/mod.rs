@@ -9,6 +9,7 @@ pub(crate) mod bent;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use baio_engine::sim::{Disk, Sim};
@@ -19,8 +20,11 @@ use baio_engine::{
 /// One backend.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
-    /// What is unusual about it, if anything.
+    /// What is unusual about it, if anything; and other rows whose limits it has too.
     pub(crate) variant: &'static str,
+    pub(crate) alike: &'static str,
+    /// The backend that its engine names.
+    pub(crate) explains: &'static str,
     start: fn(&Config) -> Result<Engine, SetupError>,
     files: Files,
 }
@@ -31,6 +35,8 @@ enum Files {
     Simulated,
     /// On a device that has a backend of its own.
     Foreign(fn(&[u8]) -> File),
+    /// Of the kernel's and such in turn.
+    Mixed(fn(&[u8]) -> File),
 }
 
 pub(crate) const BACKENDS: &[Row] = &[
@@ -46,14 +52,36 @@ impl Row {
         Row {
             name,
             variant: "",
+            alike: "",
+            explains: name,
             start,
             files: Files::Real,
         }
     }
 
-    /// The same backend, started or used in another way.
-    pub(crate) const fn variant(self, variant: &'static str, start: fn(&Config) -> Result<Engine, SetupError>) -> Row {
-        Row { variant, start, ..self }
+    /// The same backend, used in another way.
+    pub(crate) const fn variant(self, variant: &'static str) -> Row {
+        Row { variant, ..self }
+    }
+
+    /// In an engine of this backend, which it helps.
+    pub(crate) const fn helping(self, explains: &'static str) -> Row {
+        Row { explains, ..self }
+    }
+
+    /// Of the files that a case makes, every second is such a one, and the limits are those of this row too.
+    pub(crate) const fn mixed_with(self, alike: &'static str, file: fn(&[u8]) -> File) -> Row {
+        let files = Files::Mixed(file);
+        Row { files, alike, ..self }
+    }
+
+    /// By which names lists of what is not supported mean it.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.alike.split(' '))
+    }
+
+    pub(crate) fn has_limits_of(&self, name: &str) -> bool {
+        self.limits().any(|limit| limit == name)
     }
 
     /// How reports call it.
@@ -73,6 +101,8 @@ impl Row {
         Row {
             name,
             variant: "",
+            alike: "",
+            explains: name,
             start,
             files: Files::Foreign(file),
         }
@@ -84,13 +114,15 @@ impl Row {
 
     /// Has it files that come, grow and go, pipes and sockets, or only disks?
     pub(crate) fn has_files(&self) -> bool {
-        matches!(self.files, Files::Real)
+        matches!(self.files, Files::Real | Files::Mixed(_))
     }
 
     const fn simulated(name: &'static str, start: fn(&Config) -> Result<Engine, SetupError>) -> Row {
         Row {
             name,
             variant: "",
+            alike: "",
+            explains: name,
             start,
             files: Files::Simulated,
         }
@@ -116,6 +148,8 @@ pub(crate) type Case = Result<(), Stop>;
 /// A backend with a directory for its files.
 pub(crate) struct Bench {
     pub(crate) row: &'static Row,
+    /// Files made so far.
+    files: AtomicUsize,
     dir: tempfile::TempDir,
 }
 
@@ -125,7 +159,8 @@ impl Bench {
         // one that it can write to.
         let parent = std::env::var_os("BAIO_TEST_DIRECTORY").unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
         let dir = tempfile::tempdir_in(parent).expect("a directory for test files");
-        Bench { row, dir }
+        let files = AtomicUsize::new(0);
+        Bench { row, files, dir }
     }
 
     pub(crate) fn config() -> Config {
@@ -207,6 +242,7 @@ impl Bench {
     pub(crate) fn file(&self, bytes: &[u8]) -> File {
         let path = match (&self.row.files, self.path()) {
             (Files::Foreign(file), _) => return file(bytes),
+            (Files::Mixed(file), _) if self.files.fetch_add(1, Ordering::Relaxed) % 2 == 1 => return file(bytes),
             (_, Ok(path)) => path,
             (_, Err(_)) => {
                 let disk = Disk::new(bytes.len() as u64);

@@ -401,7 +401,7 @@ pub(crate) fn reserved_slots_stay_free_for_those_who_need_them(bench: &Bench) ->
 pub(crate) fn an_engine_says_what_it_is(bench: &Bench) -> Case {
     let engine = bench.engine();
     let explain = engine.explain();
-    assert_eq!(explain.backend, bench.row.name);
+    assert_eq!(explain.backend, bench.row.explains);
     for (feature, had) in explain.features {
         assert!(
             !feature.is_empty() && had.err().is_none_or(|why| !why.is_empty()),

@@ -143,6 +143,7 @@ impl Aio {
         // Silences the doorbell.
         self.helper.look(Some(&NOW))?;
         self.helper.collect(&mut Done::default(), Ring::Never);
+        self.helper.doorbell().take_call();
         Ok(())
     }
 

@@ -1,0 +1,251 @@
+//! Who runs which request: the engine's one backend, which sleeps, and helpers beside it for devices that it does not know.
+//!
+//! | the file is | what it has to do now | who runs it |
+//! |---|---|---|
+//! | none, or an inode of this kernel | anything | the primary |
+//! | foreign, and a helper serves it | a pause before the next try | the primary, which has the clock |
+//! | foreign, and a helper serves it | anything else, in every mode | that helper |
+//! | foreign, and none serves it | anything | the primary: it knows it, or says `EBADF` |
+//!
+//! Helpers are asked once for each file, in the order in which they came, and the file remembers the answer. The queue is split only
+//! while a request in it is for a helper, and helpers are looked at only while they run something: without helpers all of this is a
+//! test of an empty list.
+//!
+//! **Sleeping.** A turn looks at the helpers that run something; if they have nothing, it sleeps in the primary. A helper whose work
+//! has ended meanwhile rings the primary's doorbell *behind* the result, which ends that sleep, or the next one if it comes
+//! before it; then the turn looks again. A ring is not silenced without a look behind it, so none is lost. A helper's ring does not
+//! end the turn of a caller: `Doorbell::take_call`.
+//!
+//! A helper is believed only about what it runs: one end for each iteration that it has taken.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Attach, Backend, Detached, Done, Doorbell, Explain};
+use crate::device::Kind;
+use crate::error::{Errno, Error, SetupError};
+use crate::file::File;
+use crate::fork::Disowned;
+use crate::policy::Time;
+use crate::request::{Request, RequestId, Wait};
+use crate::slot::{By, Slots};
+
+pub(crate) struct Router {
+    primary: Box<dyn Backend>,
+    helpers: Vec<Helper>,
+    /// With which a file remembers who of these serves it; another one when there are others.
+    mark: u64,
+    /// The primary's, once there are helpers to ring it: a backend may sleep otherwise when its bell is in other hands.
+    doorbell: Option<Doorbell>,
+}
+
+struct Helper {
+    backend: Box<dyn Backend>,
+    /// Iterations that it has taken and not reported.
+    running: usize,
+}
+
+impl Router {
+    pub(crate) fn new(primary: Box<dyn Backend>) -> Router {
+        Router {
+            primary,
+            helpers: Vec::new(),
+            mark: 0,
+            doorbell: None,
+        }
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        make: impl FnOnce(Doorbell) -> Result<Box<dyn Backend>, SetupError>,
+    ) -> Result<(), SetupError> {
+        static MARKS: AtomicU64 = AtomicU64::new(1);
+        let doorbell = self.primary.doorbell();
+        let backend = make(doorbell.for_helper())?;
+        let refused = |need: &str| {
+            SetupError::new("add a helper", backend.explain().backend.to_owned(), Errno::EINVAL).need(need)
+        };
+        if self.helpers.len() == By::HELPERS_MAX {
+            return Err(refused("fewer helpers"));
+        }
+        if !backend.doorbell().is_helpers_of(&doorbell) {
+            return Err(refused(
+                "a helper that rings the doorbell which it was given: nothing else wakes the engine",
+            ));
+        }
+        self.helpers.push(Helper { backend, running: 0 });
+        self.doorbell = Some(doorbell);
+        self.mark = MARKS.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(crate) fn has_helpers(&self) -> bool {
+        !self.helpers.is_empty()
+    }
+
+    /// Who runs requests to this file.
+    pub(crate) fn route(&self, file: Option<&File>) -> By {
+        let Some(file) = file.filter(|file| self.has_helpers() && file.kind() == Kind::Foreign) else {
+            return By::PRIMARY;
+        };
+        let known = file.served_by().place(self.mark);
+        By(known.unwrap_or_else(|| {
+            let served = self.helpers.iter().position(|helper| helper.backend.serves(file));
+            let by = served.map_or(By::PRIMARY, By::helper);
+            file.served_by().set(self.mark, by.0);
+            by.0
+        }))
+    }
+
+    fn backend(&self, by: By) -> &dyn Backend {
+        let helper = by.index().and_then(|index| self.helpers.get(index));
+        helper.map_or(&*self.primary, |helper| &*helper.backend)
+    }
+
+    fn backend_mut(&mut self, by: By) -> &mut dyn Backend {
+        match by.index().and_then(|index| self.helpers.get_mut(index)) {
+            Some(helper) => &mut *helper.backend,
+            None => &mut *self.primary,
+        }
+    }
+
+    /// As [`Backend::start`]; with helpers those that were not taken may stand anywhere in the queue, and are still `Queued`.
+    pub(crate) fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
+        if self.helpers.is_empty() {
+            return self.primary.start(slots, queue);
+        }
+        let (mut taken, mut rest) = (0, queue);
+        let mut full = [false; By::HELPERS_MAX + 1];
+        while let Some(&first) = rest.first() {
+            let by = slots.goes_to(first);
+            let run = rest.iter().position(|&id| slots.goes_to(id) != by);
+            let (now, later) = rest.split_at(run.unwrap_or(rest.len()));
+            rest = later;
+            if !full[by.0 as usize] {
+                let begun = self.start_run(slots, now, by);
+                full[by.0 as usize] = begun < now.len();
+                taken += begun;
+            }
+        }
+        taken
+    }
+
+    fn start_run(&mut self, slots: &mut Slots, run: &[RequestId], by: By) -> usize {
+        for &id in run {
+            slots.give(id, by);
+        }
+        self.backend_mut(by).start(slots, run);
+        let begun = run.iter().filter(|&&id| slots.is_running(id)).count();
+        if let Some(index) = by.index() {
+            self.helpers[index].running += begun;
+        }
+        begun
+    }
+
+    pub(crate) fn flush(&mut self) {
+        self.primary.flush();
+        for helper in self.helpers.iter_mut().filter(|helper| helper.running > 0) {
+            helper.backend.flush();
+        }
+    }
+
+    pub(crate) fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno> {
+        let Some(doorbell) = &self.doorbell else {
+            return self.primary.turn(slots, wait, done);
+        };
+        let doorbell = doorbell.clone();
+        let before = match wait {
+            Wait::No => Ok(()),
+            Wait::Until { .. } => self.look(slots, done),
+        };
+        let found = !done.raw.is_empty() || before.is_err();
+        let turned = self.primary.turn(slots, if found { Wait::No } else { wait }, done);
+        done.rang = done.rang && doorbell.take_call();
+        // Behind the ring that may have ended the sleep.
+        let behind = if found { Ok(()) } else { self.look(slots, done) };
+        before.and(turned).and(behind)
+    }
+
+    /// Takes what helpers have to report.
+    fn look(&mut self, slots: &mut Slots, done: &mut Done) -> Result<(), Errno> {
+        let mut result = Ok(());
+        for (index, helper) in self
+            .helpers
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, helper)| helper.running > 0)
+        {
+            let mut told = Done::default();
+            result = result.and(helper.backend.turn(slots, Wait::No, &mut told));
+            told.raw.retain(|&(id, _)| slots.take_report(id, By::helper(index)));
+            helper.running -= told.raw.len();
+            done.raw.append(&mut told.raw);
+        }
+        result
+    }
+
+    pub(crate) fn cancel(&mut self, slots: &Slots, id: RequestId) {
+        self.backend_mut(slots.runs_at(id)).cancel(slots, id);
+    }
+
+    pub(crate) fn attach(&mut self, file: &File) -> Result<(), Errno> {
+        let by = self.route(Some(file));
+        self.backend_mut(by).attach(Attach::File(file))
+    }
+
+    pub(crate) fn detach(&mut self, file: &File) {
+        let by = self.route(Some(file));
+        self.backend_mut(by).detach(Detached::File(file));
+    }
+
+    pub(crate) fn refuses(&self, request: &Request) -> Option<Error> {
+        self.backend(self.route(request.file.as_ref())).refuses(request.op)
+    }
+
+    /// The primary's: its descriptor hears the doorbell, which helpers ring.
+    pub(crate) fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
+        self.primary.ready_fd(arm)
+    }
+
+    pub(crate) fn doorbell(&self) -> Doorbell {
+        self.primary.doorbell()
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.primary.now()
+    }
+
+    pub(crate) fn random(&mut self, bytes: &mut [u8]) -> Result<(), Errno> {
+        self.primary.random(bytes)
+    }
+
+    /// The primary's name and features, and for each helper its name and features.
+    pub(crate) fn explain(&self) -> Explain {
+        let mut explained = self.primary.explain();
+        for helper in &self.helpers {
+            let Explain { backend, features } = helper.backend.explain();
+            explained.features.push((backend, Ok(())));
+            explained.features.extend(features);
+        }
+        explained
+    }
+
+    pub(crate) fn system_calls(&self) -> u64 {
+        let of_helpers: u64 = self.helpers.iter().map(|helper| helper.backend.system_calls()).sum();
+        self.primary.system_calls() + of_helpers
+    }
+
+    /// What helpers run the primary cannot wait for as one of many.
+    pub(crate) fn gains_by_gathering(&self) -> bool {
+        self.primary.gains_by_gathering() && self.helpers.iter().all(|helper| helper.running == 0)
+    }
+
+    /// In the child of a fork.
+    pub(crate) fn disown(&mut self) {
+        let nobody = Box::new(Disowned(self.primary.doorbell()));
+        std::mem::replace(&mut self.primary, nobody).disown();
+        for helper in self.helpers.drain(..) {
+            helper.backend.disown();
+        }
+    }
+}
