@@ -43,6 +43,11 @@ pub(crate) fn is_orphaned(slot: &mut Slot, raw: i32) -> bool {
 
 /// What a raw result means for its request.
 pub(crate) fn judge(slot: &mut Slot, raw: i32) -> Next {
+    if matches!(slot.op, Op::Read { .. }) && raw >= 0 && slot.is_at_work() {
+        // Most of all that ends: there is nothing to be made durable, and no report to be taken.
+        slot.refusals = 0;
+        return judge_bytes(slot, raw as usize);
+    }
     if slot.rests_until.take().is_some() && (raw >= 0 || raw == -libc::ETIME) {
         return Next::Again;
     }

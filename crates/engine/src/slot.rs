@@ -247,16 +247,18 @@ impl Slots {
             (State::Free | State::Held | State::Queued | State::Running | State::Abandoned, _) => false,
         };
         assert!(legal, "request {id:?} cannot go from {:?} to {to:?}", slot.state);
-        self.running -= usize::from(slot.state.is_running());
-        self.running += usize::from(to.is_running());
-        self.going_on -= usize::from(slot.goes_on);
-        slot.goes_on = to == State::Running && slot.is_likely_to_go_on();
-        self.going_on += usize::from(slot.goes_on);
         slot.by_copies &= to.is_running();
-        slot.state = to;
-        if to == State::Running && slot.begun.is_none() {
-            slot.begun = Some(self.handed_over);
+        if slot.state.is_running() {
+            self.running -= 1;
+            self.going_on -= usize::from(std::mem::take(&mut slot.goes_on));
         }
+        if to.is_running() {
+            self.running += 1;
+            slot.goes_on = to == State::Running && slot.is_likely_to_go_on();
+            self.going_on += usize::from(slot.goes_on);
+            slot.begun.get_or_insert(self.handed_over);
+        }
+        slot.state = to;
     }
 
     pub(crate) fn get(&self, id: RequestId) -> Option<&Slot> {

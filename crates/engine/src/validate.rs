@@ -41,14 +41,15 @@ impl Slot {
         if reads && !request.memory.is_writable() {
             return Err(Error::ReadOnlyMemory);
         }
-        if u32::try_from(request.memory.len()).is_err() {
+        let len = request.memory.len() as u64;
+        if u32::try_from(len).is_err() {
             // The result of a request has 32 bits.
             return Err(Error::System(Errno::EINVAL));
         }
-        check_range(offset.unwrap_or(0), request.memory.len() as u64)?;
+        check_range(offset.unwrap_or(0), len)?;
         check_place(file, request.op)?;
         if caching == Caching::Direct {
-            check_alignment(file, offset.unwrap_or(0), &request.memory)?;
+            check_alignment(file, offset.unwrap_or(0), len, &request.memory)?;
         }
         Ok(())
     }
@@ -96,7 +97,7 @@ fn check_place(file: &File, op: Op) -> Result<(), Error> {
     }
 }
 
-fn check_alignment(file: &File, offset: u64, memory: &Memory) -> Result<(), Error> {
+fn check_alignment(file: &File, offset: u64, len: u64, memory: &Memory) -> Result<(), Error> {
     let limits = file.direct_limits();
     let check = |argument, value: u64, need: u32| {
         if is_multiple(value, need) {
@@ -106,7 +107,7 @@ fn check_alignment(file: &File, offset: u64, memory: &Memory) -> Result<(), Erro
         }
     };
     check(Argument::Offset, offset, limits.offset)?;
-    check(Argument::Length, memory.len() as u64, limits.offset)?;
+    check(Argument::Length, len, limits.offset)?;
     for part in memory.parts() {
         // statx(2): the alignment of offsets is that of segment lengths too.
         check(Argument::Length, part.len() as u64, limits.offset)?;

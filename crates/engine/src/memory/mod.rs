@@ -202,15 +202,16 @@ impl Memory {
         }
     }
 
+    /// Where it begins, and how long it is; a list begins nowhere.
     fn flat(&self) -> (*mut u8, usize) {
-        let pointer = match self {
-            Memory::None | Memory::Many(_) => std::ptr::null_mut(),
-            Memory::Own(buffer) => buffer.pointer(),
-            Memory::Shared(frozen) => frozen.pointer(),
-            Memory::Span(span) => span.pointer(),
-            Memory::Lent(lent) => lent.pointer,
-        };
-        (pointer, self.len())
+        match self {
+            Memory::None => (std::ptr::null_mut(), 0),
+            Memory::Own(buffer) => (buffer.pointer(), buffer.len()),
+            Memory::Shared(frozen) => (frozen.pointer(), frozen.len()),
+            Memory::Span(span) => (span.pointer(), span.len()),
+            Memory::Many(list) => (std::ptr::null_mut(), list.len()),
+            Memory::Lent(lent) => (lent.pointer, lent.len as usize),
+        }
     }
 
     /// Copies `bytes` in behind the first `skip` bytes, as far as they fit; shared, read-only memory stays as it is. A long list
