@@ -184,6 +184,8 @@ impl Core {
             ..Policy::default()
         };
         match &object.target {
+            // What is in the cache is not looked for in the file.
+            Target::Plain(_) if request.mode == Mode::Cached && request.op != SegmentOp::Sync => Ok(Way::Cache),
             Target::Plain(file) => {
                 let op = match request.op {
                     SegmentOp::Read { offset } => Op::Read {
