@@ -1,8 +1,8 @@
 //! Buffers: runs of 4 KiB chunks of one mapping.
 //!
-//! An arena is mapped lazily: memory that was never touched costs nothing. Each run carries one count (0 free, 1 unique, n
-//! shared) at its first chunk. A bitmap of claimed chunks, changed by compare-and-swap alone, lets buffers be dropped on any
-//! thread without a lock.
+//! An arena is mapped lazily: memory that was never touched costs nothing. A run that is shared carries the count of its owners
+//! at its first chunk; one with a single owner needs none. A bitmap of claimed chunks, changed by compare-and-swap alone, lets
+//! buffers be dropped on any thread without a lock.
 
 #![allow(unsafe_code)]
 
@@ -25,7 +25,7 @@ pub struct Arena {
     mapping: Mapping,
     /// One bit a chunk: 1 = claimed.
     claimed: Box<[AtomicU64]>,
-    /// At the first chunk of a run: how many owners it has.
+    /// At the first chunk of a run: how many owners it has, from its freezing on.
     counts: Box<[AtomicU32]>,
     /// Word at which the next search starts; a hint, so races on it are harmless.
     hint: AtomicU32,
@@ -75,7 +75,6 @@ impl Arena {
         } else {
             self.claim_words(chunks)?
         };
-        self.counts[at].store(1, Ordering::Relaxed);
         Some(Buffer {
             arena: Arc::clone(self),
             at: at as u32,
@@ -182,13 +181,17 @@ impl Arena {
         }
     }
 
-    fn release(&self, at: u32, chunks: u32) {
-        let at = at as usize;
+    /// One of the owners of a shared run goes.
+    fn release_shared(&self, at: u32, chunks: u32) {
         // AcqRel: the last of several owners must see the others' reads as done before the chunks go back.
-        if self.counts[at].fetch_sub(1, Ordering::AcqRel) != 1 {
-            return;
+        if self.counts[at as usize].fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.release(at, chunks);
         }
-        let chunks = chunks as usize;
+    }
+
+    /// The only owner of a run goes.
+    fn release(&self, at: u32, chunks: u32) {
+        let (at, chunks) = (at as usize, chunks as usize);
         if chunks <= WORD {
             let mask = run_mask(chunks) << (at % WORD);
             self.claimed[at / WORD].fetch_and(!mask, Ordering::Release);
@@ -232,6 +235,8 @@ impl Buffer {
     #[must_use]
     pub fn freeze(self) -> Frozen {
         let this = std::mem::ManuallyDrop::new(self);
+        // Relaxed: whoever else is to own it gets it from this thread.
+        this.arena.counts[this.at as usize].store(1, Ordering::Relaxed);
         Frozen {
             // SAFETY: `this` is never dropped, so the reference count that its field holds moves to the new value.
             arena: unsafe { std::ptr::read(&this.arena) },
@@ -364,7 +369,7 @@ impl Deref for Frozen {
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        self.arena.release(self.at, self.chunks);
+        self.arena.release_shared(self.at, self.chunks);
     }
 }
 
