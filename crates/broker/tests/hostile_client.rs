@@ -195,7 +195,7 @@ fn a_client_that_never_stops_submitting_gets_one_ring_full_a_round() {
     // To create, to open, to read, and the command below.
     let (mut pushed, mut commands) = (4, 0);
     let (theirs, told) = (machine.clone(), Arc::clone(&most));
-    machine.at_counters(move || {
+    machine.at_explain(move || {
         if turn != theirs.turns() {
             (turn, taken) = (theirs.turns(), 0);
         }

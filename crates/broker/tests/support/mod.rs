@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // Every test file uses its own part of this.
 
+pub(crate) mod device;
 pub(crate) mod machine;
 pub(crate) mod tested;
 
