@@ -54,7 +54,7 @@ pub use baio_storage::{
 pub use future::InFlight;
 pub use link::Link;
 pub use local::{Drive, Local, Options};
-pub use remote::{Asked, Remote};
+pub use remote::{Asked, Carried, Remote};
 pub use segment::Segment;
 
 /// Makes a volume in a file or device.

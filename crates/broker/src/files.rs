@@ -418,6 +418,13 @@ impl Served for Files {
         match *operation {}
     }
 
+    fn opened(answer: &Result<FileReply, FileError>) -> Option<Handle> {
+        match answer {
+            Ok(FileReply::Opened(handle, _)) => Some(*handle),
+            _ => None,
+        }
+    }
+
     /// Waits for what a device holds of requests that were answered at their deadline, as long as a drop does.
     fn close(mut self) -> Result<FileReply, FileError> {
         match self.engine.shutdown(HELD_PATIENCE) {

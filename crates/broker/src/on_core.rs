@@ -105,6 +105,13 @@ impl Served for Core {
         }))
     }
 
+    fn opened(answer: &Result<Reply>) -> Option<Handle> {
+        match answer {
+            Ok(Reply::Opened(handle, _)) => Some(*handle),
+            _ => None,
+        }
+    }
+
     fn close(self) -> Result<Reply> {
         Core::close(self).map(|()| Reply::Done)
     }

@@ -75,6 +75,9 @@ pub trait Served: Sized {
     /// The answer to a command, once, when there is one.
     fn take_answer(&mut self, operation: &Self::Operation) -> Option<Self::Answer>;
 
+    /// The handle that an answer gives: it is closed when whoever asked has left.
+    fn opened(answer: &Self::Answer) -> Option<Handle>;
+
     /// Nothing of the client's is under way: gives back what is served.
     fn close(self) -> Self::Answer;
 }

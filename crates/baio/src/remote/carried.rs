@@ -1,26 +1,57 @@
 //! What the client carries to a service of the same process.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
-use baio_broker::control::{Command, Reply};
+use baio_broker::{Connection, Served};
 use baio_client::Carrier;
 use baio_engine::{Arena, Doorbell, Memory};
-use baio_storage::{Handle, Outcome, Result};
+use baio_storage::{Core, Handle, Outcome};
 use baio_words::entry::Place;
 
-/// Memory that goes through the exchange, named by its place in the service's arena where it has one
-/// (`docs/decisions/0009-memory-moves-through-a-table.md`).
-pub(super) struct Carried {
-    pub(super) doorbell: Doorbell,
-    pub(super) arena: Arc<Arena>,
+/// Memory that goes through the exchange, named by its place in the service's arena where it has one, to a service of this
+/// process that serves `S`.
+// What that means: docs/decisions/0009-memory-moves-through-a-table.md
+pub struct Carried<S: Served> {
+    doorbell: Doorbell,
+    arena: Arc<Arena>,
+    served: PhantomData<fn() -> S>,
 }
 
-pub(super) type Client = baio_client::Client<Carried>;
+pub(super) type Client = baio_client::Client<Carried<Core>>;
 
-impl Carrier for Carried {
+impl<S: Served + 'static> Carried<S> {
+    /// A client of the service at the other end, and the service's thread. Whoever is the last to use it says
+    /// [`stop`](baio_client::Client::stop) and joins.
+    pub fn client(connection: Connection<S>) -> (baio_client::Client<Carried<S>>, JoinHandle<()>) {
+        let Connection {
+            shared,
+            doorbell,
+            arena,
+            number,
+            name,
+            thread,
+        } = connection;
+        let carried = Carried {
+            doorbell,
+            arena,
+            served: PhantomData,
+        };
+        (baio_client::Client::new(carried, shared, number, name), thread)
+    }
+
+    /// Whose buffers move without a copy.
+    #[must_use]
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+}
+
+impl<S: Served + 'static> Carrier for Carried<S> {
     type Memory = Memory;
-    type Command = Command;
-    type Reply = Result<Reply>;
+    type Command = S::Command;
+    type Reply = S::Answer;
 
     /// Lengths beyond 32 bits are refused by the engine; here they only must not look shorter.
     fn place(&self, memory: &Memory) -> Place {
@@ -39,11 +70,8 @@ impl Carrier for Carried {
         self.doorbell.ring();
     }
 
-    fn opened(reply: &Result<Reply>) -> Option<Handle> {
-        match reply {
-            Ok(Reply::Opened(handle, _)) => Some(*handle),
-            _ => None,
-        }
+    fn opened(answer: &S::Answer) -> Option<Handle> {
+        S::opened(answer)
     }
 }
 

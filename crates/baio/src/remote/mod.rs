@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use baio_broker::control::{Command, Reply};
-use baio_broker::{Connection, Setup, start};
+use baio_broker::{Setup, start};
 use baio_client::Ended;
 use baio_engine::{Buffer, Config, Stats, Time, Wait};
 use baio_storage::{
@@ -32,7 +32,8 @@ use baio_storage::{
 use baio_words::RequestFault;
 
 pub use self::asked::Asked;
-use self::carried::{Carried, Client, outcome};
+pub use self::carried::Carried;
+use self::carried::{Client, outcome};
 use crate::link::Link;
 use crate::local::Options;
 use crate::segment::Segment;
@@ -143,15 +144,7 @@ impl Remote {
             identity: options.identity,
             places: slots,
         };
-        let Connection {
-            shared,
-            doorbell,
-            arena,
-            number,
-            name,
-            thread,
-        } = start(setup, make)?;
-        let client = Client::new(Carried { doorbell, arena }, shared, number, name);
+        let (client, thread) = Carried::client(start(setup, make)?);
         Ok(Remote(Arc::new(Owner {
             client: Arc::new(client),
             identity: options.identity,
@@ -366,7 +359,7 @@ impl Remote {
     /// Buffer memory that nobody holds, in bytes.
     #[must_use]
     pub fn arena_free_bytes(&self) -> usize {
-        self.client().carrier().arena.free_bytes()
+        self.client().carrier().arena().free_bytes()
     }
 
     /// Requests that have not ended, or whose end nobody has reaped.
@@ -383,7 +376,7 @@ impl Link for Remote {
         if let Some(fault) = client.refusal() {
             return Err(failed(fault.into()));
         }
-        let arena = &client.carrier().arena;
+        let arena = client.carrier().arena();
         let asked = len as u64;
         let found = arena.buffer(len).or_else(|| {
             // Memory of abandoned requests may lie in the ring.
@@ -455,7 +448,7 @@ fn segment_of(_: &Remote, reply: Reply) -> Option<SegmentInfo> {
 }
 
 /// The outcome of a request: commands have none.
-fn request(ended: Option<Ended<Carried>>) -> Option<Outcome> {
+fn request(ended: Option<Ended<Carried<Core>>>) -> Option<Outcome> {
     match ended {
         Some(Ended::Request(ended)) => Some(outcome(ended)),
         Some(Ended::Command(_)) | None => None,
