@@ -309,6 +309,37 @@ impl Request {
         Request::bare(Op::Sync, Some(file), Policy::direct().durable(durability))
     }
 
+    /// A sync that starts by itself when every write submitted to the file before it has ended.
+    #[must_use]
+    pub fn fence(file: &File, durability: Durability) -> Request {
+        Request::bare(Op::Fence, Some(file), Policy::direct().durable(durability))
+    }
+
+    /// Makes a range read as zeros, and keeps its space: `EOPNOTSUPP` where the file system cannot. On a device it always works:
+    /// the kernel writes zeros where the device knows nothing better.
+    #[must_use]
+    pub fn zero(file: &File, offset: u64, len: u64, durability: Durability) -> Request {
+        Request::space(file, offset, len, Space::Zero, durability)
+    }
+
+    /// Gives the space of a range back. It reads as zeros from then on, also on a device: one that cannot promise that says
+    /// `EOPNOTSUPP`. Never makes a file longer.
+    #[must_use]
+    pub fn discard(file: &File, offset: u64, len: u64, durability: Durability) -> Request {
+        Request::space(file, offset, len, Space::Discard, durability)
+    }
+
+    /// Sets space aside for a range; what is there stays, and what is behind the end of a file makes it longer.
+    #[must_use]
+    pub fn reserve(file: &File, offset: u64, len: u64, durability: Durability) -> Request {
+        Request::space(file, offset, len, Space::Reserve, durability)
+    }
+
+    fn space(file: &File, offset: u64, len: u64, space: Space, durability: Durability) -> Request {
+        let op = Op::Allocate { offset, len, space };
+        Request::bare(op, Some(file), Policy::direct().durable(durability))
+    }
+
     /// The same with this tag.
     #[must_use]
     pub fn tagged(mut self, tag: u64) -> Request {

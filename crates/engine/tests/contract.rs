@@ -220,6 +220,7 @@ const NOT_SUPPORTED: &[(&str, &str, &str)] = &[
     ("sim ram", "a_read_only_file_takes_no_allocation", ONLY_DISKS),
     ("sim ram", "a_new_file_is_empty_and_grows", ONLY_DISKS),
     ("sim ram", "a_device_ends_where_it_ends", ONLY_DISKS),
+    ("sim ram", "ranges_of_a_device_are_zeroed_and_discarded", ONLY_DISKS),
     ("ram", "a_failed_sync_poisons_until_acknowledged", ONLY_SIMULATED),
     ("ram", "of_two_syncs_none_hides_the_failure", ONLY_SIMULATED),
     ("ram", "a_failed_range_sync_poisons_too", ONLY_SIMULATED),
@@ -409,6 +410,7 @@ fn run_all(row: &'static Row, environment: Option<Environment>, only: &str, repo
         }
         let _ = reports.send(Report::Began(row, name));
         let began = std::time::Instant::now();
+        bench.begin(name);
         let tried = || match row.has_limits_of(NOT_TRIED) && is_listed(NOT_TRIED, name) {
             true => Err(Stop::Refused("not tried".into())),
             false => case(&bench),

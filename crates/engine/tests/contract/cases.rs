@@ -71,6 +71,7 @@ pub(crate) const CASES: &[Named] = cases! {
         a_durable_cached_write_cannot_swallow_anothers_failure
         a_request_that_was_never_tried_poisons_nothing
         ranges_are_reserved_zeroed_and_discarded
+        reserve_zero_discard_and_fence_are_requests
         reserving_behind_the_end_grows_a_file
         an_impossible_range_is_not_allocated
     }
@@ -158,6 +159,7 @@ pub(crate) const CASES: &[Named] = cases! {
         a_read_only_file_takes_no_allocation
         a_new_file_is_empty_and_grows
         a_device_ends_where_it_ends
+        ranges_of_a_device_are_zeroed_and_discarded
     }
     offsets {
         around_the_first_sector

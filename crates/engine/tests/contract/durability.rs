@@ -470,6 +470,38 @@ pub(crate) fn ranges_are_reserved_zeroed_and_discarded(bench: &Bench) -> Case {
     Ok(())
 }
 
+/// The same by their short names, durable in every way; a fence behind them has nothing left to wait for when it ends.
+pub(crate) fn reserve_zero_discard_and_fence_are_requests(bench: &Bench) -> Case {
+    let mut engine = bench.engine();
+    for durability in [Durability::None, Durability::Data, Durability::Full] {
+        let mut model = pattern(8, 65536);
+        let file = bench.file(&model);
+        let requests = [
+            Request::reserve(&file, 0, 65536, durability),
+            Request::zero(&file, 4096, 8192, durability),
+            Request::discard(&file, 32768, 4096, durability),
+        ];
+        let names = requests.each_ref().map(|request| request.op.name());
+        assert_eq!(names, ["allocate", "zero", "discard"]);
+        for request in requests {
+            engine.submit(request.tagged(1)).expect("a slot");
+        }
+        engine
+            .submit(Request::fence(&file, durability).tagged(2))
+            .expect("a slot");
+        for left in (0..4).rev() {
+            let done = next(&mut engine);
+            worked(&done)?;
+            assert_eq!(done.tag == 2, left == 0, "the fence is the last");
+        }
+        model[4096..12288].fill(0);
+        model[32768..36864].fill(0);
+        let read = read(&mut engine, &file, 0, 65536, Policy::kernel());
+        assert!(bytes_of(&read.memory) == model, "{durability:?}");
+    }
+    Ok(())
+}
+
 pub(crate) fn reserving_behind_the_end_grows_a_file(bench: &Bench) -> Case {
     if !bench.has_files() {
         return Err(Stop::Refused("its disks have a fixed size".into()));

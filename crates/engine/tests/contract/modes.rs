@@ -8,7 +8,7 @@ use baio_engine::{
     Wait,
 };
 
-use crate::backends::{Bench, Case, Stop, blank, buffer, bytes_of, next, pattern, policies, read, write};
+use crate::backends::{Bench, Case, Stop, blank, buffer, bytes_of, next, own, pattern, policies, read, write};
 use crate::device::LoopDevice;
 use crate::streams::{blanks, joined};
 
@@ -298,5 +298,44 @@ pub(crate) fn a_device_ends_where_it_ends(bench: &Bench) -> Case {
         assert_eq!((done.result, done.bytes_done), (Err(Error::System(Errno::ENOSPC)), 0));
     }
     assert_eq!(finish!(engine, Request::sync(&file, Durability::Full)).result, Ok(0));
+    Ok(())
+}
+
+/// A device's kernel-cached bytes go with those on it, dirty or not; what lies beside the range stays.
+pub(crate) fn ranges_of_a_device_are_zeroed_and_discarded(bench: &Bench) -> Case {
+    const SIZE: usize = 1 << 20;
+    let mut model = pattern(12, SIZE);
+    let path = bench.path()?;
+    std::fs::write(&path, &model).expect("a test file");
+    let device = LoopDevice::over(&path)?;
+    let file = device.open();
+    let mut engine = bench.engine();
+    let whole = |engine: &mut Engine, policy| own(read(engine, &file, 0, SIZE, policy).memory);
+    assert!(whole(&mut engine, Policy::kernel())[..] == model[..]);
+    let mut at = 8192;
+    for durability in [Durability::None, Durability::Data, Durability::Full] {
+        for request in [Request::zero, Request::discard] {
+            assert_eq!(
+                write(&mut engine, &file, at as u64, &[0x77; 4096], Policy::kernel()).result,
+                Ok(4096)
+            );
+            let done = finish!(engine, request(&file, at as u64, 8192, durability));
+            if done.result == Err(Error::System(Errno::EOPNOTSUPP)) {
+                return Err(Stop::Skipped("a loop device here cannot promise zeros".into()));
+            }
+            assert_eq!(done.result, Ok(0), "{durability:?} at {at}");
+            model[at..at + 8192].fill(0);
+            for policy in policies(&file) {
+                assert!(
+                    whole(&mut engine, policy)[..] == model[..],
+                    "{policy:?} after {durability:?} at {at}"
+                );
+            }
+            at += 16384;
+        }
+    }
+    let behind = finish!(engine, Request::zero(&file, SIZE as u64 - 4096, 8192, Durability::None));
+    assert!(behind.result.is_err(), "a device has an end");
+    assert!(whole(&mut engine, Policy::kernel())[..] == model[..]);
     Ok(())
 }
