@@ -257,3 +257,47 @@ fn without_a_profile_everything_ends_at_once_and_in_order() {
     let order: Vec<_> = (0..32).map(|_| machine.end_one()).collect();
     assert!(order.is_sorted());
 }
+
+/// It did nothing once a machine had seen the disk.
+#[test]
+fn another_profile_holds_for_what_comes_after_it() {
+    let disk = Disk::new(1 << 30);
+    let sim = Sim::new(7).expect("a simulation");
+    let handle = sim.handle();
+    let mut engine = Engine::simulated(sim, &Config::default()).expect("an engine");
+    let file = File::simulated(&disk, "disk");
+    let takes = |engine: &mut Engine, disk: &Disk, profile: Profile| {
+        disk.set_profile(profile);
+        let began = handle.now();
+        let read = Request::read(&file, 512 << 20, blank(engine, BLOCK), Policy::direct());
+        assert_eq!(engine.run(read).result, Ok(BLOCK as u32));
+        handle.now().since(began)
+    };
+    let (milli, micro) = (Duration::from_millis(1), Duration::from_micros(10));
+    for _ in 0..2 {
+        assert!(takes(&mut engine, &disk, Profile::Instant) < micro);
+        assert!(takes(&mut engine, &disk, Profile::Rotating(Rotating::default())) > milli);
+        let flash = takes(&mut engine, &disk, Profile::Flash(Flash::default()));
+        assert!((micro..milli).contains(&flash), "{flash:?}");
+    }
+    // While some wait and one is under way: all end, once.
+    disk.set_profile(Profile::Rotating(Rotating::default()));
+    for block in 0..32 {
+        let policy = Policy::direct();
+        let memory = blank(&engine, BLOCK);
+        let request = match block % 2 {
+            0 => Request::read(&file, block << 20, memory, policy),
+            _ => Request::write(&file, block << 20, memory, policy),
+        };
+        engine.submit(request).expect("a free slot");
+    }
+    engine.turn(Wait::one()).expect("a turn");
+    disk.set_profile(Profile::Flash(Flash::default()));
+    engine
+        .submit(Request::sync(&file, Durability::Data))
+        .expect("a free slot");
+    for _ in 0..33 {
+        assert!(next(&mut engine).result.is_ok());
+    }
+    assert_eq!((engine.in_flight(), engine.completed()), (0, 0));
+}

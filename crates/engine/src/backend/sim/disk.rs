@@ -127,7 +127,7 @@ impl Disk {
         self.inner().id
     }
 
-    /// How long requests take. To be called before the first request; a machine keeps what it has seen then.
+    /// How long requests take from now on; what a machine has begun ends as it was to end.
     pub fn set_profile(&self, profile: Profile) {
         self.inner().profile = profile;
     }

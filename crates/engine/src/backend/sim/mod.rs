@@ -127,15 +127,33 @@ pub struct Sim {
 /// A disk as this machine has it.
 struct Station {
     disk: Disk,
+    profile: Profile,
     mechanism: Box<dyn Mechanism>,
+    /// How many mechanisms it had before this one.
+    before: u32,
     queue: VecDeque<Job>,
+}
+
+impl Station {
+    /// Its owner may have given it another profile: what waits is this one's from now on, and what has begun ends when it was
+    /// said to end.
+    fn follow_profile(&mut self) {
+        let profile = self.disk.profile();
+        if profile != self.profile {
+            self.profile = profile;
+            self.mechanism = profile.mechanism(self.disk.size());
+            self.before += 1;
+            self.queue.iter_mut().for_each(|job| self.mechanism.arrived(job));
+        }
+    }
 }
 
 enum Planned {
     Timer(RequestId),
     /// A job was delayed, and reaches its disk.
     Arrival(usize, Job),
-    End(usize, Busy),
+    /// What this mechanism of the disk has begun.
+    End(usize, u32, Busy),
 }
 
 #[derive(Clone, Copy)]
@@ -212,9 +230,12 @@ impl Sim {
     fn station(&mut self, disk: &Disk) -> usize {
         let known = self.stations.iter().position(|station| station.disk.id() == disk.id());
         known.unwrap_or_else(|| {
+            let profile = disk.profile();
             self.stations.push(Station {
                 disk: disk.clone(),
-                mechanism: disk.profile().mechanism(disk.size()),
+                profile,
+                mechanism: profile.mechanism(disk.size()),
+                before: 0,
                 queue: VecDeque::new(),
             });
             self.stations.len() - 1
@@ -225,6 +246,7 @@ impl Sim {
         job.arrived = self.now;
         let id = job.id;
         let station = &mut self.stations[at];
+        station.follow_profile();
         station.mechanism.arrived(&mut job);
         station.queue.push_back(job);
         self.put(id, Some(Place::Queue(at)));
@@ -233,22 +255,32 @@ impl Sim {
 
     /// Lets a disk begin what it can.
     fn dispatch(&mut self, slots: &mut Slots, at: usize) {
+        self.stations[at].follow_profile();
         loop {
-            let Station { mechanism, queue, .. } = &mut self.stations[at];
+            let Station {
+                mechanism,
+                queue,
+                before,
+                ..
+            } = &mut self.stations[at];
+            let before = *before;
             let Some((work, end)) = mechanism.next(queue, self.now, &mut self.dice) else {
                 return;
             };
             if end <= self.now {
-                self.end(slots, at, work);
+                self.end(slots, at, before, work);
             } else {
-                self.plan(end, Planned::End(at, work));
+                self.plan(end, Planned::End(at, before, work));
             }
         }
     }
 
-    fn end(&mut self, slots: &mut Slots, at: usize, work: Busy) {
-        let Station { mechanism, disk, .. } = &mut self.stations[at];
-        mechanism.ended(&work);
+    fn end(&mut self, slots: &mut Slots, at: usize, before: u32, work: Busy) {
+        let station = &mut self.stations[at];
+        if station.before == before {
+            station.mechanism.ended(&work);
+        }
+        let disk = &station.disk;
         if let Busy::Job(job) = work
             && !job.cancelled
         {
@@ -268,10 +300,10 @@ impl Sim {
         let moment = (at, self.planned);
         match &planned {
             Planned::Timer(id) => self.put(*id, Some(Place::Planned(moment))),
-            Planned::Arrival(_, job) | Planned::End(_, Busy::Job(job)) => {
+            Planned::Arrival(_, job) | Planned::End(_, _, Busy::Job(job)) => {
                 self.put(job.id, Some(Place::Planned(moment)));
             }
-            Planned::End(_, Busy::Own(_)) => {}
+            Planned::End(_, _, Busy::Own(_)) => {}
         }
         self.plans.insert(moment, planned);
     }
@@ -299,8 +331,8 @@ impl Sim {
                     self.finish(id, -libc::ETIME);
                 }
                 Planned::Arrival(station, job) => self.arrive(slots, station, job),
-                Planned::End(station, work) => {
-                    self.end(slots, station, work);
+                Planned::End(station, before, work) => {
+                    self.end(slots, station, before, work);
                     self.dispatch(slots, station);
                 }
             }
@@ -373,15 +405,15 @@ impl Backend for Sim {
             Place::Planned(moment) => match self.plans.remove(&moment) {
                 Some(Planned::Timer(id)) => self.finish(id, -libc::ECANCELED),
                 Some(Planned::Arrival(at, job)) => self.withdraw(at, &job),
-                Some(Planned::End(at, Busy::Job(mut job))) => {
+                Some(Planned::End(at, before, Busy::Job(mut job))) => {
                     if self.dice.below(CANCELS_ONE_IN) == 0 {
                         self.withdraw(at, &job);
                         // The disk is busy with it all the same.
                         job.cancelled = true;
                     }
-                    self.plans.insert(moment, Planned::End(at, Busy::Job(job)));
+                    self.plans.insert(moment, Planned::End(at, before, Busy::Job(job)));
                 }
-                Some(planned @ Planned::End(_, Busy::Own(_))) => {
+                Some(planned @ Planned::End(_, _, Busy::Own(_))) => {
                     self.plans.insert(moment, planned);
                 }
                 None => {}
