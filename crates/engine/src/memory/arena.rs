@@ -211,15 +211,14 @@ fn run_mask(chunks: usize) -> u64 {
 
 /// The lowest bit at which `chunks` zero bits of `word` follow one another.
 fn free_run(word: u64, chunks: usize) -> Option<usize> {
-    let mut bit = 0;
-    while bit + chunks <= WORD {
-        let blocked = (word >> bit) & run_mask(chunks);
-        if blocked == 0 {
-            return Some(bit);
-        }
-        bit += WORD - blocked.leading_zeros() as usize;
+    // Where as many zero bits begin as have been looked at so far.
+    let (mut begins, mut seen) = (!word, 1);
+    while seen < chunks {
+        let more = seen.min(chunks - seen);
+        begins &= begins >> more;
+        seen += more;
     }
-    None
+    (begins != 0).then(|| begins.trailing_zeros() as usize)
 }
 
 /// A run of arena memory with one owner. Dropping it gives the memory back.
@@ -397,6 +396,28 @@ mod tests {
         assert!(arena.buffer(1).is_none());
         drop(whole);
         assert!(arena.buffer(1).is_some());
+    }
+
+    #[test]
+    fn a_run_is_found_where_its_bits_are_free() {
+        let mut word = 0x9e37_79b9_7f4a_7c15_u64;
+        let dense = [0, !0, 1, 1 << 63, !1, !(1 << 63), 0x5555_5555_5555_5555];
+        for round in 0..1000 {
+            word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
+            for word in [word, word & word >> 1, word & word << 7 & word >> 20]
+                .into_iter()
+                .chain(dense)
+            {
+                for chunks in 1..=WORD {
+                    let is_free = |bit: &usize| word >> bit & run_mask(chunks) == 0;
+                    assert_eq!(
+                        free_run(word, chunks),
+                        (0..=WORD - chunks).find(is_free),
+                        "{word:x} {chunks}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]
