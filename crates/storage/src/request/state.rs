@@ -1,18 +1,15 @@
 //! Where a request stands, whose it is, and what was asked.
 //!
 //! ```text
-//!                                        deadline
-//!                ┌───────────► InCache ───────────► Overdue
-//!                │                └───────────┬────────┘
-//!          start │        ends                ▼ ends           taken
-//!   Free ──► InHand ──► AtDevice ──────────► Done ───────────────────► Free
-//!           │ ▲  │          │ │ deadline      ▲ the kernel lets go       ▲
-//!           │ │  │          │ └──────────► Answered                     │ the kernel
-//!           ▼ │  ▼          │ abandoned       │ taken, abandoned        │ lets go
-//!   MakingWay │ Held        └─────────────────┴───────────────────► Left
-//!           │ │  │ released
-//!           └─┤  ▼
-//!             └ Woken     (of what waits, a cancel or a deadline makes InHand, then Done)
+//!   Free ──► InHand ─┬─► InCache ───────────────────────┬─► Done ──► Free
+//!              ▲     │     └─ deadline ──► Overdue ──────┘     ▲
+//!              │     ├─► AtDevice ────────────────────────────┤
+//!              │     │     ├─ deadline ──► Answered ───────────┘  the kernel has let go
+//!              │     │     │                 └─ taken ──► Left ──► Free
+//!              │     │     └─ abandoned ──────────────────┘
+//!              │     ├─► MakingWay ─────────────┐
+//!              │     └─► Held ─┬─► Woken ───────┤
+//!              └───────────────┴────────────────┘  begins again; or cancelled, overdue: then Done
 //! ```
 //!
 //! [`Requests::transition`](super::Requests::transition) is the one place where a state changes.
