@@ -36,6 +36,7 @@ mod future;
 mod link;
 mod local;
 mod remote;
+mod room;
 mod segment;
 #[cfg(feature = "tokio")]
 mod tokio;

@@ -26,6 +26,7 @@ use baio_storage::{
 };
 
 use crate::link::Link;
+use crate::room::Room;
 use crate::segment::Segment;
 
 /// How a volume is opened in this process.
@@ -91,10 +92,8 @@ struct Inner {
     reapers: Cell<u32>,
     /// Whoever drives the link from an outside loop, to be woken when there is something new to submit.
     driver: Cell<Option<Waker>>,
-    /// Futures that found every slot taken, and when each gives up.
-    wait_for_room: RefCell<Vec<(Waker, Option<Time>)>>,
-    /// Kept for the next ones, so that waiting allocates nothing.
-    spare_room: Cell<Vec<(Waker, Option<Time>)>>,
+    /// Futures that found every slot taken.
+    room: Room,
     /// Kept for the next turn, so that turns allocate nothing.
     fired: Cell<Vec<Waker>>,
 }
@@ -156,8 +155,7 @@ impl Local {
             identity,
             reapers: Cell::new(0),
             driver: Cell::new(None),
-            wait_for_room: RefCell::new(Vec::new()),
-            spare_room: Cell::new(Vec::new()),
+            room: Room::default(),
             fired: Cell::new(Vec::new()),
         }))
     }
@@ -270,7 +268,7 @@ impl Local {
     pub fn next_outcome(&self) -> Option<Outcome> {
         let outcome = self.with(|core| Ok(core.next_outcome())).ok().flatten();
         if outcome.is_some() {
-            self.wake_for_room();
+            self.0.room.wake();
         }
         outcome
     }
@@ -343,7 +341,7 @@ impl Local {
             self.turn(Wait::one())?;
         }
         let core = self.0.core.borrow_mut().take();
-        self.wake_for_room();
+        self.0.room.wake();
         if let Some(driver) = self.0.driver.take() {
             driver.wake();
         }
@@ -371,7 +369,7 @@ impl Local {
             Ok(())
         });
         waiting.into_iter().for_each(Waker::wake);
-        self.wake_for_room();
+        self.0.room.wake();
     }
 
     /// Buffer memory that nobody holds, in bytes.
@@ -429,25 +427,8 @@ impl Local {
         self.drop_displaced(&mut fired);
         self.0.fired.set(fired);
         if room {
-            self.wake_for_room();
+            self.0.room.wake();
         }
-    }
-
-    fn wake_for_room(&self) {
-        if self.0.wait_for_room.borrow().is_empty() {
-            return;
-        }
-        // A list that was used before takes the place of this one: no allocation.
-        let mut waiting = self.0.spare_room.take();
-        std::mem::swap(&mut waiting, &mut *self.0.wait_for_room.borrow_mut());
-        waiting.drain(..).for_each(|(waker, _)| waker.wake());
-        self.0.spare_room.set(waiting);
-    }
-
-    /// When the first of those who wait for a slot gives up.
-    fn room_until(&self) -> Option<Time> {
-        let waiting = self.0.wait_for_room.borrow();
-        waiting.iter().filter_map(|(_, until)| *until).min()
     }
 
     /// Until so many requests have completed, or somebody who waits for a slot gives up.
@@ -455,14 +436,14 @@ impl Local {
         Wait::Until {
             count,
             min_wait: Duration::ZERO,
-            deadline: self.room_until(),
+            deadline: self.0.room.until(),
         }
     }
 
     /// Wakes whoever has waited for a slot long enough.
     fn wake_late(&self) {
-        if self.room_until().is_some_and(|at| at <= self.now()) {
-            self.wake_for_room();
+        if self.0.room.until().is_some_and(|at| at <= self.now()) {
+            self.0.room.wake();
         }
     }
 
@@ -505,7 +486,7 @@ impl Link for Local {
         match polled {
             Ok(polled) => {
                 if polled.is_ready() {
-                    self.wake_for_room();
+                    self.0.room.wake();
                 }
                 polled
             }
@@ -514,13 +495,7 @@ impl Link for Local {
     }
 
     fn wake_when_room(&self, waker: &Waker, until: Option<Time>) {
-        let waker = waker.clone();
-        let mut waiting = self.0.wait_for_room.borrow_mut();
-        match waiting.iter_mut().find(|(other, _)| other.will_wake(&waker)) {
-            // One waker may be that of several futures: the first deadline wakes them all to look.
-            Some((_, known)) => *known = earlier(*known, until),
-            None => waiting.push((waker, until)),
-        }
+        self.0.room.add(waker.clone(), until);
     }
 
     fn now(&self) -> Time {
@@ -559,14 +534,6 @@ impl Link for Local {
             core.close_handle(handle);
             Ok(())
         });
-    }
-}
-
-/// The first of two moments, where none is never.
-fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
     }
 }
 
@@ -609,7 +576,7 @@ impl Future for Drive {
     fn poll(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Error> {
         self.link.set_driver(context.waker());
         let in_flight = self.link.in_flight() > 0;
-        if !in_flight && self.link.room_until().is_none() {
+        if !in_flight && self.link.0.room.until().is_none() {
             return Poll::Pending; // Woken by the next request.
         }
         match self.link.turn(self.link.wait_for_next(u32::from(in_flight))) {
