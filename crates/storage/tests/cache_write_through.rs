@@ -161,6 +161,28 @@ fn what_it_cannot_have_at_once_is_copied_first() {
 }
 
 #[test]
+fn shared_memory_goes_to_the_device_and_stays_its_owners() {
+    let mut h = hand(FRAMES);
+    let mut mine = buffer(&h.memory, COUNT * PAGE);
+    mine.fill(7);
+    let mine = mine.freeze();
+    let (offset, durability) = (10 * P, Durability::Data);
+    for cancels in [false, true] {
+        let write = h.ask(h.object, CacheOp::Write { offset, durability }, mine.clone().into());
+        let io = h.io();
+        assert!(through(&io, 10));
+        if cancels {
+            h.cache.cancel(write);
+        } else {
+            h.end(io, 0);
+        }
+        let done = h.cache.next_done().unwrap();
+        assert!(matches!(&done.memory, Memory::Shared(frozen) if frozen.len() == COUNT * PAGE));
+    }
+    assert_eq!((seen(&mut h, 10, 4), mine[0]), (vec![7; 4], 7));
+}
+
+#[test]
 fn sixteen_pages_go_alone_wherever_they_are() {
     let mut h = hand(FRAMES);
     for nth in 0..3 {

@@ -107,9 +107,9 @@ impl Caller {
         skip - self.before
     }
 
-    /// Is it one buffer of whole pages, which the device could fill itself? Buffers lie on page boundaries.
+    /// Is it one buffer of whole pages, which the device could take as it is? Buffers lie on page boundaries.
     pub(super) fn is_pages(&self) -> bool {
-        matches!(self.memory, Memory::Own(_)) && self.len.is_multiple_of(PAGE_BYTES)
+        matches!(self.memory, Memory::Own(_) | Memory::Shared(_)) && self.len.is_multiple_of(PAGE_BYTES)
     }
 
     /// Shares the memory, one buffer, with the device for a write, until it is given back.
@@ -119,6 +119,10 @@ impl Caller {
                 let frozen = buffer.freeze();
                 self.memory = Memory::Shared(frozen.clone());
                 self.is_lent = true;
+                Some(frozen)
+            }
+            Memory::Shared(frozen) => {
+                self.memory = Memory::Shared(frozen.clone());
                 Some(frozen)
             }
             other => {

@@ -318,7 +318,12 @@ impl World {
                 Active::Read { object, cells, allowed },
             )
         } else if kind < 90 {
-            let cells = self.cells(object, if kind < 70 { 3 } else { 12 });
+            let mut cells = self.cells(object, if kind < 70 { 3 } else { 12 });
+            if kind.is_multiple_of(10) {
+                // Whole pages, and several: a durable one may go to the device as it is.
+                let first = cells.start / 64 * 64;
+                cells = first..(first + 64 * (4 + cells.len() / 64)).min(self.objects[object].cells.len());
+            }
             if !self.lock(object, &cells, number) {
                 return;
             }
