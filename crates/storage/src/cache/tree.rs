@@ -81,16 +81,17 @@ const EMPTY: Node = Node {
 /// The nodes from the lowest, at 0, to the root.
 type Path = [u32; HEIGHT_MAX];
 
-/// The pages of one object: page index to frame number, with tags.
+/// The pages of one object: page index to frame number, with tags. In the order in which a look-up asks.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Tree {
     nodes: Vec<Node>,
+    root: u32,
     /// First of the free nodes, chained through their first slots.
     free: u32,
-    free_nodes: usize,
-    root: u32,
     /// Levels of nodes; 0 if there is no page.
     height: usize,
+    free_nodes: usize,
     pages: usize,
     /// Lowest nodes that were met last, each with its index: that of its pages without what it takes of them itself.
     leaves: [Cell<(u64, u32)>; LEAVES],
@@ -136,6 +137,9 @@ impl Tree {
     /// The lowest node that the page lies in, or would lie in.
     fn leaf(&self, index: u64) -> Option<u32> {
         let name = index >> BITS;
+        if self.height == 1 && name == 0 {
+            return Some(self.root);
+        }
         let place = &self.leaves[name as usize % LEAVES];
         let (known, leaf) = place.get();
         if known == name && leaf != NONE {

@@ -51,18 +51,19 @@ pub enum Pattern {
 
 /// Where one reader is.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 struct Stream {
+    /// The request that made its last step, counted from 1; 0 for a place never used.
+    used: u64,
     /// The last request.
     first: u64,
     end: u64,
     /// The end of what was named to be read ahead; not below `end`.
     ahead: u64,
-    /// Steps in a row.
-    steps: u32,
     /// Pages; 0 while it is no stream yet.
     window: u64,
-    /// The request that made its last step, counted from 1; 0 for a place never used.
-    used: u64,
+    /// Steps in a row.
+    steps: u32,
 }
 
 /// So much of a window is enough to be under way: half of a small one, so that its reads are not too short; three quarters of a
@@ -77,8 +78,8 @@ fn enough(window: u64) -> u64 {
 
 /// The readers of one object, as far as their requests tell them apart: at most eight.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub struct Streams {
-    streams: [Stream; STREAMS],
     /// Requests so far.
     now: u64,
     /// The last sixteen requests that said anything, newest lowest: set if it led nowhere, clear if a stream made a step.
@@ -86,6 +87,7 @@ pub struct Streams {
     /// The last request was no step of a stream that is read ahead of.
     alone: bool,
     pattern: Pattern,
+    streams: [Stream; STREAMS],
 }
 
 impl Streams {
