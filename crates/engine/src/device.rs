@@ -4,7 +4,8 @@
 //! [`Device`], of which there are two sorts. An inode of this kernel (`file/inode.rs`) is reached by descriptors, and every
 //! backend that makes system calls can run its requests. Anything else is foreign: a simulated disk (`backend/sim/disk.rs`),
 //! later one over a network, or one of your own. No descriptor leads there, so it is served by a backend that knows it and
-//! finds it behind the file ([`File::device`](crate::File::device)); any other ends its requests as `EBADF`.
+//! finds it behind the file ([`File::device`](crate::File::device)), an engine's own or a helper beside it (`backend/router.rs`); any
+//! other ends its requests as `EBADF`.
 //! `examples/ram/device.rs` is a device with its backend in less than a hundred lines, and keeps the contract of
 //! `tests/contract.rs`.
 //!

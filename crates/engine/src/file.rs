@@ -113,7 +113,8 @@ impl File {
     }
 
     /// A file on a device that is not this kernel's. Requests to it belong to an engine whose backend knows the device
-    /// ([`Engine::with_backend`](crate::Engine::with_backend)).
+    /// ([`Engine::with_backend`](crate::Engine::with_backend)), or one of whose helpers does
+    /// ([`Engine::add_helper`](crate::Engine::add_helper)).
     #[must_use]
     pub fn on(device: impl Device, name: &str) -> File {
         File::made_of(name.to_owned(), Made::Foreign(Box::new(device)))
