@@ -7,12 +7,12 @@ mod cached;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use cached::hand::{P, hand};
+use cached::hand::{P, config, hand};
 use cached::{PAGE, Random};
 
-use baio_engine::{Config, Durability, Memory, Open};
-use baio_storage::cache::eviction::Hint;
-use baio_storage::cache::{CacheConfig, CacheOp, CacheRequest};
+use baio_engine::{Arena, Config, Durability, Memory, Open};
+use baio_storage::cache::eviction::{Hint, Policy};
+use baio_storage::cache::{Borrower, Cache, CacheConfig, CacheOp, CacheRequest};
 use baio_storage::{Core, Pinning};
 
 thread_local! {
@@ -109,6 +109,62 @@ fn a_warm_cache_allocates_nothing() {
         "{stats:?}"
     );
     assert_eq!(calls, 0, "allocations in 12000 requests: {stats:?}");
+}
+
+#[test]
+fn what_is_not_copied_allocates_nothing() {
+    let mut h = hand(64);
+    let config = CacheConfig {
+        eviction: Policy::S3Fifo,
+        ..config(64)
+    };
+    h.cache = Cache::new(&Arena::new(64 * PAGE).unwrap(), config).unwrap();
+    h.object = h.cache.add(1000 * P, 0);
+    let borrower = Borrower::new(1 << 20);
+    let mut memory: Memory = h.memory.buffer(4 * PAGE).unwrap().into();
+    let mut round = |h: &mut cached::hand::Hand, n: u64| {
+        let durability = Durability::Data;
+        // Cold reads, large durable writes far from one another, and a run that is lent again and again.
+        let page = 100 + n * 37 % 110 * 8;
+        let op = match n % 2 {
+            0 => CacheOp::Read { offset: page * P },
+            _ => CacheOp::Write {
+                offset: page % 32 * P,
+                durability,
+            },
+        };
+        h.ask(h.object, op, std::mem::take(&mut memory));
+        while let Some(io) = h.cache.next_io() {
+            let len = io.memory.len() as u32;
+            h.cache.io_ended(io.id, Ok(len), io.memory);
+        }
+        let done = h.cache.next_done().unwrap();
+        assert!(done.result.is_ok());
+        memory = done.memory;
+        drop(h.cache.lend(h.object, 40..56, &borrower));
+    };
+    h.cached(40, 16, 1);
+    for n in 0..64 {
+        h.cached(200 + n, 1, 1);
+        drop(h.cache.lend(h.object, 40..56, &borrower));
+    }
+    let mut calls = u64::MAX;
+    for _ in 0..8 {
+        let before = ALLOCATIONS.get();
+        for n in 0..1000 {
+            round(&mut h, n);
+        }
+        calls = ALLOCATIONS.get() - before;
+        if calls == 0 {
+            break;
+        }
+    }
+    let stats = h.cache.stats();
+    assert!(
+        stats.bypasses > 100 && stats.writes_through > 100 && stats.pages_lent > 1000,
+        "{stats:?}"
+    );
+    assert_eq!(calls, 0, "{stats:?}");
 }
 
 #[test]
