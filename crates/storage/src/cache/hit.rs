@@ -10,22 +10,31 @@ use baio_engine::Memory;
 
 use super::frames::PAGE;
 use super::object::pages_of;
-use super::{Cache, CacheDone, CacheOp, CacheRequest, RequestId};
+use super::{Cache, CacheOp, CacheRequest, RequestId};
 
 /// Pages of the longest read that is looked at: what is not a hit is looked at twice.
 const PAGES_MAX: usize = 16;
 
+/// What became of a request that was started.
+#[derive(Debug)]
+pub(crate) enum Started {
+    /// A read that found everything: its bytes, and its memory.
+    Hit(u32, Memory),
+    /// Its end is told by [`Cache::next_done`].
+    UnderWay(RequestId),
+}
+
 /// What became of a read.
 pub(super) enum Looked {
-    /// It is done.
-    Hit(RequestId),
+    /// It is done: so many bytes.
+    Hit(u32),
     /// It takes the long way. What its object's streams want read ahead has been asked for already, if it says so.
     Not(Option<Range<u64>>),
 }
 
 impl Cache {
     /// Does a read at once if it asks for few pages, into one buffer, which are all there.
-    pub(super) fn read_hit(&mut self, owner: u64, request: &mut CacheRequest) -> Looked {
+    pub(super) fn read_hit(&mut self, request: &mut CacheRequest) -> Looked {
         let (CacheOp::Read { offset }, Memory::Own(buffer)) = (request.op, &mut request.memory) else {
             return Looked::Not(None);
         };
@@ -69,19 +78,6 @@ impl Cache {
         self.progress += 1;
         self.stats.requests += 1;
         self.stats.iterations += 1;
-        let id = self.requests.spent();
-        self.done.push_back(CacheDone {
-            id,
-            owner,
-            result: Ok(len as u32),
-            bytes_done: len as u32,
-            memory: std::mem::take(&mut request.memory),
-            iterations: 1,
-            parked: 0,
-            writes: 0,
-            pin: None,
-            held_max: 0,
-        });
-        Looked::Hit(id)
+        Looked::Hit(len as u32)
     }
 }

@@ -79,6 +79,7 @@ use flight::Flights;
 use frames::Frames;
 use gate::Gate;
 use hit::Looked;
+pub(crate) use hit::Started;
 use lend::Loans;
 use log_distance::LogCleaner;
 use object::{Object, pages_of};
@@ -311,10 +312,33 @@ impl Cache {
 
     /// Starts a request for `owner`, a name of the caller's own; does all of it that can be done at once. What is wrong with
     /// it is told by its end, as everything else.
-    pub fn start(&mut self, owner: u64, mut request: CacheRequest) -> RequestId {
+    pub fn start(&mut self, owner: u64, request: CacheRequest) -> RequestId {
+        match self.start_or_hit(owner, request) {
+            Started::UnderWay(id) => id,
+            Started::Hit(bytes, memory) => {
+                let id = self.requests.spent();
+                self.done.push_back(CacheDone {
+                    id,
+                    owner,
+                    result: Ok(bytes),
+                    bytes_done: bytes,
+                    memory,
+                    iterations: 1,
+                    parked: 0,
+                    writes: 0,
+                    pin: None,
+                    held_max: 0,
+                });
+                id
+            }
+        }
+    }
+
+    /// The same, but a read that finds all its pages here is given back done: nobody is told of its end otherwise.
+    pub(crate) fn start_or_hit(&mut self, owner: u64, mut request: CacheRequest) -> Started {
         self.copy_late();
-        let ahead = match self.read_hit(owner, &mut request) {
-            Looked::Hit(id) => return id,
+        let ahead = match self.read_hit(&mut request) {
+            Looked::Hit(bytes) => return Started::Hit(bytes, request.memory),
             Looked::Not(ahead) => ahead,
         };
         let writes = matches!(request.op, CacheOp::Write { .. });
@@ -387,7 +411,7 @@ impl Cache {
             (None, None) => {}
         }
         self.settle();
-        id
+        Started::UnderWay(id)
     }
 
     /// The first step of a request that is not wrong.

@@ -48,10 +48,7 @@ impl Core {
                 }
                 self.objects.begin(handle);
             }
-            Ok((Some(object), _)) => {
-                self.objects.begin(handle);
-                self.ask(ticket, request, object);
-            }
+            Ok((Some(object), _)) => self.ask(ticket, request, object),
             Ok((None, Way::Hold)) => {
                 self.objects.begin(handle);
                 self.hold_back(ticket, request.memory);

@@ -6,7 +6,7 @@ use baio_engine::{Durability, Memory, Wait};
 
 use super::whole;
 use crate::cache::eviction::Hint;
-use crate::cache::{self, CacheDone, CacheError, CacheOp, CacheRequest, ObjectId};
+use crate::cache::{self, CacheDone, CacheError, CacheOp, CacheRequest, ObjectId, Started};
 use crate::core::Core;
 use crate::core::tags::Recipient;
 use crate::error::{Error, Fault, Result};
@@ -72,7 +72,12 @@ impl Core {
             memory: given,
             hint: Hint::Normal,
         };
-        let id = cached.cache_mut().start(Recipient::Request(ticket).tag(), to_do);
+        let id = match cached.cache.start_or_hit(Recipient::Request(ticket).tag(), to_do) {
+            Started::UnderWay(id) => id,
+            Started::Hit(bytes, memory) => return self.hit(ticket, bytes, memory),
+        };
+        cached.is_served = false;
+        self.objects.begin(request.handle);
         match waits {
             true => self.requests.keep(ticket, State::MakingWay(object, id), memory),
             false => self.requests.transition(ticket, State::InCache(id)),
@@ -103,6 +108,24 @@ impl Core {
             self.take_done();
         }
         self.requests.watch(ticket);
+    }
+
+    /// A read that found everything in the cache ends as it begins.
+    fn hit(&mut self, ticket: Ticket, bytes: u32, memory: Memory) {
+        if let Some(cached) = self.cached.as_mut().filter(|cached| !cached.is_served) {
+            // It was copied while others wait to be carried out.
+            cached.gathered += u64::from(bytes);
+            if cached.gathered >= BATCH_BYTES {
+                self.serve_cache();
+                let _ = self.engine.turn(Wait::No);
+            }
+        }
+        let outcome = Outcome {
+            bytes_done: bytes,
+            iterations: 1,
+            ..Outcome::early(ticket, memory, Ok(bytes))
+        };
+        self.tell(outcome, None);
     }
 
     /// Tells what has ended in the cache.
