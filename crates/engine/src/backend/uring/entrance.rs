@@ -48,7 +48,9 @@ impl Entrance {
         if !ring.params().is_setup_single_issuer() {
             return Err("only a ring that belongs to one thread can have it".into());
         }
-        let here = LEFT_HERE.with(Places::clone);
+        let Ok(here) = LEFT_HERE.try_with(Places::clone) else {
+            return Err("this thread is ending".into());
+        };
         give_back_left(&here, ring);
         let mut update = Update {
             place: ANY_PLACE,
@@ -68,7 +70,10 @@ impl Entrance {
     /// Gives the place back, or leaves it for the thread that got it.
     pub(super) fn unregister(&mut self, ring: &IoUring) {
         let Some((place, home)) = self.place.take() else { return };
-        if LEFT_HERE.with(|here| Arc::ptr_eq(here, &home)) {
+        let Ok(is_here) = LEFT_HERE.try_with(|here| Arc::ptr_eq(here, &home)) else {
+            return; // This thread is ending, and its table with it; or another one's, and nobody asks there again.
+        };
+        if is_here {
             give_back(place, ring);
             give_back_left(&home, ring);
         } else {
