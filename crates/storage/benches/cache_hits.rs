@@ -30,7 +30,7 @@ fn page(n: u64) -> u64 {
 
 fn one_of(count: u64, n: u64) -> u64 {
     let scattered = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (u128::from(scattered) * u128::from(count) >> 64) as u64
+    ((u128::from(scattered) * u128::from(count)) >> 64) as u64
 }
 
 /// The CPU time of this thread so far, in ns.
