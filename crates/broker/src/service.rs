@@ -230,7 +230,10 @@ impl<S: Served> Service<S> {
             self.take_submissions()?;
             self.collect()?;
             self.end_held()?;
-            self.start_held();
+            // What is refused as it leaves the held ones has ended now: no sleep would end for it.
+            while self.start_held() {
+                self.collect()?;
+            }
             self.publish();
             if self.shared.is_stopping() {
                 return Err(End::Asked);

@@ -27,14 +27,12 @@ impl<K: Carrier> Client<K> {
     /// Waits for the end of a request or command, reaping meanwhile. `None` for a ticket that is not valid any more.
     pub fn wait(&self, ticket: Ticket) -> Option<Ended<K>> {
         let reaper = next_reaper();
-        // The first waker that ours displaces may be anybody's, so it is dropped with the lock free.
-        let mut displaced = None;
+        // A waker that ours displaces may be anybody's, so it is dropped with the lock free.
+        let mut displaced = Vec::new();
         let ended = self.wait_until(false, None, |state, me| {
             let mut waker = Some(Waker::from(Arc::clone(me)));
             let polled = state.table.poll(ticket, &mut waker, reaper);
-            if displaced.is_none() {
-                displaced = waker;
-            }
+            displaced.extend(waker.filter(|waker| !waker.will_wake(&Waker::from(Arc::clone(me)))));
             match polled {
                 Poll::Ready(ended) => Some(ended),
                 Poll::Pending => None,

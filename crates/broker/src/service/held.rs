@@ -64,14 +64,16 @@ impl<S: Served> Service<S> {
         }
     }
 
-    /// Completions have made room.
-    pub(super) fn start_held(&mut self) {
+    /// Completions have made room. Says whether any was started.
+    pub(super) fn start_held(&mut self) -> bool {
+        let before = self.held.len();
         while let Some(request) = self.held.pop_front() {
             if let Err(request) = self.start(request) {
                 self.held.push_front(request);
-                return;
+                break;
             }
         }
+        self.held.len() < before
     }
 
     /// Ends the held requests that are to be started no more.

@@ -60,13 +60,11 @@ impl Borrower {
     }
 
     fn take(&self, pages: u32) -> bool {
-        // Borrowing is the core's thread alone; others only give back. The count guards nothing but itself.
-        let held = self.held.load(Ordering::Relaxed);
-        let fits = held.checked_add(pages).is_some_and(|held| held <= self.most);
-        if fits {
-            self.held.fetch_add(pages, Ordering::Relaxed);
-        }
-        fits
+        // Several cores may lend to one borrower. The count guards nothing but itself.
+        let more = |held: u32| held.checked_add(pages).filter(|held| *held <= self.most);
+        self.held
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
     }
 }
 
@@ -332,10 +330,15 @@ impl Cache {
         if self.has_own_bytes(frame) || crate::seeded_bug("a-lent-page-is-changed-in-place") {
             return None;
         }
-        let Some(spare) = self.frame_for(request) else {
-            return Some(Step::Wait(Wait::FreeFrame));
-        };
-        self.copy_lent(frame, spare);
+        // To look for a frame finds what has come back: this page too may be its frame's own by then, and must not make way.
+        self.frames.pin(frame);
+        let spare = self.frame_for(request);
+        self.frames.unpin(frame);
+        match spare {
+            Some(spare) => self.copy_lent(frame, spare),
+            None if self.frames.get(frame).lent => return Some(Step::Wait(Wait::FreeFrame)),
+            None => {}
+        }
         None
     }
 
@@ -347,11 +350,20 @@ impl Cache {
         if !self.frame_waiters.is_empty() {
             return false;
         }
+        self.frames.pin(frame);
         let spare = self.obtain();
-        spare.map(|spare| self.copy_lent(frame, spare)).is_some()
+        self.frames.unpin(frame);
+        if let Some(spare) = spare {
+            self.copy_lent(frame, spare);
+            return true;
+        }
+        !self.frames.get(frame).lent
     }
 
     fn copy_lent(&mut self, frame: u32, spare: u32) {
+        if !self.frames.get(frame).lent {
+            return self.frames.give_free(spare); // It has come back meanwhile.
+        }
         self.stats.lent_copied += 1;
         self.frames.copy_lent(frame, spare);
         self.progress += 1;

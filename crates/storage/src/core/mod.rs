@@ -36,7 +36,6 @@ mod holds_tests;
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -81,6 +80,8 @@ pub struct Core {
     /// Completions of requests that are not the core's own.
     foreign: VecDeque<Completion>,
     fired: Vec<Waker>,
+    /// So many of those kept a turn from sleeping already.
+    fired_known: usize,
     /// Something has ended since the last turn that nobody was told of: nobody sleeps over it.
     is_told: bool,
 }
@@ -161,8 +162,7 @@ impl Core {
     }
 
     fn around(engine: Engine, volume: Option<Volume>, config: &Config) -> Core {
-        static CORES: AtomicU32 = AtomicU32::new(1);
-        let id = CORES.fetch_add(1, Ordering::Relaxed);
+        let id = baio_words::next_number();
         Core {
             engine,
             volume,
@@ -179,6 +179,7 @@ impl Core {
             wall_ns: 0,
             foreign: VecDeque::new(),
             fired: Vec::new(),
+            fired_known: 0,
             is_told: false,
         }
     }
@@ -423,6 +424,7 @@ impl Core {
     /// Wakers of what has ended; to be woken when the core is not borrowed any more.
     pub fn take_fired(&mut self, into: &mut Vec<Waker>) {
         into.append(&mut self.fired);
+        self.fired_known = 0;
     }
 
     /// Takes the wakers of all that is under way: for whoever stops driving the core.

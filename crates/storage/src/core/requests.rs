@@ -37,6 +37,10 @@ impl Core {
         let Some(ticket) = self.requests.insert(owner, &request) else {
             return Err(uncut(request, asked));
         };
+        let has_status = request.status.is_some();
+        if has_status && !matches!(way, Ok((None, Way::Device(..)))) {
+            self.requests.begin_status(ticket);
+        }
         match way {
             Ok((None, Way::Device(file, op, policy))) => {
                 let memory = std::mem::take(&mut request.memory);
@@ -45,6 +49,9 @@ impl Core {
                     self.requests.free(ticket);
                     request.memory = memory;
                     return Err(uncut(request, asked));
+                }
+                if has_status {
+                    self.requests.begin_status(ticket); // Not of one that goes back.
                 }
                 self.objects.begin(handle);
             }
@@ -113,7 +120,8 @@ impl Core {
         self.requests.set_len(ticket, memory.len() as u64);
         match way {
             Ok(Way::Device(file, op, policy)) => {
-                if let Err(memory) = self.submit(ticket, (file, op, policy), memory, true) {
+                let is_reserved = matches!(self.requests.owner(ticket), Some(Owner::Cache(_)));
+                if let Err(memory) = self.submit(ticket, (file, op, policy), memory, is_reserved) {
                     self.requests.put_off(ticket, memory);
                 }
             }
@@ -253,6 +261,14 @@ impl Core {
         let (Some(asked), Some(owner)) = (self.requests.asked(ticket), self.requests.owner(ticket)) else {
             return;
         };
+        // The driver's own requests may have tags that look like ours.
+        let is_its_own = match self.requests.state(ticket) {
+            State::AtDevice(id) | State::Answered(id) | State::Left(id) => id == completion.id,
+            _ => false,
+        };
+        if !is_its_own {
+            return;
+        }
         // Answered at its deadline, but the kernel still has its memory: the end is told by a `Released` notice.
         let is_held =
             completion.notice == Notice::Completed && completion.result == Err(baio_engine::Error::Indeterminate);
@@ -350,10 +366,16 @@ impl Core {
     pub fn wait(&mut self, ticket: Ticket) -> Result<Option<Outcome>> {
         loop {
             if let Poll::Ready(outcome) = self.requests.poll(ticket, None) {
+                self.note_what_waits();
                 return Ok(outcome);
             }
             self.turn(Wait::one())?;
         }
+    }
+
+    /// What others may take has been gathered by turns that their driver did not make: he does not sleep over it.
+    pub(super) fn note_what_waits(&mut self) {
+        self.is_told |= !self.foreign.is_empty() || self.requests.has_finished();
     }
 }
 

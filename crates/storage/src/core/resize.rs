@@ -31,6 +31,7 @@ impl Core {
         while self.operations_under_way() {
             self.turn(Wait::one())?;
         }
+        self.note_what_waits();
         let Some(volume) = &mut self.volume else {
             return Err(no_volume("resize"));
         };

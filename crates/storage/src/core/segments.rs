@@ -344,6 +344,7 @@ impl Core {
         let id = self.begin(operation);
         loop {
             if let Some(answer) = self.take_answer(&id) {
+                self.note_what_waits();
                 return answer;
             }
             if let Err(error) = self.turn(Wait::one()) {
@@ -444,6 +445,7 @@ impl Core {
                 return Err(error);
             }
         }
+        self.note_what_waits();
         Ok(())
     }
 

@@ -16,8 +16,9 @@ impl Core {
     pub(super) fn before_sleep(&mut self) -> bool {
         let mut is_told = self.begin_again();
         is_told |= self.cached.is_some() && self.turn_cache();
-        // Nor over wakers that were collected since the last turn.
-        is_told |= !self.fired.is_empty();
+        // Nor over wakers that were collected since the last turn; once, if nobody takes them.
+        is_told |= self.fired.len() > self.fired_known;
+        self.fired_known = self.fired.len();
         is_told | std::mem::take(&mut self.is_told)
     }
 

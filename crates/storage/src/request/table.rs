@@ -76,6 +76,8 @@ pub(crate) struct Requests {
     finished: VecDeque<Ticket>,
     /// What is to begin again, in the order in which it was woken; those that were called off since are skipped.
     woken: VecDeque<Ticket>,
+    /// The first of those, while it is tried.
+    called_up: Option<Ticket>,
     /// Nobody has tried to begin the last of those.
     is_woken: bool,
     /// When what is not with the engine is overdue, with names that may be old ones.
@@ -95,6 +97,7 @@ impl Requests {
             waiting: 0,
             finished: VecDeque::with_capacity(count as usize),
             woken: VecDeque::new(),
+            called_up: None,
             is_woken: false,
             deadlines: BinaryHeap::new(),
             displaced: Vec::new(),
@@ -124,15 +127,19 @@ impl Requests {
         entry.taker = Taker::Anyone;
         entry.tag = request.tag;
         entry.status.clone_from(&request.status);
-        if let Some(status) = &entry.status {
-            status.begin();
-        }
         let ticket = Ticket {
             index,
             generation: entry.generation,
         };
         self.transition(ticket, State::InHand);
         Some(ticket)
+    }
+
+    /// Its status word says that it is in flight.
+    pub(crate) fn begin_status(&self, ticket: Ticket) {
+        if let Some(status) = self.entry(ticket).and_then(|entry| entry.status.as_ref()) {
+            status.begin();
+        }
     }
 
     /// Moves a request to another state. An illegal move is a bug of the core, so it is asserted.
@@ -174,10 +181,13 @@ impl Requests {
         self.entries[ticket.index as usize].memory = memory;
     }
 
-    /// The engine had no slot for it: it is the next to begin.
+    /// The engine had no slot for it: it begins after those that came before it.
     pub(crate) fn put_off(&mut self, ticket: Ticket, memory: Memory) {
         self.keep(ticket, State::Woken, memory);
-        self.woken.push_front(ticket);
+        match self.called_up.take() == Some(ticket) {
+            true => self.woken.push_front(ticket), // It was the first.
+            false => self.woken.push_back(ticket),
+        }
     }
 
     /// What it waited for is over: it is to begin again.
@@ -197,6 +207,7 @@ impl Requests {
         self.is_woken = false;
         while let Some(ticket) = self.woken.pop_front() {
             if self.state(ticket) == State::Woken {
+                self.called_up = Some(ticket);
                 return Some(ticket);
             }
         }
