@@ -13,7 +13,6 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use baio_engine::{
     Caching, Config, Engine, Error as IoError, File, Kind, Memory, Notice, Op, Open, Policy, Request, RequestId,
@@ -157,9 +156,8 @@ impl Files {
     /// Files on an engine that was made elsewhere.
     #[must_use]
     pub fn around(engine: Engine) -> Files {
-        static NUMBERS: AtomicU32 = AtomicU32::new(1);
         Files {
-            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            number: baio_words::next_number(),
             files: Vec::new(),
             requests: Vec::new(),
             free: Vec::new(),

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use crate::backend::router::Router;
 use crate::backend::sim::Sim;
-use crate::backend::{Attach, BATCH_MAX, Backend, Done, Doorbell, Explain};
+use crate::backend::{Attach, BATCH_MAX, Backend, Done, Doorbell, Explain, uring};
 use crate::completion::{Completion, Notice};
 use crate::error::{Errno, Error, SetupError};
 use crate::file::File;
@@ -101,6 +101,8 @@ pub struct Engine {
     stats: Stats,
     measures: Measures,
     home: Home,
+    /// Its ring ends what a thread has submitted when that thread ends.
+    loses_orphans: bool,
 }
 
 impl Engine {
@@ -137,6 +139,7 @@ impl Engine {
             let _ = backend.attach(Attach::Arena(&arena));
         }
         let slots = config.slots.max(1);
+        let name = backend.explain().backend;
         Ok(Engine {
             slots: ManuallyDrop::new(Slots::new(slots)),
             now: backend.now(),
@@ -148,7 +151,7 @@ impl Engine {
             adopts: false,
             trial_turns: 0,
             idle_turns: 0,
-            backend_name: backend.explain().backend,
+            backend_name: name,
             backend: Router::new(backend),
             arena,
             reserved_slots: config.reserved_slots.min(slots / 2) as usize,
@@ -174,6 +177,7 @@ impl Engine {
             signalled: Vec::new(),
             stats: Stats::default(),
             measures: Measures::new(),
+            loses_orphans: config.affinity == Affinity::AnyThread && name == uring::NAME,
             home: Home::of(config.affinity),
         })
     }
@@ -234,12 +238,18 @@ impl Engine {
 
     /// Gives a request a slot, whatever the caller has yet to take.
     fn accept(&mut self, mut request: Request) -> Result<RequestId, Request> {
+        // Counted first: a failure in another thread that is not in the count is seen by who looks for one behind it.
+        let failures = request.file.as_ref().map_or(0, File::failures);
         let fault = self.fault_of(&mut request);
         let deadline = request.policy.deadline;
-        let route = self.backend.route(request.file.as_ref());
+        // Nobody asks a helper in a child of its process.
+        let route = match fault {
+            None => self.backend.route(request.file.as_ref()),
+            Some(_) => By::PRIMARY,
+        };
         let id = self.slots.insert(request, self.sequence + 1)?;
-        if let Some(slot) = self.slots.get_mut(id).filter(|_| route != By::PRIMARY) {
-            slot.route = route;
+        if let Some(slot) = self.slots.get_mut(id) {
+            (slot.route, slot.failures) = (route, failures);
         }
         self.sequence += 1;
         self.is_stuck = false;

@@ -28,24 +28,23 @@ fn rest(slot: &Slot) -> Option<Duration> {
 
 /// Has the kernel ended the iteration because the thread that had submitted it has ended? io_uring says `ECANCELED` to what waits for
 /// a descriptor then, and `EFAULT` to what waits for the page cache (`io_req_task_submit`, io_uring/io_uring.c). Neither has moved a
-/// byte, and nobody has asked for either. A true `EFAULT` is believed when it comes again and again.
+/// byte, and nobody has asked for either. What a device says by itself is believed when it comes again and again.
 pub(crate) fn is_orphaned(slot: &mut Slot, raw: i32) -> bool {
     const BELIEVED: u8 = 8;
-    match Errno::from_raw(-raw) {
+    let may_be = match Errno::from_raw(-raw) {
         Errno::ECANCELED => !slot.cancelled,
-        Errno::EFAULT => {
-            slot.orphaned = slot.orphaned.saturating_add(1);
-            slot.orphaned < BELIEVED
-        }
+        Errno::EFAULT => true,
         _ => false,
-    }
+    };
+    slot.orphaned = slot.orphaned.saturating_add(u8::from(may_be));
+    may_be && slot.orphaned < BELIEVED
 }
 
 /// What a raw result means for its request.
 pub(crate) fn judge(slot: &mut Slot, raw: i32) -> Next {
     if matches!(slot.op, Op::Read { .. }) && raw >= 0 && slot.is_at_work() {
         // Most of all that ends: there is nothing to be made durable, and no report to be taken.
-        slot.refusals = 0;
+        (slot.refusals, slot.orphaned) = (0, 0);
         return judge_bytes(slot, raw as usize);
     }
     if slot.rests_until.take().is_some() && (raw >= 0 || raw == -libc::ETIME) {
@@ -67,7 +66,7 @@ fn judge_iteration(slot: &mut Slot, raw: i32) -> Next {
         return Next::Again;
     }
     if raw >= 0 {
-        slot.refusals = 0;
+        (slot.refusals, slot.orphaned) = (0, 0);
         return match slot.op {
             _ if slot.is_sync() => Next::End(Ok(slot.done as u32)),
             op if op.moves_bytes() => judge_bytes(slot, raw as usize),

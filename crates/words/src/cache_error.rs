@@ -84,7 +84,7 @@ impl CacheError {
     /// The error of these words; `None` for words that no error has.
     #[must_use]
     pub fn from_words(word: u32, with: u64) -> Option<CacheError> {
-        let errno = || i32::try_from(with).ok().map(Errno::from_raw);
+        let errno = || (1..=4095).contains(&with).then(|| Errno::from_raw(with as i32));
         match word {
             0 => errno().map(CacheError::System),
             1 => errno().map(CacheError::Unwritable),

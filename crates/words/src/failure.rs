@@ -96,9 +96,10 @@ pub(crate) fn encode_failure(failure: Failure) -> (u8, u32, u32, u64) {
 }
 
 pub(crate) fn decode_failure(code: u8, small: u32, second: u32, large: u64) -> Option<Failure> {
-    let errno = Errno::from_raw(small as i32);
+    // No other number is an error's: a peer could make a success of it.
+    let errno = || (1..=4095).contains(&small).then(|| Errno::from_raw(small as i32));
     Some(match code {
-        1 => Failure::Io(IoError::System(errno)),
+        1 => Failure::Io(IoError::System(errno()?)),
         2 => {
             let argument = match second {
                 0 => Argument::Offset,
@@ -117,7 +118,7 @@ pub(crate) fn decode_failure(code: u8, small: u32, second: u32, large: u64) -> O
             mode: word_at(&MODES, small),
         }),
         5 => Failure::Io(IoError::ReadOnlyMemory),
-        6 => Failure::Io(IoError::Poisoned(errno)),
+        6 => Failure::Io(IoError::Poisoned(errno()?)),
         7 => Failure::Io(IoError::Indeterminate),
         8 => Failure::Io(IoError::Cancelled),
         9 => Failure::Io(IoError::Full),

@@ -5,6 +5,8 @@
 //! there then. For the ticket of one place that is used 100,000 times a second that is half a day (3 hours on a core), for a
 //! handle 2^32 opens. Take outcomes, or drop their tickets, long before.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 /// Names an opened segment or file. Valid on the core that gave it, until it is closed or its segment is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle {
@@ -14,6 +16,14 @@ pub struct Handle {
     pub index: u32,
     /// Which use of that place; wraps after 2^32.
     pub generation: u32,
+}
+
+/// The number of the next one who gives handles: of cores and of whatever else is served in this process, so that none takes
+/// another's handle for its own.
+#[must_use]
+pub fn next_number() -> u32 {
+    static NUMBERS: AtomicU32 = AtomicU32::new(1);
+    NUMBERS.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Handle {

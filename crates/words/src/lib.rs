@@ -33,7 +33,7 @@ pub use cache_error::CacheError;
 pub use errno::Errno;
 pub use failure::{FEATURES, Failure, word_at, word_in};
 pub use fault::{DEVICE_CURE, RequestError, RequestFault};
-pub use handle::{Handle, Ticket};
+pub use handle::{Handle, Ticket, next_number};
 pub use identity::{Access, Identity, Ownership, Sight};
 pub use io_error::{Argument, IoError};
 pub use mode::{Caching, Durability, Mode};

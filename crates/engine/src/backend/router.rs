@@ -74,6 +74,8 @@ impl Router {
             ));
         }
         self.helpers.push(Helper { backend, running: 0 });
+        // Who called before there were helpers has been heard.
+        doorbell.take_call();
         self.doorbell = Some(doorbell);
         self.mark = MARKS.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -162,7 +164,7 @@ impl Router {
         let turned = self.primary.turn(slots, if found { Wait::No } else { wait }, done);
         done.rang = done.rang && doorbell.take_call();
         // Behind the ring that may have ended the sleep.
-        let behind = if found { Ok(()) } else { self.look(slots, done) };
+        let behind = self.look(slots, done);
         before.and(turned).and(behind)
     }
 

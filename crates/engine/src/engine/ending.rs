@@ -42,6 +42,7 @@ impl Engine {
     pub(super) fn call_back(&mut self, id: RequestId) {
         if let Some(slot) = self.slots.get_mut(id)
             && !std::mem::replace(&mut slot.cancelled, true)
+            && !self.home.is_elsewhere()
         {
             self.backend.cancel(&self.slots, id);
         }

@@ -36,10 +36,6 @@ impl Home {
         })
     }
 
-    pub(super) fn is_any(&self) -> bool {
-        self.0.is_none()
-    }
-
     /// Is this another thread than the one it belongs to?
     pub(super) fn is_elsewhere(&self) -> bool {
         self.0.is_some_and(|home| HERE.with(|here| *here != home))

@@ -277,7 +277,7 @@ impl Engine {
             return;
         };
         slot.iterations = slot.iterations.saturating_add(u16::from(slot.rests_until.is_none()));
-        if raw < 0 && self.home.is_any() && is_orphaned(slot, raw) {
+        if raw < 0 && self.loses_orphans && slot.route == By::PRIMARY && is_orphaned(slot, raw) {
             raw = -libc::EINTR;
         }
         if slot.op == Op::Accept && raw >= 0 && slot.is_at_work() {

@@ -36,11 +36,11 @@ impl Losses {
 
     pub(super) fn poison(&self, errno: Errno) {
         self.last.store(errno.raw(), Ordering::Relaxed);
-        self.failures.fetch_add(1, Ordering::Release);
-        // It stays if there is one already.
+        // It stays if there is one already. Before the count: who has counted this failure sees the poison.
         let _ = self
             .poison
             .compare_exchange(0, errno.raw(), Ordering::AcqRel, Ordering::Acquire);
+        self.failures.fetch_add(1, Ordering::Release);
     }
 }
 
