@@ -14,13 +14,14 @@ mod order;
 mod syncs;
 mod turn;
 
-pub use choice::{Affinity, Choice, Config, Rejected};
+pub use choice::{Choice, Config, Rejected};
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use crate::affinity::Affinity;
 use crate::backend::router::Router;
 use crate::backend::sim::Sim;
 use crate::backend::{Attach, BATCH_MAX, Backend, Done, Doorbell, Explain, uring};

@@ -32,6 +32,7 @@
 //! a status word).
 
 mod address;
+mod affinity;
 pub mod backend;
 mod completion;
 mod device;
@@ -55,10 +56,11 @@ mod trial;
 mod validate;
 
 pub use address::Address;
+pub use affinity::Affinity;
 pub use backend::{BATCH_MAX, Backend, Doorbell, Explain, sim};
 pub use completion::{Completion, Notice};
 pub use device::{Device, DirectLimits, DurableBy, Kind};
-pub use engine::{Affinity, Choice, Config, Engine, Rejected};
+pub use engine::{Choice, Config, Engine, Rejected};
 pub use error::{Argument, Errno, Error, SetupError};
 pub use file::{Create, Descriptions, File, LockHolder, Open};
 pub use histogram::Histogram;

@@ -35,8 +35,8 @@ use io_uring::types::{self, SubmitArgs, Timespec};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 use rustix::event::EventfdFlags;
 
+use crate::affinity::Affinity;
 use crate::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
-use crate::engine::Affinity;
 use crate::error::{Errno, Error, SetupError};
 use crate::memory::Arena;
 use crate::request::{Op, RequestId, Wait};

@@ -1,5 +1,6 @@
 //! What an engine is started with: which backend, and how large. The better backends are tried first.
 
+use crate::affinity::Affinity;
 use crate::backend::Backend;
 use crate::backend::aio::{self, Aio};
 use crate::backend::sync::{self, Sync};
@@ -88,20 +89,6 @@ impl std::str::FromStr for Choice {
         let found = Choice::ALL.into_iter().find(|choice| choice.name() == word);
         found.ok_or_else(|| format!("`{word}` is no backend: {}", Choice::ALL.map(Choice::name).join(", ")))
     }
-}
-
-/// Which threads may use an engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Affinity {
-    /// The one that started it, which is fastest. In others it refuses requests and turns as
-    /// [`OtherThread`](crate::Error::OtherThread).
-    #[default]
-    OneThread,
-    /// Any of them, one at a time: it may be moved, or be used under a lock.
-    ///
-    /// On uring the kernel then ends requests in the thread that has submitted them, when that makes its next system call, or
-    /// by interrupting it: a blocking call there that io_uring knows nothing of may end with `EINTR`.
-    AnyThread,
 }
 
 /// How large an engine is, on which backend, and whose.

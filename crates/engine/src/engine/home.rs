@@ -6,7 +6,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Affinity, Engine};
+use super::Engine;
+use crate::affinity::Affinity;
 use crate::completion::Completion;
 use crate::file::File;
 use crate::request::Request;

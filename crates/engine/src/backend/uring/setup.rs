@@ -2,8 +2,8 @@
 
 use io_uring::{Builder, IoUring};
 
+use crate::affinity::Affinity;
 use crate::backend::BATCH_MAX;
-use crate::engine::Affinity;
 use crate::error::{Errno, SetupError};
 
 /// A set-up flag, the first kernel that has it, and how to ask for it; for which rings.
