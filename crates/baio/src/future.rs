@@ -42,14 +42,15 @@ impl<L: Link> InFlight<L> {
 
     fn start(&mut self, request: SegmentRequest, context: &mut Context<'_>) -> Poll<Outcome> {
         if !self.segment.link().is_driven() {
-            return Poll::Ready(undriven(request.memory));
+            return Poll::Ready(self.refused(request, Fault::NobodyDrives));
         }
         match self.segment.link().start(request) {
             Ok(ticket) => self.look(ticket, context),
             Err(request) => match self.segment.link().refusal() {
-                Some(fault) => Poll::Ready(failed(fault, request.memory)),
+                Some(fault) => Poll::Ready(self.refused(request, fault)),
                 None if request.deadline.is_some_and(|at| at <= self.segment.link().now()) => {
-                    Poll::Ready(self.too_late(request))
+                    // It found no slot before its deadline.
+                    Poll::Ready(self.refused(request, baio_engine::Error::Cancelled))
                 }
                 None => {
                     let link = self.segment.link();
@@ -61,20 +62,21 @@ impl<L: Link> InFlight<L> {
         }
     }
 
-    /// The end of a request that found no slot before its deadline.
-    fn too_late(&self, request: SegmentRequest) -> Outcome {
-        if let Some(status) = &request.status {
-            status.end(Err(Errno::ECANCELED));
-        }
+    /// The end of a request that never began.
+    fn refused(&self, request: SegmentRequest, fault: impl Into<Fault>) -> Outcome {
         let info = self.segment.info();
         let object = format!("{}/{}", info.owner_uid, info.name);
-        let error = Error::new(request.op.name(), object, baio_engine::Error::Cancelled);
+        let error = Error::new(request.op.name(), object, fault);
+        let error = match request.op.offset() {
+            Some(offset) => error.at(offset),
+            None => error,
+        };
+        if let Some(status) = &request.status {
+            status.end(Err(error.errno().unwrap_or(Errno::EIO)));
+        }
         Outcome {
             tag: request.tag,
-            result: Err(match request.op.offset() {
-                Some(offset) => error.at(offset),
-                None => error,
-            }),
+            result: Err(error),
             ..failed(Fault::Stale, request.memory)
         }
     }

@@ -12,10 +12,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
 use baio_engine::{
-    Caching, Config, Engine, Error as IoError, File, Kind, Memory, Notice, Op, Open, Policy, Request, RequestId,
+    Caching, Config, Engine, Errno, Error as IoError, File, Kind, Memory, Notice, Op, Open, Policy, Request, RequestId,
     SetupError, Stats, Wait,
 };
 use baio_words::entry::Completion;
@@ -197,6 +198,13 @@ impl Files {
     }
 
     fn open(&mut self, path: &std::path::Path, options: &Open) -> Result<FileReply, FileError> {
+        if std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
+            // It would keep everybody waiting until somebody opens the other end.
+            let refused = SetupError::new("open", path.display().to_string(), Errno::EOPNOTSUPP);
+            return Err(refused
+                .need("a file, a device or a socket: to open a named pipe may wait for its other end")
+                .into());
+        }
         let file = File::open(path, options)?;
         let failed = |errno| SetupError::new("measure", file.name().to_owned(), errno);
         let size = match file.kind() {

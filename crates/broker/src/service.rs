@@ -190,6 +190,8 @@ struct Service<S: Served> {
     running: u32,
     /// Requests that found every slot taken, in order. Their stages say so.
     held: VecDeque<SegmentRequest<Memory>>,
+    /// Handles that are closed when no held request names them any more.
+    leaving: Vec<Handle>,
     /// When to look for held requests to be given up: perhaps too early, never too late.
     sweep_at: Option<Time>,
     /// Since when nothing has ended and nothing of the client's runs, though requests are held.
@@ -217,6 +219,7 @@ impl<S: Served> Service<S> {
             busy: 0,
             running: 0,
             held: VecDeque::with_capacity(places as usize),
+            leaving: Vec::new(),
             sweep_at: None,
             stuck_since: None,
             operations: Vec::new(),
@@ -234,6 +237,7 @@ impl<S: Served> Service<S> {
             while self.start_held() {
                 self.collect()?;
             }
+            self.close_leaving();
             self.publish();
             if self.shared.is_stopping() {
                 return Err(End::Asked);
@@ -295,7 +299,7 @@ impl<S: Served> Service<S> {
         let tag = submission.tag;
         match submission.op {
             Op::Cancel => self.cancel(tag),
-            Op::CloseHandle => self.served.close_handle(self.handle(submission)),
+            Op::CloseHandle => self.close_handle(self.handle(submission)),
             Op::Control => {
                 self.occupy(tag, Stage::Command)?;
                 let Some(Parcel::Command(command)) = self.shared.exchange.take(tag.index) else {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use baio_engine::{Caching, Error, Memory, Time};
 use baio_words::entry::{Completion, Tag};
-use baio_words::{Failure, SegmentRequest};
+use baio_words::{Failure, Handle, SegmentRequest};
 
 use super::{End, Service, Stage};
 use crate::served::{Served, tag_of};
@@ -74,6 +74,32 @@ impl<S: Served> Service<S> {
             }
         }
         self.held.len() < before
+    }
+
+    /// What was asked before the close is under way, also while it is held.
+    pub(super) fn close_handle(&mut self, handle: Handle) {
+        if !self.is_named(handle) {
+            self.served.close_handle(handle);
+        } else if !self.leaving.contains(&handle) {
+            self.leaving.push(handle);
+        }
+    }
+
+    /// Closes what no held request names any more.
+    pub(super) fn close_leaving(&mut self) {
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.retain(|&handle| {
+            let is_named = self.is_named(handle);
+            if !is_named {
+                self.served.close_handle(handle);
+            }
+            is_named
+        });
+        self.leaving = leaving;
+    }
+
+    fn is_named(&self, handle: Handle) -> bool {
+        self.held.iter().any(|request| request.handle == handle)
     }
 
     /// Ends the held requests that are to be started no more.
