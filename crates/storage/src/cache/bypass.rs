@@ -11,7 +11,7 @@
 //! | beside | what holds |
 //! |---|---|
 //! | a direct write | the read waits for reservations as a fill does. One that is asked for later does not wait for the read: nobody else will see what it brings |
-//! | a cached write | one that was done before the read began is in a page, or on the device; one that is done while the read is under way is seen or not |
+//! | a cached write | one that was done before the read began is in a page, or on the device; one that is done while the read is under way is seen, or not, or in part where the device has no whole pages |
 //! | another read | has an I/O of its own: nothing is filled from these bytes |
 //! | a grow, a shrink, the end of the object | the I/O is one of the object's: its slot is not used again before that has ended |
 //! | a cancel, a deadline | the request ends at once, and without its memory if the device has that; it goes back to its arena |
