@@ -38,7 +38,7 @@ async fn drive(link: &Local) -> Result<std::convert::Infallible, Error> {
         poll_fn(|context| {
             link.set_driver(context.waker());
             // Something was queued between the turn and here, or was refused at once.
-            if link.has_news() {
+            if link.has_news() || ready.is_none() && is_at_work(link) {
                 return Poll::Ready(Ok(()));
             }
             match &ready {
@@ -61,6 +61,11 @@ fn ready_fd(link: &Local) -> Result<Option<AsyncFd<OwnedFd>>, Error> {
     // SAFETY: the `AsyncFd` owns the descriptor, so it stays open, and the same, for as long as it is registered.
     let registered = unsafe { AsyncFd::register(fd) };
     registered.map(Some).map_err(|error| failed(&error.into_parts().1))
+}
+
+/// Has the engine begun anything? Without a descriptor its end is told by nobody, and is there at the next turn.
+fn is_at_work(link: &Local) -> bool {
+    link.with(|core| Ok(core.engine().in_flight() > 0)).unwrap_or_default()
 }
 
 fn arm(link: &Local, armed: bool) -> Result<(), Error> {
