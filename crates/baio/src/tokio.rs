@@ -35,11 +35,20 @@ async fn drive(link: &Local) -> Result<std::convert::Infallible, Error> {
     loop {
         arm(link, true)?;
         link.turn(Wait::No)?;
+        let mut has_yielded = false;
         poll_fn(|context| {
             link.set_driver(context.waker());
             // Something was queued between the turn and here, or was refused at once.
-            if link.has_news() || ready.is_none() && is_at_work(link) {
+            if link.has_news() {
                 return Poll::Ready(Ok(()));
+            }
+            if ready.is_none() && is_at_work(link) {
+                // Nobody tells its end. Others go on between two looks.
+                if std::mem::replace(&mut has_yielded, true) {
+                    return Poll::Ready(Ok(()));
+                }
+                context.waker().wake_by_ref();
+                return Poll::Pending;
             }
             match &ready {
                 Some(ready) => ready.poll_read_ready(context).map_ok(|mut guard| guard.clear_ready()),
@@ -63,7 +72,7 @@ fn ready_fd(link: &Local) -> Result<Option<AsyncFd<OwnedFd>>, Error> {
     registered.map(Some).map_err(|error| failed(&error.into_parts().1))
 }
 
-/// Has the engine begun anything? Without a descriptor its end is told by nobody, and is there at the next turn.
+/// Has the engine begun anything?
 fn is_at_work(link: &Local) -> bool {
     link.with(|core| Ok(core.engine().in_flight() > 0)).unwrap_or_default()
 }

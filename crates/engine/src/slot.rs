@@ -210,7 +210,6 @@ impl Slots {
         slot.orphaned = 0;
         slot.rests_until = None;
         slot.is_syncing = false;
-        slot.failures = slot.file.as_ref().map_or(0, File::failures);
         slot.window = Filled::default();
         (slot.route, slot.runs_at) = (By::PRIMARY, By::PRIMARY);
         let id = RequestId {

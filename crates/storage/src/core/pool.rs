@@ -254,6 +254,7 @@ impl Core {
     fn drive(&mut self, ticket: Ticket) -> Result<Outcome> {
         loop {
             if let Poll::Ready(outcome) = self.poll(ticket, None) {
+                self.note_what_waits();
                 return outcome.ok_or_else(nothing);
             }
             let is_idle = self.engine.in_flight() + self.engine.completed() == 0 && !self.has_news();
