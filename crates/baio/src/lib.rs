@@ -48,9 +48,9 @@ pub use baio_storage::cache::eviction::{Eviction, Hint, Policy};
 pub use baio_storage::cache::window::Pattern;
 pub use baio_storage::cache::{CacheConfig, CacheError, CacheStats};
 pub use baio_storage::{
-    Access, Core, CreateOptions, Error, Fault, Format, Handle, Identity, Mode, Outcome, PinnedPage, Pinning,
-    ResizeOptions, Result, SegmentInfo, SegmentOp, SegmentRequest, Status, StatusWord, Ticket, VolumeInfo, VolumeView,
-    Zeroing,
+    Access, Core, CreateOptions, Error, ErrorContext, Fault, Format, Handle, Identity, Mode, Outcome, PinnedPage,
+    Pinning, ResizeOptions, Result, SegmentInfo, SegmentOp, SegmentRequest, Status, StatusWord, Ticket, VolumeInfo,
+    VolumeView, Zeroing,
 };
 pub use future::InFlight;
 pub use link::Link;

@@ -4,6 +4,7 @@
 //! knows the code, the need and the cure that the command line prints.
 
 use std::fmt;
+use std::ops::Deref;
 
 use baio_engine::{Errno, SetupError};
 use baio_words::{DEVICE_CURE, RequestError, RequestFault};
@@ -169,9 +170,13 @@ macro_rules! of_a_request {
     };
 }
 
-/// An error with its context.
+/// An error with its context. A pointer: results are moved about by whom no error ever meets, on every request.
 #[derive(Clone, Debug)]
-pub struct Error {
+pub struct Error(Box<ErrorContext>);
+
+/// What an [`Error`] says; it is read through it, as `error.fault`.
+#[derive(Clone, Debug)]
+pub struct ErrorContext {
     /// What was being done: "open volume", "read".
     pub operation: &'static str,
     /// To what: a path, or `PATH#UID/NAME`.
@@ -189,18 +194,35 @@ impl Error {
     /// An error of an operation on an object.
     #[must_use]
     pub fn new(operation: &'static str, object: impl Into<String>, fault: impl Into<Fault>) -> Error {
-        Error {
+        Error(Box::new(ErrorContext {
             operation,
             object: object.into(),
             offset: None,
             fault: fault.into(),
-        }
+        }))
+    }
+
+    /// What went wrong, without where.
+    #[must_use]
+    pub fn into_fault(self) -> Fault {
+        self.0.fault
+    }
+
+    /// Did the system refuse the I/O itself?
+    pub(crate) fn is_the_devices(&self) -> bool {
+        matches!(self.fault, Fault::Io(baio_engine::Error::System(_)))
+    }
+
+    /// The same, met in another operation.
+    pub(crate) fn during(mut self, operation: &'static str) -> Error {
+        self.0.operation = operation;
+        self
     }
 
     /// Says at which byte.
     #[must_use]
     pub fn at(mut self, offset: u64) -> Error {
-        self.offset = Some(offset);
+        self.0.offset = Some(offset);
         self
     }
 
@@ -442,6 +464,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+impl Deref for Error {
+    type Target = ErrorContext;
+
+    fn deref(&self) -> &ErrorContext {
+        &self.0
+    }
+}
+
 impl From<baio_engine::Error> for Fault {
     fn from(error: baio_engine::Error) -> Fault {
         Fault::Io(error)
@@ -490,12 +520,12 @@ impl From<RequestFault> for Fault {
 
 impl From<RequestError> for Error {
     fn from(error: RequestError) -> Error {
-        Error {
+        Error(Box::new(ErrorContext {
             operation: error.operation,
             object: error.object,
             offset: error.offset,
             fault: error.fault.into(),
-        }
+        }))
     }
 }
 

@@ -50,7 +50,7 @@ pub use crate::core::OperationId;
 pub use crate::core::defrag::{DefragProgress, DefragReport, Unmoved};
 pub use crate::core::pool::Pinning;
 pub use baio_words::{Access, Identity, Sight};
-pub use error::{Error, Fault, Result};
+pub use error::{Error, ErrorContext, Fault, Result};
 pub use operation::Answer;
 pub use operation::create::CreateOptions;
 pub use operation::fill::Zeroing;

@@ -57,3 +57,6 @@ impl PinnedPage {
         self.pin.page()
     }
 }
+
+// It is moved on every request's way out.
+const _: () = assert!(size_of::<Outcome>() <= 128);

@@ -50,7 +50,7 @@ fn simulated(disk: &Disk, frames: usize) -> (Core, Handle) {
 }
 
 fn cause<T: std::fmt::Debug>(result: Result<T, Error>) -> CacheError {
-    match result.unwrap_err().fault {
+    match result.unwrap_err().into_fault() {
         Fault::Cache(error) => error,
         other => panic!("{other:?}"),
     }

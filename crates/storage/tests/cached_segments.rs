@@ -410,7 +410,7 @@ fn a_segment_whose_move_has_stopped_is_cached_across_its_mark() {
     disk.set_faults(Faults::none().when(Trigger::always(Injected::ReadError).within(bad..bad + B)));
     core.move_segment(ME, ME.uid, "data", Some(1500)).unwrap_err();
     let across = begin_read(&mut core, handle, 0, 300, Mode::Direct);
-    let mark = match end(&mut core, across).result.unwrap_err().fault {
+    let mark = match end(&mut core, across).result.unwrap_err().into_fault() {
         Fault::MoveStopped { mark } => mark / B,
         fault => panic!("{fault}"),
     };

@@ -46,7 +46,7 @@ fn least_size(place: &Path, block_size: u32) -> u64 {
         ..Format::default()
     };
     let error = Core::format(place, &format).unwrap_err();
-    match error.fault {
+    match error.into_fault() {
         Fault::Layout(baio_storage::segment::layout::LayoutError::TooSmall { least_bytes, .. }) => least_bytes,
         fault => panic!("{fault}"),
     }

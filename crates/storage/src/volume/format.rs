@@ -104,16 +104,14 @@ fn refuse_occupied(engine: &mut Engine, device: &Device, format: &Format) -> Res
     let occupied = |what: String| Err(Error::new("format", device.name(), Fault::Occupied(what)));
     match superblocks::find_left(engine, device) {
         Ok(_) => return occupied("it holds a baio volume".into()),
-        Err(Error {
-            fault: Fault::NotVolume(_),
-            ..
-        }) => {}
-        Err(Error {
-            fault: Fault::Corrupt(why) | Fault::Version(why),
-            ..
-        }) => return occupied(format!("it holds what is left of a baio volume, or a newer one: {why}")),
-        // What cannot be read may be anything.
-        Err(error) => return Err(error),
+        Err(error) => match &error.fault {
+            Fault::NotVolume(_) => {}
+            Fault::Corrupt(why) | Fault::Version(why) => {
+                return occupied(format!("it holds what is left of a baio volume, or a newer one: {why}"));
+            }
+            // What cannot be read may be anything.
+            _ => return Err(error),
+        },
     }
     let size = device.size()?;
     let looked_at = match device.file.kind() {

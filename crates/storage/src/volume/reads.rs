@@ -77,10 +77,7 @@ pub(crate) fn read_pages(engine: &mut Engine, device: &Device, offset: u64, len:
             read_singly(engine, device, offset, len, &mut buffer, &mut bad)?;
             buffer
         }
-        Err(Error {
-            fault: Fault::Io(baio_engine::Error::System(_)),
-            ..
-        }) => {
+        Err(error) if error.is_the_devices() => {
             let no_memory = || Error::new("read", device.name(), Fault::NoMemory { asked: len as u64 });
             let mut buffer = engine.buffer(len).ok_or_else(no_memory)?;
             read_singly(engine, device, offset, len, &mut buffer, &mut bad)?;

@@ -31,7 +31,7 @@ use baio_engine::{Durability, Engine};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::error::{self, Error, Result};
+use crate::error::Result;
 use crate::segment::layout::{BITMAP_BLOCKS_PER_PAGE, Layout};
 use crate::segment::page::{self, PAGE_BYTES, PAGE_BYTES_U64};
 use crate::segment::superblock::{SnapshotNote, Superblock};
@@ -293,13 +293,11 @@ pub(crate) fn read(
             }
             Ok(())
         });
-        match read {
-            Ok(()) => {}
-            Err(Error {
-                fault: error::Fault::Io(baio_engine::Error::System(errno)),
-                ..
-            }) => fault = fault.or(Some((range.0, format!("it cannot be read: {errno}")))),
-            Err(error) => return Err(error),
+        if let Err(error) = read {
+            if !error.is_the_devices() {
+                return Err(error);
+            }
+            fault = fault.or(Some((range.0, format!("it cannot be read: {}", error.fault))));
         }
     }
     let Contents { free, accounts, .. } = &contents;

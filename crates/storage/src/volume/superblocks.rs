@@ -59,17 +59,9 @@ impl CopyPage {
                 bytes: page.to_vec(),
                 failed: None,
             }),
-            Err(
-                error @ Error {
-                    fault: Fault::Io(baio_engine::Error::System(_)),
-                    ..
-                },
-            ) => Ok(CopyPage {
+            Err(error) if error.is_the_devices() => Ok(CopyPage {
                 bytes: Vec::new(),
-                failed: Some(Error {
-                    operation: "read a superblock of",
-                    ..error
-                }),
+                failed: Some(error.during("read a superblock of")),
             }),
             Err(error) => Err(error),
         }

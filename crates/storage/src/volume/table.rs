@@ -213,10 +213,7 @@ impl Images {
         let at = at.ok_or_else(|| undecided(device, superblock, bucket, BucketError::Lost { bucket }))?;
         match reads::read_pages(engine, device, at, BUCKET_BYTES as usize) {
             Ok(pages) => Ok(Images(Some(pages))),
-            Err(Error {
-                fault: Fault::Io(baio_engine::Error::System(_)),
-                ..
-            }) => Ok(Images(None)),
+            Err(error) if error.is_the_devices() => Ok(Images(None)),
             Err(error) => Err(error),
         }
     }

@@ -96,7 +96,7 @@ impl Target for OnCore {
             Wait::Until { .. } if self.mode == Mode::Cached => Wait::one(),
             wait => wait,
         };
-        self.core.turn(wait).map(drop).map_err(|error| error.fault)
+        self.core.turn(wait).map(drop).map_err(Error::into_fault)
     }
 
     fn next(&mut self) -> Option<Ended> {
@@ -104,7 +104,7 @@ impl Target for OnCore {
         Some(Ended {
             tag: outcome.tag,
             memory: outcome.memory,
-            result: outcome.result.map_err(|error| error.fault),
+            result: outcome.result.map_err(Error::into_fault),
         })
     }
 
@@ -119,8 +119,8 @@ impl Target for OnCore {
         };
         let started = self.core.start(request);
         let ticket = started.map_err(|_| Fault::Io(baio_engine::Error::Full))?;
-        match self.core.wait(ticket).map_err(|error| error.fault)? {
-            Some(outcome) => outcome.result.map(drop).map_err(|error| error.fault),
+        match self.core.wait(ticket).map_err(Error::into_fault)? {
+            Some(outcome) => outcome.result.map(drop).map_err(Error::into_fault),
             None => Ok(()),
         }
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use baio::{Access, Options, Outcome, Remote, Segment, SegmentRequest};
 use baio_console::failure::Failure;
 use baio_engine::{Durability, Memory, Stats, Wait};
-use baio_storage::Fault;
+use baio_storage::{Error, Fault};
 
 use super::{ARENA_SPARE, Ended, Target, config, op_of};
 use crate::job::{Job, Lane, Objects};
@@ -91,7 +91,7 @@ impl Target for Served {
     }
 
     fn turn(&mut self, wait: Wait) -> Result<(), Fault> {
-        self.service.volume.turn(wait).map(drop).map_err(|error| error.fault)
+        self.service.volume.turn(wait).map(drop).map_err(Error::into_fault)
     }
 
     fn next(&mut self) -> Option<Ended> {
@@ -116,8 +116,8 @@ impl Target for Served {
     fn sync(&mut self, _: usize, durability: Durability) -> Result<(), Fault> {
         let Service { volume, segment, .. } = &*self.service;
         let outcome = volume.block_on(segment.sync(durability));
-        let outcome = outcome.map_err(|error| error.fault)?;
-        outcome.result.map(drop).map_err(|error| error.fault)
+        let outcome = outcome.map_err(Error::into_fault)?;
+        outcome.result.map(drop).map_err(Error::into_fault)
     }
 
     /// There is one engine for all lanes; the first one tells of it.
@@ -187,7 +187,7 @@ fn ended(outcome: Outcome) -> Ended {
     Ended {
         tag: outcome.tag & u64::from(u32::MAX),
         memory: outcome.memory,
-        result: outcome.result.map_err(|error| error.fault),
+        result: outcome.result.map_err(Error::into_fault),
     }
 }
 
