@@ -1,7 +1,7 @@
-//! What it costs that any thread may use an engine: direct reads of 4 KiB at random places through an engine that belongs to
-//! its thread, one that does not, and the second under a lock taken for each turn, in turn.
+//! What the choices of a user cost: direct reads of 4 KiB at random places through an engine that belongs to its thread, one
+//! that any thread may use, the second under a lock taken for each turn, and the first with a deadline for each request, in turn.
 //!
-//! `cargo bench -p baio-engine --bench affinity [-- FILE [SECONDS]]` prints, for depths of 1 and 64 on each backend, requests a second and
+//! `cargo bench -p baio-engine --bench choices [-- FILE [SECONDS]]` prints, for depths of 1 and 64 on each backend, requests a second and
 //! CPU time of this process for each, the medians of nine rounds, and the ratio to the first. FILE is a file or a device to read, at
 //! least 4 MiB; without one it is a new file of 256 MiB under the target directory. At the end: what a clone of a `File` and its drop
 //! take, which every request pays, and what they would take without atomics.
@@ -18,10 +18,43 @@ use baio_engine::{Affinity, Caching, Choice, Config, Engine, File, Memory, Open,
 const BLOCK: usize = 4096;
 const ROUNDS: usize = 9;
 
-const WAYS: [(&str, Affinity, bool); 3] = [
-    ("one thread", Affinity::OneThread, false),
-    ("any thread", Affinity::AnyThread, false),
-    ("under a lock", Affinity::AnyThread, true),
+/// How far off a deadline is: none passes.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Copy)]
+struct Way {
+    name: &'static str,
+    affinity: Affinity,
+    is_locked: bool,
+    has_deadlines: bool,
+}
+
+const PLAIN: Way = Way {
+    name: "one thread",
+    affinity: Affinity::OneThread,
+    is_locked: false,
+    has_deadlines: false,
+};
+
+/// The others are compared with the first.
+const WAYS: [Way; 4] = [
+    PLAIN,
+    Way {
+        name: "any thread",
+        affinity: Affinity::AnyThread,
+        ..PLAIN
+    },
+    Way {
+        name: "under a lock",
+        affinity: Affinity::AnyThread,
+        is_locked: true,
+        ..PLAIN
+    },
+    Way {
+        name: "deadlines",
+        has_deadlines: true,
+        ..PLAIN
+    },
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -62,20 +95,20 @@ fn new_file() -> std::io::Result<tempfile::NamedTempFile> {
 fn compare(backend: Choice, depth: u32, file: &File, long: Duration) -> Result<(), Box<dyn std::error::Error>> {
     let mut rounds = WAYS.map(|_| Vec::new());
     for round in 0..ROUNDS {
-        for ((_, affinity, locked), figures) in WAYS.iter().zip(&mut rounds) {
+        for (way, figures) in WAYS.iter().zip(&mut rounds) {
             let config = Config {
                 backend,
-                affinity: *affinity,
+                affinity: way.affinity,
                 slots: 128,
                 arena_bytes: 4 << 20,
                 ..Config::default()
             };
             let engine = Mutex::new(Engine::new(&config)?);
-            figures.push(run(engine, depth, file, long, *locked, round as u64)?);
+            figures.push(run(engine, depth, file, long, way, round as u64)?);
         }
     }
     let mut first = None;
-    for ((name, _, _), figures) in WAYS.iter().zip(&rounds) {
+    for (Way { name, .. }, figures) in WAYS.iter().zip(&rounds) {
         let per_second = median(figures.iter().map(|(requests, _)| *requests));
         let cpu_us = median(figures.iter().map(|(_, cpu)| *cpu));
         let (of_rate, of_cpu) = *first.get_or_insert((per_second, cpu_us));
@@ -94,26 +127,31 @@ fn run(
     depth: u32,
     file: &File,
     long: Duration,
-    locked: bool,
+    way: &Way,
     seed: u64,
 ) -> Result<(f64, f64), Box<dyn std::error::Error>> {
     let blocks = file.size().map_err(|errno| errno.to_string())? / BLOCK as u64;
     let mut random = seed.wrapping_mul(2).wrapping_add(1);
-    let mut next = |memory: Memory| {
+    let mut next = |engine: &Engine, memory: Memory| {
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        Request::read(file, (random >> 33) % blocks * BLOCK as u64, memory, Policy::direct())
+        let policy = Policy {
+            deadline: way.has_deadlines.then(|| engine.now().after(DEADLINE)),
+            ..Policy::direct()
+        };
+        Request::read(file, (random >> 33) % blocks * BLOCK as u64, memory, policy)
     };
     let mut guard = engine.lock().map_err(|_| "a panic")?;
     for _ in 0..depth {
         let memory = guard.buffer(BLOCK).ok_or("no memory")?;
-        guard.submit(next(memory.into())).map_err(|_| "no slot")?;
+        let request = next(&guard, memory.into());
+        guard.submit(request).map_err(|_| "no slot")?;
     }
     let (begun, cpu, mut ended) = (Instant::now(), cpu_us(), 0_u64);
     while begun.elapsed() < long {
         for _ in 0..64 {
-            if locked {
+            if way.is_locked {
                 drop(guard);
                 guard = engine.lock().map_err(|_| "a panic")?;
             }
@@ -121,7 +159,8 @@ fn run(
             while let Some(done) = guard.next_completion() {
                 done.result?;
                 ended += 1;
-                guard.submit(next(done.memory)).map_err(|_| "no slot")?;
+                let request = next(&guard, done.memory);
+                guard.submit(request).map_err(|_| "no slot")?;
             }
         }
     }
