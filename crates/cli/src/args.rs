@@ -52,7 +52,7 @@ pub(crate) fn parse(typed: impl IntoIterator<Item = OsString>) -> Result<Invocat
     let line = match CommandLine::parse_typed(&typed) {
         Ok(line) => line,
         Err(error) if is_help(&error) => return Err(Stop::Help(error)),
-        Err(error) => return Err(refused(usage::failure(&typed, &error))),
+        Err(error) => return Err(refused(usage::failure(&typed, &error, is_command))),
     };
     line.check().map_err(refused)?;
     Ok(Invocation {
@@ -62,7 +62,7 @@ pub(crate) fn parse(typed: impl IntoIterator<Item = OsString>) -> Result<Invocat
 }
 
 /// True if `name` is one of the commands.
-pub(crate) fn is_command(name: &str) -> bool {
+fn is_command(name: &str) -> bool {
     CommandLine::command().find_subcommand(name).is_some()
 }
 
