@@ -13,7 +13,8 @@ use baio_storage::Fault;
 use serde_json::{Value, json};
 
 use crate::exit_status::ExitStatus;
-use crate::output::{Printable, SCHEMA_VERSION};
+use crate::json::SCHEMA_VERSION;
+use crate::printable::Printable;
 
 /// Why a command did not do what it was asked.
 ///

@@ -11,13 +11,17 @@
 //! | [`memory_limit`] | how much a command may take for its buffers |
 //! | [`failure`] | what went wrong, where, what would be needed, what to do |
 //! | [`output`] | an answer as a table for people or an object for programs |
+//! | `json` | the one object that `--json` prints |
+//! | [`printable`] | text that is safe to show |
 //! | [`exit_status`] | what the parent process is told |
 
 pub mod duration;
 pub mod exit_status;
 pub mod failure;
+mod json;
 pub mod memory_limit;
 pub mod named;
 pub mod output;
+pub mod printable;
 pub mod size;
 pub mod target;

@@ -4,17 +4,15 @@
 //! succeeded. That is why `--json` prints exactly one object on standard output, an answer or an error, never both.
 //! Progress and messages go to standard error and are the command's own affair.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
 
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::exit_status::ExitStatus;
 use crate::failure::Failure;
-
-/// The version of all objects that `--json` prints.
-pub const SCHEMA_VERSION: u32 = 1;
+use crate::json::{versioned, write_object};
+use crate::printable::Printable;
 
 /// What a command has to say when it succeeded.
 ///
@@ -85,25 +83,6 @@ impl Output {
     }
 }
 
-/// The object of an answer: its own keys beside the version.
-fn versioned(answer: &impl Serialize) -> io::Result<Value> {
-    match serde_json::to_value(answer)? {
-        Value::Object(mut object) => {
-            object.insert("schema_version".to_owned(), SCHEMA_VERSION.into());
-            Ok(Value::Object(object))
-        }
-        other => Err(io::Error::other(format!(
-            "an answer must be a JSON object, this one is {other}"
-        ))),
-    }
-}
-
-/// Writes the object on a line of its own, so that line-wise tools can read it too.
-fn write_object(out: &mut dyn Write, object: &Value) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, object)?;
-    writeln!(out)
-}
-
 /// How the cells of a column stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -172,24 +151,10 @@ impl Table {
     }
 }
 
-/// Text from outside, safe to show on a terminal: control characters appear as escapes.
-pub struct Printable<'a>(pub &'a str);
-
-impl fmt::Display for Printable<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for character in self.0.chars() {
-            if character.is_control() {
-                write!(f, "{}", character.escape_default())?;
-            } else {
-                f.write_char(character)?;
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[derive(Serialize)]

@@ -6,7 +6,8 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use baio_console::exit_status::ExitStatus;
-use baio_console::output::{Answer, Printable};
+use baio_console::output::Answer;
+use baio_console::printable::Printable;
 use serde::Serialize;
 use serde_json::Value;
 
