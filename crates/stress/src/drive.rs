@@ -16,11 +16,12 @@ use baio_storage::{Error, Fault};
 
 use super::job::{Job, Lane, Rw, Stage, Verify, warm_bytes};
 use super::pattern::Random;
-use super::result::{CacheCounts, LaneReport};
+use super::result::LaneReport;
 use super::round::{Round, is_hopeless};
 use super::schedule::{Next, Piece, Schedule};
 use super::target::{Ended, Target, buffers};
 use super::verify::{Ledger, Stamp, check};
+use crate::cache_counts::CacheCounts;
 
 /// What lanes tell each other while they run. Flags only: nothing else is read on their strength.
 #[derive(Debug, Default)]

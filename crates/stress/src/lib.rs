@@ -28,6 +28,7 @@
 //! | `drive.rs`, `round.rs` | the loop, and what it notes down |
 //! | `lanes.rs` | threads that begin and end each stage together |
 //! | `result.rs` | what came out |
+//! | `cache_counts.rs` | what our own cache has done |
 //! | `measurement.rs`, `costs.rs` | the shape of a result that every side of a comparison has; what a process has cost |
 //! | `command/stress/`, `command/aio_stress/` | what is typed, what it means, how it is shown |
 //!
@@ -36,14 +37,15 @@
 use baio_console::failure::Failure;
 use baio_console::output::Answer;
 
+pub use cache_counts::CacheCounts;
 pub use cold::drop_pages_of;
 pub use command::aio_stress::args::AioStressArgs;
 pub use command::stress::args::StressArgs;
 pub use job::{Rw, warm_bytes};
 pub use measurement::{Latency, Measurement, Recorder};
 pub use pattern::{Permutation, Random, mix};
-pub use result::CacheCounts;
 
+mod cache_counts;
 mod cold;
 mod command;
 pub mod costs;

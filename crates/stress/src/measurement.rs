@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::result::CacheCounts;
+use crate::cache_counts::CacheCounts;
 
 /// What a run of requests gave.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
