@@ -6,19 +6,20 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use baio_engine::{Caching, Errno, Memory};
 use baio_storage::{Error, Fault, Outcome, SegmentRequest, Ticket};
 
 use crate::link::Link;
-use crate::segment::Segment;
+use crate::opened::Opened;
 
 /// A request under way on a segment, which it keeps open.
 #[derive(Debug)]
 #[must_use = "a request that is never polled never starts"]
 pub struct InFlight<L: Link> {
-    segment: Segment<L>,
+    opened: Arc<Opened<L>>,
     stage: Stage,
 }
 
@@ -33,28 +34,27 @@ enum Stage {
 }
 
 impl<L: Link> InFlight<L> {
-    pub(crate) fn new(segment: Segment<L>, request: SegmentRequest) -> InFlight<L> {
+    pub(crate) fn new(opened: Arc<Opened<L>>, request: SegmentRequest) -> InFlight<L> {
         InFlight {
-            segment,
+            opened,
             stage: Stage::Fresh(request),
         }
     }
 
     fn start(&mut self, request: SegmentRequest, context: &mut Context<'_>) -> Poll<Outcome> {
-        if !self.segment.link().is_driven() {
+        if !self.opened.link.is_driven() {
             return Poll::Ready(self.refused(request, Fault::NobodyDrives));
         }
-        match self.segment.link().start(request) {
+        match self.opened.link.start(request) {
             Ok(ticket) => self.look(ticket, context),
-            Err(request) => match self.segment.link().refusal() {
+            Err(request) => match self.opened.link.refusal() {
                 Some(fault) => Poll::Ready(self.refused(request, fault)),
-                None if request.deadline.is_some_and(|at| at <= self.segment.link().now()) => {
+                None if request.deadline.is_some_and(|at| at <= self.opened.link.now()) => {
                     // It found no slot before its deadline.
                     Poll::Ready(self.refused(request, baio_engine::Error::Cancelled))
                 }
                 None => {
-                    let link = self.segment.link();
-                    link.wake_when_room(context.waker(), request.deadline);
+                    self.opened.link.wake_when_room(context.waker(), request.deadline);
                     self.stage = Stage::Fresh(request);
                     Poll::Pending
                 }
@@ -64,7 +64,7 @@ impl<L: Link> InFlight<L> {
 
     /// The end of a request that never began.
     fn refused(&self, request: SegmentRequest, fault: impl Into<Fault>) -> Outcome {
-        let info = self.segment.info();
+        let info = &self.opened.info;
         let object = format!("{}/{}", info.owner_uid, info.name);
         let error = Error::new(request.op.name(), object, fault);
         let error = match request.op.offset() {
@@ -82,16 +82,16 @@ impl<L: Link> InFlight<L> {
     }
 
     fn look(&mut self, ticket: Ticket, context: &mut Context<'_>) -> Poll<Outcome> {
-        match self.segment.link().poll(ticket, context.waker()) {
+        match self.opened.link.poll(ticket, context.waker()) {
             Poll::Ready(Some(outcome)) => Poll::Ready(outcome),
             // The link was closed under the future.
             Poll::Ready(None) => Poll::Ready(failed(Fault::Stale, Memory::None)),
-            Poll::Pending if self.segment.link().is_driven() => {
+            Poll::Pending if self.opened.link.is_driven() => {
                 self.stage = Stage::Started(ticket);
                 Poll::Pending
             }
             Poll::Pending => {
-                self.segment.link().abandon(ticket);
+                self.opened.link.abandon(ticket);
                 Poll::Ready(undriven(Memory::None))
             }
         }
@@ -113,7 +113,7 @@ impl<L: Link> Future for InFlight<L> {
 impl<L: Link> Drop for InFlight<L> {
     fn drop(&mut self) {
         if let Stage::Started(ticket) = self.stage {
-            self.segment.link().abandon(ticket);
+            self.opened.link.abandon(ticket);
         }
     }
 }

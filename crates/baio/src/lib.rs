@@ -35,6 +35,7 @@
 mod future;
 mod link;
 mod local;
+mod opened;
 mod remote;
 mod room;
 mod segment;

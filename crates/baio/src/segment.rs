@@ -8,6 +8,7 @@ use baio_storage::{Handle, Mode, Outcome, Result, SegmentInfo, SegmentOp, Segmen
 
 use crate::future::InFlight;
 use crate::link::Link;
+use crate::opened::Opened;
 
 /// A segment that this link may use: the paper's capability (seed 004 §4). Clones share it; the last one closes it.
 ///
@@ -16,18 +17,6 @@ use crate::link::Link;
 /// request ([`Segment::request`]).
 pub struct Segment<L: Link> {
     opened: Arc<Opened<L>>,
-}
-
-struct Opened<L: Link> {
-    link: L,
-    handle: Handle,
-    info: SegmentInfo,
-}
-
-impl<L: Link> Drop for Opened<L> {
-    fn drop(&mut self) {
-        self.link.close_handle(self.handle);
-    }
 }
 
 impl<L: Link> Clone for Segment<L> {
@@ -40,7 +29,7 @@ impl<L: Link> Clone for Segment<L> {
 
 impl<L: Link> fmt::Debug for Segment<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Segment({}/{})", self.opened.info.owner_uid, self.opened.info.name)
+        self.opened.fmt(f)
     }
 }
 
@@ -120,7 +109,7 @@ impl<L: Link> Segment<L> {
 
     /// Any request, as a future.
     pub fn run(&self, request: SegmentRequest) -> InFlight<L> {
-        InFlight::new(self.clone(), request)
+        InFlight::new(Arc::clone(&self.opened), request)
     }
 
     /// Queues a request, to be looked at by its ticket ([`Link::poll`], [`Link::wait`]), its status word, or the link's
