@@ -10,8 +10,9 @@ use baio_engine::sim::{Disk, Fault, Faults, Trigger};
 
 use crate::cores;
 use crate::every_bit::{Ending, Reference, key};
-use crate::oracle::{Expectation, Kind, Violation};
+use crate::oracle::Expectation;
 use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::violation::{Kind, Violation};
 use crate::workload::{Driver, Guide, Ids, Script, State, Step, run_session};
 use crate::world;
 

@@ -10,10 +10,12 @@ use baio_engine::sim::crash::{Crash, Replay};
 use baio_storage::segment::layout::Layout;
 
 use crate::cores;
+use crate::model::{Key, UIDS};
 use crate::mutate::{What, is_write_of};
-use crate::oracle::{Expectation, Key, UIDS, Violation};
+use crate::oracle::Expectation;
 use crate::report::{Failure, Part, Report, Sum, no_panic};
 use crate::rot::{Damage, Rot, Victim};
+use crate::violation::Violation;
 use crate::workload::{Counts, Ids, Script, State, Step, run_session};
 use crate::world::World;
 

@@ -11,8 +11,10 @@ use baio_engine::sim::log::Record;
 
 use crate::cores;
 use crate::explore::crashes_of;
-use crate::oracle::{Expectation, Key, UIDS, Violation};
+use crate::model::{Key, UIDS};
+use crate::oracle::Expectation;
 use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::violation::Violation;
 use crate::workload::{Counts, Ids, Script, Session, State, Step, run_session};
 use crate::world::World;
 
@@ -165,7 +167,7 @@ fn run_sequence(number: u64, only: Option<u64>) -> Part {
             return part;
         }
     };
-    if !session.ops.contains(&crate::oracle::Op::Refused) {
+    if !session.ops.contains(&crate::model::Op::Refused) {
         part.add("sequences_possible", 1);
     }
     let from = last_begins(&session);
@@ -207,7 +209,7 @@ fn script<'a>(steps: &'a [Step], ids: &'a mut Ids, seed: u64) -> Script<'a> {
 /// The first record of the last step; of the empty sequence, the opening's.
 fn last_begins(session: &Session) -> usize {
     // A step that closes and opens is two operations, and both are cut.
-    let is_reopen = session.ops.last() == Some(&crate::oracle::Op::Open);
+    let is_reopen = session.ops.last() == Some(&crate::model::Op::Open);
     let last = session.ops.len() as u64;
     let Some(before) = last.checked_sub(if is_reopen { 2 } else { 1 }) else {
         return 0;

@@ -17,9 +17,10 @@ use baio_engine::sim::{Disk, Fault, Faults, Trigger};
 use baio_storage::segment::layout::Layout;
 
 use crate::cores;
-use crate::oracle::{Expectation, Kind, Violation};
+use crate::oracle::Expectation;
 use crate::random::Random;
 use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::violation::{Kind, Violation};
 use crate::workload::{ByChance, Driver, Guide, Ids, State, run_session};
 use crate::world::World;
 
@@ -243,7 +244,7 @@ impl Trial<'_> {
         expectation: &Expectation,
         layout: &Layout,
         hits: &Hits,
-    ) -> Result<crate::oracle::Model, Violation> {
+    ) -> Result<crate::model::Model, Violation> {
         let seed = self.random.bits();
         let mut driver = Driver::open_unchecked(disk.clone(), seed)?;
         driver.accept(expectation, seed, |seen| seen.damaged(layout, &hits.ranges))?;

@@ -8,11 +8,13 @@ use baio_engine::sim::log::Record;
 use baio_storage::Format;
 
 use crate::cores;
-use crate::oracle::{Expectation, Kind, Model, Violation};
+use crate::model::{self, Model};
+use crate::oracle::Expectation;
+use crate::random::Random;
 use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::violation::{Kind, Violation};
 use crate::workload::{ByChance, Counts, Driver, Ids, Script, State, Step, run_session};
 use crate::world::{self, World};
-use crate::{oracle, random::Random};
 
 /// What is on the disk before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,8 +190,8 @@ fn judge(
 
 /// A new volume works: a segment is made, written, kept over a close, and deleted.
 fn use_it(driver: Driver, seed: u64) -> Result<(), Violation> {
-    let key = oracle::Key {
-        uid: oracle::UIDS[0],
+    let key = model::Key {
+        uid: model::UIDS[0],
         name: 0,
     };
     let steps = [

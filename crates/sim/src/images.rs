@@ -13,9 +13,10 @@ use baio_storage::{SegmentInfo, VolumeInfo};
 use serde::{Deserialize, Serialize};
 
 use crate::explore::crashes_of;
-use crate::oracle::{Expectation, Violation};
+use crate::oracle::Expectation;
 use crate::random::Random;
 use crate::rot::Rot;
+use crate::violation::Violation;
 use crate::workload::{ByChance, Counts, Ids, Session, State, run_session};
 use crate::world::{self, World};
 
@@ -225,7 +226,7 @@ pub fn write_all(folder: &Path, seed: u64, images: u64) -> Result<Vec<Said>, Vio
         let name = format!("{number:06}.img");
         write(&image.disk, &folder.join(&name)).map_err(|error| {
             let story = format!("write {}: {error}", folder.join(&name).display());
-            Violation::new(crate::oracle::Kind::Failed, story)
+            Violation::new(crate::violation::Kind::Failed, story)
         })?;
         all.push(said(&image, &name));
     }

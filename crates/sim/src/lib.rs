@@ -10,8 +10,10 @@
 //! | [`stamp`] | what a sector bears, so that its writer is known wherever it turns up |
 //! | [`world`] | a small volume on a disk full of stale bytes; opening it |
 //! | [`workload`] | sessions: an opening and the operations after it, on the record |
+//! | [`model`] | what the user was told, and what the acknowledgement of each operation does to it |
 //! | [`oracle`] | what must be there, what may be there, and what is wrong |
 //! | [`observe`] | what is there, asked through the public interface |
+//! | [`violation`] | a promise that was broken |
 //! | [`order`] | which writes must come before which, read from the record and from the superblock's pairs |
 //! | [`rot`] | one damaged image of a bucket, or one damaged superblock copy |
 //! | [`mutate`] | a device or a volume that keeps one promise less: the explorer must notice |
@@ -43,6 +45,7 @@ pub mod formatting;
 pub mod images;
 pub mod mangle;
 pub mod memory;
+pub mod model;
 pub mod mutate;
 pub mod observe;
 pub mod oracle;
@@ -53,5 +56,6 @@ pub mod report;
 pub mod rot;
 pub mod stale;
 pub mod stamp;
+pub mod violation;
 pub mod workload;
 pub mod world;

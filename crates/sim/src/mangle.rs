@@ -16,9 +16,9 @@ use baio_storage::segment::page;
 use crate::cores;
 use crate::images::{self, Image, PER_WORKLOAD, Source};
 use crate::memory;
-use crate::oracle::{Kind, Violation};
 use crate::random::Random;
 use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::violation::{Kind, Violation};
 use crate::world;
 
 mod change;

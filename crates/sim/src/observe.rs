@@ -6,8 +6,9 @@ use baio_engine::{Memory, Wait};
 use baio_storage::segment::layout::Layout;
 use baio_storage::{Access, Account, Core, Error, Identity, SegmentInfo, SegmentOp, SegmentRequest};
 
-use crate::oracle::{BLOCK, Key, Kind, NAMES, UIDS, Violation};
+use crate::model::{BLOCK, Key, NAMES, UIDS};
 use crate::stamp::{self, Content, SECTOR};
+use crate::violation::{Kind, Violation};
 
 const ROOT: Identity = Identity::new(0, 0);
 

@@ -11,7 +11,7 @@ use baio_storage::segment::layout::Layout;
 use baio_storage::segment::superblock::Superblock;
 
 use crate::mutate::{During, What, scenes};
-use crate::oracle::{Kind, Violation};
+use crate::violation::{Kind, Violation};
 use crate::workload::Session;
 
 /// Looks at what a session added to its record. Where a page was `rotten`, copies of both pairs may be healed at a time: two others

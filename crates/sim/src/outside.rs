@@ -14,9 +14,10 @@ use baio_engine::sim::crash::{Crash, Replay};
 use crate::cores;
 use crate::every_bit::{Ending, Reference, key};
 use crate::observe::observe;
-use crate::oracle::{Expectation, Kind, Violation};
+use crate::oracle::Expectation;
 use crate::random::Random;
 use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::violation::{Kind, Violation};
 use crate::workload::{ByChance, Driver, Ids, Script, Session, State, Step, run_session};
 use crate::world::{self, World};
 

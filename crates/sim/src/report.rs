@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::oracle::{Kind, Violation};
+use crate::violation::{Kind, Violation};
 use crate::workload::Counts;
 
 /// A state, or a run, that broke a promise.

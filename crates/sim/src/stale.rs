@@ -14,9 +14,11 @@ use baio_storage::segment::page::PAGE_BYTES;
 use baio_storage::segment::superblock::Superblock;
 
 use crate::cores;
-use crate::oracle::{Expectation, Kind, Model, NAMES, Op, Violation};
+use crate::model::{Model, NAMES, Op};
+use crate::oracle::Expectation;
 use crate::random::Random;
 use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::violation::{Kind, Violation};
 use crate::workload::{ByChance, Driver, Ids, Script, State, run_session};
 use crate::world::{self, World};
 

@@ -13,9 +13,10 @@ use baio_storage::{
     inspect_volume_simulated,
 };
 
-use crate::oracle::{Key, Kind, NAMES, UIDS, Violation};
+use crate::model::{Key, NAMES, UIDS};
 use crate::random::Random;
 use crate::stamp;
+use crate::violation::{Kind, Violation};
 
 /// Bytes of the disk: the metadata of the smallest volume, 48 blocks of data, and room to grow. Small, so that blocks are soon used a
 /// second time and an image is cheap to copy and to compare.

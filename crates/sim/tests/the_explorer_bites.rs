@@ -6,8 +6,8 @@
 
 use baio_sim::explore::{self, Plan, Until};
 use baio_sim::mutate::Weakening;
-use baio_sim::oracle::Kind;
 use baio_sim::report::Failure;
+use baio_sim::violation::Kind;
 
 /// The deepest of these needs about 9,000.
 const STATES: u64 = 40_000;

@@ -16,10 +16,11 @@ use baio_engine::sim::{Disk, Flash, Profile};
 
 use crate::cores;
 use crate::mutate::Weakening;
-use crate::oracle::{Expectation, Violation};
+use crate::oracle::Expectation;
 use crate::order;
 use crate::random::Random;
 use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::violation::Violation;
 use crate::workload::{ByChance, Counts, Ids, Session, State, run_session};
 use crate::world::World;
 

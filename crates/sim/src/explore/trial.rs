@@ -7,11 +7,12 @@ use baio_storage::{Problem, Repair};
 
 use super::{Workload, maybe_reorder, pick_crash, weaken_or_check};
 use crate::mutate::{Weakening, volatile};
-use crate::oracle::{Expectation, Kind, Violation};
+use crate::oracle::Expectation;
 use crate::order;
 use crate::random::Random;
 use crate::report::Part;
 use crate::rot::Rot;
+use crate::violation::{Kind, Violation};
 use crate::workload::{ByChance, Driver, Ids, Session, State, run_session};
 use crate::world;
 

@@ -7,7 +7,7 @@
 use baio_engine::sim::log::Record;
 use baio_storage::segment::layout::Layout;
 
-use crate::oracle::Op;
+use crate::model::Op;
 
 /// During which part of a session something was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

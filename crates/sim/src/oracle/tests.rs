@@ -1,6 +1,7 @@
 //! Canaries: an oracle that finds nothing wrong with a wrong volume would pass every exploration.
 
 use super::*;
+use crate::model::NAMES;
 use crate::observe::observe;
 use crate::random::Random;
 use crate::workload::{ByChance, Counts, Ids, Session, State, run_session};

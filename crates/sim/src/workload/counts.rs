@@ -4,7 +4,7 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
-use crate::oracle::Op;
+use crate::model::Op;
 
 /// How many operations of each kind were run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

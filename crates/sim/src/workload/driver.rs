@@ -10,9 +10,11 @@ use baio_storage::{
     Ticket, Zeroing,
 };
 
+use crate::model::{BLOCK, Key, Model, Op, UIDS};
 use crate::observe::{Seen, failed, observe, run, settle};
-use crate::oracle::{BLOCK, Expectation, Key, Kind, Model, Op, UIDS, Violation, longest_gap};
+use crate::oracle::{Expectation, longest_gap};
 use crate::stamp::{self, SECTOR};
+use crate::violation::{Kind, Violation};
 use crate::world;
 
 /// How late a late write is: later than whatever the next operation asks of the disk.

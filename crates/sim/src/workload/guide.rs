@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use baio_storage::Limits;
 
-use crate::oracle::{Key, Model, NAMES, Op, SECTORS_PER_BLOCK, UIDS};
+use crate::model::{Key, Model, NAMES, Op, SECTORS_PER_BLOCK, UIDS};
 use crate::random::Random;
 use crate::workload::Ids;
 use crate::world::{BLOCKS, BLOCKS_MORE};

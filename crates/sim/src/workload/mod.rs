@@ -14,8 +14,10 @@ use baio_engine::sim::Disk;
 use baio_engine::sim::crash::{Crash, Replay};
 use baio_engine::sim::log::Record;
 
-use crate::oracle::{Expectation, Model, Op, Violation};
+use crate::model::{Model, Op};
+use crate::oracle::Expectation;
 use crate::stamp::{Instance, Version};
+use crate::violation::Violation;
 
 mod counts;
 mod driver;

@@ -4,8 +4,9 @@ use baio_engine::Wait;
 use baio_storage::{Answer, Core, Error, Fault, OperationId, SegmentInfo};
 
 use super::driver::{Driver, ROOT, closed, create_options, resize_options, states_a_fact, who};
+use crate::model::{Key, Op};
 use crate::observe::failed;
-use crate::oracle::{Key, Op, Violation};
+use crate::violation::Violation;
 
 impl Driver {
     /// Begins several operations, each some turns behind the one before, and waits for all. Returns those that happened.
