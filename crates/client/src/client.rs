@@ -4,7 +4,7 @@
 //! and rings for the service at most once, and only if it sleeps. It runs when a batch has gathered, when somebody waits,
 //! and before the one who reaps goes to sleep.
 //!
-//! **Reaping** is done by whoever holds the lock and looks ([`Client::drain`]). The role is to sleep on the client's bell
+//! **Reaping** is done by whoever holds the lock and looks ([`State::drain`]). The role is to sleep on the client's bell
 //! (`State::sleeper`), for one thread at a time:
 //!
 //! | who wants to sleep | and nobody sleeps on the bell | and somebody does |
@@ -17,24 +17,23 @@
 //! else to the helper if futures need it. So whenever anybody waits, somebody sleeps on the bell or is about to look.
 //! Wakers are woken, and dropped, with the lock free and without the role; so a waker may do anything.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use baio_ring::exchange::Parcel;
-use baio_ring::ring::Cursor;
 use baio_words::entry::{Op, Place, Submission, Tag};
 use baio_words::{
     Failure, Handle, Outcome, Payload, RequestError, RequestFault, SegmentOp, SegmentRequest, Ticket, Time,
 };
 
 use crate::carrier::{Between, Carrier};
-use crate::helper::{self, Helper};
 use crate::inside;
 use crate::parker::Parker;
 use crate::reap::ended_early;
-use crate::table::{Ended, HELPER, Kind, Left, Table};
+use crate::state::{Guard, State};
+use crate::table::{Ended, HELPER, Kind, Left, earlier};
 
 /// Requests that are queued at most before they are sent without anybody waiting.
 pub(crate) const BATCH: usize = 64;
@@ -47,48 +46,16 @@ pub struct Client<K: Carrier> {
     core: u32,
     pub(crate) name: String,
     /// Was the helper started? Looked at without the lock by each poll.
-    has_helper: AtomicBool,
+    pub(crate) has_helper: AtomicBool,
 }
-
-pub(crate) struct State<K: Carrier> {
-    pub(crate) table: Table<K>,
-    submissions: Cursor,
-    pub(crate) completions: Cursor,
-    /// Somebody sleeps on the bell.
-    sleeper: bool,
-    /// That one was asked to look at the queue, and has not done so yet.
-    nudged: bool,
-    /// Parked threads that can take the role; with whether any outcome will do for them.
-    pub(crate) followers: Vec<(Arc<Parker<K>>, bool)>,
-    parkers: Vec<Arc<Parker<K>>>,
-    pub(crate) helper: Helper<K>,
-    /// Opened segments, for messages.
-    pub(crate) names: Vec<(Handle, String)>,
-    /// Handles to be closed as soon as there is room in the ring.
-    pub(crate) closing: Vec<Handle>,
-}
-
-pub(crate) type Guard<'a, K> = MutexGuard<'a, State<K>>;
 
 impl<K: Carrier> Client<K> {
     /// A client of the service at the other end of `shared`, which gives handles with the number `core`. `name` is what it
     /// serves, for messages.
     #[must_use]
     pub fn new(carrier: K, shared: Arc<Between<K>>, core: u32, name: String) -> Client<K> {
-        let state = State {
-            table: Table::new(shared.exchange.places()),
-            submissions: Cursor::default(),
-            completions: Cursor::default(),
-            sleeper: false,
-            nudged: false,
-            followers: Vec::new(),
-            parkers: Vec::new(),
-            helper: Helper::new(&shared),
-            names: Vec::new(),
-            closing: Vec::new(),
-        };
         Client {
-            state: Mutex::new(state),
+            state: Mutex::new(State::new(&shared)),
             shared,
             carrier,
             core,
@@ -138,7 +105,7 @@ impl<K: Carrier> Client<K> {
             let ticket = state.table.occupy(tag, kind, request.tag, status);
             let error = RequestError::of(op, "a closed handle", len, Failure::Stale);
             let outcome = ended_early(ticket, request.tag, error, memory);
-            self.end(&mut state, ticket, Ended::Request(outcome));
+            state.table.end(ticket, Ended::Request(outcome));
             self.finish_up(state, false);
             return Ok(ticket);
         }
@@ -172,7 +139,7 @@ impl<K: Carrier> Client<K> {
     /// A place, if need be one that the ring gives back.
     fn reserve(&self, state: &mut State<K>) -> Option<Tag> {
         state.table.reserve(false).or_else(|| {
-            self.drain(state);
+            state.drain(&self.shared, &self.name);
             state.table.reserve(false)
         })
     }
@@ -321,7 +288,7 @@ impl<K: Carrier> Client<K> {
     pub(crate) fn look<'a>(&'a self, mut state: Guard<'a, K>) -> Guard<'a, K> {
         loop {
             let ring = self.flush(&mut state);
-            self.drain(&mut state);
+            state.drain(&self.shared, &self.name);
             state.table.wake_late(Time::monotonic);
             if !ring && !state.table.has_fired() {
                 return state;
@@ -360,7 +327,7 @@ impl<K: Carrier> Client<K> {
     pub fn look_once(&self) {
         let mut state = self.lock();
         let ring = self.flush(&mut state);
-        self.drain(&mut state);
+        state.drain(&self.shared, &self.name);
         self.finish_up(state, ring);
     }
 
@@ -402,51 +369,13 @@ impl<K: Carrier> Client<K> {
         let nudge = until.is_some() && state.sleeper;
         // Room may have come, or the end, since the caller was refused.
         let ring = self.flush(&mut state);
-        self.drain(&mut state);
+        state.drain(&self.shared, &self.name);
         state.table.wake_if_room();
         self.finish_up(state, ring);
         if nudge {
             self.shared.bell.ring();
         }
         drop(left);
-    }
-
-    /// Does anybody reap for a future that this thread polls? Starts the helper if nobody else would.
-    pub fn is_driven(self: &Arc<Self>) -> bool {
-        inside::reaper_of(self) != HELPER || self.has_helper.load(Ordering::Acquire) || self.start_helper()
-    }
-
-    pub(crate) fn start_helper(self: &Arc<Self>) -> bool {
-        let mut state = self.lock();
-        if !self.has_helper.load(Ordering::Acquire) && helper::start(self) {
-            state.helper.started = true;
-            // Other side: `is_driven`, on any thread.
-            self.has_helper.store(true, Ordering::Release);
-        }
-        self.has_helper.load(Ordering::Acquire)
-    }
-
-    /// A thread that reaped for itself stops doing so: the helper takes over what is left.
-    pub(crate) fn leave(self: &Arc<Self>, reaper: u64) {
-        let mut state = self.lock();
-        state.table.leave_to_helper(reaper);
-        let needed = state.table.needs_helper();
-        self.finish_up(state, false);
-        if !needed {
-            return;
-        }
-        if self.start_helper() {
-            self.finish_up(self.lock(), false);
-        } else {
-            // Without a thread for it, whoever awaits must look again to be told.
-            self.lock().table.wake_awaited();
-            self.look_once();
-        }
-    }
-
-    pub(crate) fn helper_is_gone(&self) {
-        self.lock().helper.started = false;
-        self.has_helper.store(false, Ordering::Release);
     }
 
     /// Nobody will take the outcome. What was not sent is forgotten; what was is cancelled, if that can be done.
@@ -530,13 +459,6 @@ impl<K: Carrier> Client<K> {
         self.shared.stop();
         self.carrier.ring();
     }
-
-    /// The helper ends when it has woken whoever waits.
-    pub fn dismiss_helper(&self) {
-        let mut state = self.lock();
-        state.helper.dismissed = true;
-        state.helper.call();
-    }
 }
 
 /// Wakers that are being woken. If one panics, the others are woken all the same.
@@ -557,35 +479,7 @@ impl Drop for Fired {
     }
 }
 
-impl<K: Carrier> State<K> {
-    pub(crate) fn take_parker(&mut self, shared: &Arc<Between<K>>) -> Arc<Parker<K>> {
-        self.parkers.pop().unwrap_or_else(|| Parker::new(shared))
-    }
-
-    pub(crate) fn give_parker(&mut self, parker: Arc<Parker<K>>) {
-        self.parkers.push(parker);
-    }
-
-    pub(crate) fn has_sleeper(&self) -> bool {
-        self.sleeper
-    }
-}
-
 /// That moment of the service's clock as the waits of a thread know it; `None` beyond the clock's end.
 pub(crate) fn instant_of(at: Time) -> Option<Instant> {
     Instant::now().checked_add(at.since(Time::monotonic()))
-}
-
-/// The first of two moments, where none is never.
-pub(crate) fn earlier<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    }
-}
-
-/// A number for a thread that reaps for itself.
-pub(crate) fn next_reaper() -> u64 {
-    static REAPERS: AtomicU64 = AtomicU64::new(HELPER + 1);
-    REAPERS.fetch_add(1, Ordering::Relaxed)
 }

@@ -2,36 +2,62 @@
 //! await; parked whenever it is not needed, so that a thread that waits for itself need not share the bell with it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use crate::carrier::{Between, Carrier};
+use crate::carrier::Carrier;
 use crate::client::Client;
-use crate::parker::Parker;
+use crate::inside::reaper_of;
+use crate::table::HELPER;
 
-pub(crate) struct Helper<K: Carrier> {
-    parker: Arc<Parker<K>>,
-    pub(crate) started: bool,
-    pub(crate) dismissed: bool,
-}
+impl<K: Carrier> Client<K> {
+    /// Does anybody reap for a future that this thread polls? Starts the helper if nobody else would.
+    pub fn is_driven(self: &Arc<Self>) -> bool {
+        reaper_of(self) != HELPER || self.has_helper.load(Ordering::Acquire) || self.start_helper()
+    }
 
-impl<K: Carrier> Helper<K> {
-    pub(crate) fn new(shared: &Arc<Between<K>>) -> Helper<K> {
-        Helper {
-            parker: Parker::new(shared),
-            started: false,
-            dismissed: false,
+    pub(crate) fn start_helper(self: &Arc<Self>) -> bool {
+        let mut state = self.lock();
+        if !self.has_helper.load(Ordering::Acquire) && start(self) {
+            state.helper.started = true;
+            // Other side: `is_driven`, on any thread.
+            self.has_helper.store(true, Ordering::Release);
+        }
+        self.has_helper.load(Ordering::Acquire)
+    }
+
+    /// A thread that reaped for itself stops doing so: the helper takes over what is left.
+    pub(crate) fn leave(self: &Arc<Self>, reaper: u64) {
+        let mut state = self.lock();
+        state.table.leave_to_helper(reaper);
+        let needed = state.table.needs_helper();
+        self.finish_up(state, false);
+        if !needed {
+            return;
+        }
+        if self.start_helper() {
+            self.finish_up(self.lock(), false);
+        } else {
+            // Without a thread for it, whoever awaits must look again to be told.
+            self.lock().table.wake_awaited();
+            self.look_once();
         }
     }
 
-    /// Has it look again, if there is one.
-    pub(crate) fn call(&self) {
-        if self.started {
-            self.parker.ring();
-        }
+    pub(crate) fn helper_is_gone(&self) {
+        self.lock().helper.started = false;
+        self.has_helper.store(false, Ordering::Release);
+    }
+
+    /// The helper ends when it has woken whoever waits.
+    pub fn dismiss_helper(&self) {
+        let mut state = self.lock();
+        state.helper.dismissed = true;
+        state.helper.call();
     }
 }
 
 /// False: the thread cannot be had.
-pub(crate) fn start<K: Carrier>(client: &Arc<Client<K>>) -> bool {
+fn start<K: Carrier>(client: &Arc<Client<K>>) -> bool {
     let client = Arc::clone(client);
     let thread = std::thread::Builder::new().name("baio-helper".into());
     thread.spawn(move || run(&client)).is_ok()
@@ -61,7 +87,7 @@ fn run<K: Carrier>(client: &Arc<Client<K>>) {
         if state.helper.dismissed || over {
             return client.finish_up(state, false);
         }
-        if state.table.needs_helper() && !state.has_sleeper() {
+        if state.table.needs_helper() && !state.sleeper {
             state = client.sleep(state, &me, false, None);
         } else {
             client.finish_up(state, false);

@@ -3,9 +3,8 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::carrier::Carrier;
-use crate::client::{self, Client};
 use crate::table::HELPER;
 
 thread_local! {
@@ -13,37 +12,39 @@ thread_local! {
     static INSIDE: Cell<(*const (), u64)> = const { Cell::new((std::ptr::null(), HELPER)) };
 }
 
-/// For the length of one `block_on`; the one outside of it comes back at its end.
-pub(crate) struct Inside<'a, K: Carrier> {
-    client: &'a Arc<Client<K>>,
+/// For the length of one `block_on`.
+pub(crate) struct Inside {
     before: (*const (), u64),
-    reaper: u64,
+    pub(crate) reaper: u64,
 }
 
-impl<'a, K: Carrier> Inside<'a, K> {
-    pub(crate) fn enter(client: &'a Arc<Client<K>>) -> Inside<'a, K> {
-        let reaper = client::next_reaper();
+impl Inside {
+    pub(crate) fn enter<C>(client: &Arc<C>) -> Inside {
+        let reaper = next_reaper();
         Inside {
-            client,
             before: INSIDE.replace((address(client), reaper)),
             reaper,
         }
     }
-}
 
-impl<K: Carrier> Drop for Inside<'_, K> {
-    fn drop(&mut self) {
+    /// The one outside of it comes back.
+    pub(crate) fn leave(&self) {
         INSIDE.set(self.before);
-        self.client.leave(self.reaper);
     }
 }
 
 /// Who reaps for what this thread polls.
-pub(crate) fn reaper_of<K: Carrier>(client: &Arc<Client<K>>) -> u64 {
+pub(crate) fn reaper_of<C>(client: &Arc<C>) -> u64 {
     let (inside, reaper) = INSIDE.get();
     if inside == address(client) { reaper } else { HELPER }
 }
 
-fn address<K: Carrier>(client: &Arc<Client<K>>) -> *const () {
+fn address<C>(client: &Arc<C>) -> *const () {
     Arc::as_ptr(client).cast()
+}
+
+/// A number for a thread that reaps for itself.
+pub(crate) fn next_reaper() -> u64 {
+    static REAPERS: AtomicU64 = AtomicU64::new(HELPER + 1);
+    REAPERS.fetch_add(1, Ordering::Relaxed)
 }

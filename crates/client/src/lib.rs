@@ -6,7 +6,8 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `client.rs` | one lock, sending, the role of reaping |
+//! | `state.rs` | what lies behind the one lock |
+//! | `client.rs` | sending, the role of reaping |
 //! | `waits.rs` | what blocks: a turn, a wait, a question, a future run to its end |
 //! | `reap.rs` | completions into outcomes; what the end of the service means for each |
 //! | `table.rs` | the requests under way |
@@ -22,6 +23,7 @@ mod helper;
 mod inside;
 mod parker;
 mod reap;
+mod state;
 mod table;
 mod waits;
 

@@ -7,24 +7,24 @@ use baio_ring::ring::Refused;
 use baio_words::entry::Completion;
 use baio_words::{Caching, Errno, Failure, Handle, IoError, Outcome, RequestError, RequestFault, SegmentOp, Ticket};
 
-use crate::carrier::Carrier;
-use crate::client::{Client, State};
+use crate::carrier::{Between, Carrier};
+use crate::state::State;
 use crate::table::{Ended, Ending, Kind};
 
-impl<K: Carrier> Client<K> {
-    /// Takes what the service has posted; if it has ended, ends everything.
-    pub(crate) fn drain(&self, state: &mut State<K>) {
+impl<K: Carrier> State<K> {
+    /// Takes what the service has posted; if it has ended, ends everything. `name` is the service's, for messages.
+    pub(crate) fn drain(&mut self, shared: &Between<K>, name: &str) {
         // Before the ring: whoever sees the end sees every completion posted before it.
-        let mut ended = self.shared.has_ended();
-        let ring = self.shared.completions.ring();
+        let mut ended = shared.has_ended();
+        let ring = shared.completions.ring();
         let mut any = false;
         let mut for_queue = false;
         loop {
-            match ring.pop(&mut state.completions) {
+            match ring.pop(&mut self.completions) {
                 Ok(Some(raw)) => {
                     any = true;
                     match Completion::decode(&raw) {
-                        Some(completion) => for_queue |= self.completed(state, completion),
+                        Some(completion) => for_queue |= self.completed(shared, name, completion),
                         None => ended = true,
                     }
                 }
@@ -36,29 +36,29 @@ impl<K: Carrier> Client<K> {
             }
         }
         if any {
-            ring.release(&state.completions);
+            ring.release(&self.completions);
         }
         if ended {
-            self.end_all(state);
+            self.end_all(shared, name);
         } else if for_queue {
-            let any_will_do = state.followers.iter().filter(|(_, any)| *any);
+            let any_will_do = self.followers.iter().filter(|(_, any)| *any);
             any_will_do.for_each(|(parker, _)| parker.ring());
         }
     }
 
-    fn completed(&self, state: &mut State<K>, completion: Completion) -> bool {
+    fn completed(&mut self, shared: &Between<K>, name: &str, completion: Completion) -> bool {
         let (ticket, index) = (completion.tag.into(), completion.tag.index);
-        let Some(ending) = state.table.ending(ticket) else {
+        let Some(ending) = self.table.ending(ticket) else {
             return false; // Not ours: only a service that is wrong says so.
         };
-        let parcel = self.shared.exchange.take(index);
+        let parcel = shared.exchange.take(index);
         if ending.abandoned {
             if let Some(Parcel::Reply(reply)) = parcel
                 && let Some(handle) = K::opened(&reply)
             {
-                state.closing.push(handle); // Opened for somebody who has left.
+                self.closing.push(handle); // Opened for somebody who has left.
             }
-            state.table.end_abandoned(ticket, || {
+            self.table.end_abandoned(ticket, || {
                 completion.result.map_err(|failure| errno(ending.kind, failure))
             });
             return false;
@@ -69,7 +69,7 @@ impl<K: Carrier> Client<K> {
                     Some(Parcel::Memory(memory)) => memory,
                     _ => K::Memory::default(),
                 };
-                let explain = |failure| RequestError::of(op, name_of(&state.names, handle), len, failure);
+                let explain = |failure| RequestError::of(op, name_of(&self.names, handle), len, failure);
                 Ended::Request(Outcome {
                     ticket,
                     tag: ending.tag,
@@ -81,35 +81,31 @@ impl<K: Carrier> Client<K> {
                 })
             }
             (Kind::Command, Some(Parcel::Reply(reply))) => Ended::Command(Ok(*reply)),
-            (Kind::Command, _) => Ended::Command(Err(RequestError::new("ask", &self.name, RequestFault::ServiceEnded))),
+            (Kind::Command, _) => Ended::Command(Err(RequestError::new("ask", name, RequestFault::ServiceEnded))),
         };
-        self.end(state, ticket, ended)
-    }
-
-    pub(crate) fn end(&self, state: &mut State<K>, ticket: Ticket, ended: Ended<K>) -> bool {
-        state.table.end(ticket, ended)
+        self.table.end(ticket, ended)
     }
 
     /// Nobody is there any more: whoever waits is told.
-    fn end_all(&self, state: &mut State<K>) {
-        state.table.closed.get_or_insert(RequestFault::ServiceEnded);
-        state.closing.clear();
+    fn end_all(&mut self, shared: &Between<K>, name: &str) {
+        self.table.closed.get_or_insert(RequestFault::ServiceEnded);
+        self.closing.clear();
         let mut from = 0;
-        while let Some((ticket, sent)) = state.table.under_way(from) {
+        while let Some((ticket, sent)) = self.table.under_way(from) {
             from = ticket.parts().0;
-            if let Some(ending) = state.table.ending(ticket) {
-                self.lose(state, ticket, ending, sent);
+            if let Some(ending) = self.table.ending(ticket) {
+                self.lose(shared, name, ticket, ending, sent);
             }
         }
-        state.table.wake_room();
-        state.followers.iter().for_each(|(parker, _)| parker.ring());
-        state.helper.call();
+        self.table.wake_room();
+        self.followers.iter().for_each(|(parker, _)| parker.ring());
+        self.helper.call();
     }
 
     /// One request that the service will not answer. A write that it had may or may not have taken effect.
-    fn lose(&self, state: &mut State<K>, ticket: Ticket, ending: Ending, sent: bool) {
+    fn lose(&mut self, shared: &Between<K>, name: &str, ticket: Ticket, ending: Ending, sent: bool) {
         // What the service never took comes back.
-        let parcel = self.shared.exchange.take(ticket.parts().0);
+        let parcel = shared.exchange.take(ticket.parts().0);
         if ending.abandoned {
             let failure = match ending.kind {
                 Kind::Request {
@@ -118,10 +114,10 @@ impl<K: Carrier> Client<K> {
                 } => Failure::Io(IoError::Indeterminate),
                 _ => Failure::Ending,
             };
-            return state.table.end_abandoned(ticket, || Err(errno(ending.kind, failure)));
+            return self.table.end_abandoned(ticket, || Err(errno(ending.kind, failure)));
         }
         let ended = match ending.kind {
-            Kind::Command => Ended::Command(Err(RequestError::new("ask", &self.name, RequestFault::ServiceEnded))),
+            Kind::Command => Ended::Command(Err(RequestError::new("ask", name, RequestFault::ServiceEnded))),
             Kind::Request { op, handle, len } => {
                 let memory = match parcel {
                     Some(Parcel::Memory(memory)) => Some(memory),
@@ -131,11 +127,11 @@ impl<K: Carrier> Client<K> {
                     SegmentOp::Write { .. } if sent && memory.is_none() => Failure::Io(IoError::Indeterminate),
                     _ => Failure::Ending,
                 };
-                let error = RequestError::of(op, name_of(&state.names, handle), len, failure);
+                let error = RequestError::of(op, name_of(&self.names, handle), len, failure);
                 Ended::Request(ended_early(ticket, ending.tag, error, memory.unwrap_or_default()))
             }
         };
-        self.end(state, ticket, ended);
+        self.table.end(ticket, ended);
     }
 }
 

@@ -9,7 +9,6 @@ use baio_words::entry::{RawSubmission, Tag};
 use baio_words::{Errno, Handle, Outcome, RequestError, RequestFault, SegmentOp, StatusWord, Ticket, Time};
 
 use crate::carrier::Carrier;
-use crate::client::earlier;
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug)]
@@ -495,4 +494,12 @@ impl<K: Carrier> Table<K> {
 fn is_queued<K: Carrier>(entries: &[Entry<K>], ticket: Ticket) -> bool {
     let entry = &entries[ticket.parts().0 as usize];
     entry.generation == ticket.parts().1 && matches!(entry.stage, Stage::Queued)
+}
+
+/// The first of two moments, where none is never.
+pub(crate) fn earlier<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
 }

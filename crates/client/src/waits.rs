@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use baio_words::{RequestError, RequestFault, Ticket, Time};
 
 use crate::carrier::Carrier;
-use crate::client::{Client, instant_of, next_reaper};
-use crate::inside::Inside;
+use crate::client::{Client, instant_of};
+use crate::inside::{Inside, next_reaper};
 use crate::table::Ended;
 
 /// Why a question got no answer.
@@ -140,7 +140,10 @@ impl<K: Carrier> Client<K> {
     /// Nothing is taken any more, and the future waits for something else.
     pub fn block_on<F: Future>(self: &Arc<Self>, future: F) -> Result<F::Output, RequestFault> {
         // However this ends, what it leaves behind is the helper's.
-        let _inside = Inside::enter(self);
+        let _role = Reaping {
+            client: self,
+            inside: Inside::enter(self),
+        };
         let me = self.lock().take_parker(&self.shared);
         me.ring();
         let waker = Waker::from(Arc::clone(&me));
@@ -173,5 +176,19 @@ impl<K: Carrier> Client<K> {
         };
         self.lock().give_parker(me);
         result
+    }
+}
+
+/// This thread reaps for what it polls, for the length of one `block_on`.
+struct Reaping<'a, K: Carrier> {
+    client: &'a Arc<Client<K>>,
+    inside: Inside,
+}
+
+impl<K: Carrier> Drop for Reaping<'_, K> {
+    fn drop(&mut self) {
+        // First: what a waker polls from here on is the helper's.
+        self.inside.leave();
+        self.client.leave(self.inside.reaper);
     }
 }

@@ -1,0 +1,79 @@
+//! What lies behind the client's one lock. Plain data: it calls nobody but parkers.
+
+use std::sync::{Arc, MutexGuard};
+
+use baio_ring::ring::Cursor;
+use baio_words::Handle;
+
+use crate::carrier::{Between, Carrier};
+use crate::parker::Parker;
+use crate::table::Table;
+
+pub(crate) struct State<K: Carrier> {
+    pub(crate) table: Table<K>,
+    pub(crate) submissions: Cursor,
+    pub(crate) completions: Cursor,
+    /// Somebody sleeps on the bell.
+    pub(crate) sleeper: bool,
+    /// That one was asked to look at the queue, and has not done so yet.
+    pub(crate) nudged: bool,
+    /// Parked threads that can take the role; with whether any outcome will do for them.
+    pub(crate) followers: Vec<(Arc<Parker<K>>, bool)>,
+    pub(crate) parkers: Vec<Arc<Parker<K>>>,
+    pub(crate) helper: Helper<K>,
+    /// Opened segments, for messages.
+    pub(crate) names: Vec<(Handle, String)>,
+    /// Handles to be closed as soon as there is room in the ring.
+    pub(crate) closing: Vec<Handle>,
+}
+
+pub(crate) type Guard<'a, K> = MutexGuard<'a, State<K>>;
+
+impl<K: Carrier> State<K> {
+    pub(crate) fn new(shared: &Arc<Between<K>>) -> State<K> {
+        State {
+            table: Table::new(shared.exchange.places()),
+            submissions: Cursor::default(),
+            completions: Cursor::default(),
+            sleeper: false,
+            nudged: false,
+            followers: Vec::new(),
+            parkers: Vec::new(),
+            helper: Helper::new(shared),
+            names: Vec::new(),
+            closing: Vec::new(),
+        }
+    }
+
+    pub(crate) fn take_parker(&mut self, shared: &Arc<Between<K>>) -> Arc<Parker<K>> {
+        self.parkers.pop().unwrap_or_else(|| Parker::new(shared))
+    }
+
+    pub(crate) fn give_parker(&mut self, parker: Arc<Parker<K>>) {
+        self.parkers.push(parker);
+    }
+}
+
+/// What others know of the helper thread.
+pub(crate) struct Helper<K: Carrier> {
+    pub(crate) parker: Arc<Parker<K>>,
+    pub(crate) started: bool,
+    pub(crate) dismissed: bool,
+}
+
+impl<K: Carrier> Helper<K> {
+    pub(crate) fn new(shared: &Arc<Between<K>>) -> Helper<K> {
+        Helper {
+            parker: Parker::new(shared),
+            started: false,
+            dismissed: false,
+        }
+    }
+
+    /// Has it look again, if there is one.
+    pub(crate) fn call(&self) {
+        if self.started {
+            self.parker.ring();
+        }
+    }
+}
