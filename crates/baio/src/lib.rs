@@ -29,6 +29,7 @@
 //! | `local` | the core in the caller's own thread; `block_on`, `drive` |
 //! | `remote` | a core on a thread of its own: `Send` and `Sync`, no driver needed |
 //! | `segment` | an opened segment and its requests |
+//! | [`service`] | plain files served by a thread of their own, without a volume |
 //! | `future` | a request as a future |
 //! | `tokio` | a driver for tokio's reactor (feature `tokio`) |
 
@@ -39,6 +40,7 @@ mod opened;
 mod remote;
 mod room;
 mod segment;
+pub mod service;
 #[cfg(feature = "tokio")]
 mod tokio;
 

@@ -1,5 +1,6 @@
 //! What blocks: each sends what is queued, reaps, and sleeps in between, on the bell or behind whoever is there.
 
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -22,6 +23,18 @@ pub enum Unasked {
     /// The service has ended meanwhile.
     Lost(RequestError),
 }
+
+impl fmt::Display for Unasked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unasked::Refused(fault) => write!(f, "{fault}"),
+            Unasked::Full => write!(f, "every place is taken by an outcome that nobody has taken"),
+            Unasked::Lost(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for Unasked {}
 
 impl<K: Carrier> Client<K> {
     /// Waits for the end of a request or command, reaping meanwhile. `None` for a ticket that is not valid any more.
