@@ -420,13 +420,20 @@ impl Engine {
     }
 
     /// A descriptor that polls readable when a turn would find something or the doorbell rings, for outside loops: arm, turn
-    /// without waiting, look at what others may have posted, sleep on it, disarm.
+    /// without waiting, look at what others may have posted, sleep on it until [`Engine::next_deadline`] at most, disarm.
     pub fn ready_fd(&mut self, arm: bool) -> Option<BorrowedFd<'_>> {
         if self.barred().is_some() {
             return None;
         }
         self.outside = arm;
         self.backend.ready_fd(arm)
+    }
+
+    /// When the soonest deadline of a request in flight passes, in engine time ([`Engine::now`]). No descriptor tells of it
+    /// ([`Engine::ready_fd`]): a loop of your own sleeps no longer than until then, and turns.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.deadlines.next()
     }
 
     /// What another thread rings to end a sleeping turn.

@@ -1,10 +1,10 @@
 //! Whatever ends while somebody sleeps wakes them: in a turn that waits for several, or in a loop outside that sleeps on the
-//! ready descriptor (docs/engine.md rule 9). On every asynchronous backend.
+//! ready descriptor until the next deadline (docs/engine.md rule 9). On every asynchronous backend.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use baio_engine::{Choice, Config, Engine, File, Op, Open, Policy, Request, Wait};
+use baio_engine::{Choice, Config, Engine, Error, File, Op, Open, Policy, Request, Wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 fn on(backends: &[Choice], body: impl Fn(&mut Engine)) {
@@ -168,5 +168,45 @@ fn a_ring_ends_a_sleep_for_many() {
                 count + 1
             );
         }
+    });
+}
+
+/// The descriptor does not tell of a deadline: whoever sleeps on it asks until when.
+#[test]
+fn a_loop_outside_sleeps_until_the_soonest_deadline() {
+    on(ALL, |engine| {
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let pipe = File::from_fd(reader.into(), "a pipe").unwrap();
+        assert_eq!(engine.next_deadline(), None);
+        let soon = engine.now().after(Duration::from_millis(30));
+        let late = soon.after(Duration::from_secs(3600));
+        let ids = [late, soon].map(|deadline| {
+            let mut request = Request::read_stream(&pipe, engine.buffer(16).unwrap());
+            request.policy.deadline = Some(deadline);
+            engine.submit(request).unwrap()
+        });
+        assert_eq!(engine.next_deadline(), Some(soon));
+        let done = loop {
+            let ready = engine.ready_fd(true).unwrap().try_clone_to_owned().unwrap();
+            engine.turn(Wait::No).unwrap();
+            if let Some(done) = engine.next_completion() {
+                break done;
+            }
+            let left = engine.next_deadline().unwrap().since(engine.now());
+            assert!(left <= Duration::from_millis(30), "{left:?}");
+            let limit = Timespec {
+                tv_sec: 0,
+                tv_nsec: i64::from(left.subsec_nanos()),
+            };
+            poll(&mut [PollFd::new(&ready.as_fd(), PollFlags::IN)], Some(&limit)).unwrap();
+            engine.ready_fd(false);
+        };
+        assert_eq!((done.id, done.result), (ids[1], Err(Error::Indeterminate)));
+        assert_eq!(engine.next_deadline(), Some(late));
+        engine.cancel(ids[0]);
+        while engine.in_flight() > 0 {
+            engine.turn(Wait::one()).unwrap();
+        }
+        assert_eq!(engine.next_deadline(), None);
     });
 }

@@ -221,7 +221,7 @@ impl Engine {
             return Wait::No;
         }
         let deadline = earliest(
-            earliest(deadline, self.deadlines.next()),
+            earliest(deadline, self.next_deadline()),
             enough_at.filter(|&at| self.now < at),
         );
         let many = missing.min(self.slots.running());

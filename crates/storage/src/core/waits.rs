@@ -5,7 +5,7 @@
 //! cache, where its memory is only ever copied from or to, it comes back at once as `Indeterminate`: a write may have been done in part.
 //! Where the device has its memory, of a cold read or a large durable write, it is answered without it, as a direct request.
 
-use baio_engine::Wait;
+use baio_engine::{Time, Wait};
 
 use super::Core;
 use crate::request::{State, Ticket};
@@ -33,10 +33,10 @@ impl Core {
         else {
             return wait;
         };
-        let tick = self.cached.as_ref().and_then(|cached| cached.cache.next_tick());
-        let overdue = self.requests.next_deadline().map(|(at, _)| at);
+        let due = self.next_due();
         let is_idle = self.engine.in_flight() + self.engine.completed() == 0;
-        if is_idle && (overdue.is_some() || self.requests.waiting() > 0) {
+        let times_somebody = self.requests.next_deadline().is_some();
+        if is_idle && (times_somebody || self.requests.waiting() > 0) {
             // The engine would not sleep for want of requests of its own.
             count = 0;
         } else if self.cached.is_some() {
@@ -45,8 +45,23 @@ impl Core {
         Wait::Until {
             count,
             min_wait,
-            deadline: deadline.into_iter().chain(tick).chain(overdue).min(),
+            deadline: deadline.into_iter().chain(due).min(),
         }
+    }
+
+    /// When something here has to be looked at that the engine does not know of: a request is overdue, or the cleaner has something to
+    /// write.
+    fn next_due(&mut self) -> Option<Time> {
+        let overdue = self.requests.next_deadline().map(|(at, _)| at);
+        let tick = self.cached.as_ref().and_then(|cached| cached.cache.next_tick());
+        overdue.into_iter().chain(tick).min()
+    }
+
+    /// Until when a loop of your own may sleep on [`Engine::ready_fd`](baio_engine::Engine::ready_fd), in engine time. Then a request is
+    /// overdue, here or in the engine, or the cleaner has something to write; the descriptor does not tell. Turn without waiting, and ask
+    /// again before the next sleep: it may take a second turn until all that was due is done.
+    pub fn next_wake(&mut self) -> Option<Time> {
+        self.next_due().into_iter().chain(self.engine.next_deadline()).min()
     }
 
     /// What waited for something that is over begins as if it had just come. Says whether any did.
