@@ -10,6 +10,7 @@ mod ending;
 mod home;
 mod leftovers;
 mod line;
+mod lost;
 mod order;
 mod syncs;
 mod turn;

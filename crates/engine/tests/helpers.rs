@@ -372,6 +372,107 @@ fn a_helper_is_believed_only_about_what_it_runs() {
     }
 }
 
+/// A device behind a broken connection is lost, and what was on its way to it. A file of the kernel's beside it is as good as before.
+#[test]
+fn a_helper_that_fails_takes_nobody_with_it() {
+    for bench in benches() {
+        let name = bench.row.name;
+        let mut engine = bench.engine();
+        let far = Far::new(&[7; BLOCK]);
+        far.help(&mut engine);
+        (far.inside().holds, far.inside().most) = (true, 4);
+        let (file, local) = (far.file(), bench.file(&[1; BLOCK]));
+        let read = |engine: &Engine, file: &File| Request::read(file, 0, engine.buffer(16).unwrap(), Policy::kernel());
+        let given_up = engine.submit(read(&engine, &file)).unwrap();
+        engine.submit(read(&engine, &file).tagged(1)).unwrap();
+        let write = Request::write(&file, 0, engine.buffer(16).unwrap(), Policy::kernel());
+        engine.submit(write.tagged(2)).unwrap();
+        engine.submit(Request::sync(&file, Durability::Data).tagged(3)).unwrap();
+        // It has no room for this one, and the last two wait for others.
+        engine.submit(read(&engine, &file).tagged(4)).unwrap();
+        engine.submit(Request::sync(&file, Durability::Data).tagged(5)).unwrap();
+        engine
+            .submit(Request::bare(Op::Fence, Some(&file), Policy::kernel()).tagged(6))
+            .unwrap();
+        engine.turn(Wait::No).unwrap();
+        assert_eq!(far.inside().taken, ["read", "read", "write", "sync"]);
+        engine.abandon(given_up);
+        far.inside().fails = Some(Errno::ENODEV);
+        let request = read(&engine, &local);
+        assert_eq!(engine.run(request).result, Ok(16), "{name}: the kernel's");
+
+        let lost = Error::DeviceLost {
+            device: "far",
+            errno: Errno::ENODEV,
+        };
+        let mut told = vec![None; 7];
+        while engine.in_flight() + engine.completed() > 0 {
+            let done = next(&mut engine);
+            if done.notice == Notice::Released {
+                assert_eq!((done.id, done.memory.len()), (given_up, 16), "{name}");
+                continue;
+            }
+            assert_eq!(done.memory.len(), if [1, 2, 4].contains(&done.tag) { 16 } else { 0 });
+            assert_eq!(
+                told[done.tag as usize].replace(done.result),
+                None,
+                "{name}: one end each"
+            );
+        }
+        let poisoned = Error::Poisoned(Errno::ENODEV);
+        assert_eq!(told[1..5], [Some(Err(lost)); 4], "{name}");
+        assert!(
+            told[5..]
+                .iter()
+                .all(|told| [Some(Err(lost)), Some(Err(poisoned))].contains(told)),
+            "{name}: {told:?}"
+        );
+
+        let request = read(&engine, &file);
+        assert_eq!(engine.run(request).result, Err(lost), "{name}: from now on");
+        assert!(
+            engine
+                .explain()
+                .features
+                .iter()
+                .any(|(name, had)| *name == "far" && had.is_err())
+        );
+        assert_eq!(lost.errno(), Errno::ENODEV);
+
+        // Another that serves the device: but what was to be made durable may not be.
+        far.inside().fails = None;
+        far.inside().holds = false;
+        far.help(&mut engine);
+        let request = read(&engine, &file);
+        assert_eq!(engine.run(request).result, Ok(16), "{name}: served again");
+        let sync = Request::sync(&file, Durability::Data);
+        assert_eq!(engine.run(sync).result, Err(poisoned));
+        assert_eq!(engine.shutdown(FOR_EVER), 0);
+    }
+}
+
+#[test]
+fn a_helper_that_fails_holds_no_shutdown_up() {
+    for bench in benches() {
+        let mut engine = bench.engine();
+        let far = Far::new(&[7; BLOCK]);
+        far.help(&mut engine);
+        far.inside().holds = true;
+        let file = far.file();
+        for _ in 0..3 {
+            let memory = engine.buffer(16).unwrap();
+            engine
+                .submit(Request::read(&file, 0, memory, Policy::kernel()))
+                .unwrap();
+        }
+        engine.turn(Wait::No).unwrap();
+        far.inside().fails = Some(Errno::EIO);
+        let began = Instant::now();
+        assert_eq!(engine.shutdown(FOR_EVER), 0, "{}", bench.row.name);
+        assert!(began.elapsed() < FOR_EVER / 2 && engine.completed() == 3);
+    }
+}
+
 #[test]
 fn an_outside_loop_is_woken_by_a_helper() {
     for bench in sleepers() {

@@ -63,6 +63,13 @@ pub enum IoError {
     Cancelled,
     /// Every slot is taken.
     Full,
+    /// The device's own backend has failed, and nothing more is asked of it: the request may or may not take effect, now or later.
+    DeviceLost {
+        /// The backend's name.
+        device: &'static str,
+        /// What it failed with.
+        errno: Errno,
+    },
     /// The process has forked, and this is the child: the engine belongs to the parent.
     Forked,
     /// The engine belongs to the thread that started it, and this is another.
@@ -74,7 +81,7 @@ impl IoError {
     #[must_use]
     pub fn errno(self) -> Errno {
         match self {
-            IoError::System(errno) | IoError::Poisoned(errno) => errno,
+            IoError::System(errno) | IoError::Poisoned(errno) | IoError::DeviceLost { errno, .. } => errno,
             IoError::Misaligned { .. } | IoError::NoDescription { .. } => Errno::EINVAL,
             IoError::Unsupported { .. } => Errno::EOPNOTSUPP,
             IoError::ReadOnlyMemory => Errno::EFAULT,
@@ -98,6 +105,9 @@ impl IoError {
             IoError::NoDescription { .. } => "open the file for that mode, or use another one",
             IoError::Unsupported { .. } => "choose another backend: `baio doctor` lists them",
             IoError::ReadOnlyMemory => "read into a buffer of your own",
+            IoError::DeviceLost { .. } => {
+                "give the engine another backend for the device, and read back what was being written"
+            }
             IoError::Forked => "start an engine of its own in the child",
             IoError::OtherThread => "use it where it was started, or start it for any thread (`Affinity::AnyThread`)",
             IoError::Indeterminate => "read the range back before relying on it",
@@ -129,6 +139,12 @@ impl fmt::Display for IoError {
             IoError::Indeterminate => f.write_str("given up while it ran: it may or may not take effect"),
             IoError::Cancelled => f.write_str("cancelled"),
             IoError::Full => f.write_str("every slot is taken"),
+            IoError::DeviceLost { device, errno } => {
+                write!(
+                    f,
+                    "the backend `{device}` has failed with {errno} and is not used any more"
+                )
+            }
             IoError::Forked => f.write_str("the engine was started by the parent of this process"),
             IoError::OtherThread => f.write_str("the engine was started by another thread"),
         }

@@ -106,7 +106,8 @@ pub trait Backend: Send {
     /// ended or the doorbell rang, and reports what has ended. One call into the kernel when it can.
     ///
     /// # Errors
-    /// The backend itself is broken (never the failure of a request); what was started may still be reported later.
+    /// The backend itself is broken (never the failure of a request); what was started may still be reported later. A helper is not
+    /// turned again: what it was given ends as [`Error::DeviceLost`].
     fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno>;
 
     /// As a helper of an engine ([`Engine::add_helper`](crate::Engine::add_helper)): does it serve this foreign file? Asked once for

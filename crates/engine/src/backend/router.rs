@@ -17,6 +17,8 @@
 //! end the turn of a caller: `Doorbell::take_call`.
 //!
 //! A helper is believed only about what it runs: one end for each iteration that it has taken.
+//!
+//! One whose turn fails is lost: it is not asked again, and the engine ends what it had and refuses what is for it (`engine/lost.rs`).
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +45,29 @@ struct Helper {
     backend: Box<dyn Backend>,
     /// Iterations that it has taken and not reported.
     running: usize,
+    /// What its turn failed with, if it did: it is not asked any more.
+    lost: Option<Errno>,
+    /// The engine has yet to end what it ran.
+    has_orphans: bool,
+}
+
+impl Helper {
+    fn new(backend: Box<dyn Backend>) -> Helper {
+        Helper {
+            backend,
+            running: 0,
+            lost: None,
+            has_orphans: false,
+        }
+    }
+
+    fn loss(&self) -> Option<Error> {
+        let device = || self.backend.explain().backend;
+        self.lost.map(|errno| Error::DeviceLost {
+            device: device(),
+            errno,
+        })
+    }
 }
 
 impl Router {
@@ -73,7 +98,7 @@ impl Router {
                 "a helper that rings the doorbell which it was given: nothing else wakes the engine",
             ));
         }
-        self.helpers.push(Helper { backend, running: 0 });
+        self.helpers.push(Helper::new(backend));
         // Who called before there were helpers has been heard.
         doorbell.take_call();
         self.doorbell = Some(doorbell);
@@ -92,7 +117,12 @@ impl Router {
         };
         let known = file.served_by().place(self.mark);
         By(known.unwrap_or_else(|| {
-            let served = self.helpers.iter().position(|helper| helper.backend.serves(file));
+            let serves = |is_lost| {
+                let asked = |helper: &Helper| helper.lost.is_some() == is_lost && helper.backend.serves(file);
+                self.helpers.iter().position(asked)
+            };
+            // One that is lost is better than none: it is named.
+            let served = serves(false).or_else(|| serves(true));
             let by = served.map_or(By::PRIMARY, By::helper);
             file.served_by().set(self.mark, by.0);
             by.0
@@ -156,34 +186,52 @@ impl Router {
             return self.primary.turn(slots, wait, done);
         };
         let doorbell = doorbell.clone();
-        let before = match wait {
-            Wait::No => Ok(()),
-            Wait::Until { .. } => self.look(slots, done),
-        };
-        let found = !done.raw.is_empty() || before.is_err();
+        if wait != Wait::No {
+            self.look(slots, done);
+        }
+        let found = !done.raw.is_empty() || self.helpers.iter().any(|helper| helper.has_orphans);
         let turned = self.primary.turn(slots, if found { Wait::No } else { wait }, done);
         done.rang = done.rang && doorbell.take_call();
         // Behind the ring that may have ended the sleep.
-        let behind = self.look(slots, done);
-        before.and(turned).and(behind)
+        self.look(slots, done);
+        turned
     }
 
     /// Takes what helpers have to report.
-    fn look(&mut self, slots: &mut Slots, done: &mut Done) -> Result<(), Errno> {
-        let mut result = Ok(());
+    fn look(&mut self, slots: &mut Slots, done: &mut Done) {
         for (index, helper) in self
             .helpers
             .iter_mut()
             .enumerate()
             .filter(|(_, helper)| helper.running > 0)
         {
-            let mut told = Done::default();
-            result = result.and(helper.backend.turn(slots, Wait::No, &mut told));
-            told.raw.retain(|&(id, _)| slots.take_report(id, By::helper(index)));
+            let (by, mut told) = (By::helper(index), Done::default());
+            let turned = helper.backend.turn(slots, Wait::No, &mut told);
+            told.raw.retain(|&(id, _)| slots.take_report(id, by));
             helper.running -= told.raw.len();
             done.raw.append(&mut told.raw);
+            if let Err(errno) = turned {
+                helper.lost = Some(errno);
+                helper.has_orphans = std::mem::take(&mut helper.running) > 0;
+            }
         }
-        result
+    }
+
+    /// Why nothing runs there any more, if so.
+    pub(crate) fn loss(&self, by: By) -> Option<Error> {
+        self.helpers.get(by.index()?)?.loss()
+    }
+
+    /// Is any helper lost?
+    pub(crate) fn has_lost(&self) -> bool {
+        self.helpers.iter().any(|helper| helper.lost.is_some())
+    }
+
+    /// A helper that was lost with something under way, for the engine to end that.
+    pub(crate) fn take_loss(&mut self) -> Option<(By, Errno)> {
+        let index = self.helpers.iter().position(|helper| helper.has_orphans)?;
+        self.helpers[index].has_orphans = false;
+        Some((By::helper(index), self.helpers[index].lost?))
     }
 
     pub(crate) fn cancel(&mut self, slots: &Slots, id: RequestId) {
@@ -201,7 +249,8 @@ impl Router {
     }
 
     pub(crate) fn refuses(&self, request: &Request) -> Option<Error> {
-        self.backend(self.route(request.file.as_ref())).refuses(request.op)
+        let by = self.route(request.file.as_ref());
+        self.loss(by).or_else(|| self.backend(by).refuses(request.op))
     }
 
     /// The primary's: its descriptor hears the doorbell, which helpers ring.
@@ -226,7 +275,8 @@ impl Router {
         let mut explained = self.primary.explain();
         for helper in &self.helpers {
             let Explain { backend, features } = helper.backend.explain();
-            explained.features.push((backend, Ok(())));
+            let lost = helper.lost.map(|errno| format!("its turn failed with {errno}"));
+            explained.features.push((backend, lost.map_or(Ok(()), Err)));
             explained.features.extend(features);
         }
         explained

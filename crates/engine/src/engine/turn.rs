@@ -34,7 +34,7 @@ impl Engine {
     /// deadline ends the sleep.
     ///
     /// # Errors
-    /// The backend itself is broken.
+    /// The engine's own backend is broken. A helper that is broken is told by its requests.
     pub fn turn(&mut self, wait: Wait) -> Result<usize, Error> {
         if let Some(error) = self.barred() {
             return Err(error);
@@ -74,6 +74,9 @@ impl Engine {
             self.now_is_old = false;
             rang |= std::mem::take(&mut self.done.rang);
             self.settle();
+            if self.backend.has_helpers() {
+                self.end_lost();
+            }
             self.take_signals();
             self.expire();
             turned?;
@@ -116,6 +119,9 @@ impl Engine {
     pub(super) fn start_queued(&mut self) -> Option<Time> {
         if self.gains_by_trial && self.may_try {
             self.try_queued();
+        }
+        if self.backend.has_lost() {
+            self.refuse_for_lost();
         }
         let queue = self.queue.swept(&self.slots);
         if queue.is_empty() {

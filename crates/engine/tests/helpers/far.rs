@@ -22,6 +22,8 @@ pub(crate) struct Inside {
     pub(crate) most: usize,
     /// How long each takes, at most.
     pub(crate) long: Duration,
+    /// Its turn fails with this, behind what it reports.
+    pub(crate) fails: Option<Errno>,
     /// It reports this, too, and copies into that request's memory.
     pub(crate) lie: Option<(RequestId, i32)>,
     /// "attach", "detach", in order; and how often it was asked whom it serves.
@@ -203,7 +205,7 @@ impl Backend for Server {
             slots.copy_in(id, b"a lie");
             done.raw.push((id, raw));
         }
-        Ok(())
+        self.far.inside().fails.map_or(Ok(()), Err)
     }
 
     fn cancel(&mut self, _: &Slots, id: RequestId) {
