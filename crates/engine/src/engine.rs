@@ -469,10 +469,10 @@ impl Engine {
         self.ready.len()
     }
 
-    /// Requests that the next turn will submit.
+    /// Requests that the next turn will submit; none while all that wait are for a helper that has no room.
     #[must_use]
     pub fn queued(&self) -> usize {
-        self.queue.len()
+        if self.can_start() { self.queue.len() } else { 0 }
     }
 
     /// What was chosen, and what could not be had.

@@ -248,6 +248,74 @@ fn a_helper_that_is_full_holds_nobody_up() {
     }
 }
 
+/// Its room may come back in a second or an hour.
+#[test]
+fn a_helper_that_is_full_keeps_nobody_awake() {
+    for bench in sleepers() {
+        let name = bench.row.name;
+        let mut engine = bench.engine();
+        let far = Far::new(&[7; BLOCK]);
+        far.help(&mut engine);
+        (far.inside().holds, far.inside().most) = (true, 1);
+        let file = far.file();
+        let read = |engine: &Engine| Request::read(&file, 0, engine.buffer(16).unwrap(), Policy::kernel());
+        for _ in 0..3 {
+            engine.submit(read(&engine)).unwrap();
+        }
+        let began = Instant::now();
+        let patience = wait(&engine, 1, Duration::from_millis(100));
+        assert_eq!(engine.turn(patience), Ok(0), "{name}");
+        assert!(began.elapsed() >= Duration::from_millis(90), "{name}");
+        assert!(
+            far.inside().offered < 5,
+            "{name}: offered {} times",
+            far.inside().offered
+        );
+        assert_eq!(engine.queued(), 0, "{name}: nothing that a turn would submit");
+        if engine.ready_fd(true).is_some() {
+            for _ in 0..3 {
+                engine.turn(Wait::No).unwrap();
+            }
+            let ready = engine.ready_fd(true).unwrap();
+            let short = Timespec {
+                tv_sec: 0,
+                tv_nsec: 20_000_000,
+            };
+            assert_eq!(
+                poll(&mut [PollFd::new(&ready, PollFlags::IN)], Some(&short)),
+                Ok(0),
+                "{name}: a loop outside"
+            );
+            engine.ready_fd(false);
+        }
+        // One that comes meanwhile is offered at once, and so is the kernel's.
+        let offered = far.inside().offered;
+        engine.submit(read(&engine)).unwrap();
+        assert_eq!(engine.queued(), 4 - 1, "{name}");
+        engine.turn(Wait::No).unwrap();
+        assert_eq!(far.inside().offered, offered + 1, "{name}");
+        // Room without a result.
+        far.inside().most = 2;
+        let bell = far.inside().bell.clone().unwrap();
+        let ringer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            bell.ring();
+        });
+        let patience = wait(&engine, 1, Duration::from_millis(100));
+        assert_eq!(engine.turn(patience), Ok(0), "{name}");
+        ringer.join().unwrap();
+        assert_eq!(far.inside().taken.len(), 2, "{name}");
+        far.inside().holds = false;
+        let many = wait(&engine, 4, FOR_EVER);
+        assert_eq!(engine.turn(many), Ok(4), "{name}");
+        assert!(
+            far.inside().offered < 20,
+            "{name}: offered {} times",
+            far.inside().offered
+        );
+    }
+}
+
 #[test]
 fn a_fence_comes_after_writes_that_a_helper_has() {
     for bench in benches() {

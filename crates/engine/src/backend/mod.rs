@@ -95,7 +95,8 @@ impl Explain {
 pub trait Backend: Send {
     /// Takes iterations in order ([`Slots::begin`]), as many as it can now; returns how many. Those are `Running` and will
     /// be reported by `turn` exactly once each, whatever happens. May not wait, except in a backend that can do nothing else
-    /// (`sync`).
+    /// (`sync`). A helper that takes less than it is given is offered the rest when it has reported something, or rings because it has
+    /// room.
     fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize;
 
     /// Hands what `start` took to the system now, without waiting for a turn: so a device need not run dry while the

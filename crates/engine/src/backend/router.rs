@@ -16,6 +16,9 @@
 //! before it; then the turn looks again. A ring is not silenced without a look behind it, so none is lost. A helper's ring does not
 //! end the turn of a caller: `Doorbell::take_call`.
 //!
+//! A helper that takes less than it is given is offered the rest when it has reported something or the bell has rung: until then no turn
+//! stays awake for it.
+//!
 //! A helper is believed only about what it runs: one end for each iteration that it has taken.
 //!
 //! One whose turn fails is lost: it is not asked again, and the engine ends what it had and refuses what is for it (`engine/lost.rs`).
@@ -39,6 +42,8 @@ pub(crate) struct Router {
     mark: u64,
     /// The primary's, once there are helpers to ring it: a backend may sleep otherwise when its bell is in other hands.
     doorbell: Option<Doorbell>,
+    /// Whoever was not taken at the last start is for a helper without room, which has not been heard of since.
+    awaits_room: bool,
 }
 
 struct Helper {
@@ -77,6 +82,7 @@ impl Router {
             helpers: Vec::new(),
             mark: 0,
             doorbell: None,
+            awaits_room: false,
         }
     }
 
@@ -159,7 +165,13 @@ impl Router {
                 taken += begun;
             }
         }
+        self.awaits_room = taken < queue.len() && !full[By::PRIMARY.0 as usize];
         taken
+    }
+
+    /// Would another start of what the last one left be for nothing?
+    pub(crate) fn awaits_room(&self) -> bool {
+        self.awaits_room
     }
 
     fn start_run(&mut self, slots: &mut Slots, run: &[RequestId], by: By) -> usize {
@@ -191,6 +203,7 @@ impl Router {
         }
         let found = !done.raw.is_empty() || self.helpers.iter().any(|helper| helper.has_orphans);
         let turned = self.primary.turn(slots, if found { Wait::No } else { wait }, done);
+        self.awaits_room &= !done.rang;
         done.rang = done.rang && doorbell.take_call();
         // Behind the ring that may have ended the sleep.
         self.look(slots, done);
@@ -209,6 +222,7 @@ impl Router {
             let turned = helper.backend.turn(slots, Wait::No, &mut told);
             told.raw.retain(|&(id, _)| slots.take_report(id, by));
             helper.running -= told.raw.len();
+            self.awaits_room &= told.raw.is_empty() && turned.is_ok();
             done.raw.append(&mut told.raw);
             if let Err(errno) = turned {
                 helper.lost = Some(errno);
@@ -289,7 +303,7 @@ impl Router {
 
     /// What helpers run the primary cannot wait for as one of many.
     pub(crate) fn gains_by_gathering(&self) -> bool {
-        self.primary.gains_by_gathering() && self.helpers.iter().all(|helper| helper.running == 0)
+        self.primary.gains_by_gathering() && !self.awaits_room && self.helpers.iter().all(|helper| helper.running == 0)
     }
 
     /// In the child of a fork.

@@ -12,6 +12,8 @@ pub(super) struct Line {
     ids: Vec<RequestId>,
     /// How many have.
     gone: usize,
+    /// Somebody has come since [`Line::note_offer`].
+    has_new: bool,
     /// Ids gone over so far.
     #[cfg(test)]
     pub(super) steps: usize,
@@ -40,6 +42,16 @@ impl Line {
             self.sweep(slots);
         }
         self.ids.push(id);
+        self.has_new = true;
+    }
+
+    /// All that stand in it have been offered to whom they are for.
+    pub(super) fn note_offer(&mut self) {
+        self.has_new = false;
+    }
+
+    pub(super) fn has_new(&self) -> bool {
+        self.has_new
     }
 
     /// One of them is about to leave its slot.

@@ -80,7 +80,7 @@ impl Engine {
             self.take_signals();
             self.expire();
             turned?;
-            let queued = !self.queue.is_empty();
+            let queued = self.can_start();
             let enough = rang || self.is_satisfied(wait, enough_at);
             if queued && (rounds < ROUNDS_MAX || !enough) {
                 continue; // Iterations that go on are part of what this turn submits.
@@ -134,10 +134,16 @@ impl Engine {
         self.stats.iterations += taken as u64;
         if self.backend.has_helpers() {
             self.queue.retain(|id| !self.slots.is_running(id));
+            self.queue.note_offer();
         } else {
             self.queue.drop_first(taken);
         }
         Some(now)
+    }
+
+    /// Is there anything queued that a backend may take now? Not what a helper had no room for, as long as nothing is heard of it.
+    pub(super) fn can_start(&self) -> bool {
+        !self.queue.is_empty() && (self.queue.has_new() || !self.backend.awaits_room())
     }
 
     /// Hands over what was started without waiting for a turn.
@@ -223,7 +229,7 @@ impl Engine {
             return Wait::No;
         };
         let missing = self.needed(count, enough_at).saturating_sub(self.ready.len());
-        if !self.queue.is_empty() || (count > 0 && (missing == 0 || self.slots.in_use() == 0)) {
+        if self.can_start() || (count > 0 && (missing == 0 || self.slots.in_use() == 0)) {
             return Wait::No;
         }
         let deadline = earliest(

@@ -29,6 +29,10 @@ pub(crate) struct Inside {
     /// "attach", "detach", in order; and how often it was asked whom it serves.
     pub(crate) told: Vec<&'static str>,
     pub(crate) asked: usize,
+    /// What it rings.
+    pub(crate) bell: Option<Doorbell>,
+    /// How often it was offered requests.
+    pub(crate) offered: usize,
     /// Numbers of requests in the order in which they were taken.
     pub(crate) taken: Vec<&'static str>,
 }
@@ -108,6 +112,7 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start(far: &Far, doorbell: Doorbell) -> Box<Server> {
         let (jobs, incoming) = channel();
+        far.inside().bell = Some(doorbell.clone());
         let ended = Ended::default();
         let thread = {
             let (far, ended, doorbell) = (far.clone(), Arc::clone(&ended), doorbell.clone());
@@ -163,6 +168,7 @@ impl Backend for Server {
             0 => queue.len(),
             most => most.saturating_sub(self.running).min(queue.len()),
         };
+        self.far.inside().offered += 1;
         for &id in &queue[..room] {
             let work = slots.begin(id);
             let far = slots.file(id).and_then(File::device::<Far>).unwrap().clone();
