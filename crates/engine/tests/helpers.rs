@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use baio_engine::{Doorbell, Durability, Engine, Errno, Error, File, Notice, Op, Policy, Request, Wait};
+use baio_engine::{Doorbell, Durability, Engine, Errno, Error, File, Notice, Op, Policy, Request, RequestId, Wait};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use backends::{BACKENDS, Bench, Random, bytes_of, finish, next, pattern, tell};
@@ -538,6 +538,41 @@ fn a_helper_that_fails_holds_no_shutdown_up() {
         let began = Instant::now();
         assert_eq!(engine.shutdown(FOR_EVER), 0, "{}", bench.row.name);
         assert!(began.elapsed() < FOR_EVER / 2 && engine.completed() == 3);
+    }
+}
+
+/// More bytes than it was asked for, somebody it was never given, one end twice.
+#[test]
+fn what_a_helper_makes_up_is_not_believed() {
+    for bench in sleepers() {
+        let name = bench.row.name;
+        let mut engine = bench.engine();
+        let far = Far::new(&[7; BLOCK]);
+        far.help(&mut engine);
+        let file = far.file();
+        let read = |engine: &Engine| Request::read(&file, 0, engine.buffer(16).unwrap(), Policy::kernel());
+        far.inside().holds = true;
+        let id = engine.submit(read(&engine)).unwrap();
+        engine.turn(Wait::No).unwrap();
+        far.inside().lie = Some((id, 17));
+        let done = next(&mut engine);
+        let eio = Err(Error::System(Errno::EIO));
+        assert_eq!((done.id, done.result, done.memory.len()), (id, eio, 16), "{name}");
+        // What it reports of it now has another's slot, or nobody's.
+        for stranger in [id, RequestId::default()] {
+            far.inside().lie = Some((stranger, 5));
+            let kept = engine.submit(read(&engine)).unwrap();
+            for _ in 0..3 {
+                engine.turn(Wait::No).unwrap();
+            }
+            assert_eq!((engine.in_flight(), engine.completed()), (1, 0), "{name}");
+            engine.cancel(kept);
+            assert_eq!(next(&mut engine).result, Err(Error::Cancelled), "{name}");
+        }
+        far.inside().lie = None;
+        far.inside().holds = false;
+        let again = read(&engine);
+        assert_eq!(engine.run(again).result, Ok(16), "{name}: as good as before");
     }
 }
 

@@ -136,6 +136,58 @@ fn an_iteration_has_one_end() {
     assert_eq!((engine.in_flight(), engine.completed()), (0, 0));
 }
 
+/// It begins what it was given last, whoever is there now.
+struct Stale {
+    doorbell: Doorbell,
+    last: Option<RequestId>,
+    ended: Vec<(RequestId, i32)>,
+}
+
+impl Backend for Stale {
+    fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
+        let id = self.last.replace(queue[0]).unwrap_or(queue[0]);
+        slots.begin(id);
+        self.ended.push((id, 0));
+        1
+    }
+
+    fn turn(&mut self, _: &mut Slots, _: Wait, done: &mut Done) -> Result<(), Errno> {
+        done.raw.append(&mut self.ended);
+        Ok(())
+    }
+
+    fn doorbell(&self) -> Doorbell {
+        self.doorbell.clone()
+    }
+
+    fn explain(&self) -> Explain {
+        Explain::named("stale")
+    }
+
+    fn refuses(&self, _: Op) -> Option<Error> {
+        None
+    }
+}
+
+#[test]
+#[should_panic(expected = "has ended")]
+fn a_request_is_not_begun_by_the_name_of_an_earlier_one() {
+    let backend = Stale {
+        doorbell: Doorbell::new().unwrap(),
+        last: None,
+        ended: Vec::new(),
+    };
+    let mut engine = Engine::with_backend(Box::new(backend), &Config::default()).unwrap();
+    let file = File::from_fd(OwnedFd::from(tempfile::tempfile().unwrap()), "a file").unwrap();
+    for _ in 0..2 {
+        let memory = engine.buffer(4).unwrap();
+        engine
+            .submit(Request::read(&file, 0, memory, Policy::kernel()))
+            .unwrap();
+        engine.turn(Wait::No).unwrap();
+    }
+}
+
 /// What it shares with its parent a child leaves alone, though the backend says nothing about forks.
 #[test]
 fn a_child_drops_no_backend_that_does_not_say_how() {

@@ -19,7 +19,7 @@
 //! A helper that takes less than it is given is offered the rest when it has reported something or the bell has rung: until then no turn
 //! stays awake for it.
 //!
-//! A helper is believed only about what it runs: one end for each iteration that it has taken.
+//! A helper is believed only about what it runs, and the primary beside it: one end for each iteration that it has taken.
 //!
 //! One whose turn fails is lost: it is not asked again, and the engine ends what it had and refuses what is for it (`engine/lost.rs`).
 
@@ -202,7 +202,13 @@ impl Router {
             self.look(slots, done);
         }
         let found = !done.raw.is_empty() || self.helpers.iter().any(|helper| helper.has_orphans);
+        let told_before = done.raw.len();
         let turned = self.primary.turn(slots, if found { Wait::No } else { wait }, done);
+        let mut at = 0;
+        done.raw.retain(|&(id, _)| {
+            at += 1;
+            at <= told_before || slots.take_report(id, By::PRIMARY)
+        });
         self.awaits_room &= !done.rang;
         done.rang = done.rang && doorbell.take_call();
         // Behind the ring that may have ended the sleep.

@@ -273,7 +273,7 @@ impl Engine {
         let mut raw = std::mem::take(&mut self.done.raw);
         for &(id, result) in raw.iter().filter(|(_, result)| *result < 0) {
             // First of all: no sync of the same turn may prove what this one disproves.
-            if let Some(slot) = self.slots.get(id) {
+            if let Some(slot) = self.slots.get(id).filter(|slot| slot.state.is_running()) {
                 poison_if_lost(slot, Errno::from_raw(-result));
             }
         }

@@ -67,8 +67,10 @@ impl Slots {
     /// result.
     ///
     /// # Panics
-    /// When `id` is not of the queue that `start` was given, or was taken already.
+    /// When `id` has ended, is not queued, or was taken already: a backend takes what `start` gives it.
     pub fn begin(&mut self, id: RequestId) -> Work {
+        // The slot of a request that has ended is another's.
+        assert!(self.get(id).is_some(), "request {id:?} has ended");
         self.transition(id, State::Running);
         if let Some(slot) = self.get_mut(id) {
             slot.by_copies = true;
