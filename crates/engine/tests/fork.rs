@@ -166,3 +166,30 @@ fn a_child_drops_its_copy_and_its_own_engine_goes_on() {
     assert_eq!(status, 0, "the child's exit status");
     assert!(write(&mut engine), "the parent's");
 }
+
+/// The parent's threads leave one another places in tables that the child has not; the child waits for nobody over them.
+#[test]
+fn a_child_of_a_thread_that_was_left_a_place_starts_an_engine() {
+    let Ok(first) = Engine::new(&Config::default()) else {
+        return;
+    };
+    // Its ring's place stays behind here.
+    std::thread::spawn(move || drop(first)).join().unwrap();
+    // SAFETY: the child is single-threaded, uses engines and leaves by `_exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let engines: Vec<_> = (0..3).filter_map(|_| Engine::new(&Config::default()).ok()).collect();
+        let all = engines.len() == 3;
+        let worked = engines.into_iter().all(|mut engine| {
+            let at = engine.now();
+            let timer = Request::bare(baio_engine::Op::Timer { at }, None, Policy::kernel());
+            engine.run(timer).result == Ok(0)
+        });
+        // SAFETY: ends the child without running the parent's exit handlers.
+        unsafe { libc::_exit(i32::from(!all || !worked)) };
+    }
+    let mut status = 0;
+    // SAFETY: the kernel writes one int.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0, "the child's exit status");
+}

@@ -7,7 +7,8 @@
 //! place is left for its own thread to give back ([`Places`]). There are sixteen, and who finds none goes by the descriptor.
 
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use io_uring::{EnterFlags, IoUring};
 
@@ -28,8 +29,30 @@ struct Update {
 /// The kernel chooses.
 const ANY_PLACE: u32 = u32::MAX;
 
-/// Places in the table of one thread whose rings were closed in another, and which that thread has yet to give back.
-type Places = Arc<Mutex<Vec<u32>>>;
+/// Places in the table of one thread whose rings were closed in another, and which that thread has yet to give back: a bit for each. No
+/// lock, because whoever held it may have forked: in the child nobody would ever let go of it.
+#[derive(Clone, Debug, Default)]
+struct Places(Arc<AtomicU64>);
+
+impl Places {
+    /// Which of them can be left. There are sixteen (`IO_RINGFD_REG_MAX`, io_uring/tctx.h).
+    const MAX: u32 = u64::BITS;
+
+    fn leave(&self, place: u32) {
+        // Release, and Acquire below: what is given back had been left.
+        self.0.fetch_or(1 << place, Ordering::Release);
+    }
+
+    /// In a forked child these are the parent's, and so early that the child has none of its own: giving them back does nothing.
+    fn take(&self) -> impl Iterator<Item = u32> + use<> {
+        let left = self.0.swap(0, Ordering::Acquire);
+        (0..Self::MAX).filter(move |place| left & 1 << place != 0)
+    }
+
+    fn is(&self, other: &Places) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
 
 thread_local! {
     static LEFT_HERE: Places = Places::default();
@@ -58,6 +81,10 @@ impl Entrance {
             ring: ring.as_raw_fd() as u64,
         };
         match register(ring.as_raw_fd(), REGISTER_RING_FDS, &mut update) {
+            Ok(()) if update.place >= Places::MAX => {
+                give_back(update.place, ring);
+                Err("the kernel gave it a place that could not be left".into())
+            }
             Ok(()) => {
                 self.place = Some((update.place, here));
                 Ok(())
@@ -70,14 +97,14 @@ impl Entrance {
     /// Gives the place back, or leaves it for the thread that got it.
     pub(super) fn unregister(&mut self, ring: &IoUring) {
         let Some((place, home)) = self.place.take() else { return };
-        let Ok(is_here) = LEFT_HERE.try_with(|here| Arc::ptr_eq(here, &home)) else {
+        let Ok(is_here) = LEFT_HERE.try_with(|here| here.is(&home)) else {
             return; // This thread is ending, and its table with it; or another one's, and nobody asks there again.
         };
         if is_here {
             give_back(place, ring);
             give_back_left(&home, ring);
         } else {
-            home.lock().unwrap_or_else(PoisonError::into_inner).push(place);
+            home.leave(place);
         }
     }
 
@@ -125,8 +152,7 @@ impl Entrance {
 }
 
 fn give_back_left(here: &Places, ring: &IoUring) {
-    let left = std::mem::take(&mut *here.lock().unwrap_or_else(PoisonError::into_inner));
-    left.into_iter().for_each(|place| give_back(place, ring));
+    here.take().for_each(|place| give_back(place, ring));
 }
 
 /// Any ring will do to ask by.
