@@ -22,10 +22,9 @@ use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use crate::affinity::Affinity;
 use crate::backend::router::Router;
 use crate::backend::sim::Sim;
-use crate::backend::{Attach, BATCH_MAX, Backend, Done, Doorbell, Explain, uring};
+use crate::backend::{Attach, BATCH_MAX, Backend, Done, Doorbell, Explain};
 use crate::completion::{Completion, Notice};
 use crate::error::{Errno, Error, SetupError};
 use crate::file::File;
@@ -83,6 +82,8 @@ pub struct Engine {
     /// An outside loop is about to sleep, or sleeps, on our descriptor.
     outside: bool,
     gains_by_trial: bool,
+    /// Its backend's word ([`Backend::loses_orphans`]).
+    loses_orphans: bool,
     /// Something that may be worth a trial has been queued since the last.
     may_try: bool,
     /// Is the result of an accept a descriptor that the kernel has just made for it? The number that a backend from outside
@@ -103,8 +104,6 @@ pub struct Engine {
     stats: Stats,
     measures: Measures,
     home: Home,
-    /// Its ring ends what a thread has submitted when that thread ends.
-    loses_orphans: bool,
 }
 
 impl Engine {
@@ -149,6 +148,7 @@ impl Engine {
             refill: 0,
             outside: false,
             gains_by_trial: backend.gains_by_trial(),
+            loses_orphans: backend.loses_orphans(),
             may_try: false,
             adopts: false,
             trial_turns: 0,
@@ -179,7 +179,6 @@ impl Engine {
             signalled: Vec::new(),
             stats: Stats::default(),
             measures: Measures::new(),
-            loses_orphans: config.affinity == Affinity::AnyThread && name == uring::NAME,
             home: Home::of(config.affinity),
         })
     }

@@ -28,7 +28,8 @@ fn rest(slot: &Slot) -> Option<Duration> {
 
 /// Has the kernel ended the iteration because the thread that had submitted it has ended? io_uring says `ECANCELED` to what waits for
 /// a descriptor then, and `EFAULT` to what waits for the page cache (`io_req_task_submit`, io_uring/io_uring.c). Neither has moved a
-/// byte, and nobody has asked for either. What a device says by itself is believed when it comes again and again.
+/// byte, and nobody has asked for either. What a device says by itself is believed when it comes again and again. Such an iteration begins again as it was, whatever the request's
+/// patience.
 pub(crate) fn is_orphaned(slot: &mut Slot, raw: i32) -> bool {
     const BELIEVED: u8 = 8;
     let may_be = match Errno::from_raw(-raw) {

@@ -9,8 +9,8 @@ use std::thread;
 
 use baio_engine::backend::Done;
 use baio_engine::{
-    Affinity, Backend, Choice, Config, Doorbell, Engine, Errno, Error, Explain, File, Op, Policy, Request, RequestId,
-    Slots, Wait,
+    Affinity, Backend, Choice, Config, Doorbell, Engine, Errno, Error, Explain, File, Op, Patience, Policy, Request,
+    RequestId, Slots, Wait,
 };
 
 thread_local! {
@@ -50,9 +50,11 @@ fn an_engine_of_a_thread_ends_with_it() {
     assert!(told.status.success(), "{:?} {said}", told.status);
 }
 
-/// It answers everything with the number that io_uring has for what a thread leaves behind.
+/// It answers everything, or the first so many, with the number that io_uring has for what a thread leaves behind.
 struct Cancels {
     doorbell: Doorbell,
+    most: usize,
+    loses_orphans: bool,
     ended: Vec<(RequestId, i32)>,
     begun: Arc<AtomicUsize>,
 }
@@ -61,8 +63,9 @@ impl Backend for Cancels {
     fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
         for &id in queue {
             slots.begin(id);
-            self.begun.fetch_add(1, Ordering::Relaxed);
-            self.ended.push((id, -Errno::ECANCELED.raw()));
+            let begun = self.begun.fetch_add(1, Ordering::Relaxed);
+            let cancelled = -Errno::ECANCELED.raw();
+            self.ended.push((id, if begun < self.most { cancelled } else { 4096 }));
         }
         queue.len()
     }
@@ -84,24 +87,58 @@ impl Backend for Cancels {
     fn refuses(&self, _: Op) -> Option<Error> {
         None
     }
+
+    fn loses_orphans(&self) -> bool {
+        self.loses_orphans
+    }
+}
+
+/// One write, and how often it was begun.
+fn write_on(most: usize, loses_orphans: bool, affinity: Affinity, policy: Policy) -> (Result<u32, Error>, usize) {
+    let begun = Arc::new(AtomicUsize::new(0));
+    let backend = Cancels {
+        doorbell: Doorbell::new().unwrap(),
+        most,
+        loses_orphans,
+        ended: Vec::new(),
+        begun: Arc::clone(&begun),
+    };
+    let mut engine = Engine::with_backend(Box::new(backend), &config(affinity)).unwrap();
+    let kept = tempfile::tempfile().unwrap();
+    let file = File::from_fd(kept.into(), "a file").unwrap();
+    let memory = engine.buffer(4096).unwrap();
+    let told = engine.run(Request::write(&file, 0, memory, policy)).result;
+    (told, begun.load(Ordering::Relaxed))
 }
 
 #[test]
 fn what_a_device_cancels_is_not_begun_again() {
     for affinity in [Affinity::OneThread, Affinity::AnyThread] {
-        let begun = Arc::new(AtomicUsize::new(0));
-        let backend = Cancels {
-            doorbell: Doorbell::new().unwrap(),
-            ended: Vec::new(),
-            begun: Arc::clone(&begun),
-        };
-        let mut engine = Engine::with_backend(Box::new(backend), &config(affinity)).unwrap();
-        let kept = tempfile::tempfile().unwrap();
-        let file = File::from_fd(kept.into(), "a file").unwrap();
-        let memory = engine.buffer(4096).unwrap();
-        let write = Request::write(&file, 0, memory, Policy::kernel());
-        let told = engine.run(write).result;
+        let (told, begun) = write_on(usize::MAX, false, affinity, Policy::kernel());
         assert!(told.is_err(), "{affinity:?}: {told:?}");
-        assert_eq!(begun.load(Ordering::Relaxed), 1, "{affinity:?}");
+        assert_eq!(begun, 1, "{affinity:?}");
+    }
+}
+
+/// Where it may be a thread's end that speaks, a device that always says so is believed in the end.
+#[test]
+fn what_a_device_cancels_is_not_begun_again_for_ever() {
+    let (told, begun) = write_on(usize::MAX, true, Affinity::AnyThread, Policy::kernel());
+    assert_eq!((told, begun), (Err(Error::Cancelled), 8));
+}
+
+/// Nothing of it has happened: that a request does not want to wait is no reason to end it.
+#[test]
+fn what_a_thread_leaves_behind_is_begun_again_also_when_it_would_not_wait() {
+    for patience in [Patience::Wait, Patience::NoWait] {
+        let policy = Policy {
+            patience,
+            ..Policy::kernel()
+        };
+        assert_eq!(
+            write_on(3, true, Affinity::AnyThread, policy),
+            (Ok(4096), 4),
+            "{patience:?}"
+        );
     }
 }

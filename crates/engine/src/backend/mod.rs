@@ -181,6 +181,12 @@ pub trait Backend: Send {
         false
     }
 
+    /// May the end of a thread end what it has started here, with `ECANCELED` or `EFAULT` and nothing done? The engine then starts it
+    /// again, and believes the device when it comes again and again.
+    fn loses_orphans(&self) -> bool {
+        false
+    }
+
     /// The mark with which this backend registers files.
     fn mark(&self) -> u64 {
         0

@@ -79,6 +79,7 @@ pub(crate) struct Uring {
     /// What the kernel said when it was asked to register the arena and would not.
     arena_refused: Option<Errno>,
     mark: u64,
+    affinity: Affinity,
     features: Vec<(&'static str, Result<(), String>)>,
     system_calls: u64,
     /// The doorbell rang while an outside loop slept.
@@ -131,6 +132,7 @@ impl Uring {
             leaving: Vec::new(),
             arena_refused: None,
             mark: MARKS.fetch_add(1, Ordering::Relaxed),
+            affinity,
             features,
             system_calls: 0,
             rang_outside: false,
@@ -421,6 +423,11 @@ impl Backend for Uring {
     /// A ring of the doorbell is one completion among those waited for, and the kernel would sleep until they are as many.
     fn gains_by_gathering(&self) -> bool {
         !self.doorbell_lent.get()
+    }
+
+    /// A ring that one thread uses ends with that thread.
+    fn loses_orphans(&self) -> bool {
+        self.affinity == Affinity::AnyThread
     }
 
     fn disown(mut self: Box<Self>) {

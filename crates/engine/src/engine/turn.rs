@@ -289,9 +289,7 @@ impl Engine {
             return;
         };
         slot.iterations = slot.iterations.saturating_add(u16::from(slot.rests_until.is_none()));
-        if raw < 0 && self.loses_orphans && slot.route == By::PRIMARY && is_orphaned(slot, raw) {
-            raw = -libc::EINTR;
-        }
+        let is_orphan = raw < 0 && self.loses_orphans && slot.route == By::PRIMARY && is_orphaned(slot, raw);
         if slot.op == Op::Accept && raw >= 0 && slot.is_at_work() {
             raw = if self.adopts && slot.route == By::PRIMARY {
                 // Owned first of all: whatever becomes of the request, the descriptor is closed or handed over.
@@ -305,7 +303,8 @@ impl Engine {
             self.release(id);
             return;
         }
-        let next = judge(slot, raw);
+        // Nothing of it has happened, so its patience is not asked.
+        let next = if is_orphan { Next::Again } else { judge(slot, raw) };
         if let Next::End(result) = next {
             self.finish(id, result);
         } else if slot.cancelled {

@@ -47,3 +47,46 @@ impl Losses {
 fn known(raw: i32) -> Option<Errno> {
     (raw != 0).then_some(Errno::from_raw(raw))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who sees that a sync has failed sees how: the count is the last that is written.
+    #[test]
+    fn a_failure_that_is_counted_is_known() {
+        const FILES: i32 = 100_000;
+        let files: Vec<Losses> = (0..FILES).map(|_| Losses::default()).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for (number, losses) in (1..).zip(&files) {
+                    losses.poison(Errno::from_raw(number));
+                }
+            });
+            for (number, losses) in (1..).zip(&files) {
+                while losses.failures() == 0 {
+                    std::hint::spin_loop();
+                }
+                let errno = Some(Errno::from_raw(number));
+                assert_eq!((losses.failed_since(0), losses.poisoned()), (errno, errno));
+            }
+        });
+    }
+
+    /// A first failure stays until it is acknowledged, and an acknowledgement forgets none for who began before it.
+    #[test]
+    fn failures_keep_their_order() {
+        let (losses, io, space) = (Losses::default(), Some(Errno::EIO), Some(Errno::ENOSPC));
+        losses.poison(Errno::EIO);
+        losses.poison(Errno::ENOSPC);
+        assert_eq!(
+            (losses.poisoned(), losses.failed_since(0), losses.failed_since(1)),
+            (io, space, space)
+        );
+        assert_eq!(
+            (losses.acknowledge(), losses.acknowledge(), losses.poisoned()),
+            (io, None, None)
+        );
+        assert_eq!((losses.failed_since(1), losses.failed_since(2)), (space, None));
+    }
+}
