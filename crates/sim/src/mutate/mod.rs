@@ -328,219 +328,89 @@ fn tell_roles(scenes: &mut [Scene]) {
 }
 
 use During::{Close, Create, Delete, Grow, Move, Opening, Quota, Rename, Resize, Sync, Write, WriteDurable};
-use How::{Dropped, Held, Late, Swapped, Volatile};
 use What::{Data, Flush, Mirror, Snapshot, Superblock, Table};
 
-const fn weakening(name: &'static str, how: How, concerns: fn(Scene) -> bool, story: &'static str) -> Weakening {
-    Weakening {
-        name,
-        story,
-        concerns,
-        how,
-    }
+/// A row: its name, what is different, how that comes about, and which records it concerns.
+macro_rules! weakenings {
+    ($($name:literal, $story:literal: $how:ident, |$scene:ident| $concerns:expr;)*) => {
+        &[$(Weakening {
+            name: $name,
+            story: $story,
+            concerns: |$scene: Scene| $concerns,
+            how: How::$how,
+        }),*]
+    };
 }
 
 /// Every weakening that is tried: one for each flush and durable write of the volume, and some of order.
-pub const ALL: &[Weakening] = &[
-    weakening(
-        "create-without-flush",
-        Dropped,
-        |s| s.during == Create && s.what == Flush,
-        "a create does not flush its zeroes before its record",
-    ),
-    weakening(
-        "create-without-zeroes",
-        Dropped,
-        |s| s.during == Create && s.what == Data,
-        "a create does not zero its blocks",
-    ),
-    weakening(
-        "volatile-table",
-        Volatile,
-        |s| matches!(s.during, Create | Delete) && s.what == Table,
-        "table images are written without durability",
-    ),
-    weakening(
-        "volatile-mirror",
-        Volatile,
-        |s| matches!(s.during, Create | Delete) && s.what == Mirror,
-        "mirror images are written without durability",
-    ),
-    weakening(
-        "volatile-tombstone",
-        Volatile,
-        |s| s.during == Delete && s.what == Table,
-        "the table image of a delete is written without durability",
-    ),
-    weakening(
-        "mirror-before-table",
-        Swapped,
-        |s| matches!(s.during, Create | Delete) && s.what == Table,
-        "the mirror is written before the table",
-    ),
-    weakening(
-        "user-sync-ignored",
-        Dropped,
-        |s| s.during == Sync && s.what == Flush,
-        "the user's sync does not flush",
-    ),
-    weakening(
-        "user-durable-write-volatile",
-        Volatile,
-        |s| s.during == WriteDurable && s.what == Data,
-        "the user's data-durable write is written without durability",
-    ),
-    weakening(
-        "user-write-dropped",
-        Dropped,
-        |s| s.during == Write && s.what == Data,
-        "the user's plain write never reaches the device",
-    ),
-    weakening(
-        "close-without-flush",
-        Dropped,
-        |s| s.during == Close && s.what == Flush,
-        "a clean close does not flush",
-    ),
-    weakening(
-        "open-without-flush",
-        Dropped,
-        |s| s.during == Opening && s.what == Flush,
-        "an opening reads what a killed process wrote, and does not flush it",
-    ),
-    weakening(
-        "healing-dropped",
-        Dropped,
-        |s| s.during == Opening && matches!(s.what, Table | Mirror),
-        "an opening decides what a crash left in doubt, and does not write it down",
-    ),
-    weakening(
-        "healing-held",
-        Held,
-        |s| s.during == Opening && matches!(s.what, Table | Mirror),
-        "an opening's healing stays in the device's cache when the healed epoch is noted",
-    ),
-    weakening(
-        "epoch-held",
-        Held,
-        |s| matches!(s.what, Superblock(_, Role::Raise)),
-        "the raised epoch stays in the device's cache",
-    ),
-    weakening(
-        "epoch-volatile",
-        Volatile,
-        |s| matches!(s.what, Superblock(_, Role::Raise)),
-        "the copies of the raised epoch are written without durability",
-    ),
-    weakening(
-        "epoch-front-held",
-        Held,
-        |s| matches!(s.what, Superblock(0 | 1, Role::Raise)),
-        "copies 0 and 1 of the raised epoch stay in the device's cache",
-    ),
-    weakening(
-        "epoch-rear-held",
-        Held,
-        |s| matches!(s.what, Superblock(2 | 3, Role::Raise | Role::Heal)),
-        "copies 2 and 3 of the raised epoch, and of healing, stay in the device's cache",
-    ),
-    weakening(
-        "superblock-healing-dropped",
-        Dropped,
-        |s| matches!(s.what, Superblock(_, Role::Heal)),
-        "superblock copies that a crash left behind are not made equal before the next update",
-    ),
-    weakening(
-        "healed-epoch-held",
-        Held,
-        |s| matches!(s.what, Superblock(_, Role::Note)),
-        "the healed epoch stays in the device's cache",
-    ),
-    weakening(
-        "clean-note-held",
-        Held,
-        |s| matches!(s.what, Superblock(_, Role::Clean)),
-        "the note of a clean close stays in the device's cache",
-    ),
-    weakening(
-        "resize-volatile",
-        Volatile,
-        |s| s.during == Resize && s.what == Table && s.is_last,
-        "the table image of a resize is written without durability",
-    ),
-    weakening(
-        "grow-without-zeroes",
-        Dropped,
-        |s| s.during == Resize && s.what == Data && s.nth == 0,
-        "a segment that grows in place is not zeroed there",
-    ),
-    weakening(
-        "grow-without-flush",
-        Dropped,
-        |s| s.during == Resize && s.what == Flush,
-        "a segment that grows does not flush its zeroes before its record",
-    ),
-    weakening(
-        "rename-volatile",
-        Volatile,
-        |s| s.during == Rename && s.what == Table,
-        "the table images of a rename are written without durability",
-    ),
-    weakening(
-        "rename-old-name-first",
-        Late,
-        |s| s.during == Rename && matches!(s.what, Table | Mirror) && s.nth == 0 && !s.is_last,
-        "a rename gives up the old name before the new one is written",
-    ),
-    weakening(
-        "move-begins-volatile",
-        Volatile,
-        |s| s.during == Move && s.what == Table && s.nth == 0,
-        "the record that a move begins with is written without durability",
-    ),
-    weakening(
-        "move-copy-volatile",
-        Volatile,
-        |s| s.during == Move && s.what == Data,
-        "a move copies without durability, and records that it has",
-    ),
-    weakening(
-        "move-mark-before-copy",
-        Swapped,
-        |s| s.during == Move && s.what == Data,
-        "a move records that a chunk is copied before it is",
-    ),
-    weakening(
-        "move-end-before-copy",
-        Late,
-        |s| s.during == Move && s.what == Data && s.is_last,
-        "a move ends before its last chunk is copied",
-    ),
-    weakening(
-        "move-end-volatile",
-        Volatile,
-        |s| s.during == Move && s.what == Table && s.is_last,
-        "the record that ends a move is written without durability",
-    ),
-    weakening(
-        "quota-volatile",
-        Volatile,
-        |s| s.during == Quota && s.what == Table,
-        "the table image of a quota is written without durability",
-    ),
-    weakening(
-        "volume-growth-held",
-        Held,
-        |s| s.during == Grow && matches!(s.what, Superblock(..)),
-        "the larger size of the volume stays in the device's cache",
-    ),
-    weakening(
-        "snapshot-held",
-        Held,
-        |s| s.during == Close && s.what == Snapshot,
-        "the snapshot of a clean close is noted before it is durable",
-    ),
-];
+pub const ALL: &[Weakening] = weakenings! {
+    "create-without-flush", "a create does not flush its zeroes before its record":
+        Dropped, |s| s.during == Create && s.what == Flush;
+    "create-without-zeroes", "a create does not zero its blocks":
+        Dropped, |s| s.during == Create && s.what == Data;
+    "volatile-table", "table images are written without durability":
+        Volatile, |s| matches!(s.during, Create | Delete) && s.what == Table;
+    "volatile-mirror", "mirror images are written without durability":
+        Volatile, |s| matches!(s.during, Create | Delete) && s.what == Mirror;
+    "volatile-tombstone", "the table image of a delete is written without durability":
+        Volatile, |s| s.during == Delete && s.what == Table;
+    "mirror-before-table", "the mirror is written before the table":
+        Swapped, |s| matches!(s.during, Create | Delete) && s.what == Table;
+    "user-sync-ignored", "the user's sync does not flush":
+        Dropped, |s| s.during == Sync && s.what == Flush;
+    "user-durable-write-volatile", "the user's data-durable write is written without durability":
+        Volatile, |s| s.during == WriteDurable && s.what == Data;
+    "user-write-dropped", "the user's plain write never reaches the device":
+        Dropped, |s| s.during == Write && s.what == Data;
+    "close-without-flush", "a clean close does not flush":
+        Dropped, |s| s.during == Close && s.what == Flush;
+    "open-without-flush", "an opening reads what a killed process wrote, and does not flush it":
+        Dropped, |s| s.during == Opening && s.what == Flush;
+    "healing-dropped", "an opening decides what a crash left in doubt, and does not write it down":
+        Dropped, |s| s.during == Opening && matches!(s.what, Table | Mirror);
+    "healing-held", "an opening's healing stays in the device's cache when the healed epoch is noted":
+        Held, |s| s.during == Opening && matches!(s.what, Table | Mirror);
+    "epoch-held", "the raised epoch stays in the device's cache":
+        Held, |s| matches!(s.what, Superblock(_, Role::Raise));
+    "epoch-volatile", "the copies of the raised epoch are written without durability":
+        Volatile, |s| matches!(s.what, Superblock(_, Role::Raise));
+    "epoch-front-held", "copies 0 and 1 of the raised epoch stay in the device's cache":
+        Held, |s| matches!(s.what, Superblock(0 | 1, Role::Raise));
+    "epoch-rear-held", "copies 2 and 3 of the raised epoch, and of healing, stay in the device's cache":
+        Held, |s| matches!(s.what, Superblock(2 | 3, Role::Raise | Role::Heal));
+    "superblock-healing-dropped", "superblock copies that a crash left behind are not made equal before the next update":
+        Dropped, |s| matches!(s.what, Superblock(_, Role::Heal));
+    "healed-epoch-held", "the healed epoch stays in the device's cache":
+        Held, |s| matches!(s.what, Superblock(_, Role::Note));
+    "clean-note-held", "the note of a clean close stays in the device's cache":
+        Held, |s| matches!(s.what, Superblock(_, Role::Clean));
+    "resize-volatile", "the table image of a resize is written without durability":
+        Volatile, |s| s.during == Resize && s.what == Table && s.is_last;
+    "grow-without-zeroes", "a segment that grows in place is not zeroed there":
+        Dropped, |s| s.during == Resize && s.what == Data && s.nth == 0;
+    "grow-without-flush", "a segment that grows does not flush its zeroes before its record":
+        Dropped, |s| s.during == Resize && s.what == Flush;
+    "rename-volatile", "the table images of a rename are written without durability":
+        Volatile, |s| s.during == Rename && s.what == Table;
+    "rename-old-name-first", "a rename gives up the old name before the new one is written":
+        Late, |s| s.during == Rename && matches!(s.what, Table | Mirror) && s.nth == 0 && !s.is_last;
+    "move-begins-volatile", "the record that a move begins with is written without durability":
+        Volatile, |s| s.during == Move && s.what == Table && s.nth == 0;
+    "move-copy-volatile", "a move copies without durability, and records that it has":
+        Volatile, |s| s.during == Move && s.what == Data;
+    "move-mark-before-copy", "a move records that a chunk is copied before it is":
+        Swapped, |s| s.during == Move && s.what == Data;
+    "move-end-before-copy", "a move ends before its last chunk is copied":
+        Late, |s| s.during == Move && s.what == Data && s.is_last;
+    "move-end-volatile", "the record that ends a move is written without durability":
+        Volatile, |s| s.during == Move && s.what == Table && s.is_last;
+    "quota-volatile", "the table image of a quota is written without durability":
+        Volatile, |s| s.during == Quota && s.what == Table;
+    "volume-growth-held", "the larger size of the volume stays in the device's cache":
+        Held, |s| s.during == Grow && matches!(s.what, Superblock(..));
+    "snapshot-held", "the snapshot of a clean close is noted before it is durable":
+        Held, |s| s.during == Close && s.what == Snapshot;
+};
 
 #[cfg(test)]
 mod tests;

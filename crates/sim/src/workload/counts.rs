@@ -6,43 +6,64 @@ use serde::Serialize;
 
 use crate::model::Op;
 
-/// How many operations of each kind were run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
+macro_rules! counts {
+    ($($(#[$said:meta])* $kind:ident,)*) => {
+        /// How many operations of each kind were run.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+        pub struct Counts {
+            $($(#[$said])* pub $kind: u64,)*
+        }
+
+        impl Counts {
+            /// Each kind by its name: whoever asserts that every kind was explored names them all.
+            pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($kind), self.$kind)),*].into_iter()
+            }
+        }
+
+        impl AddAssign for Counts {
+            fn add_assign(&mut self, other: Counts) {
+                $(self.$kind += other.$kind;)*
+            }
+        }
+    };
+}
+
+counts! {
     /// Segments made.
-    pub create: u64,
+    create,
     /// Plain writes.
-    pub write: u64,
+    write,
     /// Data-durable writes.
-    pub write_durable: u64,
+    write_durable,
     /// Syncs.
-    pub sync: u64,
+    sync,
     /// Segments made longer or shorter.
-    pub resize: u64,
+    resize,
     /// Segments renamed.
-    pub rename: u64,
+    rename,
     /// Segments moved.
-    pub moved: u64,
+    moved,
     /// Limits set.
-    pub quota: u64,
+    quota,
     /// Segments deleted.
-    pub delete: u64,
+    delete,
     /// Volumes packed.
-    pub defrag: u64,
+    defrag,
     /// Volumes made larger.
-    pub grow: u64,
+    grow,
     /// Clean closes.
-    pub close: u64,
+    close,
     /// Kills with the power on.
-    pub kill: u64,
+    kill,
     /// Openings.
-    pub open: u64,
+    open,
     /// Several operations under way at a time.
-    pub together: u64,
+    together,
     /// The same, and nobody asked what became of them.
-    pub abandoned: u64,
+    abandoned,
     /// Operations refused as they should be.
-    pub refused: u64,
+    refused,
 }
 
 impl Counts {
@@ -66,73 +87,5 @@ impl Counts {
             Op::Together { abandoned: true, .. } => &mut self.abandoned,
             Op::Refused => &mut self.refused,
         } += 1;
-    }
-}
-
-impl Counts {
-    /// Each kind by its name: whoever asserts that every kind was explored names them all.
-    #[must_use]
-    pub fn all(&self) -> [(&'static str, u64); 17] {
-        // Taken apart, so that a new kind does not go unnoticed.
-        let Counts {
-            create,
-            write,
-            write_durable,
-            sync,
-            resize,
-            rename,
-            moved,
-            quota,
-            delete,
-            defrag,
-            grow,
-            close,
-            kill,
-            open,
-            together,
-            abandoned,
-            refused,
-        } = *self;
-        [
-            ("create", create),
-            ("write", write),
-            ("write_durable", write_durable),
-            ("sync", sync),
-            ("resize", resize),
-            ("rename", rename),
-            ("moved", moved),
-            ("quota", quota),
-            ("delete", delete),
-            ("defrag", defrag),
-            ("grow", grow),
-            ("close", close),
-            ("kill", kill),
-            ("open", open),
-            ("together", together),
-            ("abandoned", abandoned),
-            ("refused", refused),
-        ]
-    }
-}
-
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Counts) {
-        self.create += other.create;
-        self.write += other.write;
-        self.write_durable += other.write_durable;
-        self.sync += other.sync;
-        self.resize += other.resize;
-        self.rename += other.rename;
-        self.moved += other.moved;
-        self.quota += other.quota;
-        self.delete += other.delete;
-        self.defrag += other.defrag;
-        self.grow += other.grow;
-        self.close += other.close;
-        self.kill += other.kill;
-        self.open += other.open;
-        self.together += other.together;
-        self.abandoned += other.abandoned;
-        self.refused += other.refused;
     }
 }
