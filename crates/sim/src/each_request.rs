@@ -8,10 +8,9 @@
 
 use baio_engine::sim::{Disk, Fault, Faults, Trigger};
 
-use crate::cores;
 use crate::every_bit::{Ending, Reference, key};
 use crate::oracle::Expectation;
-use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::report::{self, Failure, Part, Report, no_panic};
 use crate::violation::{Kind, Violation};
 use crate::workload::{Driver, Guide, Ids, Script, State, Step, run_session};
 use crate::world;
@@ -105,23 +104,18 @@ impl Case {
 /// Runs every case, at every request, on so many threads.
 #[must_use]
 pub fn run(threads: usize) -> Report {
-    let mut sum = Sum::of(COUNTED);
-    let make = |number| Case::of(number).map(|case| run_case(number, case, None));
-    cores::in_order(threads, make, |part| {
-        sum.add(part);
-        true
-    });
-    sum.done()
+    report::of_all(COUNTED, threads, |number| {
+        Case::of(number).map(|case| run_case(number, case, None))
+    })
 }
 
 /// Runs one case at one request.
 #[must_use]
 pub fn run_only(number: u64, nth: u64) -> Report {
-    let mut sum = Sum::of(COUNTED);
-    if let Some(case) = Case::of(number) {
-        sum.add(run_case(number, case, Some(nth)));
-    }
-    sum.done()
+    let case = Case::of(number);
+    report::of_one(COUNTED, || {
+        case.map(|case| run_case(number, case, Some(nth))).unwrap_or_default()
+    })
 }
 
 fn run_case(number: u64, case: Case, only: Option<u64>) -> Part {
@@ -134,10 +128,7 @@ fn run_case(number: u64, case: Case, only: Option<u64>) -> Part {
     };
     let reference = match no_panic(|| Reference::make(case.ending)) {
         Ok(reference) => reference,
-        Err(violation) => {
-            part.failed(failure(0, violation));
-            return part;
-        }
+        Err(violation) => return part.ended_by(failure(0, violation)),
     };
     for nth in 1..REQUESTS_MAX {
         if only.is_some_and(|only| only != nth) {
@@ -215,7 +206,7 @@ impl Trial<'_> {
     /// Uses the volume until something answers with an error. Returns what must be there then.
     fn use_failing(&mut self, disk: &Disk, steps: &[Step], ids: &mut Ids) -> Result<Expectation, Violation> {
         let before = self.reference.expectation.clone();
-        let mut script = Script { steps, ids, seed: SEED };
+        let mut script = Script::new(steps, ids, SEED);
         let mut driver = match Driver::open_unchecked(disk.clone(), script.seed()) {
             Ok(driver) => driver,
             Err(violation) => return self.answered(disk, Err(violation)).map(|_| before),
@@ -293,11 +284,7 @@ impl Trial<'_> {
             .map(|key| Step::Create(key, 3))
             .collect();
         steps.push(Step::Reopen);
-        let mut script = Script {
-            steps: &steps,
-            ids: &mut ids,
-            seed: SEED + 3,
-        };
+        let mut script = Script::new(&steps, &mut ids, SEED + 3);
         let state = State::after_power_cut(disk, Expectation::exactly(model));
         run_session(state, &mut script, self.part.operations()).map(drop)
     }

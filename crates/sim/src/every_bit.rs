@@ -13,7 +13,7 @@ use crate::cores;
 use crate::model::{Key, UIDS};
 use crate::mutate::{What, is_write_of};
 use crate::oracle::Expectation;
-use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::report::{self, Failure, Part, Report, Sum, no_panic};
 use crate::rot::{Damage, Rot, Victim};
 use crate::violation::Violation;
 use crate::workload::{Counts, Ids, Script, State, Step, run_session};
@@ -60,11 +60,7 @@ impl Reference {
             Ending::Idle => Step::Sync(key(0, 0)),
             Ending::HalfDone => Step::Delete(key(0, 0)),
         });
-        let mut script = Script {
-            steps: &steps,
-            ids: &mut ids,
-            seed: SEED,
-        };
+        let mut script = Script::new(&steps, &mut ids, SEED);
         let state = State::after_power_cut(disk, Expectation::default());
         let session = run_session(state, &mut script, &mut Counts::default())?;
         let prefix = match ending {
@@ -162,9 +158,7 @@ pub fn run(stride: u64, threads: usize) -> Result<Report, Violation> {
 /// Turns over one bit.
 #[must_use]
 pub fn run_only(ending: Ending, page: usize, bit: u64) -> Report {
-    let mut sum = Sum::of(COUNTED);
-    sum.add(run_page(ending, page, [bit].into_iter()));
-    sum.done()
+    report::of_one(COUNTED, || run_page(ending, page, [bit].into_iter()))
 }
 
 fn run_page(ending: Ending, page: usize, bits: impl Iterator<Item = u64>) -> Part {
@@ -177,10 +171,7 @@ fn run_page(ending: Ending, page: usize, bits: impl Iterator<Item = u64>) -> Par
     };
     let reference = match no_panic(|| Reference::make(ending)) {
         Ok(reference) => reference,
-        Err(violation) => {
-            part.failed(failure(0, violation));
-            return part;
-        }
+        Err(violation) => return part.ended_by(failure(0, violation)),
     };
     let Some(&victim) = reference.pages.get(page) else {
         return part;
@@ -207,11 +198,7 @@ fn turn_over(reference: &Reference, rot: Rot, bit: u64, part: &mut Part) -> Resu
         2 => &[Step::Delete(Key { uid: UIDS[1], name: 1 }), Step::Kill, Step::Reopen],
         _ => &[Step::Reopen],
     };
-    let mut script = Script {
-        steps,
-        ids: &mut ids,
-        seed: SEED + 1,
-    };
+    let mut script = Script::new(steps, &mut ids, SEED + 1);
     let state = State::after_power_cut(disk, reference.expectation.clone());
     run_session(state, &mut script, part.operations()).map(drop)
 }

@@ -9,11 +9,10 @@ use std::fmt;
 use baio_engine::sim::crash::Replay;
 use baio_engine::sim::log::Record;
 
-use crate::cores;
 use crate::explore::crashes_of;
 use crate::model::{Key, UIDS};
 use crate::oracle::Expectation;
-use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::report::{self, Failure, Part, Report, no_panic};
 use crate::violation::Violation;
 use crate::workload::{Counts, Ids, Script, Session, State, Step, run_session};
 use crate::world::World;
@@ -124,25 +123,16 @@ impl fmt::Display for Told<'_> {
 /// Runs all sequences of up to `length` operations on so many threads.
 #[must_use]
 pub fn run(length: u32, threads: usize) -> Report {
-    let mut sum = Sum::of(COUNTED);
     let all = sequences(length);
-    cores::in_order(
-        threads,
-        |number| (number < all).then(|| run_sequence(number, None)),
-        |part| {
-            sum.add(part);
-            true
-        },
-    );
-    sum.done()
+    report::of_all(COUNTED, threads, |number| {
+        (number < all).then(|| run_sequence(number, None))
+    })
 }
 
 /// Runs one sequence alone, or one state of it.
 #[must_use]
 pub fn run_only(sequence: u64, state: Option<u64>) -> Report {
-    let mut sum = Sum::of(COUNTED);
-    sum.add(run_sequence(sequence, state));
-    sum.done()
+    report::of_one(COUNTED, || run_sequence(sequence, state))
 }
 
 fn run_sequence(number: u64, only: Option<u64>) -> Part {
@@ -162,10 +152,7 @@ fn run_sequence(number: u64, only: Option<u64>) -> Part {
     };
     let session = match recorded {
         Ok(session) => session,
-        Err(violation) => {
-            part.failed(failure(None, violation));
-            return part;
-        }
+        Err(violation) => return part.ended_by(failure(None, violation)),
     };
     if !session.ops.contains(&crate::model::Op::Refused) {
         part.add("sequences_possible", 1);
@@ -195,15 +182,10 @@ fn record(start: Start, steps: &[Step], ids: &mut Ids, counts: &mut Counts) -> R
     let mut state = State::after_power_cut(World::new(SEED)?.disk, Expectation::default());
     if start == Start::Used {
         let before = start.steps();
-        let session = run_session(state, &mut script(&before, ids, SEED), counts)?;
-        let end = session.record.len();
-        state = State::after_power_cut(session.disk_at(end), session.expectation(end));
+        let session = run_session(state, &mut Script::new(&before, ids, SEED), counts)?;
+        state = session.end();
     }
-    run_session(state, &mut script(steps, ids, SEED + 10), counts)
-}
-
-fn script<'a>(steps: &'a [Step], ids: &'a mut Ids, seed: u64) -> Script<'a> {
-    Script { steps, ids, seed }
+    run_session(state, &mut Script::new(steps, ids, SEED + 10), counts)
 }
 
 /// The first record of the last step; of the empty sequence, the opening's.
@@ -235,7 +217,7 @@ fn use_further(state: State, nth: u64, mut ids: Ids, counts: &mut Counts) -> Res
         Step::Move(two),
     ];
     let steps = [uses[(nth % uses.len() as u64) as usize], Step::Reopen];
-    run_session(state, &mut script(&steps, &mut ids, SEED + 100), counts).map(drop)
+    run_session(state, &mut Script::new(&steps, &mut ids, SEED + 100), counts).map(drop)
 }
 
 #[cfg(test)]

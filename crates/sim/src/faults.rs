@@ -16,10 +16,9 @@ use std::ops::Range;
 use baio_engine::sim::{Disk, Fault, Faults, Trigger};
 use baio_storage::segment::layout::Layout;
 
-use crate::cores;
 use crate::oracle::Expectation;
 use crate::random::Random;
-use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::report::{self, Failure, Part, Report, no_panic};
 use crate::violation::{Kind, Violation};
 use crate::workload::{ByChance, Driver, Guide, Ids, State, run_session};
 use crate::world::World;
@@ -57,30 +56,22 @@ const PER_PIECE: u64 = 32;
 /// Runs so many trials on so many threads.
 #[must_use]
 pub fn run(seed: u64, trials: u64, threads: usize) -> Report {
-    let mut sum = Sum::of(COUNTED);
-    let make = |piece: u64| {
+    report::of_all(COUNTED, threads, |piece| {
         let first = piece * PER_PIECE;
-        (first < trials).then(|| {
-            let mut part = Part::default();
-            (first..trials.min(first + PER_PIECE)).for_each(|trial| run_trial(seed, trial, &mut part));
-            part
-        })
-    };
-    cores::in_order(threads, make, |part| {
-        sum.add(part);
-        true
-    });
-    sum.done()
+        (first < trials).then(|| run_trials(seed, first..trials.min(first + PER_PIECE)))
+    })
 }
 
 /// Runs one trial alone.
 #[must_use]
 pub fn run_only(seed: u64, trial: u64) -> Report {
-    let mut sum = Sum::of(COUNTED);
+    report::of_one(COUNTED, || run_trials(seed, trial..trial + 1))
+}
+
+fn run_trials(seed: u64, trials: Range<u64>) -> Part {
     let mut part = Part::default();
-    run_trial(seed, trial, &mut part);
-    sum.add(part);
-    sum.done()
+    trials.for_each(|trial| run_trial(seed, trial, &mut part));
+    part
 }
 
 fn run_trial(seed: u64, number: u64, part: &mut Part) {
@@ -162,16 +153,9 @@ impl Trial<'_> {
     /// A volume that was used, then closed or killed.
     fn used(&mut self, world: &World) -> Result<(Disk, Expectation), Violation> {
         let state = State::after_power_cut(world.disk.copy(), Expectation::default());
-        let mut guide = ByChance {
-            random: &mut self.random,
-            ids: &mut self.ids,
-            left: OPS_BEFORE,
-            writes_late: false,
-            then: Default::default(),
-        };
-        let session = run_session(state, &mut guide, self.part.operations())?;
-        let end = session.record.len();
-        Ok((session.disk_at(end), session.expectation(end)))
+        let mut guide = ByChance::new(&mut self.random, &mut self.ids, OPS_BEFORE, false);
+        let end = run_session(state, &mut guide, self.part.operations())?.end();
+        Ok((end.disk, end.expectation))
     }
 
     /// Uses the volume on the failing disk until something answers with an error. Returns what must be there then.
@@ -189,13 +173,7 @@ impl Trial<'_> {
             story,
             part,
         } = self;
-        let mut guide = ByChance {
-            random,
-            ids,
-            left: OPS_FAILING,
-            writes_late: false,
-            then: Default::default(),
-        };
+        let mut guide = ByChance::new(random, ids, OPS_FAILING, false);
         let struck = || disk.faults_injected().total() > 0;
         let seed = guide.seed();
         let mut driver = match Driver::open_unchecked(disk.clone(), seed) {

@@ -7,11 +7,10 @@ use baio_engine::sim::crash::{Crash, Replay, states};
 use baio_engine::sim::log::Record;
 use baio_storage::Format;
 
-use crate::cores;
 use crate::model::{self, Model};
 use crate::oracle::Expectation;
 use crate::random::Random;
-use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::report::{self, Failure, Part, Report, no_panic};
 use crate::violation::{Kind, Violation};
 use crate::workload::{ByChance, Counts, Driver, Ids, Script, State, Step, run_session};
 use crate::world::{self, World};
@@ -41,25 +40,16 @@ const COUNTED: &[&str] = &["formats", "no_volume", "old_volume", "new_volume"];
 /// Cuts every format of every start, on so many threads; so many seeds.
 #[must_use]
 pub fn run(seeds: u64, threads: usize) -> Report {
-    let mut sum = Sum::of(COUNTED);
     let cases = (BEFORE.len() * SEGMENTS.len()) as u64;
-    cores::in_order(
-        threads,
-        |number| (number < cases * seeds).then(|| run_case(number, None)),
-        |part| {
-            sum.add(part);
-            true
-        },
-    );
-    sum.done()
+    report::of_all(COUNTED, threads, |number| {
+        (number < cases * seeds).then(|| run_case(number, None))
+    })
 }
 
 /// Runs one state.
 #[must_use]
 pub fn run_only(case: u64, state: u64) -> Report {
-    let mut sum = Sum::of(COUNTED);
-    sum.add(run_case(case, Some(state)));
-    sum.done()
+    report::of_one(COUNTED, || run_case(case, Some(state)))
 }
 
 fn run_case(case: u64, only: Option<u64>) -> Part {
@@ -83,10 +73,7 @@ fn run_case(case: u64, only: Option<u64>) -> Part {
     });
     let (model, base, record) = match recorded {
         Ok(recorded) => recorded,
-        Err(violation) => {
-            part.failed(failure(0, violation));
-            return part;
-        }
+        Err(violation) => return part.ended_by(failure(0, violation)),
     };
     let mut replay = Replay::new(&base, &record);
     for (nth, crash) in states(&record).enumerate() {
@@ -119,26 +106,13 @@ fn old_disk(before: Before, seed: u64) -> Result<(Disk, Option<Model>), Violatio
     };
     let world = World::formatted(seed, &format)?;
     let (mut random, mut ids) = (Random::from(&[seed, 5]), Ids::default());
-    let mut guide = ByChance {
-        random: &mut random,
-        ids: &mut ids,
-        left: 12,
-        writes_late: false,
-        then: Default::default(),
-    };
+    let mut guide = ByChance::new(&mut random, &mut ids, 12, false);
     let state = State::after_power_cut(world.disk, Expectation::default());
     let session = run_session(state, &mut guide, &mut Counts::default())?;
-    let end = session.record.len();
-    let mut state = State::after_power_cut(session.disk_at(end), session.expectation(end));
+    let mut state = session.end();
     if before == Before::Alike {
-        let mut script = Script {
-            steps: &[Step::Close],
-            ids: &mut ids,
-            seed,
-        };
-        let session = run_session(state, &mut script, &mut Counts::default())?;
-        let end = session.record.len();
-        state = State::after_power_cut(session.disk_at(end), session.expectation(end));
+        let mut script = Script::new(&[Step::Close], &mut ids, seed);
+        state = run_session(state, &mut script, &mut Counts::default())?.end();
     }
     Ok((state.disk, Some(state.expectation.model)))
 }
@@ -202,11 +176,7 @@ fn use_it(driver: Driver, seed: u64) -> Result<(), Violation> {
         Step::Reopen,
     ];
     let mut ids = Ids::default();
-    let mut script = Script {
-        steps: &steps,
-        ids: &mut ids,
-        seed,
-    };
+    let mut script = Script::new(&steps, &mut ids, seed);
     let state = State::after_power_cut(driver.kill(), Expectation::default());
     run_session(state, &mut script, &mut Counts::default()).map(drop)
 }

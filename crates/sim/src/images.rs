@@ -76,13 +76,7 @@ impl Source {
             _ => World::new(random.bits())?,
         };
         let mut ids = Ids::default();
-        let mut guide = ByChance {
-            random: &mut random,
-            ids: &mut ids,
-            left: WORKLOAD_OPS,
-            writes_late: true,
-            then: Default::default(),
-        };
+        let mut guide = ByChance::new(&mut random, &mut ids, WORKLOAD_OPS, true);
         guide.fill(&world.crowd);
         let state = State::after_power_cut(world.disk.copy(), Expectation::default());
         let session = run_session(state, &mut guide, &mut Counts::default())?;

@@ -17,7 +17,7 @@ use crate::cores;
 use crate::images::{self, Image, PER_WORKLOAD, Source};
 use crate::memory;
 use crate::random::Random;
-use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::report::{self, Failure, Part, Report, Sum, no_panic};
 use crate::violation::{Kind, Violation};
 use crate::world;
 
@@ -81,9 +81,9 @@ pub fn run(plan: &Plan<'_>, threads: usize) -> Report {
 /// Runs one image alone.
 #[must_use]
 pub fn run_only(plan: &Plan<'_>, number: u64) -> Report {
-    let mut sum = Sum::of(COUNTED);
-    sum.add(run_source(plan, number / PER_WORKLOAD, number..number + 1).0);
-    sum.done()
+    report::of_one(COUNTED, || {
+        run_source(plan, number / PER_WORKLOAD, number..number + 1).0
+    })
 }
 
 /// Images of one workload; with what came out, the most memory and the most bytes that one look took.

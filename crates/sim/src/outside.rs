@@ -11,12 +11,11 @@
 use baio_engine::sim::Disk;
 use baio_engine::sim::crash::{Crash, Replay};
 
-use crate::cores;
 use crate::every_bit::{Ending, Reference, key};
 use crate::observe::observe;
 use crate::oracle::Expectation;
 use crate::random::Random;
-use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::report::{self, Failure, Part, Report, no_panic};
 use crate::violation::{Kind, Violation};
 use crate::workload::{ByChance, Driver, Ids, Script, Session, State, Step, run_session};
 use crate::world::{self, World};
@@ -64,24 +63,16 @@ impl What {
 /// Runs so many trials of each, on so many threads.
 #[must_use]
 pub fn run(what: &[What], trials: u64, threads: usize) -> Report {
-    let mut sum = Sum::of(COUNTED);
-    let make = |number: u64| {
+    report::of_all(COUNTED, threads, |number| {
         let of = *what.get((number / trials.max(1)) as usize)?;
         Some(run_trial(of, number % trials.max(1)))
-    };
-    cores::in_order(threads, make, |part| {
-        sum.add(part);
-        true
-    });
-    sum.done()
+    })
 }
 
 /// Runs one trial alone.
 #[must_use]
 pub fn run_only(what: What, trial: u64) -> Report {
-    let mut sum = Sum::of(COUNTED);
-    sum.add(run_trial(what, trial));
-    sum.done()
+    report::of_one(COUNTED, || run_trial(what, trial))
 }
 
 fn run_trial(what: What, number: u64) -> Part {
@@ -165,11 +156,8 @@ fn lengthened(number: u64, part: &mut Part) -> Result<(), Violation> {
     driver.disk().set_size(driver.disk().size() + random.below(1 << 20));
     let model = driver.model().clone();
     let mut ids = reference.ids;
-    let mut script = Script {
-        steps: &[Step::Create(key(1, 4), 2), Step::Grow, Step::Reopen],
-        ids: &mut ids,
-        seed: SEED,
-    };
+    let steps = [Step::Create(key(1, 4), 2), Step::Grow, Step::Reopen];
+    let mut script = Script::new(&steps, &mut ids, SEED);
     let state = State::after_power_cut(driver.kill(), Expectation::exactly(model));
     run_session(state, &mut script, part.operations()).map(drop)
 }
@@ -190,13 +178,7 @@ fn copied(number: u64, part: &mut Part) -> Result<(), Violation> {
     let mut random = Random::from(&[SEED + 3, number]);
     let world = World::new(random.bits())?;
     let mut ids = Ids::default();
-    let mut guide = ByChance {
-        random: &mut random,
-        ids: &mut ids,
-        left: 24,
-        writes_late: true,
-        then: Default::default(),
-    };
+    let mut guide = ByChance::new(&mut random, &mut ids, 24, true);
     let state = State::after_power_cut(world.disk.copy(), Expectation::default());
     let session = run_session(state, &mut guide, part.operations())?;
     let copy = copy_while_in_use(&session, &mut random);

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+use crate::cores;
 use crate::violation::{Kind, Violation};
 use crate::workload::Counts;
 
@@ -98,6 +99,13 @@ impl Part {
     /// Something that only this command counts has happened so often.
     pub fn add(&mut self, what: &'static str, times: u64) {
         *self.report.more.entry(what).or_default() += times;
+    }
+
+    /// That was all: it could not go on.
+    #[must_use]
+    pub fn ended_by(mut self, failure: Failure) -> Part {
+        self.failed(failure);
+        self
     }
 
     /// Counts of operations.
@@ -199,6 +207,24 @@ impl Sum {
         self.report.states_per_second = self.report.states as f64 / self.report.seconds.max(1e-9);
         self.report
     }
+}
+
+/// Makes parts 0, 1, 2 ... on so many threads until there is none, and puts them together; what is `counted` stands there if
+/// only as zero.
+pub fn of_all(counted: &[&'static str], threads: usize, make: impl Fn(u64) -> Option<Part> + Sync) -> Report {
+    let mut sum = Sum::of(counted);
+    cores::in_order(threads, make, |part| {
+        sum.add(part);
+        true
+    });
+    sum.done()
+}
+
+/// The same of one part alone.
+pub fn of_one(counted: &[&'static str], make: impl FnOnce() -> Part) -> Report {
+    let mut sum = Sum::of(counted);
+    sum.add(make());
+    sum.done()
 }
 
 /// What panics breaks a promise, and is to be replayed like any other.

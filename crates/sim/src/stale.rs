@@ -13,11 +13,10 @@ use baio_storage::segment::layout::{Layout, Parity, Place};
 use baio_storage::segment::page::PAGE_BYTES;
 use baio_storage::segment::superblock::Superblock;
 
-use crate::cores;
 use crate::model::{Model, NAMES, Op};
 use crate::oracle::Expectation;
 use crate::random::Random;
-use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::report::{self, Failure, Part, Report, no_panic};
 use crate::violation::{Kind, Violation};
 use crate::workload::{ByChance, Driver, Ids, Script, State, run_session};
 use crate::world::{self, World};
@@ -32,21 +31,15 @@ const WORKLOAD_OPS: usize = 40;
 /// move.
 #[must_use]
 pub fn run(seed: u64, workloads: u64, moving: bool, threads: usize) -> Report {
-    let mut sum = Sum::of(COUNTED);
-    let make = |number| (number < workloads).then(|| run_workload(seed, number, moving));
-    cores::in_order(threads, make, |part| {
-        sum.add(part);
-        true
-    });
-    sum.done()
+    report::of_all(COUNTED, threads, |number| {
+        (number < workloads).then(|| run_workload(seed, number, moving))
+    })
 }
 
 /// Runs one workload alone.
 #[must_use]
 pub fn run_only(seed: u64, number: u64, moving: bool) -> Report {
-    let mut sum = Sum::of(COUNTED);
-    sum.add(run_workload(seed, number, moving));
-    sum.done()
+    report::of_one(COUNTED, || run_workload(seed, number, moving))
 }
 
 fn run_workload(seed: u64, number: u64, moving: bool) -> Part {
@@ -63,10 +56,7 @@ fn run_workload(seed: u64, number: u64, moving: bool) -> Part {
     let made = no_panic(|| used(seed, number, moving, &mut part));
     let (disk, expectation, layout) = match made {
         Ok(made) => made,
-        Err(violation) => {
-            part.failed(failure(violation));
-            return part;
-        }
+        Err(violation) => return part.ended_by(failure(violation)),
     };
     for bucket in 0..layout.buckets() {
         let outcome = no_panic(|| bring_back(&disk, &expectation, &layout, bucket, &mut part));
@@ -83,13 +73,7 @@ fn used(seed: u64, number: u64, moving: bool, part: &mut Part) -> Result<(Disk, 
     let mut random = Random::from(&[seed, 8, number]);
     let world = World::new(random.bits())?;
     let mut ids = Ids::default();
-    let mut guide = ByChance {
-        random: &mut random,
-        ids: &mut ids,
-        left: WORKLOAD_OPS,
-        writes_late: false,
-        then: Default::default(),
-    };
+    let mut guide = ByChance::new(&mut random, &mut ids, WORKLOAD_OPS, false);
     let state = State::after_power_cut(world.disk.copy(), Expectation::default());
     let session = run_session(state, &mut guide, part.operations())?;
     let records = session.record.len();
@@ -100,17 +84,10 @@ fn used(seed: u64, number: u64, moving: bool, part: &mut Part) -> Result<(Disk, 
             return Ok((session.disk_at(end), session.expectation(end), world.layout));
         }
     }
-    let end = records;
     // Opened once more and killed: after a clean close no inode would be read.
-    let state = State::after_power_cut(session.disk_at(end), session.expectation(end));
-    let mut nothing = Script {
-        steps: &[],
-        ids: &mut ids,
-        seed,
-    };
-    let session = run_session(state, &mut nothing, part.operations())?;
-    let end = session.record.len();
-    Ok((session.disk_at(end), session.expectation(end), world.layout))
+    let mut nothing = Script::new(&[], &mut ids, seed);
+    let end = run_session(session.end(), &mut nothing, part.operations())?.end();
+    Ok((end.disk, end.expectation, world.layout))
 }
 
 fn bring_back(

@@ -19,7 +19,7 @@ use crate::mutate::Weakening;
 use crate::oracle::Expectation;
 use crate::order;
 use crate::random::Random;
-use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::report::{self, Failure, Part, Report, Sum, no_panic};
 use crate::violation::Violation;
 use crate::workload::{ByChance, Counts, Ids, Session, State, run_session};
 use crate::world::World;
@@ -128,10 +128,8 @@ pub fn soak(plan: &Plan, time: Duration, threads: usize, mut tell: impl FnMut(&S
 /// Runs one trial alone.
 #[must_use]
 pub fn run_only(plan: &Plan, trial: u64) -> Report {
-    let mut sum = Sum::of(COUNTED);
     let (workload, nth) = (trial / TRIALS_PER_WORKLOAD, trial % TRIALS_PER_WORKLOAD);
-    sum.add(run_workload(plan, workload, Some(nth as usize)));
-    sum.done()
+    report::of_one(COUNTED, || run_workload(plan, workload, Some(nth as usize)))
 }
 
 fn run_workload(plan: &Plan, number: u64, only: Option<usize>) -> Part {
@@ -147,8 +145,7 @@ fn run_workload(plan: &Plan, number: u64, only: Option<usize>) -> Part {
         Ok(workload) => workload,
         Err(violation) => {
             let violation = violation.after(format!("workload {number} of seed {}, before any crash", plan.seed));
-            part.failed(failure(first, violation, false));
-            return part;
+            return part.ended_by(failure(first, violation, false));
         }
     };
     let mut replay = Replay::new(&workload.session.base, &workload.session.record);
@@ -196,13 +193,7 @@ impl Workload {
         let mut ids = Ids::default();
         let fresh = State::after_power_cut(world.disk.copy(), Expectation::default());
         maybe_reorder(plan, &fresh.disk, &mut random);
-        let mut guide = ByChance {
-            random: &mut random,
-            ids: &mut ids,
-            left: WORKLOAD_OPS,
-            writes_late: true,
-            then: Default::default(),
-        };
+        let mut guide = ByChance::new(&mut random, &mut ids, WORKLOAD_OPS, true);
         guide.fill(&world.crowd);
         let mut session = run_session(fresh, &mut guide, counts)?;
         weaken_or_check(plan, &world, &mut session, false)?;

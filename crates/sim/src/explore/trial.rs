@@ -132,13 +132,8 @@ impl<'a> Trial<'a> {
         }
         self.count(&state.disk);
         maybe_reorder(&self.workload.plan, &state.disk, &mut self.random);
-        let mut guide = ByChance {
-            left: self.random.below(4) as usize,
-            writes_late: true,
-            then: Default::default(),
-            random: &mut self.random,
-            ids: &mut self.ids,
-        };
+        let left = self.random.below(4) as usize;
+        let mut guide = ByChance::new(&mut self.random, &mut self.ids, left, true);
         let mut session = run_session(state, &mut guide, self.part.operations())?;
         weaken_or_check(&self.workload.plan, &self.workload.world, &mut session, self.rotten)?;
         Ok(session)

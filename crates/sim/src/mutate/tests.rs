@@ -8,13 +8,7 @@ fn session() -> (Session, Layout) {
     let world = World::new(5).unwrap();
     let state = State::after_power_cut(world.disk, Expectation::default());
     let (mut random, mut ids) = (Random::from(&[5]), Ids::default());
-    let mut guide = ByChance {
-        random: &mut random,
-        ids: &mut ids,
-        left: 60,
-        writes_late: false,
-        then: Default::default(),
-    };
+    let mut guide = ByChance::new(&mut random, &mut ids, 60, false);
     let session = run_session(state, &mut guide, &mut Counts::default()).unwrap();
     (session, world.layout)
 }

@@ -9,13 +9,7 @@ use crate::world::{self, World};
 use baio_storage::Identity;
 
 fn by_chance<'a>(random: &'a mut Random, ids: &'a mut Ids, left: usize) -> ByChance<'a> {
-    ByChance {
-        random,
-        ids,
-        left,
-        writes_late: false,
-        then: Default::default(),
-    }
+    ByChance::new(random, ids, left, false)
 }
 
 /// A session that ends with at least two segments, one of them with synced bytes.

@@ -41,6 +41,19 @@ pub struct ByChance<'a> {
     pub then: VecDeque<Op>,
 }
 
+impl<'a> ByChance<'a> {
+    /// So many operations; `writes_late`: a write may be under way beside what comes next.
+    pub fn new(random: &'a mut Random, ids: &'a mut Ids, left: usize, writes_late: bool) -> ByChance<'a> {
+        ByChance {
+            random,
+            ids,
+            left,
+            writes_late,
+            then: VecDeque::new(),
+        }
+    }
+}
+
 impl Guide for ByChance<'_> {
     fn next(&mut self, model: &Model, is_open: bool) -> Option<Op> {
         self.left = self.left.checked_sub(1)?;
@@ -320,6 +333,13 @@ pub struct Script<'a> {
 
 /// Sectors that a step of a script writes: half a block, a whole one, and the half of a third, where there are so many.
 const SCRIPT_SECTORS: u64 = 2 * SECTORS_PER_BLOCK;
+
+impl<'a> Script<'a> {
+    /// These steps; the randomness of the openings follows from `seed`.
+    pub fn new(steps: &'a [Step], ids: &'a mut Ids, seed: u64) -> Script<'a> {
+        Script { steps, ids, seed }
+    }
+}
 
 impl Guide for Script<'_> {
     fn next(&mut self, _: &Model, is_open: bool) -> Option<Op> {

@@ -78,6 +78,13 @@ impl Session {
         Replay::new(&self.base, &self.record).disk(Crash::clean(prefix))
     }
 
+    /// Its process is gone, and everything it wrote is on the medium.
+    #[must_use]
+    pub fn end(&self) -> State {
+        let end = self.record.len();
+        State::after_power_cut(self.disk_at(end), self.expectation(end))
+    }
+
     /// What must be there when so many records have happened.
     #[must_use]
     pub fn expectation(&self, prefix: usize) -> Expectation {
