@@ -33,6 +33,7 @@
 //! | `future` | a request as a future |
 //! | `tokio` | a driver for tokio's reactor (feature `tokio`) |
 
+mod alarm;
 mod future;
 mod link;
 mod local;

@@ -14,8 +14,7 @@ use std::future::Future;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use baio_engine::{Buffer, Config, Doorbell, Stats, Time, Wait};
@@ -25,6 +24,7 @@ use baio_storage::{
     SegmentRequest, Ticket, VolumeView,
 };
 
+use crate::alarm::Alarm;
 use crate::link::Link;
 use crate::room::Room;
 use crate::segment::Segment;
@@ -280,15 +280,11 @@ impl Local {
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
         let _role = self.take_role();
         let mut future = std::pin::pin!(future);
-        let alarm = Arc::new(Alarm {
-            rang: AtomicBool::new(true),
-            asleep: AtomicBool::new(false),
-            doorbell: self.0.doorbell.clone(),
-        });
+        let alarm = Arc::new(Alarm::new(self.0.doorbell.clone()));
         let waker = Waker::from(Arc::clone(&alarm));
         let mut context = Context::from_waker(&waker);
         loop {
-            if alarm.rang.swap(false, Ordering::SeqCst)
+            if alarm.take()
                 && let Poll::Ready(output) = future.as_mut().poll(&mut context)
             {
                 return Ok(output);
@@ -299,15 +295,13 @@ impl Local {
 
     /// Submits, and sleeps until something ends or another thread wakes the future.
     fn sleep(&self, alarm: &Alarm) -> Result<()> {
-        alarm.asleep.store(true, Ordering::SeqCst);
-        // SeqCst on both sides: either we see that it rang, or whoever rings sees us asleep and rings the doorbell.
-        let wait = if alarm.rang.load(Ordering::SeqCst) {
-            Wait::No
-        } else {
+        let wait = if alarm.fall_asleep() {
             self.wait_for_next(u32::from(self.in_flight() > 0))
+        } else {
+            Wait::No
         };
         let turned = self.with(|core| core.turn(wait));
-        alarm.asleep.store(false, Ordering::SeqCst);
+        alarm.wake_up();
         self.wake();
         self.wake_late();
         turned.map(drop)
@@ -342,9 +336,7 @@ impl Local {
         }
         let core = self.0.core.borrow_mut().take();
         self.0.room.wake();
-        if let Some(driver) = self.0.driver.take() {
-            driver.wake();
-        }
+        self.call_driver();
         core.map_or(Ok(()), Core::close)
     }
 
@@ -396,6 +388,13 @@ impl Local {
         self.with(|core| Ok(core.has_news())).unwrap_or(false)
     }
 
+    /// Has whoever drives the link from outside look again.
+    fn call_driver(&self) {
+        if let Some(driver) = self.0.driver.take() {
+            driver.wake();
+        }
+    }
+
     pub(crate) fn set_driver(&self, waker: &Waker) {
         self.0.driver.set(Some(waker.clone()));
     }
@@ -440,8 +439,16 @@ impl Local {
         }
     }
 
+    /// Until when a loop that is not the engine's may sleep: then a request is overdue, or somebody who waits for a slot gives up, or
+    /// the cache has something to write.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn next_wake(&self) -> Option<Time> {
+        let of_core = self.with(|core| Ok(core.next_wake())).ok().flatten();
+        of_core.into_iter().chain(self.0.room.until()).min()
+    }
+
     /// Wakes whoever has waited for a slot long enough.
-    fn wake_late(&self) {
+    pub(crate) fn wake_late(&self) {
         if self.0.room.until().is_some_and(|at| at <= self.now()) {
             self.0.room.wake();
         }
@@ -473,9 +480,7 @@ impl Link for Local {
             Some(core) => core.start(request),
             None => Err(request),
         };
-        if let Some(driver) = self.0.driver.take() {
-            driver.wake();
-        }
+        self.call_driver();
         started
     }
 
@@ -534,26 +539,6 @@ impl Link for Local {
             core.close_handle(handle);
             Ok(())
         });
-    }
-}
-
-/// Wakes `block_on`: from the same thread by a flag, from another one by the doorbell too.
-struct Alarm {
-    rang: AtomicBool,
-    asleep: AtomicBool,
-    doorbell: Doorbell,
-}
-
-impl Wake for Alarm {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.rang.store(true, Ordering::SeqCst);
-        if self.asleep.load(Ordering::SeqCst) {
-            self.doorbell.ring();
-        }
     }
 }
 

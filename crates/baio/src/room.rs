@@ -19,12 +19,7 @@ impl Room {
         let mut waiting = self.waiting.borrow_mut();
         match waiting.iter_mut().find(|(other, _)| other.will_wake(&waker)) {
             // One waker may be that of several futures: the first deadline wakes them all to look.
-            Some((_, known)) => {
-                *known = match (*known, until) {
-                    (Some(known), Some(until)) => Some(known.min(until)),
-                    (known, until) => known.or(until),
-                }
-            }
+            Some((_, known)) => *known = known.iter().copied().chain(until).min(),
             None => return waiting.push((waker, until)),
         }
         // The copy that is not needed is dropped with nothing borrowed: that may run anybody's code.

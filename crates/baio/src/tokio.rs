@@ -4,19 +4,27 @@
 
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
-use baio_engine::Wait;
+use baio_engine::{Time, Wait};
 use baio_storage::{Error, Fault};
 use tokio::io::unix::AsyncFd;
+use tokio::time::{Sleep, sleep};
 
+use crate::link::Link;
 use crate::local::Local;
 
 impl Local {
     /// Drives the link from a tokio runtime with an I/O driver, on the thread that owns it (a `LocalSet`, or
     /// `spawn_local`). The returned future never ends, and has the role of reaping from this call until it is dropped.
     ///
-    /// It sleeps on the engine's event fd: armed, turned once more, then awaited, so that no completion is missed.
+    /// It sleeps on the engine's event fd: armed, turned once more, then awaited, so that no completion is missed. The event fd tells
+    /// of no deadline, and of no page that has grown old in the cache: until the first of these at most it sleeps.
+    ///
+    /// # Panics
+    /// The future does, when there is such a moment and the runtime has no timers (tokio's `enable_time`).
     pub fn drive_tokio(&self) -> impl Future<Output = Error> + use<> {
         let link = self.clone();
         let role = self.take_role();
@@ -35,11 +43,19 @@ async fn drive(link: &Local) -> Result<std::convert::Infallible, Error> {
     loop {
         arm(link, true)?;
         link.turn(Wait::No)?;
+        link.wake_late();
+        let until = link.next_wake();
+        let mut timer = pin!(until.map(|at| timer(link, at)));
         let mut has_yielded = false;
         poll_fn(|context| {
             link.set_driver(context.waker());
-            // Something was queued between the turn and here, or was refused at once.
-            if link.has_news() {
+            // Something was queued between the turn and here, or was refused at once; or there is less time to sleep.
+            if link.has_news() || is_sooner(link.next_wake(), until) {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(timer) = timer.as_mut().as_pin_mut()
+                && timer.poll(context).is_ready()
+            {
                 return Poll::Ready(Ok(()));
             }
             if ready.is_none() && is_at_work(link) {
@@ -59,6 +75,17 @@ async fn drive(link: &Local) -> Result<std::convert::Infallible, Error> {
         .map_err(|error| failed(&error))?;
         arm(link, false)?;
     }
+}
+
+/// Ends at this moment, which the turn that has just been made has compared with its own. What was due then and could not be done is
+/// looked at again soon, and not at once: others of the thread go on meanwhile.
+fn timer(link: &Local, at: Time) -> Sleep {
+    const SOON: Duration = Duration::from_millis(1);
+    sleep(at.since(link.now()).max(SOON))
+}
+
+fn is_sooner(at: Option<Time>, than: Option<Time>) -> bool {
+    at.is_some_and(|at| than.is_none_or(|than| at < than))
 }
 
 /// A descriptor of our own for the reactor; a backend that has none completes everything within a turn.

@@ -5,10 +5,19 @@
 mod common;
 
 use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::io::PipeWriter;
+use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use baio::{Choice, CreateOptions, Durability};
+use baio::service::Open;
+use baio::{
+    Choice, Config, Core, CreateOptions, Durability, Format, Handle, Identity, Link, Local, Mode, SegmentOp,
+    SegmentRequest, Time,
+};
+use baio_engine::{Caching, Descriptions};
 
 fn run(backend: Choice) {
     let (_dir, volume) = common::volume(backend);
@@ -103,4 +112,86 @@ fn tokio_drives_the_link() {
 #[test]
 fn tokio_drives_a_link_without_a_ready_fd() {
     run(Choice::Sync);
+}
+
+/// Longer than anything takes that is waited for.
+const FOR_EVER: Duration = Duration::from_secs(20);
+
+/// What there must be for as long as the rest is used: without its writer a pipe would be at its end.
+type Kept = (tempfile::TempDir, PipeWriter);
+
+/// A volume with few slots, and a pipe beside it that nobody writes to: a read of it never ends.
+fn volume_and_pipe(slots: u32) -> (Kept, Local, Handle) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("volume.img");
+    let format = Format {
+        size_bytes: Some(16 << 20),
+        ..Format::default()
+    };
+    baio::format(&path, &format).unwrap();
+    let config = Config {
+        slots,
+        ..Config::default()
+    };
+    let mut core = Core::open(&path, &config).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let pipe = format!("/proc/self/fd/{}", reader.as_raw_fd());
+    let options = Open {
+        descriptions: Descriptions::Only(Caching::Kernel),
+        ..Open::read()
+    };
+    let handle = core.open_file(Path::new(&pipe), &options).unwrap();
+    ((dir, writer), Local::around(core, Identity::effective()), handle)
+}
+
+fn endless(volume: &Local, pipe: Handle, deadline: Option<Time>) -> SegmentRequest {
+    SegmentRequest {
+        mode: Mode::Kernel,
+        deadline,
+        ..SegmentRequest::new(pipe, SegmentOp::Read { offset: 0 }, volume.buffer(4096).unwrap())
+    }
+}
+
+/// Runs this beside the driver, which nothing wakes but what it sleeps for.
+fn run_beside<F: Future>(volume: &Local, work: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let local = tokio::task::LocalSet::new();
+    let driver = volume.drive_tokio();
+    local.block_on(&runtime, async move {
+        let driver = tokio::task::spawn_local(driver);
+        let output = tokio::time::timeout(FOR_EVER, work).await;
+        driver.abort();
+        output.expect("the driver slept through it")
+    })
+}
+
+#[test]
+fn a_deadline_ends_the_sleep() {
+    let (_kept, volume, pipe) = volume_and_pipe(64);
+    let request = endless(&volume, pipe, Some(volume.deadline(Duration::from_millis(20))));
+    let ticket = volume.start(request).unwrap();
+    let outcome = run_beside(&volume, poll_fn(|context| volume.poll(ticket, context.waker())));
+    let error = outcome.unwrap().result.unwrap_err();
+    assert_eq!(error.code(), "EINDETERMINATE", "{error}");
+}
+
+/// Its first poll takes the link's last slot; it gives up when its deadline passes, and nobody else ends meanwhile.
+#[test]
+fn the_deadline_of_who_waits_for_a_slot_ends_the_sleep() {
+    let (_kept, volume, pipe) = volume_and_pipe(16);
+    let segment = common::segment(&volume, "async", 1 << 20);
+    let mut under_way = Vec::new();
+    while let Ok(ticket) = volume.start(endless(&volume, pipe, None)) {
+        under_way.push(ticket);
+    }
+    let read = SegmentRequest {
+        deadline: Some(volume.deadline(Duration::from_millis(20))),
+        ..segment.request(SegmentOp::Read { offset: 0 }, segment.buffer(4096).unwrap())
+    };
+    let outcome = run_beside(&volume, segment.run(read));
+    assert_eq!(outcome.result.unwrap_err().code(), "ECANCELED");
+    under_way.into_iter().for_each(|ticket| volume.abandon(ticket));
 }
