@@ -7,7 +7,7 @@ use baio_console::output::Table;
 use baio_engine::{Choice, Config, Engine, Explain, Rejected, SetupError};
 use serde::Serialize;
 
-use super::system::{Blame, System};
+use super::system::System;
 
 /// The one whose requests block the caller.
 const BLOCKING: Choice = Choice::Sync;
@@ -20,22 +20,28 @@ pub(super) struct Started {
     chosen: bool,
     /// False for one that blocks its caller.
     asynchronous: bool,
+    #[serde(flatten)]
+    refusal: Refusal,
+    features: Vec<Feature>,
+}
+
+/// Why something is not to be had; nothing where it is.
+#[derive(Clone, Default, Serialize)]
+struct Refusal {
     /// What the system said.
     reason: Option<String>,
     /// What of this system stands in the way, where that can be told.
     cause: Option<String>,
     /// What to do about it.
     cure: Option<String>,
-    features: Vec<Feature>,
 }
 
 /// A better backend that does not work here.
 #[derive(Clone, Serialize)]
 pub(super) struct RejectedBackend {
     backend: &'static str,
-    reason: String,
-    cause: Option<String>,
-    cure: Option<String>,
+    #[serde(flatten)]
+    refusal: Refusal,
 }
 
 /// Something that a backend has, or would like to have.
@@ -43,9 +49,8 @@ pub(super) struct RejectedBackend {
 pub(super) struct Feature {
     name: &'static str,
     available: bool,
-    reason: Option<String>,
-    cause: Option<String>,
-    cure: Option<String>,
+    #[serde(flatten)]
+    refusal: Refusal,
 }
 
 /// Starts the engine that an application would get.
@@ -105,11 +110,29 @@ fn refusal(backend: &'static str, error: SetupError) -> Rejected {
     }
 }
 
-/// What is blamed knows this system; the backend's own cure knows only what the error may mean.
-fn parted(blame: Option<Blame>, cure: Option<String>) -> (Option<String>, Option<String>) {
-    match blame {
-        Some(blame) => (Some(blame.cause), Some(blame.cure)),
-        None => (None, cure),
+impl Refusal {
+    /// Of a backend or a feature. What is blamed knows this system; the backend's own cure knows only what the error may mean.
+    fn of(name: &str, reason: String, cure: Option<String>, system: &System) -> Refusal {
+        let (cause, cure) = match system.blames(name, &reason) {
+            Some(blame) => (Some(blame.cause), Some(blame.cure)),
+            None => (None, cure),
+        };
+        Refusal {
+            reason: Some(reason),
+            cause,
+            cure,
+        }
+    }
+
+    /// In one sentence; none where nothing was refused.
+    fn sentence(&self) -> Option<String> {
+        let mut sentence = format!("no: {}", self.reason.as_ref()?);
+        for (name, part) in [("cause", &self.cause), ("cure", &self.cure)] {
+            if let Some(part) = part {
+                sentence.push_str(&format!("; {name}: {part}"));
+            }
+        }
+        Some(sentence)
     }
 }
 
@@ -121,9 +144,7 @@ impl Started {
             starts: false,
             chosen: false,
             asynchronous: why.backend != BLOCKING.name(),
-            reason: Some(why.reason),
-            cause: why.cause,
-            cure: why.cure,
+            refusal: why.refusal,
             features: Vec::new(),
         }
     }
@@ -134,9 +155,7 @@ impl Started {
             starts: true,
             chosen,
             asynchronous: explained.backend != BLOCKING.name(),
-            reason: None,
-            cause: None,
-            cure: None,
+            refusal: Refusal::default(),
             features: features(explained, system),
         }
     }
@@ -148,57 +167,41 @@ impl Started {
 
     /// Shows it.
     pub(super) fn add_rows(&self, table: &mut Table) {
-        let state = match (&self.reason, self.asynchronous) {
-            (Some(reason), _) => sentence("no: ", reason, self.cause.as_ref(), self.cure.as_ref()),
-            (None, asynchronous) => {
-                let but = if asynchronous { "" } else { ", but blocks its caller" };
-                let chosen = if self.chosen { ", and is chosen" } else { "" };
-                format!("starts{but}{chosen}")
-            }
-        };
+        let state = self.refusal.sentence().unwrap_or_else(|| {
+            let but = if self.asynchronous {
+                ""
+            } else {
+                ", but blocks its caller"
+            };
+            let chosen = if self.chosen { ", and is chosen" } else { "" };
+            format!("starts{but}{chosen}")
+        });
         table.row([format!("backend {}", self.backend), state]);
         for feature in &self.features {
-            let state = feature.reason.as_ref().map_or("yes".into(), |reason| {
-                sentence("no: ", reason, feature.cause.as_ref(), feature.cure.as_ref())
-            });
+            let state = feature.refusal.sentence().unwrap_or_else(|| "yes".into());
             table.row([format!("  {}", feature.name), state]);
         }
     }
 }
 
-fn sentence(start: &str, reason: &str, cause: Option<&String>, cure: Option<&String>) -> String {
-    let mut sentence = format!("{start}{reason}");
-    for (name, part) in [("cause", cause), ("cure", cure)] {
-        if let Some(part) = part {
-            sentence.push_str(&format!("; {name}: {part}"));
-        }
-    }
-    sentence
-}
-
 impl RejectedBackend {
     fn of(why: &Rejected, system: &System) -> RejectedBackend {
-        let (cause, cure) = parted(system.blames(why.backend, &why.reason), why.cure.clone());
         RejectedBackend {
             backend: why.backend,
-            reason: why.reason.clone(),
-            cause,
-            cure,
+            refusal: Refusal::of(why.backend, why.reason.clone(), why.cure.clone(), system),
         }
     }
 }
 
 impl Feature {
     fn of(name: &'static str, had: Result<(), String>, system: &System) -> Feature {
-        let reason = had.err();
-        let blame = reason.as_ref().and_then(|reason| system.blames(name, reason));
-        let (cause, cure) = parted(blame, None);
         Feature {
             name,
-            available: reason.is_none(),
-            reason,
-            cause,
-            cure,
+            available: had.is_ok(),
+            refusal: had
+                .err()
+                .map(|reason| Refusal::of(name, reason, None, system))
+                .unwrap_or_default(),
         }
     }
 }

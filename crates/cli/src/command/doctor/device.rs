@@ -60,9 +60,13 @@ struct Backing {
 impl Device {
     /// The device of this number; `None` where it is none (a file system over the network, in memory, on several devices).
     pub(super) fn of(number: u64) -> Option<Device> {
+        Device::numbered(number, DEPTH_MAX)
+    }
+
+    fn numbered(number: u64, depth: usize) -> Option<Device> {
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         let place = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
-        Some(Device::at(&place, DEPTH_MAX))
+        Some(Device::at(&place, depth))
     }
 
     /// The device with this node, such as the source of a mount.
@@ -267,17 +271,8 @@ fn below(disk: &Path, backing: Option<&Backing>, depth: usize) -> Vec<Device> {
             0 => metadata.dev(),
             itself => itself,
         });
-        return number
-            .and_then(|number| {
-                let place = format!(
-                    "/sys/dev/block/{}:{}",
-                    rustix::fs::major(number),
-                    rustix::fs::minor(number)
-                );
-                Some(Device::at(&fs::canonicalize(place).ok()?, depth))
-            })
-            .into_iter()
-            .collect();
+        let device = number.and_then(|number| Device::numbered(number, depth));
+        return device.into_iter().collect();
     }
     let parts = fs::read_dir(disk.join("slaves")).into_iter().flatten().flatten();
     let mut places: Vec<PathBuf> = parts.filter_map(|part| fs::canonicalize(part.path()).ok()).collect();

@@ -30,8 +30,8 @@ pub(super) struct Mode {
     reason: Option<String>,
 }
 
-/// Which way direct writes go.
-#[derive(Serialize)]
+/// Which way direct writes go; by default nothing can be said.
+#[derive(Default, Serialize)]
 pub(super) struct DirectWrites {
     /// `direct` or `kernel`; null where only a write would tell.
     are: Option<&'static str>,
@@ -39,8 +39,8 @@ pub(super) struct DirectWrites {
     reason: Option<String>,
 }
 
-/// What makes durable writes durable.
-#[derive(Serialize)]
+/// What makes durable writes durable; by default nothing, of what has none.
+#[derive(Default, Serialize)]
 pub(super) struct DurableWrites {
     /// `flag` or `sync`; null for a stream.
     by: Option<&'static str>,
@@ -49,11 +49,6 @@ pub(super) struct DurableWrites {
 }
 
 impl DurableWrites {
-    /// Of what has none.
-    pub(super) fn none() -> DurableWrites {
-        DurableWrites { by: None, reason: None }
-    }
-
     pub(super) fn by(found: DurableBy, mount: Option<&Mount>) -> DurableWrites {
         let reason = || {
             let name = mount.map_or("this file system".into(), |mount| format!("`{}`", mount.file_system));
@@ -97,18 +92,10 @@ impl Mode {
 }
 
 impl DirectWrites {
-    /// Nothing can be said.
-    pub(super) fn unknown() -> DirectWrites {
-        DirectWrites {
-            are: None,
-            reason: None,
-        }
-    }
-
     /// What is known of the file system of an open file.
     pub(super) fn known(fd: impl AsFd, mount: Option<&Mount>, release: &str) -> DirectWrites {
         let Some(mount) = mount else {
-            return DirectWrites::unknown();
+            return DirectWrites::default();
         };
         let kernel = |reason: &str| DirectWrites {
             are: Some(Caching::Kernel.name()),
@@ -117,7 +104,7 @@ impl DirectWrites {
         match mount.file_system.as_str() {
             "tmpfs" | "ramfs" => kernel("the file system lives in the page cache"),
             "btrfs" if has_checksums(fd, mount) && is_at_least(release, (6, 14)) => kernel(CHECKSUMS),
-            _ => DirectWrites::unknown(),
+            _ => DirectWrites::default(),
         }
     }
 
@@ -275,7 +262,7 @@ mod tests {
         let by_sync = said(DurableBy::Sync, Some(&fuse));
         assert!(by_sync.contains("`fuse.sshfs` is not known to keep"), "{by_sync}");
         assert!(said(DurableBy::Sync, None).contains("this file system"));
-        assert_eq!(DurableWrites::none().sentence(), None);
+        assert_eq!(DurableWrites::default().sentence(), None);
     }
 
     #[test]

@@ -40,7 +40,7 @@ const MADE_UP: [&str; 12] = [
 ];
 
 /// What was found out about a path. Every key is always there; what does not apply or cannot be known is null.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(super) struct Place {
     path: String,
     /// `file`, `directory`, `block device` or `stream`.
@@ -149,25 +149,7 @@ impl Place {
         Place {
             path: held.shown.clone(),
             kind,
-            stream: None,
-            size_bytes: 0,
-            volume: false,
-            volume_problem: None,
-            file_system: None,
-            mount_point: None,
-            mount_source: None,
-            mount_options: Vec::new(),
-            modes: Vec::new(),
-            untried: None,
-            direct_writes: DirectWrites::unknown(),
-            durable_writes: DurableWrites::none(),
-            direct_memory_alignment: None,
-            direct_offset_alignment: None,
-            alignment_source: None,
-            atomic_write: None,
-            unwritten_bytes: None,
-            device: None,
-            advice: Vec::new(),
+            ..Place::default()
         }
     }
 
