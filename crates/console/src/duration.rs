@@ -2,64 +2,34 @@
 //!
 //! The unit is never optional: a bare `5` would be seconds to one tool's user and milliseconds to another's.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::size::split_digits;
 
 /// Parses a whole number with one of the units `us`, `ms`, `s` and `m`.
-pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
-    let refused = |reason| DurationError {
-        text: text.to_owned(),
-        reason,
-    };
+///
+/// # Errors
+/// What is wrong, and what to write.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let refused = |said| format!("'{text}' {said}; write a whole number with us, ms, s or m, as in 500ms, 3s or 2m");
     let (digits, unit) = split_digits(text);
     let microseconds_each = match unit {
         "us" => 1,
         "ms" => 1000,
         "s" => 1_000_000,
         "m" => 60_000_000,
-        "" => return Err(refused(Reason::NoUnit)),
-        _ => return Err(refused(Reason::Malformed)),
+        "" => return Err(refused("has no unit of time")),
+        _ => return Err(refused("is not a duration")),
     };
     if digits.is_empty() {
-        return Err(refused(Reason::Malformed));
+        return Err(refused("is not a duration"));
     }
     let number = digits.parse::<u64>().ok();
     let microseconds = number.and_then(|number| number.checked_mul(microseconds_each));
-    microseconds.map(Duration::from_micros).ok_or(refused(Reason::TooLong))
+    microseconds
+        .map(Duration::from_micros)
+        .ok_or_else(|| refused("is too long a duration"))
 }
-
-/// Why a text is not a duration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DurationError {
-    text: String,
-    reason: Reason,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
-    Malformed,
-    NoUnit,
-    TooLong,
-}
-
-impl fmt::Display for DurationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = &self.text;
-        let said = match self.reason {
-            Reason::Malformed => "is not a duration",
-            Reason::NoUnit => "has no unit of time",
-            Reason::TooLong => "is too long a duration",
-        };
-        write!(
-            f,
-            "'{text}' {said}; write a whole number with us, ms, s or m, as in 500ms, 3s or 2m"
-        )
-    }
-}
-
-impl std::error::Error for DurationError {}
 
 #[cfg(test)]
 mod tests {
@@ -87,20 +57,20 @@ mod tests {
             "3min",
             "99999999999999999999s",
         ] {
-            let said = parse_duration(text).unwrap_err().to_string();
+            let said = parse_duration(text).unwrap_err();
             assert!(said.starts_with(&format!("'{text}' ")), "{said}");
         }
     }
 
     #[test]
     fn a_missing_unit_says_so() {
-        let said = parse_duration("3").unwrap_err().to_string();
+        let said = parse_duration("3").unwrap_err();
         assert!(said.contains("has no unit"), "{said}");
     }
 
     #[test]
     fn overflow_is_an_error() {
         let said = parse_duration("18446744073709551615m").unwrap_err();
-        assert!(said.to_string().contains("too long"));
+        assert!(said.contains("too long"));
     }
 }

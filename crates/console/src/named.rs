@@ -1,13 +1,13 @@
 //! The segment that a command line names.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use baio_engine::Config;
 use baio_storage::segment::name::SegmentName;
 use baio_storage::{Core, Error, Identity};
 
 use crate::failure::Failure;
-use crate::target::{Target, TypedTarget, exists_on_disk};
+use crate::target::{Target, TypedTarget};
 
 /// `PATH#NAME` or `PATH#UID/NAME`, with a name that a segment can have.
 #[derive(Clone, Debug)]
@@ -22,35 +22,49 @@ pub struct NamedSegment {
     pub name: String,
 }
 
-impl NamedSegment {
-    /// Resolves a target that must be a segment.
-    pub fn resolve(command: &str, typed: &TypedTarget) -> Result<NamedSegment, Failure> {
-        let target = typed.resolve(exists_on_disk);
-        match target.map_err(|error| error.into_failure(command))? {
-            Target::File(_) => Err(typed.segment_expected().into_failure(command)),
-            Target::Segment { volume, owner, name } => NamedSegment::checked(command, typed, volume, owner, name),
-        }
-    }
+/// A target, with a name that a segment can have where it is one.
+#[derive(Clone, Debug)]
+pub enum Named {
+    /// A file, a device or a whole volume.
+    File(PathBuf),
+    /// A segment of a volume.
+    Segment(NamedSegment),
+}
 
-    /// Checks the name before anything is opened: a bad one must not even raise the volume's epoch.
-    pub fn checked(
-        command: &str,
-        typed: &TypedTarget,
-        volume: PathBuf,
-        owner: Option<u32>,
-        name: String,
-    ) -> Result<NamedSegment, Failure> {
+impl Named {
+    /// What a target means. The name is checked before anything is opened: a bad one must not even raise the volume's epoch.
+    ///
+    /// # Errors
+    /// It means nothing, or two things; no segment can have this name.
+    pub fn resolve(command: &str, typed: &TypedTarget) -> Result<Named, Failure> {
+        let (volume, owner, name) = match typed.meant(command)? {
+            Target::File(path) => return Ok(Named::File(path)),
+            Target::Segment { volume, owner, name } => (volume, owner, name),
+        };
         let typed = typed.to_string();
         if let Err(error) = SegmentName::new(&name) {
             let error = Error::new("name", typed.clone(), error);
             return Err(Failure::from_storage(command, typed, &error));
         }
-        Ok(NamedSegment {
+        Ok(Named::Segment(NamedSegment {
             typed,
             volume,
             owner,
             name,
-        })
+        }))
+    }
+}
+
+impl NamedSegment {
+    /// Resolves a target that must be a segment.
+    ///
+    /// # Errors
+    /// As [`Named::resolve`]; it is none.
+    pub fn resolve(command: &str, typed: &TypedTarget) -> Result<NamedSegment, Failure> {
+        match Named::resolve(command, typed)? {
+            Named::File(_) => Err(typed.segment_expected(command)),
+            Named::Segment(named) => Ok(named),
+        }
     }
 
     /// The owner's uid: the one typed, else that of whoever asks.
@@ -69,15 +83,26 @@ impl NamedSegment {
         self.told(command, seen).map(drop)
     }
 
-    /// Opens the volume to write, does something, and closes it cleanly whatever came of it.
+    /// [`with_volume`] on its volume, told as the failure of `command`.
+    ///
+    /// # Errors
+    /// As there.
     pub fn with_volume<T>(
         &self,
         command: &str,
         work: impl FnOnce(&mut Core) -> baio_storage::Result<T>,
     ) -> Result<T, Failure> {
-        let mut core = self.told(command, Core::open(&self.volume, &Config::default()))?;
-        let done = work(&mut core);
-        let closed = core.close();
-        self.told(command, done.and_then(|value| closed.map(|()| value)))
+        self.told(command, with_volume(&self.volume, work))
     }
+}
+
+/// Opens a volume to write, does something, and closes it cleanly whatever came of it.
+///
+/// # Errors
+/// Of the three what failed first.
+pub fn with_volume<T>(path: &Path, work: impl FnOnce(&mut Core) -> baio_storage::Result<T>) -> baio_storage::Result<T> {
+    let mut core = Core::open(path, &Config::default())?;
+    let done = work(&mut core);
+    let closed = core.close();
+    done.and_then(|value| closed.map(|()| value))
 }

@@ -4,7 +4,6 @@
 //! the other half 4096, and a volume of the wrong size is noticed late. Only the operands of `dd` follow another
 //! grammar, that of GNU dd; see `operands.rs` of the program.
 
-use std::fmt;
 use std::str::FromStr;
 
 /// The unit letters; each is 1024 times the one before it.
@@ -22,27 +21,28 @@ impl Size {
 }
 
 impl FromStr for Size {
-    type Err = SizeError;
+    /// What is wrong, and what to write.
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Size, SizeError> {
-        let refused = |reason| SizeError {
-            text: text.to_owned(),
-            reason,
+    fn from_str(text: &str) -> Result<Size, String> {
+        let malformed = || {
+            format!("'{text}' is not a size; write a whole number with an optional unit, as in 4096, 4K, 16MiB or 1G")
         };
         let (digits, unit) = split_digits(text);
         if digits.is_empty() {
-            return Err(refused(Reason::Malformed));
+            return Err(malformed());
         }
-        let scale = Unit::parse(unit).ok_or(refused(Reason::Malformed))?;
+        let unit = Unit::parse(unit).ok_or_else(malformed)?;
         let number = digits.parse::<u64>().ok();
-        let bytes = number
-            .and_then(|number| number.checked_mul(scale.bytes()))
-            .ok_or(refused(Reason::TooLarge))?;
-        match scale {
-            Unit::Decimal(power) => Err(refused(Reason::Decimal {
-                typed: format!("{digits}{}", letter(power)),
-                bytes,
-            })),
+        let bytes = number.and_then(|number| number.checked_mul(unit.bytes()));
+        let bytes = bytes.ok_or_else(|| format!("'{text}' is more than {} bytes", u64::MAX))?;
+        match unit {
+            Unit::Decimal(power) => {
+                let clear = format!("{digits}{}", letter(power));
+                Err(format!(
+                    "'{text}' could mean two sizes; write {clear} or {clear}iB for {bytes} bytes"
+                ))
+            }
             Unit::Bytes | Unit::Iec(_) => Ok(Size(bytes)),
         }
     }
@@ -96,43 +96,6 @@ fn letter(power: u32) -> char {
     LETTERS.get(index).copied().unwrap_or('?')
 }
 
-/// Why a text is not a size.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SizeError {
-    text: String,
-    reason: Reason,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Reason {
-    Malformed,
-    TooLarge,
-    /// `4kB`, together with the unambiguous `4K` and its bytes.
-    Decimal {
-        typed: String,
-        bytes: u64,
-    },
-}
-
-impl fmt::Display for SizeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = &self.text;
-        match &self.reason {
-            Reason::Malformed => write!(
-                f,
-                "'{text}' is not a size; write a whole number with an optional unit, as in 4096, 4K, 16MiB or 1G"
-            ),
-            Reason::TooLarge => write!(f, "'{text}' is more than {} bytes", u64::MAX),
-            Reason::Decimal { typed, bytes } => write!(
-                f,
-                "'{text}' could mean two sizes; write {typed} or {typed}iB for {bytes} bytes"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for SizeError {}
-
 /// A size for people: exact where it is a whole number of the largest unit that fits, else with one decimal.
 pub fn format_size(bytes: u64) -> String {
     let mut unit = 1u128;
@@ -168,7 +131,7 @@ mod tests {
     }
 
     fn refusal(text: &str) -> String {
-        text.parse::<Size>().unwrap_err().to_string()
+        text.parse::<Size>().unwrap_err()
     }
 
     #[test]

@@ -44,13 +44,33 @@ pub enum Target {
 /// True for what a target can name: anything that exists and is no directory.
 ///
 /// A directory does not count, or else `dir/#name` would have two readings wherever `dir` exists.
-pub fn exists_on_disk(path: &Path) -> bool {
+fn exists_on_disk(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| !metadata.is_dir())
 }
 
 impl TypedTarget {
-    /// Finds out what the text means; `exists` says whether a path is there, as [`exists_on_disk`] does.
-    pub fn resolve(&self, exists: impl Fn(&Path) -> bool) -> Result<Target, TargetError> {
+    /// What the text means here and now, for the command `operation`.
+    ///
+    /// # Errors
+    /// It means nothing, or two things.
+    pub fn meant(&self, operation: &str) -> Result<Target, Failure> {
+        self.resolve(exists_on_disk)
+            .map_err(|error| error.into_failure(operation))
+    }
+
+    /// The same, for a command that works on whole volumes or files.
+    ///
+    /// # Errors
+    /// As [`TypedTarget::meant`]; it is a segment.
+    pub fn path(&self, operation: &str) -> Result<PathBuf, Failure> {
+        match self.meant(operation)? {
+            Target::File(path) => Ok(path),
+            Target::Segment { .. } => Err(self.refused(Reason::PathExpected).into_failure(operation)),
+        }
+    }
+
+    /// `exists` says whether a path is there, as [`exists_on_disk`] does.
+    fn resolve(&self, exists: impl Fn(&Path) -> bool) -> Result<Target, TargetError> {
         let refused = |reason| self.refused(reason);
         let text = self.0.as_bytes();
         if text.is_empty() {
@@ -76,17 +96,9 @@ impl TypedTarget {
         }
     }
 
-    /// As [`resolve`](TypedTarget::resolve), for a command that works on whole volumes or files.
-    pub fn resolve_path(&self, exists: impl Fn(&Path) -> bool) -> Result<PathBuf, TargetError> {
-        match self.resolve(exists)? {
-            Target::File(path) => Ok(path),
-            Target::Segment { .. } => Err(self.refused(Reason::PathExpected)),
-        }
-    }
-
     /// The refusal of a target that names no segment, for a command that works on segments.
-    pub fn segment_expected(&self) -> TargetError {
-        self.refused(Reason::SegmentExpected)
+    pub(crate) fn segment_expected(&self, operation: &str) -> Failure {
+        self.refused(Reason::SegmentExpected).into_failure(operation)
     }
 
     fn refused(&self, reason: Reason) -> TargetError {
@@ -157,7 +169,7 @@ pub fn parse_uid(text: &str) -> Option<u32> {
 
 /// Why a typed target has no meaning here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TargetError {
+struct TargetError {
     typed: String,
     reason: Reason,
 }
@@ -188,7 +200,7 @@ enum Reason {
 
 impl TargetError {
     /// The failure of the command `operation` that was given this target.
-    pub fn into_failure(self, operation: &str) -> Failure {
+    fn into_failure(self, operation: &str) -> Failure {
         let code = match self.reason {
             Reason::Served => "EOPNOTSUPP",
             _ => "EUSAGE",
@@ -376,10 +388,9 @@ mod tests {
     #[test]
     fn commands_can_insist_on_one_kind() {
         let typed = TypedTarget::from(OsString::from("vol#log"));
-        let error = typed.resolve_path(|_| false).unwrap_err();
-        let said = error.into_failure("list").to_string();
+        let said = typed.path("list").unwrap_err().to_string();
         assert!(said.starts_with("baio: list vol#log: this is a segment; needed: "));
-        let said = typed.segment_expected().into_failure("delete").to_string();
+        let said = typed.segment_expected("delete").to_string();
         assert!(said.contains("not a segment"), "{said}");
     }
 

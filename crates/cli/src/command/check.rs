@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
 use baio_console::output::{Align, Answer, Table};
-use baio_console::target::exists_on_disk;
 use baio_storage::{CheckReport, Repair};
 use serde::Serialize;
 
@@ -40,8 +39,7 @@ struct Problem {
 
 /// Checks, and tells.
 pub(crate) fn run(args: CheckArgs) -> Result<Checked, Failure> {
-    let path = args.path.resolve_path(exists_on_disk);
-    let path = path.map_err(|error| error.into_failure("check"))?;
+    let path = args.path.path("check")?;
     let mut gauge = Gauge::new();
     let checked = baio_storage::check(&path, args.repair, &mut |progress| {
         gauge.show(|| format!("{} of {} buckets", progress.buckets_done, progress.buckets));

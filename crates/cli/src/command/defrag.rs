@@ -4,11 +4,10 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use baio_console::failure::Failure;
+use baio_console::named::with_volume;
 use baio_console::output::{Align, Answer, Table};
 use baio_console::size::format_size;
-use baio_console::target::exists_on_disk;
-use baio_engine::Config;
-use baio_storage::{Core, DefragReport, Identity};
+use baio_storage::{DefragReport, Identity};
 use serde::Serialize;
 
 use crate::command::gauge::Gauge;
@@ -35,8 +34,7 @@ struct Unmoved {
 
 /// Packs, and shows what has come of it.
 pub(crate) fn run(args: DefragArgs) -> Result<Packed, Failure> {
-    let path = args.path.resolve_path(exists_on_disk);
-    let path = path.map_err(|error| error.into_failure("defrag"))?;
+    let path = args.path.path("defrag")?;
     let report = pack(&path).map_err(|error| Failure::from_storage("defrag", args.path.to_string(), &error))?;
     Ok(Packed {
         segments_moved: report.moved_segments,
@@ -58,21 +56,20 @@ pub(crate) fn run(args: DefragArgs) -> Result<Packed, Failure> {
 }
 
 fn pack(path: &Path) -> baio_storage::Result<DefragReport> {
-    let mut core = Core::open(path, &Config::default())?;
     let mut gauge = Gauge::new();
-    let done = core.defrag(Identity::effective(), &mut |progress| {
-        gauge.show(|| {
-            format!(
-                "pass {}: {} of {} segments, {} moved",
-                progress.pass,
-                progress.segments_done,
-                progress.segments,
-                format_size(progress.moved_bytes)
-            )
-        });
-    });
-    let closed = core.close();
-    done.and_then(|report| closed.map(|()| report))
+    with_volume(path, |core| {
+        core.defrag(Identity::effective(), &mut |progress| {
+            gauge.show(|| {
+                format!(
+                    "pass {}: {} of {} segments, {} moved",
+                    progress.pass,
+                    progress.segments_done,
+                    progress.segments,
+                    format_size(progress.moved_bytes)
+                )
+            });
+        })
+    })
 }
 
 impl Answer for Packed {

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use baio_console::failure::Failure;
-use baio_console::target::exists_on_disk;
 use baio_storage::{Core, Format};
 
 use crate::command::shown::Volume;
@@ -11,8 +10,7 @@ use crate::command::volume_args::FormatArgs;
 
 /// Formats, and shows the new volume.
 pub(crate) fn run(args: FormatArgs) -> Result<Volume, Failure> {
-    let path = args.path.resolve_path(exists_on_disk);
-    let path = path.map_err(|error| error.into_failure("format"))?;
+    let path = args.path.path("format")?;
     let options = options(&args, &path)?;
     let formatted = Core::format(&path, &options);
     let info = formatted.map_err(|error| Failure::from_storage("format", args.path.to_string(), &error))?;

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use baio_console::failure::Failure;
 use baio_console::output::Answer;
-use baio_console::target::exists_on_disk;
 use baio_storage::{Core, Identity};
 use serde::Serialize;
 
@@ -19,8 +18,7 @@ pub(crate) struct Listed {
 
 /// Lists.
 pub(crate) fn run(args: ListArgs) -> Result<Listed, Failure> {
-    let path = args.path.resolve_path(exists_on_disk);
-    let path = path.map_err(|error| error.into_failure("list"))?;
+    let path = args.path.path("list")?;
     let seen = Core::inspect(&path, Identity::effective());
     let (_, segments) = seen.map_err(|error| Failure::from_storage("list", args.path.to_string(), &error))?;
     Ok(Listed {

@@ -4,10 +4,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use baio_console::failure::Failure;
+use baio_console::named::with_volume;
 use baio_console::output::{Align, Answer, Table};
 use baio_console::size::format_size;
-use baio_console::target::exists_on_disk;
-use baio_engine::Config;
 use baio_storage::{Account, Core, EVERYBODY_ELSE, Identity, Limits};
 use serde::Serialize;
 
@@ -25,8 +24,7 @@ pub(crate) struct Quota {
 
 /// Shows, or sets and shows.
 pub(crate) fn run(args: QuotaArgs) -> Result<Quota, Failure> {
-    let path = args.path.resolve_path(exists_on_disk);
-    let path = path.map_err(|error| error.into_failure("quota"))?;
+    let path = args.path.path("quota")?;
     let who = Identity::effective();
     let told = if args.blocks.is_none() && args.segments.is_none() {
         Core::inspect_quota(&path, who, args.uid)
@@ -54,10 +52,8 @@ fn set(path: &Path, who: Identity, args: &QuotaArgs) -> baio_storage::Result<(Ac
             .segments
             .map_or(before.limits.segments, |LimitArg(segments)| segments),
     };
-    let mut core = Core::open(path, &Config::default())?;
-    let done = core.set_quota(who, args.uid, limits);
-    let closed = core.close();
-    done.and_then(|account| closed.map(|()| (account, block_size)))
+    let account = with_volume(path, |core| core.set_quota(who, args.uid, limits))?;
+    Ok((account, block_size))
 }
 
 impl Answer for Quota {

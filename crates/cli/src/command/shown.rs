@@ -164,6 +164,25 @@ impl Answer for Volume {
     }
 }
 
+/// What commands show that work on either: the object's keys tell which of the two it is.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(crate) enum Shown {
+    /// Of `PATH`
+    Volume(Volume),
+    /// Of `PATH#NAME`
+    Segment(Segment),
+}
+
+impl Answer for Shown {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Shown::Volume(volume) => volume.write_text(out),
+            Shown::Segment(segment) => segment.write_text(out),
+        }
+    }
+}
+
 /// `8-4-4-4-12` hexadecimal digits, as everybody writes a uuid.
 fn uuid_text(uuid: [u8; 16]) -> String {
     let mut text = String::with_capacity(36);

@@ -245,9 +245,7 @@ fn parse_blocks_limit(text: &str) -> Result<LimitArg, String> {
     if text == "none" {
         return Ok(LimitArg(None));
     }
-    let size: Size = text
-        .parse()
-        .map_err(|error: baio_console::size::SizeError| error.to_string())?;
+    let size: Size = text.parse()?;
     Ok(LimitArg(Some(size.bytes())))
 }
 

@@ -7,8 +7,8 @@ use std::io::{Seek, SeekFrom};
 use std::path::PathBuf;
 
 use baio_console::failure::Failure;
-use baio_console::named::NamedSegment;
-use baio_console::target::{Target, TypedTarget, exists_on_disk};
+use baio_console::named::{Named, NamedSegment};
+use baio_console::target::TypedTarget;
 use baio_engine::{Config, Kind};
 use baio_storage::{Access, Handle, Identity, Mode};
 
@@ -20,7 +20,7 @@ use crate::operands::{DdOperands, Truncate};
 pub(super) const BLOCK: u64 = 4096;
 
 /// An end as it was typed.
-enum Named {
+enum Typed {
     Standard(&'static str),
     File(PathBuf),
     Segment(NamedSegment),
@@ -119,7 +119,7 @@ impl Ends {
             Ok(ends) => Ok((cores, ends)),
             Err(failure) => {
                 let _ = cores.close(); // The first failure is the one to tell.
-                if let (true, Named::File(path)) = (made, &output) {
+                if let (true, Typed::File(path)) = (made, &output) {
                     let _ = std::fs::remove_file(path);
                 }
                 Err(failure)
@@ -214,42 +214,39 @@ impl End {
     }
 }
 
-fn resolve(typed: Option<&TypedTarget>, standard: &'static str) -> Result<Named, Failure> {
+fn resolve(typed: Option<&TypedTarget>, standard: &'static str) -> Result<Typed, Failure> {
     let Some(typed) = typed else {
-        return Ok(Named::Standard(standard));
+        return Ok(Typed::Standard(standard));
     };
-    let target = typed.resolve(exists_on_disk);
-    match target.map_err(|error| error.into_failure("dd"))? {
-        Target::File(path) => Ok(Named::File(path)),
-        Target::Segment { volume, owner, name } => {
-            NamedSegment::checked("dd", typed, volume, owner, name).map(Named::Segment)
-        }
-    }
+    Ok(match Named::resolve("dd", typed)? {
+        Named::File(path) => Typed::File(path),
+        Named::Segment(segment) => Typed::Segment(segment),
+    })
 }
 
-fn open_input(named: &Named, operands: &DdOperands) -> Result<Option<Plain>, Failure> {
+fn open_input(named: &Typed, operands: &DdOperands) -> Result<Option<Plain>, Failure> {
     let begin = plain::Begin {
         typed: &named.typed(),
         offset: operands.skip.bytes(operands.block_size),
         direct: operands.input_direct,
     };
     match named {
-        Named::Standard(_) => plain::standard_input(begin).map(Some),
-        Named::File(path) => plain::open_input(path, begin).map(Some),
-        Named::Segment(_) => Ok(None),
+        Typed::Standard(_) => plain::standard_input(begin).map(Some),
+        Typed::File(path) => plain::open_input(path, begin).map(Some),
+        Typed::Segment(_) => Ok(None),
     }
 }
 
-fn open_output(named: &Named, operands: &DdOperands) -> Result<Option<Plain>, Failure> {
+fn open_output(named: &Typed, operands: &DdOperands) -> Result<Option<Plain>, Failure> {
     let begin = plain::Begin {
         typed: &named.typed(),
         offset: operands.seek.bytes(operands.block_size),
         direct: operands.output_direct,
     };
     match named {
-        Named::Standard(_) => plain::standard_output(begin).map(Some),
-        Named::File(path) => plain::open_output(path, begin, operands.creation).map(Some),
-        Named::Segment(_) => Ok(None),
+        Typed::Standard(_) => plain::standard_output(begin).map(Some),
+        Typed::File(path) => plain::open_output(path, begin, operands.creation).map(Some),
+        Typed::Segment(_) => Ok(None),
     }
 }
 
@@ -263,11 +260,11 @@ struct OpenSegment {
 
 fn open_segment(
     cores: &mut Cores,
-    named: &Named,
+    named: &Typed,
     access: Access,
     volume: Access,
 ) -> Result<Option<OpenSegment>, Failure> {
-    let Named::Segment(segment) = named else {
+    let Typed::Segment(segment) = named else {
         return Ok(None);
     };
     let who = Identity::effective();
@@ -285,13 +282,13 @@ fn open_segment(
 
 fn finish(
     cores: &mut Cores,
-    named: &Named,
+    named: &Typed,
     segment: Option<OpenSegment>,
     plain: Option<Plain>,
     begin: u64,
 ) -> Result<End, Failure> {
     match (named, segment, plain) {
-        (Named::Segment(named), Some(segment), _) => Ok(segment_end(named, segment, begin)),
+        (Typed::Segment(named), Some(segment), _) => Ok(segment_end(named, segment, begin)),
         (named, _, Some(plain)) => plain_end(cores, named, plain, begin),
         (named, ..) => Err(Failure::new("dd", "EBADF", "it was not opened").on(named.typed())),
     }
@@ -318,7 +315,7 @@ fn segment_end(named: &NamedSegment, segment: OpenSegment, begin: u64) -> End {
     }
 }
 
-fn plain_end(cores: &mut Cores, named: &Named, plain: Plain, begin: u64) -> Result<End, Failure> {
+fn plain_end(cores: &mut Cores, named: &Typed, plain: Plain, begin: u64) -> Result<End, Failure> {
     let typed = named.typed();
     let size = plain.file.size().map_err(|errno| {
         let error = baio_storage::Error::new("measure", typed.clone(), errno);
@@ -327,7 +324,7 @@ fn plain_end(cores: &mut Cores, named: &Named, plain: Plain, begin: u64) -> Resu
     let kind = match (plain.file.kind(), named) {
         (Kind::Stream, _) => EndKind::Stream,
         (Kind::Block, _) => EndKind::Device,
-        (_, Named::File(_)) => EndKind::File,
+        (_, Typed::File(_)) => EndKind::File,
         _ => EndKind::StandardFile,
     };
     let (align, object) = (plain.align(), Object::File(plain.file.identity()));
@@ -349,11 +346,11 @@ fn plain_end(cores: &mut Cores, named: &Named, plain: Plain, begin: u64) -> Resu
     })
 }
 
-impl Named {
+impl Typed {
     /// Are both segments of one volume?
-    fn shares_volume(&self, other: &Named) -> bool {
-        let volume = |named: &Named| match named {
-            Named::Segment(segment) => inode_of(&segment.volume),
+    fn shares_volume(&self, other: &Typed) -> bool {
+        let volume = |named: &Typed| match named {
+            Typed::Segment(segment) => inode_of(&segment.volume),
             _ => None,
         };
         volume(self).is_some_and(|one| volume(other) == Some(one))
@@ -361,9 +358,9 @@ impl Named {
 
     fn typed(&self) -> String {
         match self {
-            Named::Standard(name) => (*name).to_owned(),
-            Named::File(path) => path.to_string_lossy().into_owned(),
-            Named::Segment(segment) => segment.typed.clone(),
+            Typed::Standard(name) => (*name).to_owned(),
+            Typed::File(path) => path.to_string_lossy().into_owned(),
+            Typed::Segment(segment) => segment.typed.clone(),
         }
     }
 }

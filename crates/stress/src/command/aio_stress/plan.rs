@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
-use baio_console::target::exists_on_disk;
 use baio_engine::Durability;
 
 use super::args::AioStressArgs;
@@ -45,10 +44,8 @@ const STAGES: [Rw; 4] = [Rw::Write, Rw::Read, Rw::RandomWrite, Rw::RandomRead];
 
 /// Makes the plan.
 pub(super) fn plan(args: &AioStressArgs) -> Result<Plan, Failure> {
-    let paths = args.files.iter().map(|typed| typed.resolve_path(exists_on_disk));
-    let paths = paths
-        .collect::<Result<Vec<PathBuf>, _>>()
-        .map_err(|error| error.into_failure(COMMAND))?;
+    let paths = args.files.iter().map(|typed| typed.path(COMMAND));
+    let paths = paths.collect::<Result<Vec<PathBuf>, _>>()?;
     let mut opening = Vec::new();
     let figures = Figures::of(args, paths.len(), &mut opening)?;
     let stages = stages(args, &mut opening);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use baio_console::duration::parse_duration;
 use baio_console::memory_limit::Room;
-use baio_console::size::{Size, SizeError};
+use baio_console::size::Size;
 use baio_console::target::TypedTarget;
 use baio_engine::Durability;
 use clap::{Args, ValueEnum};
@@ -138,7 +138,7 @@ const CACHE_MIN: u64 = 64 << 10;
 const CACHE_MAX: u64 = 1 << 40;
 
 fn request_size(text: &str) -> Result<Size, String> {
-    let size: Size = text.parse().map_err(|error: SizeError| error.to_string())?;
+    let size: Size = text.parse()?;
     match size.bytes() {
         0 => Err("a request has at least one byte".to_owned()),
         _ => Ok(size),
@@ -146,7 +146,7 @@ fn request_size(text: &str) -> Result<Size, String> {
 }
 
 fn cache_size(text: &str) -> Result<Size, String> {
-    let size: Size = text.parse().map_err(|error: SizeError| error.to_string())?;
+    let size: Size = text.parse()?;
     match size.bytes() {
         CACHE_MIN..=CACHE_MAX => Ok(size),
         _ => Err("a cache has 64K to 1T".to_owned()),

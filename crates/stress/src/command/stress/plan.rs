@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
-use baio_console::named::NamedSegment;
+use baio_console::named::{Named, NamedSegment};
 use baio_console::size::format_size;
-use baio_console::target::{Target, exists_on_disk};
 use baio_storage::{Core, Identity};
 
 use super::args::StressArgs;
@@ -46,13 +45,9 @@ pub(super) struct Plan {
 /// Makes the plan.
 pub(super) fn plan(args: &StressArgs) -> Result<Plan, Failure> {
     check(args)?;
-    let target = args.target.resolve(exists_on_disk);
-    match target.map_err(|error| error.into_failure(COMMAND))? {
-        Target::File(path) => plan_files(args, &path),
-        Target::Segment { volume, owner, name } => plan_segment(
-            args,
-            &NamedSegment::checked(COMMAND, &args.target, volume, owner, name)?,
-        ),
+    match Named::resolve(COMMAND, &args.target)? {
+        Named::File(path) => plan_files(args, &path),
+        Named::Segment(named) => plan_segment(args, &named),
     }
 }
 
