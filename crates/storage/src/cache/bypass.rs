@@ -26,7 +26,7 @@ use super::eviction::Hint;
 use super::flight::{Io, IoKind};
 use super::frames::PAGE;
 use super::object::pages_of;
-use super::pages::key;
+use super::pages::runs;
 use super::request::{CacheError, Request, RequestId};
 use super::settle::Step;
 use super::wait::Wait;
@@ -44,13 +44,14 @@ impl Cache {
         }
         let object = &self.objects[request.object as usize];
         let is_shut = |page: &u64| !object.is_open(*page, request.arrived);
-        if let Some(page) = pages.clone().find(is_shut)
+        if !object.reservations.is_empty()
+            && let Some(page) = pages.clone().find(is_shut)
             && !crate::seeded_bug("a-cold-read-overtakes-direct-writes")
         {
             return Some(Step::Wait(Wait::Unreserved(request.object, page)));
         }
-        for page in pages.clone() {
-            self.eviction.passed(key(request.object, page));
+        for (run, these) in runs(request.object, pages.clone()) {
+            self.eviction.passed_all(run, these);
         }
         self.stats.pages_missed += pages.end - pages.start;
         let (offset, len) = (request.start, request.len as u32);
@@ -70,15 +71,9 @@ impl Cache {
         if count == 0 || count > self.window || !request.ahead.is_empty() {
             return false;
         }
-        let is_here = object
-            .tree
-            .next(pages.start, None)
-            .is_some_and(|(page, _)| page < pages.end);
-        let is_here = is_here && !crate::seeded_bug("a-cold-read-passes-what-is-here");
-        !is_here
-            && !pages
-                .clone()
-                .any(|page| self.eviction.remembers(key(request.object, page)))
+        let is_here = object.tree.any_of(pages.clone()) && !crate::seeded_bug("a-cold-read-passes-what-is-here");
+        let mut runs = runs(request.object, pages.clone());
+        !is_here && runs.all(|(run, these)| !self.eviction.remembers_any(run, these))
     }
 
     /// The I/O of such a read has ended; `Memory::None` if the device still has it.

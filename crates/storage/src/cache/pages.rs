@@ -3,8 +3,10 @@
 //! What a page is stands in its frame, in the tags of its object's tree and in its object's counts: [`Cache::transition`] moves all of
 //! them together.
 
+use std::ops::Range;
+
 use super::Cache;
-use super::eviction::Hint;
+use super::eviction::{Hint, RUN};
 use super::frames::State;
 use super::object::Object;
 use super::request::{CacheError, Request};
@@ -205,9 +207,26 @@ fn tag(state: State) -> Option<Tag> {
     }
 }
 
-/// A hash of object and page, for the policy's memory of what has left.
+/// A hash of object and page, for the policy's memory of what has left: of the page's run, and its place there.
 pub(super) fn key(object: u32, page: u64) -> u64 {
-    let mut key = page ^ u64::from(object).rotate_left(40);
-    key = (key ^ key >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    key ^ key >> 29
+    run_hash(object, page / RUN) * RUN + page % RUN
+}
+
+/// The runs that these pages lie in, by their hash, and which pages of each.
+pub(super) fn runs(object: u32, pages: Range<u64>) -> impl Iterator<Item = (u64, u16)> {
+    let mut from = pages.start;
+    std::iter::from_fn(move || {
+        let run = from / RUN;
+        let to = pages.end.min((run + 1) * RUN);
+        let these = (from < to).then(|| u16::MAX >> (RUN - (to - from)) << (from % RUN))?;
+        from = to;
+        Some((run_hash(object, run), these))
+    })
+}
+
+/// So many bits of a hash as a key has for it.
+fn run_hash(object: u32, run: u64) -> u64 {
+    let mut hash = run ^ u64::from(object).rotate_left(40);
+    hash = (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (hash ^ hash >> 29) / RUN
 }

@@ -25,6 +25,7 @@ mod tests;
 
 use std::cell::Cell;
 use std::collections::TryReserveError;
+use std::ops::Range;
 
 /// What one slot index takes of a page index.
 const BITS: u32 = 6;
@@ -282,6 +283,26 @@ impl Tree {
     /// Has any page the tag?
     pub fn any(&self, tag: Tag) -> bool {
         self.height > 0 && self.node(self.root).maps[tag.map()] != 0
+    }
+
+    /// Is any of these pages there? Looks at a node for each 64 of them: for short ranges.
+    pub fn any_of(&self, pages: Range<u64>) -> bool {
+        if pages.is_empty() {
+            return false;
+        }
+        let (mut first, last) = (pages.start, pages.end - 1);
+        loop {
+            let end = (first | (SLOTS as u64 - 1)).min(last);
+            let asked = at_or_after(slot_of(first, 0)) & !(at_or_after(slot_of(end, 0)) << 1);
+            let leaf = self.leaf(first);
+            if leaf.is_some_and(|leaf| self.node(leaf).maps[THERE] & asked != 0) {
+                return true;
+            }
+            if end == last {
+                return false;
+            }
+            first = end + 1;
+        }
     }
 
     /// The first pages at or after `from`, with the tag if one is named, ascending: fills `out` with (index, frame) and

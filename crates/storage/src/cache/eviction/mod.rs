@@ -40,7 +40,8 @@ pub enum Hint {
 /// of a frame that holds none is nothing.
 pub trait Eviction: Debug + Send {
     /// A page has come into this frame. The key is a hash of object and page index, by which a policy may remember pages
-    /// that have left; two pages with one key are mistaken for each other in that, and in nothing else.
+    /// that have left; two pages with one key are mistaken for each other in that, and in nothing else. Neighbours have similar
+    /// keys ([`run_of`]).
     fn inserted(&mut self, frame: u32, key: u64, hint: Hint);
 
     /// A page has come into this frame before anybody asked for it: it was read ahead, or prefetched. Its first use is still to
@@ -75,9 +76,19 @@ pub trait Eviction: Debug + Send {
         true
     }
 
+    /// The same of any of these pages of a run ([`run_of`]).
+    fn remembers_any(&self, run: u64, pages: u16) -> bool {
+        keys_of(run, pages).any(|key| self.remembers(key))
+    }
+
     /// A page was read past the frames: it is as one that came and left unused.
     fn passed(&mut self, key: u64) {
         let _ = key;
+    }
+
+    /// The same for these pages of a run.
+    fn passed_all(&mut self, run: u64, pages: u16) {
+        keys_of(run, pages).for_each(|key| self.passed(key));
     }
 
     /// So many frames newcomers pass through: a page that comes in and is not used leaves when about so many others have come.
@@ -88,6 +99,23 @@ pub trait Eviction: Debug + Send {
 
     /// The policy's name, for statistics.
     fn name(&self) -> &'static str;
+}
+
+/// Pages of a run: its keys differ in as many last bits as that takes.
+pub(super) const RUN: u64 = 16;
+
+/// What a key says: which run its page is of, a hash, and which page of it, as a bit. A run is 16 pages of one object, of which
+/// the first has a multiple of 16 for its index.
+#[must_use]
+pub fn run_of(key: u64) -> (u64, u16) {
+    (key / RUN, 1 << (key % RUN))
+}
+
+/// The keys of these pages of a run.
+fn keys_of(run: u64, pages: u16) -> impl Iterator<Item = u64> {
+    (0..RUN)
+        .filter(move |page| pages & 1 << page != 0)
+        .map(move |page| run * RUN + page)
 }
 
 /// The policies that come with the cache.

@@ -304,8 +304,16 @@ impl Eviction for S3Fifo {
         self.ghost.holds(key)
     }
 
+    fn remembers_any(&self, run: u64, pages: u16) -> bool {
+        self.ghost.holds_any(run, pages)
+    }
+
     fn passed(&mut self, key: u64) {
         self.ghost.insert(key);
+    }
+
+    fn passed_all(&mut self, run: u64, pages: u16) {
+        self.ghost.insert_all(run, pages);
     }
 
     fn room(&self) -> usize {

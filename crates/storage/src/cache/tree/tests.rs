@@ -158,6 +158,8 @@ proptest! {
                 Step::Gang(from, tag, most) => {
                     let mut out = vec![(u64::MAX, u32::MAX); most];
                     let found = tree.gang(from, tag, &mut out);
+                    let range = from..from.saturating_add(most as u64 * 20);
+                    prop_assert_eq!(tree.any_of(range.clone()), model.range(range).next().is_some());
                     prop_assert_eq!(&out[..found], &*expected(&model, from, tag, most));
                 }
             }

@@ -1,17 +1,24 @@
 //! The keys of pages that left, the last so many: a ring of keys, and a hash table that finds a key's place in the ring.
 //!
-//! The ring says which key is the oldest and makes room for the next. The table is open-addressed, at most half full, and
+//! The ring says which key is the oldest and makes room for the next. The table is open-addressed, at most a quarter full, and
 //! closes the gap when an entry goes, so that it never needs to be rebuilt. A key that came back is taken from the table
 //! only; its place in the ring stays empty until the ring comes round.
+//!
+//! Neighbours mostly leave together, and their keys differ in the last bits only ([`run_of`]): those of one run that come in
+//! ascending order, one after the other, share a place and an entry. So a request of 16 pages costs about what one page does. A
+//! run that came at several times has several entries.
 
 use std::collections::TryReserveError;
 
-use crate::cache::eviction::filled;
+use crate::cache::eviction::{filled, run_of};
 
 const NONE: u32 = u32::MAX;
 
-/// An entry of the table: where its key is in the ring, and as much of the key's hash as finds its home and tells most others
-/// from it, so that a search seldom looks into the ring.
+/// Entries of the table for each key. Those of a run that came several times stand in one row, so there is more room than for keys
+/// that are all apart.
+const TABLE_PART: usize = 4;
+
+/// An entry of the table: a place of the ring, and the hash of its run, by which it has its home in the table.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     hash: u32,
@@ -20,79 +27,180 @@ struct Entry {
 
 const EMPTY: Entry = Entry { hash: 0, place: NONE };
 
+/// Keys of one run. Two runs of one hash are mistaken for each other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Keys {
+    hash: u32,
+    /// Which are remembered; the table has an entry if any is.
+    pages: u16,
+    /// Which have their place in the ring, those that came back as well. The lowest is the oldest.
+    places: u16,
+}
+
 #[derive(Debug)]
 pub(super) struct Ghost {
-    ring: Box<[u64]>,
-    /// Each within reach of its key's home. A power of two.
+    ring: Box<[Keys]>,
+    /// Each within reach of its run's home. A power of two.
     table: Box<[Entry]>,
-    /// Where the next key goes in the ring.
-    next: usize,
+    /// Where the oldest stand in the ring, and how many follow from there on.
+    first: usize,
+    count: usize,
+    /// Places of single keys that these take: as many at most as the ring is long.
+    taken: u32,
 }
 
 impl Ghost {
     /// Room for so many keys.
     pub(super) fn new(keys: u32) -> Result<Self, TryReserveError> {
         Ok(Self {
-            ring: filled(keys as usize, 0)?,
-            table: filled((keys as usize * 2).next_power_of_two(), EMPTY)?,
-            next: 0,
+            ring: filled(keys as usize, Keys::default())?,
+            table: filled((keys as usize * TABLE_PART).next_power_of_two(), EMPTY)?,
+            first: 0,
+            count: 0,
+            taken: 0,
         })
     }
 
     /// Remembers a key, and forgets the oldest if there is no room.
     pub(super) fn insert(&mut self, key: u64) {
-        if self.ring.is_empty() {
+        let (run, page) = run_of(key);
+        self.insert_all(run, page);
+    }
+
+    /// The same for these keys of a run, in ascending order.
+    pub(super) fn insert_all(&mut self, run: u64, mut pages: u16) {
+        let mut new = ones(pages);
+        while new > self.ring.len() as u32 {
+            (pages, new) = (pages & (pages - 1), new - 1);
+        }
+        if pages == 0 {
             return;
         }
-        self.remove(key);
-        let place = self.next as u32;
-        // What the place held may have come back, and even left anew: then it is found elsewhere, and stays.
-        if let Some(at) = self
-            .find(self.ring[self.next])
-            .filter(|&at| self.table[at].place == place)
-        {
-            self.close(at);
+        let hash = hash(run);
+        self.take(hash, pages);
+        self.taken += new;
+        while self.taken > self.ring.len() as u32 {
+            self.forget(self.taken - self.ring.len() as u32);
         }
-        self.ring[self.next] = key;
-        self.next += 1;
-        if self.next == self.ring.len() {
-            self.next = 0;
+        if self.count > 0 {
+            let newest = self.place_of(self.count - 1);
+            let keys = &mut self.ring[newest];
+            if keys.hash == hash && pages.trailing_zeros() > keys.places.ilog2() {
+                let is_listed = keys.pages != 0;
+                keys.pages |= pages;
+                keys.places |= pages;
+                if !is_listed {
+                    self.enter(hash, newest);
+                }
+                return;
+            }
         }
-        let hash = hash(key);
-        let mut at = self.home(hash);
-        while self.table[at].place != NONE {
-            at = self.after(at);
-        }
-        self.table[at] = Entry { hash, place };
+        let place = self.place_of(self.count);
+        let places = pages;
+        self.ring[place] = Keys { hash, pages, places };
+        self.count += 1;
+        self.enter(hash, place);
     }
 
     /// Forgets a key, and says whether it was remembered.
     pub(super) fn remove(&mut self, key: u64) -> bool {
-        let found = self.find(key);
-        if let Some(at) = found {
-            self.close(at);
-        }
-        found.is_some()
+        let (run, page) = run_of(key);
+        self.take(hash(run), page)
     }
 
     /// Is a key remembered?
     pub(super) fn holds(&self, key: u64) -> bool {
-        self.find(key).is_some()
+        let (run, page) = run_of(key);
+        self.holds_any(run, page)
     }
 
-    fn find(&self, key: u64) -> Option<usize> {
-        let hash = hash(key);
+    /// Is any of these keys of a run?
+    pub(super) fn holds_any(&self, run: u64, pages: u16) -> bool {
+        self.find(|keys| keys.pages & pages != 0, hash(run)).is_some()
+    }
+
+    /// The place in the ring of those that came so many after the oldest.
+    fn place_of(&self, nth: usize) -> usize {
+        let place = self.first + nth;
+        if place < self.ring.len() {
+            place
+        } else {
+            place - self.ring.len()
+        }
+    }
+
+    /// Takes keys out of the table; says whether any was there.
+    fn take(&mut self, hash: u32, pages: u16) -> bool {
+        let mut any = false;
+        while let Some(at) = self.find(|keys| keys.pages & pages != 0, hash) {
+            any = true;
+            let keys = &mut self.ring[self.table[at].place as usize];
+            keys.pages &= !pages;
+            if keys.pages == 0 {
+                self.close(at);
+            }
+        }
+        any
+    }
+
+    /// Frees the places of so many of the oldest keys, or of all that stand with the oldest.
+    fn forget(&mut self, mut keys: u32) {
+        let place = self.first;
+        let Keys { hash, pages, places } = self.ring[place];
+        let mut left = places;
+        while left != 0 && keys > 0 {
+            (left, keys) = (left & (left - 1), keys - 1);
+            self.taken -= 1;
+        }
+        let keys = &mut self.ring[place];
+        (keys.places, keys.pages) = (left, pages & left);
+        if pages != 0
+            && pages & left == 0
+            && let Some(at) = self.find_place(hash, place)
+        {
+            self.close(at);
+        }
+        if left == 0 {
+            self.first = self.place_of(1);
+            self.count -= 1;
+        }
+    }
+
+    fn find(&self, wanted: impl Fn(&Keys) -> bool, hash: u32) -> Option<usize> {
         let mut at = self.home(hash);
         loop {
             let entry = self.table[at];
             if entry.place == NONE {
                 return None;
             }
-            if entry.hash == hash && self.ring[entry.place as usize] == key {
+            if entry.hash == hash && wanted(&self.ring[entry.place as usize]) {
                 return Some(at);
             }
             at = self.after(at);
         }
+    }
+
+    /// The entry of a place in the ring.
+    fn find_place(&self, hash: u32, place: usize) -> Option<usize> {
+        let mut at = self.home(hash);
+        while self.table[at].place != NONE {
+            if self.table[at].place == place as u32 {
+                return Some(at);
+            }
+            at = self.after(at);
+        }
+        None
+    }
+
+    fn enter(&mut self, hash: u32, place: usize) {
+        let mut at = self.home(hash);
+        while self.table[at].place != NONE {
+            at = self.after(at);
+        }
+        self.table[at] = Entry {
+            hash,
+            place: place as u32,
+        };
     }
 
     /// Empties an entry, and moves into the gap whichever entry behind it could not be reached past it.
@@ -109,7 +217,7 @@ impl Ghost {
         self.table[gap] = EMPTY;
     }
 
-    /// Where a key is looked for first.
+    /// Where a run is looked for first.
     fn home(&self, hash: u32) -> usize {
         hash as usize & (self.table.len() - 1)
     }
@@ -123,9 +231,14 @@ impl Ghost {
     }
 }
 
-/// The multiplication spreads keys that are worse than hashes.
-fn hash(key: u64) -> u32 {
-    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+/// How many; mostly one, and the instruction for that is not in every processor.
+fn ones(pages: u16) -> u32 {
+    if pages.is_power_of_two() { 1 } else { pages.count_ones() }
+}
+
+/// The multiplication spreads runs that are worse than hashes.
+fn hash(run: u64) -> u32 {
+    (run.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
 #[cfg(test)]
@@ -161,7 +274,32 @@ mod tests {
                     prop_assert_eq!(ghost.remove(key), was_known);
                 }
                 for key in 0..24 {
-                    prop_assert_eq!(ghost.find(key).is_some(), model.contains(&Some(key)));
+                    prop_assert_eq!(ghost.holds(key), model.contains(&Some(key)));
+                }
+            }
+        }
+
+        /// Keys of a run at once are as these keys one after the other; what the others think of is theirs alone.
+        #[test]
+        fn a_run_at_once_is_its_keys(
+            room in 0..40u32,
+            steps in prop::collection::vec((any::<bool>(), 0..3u64, any::<u16>()), 0..100),
+        ) {
+            let [mut one, mut other] = [0; 2].map(|_| Ghost::new(room).unwrap());
+            for (insert, run, pages) in steps {
+                let keys = (0..16).filter(|page| pages & 1 << page != 0).map(|page| run * 16 + page);
+                if insert {
+                    one.insert_all(run, pages);
+                    keys.for_each(|key| other.insert(key));
+                } else {
+                    let held = one.holds_any(run, pages);
+                    let taken = keys.map(|key| (one.remove(key), other.remove(key)));
+                    let taken: Vec<_> = taken.collect();
+                    prop_assert!(taken.iter().all(|(one, other)| one == other));
+                    prop_assert_eq!(held, taken.iter().any(|(one, _)| *one));
+                }
+                for key in 0..48 {
+                    prop_assert_eq!(one.holds(key), other.holds(key));
                 }
             }
         }
