@@ -78,6 +78,13 @@ pub(super) struct Gate {
     written: BTreeSet<(u32, u32)>,
 }
 
+impl Gate {
+    /// Are there changes that wait?
+    pub(super) fn holds_up(&self) -> bool {
+        !self.held_up.is_empty()
+    }
+}
+
 impl Cache {
     /// The log is durable up to this LSN, itself included: pages whose last change is no later may be written. It never goes
     /// back.

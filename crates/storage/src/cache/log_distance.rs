@@ -26,6 +26,13 @@ pub(super) struct LogCleaner {
     flushed: u64,
 }
 
+impl LogCleaner {
+    /// Has nothing become due that was not looked at since?
+    pub(super) fn is_idle(&self) -> bool {
+        self.due.is_empty()
+    }
+}
+
 impl Cache {
     /// The log is too long for the oldest change that is not safe: gives the LSN up to which pages are due.
     fn log_limit(&self) -> Option<u64> {

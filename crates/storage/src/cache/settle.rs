@@ -50,16 +50,29 @@ impl Cache {
         loop {
             if let Some(slot) = self.ready.pop_front() {
                 self.run(slot);
-            } else if !(self.wake_changes()
-                || self.grant_frame()
-                || self.grant_room()
-                || self.write_back()
-                || self.flush_for_room()
-                || self.fail_stuck())
+            } else if self.is_quiet()
+                || !(self.wake_changes()
+                    || self.grant_frame()
+                    || self.grant_room()
+                    || self.write_back()
+                    || self.flush_for_room()
+                    || self.fail_stuck())
             {
                 break;
             }
         }
+    }
+
+    /// Is nothing changed, and does nobody wait for what all share? Then there is nothing to write, to flush or to hand out: so it is
+    /// after every step in a cache that is only read from.
+    fn is_quiet(&mut self) -> bool {
+        let waits = !self.frame_waiters.is_empty() || !self.dirty_waiters.is_empty() || self.gate.holds_up();
+        let writes = self.frames.count_unsafe() > 0 || self.flights.live_background > 0;
+        if waits || writes || !self.passing.is_empty() || !self.log_cleaner.is_idle() {
+            return false;
+        }
+        (self.is_cleaning, self.filling_depth) = (false, true);
+        true
     }
 
     /// Is there something left to do that is about many pages, and that nothing else will bring about? Then [`Cache::go_on`] is to

@@ -114,13 +114,29 @@ impl Streams {
             return nothing;
         }
         self.now += 1;
-        if let Some(stream) = self.streams.iter().find(|stream| stream.holds(first, end)) {
-            self.alone = stream.window == 0;
-            return nothing;
+        // Of several streams of which it is the next step, the one whose end is nearest.
+        let mut step = None;
+        for (at, stream) in self.streams.iter().enumerate() {
+            if first < stream.first || !stream.is_used() {
+                continue;
+            }
+            if end <= stream.end {
+                self.alone = stream.window == 0; // It is within the last request.
+                return nothing;
+            }
+            // The reader may go on within the last request or within what was read ahead.
+            let distance = stream.end.abs_diff(first);
+            if first <= stream.ahead && step.is_none_or(|(_, nearest)| distance < nearest) {
+                step = Some((at, distance));
+            }
         }
         let steps_needed = self.steps_needed();
-        let at = match self.next_step(first, end) {
-            Some(at) => at,
+        let at = match step {
+            Some((at, _)) => {
+                let steps = &mut self.streams[at].steps;
+                *steps = steps.saturating_add(1);
+                at
+            }
             None => self.begin(first, end),
         };
         let stream = &mut self.streams[at];
@@ -162,18 +178,6 @@ impl Streams {
         }
     }
 
-    /// The stream of which this is the next step: of several, the one whose end is nearest.
-    fn next_step(&mut self, first: u64, end: u64) -> Option<usize> {
-        let (at, stream) = self
-            .streams
-            .iter_mut()
-            .enumerate()
-            .filter(|(_, stream)| stream.leads_to(first, end))
-            .min_by_key(|(_, stream)| stream.end.abs_diff(first))?;
-        stream.steps = stream.steps.saturating_add(1);
-        Some(at)
-    }
-
     /// A new stream in the place that is worth least, for a request that is no step of any.
     fn begin(&mut self, first: u64, end: u64) -> usize {
         self.nowhere = self.nowhere << 1 | 1;
@@ -195,15 +199,5 @@ impl Streams {
 impl Stream {
     fn is_used(&self) -> bool {
         self.used > 0
-    }
-
-    /// Is it within the last request?
-    fn holds(&self, first: u64, end: u64) -> bool {
-        self.is_used() && self.first <= first && end <= self.end
-    }
-
-    /// Does the reader go on with this request? It may begin within the last one or within what was read ahead.
-    fn leads_to(&self, first: u64, end: u64) -> bool {
-        self.is_used() && self.first <= first && first <= self.ahead && end > self.end
     }
 }
