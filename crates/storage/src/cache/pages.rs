@@ -69,7 +69,7 @@ impl Cache {
         why: Why,
     ) -> Result<(), CacheError> {
         let tree = &mut self.objects[object as usize].tree;
-        if tree.reserve().is_err() {
+        if tree.reserve(page).is_err() {
             self.frames.give_free(frame);
             return Err(CacheError::NoMemory);
         }

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! The tree is as high as its highest page asks: one node for 64 pages, three levels for a GiB, eleven for any `u64`. It
-//! grows and shrinks at the root. Nodes lie in one `Vec`, name each other by number and are freed when nothing is left in
+//! grows and shrinks at the root. A tree of its first page alone has no node: the root is that page's frame, so that a small file
+//! costs neither the memory of a node nor the way there. Nodes lie in one `Vec`, name each other by number and are freed when nothing is left in
 //! them; a node is 296 bytes, so a page of a densely cached range costs five. No walk recurses: its path is eleven numbers.
 //!
 //! Who looks at a page mostly looks at its neighbours too, and tags them: so the last few **leaves**, the lowest nodes, are
@@ -37,8 +38,6 @@ const NONE: u32 = u32::MAX;
 /// The bitmap of what is there, before those of the tags.
 const THERE: usize = 0;
 const MAPS: usize = 5;
-/// Growing puts at most ten roots above the old one, and the new path has at most ten nodes below the newest.
-const NODES_PER_INSERT: usize = 2 * (HEIGHT_MAX - 1);
 /// Leaves that are remembered; a power of two.
 const LEAVES: usize = 8;
 /// A tree that became empty keeps the memory of so many nodes.
@@ -86,12 +85,15 @@ type Path = [u32; HEIGHT_MAX];
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Tree {
-    nodes: Vec<Node>,
+    /// A node; the frame of page 0 if that is alone.
     root: u32,
+    /// Page 0 if it is alone: a bit for each map in which it is. Else 0.
+    alone: u8,
+    /// Levels of nodes; 0 if there is no page, or page 0 alone.
+    height: usize,
+    nodes: Vec<Node>,
     /// First of the free nodes, chained through their first slots.
     free: u32,
-    /// Levels of nodes; 0 if there is no page.
-    height: usize,
     free_nodes: usize,
     pages: usize,
     /// Lowest nodes that were met last, each with its index: that of its pages without what it takes of them itself.
@@ -108,11 +110,12 @@ impl Tree {
     /// An empty tree, which takes no memory.
     pub const fn new() -> Self {
         Self {
+            root: NONE,
+            alone: 0,
+            height: 0,
             nodes: Vec::new(),
             free: NONE,
             free_nodes: 0,
-            root: NONE,
-            height: 0,
             pages: 0,
             leaves: [const { Cell::new((0, NONE)) }; LEAVES],
         }
@@ -130,9 +133,17 @@ impl Tree {
 
     /// The frame of a page.
     pub fn get(&self, index: u64) -> Option<u32> {
+        if self.height == 0 {
+            return self.is_alone(index, THERE).then_some(self.root);
+        }
         let leaf = self.node(self.leaf(index)?);
         let slot = slot_of(index, 0);
         (leaf.maps[THERE] & bit(slot) != 0).then_some(leaf.slots[slot])
+    }
+
+    /// Is it the page that is alone, and in this map?
+    fn is_alone(&self, index: u64, map: usize) -> bool {
+        index == 0 && self.alone & 1 << map != 0
     }
 
     /// The lowest node that the page lies in, or would lie in.
@@ -165,14 +176,34 @@ impl Tree {
         self.leaves[(index >> BITS) as usize % LEAVES].set((0, NONE));
     }
 
-    /// Makes room for the nodes of the next [`insert`](Self::insert), whichever page it is, so that it needs no memory.
-    pub fn reserve(&mut self) -> Result<(), TryReserveError> {
-        self.nodes.try_reserve(NODES_PER_INSERT.saturating_sub(self.free_nodes))
+    /// Makes room for the nodes of the next [`insert`](Self::insert), if it is of this page, so that it needs no memory.
+    pub fn reserve(&mut self, index: u64) -> Result<(), TryReserveError> {
+        self.nodes
+            .try_reserve(self.nodes_for(index).saturating_sub(self.free_nodes))
+    }
+
+    /// Nodes that an insert may take: roots above the old one, and a path below the newest.
+    fn nodes_for(&self, index: u64) -> usize {
+        if self.height == 0 && index == 0 {
+            return 0;
+        }
+        let levels = (u64::BITS - index.leading_zeros()).div_ceil(BITS) as usize;
+        let levels = levels.max(self.height).max(1);
+        (levels - self.height) + (levels - 1)
     }
 
     /// Puts a page in and gives the frame that it had before. Tags are the page's, not the frame's: a page that gets
     /// another frame keeps them, a new one has none.
     pub fn insert(&mut self, index: u64, frame: u32) -> Option<u32> {
+        if self.height == 0 {
+            if index == 0 {
+                let old = (self.alone != 0).then_some(self.root);
+                (self.root, self.pages) = (frame, 1);
+                self.alone |= 1 << THERE;
+                return old;
+            }
+            self.make_leaf();
+        }
         if let Some(leaf) = self.leaf(index) {
             return self.insert_into(leaf, index, frame);
         }
@@ -191,6 +222,20 @@ impl Tree {
         self.insert_into(at, index, frame)
     }
 
+    /// Gives the page that is alone, if there is one, a node.
+    fn make_leaf(&mut self) {
+        if self.alone == 0 {
+            return;
+        }
+        let (frame, alone) = (self.root, std::mem::take(&mut self.alone));
+        self.root = self.allocate();
+        self.height = 1;
+        self.set_slot(self.root, 0, frame);
+        for (nth, map) in self.nodes[self.root as usize].maps.iter_mut().enumerate() {
+            *map = u64::from(alone >> nth & 1);
+        }
+    }
+
     fn insert_into(&mut self, at: u32, index: u64, frame: u32) -> Option<u32> {
         let slot = slot_of(index, 0);
         let old = self.node(at);
@@ -202,6 +247,12 @@ impl Tree {
 
     /// Takes a page out, with its tags.
     pub fn remove(&mut self, index: u64) -> Option<u32> {
+        if self.is_alone(index, THERE) {
+            let frame = self.root;
+            (self.alone, self.pages) = (0, 0);
+            self.shrink();
+            return Some(frame);
+        }
         let slot = slot_of(index, 0);
         let leaf = self.leaf(index)?;
         let node = &mut self.nodes[leaf as usize];
@@ -237,6 +288,10 @@ impl Tree {
 
     /// Tags a page, and says whether there is one to tag.
     pub fn tag(&mut self, index: u64, tag: Tag) -> bool {
+        if self.is_alone(index, THERE) {
+            self.alone |= 1 << tag.map();
+            return true;
+        }
         let Some(leaf) = self.leaf(index) else {
             return false;
         };
@@ -264,6 +319,10 @@ impl Tree {
 
     /// Takes a tag off a page; nothing happens if it is not tagged or not there.
     pub fn untag(&mut self, index: u64, tag: Tag) {
+        if self.is_alone(index, THERE) {
+            self.alone &= !(1 << tag.map());
+            return;
+        }
         let Some(leaf) = self.leaf(index) else { return };
         let map = &mut self.nodes[leaf as usize].maps[tag.map()];
         let left = *map & !bit(slot_of(index, 0));
@@ -276,19 +335,22 @@ impl Tree {
 
     /// Is the page there and has the tag?
     pub fn is_tagged(&self, index: u64, tag: Tag) -> bool {
-        self.leaf(index)
-            .is_some_and(|leaf| self.node(leaf).maps[tag.map()] & bit(slot_of(index, 0)) != 0)
+        let has_it = |leaf| self.node(leaf).maps[tag.map()] & bit(slot_of(index, 0)) != 0;
+        self.is_alone(index, tag.map()) || self.leaf(index).is_some_and(has_it)
     }
 
     /// Has any page the tag?
     pub fn any(&self, tag: Tag) -> bool {
-        self.height > 0 && self.node(self.root).maps[tag.map()] != 0
+        self.is_alone(0, tag.map()) || (self.height > 0 && self.node(self.root).maps[tag.map()] != 0)
     }
 
     /// Is any of these pages there? Looks at a node for each 64 of them: for short ranges.
     pub fn any_of(&self, pages: Range<u64>) -> bool {
         if pages.is_empty() {
             return false;
+        }
+        if self.is_alone(pages.start, THERE) {
+            return true;
         }
         let (mut first, last) = (pages.start, pages.end - 1);
         loop {
@@ -319,6 +381,11 @@ impl Tree {
 
     fn walk(&self, from: u64, map: usize, out: &mut [(u64, u32)]) -> Walked {
         let mut walked = Walked { found: 0, visited: 0 };
+        if let (Some(first), true) = (out.first_mut(), self.is_alone(from, map)) {
+            *first = (0, self.root);
+            walked.found = 1;
+            return walked;
+        }
         if out.is_empty() || !reaches(self.height, from) {
             return walked;
         }

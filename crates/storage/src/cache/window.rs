@@ -76,9 +76,10 @@ fn enough(window: u64) -> u64 {
     }
 }
 
-/// The readers of one object, as far as their requests tell them apart: at most eight.
+/// The readers of one object, as far as their requests tell them apart: at most eight. A repeat looks no further than the first line
+/// of memory, if there is one reader.
 #[derive(Clone, Debug, Default)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Streams {
     /// Requests so far.
     now: u64,

@@ -9,7 +9,11 @@ use super::*;
 /// Every node that can be reached, looked at: what is above says exactly what is below, none is empty, none is lost.
 fn check(tree: &Tree) {
     let mut reached = BTreeSet::new();
-    let mut pages = 0;
+    let mut pages = usize::from(tree.alone & 1);
+    assert!(
+        tree.alone == 0 || (tree.height == 0 && pages == 1),
+        "a page is alone and is not"
+    );
     let mut todo = Vec::new();
     if tree.height > 0 {
         todo.push((tree.root, tree.height - 1));
@@ -35,7 +39,7 @@ fn check(tree: &Tree) {
         }
     }
     assert_eq!(pages, tree.len());
-    assert_eq!(tree.height == 0, tree.is_empty());
+    assert_eq!(tree.height == 0, tree.is_empty() || tree.alone != 0);
     assert!(
         tree.height <= 1 || tree.node(tree.root).maps[THERE] != bit(0),
         "a root too many"
@@ -197,16 +201,16 @@ fn ten_dirty_among_a_million_take_few_visits() {
 
 #[test]
 fn reserved_room_is_enough_for_any_insert() {
-    // The most that an insert can ask: from one level to eleven, and a path that shares nothing.
+    // The most that an insert can ask: from no level to eleven, and a path that shares nothing.
     let mut tree = Tree::new();
     tree.insert(0, 0);
-    let before = tree.nodes.len();
+    let most = tree.nodes_for(u64::MAX);
     tree.insert(u64::MAX, 1);
-    assert_eq!(tree.nodes.len() - before, NODES_PER_INSERT);
+    assert_eq!((tree.nodes.len(), most), (2 * HEIGHT_MAX - 1, 2 * HEIGHT_MAX - 1));
 
     let mut tree = Tree::new();
     for index in [0, u64::MAX, 1 << 40, 77, 1 << 62] {
-        tree.reserve().unwrap();
+        tree.reserve(index).unwrap();
         let room = tree.nodes.capacity();
         tree.insert(index, 1);
         assert_eq!(tree.nodes.capacity(), room, "insert({index}) asked for memory");
@@ -224,4 +228,22 @@ fn an_empty_tree_gives_its_memory_back() {
     }
     assert!(tree.nodes.capacity() <= NODES_KEPT);
     check(&tree);
+}
+
+#[test]
+fn a_first_page_alone_takes_no_node() {
+    let mut tree = Tree::new();
+    tree.reserve(0).unwrap();
+    tree.insert(0, 7);
+    tree.tag(0, Tag::Failed);
+    assert_eq!(tree.nodes.capacity(), 0);
+    tree.insert(5, 8);
+    check(&tree);
+    let mut out = [(0, 0); 3];
+    assert_eq!(
+        (tree.gang(0, None, &mut out), out[..2].to_vec()),
+        (2, vec![(0, 7), (5, 8)])
+    );
+    assert_eq!(tree.next(0, Some(Tag::Failed)), Some((0, 7)));
+    assert!(tree.any_of(0..1) && tree.any_of(5..9) && !tree.any_of(1..5) && !tree.any_of(6..1000));
 }

@@ -39,8 +39,9 @@ pub(super) struct Cached {
     pub(super) handle: Handle,
 }
 
-/// What a handle was found to mean.
+/// What a handle was found to mean. No two lines of memory hold one.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(align(32))]
 pub(super) struct Memo {
     generation: u32,
     epoch: u64,
