@@ -228,7 +228,7 @@ impl Files {
     /// The request as the engine takes it, without its memory.
     fn prepare(&self, request: &SegmentRequest<Memory>, ticket: Ticket) -> Result<Request, RequestFault> {
         let opened = self.opened(request.handle).ok_or(RequestFault::Stale)?;
-        if matches!(request.op, SegmentOp::Write { .. }) && opened.access == Access::Read {
+        if request.op.changes_bytes() && opened.access == Access::Read {
             return Err(RequestFault::ReadOnly);
         }
         // Streams have no offsets.

@@ -24,7 +24,7 @@ use baio_engine::{Arena, Caching, Doorbell, Errno, Memory, SetupError, Time, Wai
 use baio_ring::exchange::Parcel;
 use baio_ring::ring::{Cursor, Refused};
 use baio_words::entry::{Completion, Limits, Op, Place, Submission, Tag, Violation};
-use baio_words::{Handle, Identity, SegmentOp, SegmentRequest, Ticket};
+use baio_words::{Handle, Identity, SegmentRequest, Ticket};
 
 use crate::connection::Connection;
 use crate::served::{Begun, Between, NotStarted, Served, word_of};
@@ -349,14 +349,10 @@ impl<S: Served> Service<S> {
     }
 
     fn request(&self, submission: &Submission) -> Result<SegmentRequest<Memory>, Violation> {
-        let offset = submission.offset;
+        let unknown = Violation::Unknown(0, submission.op as u8);
         Ok(SegmentRequest {
             handle: self.handle(submission),
-            op: match submission.op {
-                Op::Read => SegmentOp::Read { offset },
-                Op::Write => SegmentOp::Write { offset },
-                _ => SegmentOp::Sync,
-            },
+            op: submission.segment_op().ok_or(unknown)?,
             memory: self.memory(submission)?,
             mode: submission.mode,
             durability: submission.durability,

@@ -24,9 +24,7 @@ use std::time::Instant;
 
 use baio_ring::exchange::Parcel;
 use baio_words::entry::{Op, Place, Submission, Tag};
-use baio_words::{
-    Failure, Handle, Outcome, Payload, RequestError, RequestFault, SegmentOp, SegmentRequest, Ticket, Time,
-};
+use baio_words::{Failure, Handle, Outcome, Payload, RequestError, RequestFault, SegmentRequest, Ticket, Time};
 
 use crate::carrier::{Between, Carrier};
 use crate::inside;
@@ -120,19 +118,13 @@ impl<K: Carrier> Client<K> {
     }
 
     fn submission(&self, request: &SegmentRequest<K::Memory>, tag: Tag) -> Submission {
-        let op = match request.op {
-            SegmentOp::Read { .. } => Op::Read,
-            SegmentOp::Write { .. } => Op::Write,
-            SegmentOp::Sync => Op::Sync,
-        };
         Submission {
             handle: request.handle.into(),
-            offset: request.op.offset().unwrap_or(0),
             place: self.carrier.place(&request.memory),
             mode: request.mode,
             durability: request.durability,
             deadline: request.deadline,
-            ..Submission::new(op, tag)
+            ..Submission::of(request.op, tag)
         }
     }
 

@@ -5,7 +5,7 @@
 use baio_ring::exchange::Parcel;
 use baio_ring::ring::Refused;
 use baio_words::entry::Completion;
-use baio_words::{Caching, Errno, Failure, Handle, IoError, Outcome, RequestError, RequestFault, SegmentOp, Ticket};
+use baio_words::{Caching, Errno, Failure, Handle, IoError, Outcome, RequestError, RequestFault, Ticket};
 
 use crate::carrier::{Between, Carrier};
 use crate::state::State;
@@ -108,10 +108,7 @@ impl<K: Carrier> State<K> {
         let parcel = shared.exchange.take(ticket.parts().0);
         if ending.abandoned {
             let failure = match ending.kind {
-                Kind::Request {
-                    op: SegmentOp::Write { .. },
-                    ..
-                } => Failure::Io(IoError::Indeterminate),
+                Kind::Request { op, .. } if op.changes_bytes() => Failure::Io(IoError::Indeterminate),
                 _ => Failure::Ending,
             };
             return self.table.end_abandoned(ticket, || Err(errno(ending.kind, failure)));
@@ -123,9 +120,9 @@ impl<K: Carrier> State<K> {
                     Some(Parcel::Memory(memory)) => Some(memory),
                     _ => None,
                 };
-                let failure = match op {
-                    SegmentOp::Write { .. } if sent && memory.is_none() => Failure::Io(IoError::Indeterminate),
-                    _ => Failure::Ending,
+                let failure = match op.changes_bytes() && sent && memory.is_none() {
+                    true => Failure::Io(IoError::Indeterminate),
+                    false => Failure::Ending,
                 };
                 let error = RequestError::of(op, name_of(&self.names, handle), len, failure);
                 Ended::Request(ended_early(ticket, ending.tag, error, memory.unwrap_or_default()))

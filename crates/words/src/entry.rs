@@ -42,6 +42,7 @@
 use crate::failure::{Failure, decode_failure, encode_failure};
 use crate::handle::{Handle, Ticket};
 use crate::mode::{Caching, Durability, Mode};
+use crate::request::SegmentOp;
 use crate::time::Time;
 
 /// Length of a submission in words.
@@ -197,6 +198,32 @@ impl Submission {
             mode: Mode::Direct,
             durability: Durability::None,
             deadline: None,
+        }
+    }
+
+    /// An entry for this operation on a handle, with everything else zero.
+    #[must_use]
+    pub fn of(op: SegmentOp, tag: Tag) -> Submission {
+        let kind = match op {
+            SegmentOp::Read { .. } => Op::Read,
+            SegmentOp::Write { .. } => Op::Write,
+            SegmentOp::Sync => Op::Sync,
+        };
+        Submission {
+            offset: op.offset().unwrap_or(0),
+            ..Submission::new(kind, tag)
+        }
+    }
+
+    /// The operation on a handle that it asks for; `None` when it asks for something else.
+    #[must_use]
+    pub fn segment_op(&self) -> Option<SegmentOp> {
+        let offset = self.offset;
+        match self.op {
+            Op::Read => Some(SegmentOp::Read { offset }),
+            Op::Write => Some(SegmentOp::Write { offset }),
+            Op::Sync => Some(SegmentOp::Sync),
+            Op::Cancel | Op::CloseHandle | Op::Control => None,
         }
     }
 

@@ -169,9 +169,9 @@ impl Failure {
         match self {
             Failure::Io(error) => RequestFault::Io(error),
             Failure::Beyond { size } => RequestFault::Beyond {
-                len: u64::from(len),
+                len: op.bytes(u64::from(len)),
                 size,
-                write: matches!(op, SegmentOp::Write { .. }),
+                write: op.changes_bytes(),
             },
             Failure::ReadOnly => RequestFault::ReadOnly,
             Failure::Stale => RequestFault::Stale,

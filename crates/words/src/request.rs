@@ -50,6 +50,38 @@ impl SegmentOp {
             SegmentOp::Sync => None,
         }
     }
+
+    /// How many bytes it touches, with memory of so many.
+    #[must_use]
+    pub fn bytes(self, memory_bytes: u64) -> u64 {
+        match self {
+            SegmentOp::Read { .. } | SegmentOp::Write { .. } => memory_bytes,
+            SegmentOp::Sync => 0,
+        }
+    }
+
+    /// The bytes of the segment that it touches, with memory of so many; none for a sync.
+    #[must_use]
+    pub fn range(self, memory_bytes: u64) -> Range<u64> {
+        let start = self.offset().unwrap_or(0);
+        start..start.saturating_add(self.bytes(memory_bytes))
+    }
+
+    /// May the segment hold other bytes when it has ended? The one place that says so: such an operation needs a handle for
+    /// writing, keeps others out of its range, and is not known to have happened when nobody tells its end.
+    #[must_use]
+    pub fn changes_bytes(self) -> bool {
+        match self {
+            SegmentOp::Write { .. } => true,
+            SegmentOp::Read { .. } | SegmentOp::Sync => false,
+        }
+    }
+
+    /// Is it about what was written before, and about no bytes of its own?
+    #[must_use]
+    pub fn is_sync(self) -> bool {
+        matches!(self, SegmentOp::Sync)
+    }
 }
 
 /// One operation on a handle, with memory of the kind `M`.
@@ -92,12 +124,7 @@ impl<M: Payload> SegmentRequest<M> {
     /// The bytes of the segment that it touches: none for a sync.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
-        match self.op {
-            SegmentOp::Read { offset } | SegmentOp::Write { offset } => {
-                offset..offset.saturating_add(self.memory.payload_bytes() as u64)
-            }
-            SegmentOp::Sync => 0..0,
-        }
+        self.op.range(self.memory.payload_bytes() as u64)
     }
 }
 

@@ -169,7 +169,7 @@ impl Core {
     pub(super) fn check(&self, request: &mut SegmentRequest, coming: Coming) -> Result<Way> {
         let operation = request.op.name();
         let object = self.objects.get(request.handle).ok_or_else(|| stale(operation))?;
-        let offset = offset_of(request.op);
+        let offset = request.op.offset();
         let fail = |fault: Fault| {
             let error = Error::new(operation, &object.name, fault);
             match offset {
@@ -190,17 +190,9 @@ impl Core {
         };
         match &object.target {
             // What is in the cache is not looked for in the file.
-            Target::Plain(_) if request.mode == Mode::Cached && request.op != SegmentOp::Sync => Ok(Way::Cache),
+            Target::Plain(_) if request.mode == Mode::Cached && !request.op.is_sync() => Ok(Way::Cache),
             Target::Plain(file) => {
-                let op = match request.op {
-                    SegmentOp::Read { offset } => Op::Read {
-                        offset: position(file, offset),
-                    },
-                    SegmentOp::Write { offset } => Op::Write {
-                        offset: position(file, offset),
-                    },
-                    SegmentOp::Sync => Op::Sync,
-                };
+                let op = on_file(request.op, file, 0);
                 Ok(Way::Device(file.clone(), op, policy))
             }
             Target::Segment {
@@ -228,11 +220,8 @@ impl Core {
                         Route::Unknown => return Err(fail(Fault::Latched)),
                     },
                 };
-                Ok(Way::Device(
-                    volume.device.file.clone(),
-                    on_device(request.op, start),
-                    policy,
-                ))
+                let file = &volume.device.file;
+                Ok(Way::Device(file.clone(), on_file(request.op, file, start), policy))
             }
         }
     }
@@ -246,11 +235,10 @@ impl Core {
             .volume
             .as_ref()
             .map_or(baio_engine::Caching::Direct, |volume| volume.device.caching);
-        if request.op == SegmentOp::Sync {
+        if request.op.is_sync() {
             return Ok(volume); // A sync covers the file, whatever cache its writes went through.
         }
-        let writes = matches!(request.op, SegmentOp::Write { .. });
-        if writes && object.access == Access::Read {
+        if request.op.changes_bytes() && object.access == Access::Read {
             return Err(Fault::ReadOnly);
         }
         object.route(request.mode, volume)
@@ -332,7 +320,7 @@ impl Core {
 
     /// What the engine said of a request, in words of its segment or file.
     pub(super) fn explain(&self, asked: &Asked, error: baio_engine::Error) -> Error {
-        match offset_of(asked.op) {
+        match asked.op.offset() {
             Some(offset) => self.explain_fault(asked, in_segment(error, offset)),
             None => self.explain_fault(asked, error),
         }
@@ -342,7 +330,7 @@ impl Core {
         let object = self.objects.get(asked.handle);
         let name = object.map_or("a closed handle", |object| &object.name);
         let error = Error::new(asked.op.name(), name, fault);
-        match offset_of(asked.op) {
+        match asked.op.offset() {
             Some(offset) => error.at(offset),
             None => error,
         }
@@ -438,14 +426,16 @@ fn within(request: &mut SegmentRequest, size: u64) -> std::result::Result<bool, 
     }
 }
 
-/// What a request on a segment is on the device, where the segment begins at `start`. It was found to lie inside.
-fn on_device(op: SegmentOp, start: u64) -> Op {
+/// What a request is for the engine, on the file where its object begins at byte `start`. It was found to lie inside.
+fn on_file(op: SegmentOp, file: &File, start: u64) -> Op {
+    // Streams have no offsets.
+    let position = |offset| (file.kind() != Kind::Stream).then(|| start + offset);
     match op {
         SegmentOp::Read { offset } => Op::Read {
-            offset: Some(start + offset),
+            offset: position(offset),
         },
         SegmentOp::Write { offset } => Op::Write {
-            offset: Some(start + offset),
+            offset: position(offset),
         },
         SegmentOp::Sync => Op::Sync,
     }
@@ -464,17 +454,5 @@ fn in_segment(error: baio_engine::Error, offset: u64) -> baio_engine::Error {
             need,
         },
         error => error,
-    }
-}
-
-/// Streams have no offsets.
-fn position(file: &File, offset: u64) -> Option<u64> {
-    (file.kind() != Kind::Stream).then_some(offset)
-}
-
-fn offset_of(op: SegmentOp) -> Option<u64> {
-    match op {
-        SegmentOp::Read { offset } | SegmentOp::Write { offset } => Some(offset),
-        SegmentOp::Sync => None,
     }
 }

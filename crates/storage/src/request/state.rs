@@ -147,9 +147,6 @@ impl Asked {
 
     /// The bytes of the segment that it touches: none for a sync.
     pub(crate) fn range(&self) -> Range<u64> {
-        match self.op {
-            SegmentOp::Read { offset } | SegmentOp::Write { offset } => offset..offset.saturating_add(self.len),
-            SegmentOp::Sync => 0..0,
-        }
+        self.op.range(self.len)
     }
 }

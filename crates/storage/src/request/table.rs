@@ -280,7 +280,7 @@ impl Requests {
     /// The same for writes alone, with those that wait in the core, which will begin without asking anybody again.
     pub(crate) fn writes_under_way(&self) -> impl Iterator<Item = (Ticket, Handle, Range<u64>)> + '_ {
         let writes = |(_, entry): &(usize, &Entry)| {
-            matches!(entry.asked.op, SegmentOp::Write { .. }) && (entry.state.is_at_device() || entry.state.waits())
+            entry.asked.op.changes_bytes() && (entry.state.is_at_device() || entry.state.waits())
         };
         let named = |(index, entry): (usize, &Entry)| {
             let ticket = Ticket {

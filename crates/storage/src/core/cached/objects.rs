@@ -23,7 +23,7 @@ use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::object::{Objects, Target};
 use crate::operation::{CachedPages, Known};
-use crate::request::{Handle, SegmentOp, SegmentRequest};
+use crate::request::{Handle, SegmentRequest};
 use crate::segment::probe::SlotAddress;
 
 /// Bytes that are read ahead of a sequential reader at most.
@@ -254,9 +254,9 @@ impl Core {
         let name = object.map_or(String::new(), |object| object.name.clone());
         let fail = |fault| {
             let error = Error::new(request.op.name(), &name, fault);
-            match request.op {
-                SegmentOp::Read { offset } | SegmentOp::Write { offset } => error.at(offset),
-                SegmentOp::Sync => error,
+            match request.op.offset() {
+                Some(offset) => error.at(offset),
+                None => error,
             }
         };
         let Some((target, access)) = object.map(|object| (object.target.clone(), object.access)) else {

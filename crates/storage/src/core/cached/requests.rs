@@ -35,7 +35,7 @@ impl Core {
     }
 
     fn object_to_use(&mut self, request: &SegmentRequest) -> Result<ObjectId> {
-        let writes = matches!(request.op, SegmentOp::Write { .. });
+        let writes = request.op.changes_bytes();
         let cached = self.cached.as_mut();
         let known = cached.and_then(|cached| cached.object_for_mode(&self.objects, request.handle, writes));
         known.map_or_else(|| self.object_for(request), Ok)
@@ -44,7 +44,7 @@ impl Core {
     /// Gives a request to the cache: to be done there, or to make way for it.
     pub(in crate::core) fn ask(&mut self, ticket: Ticket, mut request: SegmentRequest, object: ObjectId) {
         let is_cached = request.mode == Mode::Cached;
-        if is_cached && matches!(request.op, SegmentOp::Write { .. }) {
+        if is_cached && request.op.changes_bytes() {
             self.date_change();
         }
         let Some(cached) = &mut self.cached else { return };
@@ -86,7 +86,7 @@ impl Core {
         // the device is not kept waiting while the bytes of many requests are copied.
         let bypasses = self.start_bypasses();
         let Some(cached) = &mut self.cached else { return };
-        let is_durable = request.durability != Durability::None && request.op != SegmentOp::Sync;
+        let is_durable = request.durability != Durability::None && !request.op.is_sync();
         let is_lone = is_durable && end - start >= LONE_BYTES;
         if bypasses {
             // Of a large write the device has its bytes before they are copied.
@@ -210,7 +210,7 @@ impl Core {
 
     /// The cache has made way for a direct request. For a write it keeps out until that has ended.
     fn granted(&mut self, ticket: Ticket, asked: &Asked, (object, id): (ObjectId, cache::RequestId), memory: Memory) {
-        if matches!(asked.op, SegmentOp::Write { .. }) {
+        if asked.op.changes_bytes() {
             self.requests.reserve(ticket, object, id);
         }
         self.start_again(ticket, memory);
