@@ -5,7 +5,8 @@
 //! | a request of mode direct, kernel, uncached | the engine's, with that caching |
 //! | of mode cached | `NoCache`: that is the cache of a core |
 //! | a read at the end of the file | fewer bytes, at last none |
-//! | a write past it | a longer file |
+//! | a write or a zero past it | a longer file; a discard past it does nothing |
+//! | a discard, a zero | the engine's; of no bytes, nothing |
 //!
 //! A handle that is closed stays until what is under way on it has left the engine. Paths are opened as the service's own
 //! process may: within one process the client is that process. A broker between processes takes descriptors instead.
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 
 use baio_engine::{
     Caching, Config, Engine, Errno, Error as IoError, File, Kind, Memory, Notice, Op, Open, Policy, Request, RequestId,
-    SetupError, Stats, Wait,
+    SetupError, Space, Stats, Wait,
 };
 use baio_words::entry::Completion;
 use baio_words::{
@@ -225,14 +226,24 @@ impl Files {
             .map_err(|errno| failed(opened.file.name(), RequestFault::Io(errno.into())))
     }
 
-    /// The request as the engine takes it, without its memory.
-    fn prepare(&self, request: &SegmentRequest<Memory>, ticket: Ticket) -> Result<Request, RequestFault> {
+    /// The request as the engine takes it, without its memory; none if there is nothing to do.
+    fn prepare(&self, request: &SegmentRequest<Memory>, ticket: Ticket) -> Result<Option<Request>, RequestFault> {
         let opened = self.opened(request.handle).ok_or(RequestFault::Stale)?;
         if request.op.changes_bytes() && opened.access == Access::Read {
             return Err(RequestFault::ReadOnly);
         }
+        let caching = match request.mode {
+            Mode::Direct => Caching::Direct,
+            Mode::Kernel => Caching::Kernel,
+            Mode::Uncached => Caching::Uncached,
+            Mode::Cached => return Err(RequestFault::NoCache),
+        };
         // Streams have no offsets.
         let position = |offset| (opened.file.kind() != Kind::Stream).then_some(offset);
+        let space = |offset, len, space| {
+            opened.file.check_space(caching, offset, len)?;
+            Ok::<_, IoError>(Op::Allocate { offset, len, space })
+        };
         let op = match request.op {
             SegmentOp::Read { offset } => Op::Read {
                 offset: position(offset),
@@ -241,20 +252,19 @@ impl Files {
                 offset: position(offset),
             },
             SegmentOp::Sync => Op::Sync,
+            SegmentOp::Discard { offset, len } => space(offset, len, Space::Discard).map_err(RequestFault::Io)?,
+            SegmentOp::Zero { offset, len } => space(offset, len, Space::Zero).map_err(RequestFault::Io)?,
         };
-        let caching = match request.mode {
-            Mode::Direct => Caching::Direct,
-            Mode::Kernel => Caching::Kernel,
-            Mode::Uncached => Caching::Uncached,
-            Mode::Cached => return Err(RequestFault::NoCache),
-        };
+        if matches!(op, Op::Allocate { len: 0, .. }) {
+            return Ok(None);
+        }
         let policy = Policy {
             caching,
             durability: request.durability,
             deadline: request.deadline,
             ..Policy::default()
         };
-        Ok(Request::bare(op, Some(&opened.file), policy).tagged(bits(ticket)))
+        Ok(Some(Request::bare(op, Some(&opened.file), policy).tagged(bits(ticket))))
     }
 
     /// The engine has let go of a request.
@@ -340,12 +350,12 @@ impl Served for Files {
         });
         let ticket = Ticket::from_parts(index, self.requests[index as usize].generation);
         let prepared = match self.prepare(&request, ticket) {
-            Ok(prepared) => prepared,
-            Err(fault) => {
+            Ok(Some(prepared)) => prepared,
+            early => {
                 self.free.push(index);
                 let completion = Completion {
                     tag: tag_of(request.tag),
-                    result: Err(fault.into()),
+                    result: early.map(|_| 0).map_err(Failure::from),
                     bytes_done: 0,
                     took: Caching::Direct,
                     iterations: 0,

@@ -4,12 +4,13 @@ mod support;
 
 use baio_ring::exchange::Parcel;
 use baio_words::entry::{HandleWords, Op, Place, Submission};
-use baio_words::{Caching, Durability, Failure, IoError, Mode};
+use baio_words::{Caching, Durability, Failure, IoError, Mode, SegmentOp};
 use support::tested::{BYTES, Tested};
 use support::{Client, tag};
 
 of_each! {
     what_was_written_is_read
+    a_range_is_discarded_and_zeroed
     a_request_that_cannot_be_is_told_so
     a_closed_handle_is_stale_and_what_was_under_way_ends
     more_than_there_are_slots_is_served
@@ -84,6 +85,60 @@ fn what_was_written_is_read<S: Tested>() {
     let read = client.read(3, handle);
     let at_end = Submission { offset: BYTES, ..read };
     assert_eq!(client.run(at_end).0, Ok(0));
+    client.close();
+}
+
+fn a_range_is_discarded_and_zeroed<S: Tested>() {
+    let mut client = client::<S>();
+    let handle = client.open();
+    for (place, block) in [(1, 0), (2, 1), (3, 2), (4, 3)] {
+        let write = client.write(place, handle, 7);
+        let offset = block * 4096;
+        assert_eq!(client.run(Submission { offset, ..write }).0, Ok(4096));
+    }
+    let mut ask = |op, mode| {
+        let asked = Submission {
+            handle,
+            durability: Durability::Data,
+            mode,
+            ..Submission::of(op, tag(5))
+        };
+        client.run(asked).0
+    };
+    let (offset, len) = (4096, 4096);
+    // A file system without O_DIRECT has no such mode, and takes any bytes.
+    let direct = ask(SegmentOp::Discard { offset, len }, Mode::Direct);
+    assert_eq!(direct, Ok(0));
+    let (offset, none) = (8192, 0);
+    assert_eq!(ask(SegmentOp::Zero { offset, len }, Mode::Direct), Ok(0));
+    assert_eq!(ask(SegmentOp::Zero { offset: 0, len: none }, Mode::Direct), Ok(0));
+    let cached = ask(SegmentOp::Zero { offset: 0, len }, Mode::Cached);
+    assert_eq!(cached, Err(Failure::NoCache));
+    let askew = ask(SegmentOp::Discard { offset: 1, len }, Mode::Direct);
+    assert!(
+        matches!(askew, Err(Failure::Io(IoError::Misaligned { value: 1, .. }))) || S::GROWS && askew == Ok(0),
+        "{askew:?}"
+    );
+    let far = (BYTES, 3 << 40);
+    let beyond = ask(
+        SegmentOp::Discard {
+            offset: far.0,
+            len: far.1,
+        },
+        Mode::Direct,
+    );
+    match S::GROWS {
+        true => assert_eq!(beyond, Ok(0), "there is nothing to give back"),
+        false => assert_eq!(beyond, Err(Failure::Beyond { size: BYTES })),
+    }
+    let read = client.read(6, handle);
+    let (ended, bytes) = client.run(read);
+    assert_eq!((ended, bytes), (Ok(4096), vec![7; 4096]));
+    for (offset, byte) in [(4096, 0), (8192, 0), (12288, 7)] {
+        let read = client.read(6, handle);
+        let (ended, bytes) = client.run(Submission { offset, ..read });
+        assert_eq!((ended, bytes), (Ok(4096), vec![byte; 4096]), "at {offset}");
+    }
     client.close();
 }
 

@@ -121,6 +121,19 @@ fn serve(shared: &Between<ToThread>, closed: &Mutex<Vec<u32>>) {
                 assert!(shared.exchange.put(index, Parcel::Memory(bytes.into())));
                 result
             }
+            (Op::Discard | Op::Zero, parcel) => {
+                if let Some(parcel) = parcel {
+                    assert!(shared.exchange.put(index, parcel));
+                }
+                let (at, len) = (asked.offset as usize, usize::try_from(asked.len).unwrap());
+                match held.get_mut(at..at.saturating_add(len)) {
+                    None => Err(Failure::Beyond { size: SIZE as u64 }),
+                    Some(range) => {
+                        range.fill(0);
+                        Ok(0)
+                    }
+                }
+            }
             _ => Err(Failure::Io(IoError::Cancelled)),
         };
         let completion = Completion {
@@ -194,6 +207,27 @@ fn what_was_written_is_read() {
 }
 
 /// Everything that a link to a volume would tell.
+#[test]
+fn a_range_crosses_the_ring_with_its_length() {
+    let served = served();
+    let handle = served.open();
+    let write = served.start(SegmentOp::Write { offset: 0 }, handle, vec![7; 16]);
+    served.end(write).result.unwrap();
+    let zero = served.start(SegmentOp::Zero { offset: 4, len: 8 }, handle, Vec::new());
+    assert_eq!(served.end(zero).result.unwrap(), 0);
+    let read = served.start(SegmentOp::Read { offset: 0 }, handle, vec![1; 16]);
+    let read = served.end(read).memory.0.unwrap();
+    assert_eq!(*read, [[7; 4], [0; 4], [0; 4], [7; 4]].concat());
+    // A length of more than 32 bits is told as it was asked for.
+    let len = 3 << 40;
+    let discard = served.start(SegmentOp::Discard { offset: 1, len }, handle, Vec::new());
+    let error = served.end(discard).result.unwrap_err();
+    assert_eq!((error.operation, error.offset), ("discard", Some(1)));
+    let size = SIZE as u64;
+    assert_eq!(error.fault, RequestFault::Beyond { len, size, write: true });
+    served.close();
+}
+
 #[test]
 fn a_failure_names_the_object_the_offset_and_the_cure() {
     let served = served();

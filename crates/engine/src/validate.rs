@@ -8,6 +8,22 @@ use crate::policy::Caching;
 use crate::request::{Op, Request};
 use crate::slot::Slot;
 
+impl File {
+    /// What a change of the space of a range ([`Op::Allocate`]) is to be refused for before it is tried, by whoever promises for it
+    /// what holds for a write of this mode: `EFBIG` beyond 2^63 - 1; `Misaligned` of a direct one, and of any on a block device.
+    /// The engine leaves that to the kernel: a file takes any bytes, a block device sectors.
+    ///
+    /// # Errors
+    /// These two.
+    pub fn check_space(&self, caching: Caching, offset: u64, len: u64) -> Result<(), Error> {
+        check_range(offset, len)?;
+        match caching == Caching::Direct || self.kind() == Kind::Block {
+            true => check_extent(self, offset, len),
+            false => Ok(()),
+        }
+    }
+}
+
 impl Slot {
     /// Refuses what can be known to fail before anything is tried.
     pub(crate) fn validate(request: &mut Request) -> Result<(), Error> {
@@ -99,15 +115,7 @@ fn check_place(file: &File, op: Op) -> Result<(), Error> {
 
 fn check_alignment(file: &File, offset: u64, len: u64, memory: &Memory) -> Result<(), Error> {
     let limits = file.direct_limits();
-    let check = |argument, value: u64, need: u32| {
-        if is_multiple(value, need) {
-            Ok(())
-        } else {
-            Err(Error::Misaligned { argument, value, need })
-        }
-    };
-    check(Argument::Offset, offset, limits.offset)?;
-    check(Argument::Length, len, limits.offset)?;
+    check_extent(file, offset, len)?;
     for part in memory.parts() {
         // statx(2): the alignment of offsets is that of segment lengths too.
         check(Argument::Length, part.len() as u64, limits.offset)?;
@@ -115,6 +123,20 @@ fn check_alignment(file: &File, offset: u64, len: u64, memory: &Memory) -> Resul
     match memory.first_place_where(|place| !is_multiple(place, limits.memory)) {
         Some(value) => check(Argument::Memory, value, limits.memory),
         None => Ok(()),
+    }
+}
+
+fn check_extent(file: &File, offset: u64, len: u64) -> Result<(), Error> {
+    let need = file.direct_limits().offset;
+    check(Argument::Offset, offset, need)?;
+    check(Argument::Length, len, need)
+}
+
+fn check(argument: Argument, value: u64, need: u32) -> Result<(), Error> {
+    if is_multiple(value, need) {
+        Ok(())
+    } else {
+        Err(Error::Misaligned { argument, value, need })
     }
 }
 

@@ -4,11 +4,11 @@
 //!
 //! | byte | what | |
 //! |---|---|---|
-//! | 0 | operation | 1 read, 2 write, 3 sync, 4 cancel, 5 close handle, 6 control |
+//! | 0 | operation | 1 read, 2 write, 3 sync, 4 cancel, 5 close handle, 6 control, 7 discard, 8 zero |
 //! | 1 | mode | 0 direct, 1 cached, 2 kernel, 3 uncached |
 //! | 2 | durability | 0 none, 1 data, 2 full |
 //! | 3 | place | 0 no memory, 1 the arena, 2 the exchange only (lists, shared memory; within one process) |
-//! | 4..8 | length in bytes | |
+//! | 4..8 | length of the memory in bytes | |
 //! | 8..12 | tag: index | the client's place for the request; below the number of places |
 //! | 12..16 | tag: generation | handed back untouched |
 //! | 16..20 | handle: index | |
@@ -16,10 +16,11 @@
 //! | 24..32 | offset in the segment, in bytes | |
 //! | 32..40 | offset in the arena, in bytes | with place 1; else 0 |
 //! | 40..48 | deadline | engine time in nanoseconds; 0 for none |
-//! | 48..64 | zero | |
+//! | 48..56 | length of the range in bytes | of a discard and a zero, which need no memory; else 0 |
+//! | 56..64 | zero | |
 //!
-//! Reads and writes use all of it; a sync all but the offset in the segment; cancel and control the tag; close handle the
-//! handle. What an operation does not use is zero, else the entry is a violation.
+//! Discard and zero use all of it; reads and writes all but the length of the range; a sync neither that nor the offset in the
+//! segment; cancel and control the tag; close handle the handle. What an operation does not use is zero, else the entry is a violation.
 //!
 //! A completion is 32 bytes:
 //!
@@ -58,7 +59,7 @@ pub type RawCompletion = [u64; COMPLETION_WORDS];
 const _: () = {
     assert!(size_of::<RawSubmission>() == 64);
     assert!(size_of::<RawCompletion>() == 32);
-    assert!(Op::Control as u8 == 6 && Mode::Uncached as u8 == 3);
+    assert!(Op::Control as u8 == 6 && Op::Zero as u8 == 8 && Mode::Uncached as u8 == 3);
 };
 
 /// What a submission asks for.
@@ -77,6 +78,10 @@ pub enum Op {
     CloseHandle = 5,
     /// What waits in the exchange: create, open, list, close.
     Control = 6,
+    /// Give the space of a range back.
+    Discard = 7,
+    /// Make a range read as zeros.
+    Zero = 8,
 }
 
 /// The client's name for a request: its place in the exchange, and how often that was used before.
@@ -147,6 +152,8 @@ pub struct Submission {
     pub handle: HandleWords,
     /// First byte in the segment.
     pub offset: u64,
+    /// Bytes of the range, of an operation that names it itself.
+    pub len: u64,
     /// With which memory.
     pub place: Place,
     /// Through which cache.
@@ -194,6 +201,7 @@ impl Submission {
             tag,
             handle: HandleWords::default(),
             offset: 0,
+            len: 0,
             place: Place::Nowhere,
             mode: Mode::Direct,
             durability: Durability::None,
@@ -208,9 +216,12 @@ impl Submission {
             SegmentOp::Read { .. } => Op::Read,
             SegmentOp::Write { .. } => Op::Write,
             SegmentOp::Sync => Op::Sync,
+            SegmentOp::Discard { .. } => Op::Discard,
+            SegmentOp::Zero { .. } => Op::Zero,
         };
         Submission {
             offset: op.offset().unwrap_or(0),
+            len: op.bytes(0),
             ..Submission::new(kind, tag)
         }
     }
@@ -218,11 +229,13 @@ impl Submission {
     /// The operation on a handle that it asks for; `None` when it asks for something else.
     #[must_use]
     pub fn segment_op(&self) -> Option<SegmentOp> {
-        let offset = self.offset;
+        let (offset, len) = (self.offset, self.len);
         match self.op {
             Op::Read => Some(SegmentOp::Read { offset }),
             Op::Write => Some(SegmentOp::Write { offset }),
             Op::Sync => Some(SegmentOp::Sync),
+            Op::Discard => Some(SegmentOp::Discard { offset, len }),
+            Op::Zero => Some(SegmentOp::Zero { offset, len }),
             Op::Cancel | Op::CloseHandle | Op::Control => None,
         }
     }
@@ -247,7 +260,7 @@ impl Submission {
             self.offset,
             arena_at,
             self.deadline.map_or(0, |at| at.0.max(1)),
-            0,
+            self.len,
             0,
         ]
     }
@@ -265,6 +278,8 @@ impl Submission {
             4 => Op::Cancel,
             5 => Op::CloseHandle,
             6 => Op::Control,
+            7 => Op::Discard,
+            8 => Op::Zero,
             other => return Err(Violation::Unknown(0, other)),
         };
         let mode = match mode {
@@ -299,6 +314,7 @@ impl Submission {
                 generation: handle_generation,
             },
             offset: raw[3],
+            len: raw[6],
             place,
             mode,
             durability,
@@ -315,8 +331,13 @@ impl Submission {
     fn used(&self) -> Submission {
         let bare = Submission::new(self.op, self.tag);
         match self.op {
-            Op::Read | Op::Write => *self,
-            Op::Sync => Submission { offset: 0, ..*self },
+            Op::Discard | Op::Zero => *self,
+            Op::Read | Op::Write => Submission { len: 0, ..*self },
+            Op::Sync => Submission {
+                offset: 0,
+                len: 0,
+                ..*self
+            },
             Op::Cancel | Op::Control => bare,
             Op::CloseHandle => Submission {
                 tag: Tag::default(),

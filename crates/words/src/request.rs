@@ -29,6 +29,21 @@ pub enum SegmentOp {
     },
     /// Make every write completed before this durable; the request's durability says how far.
     Sync,
+    /// Give the space of a range back: it reads as zeros from then on, of a segment and of a file. Whoever cannot promise that
+    /// refuses it (`EOPNOTSUPP`). Ends with 0: no bytes are transferred. After an error some of the range may be zeros already.
+    Discard {
+        /// First byte.
+        offset: u64,
+        /// Bytes, as many as the segment has at most.
+        len: u64,
+    },
+    /// Make a range read as zeros, and keep its space. Ends as a discard does.
+    Zero {
+        /// First byte.
+        offset: u64,
+        /// Bytes, as many as the segment has at most.
+        len: u64,
+    },
 }
 
 impl SegmentOp {
@@ -39,6 +54,8 @@ impl SegmentOp {
             SegmentOp::Read { .. } => "read",
             SegmentOp::Write { .. } => "write",
             SegmentOp::Sync => "sync",
+            SegmentOp::Discard { .. } => "discard",
+            SegmentOp::Zero { .. } => "zero",
         }
     }
 
@@ -46,7 +63,10 @@ impl SegmentOp {
     #[must_use]
     pub fn offset(self) -> Option<u64> {
         match self {
-            SegmentOp::Read { offset } | SegmentOp::Write { offset } => Some(offset),
+            SegmentOp::Read { offset }
+            | SegmentOp::Write { offset }
+            | SegmentOp::Discard { offset, .. }
+            | SegmentOp::Zero { offset, .. } => Some(offset),
             SegmentOp::Sync => None,
         }
     }
@@ -57,7 +77,14 @@ impl SegmentOp {
         match self {
             SegmentOp::Read { .. } | SegmentOp::Write { .. } => memory_bytes,
             SegmentOp::Sync => 0,
+            SegmentOp::Discard { len, .. } | SegmentOp::Zero { len, .. } => len,
         }
+    }
+
+    /// Does it name its range itself, and move no memory?
+    #[must_use]
+    pub fn names_its_range(self) -> bool {
+        matches!(self, SegmentOp::Discard { .. } | SegmentOp::Zero { .. })
     }
 
     /// The bytes of the segment that it touches, with memory of so many; none for a sync.
@@ -72,7 +99,7 @@ impl SegmentOp {
     #[must_use]
     pub fn changes_bytes(self) -> bool {
         match self {
-            SegmentOp::Write { .. } => true,
+            SegmentOp::Write { .. } | SegmentOp::Discard { .. } | SegmentOp::Zero { .. } => true,
             SegmentOp::Read { .. } | SegmentOp::Sync => false,
         }
     }
@@ -135,7 +162,7 @@ pub struct Outcome<M> {
     pub ticket: Ticket,
     /// The caller's name for it.
     pub tag: u64,
-    /// Bytes transferred, or why not.
+    /// Bytes transferred, or why not; 0 for what transfers none.
     pub result: Result<u32, RequestError>,
     /// Bytes that were transferred, also when an error ended it half-way.
     pub bytes_done: u32,

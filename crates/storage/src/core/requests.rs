@@ -2,7 +2,7 @@
 
 use std::task::{Poll, Waker};
 
-use baio_engine::{Argument, Completion, Errno, File, Kind, Memory, Notice, Op, Policy, Request, Wait};
+use baio_engine::{Argument, Completion, Errno, File, Kind, Memory, Notice, Op, Policy, Request, Space, Wait};
 
 use super::tags::Recipient;
 use super::{Core, stale};
@@ -190,8 +190,16 @@ impl Core {
         };
         match &object.target {
             // What is in the cache is not looked for in the file.
-            Target::Plain(_) if request.mode == Mode::Cached && !request.op.is_sync() => Ok(Way::Cache),
+            Target::Plain(_) if goes_through_cache(request) => Ok(Way::Cache),
             Target::Plain(file) => {
+                if request.mode == Mode::Cached && request.op.names_its_range() {
+                    // As a cached write: what is cached does not grow.
+                    let size = file.size().map_err(|errno| fail(errno.into()))?;
+                    within(request, size).map_err(fail)?;
+                }
+                if !has_space(request, file, caching).map_err(fail)? {
+                    return Ok(Way::Nothing);
+                }
                 let op = on_file(request.op, file, 0);
                 Ok(Way::Device(file.clone(), op, policy))
             }
@@ -205,8 +213,12 @@ impl Core {
                 if !within(request, *size).map_err(fail)? {
                     return Ok(Way::Nothing);
                 }
-                if request.mode == Mode::Cached {
+                if goes_through_cache(request) {
                     return Ok(Way::Cache);
+                }
+                let file = &volume.device.file;
+                if !has_space(request, file, caching).map_err(fail)? {
+                    return Ok(Way::Nothing);
                 }
                 if !self.holds.is_empty() && self.holds.touch(&Touched::of(*address, request)) {
                     return Ok(Way::Hold);
@@ -220,7 +232,6 @@ impl Core {
                         Route::Unknown => return Err(fail(Fault::Latched)),
                     },
                 };
-                let file = &volume.device.file;
                 Ok(Way::Device(file.clone(), on_file(request.op, file, start), policy))
             }
         }
@@ -287,21 +298,24 @@ impl Core {
 
     /// A read in a segment that stops short has met the end of a device that shrank since the open: the engine takes that for
     /// the end of a file, but a segment ends where its inode says. What else is gone nobody knows, so the metadata is left as it is.
+    /// A discard behind that end does nothing and says nothing, so the device is asked for its size.
     fn must_be_whole(&mut self, asked: &Asked, done: u32) -> Result<u32> {
-        let SegmentOp::Read { offset } = asked.op else {
-            return Ok(done);
+        let (offset, is_short) = match asked.op {
+            SegmentOp::Read { offset } => (offset, u64::from(done) < asked.len),
+            SegmentOp::Discard { offset, .. } => (offset, false),
+            _ => return Ok(done),
         };
-        if u64::from(done) >= asked.len || self.objects.address(asked.handle).is_none() {
+        if !is_short && !asked.op.names_its_range() || self.objects.address(asked.handle).is_none() {
             return Ok(done);
         }
+        let fault = self.volume.as_mut().and_then(|volume| volume.must_fit().err());
+        if !is_short && fault.is_none() {
+            return Ok(done);
+        }
+        if let Some(volume) = &mut self.volume {
+            volume.latch();
+        }
         let name = self.objects.get(asked.handle).map(|object| object.name.clone());
-        let fault = match &mut self.volume {
-            Some(volume) => {
-                volume.latch();
-                volume.must_fit().err()
-            }
-            None => None,
-        };
         // A device of the right size that gives less than was asked for has failed as well.
         let fault = fault.unwrap_or_else(|| Fault::from(Errno::EIO));
         let stopped_at = offset.saturating_add(u64::from(done));
@@ -382,7 +396,7 @@ pub(super) enum Way {
     Hold,
     /// To the cache, which asks for what it needs by requests of its own.
     Cache,
-    /// A read at the end: there is nothing to read.
+    /// A read at the end, or a range of no bytes: there is nothing to do.
     Nothing,
 }
 
@@ -394,13 +408,28 @@ fn uncut(mut request: SegmentRequest, len: usize) -> SegmentRequest {
     request
 }
 
+/// Is it the page cache that moves its bytes? What moves none goes beside it, when the range has been cleared.
+fn goes_through_cache(request: &SegmentRequest) -> bool {
+    request.mode == Mode::Cached && matches!(request.op, SegmentOp::Read { .. } | SegmentOp::Write { .. })
+}
+
+/// May the space of the range be changed, if that is what is asked, and is there any? Aligned as a direct write, also of what is
+/// cached: the device is asked for it in both cases, and what is no whole sector would have to be written.
+fn has_space(request: &SegmentRequest, file: &File, caching: baio_engine::Caching) -> std::result::Result<bool, Fault> {
+    let (SegmentOp::Discard { offset, len } | SegmentOp::Zero { offset, len }) = request.op else {
+        return Ok(true);
+    };
+    file.check_space(caching, offset, len)?;
+    Ok(len > 0)
+}
+
 /// Does a range lie in a segment of this size, and is there anything to do? Reads are cut at the end of the segment, as at
-/// the end of a device; writes that cross it are refused whole.
+/// the end of a device; what changes bytes and crosses it is refused whole.
 fn within(request: &mut SegmentRequest, size: u64) -> std::result::Result<bool, Fault> {
-    let len = request.memory.len() as u64;
+    let len = request.op.bytes(request.memory.len() as u64);
     match request.op {
         SegmentOp::Sync => Ok(true),
-        SegmentOp::Write { offset } => {
+        SegmentOp::Write { offset } | SegmentOp::Discard { offset, .. } | SegmentOp::Zero { offset, .. } => {
             if offset.checked_add(len).is_none_or(|end| end > size) {
                 return Err(Fault::Beyond { len, size, write: true });
             }
@@ -438,6 +467,16 @@ fn on_file(op: SegmentOp, file: &File, start: u64) -> Op {
             offset: position(offset),
         },
         SegmentOp::Sync => Op::Sync,
+        SegmentOp::Discard { offset, len } => Op::Allocate {
+            offset: start + offset,
+            len,
+            space: Space::Discard,
+        },
+        SegmentOp::Zero { offset, len } => Op::Allocate {
+            offset: start + offset,
+            len,
+            space: Space::Zero,
+        },
     }
 }
 

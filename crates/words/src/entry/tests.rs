@@ -33,6 +33,10 @@ fn read() -> Submission {
     }
 }
 
+fn write_of(read: Submission) -> Submission {
+    Submission { op: Op::Write, ..read }
+}
+
 /// A small generator of our own: the seed is the replay.
 fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
@@ -61,6 +65,42 @@ fn a_submission_comes_out_as_it_went_in() {
 }
 
 #[test]
+fn a_range_of_any_length_comes_out_as_it_went_in() {
+    let tag = Tag::default();
+    for (op, number) in [
+        (
+            SegmentOp::Discard {
+                offset: 4096,
+                len: 3 << 40,
+            },
+            7,
+        ),
+        (
+            SegmentOp::Zero {
+                offset: u64::MAX,
+                len: u64::MAX,
+            },
+            8,
+        ),
+    ] {
+        let entry = Submission::of(op, tag);
+        let raw = entry.encode();
+        assert_eq!((raw[0] & 0xff, raw[6], raw[7]), (number, op.bytes(0), 0));
+        let decoded = Submission::decode(&raw, &LIMITS).unwrap();
+        assert_eq!((decoded, decoded.segment_op()), (entry, Some(op)));
+    }
+    for op in [
+        SegmentOp::Read { offset: 9 },
+        SegmentOp::Write { offset: 9 },
+        SegmentOp::Sync,
+    ] {
+        let entry = Submission::of(op, tag);
+        assert_eq!((entry.segment_op(), entry.len), (Some(op), 0));
+    }
+    assert_eq!(Submission::new(Op::Cancel, tag).segment_op(), None);
+}
+
+#[test]
 fn what_no_client_sends_is_told() {
     let broken = |change: fn(&mut RawSubmission)| {
         let mut raw = read().encode();
@@ -77,20 +117,37 @@ fn what_no_client_sends_is_told() {
     assert_eq!(broken(|raw| raw[4] = u64::MAX), Err(Violation::OutsideArena));
     assert_eq!(broken(|raw| raw[6] = 1), Err(Violation::Reserved));
     assert_eq!(broken(|raw| raw[7] = 1 << 63), Err(Violation::Reserved));
+    // The length of a range is of those that name one.
+    assert_eq!(broken(|raw| raw[0] = raw[0] & !0xff | 2), Ok(write_of(read())));
+    assert_eq!(
+        broken(|raw| (raw[0], raw[6]) = (raw[0] & !0xff | 2, 1)),
+        Err(Violation::Reserved)
+    );
     // Without memory there is neither a length nor a place for it.
     assert_eq!(broken(|raw| raw[0] &= !0xff00_0000), Err(Violation::Reserved));
 }
 
 #[test]
 fn what_an_operation_does_not_use_is_zero() {
-    // Bytes: operation, mode, durability, place, length, tag, handle, offset, arena offset, deadline.
+    // Bytes: operation, mode, durability, place, length, tag, handle, offset, arena offset, deadline, length of the range.
     let uses = |op: Op, byte: usize| match op {
+        Op::Discard | Op::Zero => byte < 56,
         Op::Read | Op::Write => byte < 48,
         Op::Sync => byte < 24 || (32..48).contains(&byte),
         Op::Cancel | Op::Control => (8..16).contains(&byte) || byte == 0,
         Op::CloseHandle => (16..24).contains(&byte) || byte == 0,
     };
-    for op in [Op::Read, Op::Write, Op::Sync, Op::Cancel, Op::CloseHandle, Op::Control] {
+    let all = [
+        Op::Read,
+        Op::Write,
+        Op::Sync,
+        Op::Cancel,
+        Op::CloseHandle,
+        Op::Control,
+        Op::Discard,
+        Op::Zero,
+    ];
+    for op in all {
         for byte in 1..64 {
             let mut raw = Submission::new(op, Tag::default()).encode();
             raw[byte / 8] |= 1 << (byte % 8 * 8);

@@ -25,13 +25,15 @@ impl Core {
     /// The cache's object that a request is about: of a cached one, made if it is the first on its file or segment; of a direct
     /// one, if it is cached.
     pub(in crate::core) fn object_asked(&mut self, request: &SegmentRequest) -> Result<Option<ObjectId>> {
-        let Some(cached) = self.cached.as_mut().filter(|_| request.mode != Mode::Cached) else {
-            return match request.mode {
-                Mode::Cached => self.object_to_use(request).map(Some),
-                _ => Ok(None),
-            };
-        };
-        Ok(cached.object_of(&self.objects, request.handle))
+        // What moves no bytes begins no caching.
+        let is_cached = request.mode == Mode::Cached;
+        match &mut self.cached {
+            Some(cached) if !is_cached || request.op.names_its_range() => {
+                Ok(cached.object_of(&self.objects, request.handle))
+            }
+            _ if is_cached => self.object_to_use(request).map(Some),
+            _ => Ok(None),
+        }
     }
 
     fn object_to_use(&mut self, request: &SegmentRequest) -> Result<ObjectId> {
@@ -44,7 +46,7 @@ impl Core {
     /// Gives a request to the cache: to be done there, or to make way for it.
     pub(in crate::core) fn ask(&mut self, ticket: Ticket, mut request: SegmentRequest, object: ObjectId) {
         let is_cached = request.mode == Mode::Cached;
-        if is_cached && request.op.changes_bytes() {
+        if is_cached && matches!(request.op, SegmentOp::Write { .. }) {
             self.date_change();
         }
         let Some(cached) = &mut self.cached else { return };
@@ -58,7 +60,9 @@ impl Core {
                 (CacheOp::Write { offset, durability }, false)
             }
             SegmentOp::Read { .. } => (CacheOp::WriteOut { start, end }, true),
-            SegmentOp::Write { .. } => (CacheOp::Reserve { start, end }, true),
+            SegmentOp::Write { .. } | SegmentOp::Discard { .. } | SegmentOp::Zero { .. } => {
+                (CacheOp::Reserve { start, end }, true)
+            }
         };
         let mut memory = std::mem::take(&mut request.memory);
         let given = if waits {
