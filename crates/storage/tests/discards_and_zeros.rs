@@ -108,7 +108,7 @@ fn what_a_direct_write_is_refused_for_they_are_refused_for() {
             let mut refused = |handle, offset, len| {
                 let error = run(&mut core, ask(handle, make(offset, len))).result.unwrap_err();
                 assert_eq!((error.operation, error.offset), (name, Some(offset)));
-                error.fault
+                error.into_fault()
             };
             assert!(matches!(refused(reader, 0, B), Fault::ReadOnly));
             for (offset, len) in [
