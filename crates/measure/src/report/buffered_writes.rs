@@ -81,7 +81,7 @@ fn compare(setting: &Setting, path: &Path, work: &Work, findings: &mut Findings)
         runtime_ms,
         slowest,
     } = work;
-    let rounds = if setting.quick { 2 } else { 3 };
+    let rounds = setting.either(2, 3);
     findings.lines.push(format!(
         "64 KiB writes through the kernel's cache at random places of {} MiB, depth {DEPTH}; {rounds} rounds of {runtime_ms} ms \
          a side, median of the ratios",

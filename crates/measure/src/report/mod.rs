@@ -113,31 +113,24 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
+    /// Of the quick report, or of the other.
+    pub(crate) fn either<T>(&self, quick: T, full: T) -> T {
+        if self.quick { quick } else { full }
+    }
+
     /// How long one measured run takes, and how many rounds there are.
     pub(crate) fn measuring(&self) -> (Duration, usize) {
-        if self.quick {
-            (Duration::from_millis(400), 2)
-        } else {
-            (Duration::from_secs(3), 5)
-        }
+        self.either((Duration::from_millis(400), 2), (Duration::from_secs(3), 5))
     }
 
     /// The same for an experiment of many lines.
     pub(crate) fn measuring_many(&self) -> (Duration, usize) {
-        if self.quick {
-            (Duration::from_millis(400), 1)
-        } else {
-            (Duration::from_secs(2), 5)
-        }
+        self.either((Duration::from_millis(400), 1), (Duration::from_secs(2), 5))
     }
 
     /// How many bytes an experiment reads that reads each once, and how many rounds there are.
     pub(crate) fn reading_once(&self) -> (u64, usize) {
-        if self.quick {
-            (self.working_set / 4, 1)
-        } else {
-            (self.working_set / 2, 3)
-        }
+        self.either((self.working_set / 4, 1), (self.working_set / 2, 3))
     }
 }
 

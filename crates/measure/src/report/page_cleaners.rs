@@ -61,7 +61,7 @@ fn sweep(
     has_kernels_cache: bool,
     findings: &mut Findings,
 ) -> Result<(), Failure> {
-    let (runtime_ms, rounds) = if setting.quick { (400, 1) } else { (3000, 3) };
+    let (runtime_ms, rounds) = setting.either((400, 1), (3000, 3));
     let side = |name: String, cleaners: u32, through_kernel: bool| {
         let job = worker::Job::PageCleaners(Job {
             through_kernel,

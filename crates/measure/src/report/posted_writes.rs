@@ -30,7 +30,7 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
         }
     };
     // Ten writes at a time get through to the delay, so the slow device takes 3 s for a thousand.
-    let (writes, per_turn, turns) = if setting.quick { (300, 1, 3) } else { (1000, 5, 4) };
+    let (writes, per_turn, turns) = setting.either((300, 1, 3), (1000, 5, 4));
     findings.lines.push(format!(
         "{writes} direct 4 KiB writes posted at once, a call each; {turns} turns of {per_turn} rounds, median of the ratios"
     ));

@@ -216,7 +216,7 @@ pub(super) fn cached_reads(setting: &Setting, findings: &mut Findings) -> Result
     ));
     // KiB of a request, of how many of libaio's requests there are to be as many, and on how many places the quick report has it.
     for (kib, least, quick) in [(4, 2.0, 2), (8, 2.0, 0), (16, 2.0, 0), (32, 1.2, 0), (64, 1.2, 1)] {
-        for place in &places[..if setting.quick { quick } else { 2 }] {
+        for place in &places[..setting.either(quick, 2)] {
             let work = Work::new(place, Rw::RandomRead, kib, DEPTH, None);
             let kernels = |engine| through_kernel(work.kernels(engine, &places[0]), &places[0]);
             let name = format!("{}, cached, {kib} KiB, depth {DEPTH}", place.said);
@@ -273,7 +273,7 @@ pub(super) fn sequential_reads(setting: &Setting, findings: &mut Findings) -> Re
 /// counts; the others are bare loops.
 pub(super) fn cache_hits(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let (runtime, rounds) = setting.measuring();
-    let reads = if setting.quick { 300_000 } else { 3_000_000 };
+    let reads = setting.either(300_000, 3_000_000);
     let file = Site::file(setting, "cache-hits", SMALL)?;
     findings.lines.push(format!(
         "4 KiB reads one at a time at random places of {} MiB, all of it cached; {rounds} rounds, median of the ratios",
@@ -297,7 +297,7 @@ pub(super) fn cache_hits(setting: &Setting, findings: &mut Findings) -> Result<(
 /// Reads of what the kernel's cache holds: what the engine costs above a bare pread(2). Nothing waits here, so the engine answers
 /// in the caller's thread (`RWF_NOWAIT`), and the price is its own.
 pub(super) fn buffered_reads(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
-    let (reads, rounds) = if setting.quick { (300_000, 3) } else { (3_000_000, 5) };
+    let (reads, rounds) = setting.either((300_000, 3), (3_000_000, 5));
     let file = Site::file(setting, "buffered-reads", SMALL)?;
     findings.lines.push(format!(
         "working set {} MiB, in the kernel's cache; {rounds} rounds of {reads} reads a side, median of the ratios",
@@ -338,7 +338,7 @@ pub(super) fn durable_writes(setting: &Setting, findings: &mut Findings) -> Resu
         (Rw::RandomWrite, 64, 2.5, 1),
         (Rw::Write, 16, 3.0, 1),
     ] {
-        for place in &places[..if setting.quick { quick } else { 2 }] {
+        for place in &places[..setting.either(quick, 2)] {
             let work = Work::new(place, rw, kib, DEPTH, Some(runtime));
             let kernels = work.kernels(Engine::IoUring, &places[0]).buffered();
             let kernels = Side::fio(kernels.with("--sync=dsync"));
@@ -369,10 +369,7 @@ pub(super) fn durable_writes(setting: &Setting, findings: &mut Findings) -> Resu
 pub(super) fn plain_writes(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     /// What fio needs for itself, on top of the cache; generously, for it counts for the peer.
     const FIOS_OWN: u64 = 32 * MIB;
-    let (total, rounds) = match setting.quick {
-        true => (setting.working_set / 2, 1),
-        false => (setting.working_set, 5),
-    };
+    let (total, rounds) = setting.either((setting.working_set / 2, 1), (setting.working_set, 5));
     let cache = total / 4;
     let places = Site::both(setting, "plain-writes", total)?;
     let cgroup = MemoryCgroup::make(cache + FIOS_OWN);
@@ -388,7 +385,7 @@ pub(super) fn plain_writes(setting: &Setting, findings: &mut Findings) -> Result
         (cache, "as much as", 1),
         (cache * 4, "four times", 1),
     ] {
-        for place in &places[..if setting.quick { quick } else { 2 }] {
+        for place in &places[..setting.either(quick, 2)] {
             let words = format!("--mode cached --cache {cache} --size {set} --io-size {total} --end-sync");
             let run = Run::untimed(&place.target, "randwrite", DEPTH).with(&words);
             let ours = Side::stress(format!("{}, a set of {name} the cache", place.said), run).synced();

@@ -32,8 +32,8 @@ const CLEAN_SECONDS_MAX: f64 = 1.0;
 const DD_RATIO_MIN: f64 = 0.7;
 
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
-    let segments = setting.segments.unwrap_or(if setting.quick { 2_000 } else { 20_000 });
-    let (rounds, opens) = if setting.quick { (1, 10_000) } else { (3, 1_000_000) };
+    let segments = setting.segments.unwrap_or(setting.either(2_000, 20_000));
+    let (rounds, opens) = setting.either((1, 10_000), (3, 1_000_000));
     let path = setting.dir.join("scale.volume");
     let measured = Scale(findings).measure(&path, segments, rounds, opens);
     let _ = std::fs::remove_file(&path);
