@@ -263,11 +263,7 @@ impl Model {
             }
             Op::Move { key, start_block, .. } => self.change(key, |segment| segment.start_block = start_block),
             // Which of them were moved, and where to, the next look tells.
-            Op::Defrag => {
-                for segment in self.segments.values_mut() {
-                    Rc::make_mut(segment).start_block = None;
-                }
-            }
+            Op::Defrag => self.change_all(|segment| segment.start_block = None),
             Op::Grow { blocks } => self.data_blocks = Some(blocks),
             Op::Quota { uid, limits } => {
                 self.limits.remove(&uid);
@@ -293,11 +289,7 @@ impl Model {
             }
             Op::Sync { key } => self.sectors_of(key).iter_mut().for_each(Sector::settle),
             Op::Delete { key } => drop(self.segments.remove(&key)),
-            Op::Close => {
-                for segment in self.segments.values_mut() {
-                    Rc::make_mut(segment).sectors.iter_mut().for_each(Sector::settle);
-                }
-            }
+            Op::Close => self.change_all(|segment| segment.sectors.iter_mut().for_each(Sector::settle)),
             Op::Kill | Op::Open | Op::Refused | Op::Together { .. } => {}
         }
     }
@@ -322,6 +314,10 @@ impl Model {
         }
     }
 
+    fn change_all(&mut self, change: impl FnMut(&mut Segment)) {
+        self.segments.values_mut().map(Rc::make_mut).for_each(change);
+    }
+
     fn sectors_of(&mut self, key: Key) -> &mut [Sector] {
         match self.segments.get_mut(&key) {
             Some(segment) => &mut Rc::make_mut(segment).sectors,
@@ -337,6 +333,17 @@ impl Op {
         match self {
             Op::Together { ops, .. } => ops,
             one => std::slice::from_ref(one),
+        }
+    }
+
+    /// The one segment that it needs under the name that it has.
+    #[must_use]
+    pub fn needs(&self) -> Option<Key> {
+        match *self {
+            Op::Delete { key } | Op::Write { key, .. } | Op::Sync { key } => Some(key),
+            Op::Resize { key, .. } | Op::Move { key, .. } | Op::Rename { from: key, .. } => Some(key),
+            Op::Create { .. } | Op::Quota { .. } | Op::Defrag | Op::Grow { .. } => None,
+            Op::Close | Op::Kill | Op::Open | Op::Refused | Op::Together { .. } => None,
         }
     }
 }

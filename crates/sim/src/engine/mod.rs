@@ -71,43 +71,39 @@ impl Weakening {
     ];
 }
 
-/// How often each fault was injected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "the names are those of the faults")]
-pub struct Faults {
-    pub short_read: u64,
-    pub short_write: u64,
-    pub read_error: u64,
-    pub write_error: u64,
-    pub no_space: u64,
-    pub interrupted: u64,
-    pub try_again: u64,
-    pub delay: u64,
-    pub lost_write: u64,
-    pub torn_write: u64,
-    pub misdirected: u64,
-    pub rot: u64,
-    pub failed_flush: u64,
+macro_rules! faults {
+    ($($name:ident: $fault:ident,)*) => {
+        /// How often each fault was injected.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+        #[allow(missing_docs, reason = "the names are those of the faults")]
+        pub struct Faults {
+            $(pub $name: u64,)*
+        }
+
+        impl Faults {
+            fn of(&mut self, fault: Fault) -> &mut u64 {
+                match fault {
+                    $(Fault::$fault => &mut self.$name,)*
+                }
+            }
+        }
+    };
 }
 
-impl Faults {
-    fn of(&mut self, fault: Fault) -> &mut u64 {
-        match fault {
-            Fault::ShortRead => &mut self.short_read,
-            Fault::ShortWrite => &mut self.short_write,
-            Fault::ReadError => &mut self.read_error,
-            Fault::WriteError => &mut self.write_error,
-            Fault::NoSpace => &mut self.no_space,
-            Fault::Interrupted => &mut self.interrupted,
-            Fault::TryAgain => &mut self.try_again,
-            Fault::Delay => &mut self.delay,
-            Fault::LostWrite => &mut self.lost_write,
-            Fault::TornWrite => &mut self.torn_write,
-            Fault::Misdirected => &mut self.misdirected,
-            Fault::Rot => &mut self.rot,
-            Fault::FailedFlush => &mut self.failed_flush,
-        }
-    }
+faults! {
+    short_read: ShortRead,
+    short_write: ShortWrite,
+    read_error: ReadError,
+    write_error: WriteError,
+    no_space: NoSpace,
+    interrupted: Interrupted,
+    try_again: TryAgain,
+    delay: Delay,
+    lost_write: LostWrite,
+    torn_write: TornWrite,
+    misdirected: Misdirected,
+    rot: Rot,
+    failed_flush: FailedFlush,
 }
 
 /// What came out. Each seed is run twice; everything but the time is counted once.

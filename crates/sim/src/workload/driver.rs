@@ -287,14 +287,8 @@ impl Driver {
             return done;
         };
         if let Some(moving) = moving {
-            let answer = loop {
-                match core.take_answer(&moving) {
-                    Some(answer) => break answer,
-                    None => core.turn(Wait::one()).map_err(|error| failed("turn", &error))?,
-                };
-            };
             // Where there is no room it moves nothing; and the segment may be deleted meanwhile.
-            if let Err(error) = answer
+            if let Err(error) = answer_to(core, &moving)?
                 && !matches!(
                     error.fault,
                     Fault::NoSpace { .. } | Fault::MoveStopped { .. } | Fault::NotFound
@@ -376,6 +370,16 @@ impl Driver {
             }
             Err(error) => Err(failed("operation", &error)),
         }
+    }
+}
+
+/// Turns the core until an operation has ended.
+pub(super) fn answer_to(core: &mut Core, id: &OperationId) -> Result<Result<baio_storage::Answer, Error>, Violation> {
+    loop {
+        match core.take_answer(id) {
+            Some(answer) => return Ok(answer),
+            None => core.turn(Wait::one()).map_err(|error| failed("turn", &error))?,
+        };
     }
 }
 
@@ -487,23 +491,12 @@ fn on_segment(core: &mut Core, key: Key, op: SegmentOp, memory: Memory, durabili
 /// Is there a reason in the model why this cannot be done?
 fn must_be_refused(model: &Model, op: &Op) -> bool {
     let exists = |key: &Key| model.segments.contains_key(key);
-    match op {
+    let is_taken = match op {
         Op::Create { key, .. } => exists(key),
-        Op::Rename { from, to } => !exists(from) || (from != to && exists(to)),
-        Op::Delete { key }
-        | Op::Write { key, .. }
-        | Op::Sync { key }
-        | Op::Resize { key, .. }
-        | Op::Move { key, .. } => !exists(key),
-        Op::Quota { .. }
-        | Op::Defrag
-        | Op::Grow { .. }
-        | Op::Close
-        | Op::Kill
-        | Op::Open
-        | Op::Refused
-        | Op::Together { .. } => false,
-    }
+        Op::Rename { from, to } => from != to && exists(to),
+        _ => false,
+    };
+    is_taken || op.needs().is_some_and(|key| !exists(&key))
 }
 
 /// Is the reason true?
@@ -525,15 +518,7 @@ fn is_right_refusal(core: &Core, model: &Model, op: &Op, error: &Error) -> bool 
     match (&error.fault, op) {
         (Fault::Exists, Op::Create { key, .. }) => exists(key),
         (Fault::Exists, Op::Rename { to, .. }) => exists(to),
-        (Fault::NotFound, Op::Rename { from, .. }) => !exists(from),
-        (
-            Fault::NotFound,
-            Op::Delete { key }
-            | Op::Write { key, .. }
-            | Op::Sync { key }
-            | Op::Resize { key, .. }
-            | Op::Move { key, .. },
-        ) => !exists(key),
+        (Fault::NotFound, op) => op.needs().is_some_and(|key| !exists(&key)),
         // Whether just that place is free, only the volume knows.
         (Fault::NoSpace { .. }, Op::Move { to: Some(_), .. }) => true,
         (Fault::NoSpace { .. }, Op::Create { .. } | Op::Resize { .. } | Op::Move { .. }) => room < reserve,

@@ -3,7 +3,7 @@
 use baio_engine::Wait;
 use baio_storage::{Answer, Core, Error, Fault, OperationId, SegmentInfo};
 
-use super::driver::{Driver, ROOT, closed, create_options, resize_options, states_a_fact, who};
+use super::driver::{Driver, ROOT, answer_to, closed, create_options, resize_options, states_a_fact, who};
 use crate::model::{Key, Op};
 use crate::observe::failed;
 use crate::violation::Violation;
@@ -34,13 +34,7 @@ impl Driver {
             return Ok(Op::Together { ops: done, abandoned });
         }
         for (mut op, id) in under_way {
-            let answer = loop {
-                match core.take_answer(&id) {
-                    Some(answer) => break answer,
-                    None => core.turn(Wait::one()).map_err(|error| failed("turn", &error))?,
-                };
-            };
-            match answer {
+            match answer_to(core, &id)? {
                 Ok(answer) => {
                     tell_place(&mut op, &answer);
                     done.push(op);
