@@ -6,6 +6,7 @@
 //! | of mode cached | `NoCache`: that is the cache of a core |
 //! | a read at the end of the file | fewer bytes, at last none |
 //! | a write or a zero past it | a longer file; a discard past it does nothing |
+//! | a fence | the engine's: behind the writes before it to that file, by all handles |
 //! | a discard, a zero | the engine's; of no bytes, nothing |
 //!
 //! A handle that is closed stays until what is under way on it has left the engine. Paths are opened as the service's own
@@ -252,6 +253,7 @@ impl Files {
                 offset: position(offset),
             },
             SegmentOp::Sync => Op::Sync,
+            SegmentOp::Fence => Op::Fence,
             SegmentOp::Discard { offset, len } => space(offset, len, Space::Discard).map_err(RequestFault::Io)?,
             SegmentOp::Zero { offset, len } => space(offset, len, Space::Zero).map_err(RequestFault::Io)?,
         };

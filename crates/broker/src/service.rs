@@ -307,7 +307,7 @@ impl<S: Served> Service<S> {
                 };
                 self.command(tag, *command)?;
             }
-            Op::Read | Op::Write | Op::Sync | Op::Discard | Op::Zero => {
+            Op::Read | Op::Write | Op::Sync | Op::Discard | Op::Zero | Op::Fence => {
                 let stage = Stage::Held {
                     generation: tag.generation,
                     cancelled: false,

@@ -11,6 +11,7 @@ use support::{Client, tag};
 of_each! {
     what_was_written_is_read
     a_range_is_discarded_and_zeroed
+    a_fence_ends_behind_the_writes_before_it
     a_request_that_cannot_be_is_told_so
     a_closed_handle_is_stale_and_what_was_under_way_ends
     more_than_there_are_slots_is_served
@@ -138,6 +139,31 @@ fn a_range_is_discarded_and_zeroed<S: Tested>() {
         let read = client.read(6, handle);
         let (ended, bytes) = client.run(Submission { offset, ..read });
         assert_eq!((ended, bytes), (Ok(4096), vec![byte; 4096]), "at {offset}");
+    }
+    client.close();
+}
+
+/// Also behind those that found no slot and were held.
+fn a_fence_ends_behind_the_writes_before_it<S: Tested>() {
+    let mut client = client::<S>();
+    let handle = client.open();
+    for place in 1..30 {
+        let write = client.write(place, handle, 7);
+        let offset = u64::from(place % 16) * 4096;
+        client.push(&Submission { offset, ..write }.encode());
+    }
+    let fence = Submission {
+        handle,
+        durability: Durability::Full,
+        ..Submission::of(SegmentOp::Fence, tag(30))
+    };
+    client.push(&fence.encode());
+    client.publish();
+    for nth in 1..31 {
+        let ended = client.next().unwrap();
+        assert_eq!(nth == 30, ended.tag.index == 30, "the fence is the last");
+        assert_eq!(ended.result, Ok(if nth == 30 { 0 } else { 4096 }));
+        drop(client.bytes(ended.tag.index));
     }
     client.close();
 }

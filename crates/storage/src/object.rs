@@ -1,9 +1,12 @@
 //! Opened segments and files: what a handle stands for.
 
+mod lines;
+
 use std::ops::Range;
 
 use baio_engine::{Caching, File};
 
+use self::lines::Lines;
 use crate::error::Fault;
 use crate::identity::Access;
 use crate::request::{Handle, Mode};
@@ -92,6 +95,8 @@ pub(crate) struct Object {
     pub(crate) access: Access,
     pub(crate) in_flight: u32,
     pub(crate) target: Target,
+    /// The line in which its writes and fences stand; that of all handles on the same file or segment.
+    line: u32,
 }
 
 /// The table of opened things.
@@ -99,6 +104,7 @@ pub(crate) struct Object {
 pub(crate) struct Objects {
     core: u32,
     objects: SlotMap<Object>,
+    lines: Lines,
 }
 
 impl Objects {
@@ -106,6 +112,7 @@ impl Objects {
         Objects {
             core,
             objects: SlotMap::default(),
+            lines: Lines::default(),
         }
     }
 
@@ -114,7 +121,9 @@ impl Objects {
     }
 
     pub(crate) fn add(&mut self, name: String, access: Access, target: Target) -> Handle {
+        let line = self.lines.join(&target);
         let key = self.objects.insert(Object {
+            line,
             state: ObjectState::Open,
             name,
             access,
@@ -184,9 +193,9 @@ impl Objects {
         let is_over =
             |object: &Object| matches!(object.state, ObjectState::Closed | ObjectState::Gone) && object.in_flight == 0;
         if self.get(handle).is_some_and(is_over)
-            && let Some(key) = self.key(handle)
+            && let Some(object) = self.key(handle).and_then(|key| self.objects.remove(key))
         {
-            self.objects.remove(key);
+            self.lines.leave(object.line);
         }
     }
 
@@ -249,12 +258,18 @@ impl Objects {
 
     /// The segment's inode lives elsewhere now, and messages call it so.
     pub(crate) fn rename(&mut self, from: SlotAddress, to: SlotAddress, name: &str) {
+        self.lines.rename(from, to);
         for object in self.objects.values_mut().filter(|object| object.is_of(from)) {
             if let Target::Segment { address, .. } = &mut object.target {
                 *address = to;
             }
             name.clone_into(&mut object.name);
         }
+    }
+
+    /// The line of a handle's file or segment.
+    pub(crate) fn line(&self, handle: Handle) -> Option<u32> {
+        self.get(handle).map(|object| object.line)
     }
 
     /// Where the inode of a handle's segment lives.

@@ -1,5 +1,6 @@
 //! Requests on segments and files: what is asked, what comes of it, and how one is told.
 
+mod fences;
 mod state;
 mod table;
 

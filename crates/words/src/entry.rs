@@ -4,7 +4,7 @@
 //!
 //! | byte | what | |
 //! |---|---|---|
-//! | 0 | operation | 1 read, 2 write, 3 sync, 4 cancel, 5 close handle, 6 control, 7 discard, 8 zero |
+//! | 0 | operation | 1 read, 2 write, 3 sync, 4 cancel, 5 close handle, 6 control, 7 discard, 8 zero, 9 fence |
 //! | 1 | mode | 0 direct, 1 cached, 2 kernel, 3 uncached |
 //! | 2 | durability | 0 none, 1 data, 2 full |
 //! | 3 | place | 0 no memory, 1 the arena, 2 the exchange only (lists, shared memory; within one process) |
@@ -19,8 +19,8 @@
 //! | 48..56 | length of the range in bytes | of a discard and a zero, which need no memory; else 0 |
 //! | 56..64 | zero | |
 //!
-//! Discard and zero use all of it; reads and writes all but the length of the range; a sync neither that nor the offset in the
-//! segment; cancel and control the tag; close handle the handle. What an operation does not use is zero, else the entry is a violation.
+//! Discard and zero use all of it; reads and writes all but the length of the range; a sync and a fence neither that nor the offset in
+//! the segment; cancel and control the tag; close handle the handle. What an operation does not use is zero, else the entry is a violation.
 //!
 //! A completion is 32 bytes:
 //!
@@ -59,7 +59,7 @@ pub type RawCompletion = [u64; COMPLETION_WORDS];
 const _: () = {
     assert!(size_of::<RawSubmission>() == 64);
     assert!(size_of::<RawCompletion>() == 32);
-    assert!(Op::Control as u8 == 6 && Op::Zero as u8 == 8 && Mode::Uncached as u8 == 3);
+    assert!(Op::Control as u8 == 6 && Op::Fence as u8 == 9 && Mode::Uncached as u8 == 3);
 };
 
 /// What a submission asks for.
@@ -82,6 +82,8 @@ pub enum Op {
     Discard = 7,
     /// Make a range read as zeros.
     Zero = 8,
+    /// A sync behind the writes before it.
+    Fence = 9,
 }
 
 /// The client's name for a request: its place in the exchange, and how often that was used before.
@@ -216,6 +218,7 @@ impl Submission {
             SegmentOp::Read { .. } => Op::Read,
             SegmentOp::Write { .. } => Op::Write,
             SegmentOp::Sync => Op::Sync,
+            SegmentOp::Fence => Op::Fence,
             SegmentOp::Discard { .. } => Op::Discard,
             SegmentOp::Zero { .. } => Op::Zero,
         };
@@ -234,6 +237,7 @@ impl Submission {
             Op::Read => Some(SegmentOp::Read { offset }),
             Op::Write => Some(SegmentOp::Write { offset }),
             Op::Sync => Some(SegmentOp::Sync),
+            Op::Fence => Some(SegmentOp::Fence),
             Op::Discard => Some(SegmentOp::Discard { offset, len }),
             Op::Zero => Some(SegmentOp::Zero { offset, len }),
             Op::Cancel | Op::CloseHandle | Op::Control => None,
@@ -280,6 +284,7 @@ impl Submission {
             6 => Op::Control,
             7 => Op::Discard,
             8 => Op::Zero,
+            9 => Op::Fence,
             other => return Err(Violation::Unknown(0, other)),
         };
         let mode = match mode {
@@ -333,7 +338,7 @@ impl Submission {
         match self.op {
             Op::Discard | Op::Zero => *self,
             Op::Read | Op::Write => Submission { len: 0, ..*self },
-            Op::Sync => Submission {
+            Op::Sync | Op::Fence => Submission {
                 offset: 0,
                 len: 0,
                 ..*self

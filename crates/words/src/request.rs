@@ -29,6 +29,10 @@ pub enum SegmentOp {
     },
     /// Make every write completed before this durable; the request's durability says how far.
     Sync,
+    /// A sync that begins by itself when every request that changes bytes, submitted before it to the same file or segment by whatever
+    /// handle of the same core or service, has ended, however: errors of those are told by their own outcomes. What is submitted
+    /// after it is not waited for.
+    Fence,
     /// Give the space of a range back: it reads as zeros from then on, of a segment and of a file. Whoever cannot promise that
     /// refuses it (`EOPNOTSUPP`). Ends with 0: no bytes are transferred. After an error some of the range may be zeros already.
     Discard {
@@ -54,6 +58,7 @@ impl SegmentOp {
             SegmentOp::Read { .. } => "read",
             SegmentOp::Write { .. } => "write",
             SegmentOp::Sync => "sync",
+            SegmentOp::Fence => "fence",
             SegmentOp::Discard { .. } => "discard",
             SegmentOp::Zero { .. } => "zero",
         }
@@ -67,7 +72,7 @@ impl SegmentOp {
             | SegmentOp::Write { offset }
             | SegmentOp::Discard { offset, .. }
             | SegmentOp::Zero { offset, .. } => Some(offset),
-            SegmentOp::Sync => None,
+            SegmentOp::Sync | SegmentOp::Fence => None,
         }
     }
 
@@ -76,7 +81,7 @@ impl SegmentOp {
     pub fn bytes(self, memory_bytes: u64) -> u64 {
         match self {
             SegmentOp::Read { .. } | SegmentOp::Write { .. } => memory_bytes,
-            SegmentOp::Sync => 0,
+            SegmentOp::Sync | SegmentOp::Fence => 0,
             SegmentOp::Discard { len, .. } | SegmentOp::Zero { len, .. } => len,
         }
     }
@@ -100,14 +105,14 @@ impl SegmentOp {
     pub fn changes_bytes(self) -> bool {
         match self {
             SegmentOp::Write { .. } | SegmentOp::Discard { .. } | SegmentOp::Zero { .. } => true,
-            SegmentOp::Read { .. } | SegmentOp::Sync => false,
+            SegmentOp::Read { .. } | SegmentOp::Sync | SegmentOp::Fence => false,
         }
     }
 
     /// Is it about what was written before, and about no bytes of its own?
     #[must_use]
     pub fn is_sync(self) -> bool {
-        matches!(self, SegmentOp::Sync)
+        matches!(self, SegmentOp::Sync | SegmentOp::Fence)
     }
 }
 

@@ -148,6 +148,31 @@ impl World {
     }
 }
 
+/// The engine has never seen what is held back, so only the core can wait for it.
+#[test]
+fn a_fence_waits_for_what_is_held_back_and_a_discard_is_held_like_a_write() {
+    everywhere(|mut w| {
+        let before = w.write(4, 7);
+        assert!(w.end(before).result.is_ok());
+        let hold = w.hold(4..6);
+        let (offset, len) = (3 * BLOCK, 2 * BLOCK);
+        let discard = SegmentRequest::new(w.handle, SegmentOp::Discard { offset, len }, Memory::None);
+        let discard = w.core.start(discard).unwrap();
+        let fence = SegmentRequest::new(w.handle, SegmentOp::Fence, Memory::None);
+        let fence = w.core.start(fence).unwrap();
+        let later = w.write(8, 1);
+        assert!(w.end(later).result.is_ok());
+        for waits in [discard, fence] {
+            assert!(w.core.poll(waits, None).is_pending());
+        }
+        assert_eq!((w.core.in_flight(), w.holds(8)), (2, 1));
+        w.release(hold);
+        assert!(w.end(fence).result.is_ok());
+        assert!(w.core.poll(discard, None).is_ready());
+        assert_eq!((w.core.in_flight(), w.holds(4)), (0, 0));
+    });
+}
+
 #[test]
 fn what_touches_a_held_range_waits_and_all_else_goes_on() {
     everywhere(|mut w| {

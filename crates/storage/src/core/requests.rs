@@ -37,11 +37,17 @@ impl Core {
         let Some(ticket) = self.requests.insert(owner, &request) else {
             return Err(uncut(request, asked));
         };
+        let follows = way.is_ok() && self.stand_in_line(owner, ticket, &request);
         let has_status = request.status.is_some();
-        if has_status && !matches!(way, Ok((None, Way::Device(..)))) {
+        if has_status && (follows || !matches!(way, Ok((None, Way::Device(..))))) {
             self.requests.begin_status(ticket);
         }
         match way {
+            Ok(_) if follows => {
+                self.objects.begin(handle);
+                self.requests.keep(ticket, State::BehindWrites, request.memory);
+                self.requests.watch(ticket);
+            }
             Ok((None, Way::Device(file, op, policy))) => {
                 let memory = std::mem::take(&mut request.memory);
                 let is_reserved = matches!(owner, Owner::Cache(_));
@@ -55,7 +61,7 @@ impl Core {
                 }
                 self.objects.begin(handle);
             }
-            Ok((Some(object), _)) => self.ask(ticket, request, object),
+            Ok((Some(object), _)) => self.ask(ticket, request, object, Coming::First),
             Ok((None, Way::Hold)) => {
                 self.objects.begin(handle);
                 self.hold_back(ticket, request.memory);
@@ -73,6 +79,23 @@ impl Core {
             (Owner::Cache(_), _) | (_, Way::Nothing) => Ok(None),
             (Owner::Caller, _) => self.object_asked(request),
         }
+    }
+
+    /// Callers' writes stand in the line of their file or segment until they are over, so that fences know of them wherever they
+    /// are. Says whether this is a fence that has to wait for some.
+    fn stand_in_line(&mut self, owner: Owner, ticket: Ticket, request: &SegmentRequest) -> bool {
+        let is_fence = request.op == SegmentOp::Fence;
+        if !matches!(owner, Owner::Caller) || !is_fence && !request.op.changes_bytes() {
+            return false;
+        }
+        let Some(line) = self.objects.line(request.handle) else {
+            return false;
+        };
+        if is_fence {
+            return self.requests.must_follow(ticket, line);
+        }
+        self.requests.count_write(ticket, line);
+        false
     }
 
     fn hold_back(&mut self, ticket: Ticket, memory: Memory) {
@@ -116,6 +139,12 @@ impl Core {
         };
         let mut request = asked.with(memory);
         let way = self.check(&mut request, Coming::Again);
+        if way.is_ok()
+            && asked.op == SegmentOp::Fence
+            && let Some(object) = self.object_known(asked.handle)
+        {
+            return self.ask(ticket, request, object, Coming::Again);
+        }
         let memory = request.memory;
         self.requests.set_len(ticket, memory.len() as u64);
         match way {
@@ -126,7 +155,7 @@ impl Core {
                 }
             }
             Ok(Way::Hold) => self.hold_back(ticket, memory),
-            // No cached one waits here.
+            // None that the cache does waits here.
             Ok(Way::Nothing | Way::Cache) => self.end_waiting(ticket, memory, |_, _| Ok(0)),
             Err(error) => self.end_waiting(ticket, memory, |_, _| Err(error)),
         }
@@ -381,7 +410,7 @@ impl Core {
     }
 }
 
-/// Whether a request comes from its caller or has waited for a hold since.
+/// Whether a request comes from its caller, or has waited here since and counts as under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coming {
     First,
@@ -428,7 +457,7 @@ fn has_space(request: &SegmentRequest, file: &File, caching: baio_engine::Cachin
 fn within(request: &mut SegmentRequest, size: u64) -> std::result::Result<bool, Fault> {
     let len = request.op.bytes(request.memory.len() as u64);
     match request.op {
-        SegmentOp::Sync => Ok(true),
+        SegmentOp::Sync | SegmentOp::Fence => Ok(true),
         SegmentOp::Write { offset } | SegmentOp::Discard { offset, .. } | SegmentOp::Zero { offset, .. } => {
             if offset.checked_add(len).is_none_or(|end| end > size) {
                 return Err(Fault::Beyond { len, size, write: true });
@@ -466,7 +495,8 @@ fn on_file(op: SegmentOp, file: &File, start: u64) -> Op {
         SegmentOp::Write { offset } => Op::Write {
             offset: position(offset),
         },
-        SegmentOp::Sync => Op::Sync,
+        // A fence comes here when the writes before it are over.
+        SegmentOp::Sync | SegmentOp::Fence => Op::Sync,
         SegmentOp::Discard { offset, len } => Op::Allocate {
             offset: start + offset,
             len,

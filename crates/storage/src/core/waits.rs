@@ -105,7 +105,7 @@ impl Core {
     /// Ends a request early, wherever it is. The device may end what it has begun.
     fn call_off(&mut self, ticket: Ticket) {
         match self.requests.state(ticket) {
-            State::Held | State::Woken => {
+            State::Held | State::BehindWrites | State::Woken => {
                 self.holds.forget(ticket);
                 let memory = self.requests.take_in_hand(ticket);
                 self.end_waiting(ticket, memory, |core, asked| {

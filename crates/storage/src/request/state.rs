@@ -7,9 +7,10 @@
 //!              │     │     ├─ deadline ──► Answered ───────────┘  the kernel has let go
 //!              │     │     │                 └─ taken ──► Left ──► Free
 //!              │     │     └─ abandoned ──────────────────┘
-//!              │     ├─► MakingWay ─────────────┐
-//!              │     └─► Held ─┬─► Woken ───────┤
-//!              └───────────────┴────────────────┘  begins again; or cancelled, overdue: then Done
+//!              │     ├─► MakingWay ───────────────────────────┐
+//!              │     ├─► Held ─────────┬─► Woken ─────────────┤
+//!              │     └─► BehindWrites ─┤                      │
+//!              └───────────────────────┴──────────────────────┘  begins again; or cancelled, overdue: then Done
 //! ```
 //!
 //! [`Requests::transition`](super::Requests::transition) is the one place where a state changes.
@@ -37,6 +38,8 @@ pub(crate) enum State {
     MakingWay(ObjectId, cache::RequestId),
     /// An operation holds a range that it touches. Left when that is released.
     Held,
+    /// It is a fence, and writes that came before it have not ended. Left when they have.
+    BehindWrites,
     /// What it waited for is over. It begins again at the next turn at which the engine has a slot.
     Woken,
     /// The engine has it. Left when the engine completes it.
@@ -52,14 +55,16 @@ pub(crate) enum State {
 impl State {
     /// May it go there?
     pub(super) fn may_become(self, to: State) -> bool {
-        use State::{Answered, AtDevice, Done, Free, Held, InCache, InHand, Left, MakingWay, Overdue, Woken};
+        use State::{
+            Answered, AtDevice, BehindWrites, Done, Free, Held, InCache, InHand, Left, MakingWay, Overdue, Woken,
+        };
         match (self, to) {
             (Free, InHand)
-            | (InHand, InCache(_) | MakingWay(..) | Held | Woken | AtDevice(_) | Done | Free)
+            | (InHand, InCache(_) | MakingWay(..) | Held | BehindWrites | Woken | AtDevice(_) | Done | Free)
             | (InCache(_), Overdue(_) | Done)
             | (Overdue(_), Done)
             | (MakingWay(..) | Woken, InHand)
-            | (Held, InHand | Woken)
+            | (Held | BehindWrites, InHand | Woken)
             | (AtDevice(_), Answered(_) | Done | Left(_) | Free)
             | (Answered(_), Done | Left(_))
             | (Done | Left(_), Free) => true,
@@ -70,7 +75,7 @@ impl State {
 
     /// Does it wait in the core alone, where neither the engine nor the cache counts it?
     pub(super) fn waits(self) -> bool {
-        matches!(self, State::Held | State::Woken)
+        matches!(self, State::Held | State::BehindWrites | State::Woken)
     }
 
     /// Is it the core that looks at its deadline?
@@ -81,6 +86,11 @@ impl State {
     /// May the device be at work on it: also for nobody any more?
     pub(super) fn is_at_device(self) -> bool {
         matches!(self, State::AtDevice(_) | State::Answered(_) | State::Left(_))
+    }
+
+    /// Can nothing of it happen any more, neither here nor at the device?
+    pub(super) fn is_over(self) -> bool {
+        matches!(self, State::Done | State::Free)
     }
 
     /// Is there an outcome?

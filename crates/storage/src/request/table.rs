@@ -8,6 +8,7 @@ use std::task::{Poll, Waker};
 
 use baio_engine::{Caching, Completion, Errno, Memory, RequestId, Time};
 
+use super::fences::{Epoch, Fences};
 use super::state::{Asked, Owner, State};
 use super::{Handle, Outcome, SegmentOp, SegmentRequest, StatusWord, Ticket};
 use crate::cache::{self, ObjectId};
@@ -32,6 +33,8 @@ struct Entry {
     memory: Memory,
     /// While [`State::is_done`].
     outcome: Option<Outcome>,
+    /// Of a write that is not over, and of a fence that waits: where it stands in its line.
+    epoch: Option<Epoch>,
     /// The cache keeps out of its range until the device is done with it.
     reserved: Option<(ObjectId, cache::RequestId)>,
     taker: Taker,
@@ -54,6 +57,7 @@ impl Entry {
             asked: Asked::of(&SegmentRequest::new(handle, SegmentOp::Sync, Memory::None)),
             memory: Memory::None,
             outcome: None,
+            epoch: None,
             reserved: None,
             taker: Taker::Anyone,
             status: None,
@@ -82,6 +86,8 @@ pub(crate) struct Requests {
     is_woken: bool,
     /// When what is not with the engine is overdue, with names that may be old ones.
     deadlines: BinaryHeap<Reverse<(Time, u32, u32)>>,
+    /// Which fences wait for which writes.
+    fences: Fences,
     /// Wakers replaced or not needed any more. Dropping one may run anybody's code, so that is left to whoever has given
     /// the core's borrow back.
     displaced: Vec<Waker>,
@@ -100,6 +106,7 @@ impl Requests {
             called_up: None,
             is_woken: false,
             deadlines: BinaryHeap::new(),
+            fences: Fences::default(),
             displaced: Vec::new(),
         }
     }
@@ -153,6 +160,38 @@ impl Requests {
         self.waiting -= usize::from(from.waits());
         self.waiting += usize::from(to.waits());
         entry.state = to;
+        if from == State::BehindWrites || to.is_over() {
+            match (entry.epoch.take(), to) {
+                (None, _) | (Some(_), State::Woken) => {}
+                (Some(epoch), State::InHand) => self.fences.forget(epoch),
+                (Some(epoch), _) => self.write_over(epoch),
+            }
+        }
+    }
+
+    /// Nothing of a write can happen any more: fences that waited for it alone may begin.
+    fn write_over(&mut self, epoch: Epoch) {
+        self.fences.ended(epoch);
+        while let Some(fence) = self.fences.next_free(epoch.line) {
+            self.wake(fence);
+        }
+    }
+
+    /// A write in hand stands in this line until it is over.
+    pub(crate) fn count_write(&mut self, ticket: Ticket, line: u32) {
+        let epoch = self.fences.write(line);
+        if let Some(entry) = self.entry_mut(ticket) {
+            entry.epoch = Some(epoch);
+        }
+    }
+
+    /// Does a fence in hand have to wait for writes before it in this line? Then it is woken when they are over.
+    pub(crate) fn must_follow(&mut self, ticket: Ticket, line: u32) -> bool {
+        let epoch = self.fences.fence(line, ticket);
+        if let Some(entry) = self.entry_mut(ticket) {
+            entry.epoch = epoch;
+        }
+        epoch.is_some()
     }
 
     /// Where a request stands; `Free` for an old ticket.

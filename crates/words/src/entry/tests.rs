@@ -93,6 +93,7 @@ fn a_range_of_any_length_comes_out_as_it_went_in() {
         SegmentOp::Read { offset: 9 },
         SegmentOp::Write { offset: 9 },
         SegmentOp::Sync,
+        SegmentOp::Fence,
     ] {
         let entry = Submission::of(op, tag);
         assert_eq!((entry.segment_op(), entry.len), (Some(op), 0));
@@ -133,7 +134,7 @@ fn what_an_operation_does_not_use_is_zero() {
     let uses = |op: Op, byte: usize| match op {
         Op::Discard | Op::Zero => byte < 56,
         Op::Read | Op::Write => byte < 48,
-        Op::Sync => byte < 24 || (32..48).contains(&byte),
+        Op::Sync | Op::Fence => byte < 24 || (32..48).contains(&byte),
         Op::Cancel | Op::Control => (8..16).contains(&byte) || byte == 0,
         Op::CloseHandle => (16..24).contains(&byte) || byte == 0,
     };
@@ -146,6 +147,7 @@ fn what_an_operation_does_not_use_is_zero() {
         Op::Control,
         Op::Discard,
         Op::Zero,
+        Op::Fence,
     ];
     for op in all {
         for byte in 1..64 {

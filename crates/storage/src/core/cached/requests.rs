@@ -8,12 +8,13 @@ use super::whole;
 use crate::cache::eviction::Hint;
 use crate::cache::{self, CacheDone, CacheError, CacheOp, CacheRequest, ObjectId, Started};
 use crate::core::Core;
+use crate::core::requests::Coming;
 use crate::core::tags::Recipient;
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::object::Target;
 use crate::operation::Event;
-use crate::request::{Asked, Mode, Outcome, PinnedPage, SegmentOp, SegmentRequest, State, Ticket};
+use crate::request::{Asked, Handle, Mode, Outcome, PinnedPage, SegmentOp, SegmentRequest, State, Ticket};
 
 /// Bytes of requests that are gathered before the device is given its part at the latest.
 const BATCH_BYTES: u64 = 256 << 10;
@@ -36,6 +37,11 @@ impl Core {
         }
     }
 
+    /// The object that a handle means, if it is cached.
+    pub(in crate::core) fn object_known(&mut self, handle: Handle) -> Option<ObjectId> {
+        self.cached.as_mut()?.object_of(&self.objects, handle)
+    }
+
     fn object_to_use(&mut self, request: &SegmentRequest) -> Result<ObjectId> {
         let writes = request.op.changes_bytes();
         let cached = self.cached.as_mut();
@@ -44,7 +50,13 @@ impl Core {
     }
 
     /// Gives a request to the cache: to be done there, or to make way for it.
-    pub(in crate::core) fn ask(&mut self, ticket: Ticket, mut request: SegmentRequest, object: ObjectId) {
+    pub(in crate::core) fn ask(
+        &mut self,
+        ticket: Ticket,
+        mut request: SegmentRequest,
+        object: ObjectId,
+        coming: Coming,
+    ) {
         let is_cached = request.mode == Mode::Cached;
         if is_cached && matches!(request.op, SegmentOp::Write { .. }) {
             self.date_change();
@@ -53,7 +65,7 @@ impl Core {
         let range = request.range();
         let (start, end) = (range.start, range.end);
         let (op, waits) = match request.op {
-            SegmentOp::Sync => (whole(request.durability), false),
+            SegmentOp::Sync | SegmentOp::Fence => (whole(request.durability), false),
             SegmentOp::Read { offset } if is_cached => (CacheOp::Read { offset }, false),
             SegmentOp::Write { offset } if is_cached => {
                 let durability = request.durability;
@@ -81,7 +93,9 @@ impl Core {
             Started::Hit(bytes, memory) => return self.hit(ticket, bytes, memory),
         };
         cached.is_served = false;
-        self.objects.begin(request.handle);
+        if coming == Coming::First {
+            self.objects.begin(request.handle);
+        }
         match waits {
             true => self.requests.keep(ticket, State::MakingWay(object, id), memory),
             false => self.requests.transition(ticket, State::InCache(id)),
