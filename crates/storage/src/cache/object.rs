@@ -64,17 +64,17 @@ pub(super) struct Flush {
     pub(super) settled: u64,
 }
 
-/// The state of one object. What a hit looks at stands together, from the first cache line on: with many objects each line is a wait
-/// for memory.
+/// The state of one object. What a hit looks at stands together, in the first two lines of memory, which processors fetch as a
+/// pair: with many objects each line is a wait for memory.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(super) struct Object {
+    pub(super) streams: Streams,
     pub(super) live: bool,
     pub(super) generation: u32,
     pub(super) size: u64,
     pub(super) readahead_pages: u64,
     pub(super) tree: Tree,
-    pub(super) streams: Streams,
     /// Requests that have not ended.
     pub(super) requests: u32,
     /// Pages that stay once they are in: sorted ranges that do not touch.

@@ -76,10 +76,10 @@ fn enough(window: u64) -> u64 {
     }
 }
 
-/// The readers of one object, as far as their requests tell them apart: at most eight. A repeat looks no further than the first line
-/// of memory, if there is one reader.
+/// The readers of one object, as far as their requests tell them apart: at most eight. What there is of the first stands in the first
+/// line of memory; most objects have no other, and take no memory for more.
 #[derive(Clone, Debug, Default)]
-#[repr(C, align(64))]
+#[repr(C)]
 pub struct Streams {
     /// Requests so far.
     now: u64,
@@ -88,7 +88,9 @@ pub struct Streams {
     /// The last request was no step of a stream that is read ahead of.
     alone: bool,
     pattern: Pattern,
-    streams: [Stream; STREAMS],
+    first: Stream,
+    /// As many as were needed so far.
+    others: Vec<Stream>,
 }
 
 impl Streams {
@@ -117,7 +119,8 @@ impl Streams {
         self.now += 1;
         // Of several streams of which it is the next step, the one whose end is nearest.
         let mut step = None;
-        for (at, stream) in self.streams.iter().enumerate() {
+        let streams = std::iter::once(&self.first).chain(&self.others);
+        for (at, stream) in streams.enumerate() {
             if first < stream.first || !stream.is_used() {
                 continue;
             }
@@ -134,13 +137,13 @@ impl Streams {
         let steps_needed = self.steps_needed();
         let at = match step {
             Some((at, _)) => {
-                let steps = &mut self.streams[at].steps;
+                let steps = &mut nth(&mut self.first, &mut self.others, at).steps;
                 *steps = steps.saturating_add(1);
                 at
             }
             None => self.begin(first, end),
         };
-        let stream = &mut self.streams[at];
+        let stream = nth(&mut self.first, &mut self.others, at);
         stream.used = self.now;
         stream.first = first;
         stream.end = end;
@@ -183,7 +186,7 @@ impl Streams {
     fn begin(&mut self, first: u64, end: u64) -> usize {
         self.nowhere = self.nowhere << 1 | 1;
         let mut place = (0, u64::MAX);
-        for (at, stream) in self.streams.iter_mut().enumerate() {
+        for (at, stream) in std::iter::once(&mut self.first).chain(&mut self.others).enumerate() {
             if first < stream.first && end > stream.first {
                 (stream.steps, stream.window) = (0, 0);
             }
@@ -192,8 +195,23 @@ impl Streams {
                 place = (at, worth);
             }
         }
-        self.streams[place.0] = Stream::default();
+        if self.first.is_used() && self.others.len() < STREAMS - 1 {
+            if self.others.is_empty() {
+                self.others.reserve_exact(STREAMS - 1);
+            }
+            self.others.push(Stream::default());
+            return self.others.len();
+        }
+        *nth(&mut self.first, &mut self.others, place.0) = Stream::default();
         place.0
+    }
+}
+
+/// One of the streams: the first, or one of the others.
+fn nth<'a>(first: &'a mut Stream, others: &'a mut [Stream], at: usize) -> &'a mut Stream {
+    match at {
+        0 => first,
+        at => &mut others[at - 1],
     }
 }
 
