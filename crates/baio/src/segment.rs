@@ -107,6 +107,28 @@ impl<L: Link> Segment<L> {
         })
     }
 
+    /// Makes every write *submitted* before this durable, by whatever handle on the segment: it waits for them first, also for those that
+    /// fail, which say so themselves. What is submitted after it does not delay it.
+    pub fn fence(&self, durability: Durability) -> InFlight<L> {
+        self.run(SegmentRequest {
+            durability,
+            mode: Mode::Direct,
+            ..self.request(SegmentOp::Fence, Memory::None)
+        })
+    }
+
+    /// Gives the space of `len` bytes at byte `offset` back. They read as zeros from then on; both are multiples of what a direct write
+    /// needs. `EOPNOTSUPP` from a device or file system that cannot promise that. Not durable before a [`Segment::sync`].
+    pub fn discard(&self, offset: u64, len: u64) -> InFlight<L> {
+        self.run(self.request(SegmentOp::Discard { offset, len }, Memory::None))
+    }
+
+    /// Makes `len` bytes at byte `offset` read as zeros and keeps their space, so that a later write needs none; both are multiples of
+    /// what a direct write needs. Not durable before a [`Segment::sync`].
+    pub fn zero(&self, offset: u64, len: u64) -> InFlight<L> {
+        self.run(self.request(SegmentOp::Zero { offset, len }, Memory::None))
+    }
+
     /// Any request, as a future.
     pub fn run(&self, request: SegmentRequest) -> InFlight<L> {
         InFlight::new(Arc::clone(&self.opened), request)

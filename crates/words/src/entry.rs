@@ -43,7 +43,7 @@
 use crate::failure::{Failure, decode_failure, encode_failure};
 use crate::handle::{Handle, Ticket};
 use crate::mode::{Caching, Durability, Mode};
-use crate::request::SegmentOp;
+use crate::op::SegmentOp;
 use crate::time::Time;
 
 /// Length of a submission in words.

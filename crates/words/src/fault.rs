@@ -7,7 +7,7 @@ use crate::cache_error::CacheError;
 use crate::errno::Errno;
 use crate::failure::{FEATURES, Failure, word_at, word_in};
 use crate::io_error::IoError;
-use crate::request::SegmentOp;
+use crate::op::SegmentOp;
 
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

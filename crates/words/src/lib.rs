@@ -7,7 +7,8 @@
 //! | `handle` | handles and tickets |
 //! | `identity` | who asks, and what they may |
 //! | `mode` | through which cache, how safe |
-//! | `request` | one operation on a handle, and its outcome |
+//! | `op` | what can be asked |
+//! | `request` | it asked of a handle, and its outcome |
 //! | `status` | the word that tells how a request stands |
 //! | `fault` | why a request failed, and all that its caller is told |
 //! | `errno`, `io_error`, `cache_error` | what that is made of |
@@ -25,6 +26,7 @@ mod handle;
 mod identity;
 mod io_error;
 mod mode;
+mod op;
 mod request;
 mod status;
 mod time;
@@ -37,6 +39,7 @@ pub use handle::{Handle, Ticket, next_number};
 pub use identity::{Access, Identity, Ownership, Sight};
 pub use io_error::{Argument, IoError};
 pub use mode::{Caching, Durability, Mode};
-pub use request::{Outcome, Payload, SegmentOp, SegmentRequest};
+pub use op::SegmentOp;
+pub use request::{Outcome, Payload, SegmentRequest};
 pub use status::{Status, StatusWord};
 pub use time::Time;
