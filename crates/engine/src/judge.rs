@@ -131,14 +131,14 @@ pub(crate) fn poison_if_lost(slot: &Slot, errno: Errno) {
 fn judge_bytes(slot: &mut Slot, moved: usize) -> Next {
     // A datagram's true length is asked for by this flag (recv(2)).
     let whole = matches!(slot.op, Op::Receive { flags } if flags & libc::MSG_TRUNC as u32 != 0);
-    if moved > slot.memory.len() - slot.resumed_at && !whole {
+    if moved > slot.len - slot.resumed_at && !whole {
         return Next::End(Err(Error::System(Errno::EIO)));
     }
     let reached = slot.resumed_at + moved;
     let progress = reached > slot.done;
     slot.done = slot.done.max(reached);
     let stream_read = matches!(slot.op, Op::Read { offset: None } | Op::Receive { .. });
-    if slot.done >= slot.memory.len() || stream_read {
+    if slot.done >= slot.len || stream_read {
         return Next::End(Ok(slot.done as u32));
     }
     if !progress {

@@ -60,6 +60,8 @@ pub(crate) struct Slot {
     pub(crate) file: Option<File>,
     pub(crate) target: Option<File>,
     pub(crate) memory: Memory,
+    /// Bytes of it: a list would have to be walked.
+    pub(crate) len: usize,
     pub(crate) policy: Policy,
     pub(crate) tag: u64,
     /// Bytes known to be transferred.
@@ -140,6 +142,7 @@ impl Slots {
             file: None,
             target: None,
             memory: Memory::None,
+            len: 0,
             policy: Policy::default(),
             tag: 0,
             done: 0,
@@ -194,20 +197,18 @@ impl Slots {
         slot.op = request.op;
         fill(&mut slot.file, request.file);
         fill(&mut slot.target, request.target);
+        slot.len = request.memory.len();
         fill(&mut slot.memory, request.memory);
         slot.policy = request.policy;
         slot.tag = request.tag;
-        slot.done = 0;
-        slot.resumed_at = 0;
-        slot.iterations = 0;
+        (slot.done, slot.resumed_at, slot.iterations) = (0, 0, 0);
         slot.begun = None;
         slot.sequence = sequence;
         slot.waits_for = 0;
         slot.follows = None;
         slot.cancelled = false;
         slot.awaits_readiness = false;
-        slot.refusals = 0;
-        slot.orphaned = 0;
+        (slot.refusals, slot.orphaned) = (0, 0);
         slot.rests_until = None;
         slot.is_syncing = false;
         slot.window = Filled::default();
@@ -235,6 +236,7 @@ impl Slots {
     }
 
     /// Moves a slot to another state. An illegal move is a bug of the engine, so it is asserted.
+    #[inline(always)]
     pub(crate) fn transition(&mut self, id: RequestId, to: State) {
         let slot = &mut self.slots[id.slot as usize];
         let legal = match (slot.state, to) {
@@ -335,7 +337,7 @@ impl Slot {
     /// The file range that a write may change.
     pub(crate) fn write_range(&self) -> Option<(u64, u64)> {
         match self.op {
-            Op::Write { offset: Some(at) } => Some((at, at.saturating_add(self.memory.len() as u64))),
+            Op::Write { offset: Some(at) } => Some((at, at.saturating_add(self.len as u64))),
             Op::Allocate { offset, len, .. } => Some((offset, offset.saturating_add(len))),
             _ => None,
         }
@@ -408,9 +410,7 @@ impl Slot {
         }
         match self.op {
             Op::Read { offset: Some(_) } | Op::Write { offset: Some(_) } => {
-                // To add up the parts of a list would be to walk it once more.
-                let parts = self.memory.parts().len();
-                parts > IOV_MAX || parts == 0 && self.memory.len() > TRANSFER_MAX
+                self.len > TRANSFER_MAX || self.memory.parts().len() > IOV_MAX
             }
             Op::Transfer { .. } => true,
             op => op.moves_bytes() || matches!(op, Op::Accept | Op::Connect),

@@ -115,6 +115,13 @@ fn check_place(file: &File, op: Op) -> Result<(), Error> {
 
 fn check_alignment(file: &File, offset: u64, len: u64, memory: &Memory) -> Result<(), Error> {
     let limits = file.direct_limits();
+    // As a rule memory is flat and all is right: one look at the bits of all three.
+    if let Some(place) = memory.place()
+        && let (Some(blocks), Some(bytes)) = (mask_of(limits.offset), mask_of(limits.memory))
+        && (offset | len) & blocks | place & bytes == 0
+    {
+        return Ok(());
+    }
     check_extent(file, offset, len)?;
     for part in memory.parts() {
         // statx(2): the alignment of offsets is that of segment lengths too.
@@ -142,13 +149,17 @@ fn check(argument: Argument, value: u64, need: u32) -> Result<(), Error> {
 
 /// Without a division, which would be the dearest step of a request: alignments are powers of two, as a rule.
 fn is_multiple(value: u64, need: u32) -> bool {
+    match mask_of(need) {
+        Some(mask) => value & mask == 0,
+        None => value.is_multiple_of(u64::from(need)),
+    }
+}
+
+/// The bits that no multiple of this has, if that can be said.
+fn mask_of(need: u32) -> Option<u64> {
     let need = u64::from(need);
     let mask = need.wrapping_sub(1);
-    if need & mask == 0 {
-        value & mask == 0
-    } else {
-        value.is_multiple_of(need)
-    }
+    (need & mask == 0).then_some(mask)
 }
 
 #[cfg(test)]

@@ -162,6 +162,14 @@ impl Memory {
         }
     }
 
+    /// Its address, unless it is a list.
+    pub(crate) fn place(&self) -> Option<u64> {
+        match self {
+            Memory::Many(_) => None,
+            flat => Some(flat.flat().0 as u64),
+        }
+    }
+
     fn place_where(&self, is_true: impl Fn(u64) -> bool) -> Option<u64> {
         match self {
             Memory::None => None,
@@ -186,6 +194,11 @@ impl Memory {
                 count: list.window.len() as u32,
             };
         }
+        self.flat_window(skip)
+    }
+
+    #[inline]
+    fn flat_window(&self, skip: usize) -> Window {
         let (pointer, len) = self.flat();
         Window::Flat {
             pointer: pointer.wrapping_add(skip),
@@ -194,7 +207,11 @@ impl Memory {
     }
 
     /// The same, but a list of one piece is no list: for operations that take either.
+    #[inline]
     pub(crate) fn pieces(&mut self, skip: usize) -> Window {
+        if !matches!(self, Memory::Many(_)) {
+            return self.flat_window(skip);
+        }
         let window = self.window(skip);
         match self {
             Memory::Many(list) => list.only_piece().unwrap_or(window),
