@@ -7,7 +7,7 @@
 use baio_engine::{Frozen, Memory};
 
 use super::frames::PAGE_BYTES;
-use super::request::CacheError;
+use baio_words::CacheError;
 
 /// What a request reads into or writes from.
 #[derive(Debug, Default)]

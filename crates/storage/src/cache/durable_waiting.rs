@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::object::overlap;
+use super::ranges::overlap;
 
 #[derive(Debug, Default)]
 pub(super) struct DurableWaiting {

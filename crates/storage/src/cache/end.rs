@@ -3,7 +3,7 @@
 use baio_engine::{Durability, Errno};
 
 use super::Cache;
-use super::object::pages_of;
+use super::ranges::pages_of;
 use super::request::{CacheDone, CacheError, CacheOp, Phase, Request};
 use super::wait::Wait;
 

@@ -8,7 +8,7 @@
 use baio_engine::{Durability, Errno, Frozen, Memory, Vectored};
 
 use super::Cache;
-use super::frames::{PAGE, PAGE_BYTES, State};
+use super::frames::{FrameState, PAGE, PAGE_BYTES};
 use super::object::ObjectId;
 use super::request::RequestId;
 
@@ -284,8 +284,8 @@ impl Cache {
         let mut list = (frames.len() > 1 && !through).then(|| self.flights.list(frames.len()));
         let mut memory = bytes.map_or(Memory::None, Memory::Shared);
         for (page, &frame) in (first..).zip(&frames) {
-            debug_assert_ne!(self.frames.get(frame).state, State::Gated, "before its log");
-            self.transition(frame, State::WriteBack);
+            debug_assert_ne!(self.frames.get(frame).state, FrameState::Gated, "before its log");
+            self.transition(frame, FrameState::WriteBack);
             let entry = self.frames.get_mut(frame);
             entry.writing = self.version;
             entry.pool.wanted = false;
@@ -422,7 +422,7 @@ impl Cache {
         } else if flight.kind == Kind::Fill {
             self.take_buffers(&flight.frames, memory);
             for &frame in &flight.frames {
-                if self.frames.get(frame).state == State::Lost {
+                if self.frames.get(frame).state == FrameState::Lost {
                     self.frames.give_free(frame);
                 }
             }
@@ -438,7 +438,7 @@ impl Cache {
                 }
                 self.frames.get_mut(frame).stuck = false;
                 self.objects[flight.object as usize].stuck -= 1;
-                self.transition(frame, State::Failed);
+                self.transition(frame, FrameState::Failed);
                 self.wake_page(frame);
             }
         }
@@ -496,7 +496,7 @@ impl Cache {
             let valid = self.objects[flight.object as usize].valid(flight.first + nth as u64);
             let is_here = !self.frames.bytes(frame).is_empty();
             if result.is_ok() && got >= nth * PAGE_BYTES + valid && is_here {
-                self.transition(frame, State::Clean);
+                self.transition(frame, FrameState::Clean);
                 self.wake_page(frame);
                 continue;
             }
@@ -507,7 +507,7 @@ impl Cache {
                 continue;
             }
             self.stats.failed_fills += 1;
-            self.transition(frame, State::Broken(result.err().unwrap_or(Errno::EIO)));
+            self.transition(frame, FrameState::Broken(result.err().unwrap_or(Errno::EIO)));
             self.wake_page(frame);
             self.free_if_broken(frame);
         }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use baio_engine::{Arena, Buffer, Errno, Frozen};
 
-use super::gate::Pooled;
+use super::pooled::Pooled;
 use super::wait::List;
 
 /// Bytes of a page, and of the frame that holds it.
@@ -28,7 +28,7 @@ pub(super) const PAGE: u64 = PAGE_BYTES as u64;
 
 /// What a frame holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum FrameState {
     /// No page.
     #[default]
     Free,
@@ -54,10 +54,10 @@ pub(super) enum State {
     Lent,
 }
 
-impl State {
+impl FrameState {
     /// Is this a legal move?
-    fn may_become(self, next: State) -> bool {
-        use State::{Broken, Clean, Dirty, Failed, Filling, Free, Gated, Lent, Lost, Unflushed, WriteBack};
+    fn may_become(self, next: FrameState) -> bool {
+        use FrameState::{Broken, Clean, Dirty, Failed, Filling, Free, Gated, Lent, Lost, Unflushed, WriteBack};
         match (self, next) {
             // Handed to somebody who did not use it; a page comes in; one that could not be read was waited for by nobody.
             (Free, Free | Filling | Dirty)
@@ -82,24 +82,24 @@ impl State {
 
     /// Can its bytes be read?
     pub(super) fn is_readable(self) -> bool {
-        use State::{Clean, Dirty, Failed, Gated, Unflushed, WriteBack};
+        use FrameState::{Clean, Dirty, Failed, Gated, Unflushed, WriteBack};
         matches!(self, Clean | Dirty | Failed | Gated | WriteBack | Unflushed)
     }
 
     /// Does it count against the dirty limit?
     pub(super) fn is_unsafe(self) -> bool {
-        use State::{Dirty, Failed, Gated, Unflushed, WriteBack};
+        use FrameState::{Dirty, Failed, Gated, Unflushed, WriteBack};
         matches!(self, Dirty | Failed | Gated | WriteBack | Unflushed)
     }
 
     /// Must it still be written?
     pub(super) fn is_dirty(self) -> bool {
-        matches!(self, State::Dirty | State::Failed | State::Gated)
+        matches!(self, FrameState::Dirty | FrameState::Failed | FrameState::Gated)
     }
 
     /// Is an I/O on its way?
     pub(super) fn is_busy(self) -> bool {
-        matches!(self, State::Filling | State::WriteBack)
+        matches!(self, FrameState::Filling | FrameState::WriteBack)
     }
 }
 
@@ -118,7 +118,7 @@ pub(super) enum Bytes {
 /// One frame.
 #[derive(Debug, Default)]
 pub(super) struct Frame {
-    pub(super) state: State,
+    pub(super) state: FrameState,
     pub(super) object: u32,
     pub(super) page: u64,
     pub(super) bytes: Bytes,
@@ -171,19 +171,19 @@ pub(super) struct Frames {
     lent_hand: usize,
 }
 
-fn kind(state: State) -> usize {
+fn kind(state: FrameState) -> usize {
     match state {
-        State::Free => 0,
-        State::Filling => 1,
-        State::Clean => 2,
-        State::Dirty => 3,
-        State::Failed => 4,
-        State::WriteBack => 5,
-        State::Unflushed => 6,
-        State::Broken(_) => 7,
-        State::Lost => 8,
-        State::Gated => 9,
-        State::Lent => 10,
+        FrameState::Free => 0,
+        FrameState::Filling => 1,
+        FrameState::Clean => 2,
+        FrameState::Dirty => 3,
+        FrameState::Failed => 4,
+        FrameState::WriteBack => 5,
+        FrameState::Unflushed => 6,
+        FrameState::Broken(_) => 7,
+        FrameState::Lost => 8,
+        FrameState::Gated => 9,
+        FrameState::Lent => 10,
     }
 }
 
@@ -204,7 +204,7 @@ impl Frames {
         }
         free.extend((0..count).rev());
         let mut counts = [0; 11];
-        counts[kind(State::Free)] = count;
+        counts[kind(FrameState::Free)] = count;
         Some(Frames {
             frames,
             free,
@@ -237,7 +237,7 @@ impl Frames {
     }
 
     /// Frames in this state; whatever the error, for broken ones.
-    pub(super) fn count(&self, state: State) -> u32 {
+    pub(super) fn count(&self, state: FrameState) -> u32 {
         self.counts[kind(state)]
     }
 
@@ -303,17 +303,17 @@ impl Frames {
     pub(super) fn give_free(&mut self, frame: u32) {
         let came_back = matches!(self.get(frame).bytes, Bytes::Here(_)) || self.take_back_lent(frame);
         let gone = match self.get(frame).lent {
-            true => State::Lent,
-            false => State::Lost,
+            true => FrameState::Lent,
+            false => FrameState::Lost,
         };
-        self.transition(frame, if came_back { State::Free } else { gone });
+        self.transition(frame, if came_back { FrameState::Free } else { gone });
         if came_back {
             self.free.push(frame);
         }
     }
 
     /// Moves a frame to another state: the one place where that changes. An illegal move is a bug of the cache, so it is asserted.
-    pub(super) fn transition(&mut self, frame: u32, state: State) {
+    pub(super) fn transition(&mut self, frame: u32, state: FrameState) {
         let before = self.get(frame).state;
         assert!(
             before.may_become(state),
@@ -525,8 +525,8 @@ impl Frames {
         }
         self.lent.swap_remove(self.lent_hand);
         self.get_mut(frame).listed_lent = false;
-        if self.get(frame).state == State::Lent {
-            self.transition(frame, State::Free);
+        if self.get(frame).state == FrameState::Lent {
+            self.transition(frame, FrameState::Free);
             self.free.push(frame);
         }
     }
@@ -543,12 +543,12 @@ impl Frames {
         self.changing(frame, |frame| frame.lent = false);
         self.changing(spare, |frame| frame.lent = true);
         self.list_lent(spare);
-        self.transition(spare, State::Lent);
+        self.transition(spare, FrameState::Lent);
     }
 }
 
 fn may_go(frame: &Frame) -> bool {
-    frame.state == State::Clean && !frame.lent && frame.pins == 0 && !frame.pool.kept && frame.waiters.is_empty()
+    frame.state == FrameState::Clean && !frame.lent && frame.pins == 0 && !frame.pool.kept && frame.waiters.is_empty()
 }
 
 #[cfg(test)]
@@ -564,16 +564,16 @@ mod tests {
         let mut frames = two();
         let frame = frames.take_free().unwrap();
         for state in [
-            State::Filling,
-            State::Clean,
-            State::Dirty,
-            State::WriteBack,
-            State::Unflushed,
+            FrameState::Filling,
+            FrameState::Clean,
+            FrameState::Dirty,
+            FrameState::WriteBack,
+            FrameState::Unflushed,
         ] {
             frames.transition(frame, state);
-            assert_eq!((frames.count(state), frames.count(State::Free)), (1, 1));
+            assert_eq!((frames.count(state), frames.count(FrameState::Free)), (1, 1));
             assert_eq!(frames.count_unsafe(), u32::from(state.is_unsafe()));
-            assert_eq!(frames.evictable(), u32::from(state == State::Clean));
+            assert_eq!(frames.evictable(), u32::from(state == FrameState::Clean));
         }
     }
 
@@ -582,7 +582,7 @@ mod tests {
     fn what_waits_for_the_log_is_not_written() {
         let mut frames = two();
         let frame = frames.take_free().unwrap();
-        for state in [State::Dirty, State::Gated, State::WriteBack] {
+        for state in [FrameState::Dirty, FrameState::Gated, FrameState::WriteBack] {
             frames.transition(frame, state);
         }
     }
@@ -592,7 +592,7 @@ mod tests {
     fn a_page_on_its_way_to_the_device_does_not_leave() {
         let mut frames = two();
         let frame = frames.take_free().unwrap();
-        for state in [State::Dirty, State::WriteBack, State::Free] {
+        for state in [FrameState::Dirty, FrameState::WriteBack, FrameState::Free] {
             frames.transition(frame, state);
         }
     }

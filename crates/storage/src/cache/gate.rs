@@ -17,44 +17,9 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::frames::{Frame, State};
-use super::request::CacheError;
-use super::{Cache, CacheOp};
-
-/// What the buffer pool knows of a frame.
-#[derive(Debug, Default)]
-pub(super) struct Pooled {
-    /// Pins of the pool; all of them together are one of the frame's.
-    pub(super) lent: u32,
-    /// Counts the pages that the frame has held: a pin of an earlier one is stale.
-    pub(super) epoch: u32,
-    /// LSN of its last change; 0 for none that was logged.
-    pub(super) lsn: u64,
-    /// LSN of its first change since it was clean.
-    recovery: Option<u64>,
-    /// Writes of it that no flush has covered and behind which it was taken up again, oldest first. Two at most: a flush that
-    /// is on its way will cover the one, the next flush the other.
-    written: [Option<Written>; 2],
-    /// Somebody waits until it has been written, and it for the log.
-    pub(super) wanted: bool,
-    /// The log waits for that: it has become too long.
-    pub(super) is_due: bool,
-    /// It is on the list of the gate, under this LSN.
-    listed: Option<u64>,
-    /// It is on the gate's list of those whose changes wait.
-    held_up: bool,
-    /// It is not evicted.
-    pub(super) kept: bool,
-}
-
-/// A write that has ended, of a page that is not as it was then.
-#[derive(Clone, Copy, Debug)]
-struct Written {
-    /// How many flushes had begun when it ended: a later one covers it.
-    flushes: u64,
-    /// LSN of the first change behind it.
-    next: Option<u64>,
-}
+use super::frames::{Frame, FrameState};
+use super::pooled::Written;
+use super::{Cache, CacheError, CacheOp};
 
 /// What all pages together owe to the log.
 #[derive(Debug, Default)]
@@ -99,7 +64,7 @@ impl Cache {
             self.stats.pages_gone_over += 1;
             self.gate.frames.remove(&(of, frame));
             let entry = self.frames.get_mut(frame);
-            let is_gated = entry.state == State::Gated;
+            let is_gated = entry.state == FrameState::Gated;
             if is_gated && entry.pool.lsn > lsn {
                 entry.pool.listed = Some(entry.pool.lsn);
                 self.gate.frames.insert((entry.pool.lsn, frame)); // It was changed meanwhile.
@@ -116,7 +81,7 @@ impl Cache {
     /// The log will not go on: what waits for it is cancelled, and syncs make the rest safe and say `LogFirst`. For whoever ends.
     pub fn shut_gate(&mut self) {
         self.gate.shut = true;
-        let all = self.frames.count(State::Gated) > 0;
+        let all = self.frames.count(FrameState::Gated) > 0;
         // New changes would only wait behind it.
         self.cancel_those(|op| all || matches!(op, CacheOp::PinNew { .. } | CacheOp::Change { .. }));
     }
@@ -145,7 +110,7 @@ impl Cache {
     /// How far the log must be durable for all to go on that waits for it now; `None` when nothing does.
     #[must_use]
     pub fn lsn_wanted(&self) -> Option<u64> {
-        if self.frames.count(State::Gated) == 0 {
+        if self.frames.count(FrameState::Gated) == 0 {
             return None;
         }
         let all = !self.frame_waiters.is_empty() || !self.dirty_waiters.is_empty();
@@ -188,13 +153,13 @@ impl Cache {
     /// The object of the oldest change that is not safe, if all that it waits for is a flush.
     pub(super) fn oldest_waits_for_flush(&self) -> Option<u32> {
         let entry = self.frames.get(self.gate.recovery.first()?.1);
-        let is_written = entry.state == State::Unflushed || entry.pool.written[0].is_some();
+        let is_written = entry.state == FrameState::Unflushed || entry.pool.written[0].is_some();
         is_written.then_some(entry.object)
     }
 
     fn gated(&self) -> impl Iterator<Item = u32> + '_ {
         let frames = self.gate.frames.iter().map(|(_, frame)| *frame);
-        frames.filter(|&frame| self.frames.get(frame).state == State::Gated)
+        frames.filter(|&frame| self.frames.get(frame).state == FrameState::Gated)
     }
 
     /// A dirty page was changed under this LSN.
@@ -205,7 +170,7 @@ impl Cache {
         self.gate.newest = self.gate.newest.max(lsn);
         let entry = self.frames.get_mut(frame);
         entry.pool.lsn = entry.pool.lsn.max(lsn);
-        let gated = entry.pool.lsn > self.gate.durable && entry.state != State::Gated;
+        let gated = entry.pool.lsn > self.gate.durable && entry.state != FrameState::Gated;
         for written in entry.pool.written.iter_mut().flatten() {
             written.next = Some(written.next.map_or(lsn, |next| next.min(lsn)));
         }
@@ -219,7 +184,7 @@ impl Cache {
     }
 
     fn close_gate(&mut self, frame: u32) {
-        self.transition(frame, State::Gated);
+        self.transition(frame, FrameState::Gated);
         let entry = self.frames.get_mut(frame);
         let lsn = entry.pool.lsn;
         if entry.pool.listed.is_none_or(|listed| lsn < listed) {
@@ -247,7 +212,7 @@ impl Cache {
     }
 
     fn ungate(&mut self, frame: u32) {
-        self.transition(frame, State::Dirty);
+        self.transition(frame, FrameState::Dirty);
         self.due_again(frame);
         let entry = self.frames.get(frame);
         let (object, page, since) = (entry.object, entry.page, entry.since);
@@ -435,5 +400,5 @@ impl Cache {
 /// Is this a gated page that counts for a sync of the object?
 fn is_gated_in(entry: &Frame, object: u32, covers: &Range<u64>, version: u64) -> bool {
     let is_of_it = entry.object == object && covers.contains(&entry.page) && entry.since <= version;
-    entry.state == State::Gated && is_of_it
+    entry.state == FrameState::Gated && is_of_it
 }

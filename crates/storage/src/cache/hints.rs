@@ -85,7 +85,7 @@ impl Cache {
             if self.put_in_with(slot, page, frame, Hint::Normal, Why::Ahead).is_err() {
                 break;
             }
-            self.transition(frame, super::frames::State::Filling);
+            self.transition(frame, super::frames::FrameState::Filling);
             frames.push(frame);
         }
         let begun = frames.len() as u64;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use baio_engine::Memory;
 
 use super::frames::PAGE;
-use super::object::pages_of;
+use super::ranges::pages_of;
 use super::{Cache, CacheOp, CacheRequest, RequestId};
 
 /// Pages of the longest read that is looked at: what is not a hit is looked at twice.

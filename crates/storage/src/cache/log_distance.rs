@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use baio_engine::Durability;
 
 use super::Cache;
-use super::frames::State;
+use super::frames::FrameState;
 
 #[derive(Debug, Default)]
 pub(super) struct LogCleaner {
@@ -62,10 +62,12 @@ impl Cache {
         due.extend(self.logged_by(limit));
         due.retain(|&frame| {
             let entry = self.frames.get_mut(frame);
-            let is_new = matches!(entry.state, State::Dirty | State::Gated | State::WriteBack)
-                && !std::mem::replace(&mut entry.pool.is_due, true);
+            let is_new = matches!(
+                entry.state,
+                FrameState::Dirty | FrameState::Gated | FrameState::WriteBack
+            ) && !std::mem::replace(&mut entry.pool.is_due, true);
             self.log_cleaner.left += u32::from(is_new);
-            is_new && entry.state == State::Dirty
+            is_new && entry.state == FrameState::Dirty
         });
         let place = |frame: &u32| {
             let entry = self.frames.get(*frame);
@@ -80,7 +82,7 @@ impl Cache {
         self.mark_for_log();
         while let Some(frame) = self.log_cleaner.due.pop_front() {
             let entry = self.frames.get(frame);
-            if !entry.pool.is_due || entry.state != State::Dirty {
+            if !entry.pool.is_due || entry.state != FrameState::Dirty {
                 continue;
             }
             let (object, page) = (entry.object, entry.page);

@@ -23,13 +23,13 @@
 //! | `rounds` | which objects have something to be written or flushed |
 //! | `reserve` | direct writes beside cached ones (§4) |
 //! | `hints` | prefetch, drop, keep; whom a policy of the caller's own may evict |
-//! | [`pool`], `gate` | a buffer pool of the caller's own: pins; pages wait for the log |
+//! | [`pool`], `page_pin`, `gate`, `pooled` | a buffer pool of the caller's own: pins; pages wait for the log |
 //! | `change` | objects that grow, shrink, go away |
 //! | `wait`, `settle`, `end` | who waits for what; how waking goes on (§7.2); how requests end |
 //! | `flight` | I/Os on their way |
 //! | `frames`, `pages`, `object` | frames and their states; pages come, change and leave; the pages of one object |
 //! | `tree`, [`eviction`], [`window`] | tagged tree, eviction policies, readahead: pure parts |
-//! | `caller` | the caller's memory |
+//! | `caller`, `ranges` | the caller's memory; ranges of pages |
 //!
 //! What it promises: a read gives the last completed writes. A sync, or a durable write, that succeeded holds over a power
 //! cut; none succeeds after a failed write or flush before the pages concerned have been written and flushed well. A plain
@@ -50,8 +50,11 @@ mod hit;
 mod lend;
 mod log_distance;
 mod object;
+mod page_pin;
 mod pages;
 pub mod pool;
+mod pooled;
+mod ranges;
 mod read;
 mod request;
 mod reserve;
@@ -82,9 +85,9 @@ use hit::Looked;
 pub(crate) use hit::Started;
 use lend::Loans;
 use log_distance::LogCleaner;
-use object::{Object, pages_of};
-use request::{Phase, Request, Requests};
-use reserve::Clearing;
+use object::CachedObject;
+use ranges::pages_of;
+use request::{Clearing, Phase, Request, Requests};
 use rounds::{Ages, Round};
 use settle::PutOff;
 use wait::{List, Wait};
@@ -94,7 +97,7 @@ pub use flight::{Io, IoId, IoKind};
 pub use frames::PAGE_BYTES;
 pub use lend::{Borrower, LentPages};
 pub use object::ObjectId;
-pub use pool::PagePin;
+pub use page_pin::PagePin;
 pub use request::{CacheDone, CacheError, CacheOp, CacheRequest, RequestId};
 pub use stats::CacheStats;
 
@@ -159,7 +162,7 @@ pub struct Cache {
     window: u64,
     frames: Frames,
     eviction: Box<dyn Eviction>,
-    objects: Vec<Object>,
+    objects: Vec<CachedObject>,
     free_objects: Vec<u32>,
     requests: Requests,
     /// Requests whose wake-up has come.
@@ -280,7 +283,7 @@ impl Cache {
     /// An object of this many bytes, of which nothing is cached; reads ahead at most `readahead_bytes_max` of it.
     pub fn add(&mut self, size_bytes: u64, readahead_bytes_max: usize) -> ObjectId {
         let slot = self.free_objects.pop().unwrap_or_else(|| {
-            self.objects.push(Object::default());
+            self.objects.push(CachedObject::default());
             self.objects.len() as u32 - 1
         });
         let object = &mut self.objects[slot as usize];
@@ -554,19 +557,19 @@ impl Cache {
     /// Counters, and what the frames hold now.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
-        use frames::State;
+        use frames::FrameState;
         CacheStats {
             frames: self.frames.total(),
-            frames_free: self.frames.count(State::Free),
-            frames_clean: self.frames.count(State::Clean),
-            frames_filling: self.frames.count(State::Filling),
-            frames_dirty: self.frames.count(State::Dirty),
-            frames_failed: self.frames.count(State::Failed),
-            frames_gated: self.frames.count(State::Gated),
-            frames_write_back: self.frames.count(State::WriteBack),
-            frames_unflushed: self.frames.count(State::Unflushed),
-            frames_lost: self.frames.count(State::Lost),
-            frames_lent: self.frames.count(State::Lent),
+            frames_free: self.frames.count(FrameState::Free),
+            frames_clean: self.frames.count(FrameState::Clean),
+            frames_filling: self.frames.count(FrameState::Filling),
+            frames_dirty: self.frames.count(FrameState::Dirty),
+            frames_failed: self.frames.count(FrameState::Failed),
+            frames_gated: self.frames.count(FrameState::Gated),
+            frames_write_back: self.frames.count(FrameState::WriteBack),
+            frames_unflushed: self.frames.count(FrameState::Unflushed),
+            frames_lost: self.frames.count(FrameState::Lost),
+            frames_lent: self.frames.count(FrameState::Lent),
             ..self.stats
         }
     }

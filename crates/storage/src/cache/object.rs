@@ -6,6 +6,7 @@ use baio_engine::{Durability, Errno, Time};
 
 use super::durable_waiting::DurableWaiting;
 use super::frames::PAGE;
+use super::ranges::overlap;
 use super::tree::Tree;
 use super::wait::List;
 use super::window::Streams;
@@ -68,7 +69,7 @@ pub(super) struct Flush {
 /// pair: with many objects each line is a wait for memory.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub(super) struct Object {
+pub(super) struct CachedObject {
     pub(super) streams: Streams,
     pub(super) live: bool,
     pub(super) generation: u32,
@@ -117,14 +118,14 @@ pub(super) struct Object {
     pub(super) durable_waiting: DurableWaiting,
 }
 
-impl Object {
+impl CachedObject {
     /// What is left of it when it has gone. Where it takes turns it stays until it is come by.
-    pub(super) fn emptied(&self, generation: u32) -> Object {
-        Object {
+    pub(super) fn emptied(&self, generation: u32) -> CachedObject {
+        CachedObject {
             generation,
             in_clean_round: self.in_clean_round,
             in_flush_round: self.in_flush_round,
-            ..Object::default()
+            ..CachedObject::default()
         }
     }
 
@@ -177,17 +178,4 @@ impl Object {
         };
         !before.any(|held| overlap(&held.pages, &own.pages))
     }
-}
-
-/// Do two ranges of pages share one?
-pub(super) fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
-    one.start.max(other.start) < one.end.min(other.end)
-}
-
-/// The pages that bytes `offset..offset + len` touch.
-pub(super) fn pages_of(offset: u64, len: u64) -> Range<u64> {
-    if len == 0 {
-        return offset / PAGE..offset / PAGE;
-    }
-    offset / PAGE..offset.saturating_add(len).div_ceil(PAGE)
 }

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use super::Cache;
 use super::eviction::{Hint, RUN};
-use super::frames::State;
-use super::object::Object;
+use super::frames::FrameState;
+use super::object::CachedObject;
 use super::request::{CacheError, Request};
 use super::tree::Tag;
 
@@ -43,7 +43,7 @@ impl Cache {
         let frame = self.victim()?;
         self.stats.evictions += 1;
         self.take_out(frame);
-        self.frames.transition(frame, State::Free);
+        self.frames.transition(frame, FrameState::Free);
         Some(frame)
     }
 
@@ -116,13 +116,13 @@ impl Cache {
     /// The last to let go of a page whose fill failed frees its frame.
     pub(super) fn free_if_broken(&mut self, frame: u32) {
         let entry = self.frames.get(frame);
-        if matches!(entry.state, State::Broken(_)) && entry.pins == 0 {
+        if matches!(entry.state, FrameState::Broken(_)) && entry.pins == 0 {
             self.drop_page(frame);
         }
     }
 
     /// Moves a page that is in its object to another state, and its tags with it.
-    pub(super) fn transition(&mut self, frame: u32, state: State) {
+    pub(super) fn transition(&mut self, frame: u32, state: FrameState) {
         let entry = self.frames.get(frame);
         let (before, page) = (entry.state, entry.page);
         let object = &mut self.objects[entry.object as usize];
@@ -140,15 +140,15 @@ impl Cache {
         if grows_old {
             self.set_dirty_since(slot, Some(self.now));
         }
-        if matches!(state, State::Dirty | State::Unflushed) {
+        if matches!(state, FrameState::Dirty | FrameState::Unflushed) {
             self.take_turns(slot);
         }
-        if matches!(state, State::Clean | State::Unflushed | State::Failed) {
+        if matches!(state, FrameState::Clean | FrameState::Unflushed | FrameState::Failed) {
             self.not_due(frame);
         }
         match (before, state) {
-            (_, State::Clean) => self.forget_recovery(frame),
-            (State::Unflushed, State::Dirty | State::WriteBack) => self.note_written(frame),
+            (_, FrameState::Clean) => self.forget_recovery(frame),
+            (FrameState::Unflushed, FrameState::Dirty | FrameState::WriteBack) => self.note_written(frame),
             _ => {}
         }
         self.progress += 1;
@@ -183,26 +183,26 @@ impl Cache {
     }
 }
 
-impl Object {
+impl CachedObject {
     /// Keeps the counts of pages per state.
-    fn count(&mut self, state: State, by: i32) {
+    fn count(&mut self, state: FrameState, by: i32) {
         let count = match state {
-            State::Dirty => &mut self.dirty,
-            State::Failed => &mut self.failed,
-            State::Gated => &mut self.gated,
-            State::Unflushed => &mut self.unflushed,
+            FrameState::Dirty => &mut self.dirty,
+            FrameState::Failed => &mut self.failed,
+            FrameState::Gated => &mut self.gated,
+            FrameState::Unflushed => &mut self.unflushed,
             _ => return,
         };
         *count = count.saturating_add_signed(by);
     }
 }
 
-fn tag(state: State) -> Option<Tag> {
+fn tag(state: FrameState) -> Option<Tag> {
     match state {
-        State::Dirty => Some(Tag::Dirty),
-        State::Failed => Some(Tag::Failed),
-        State::WriteBack => Some(Tag::WriteBack),
-        State::Unflushed => Some(Tag::Unflushed),
+        FrameState::Dirty => Some(Tag::Dirty),
+        FrameState::Failed => Some(Tag::Failed),
+        FrameState::WriteBack => Some(Tag::WriteBack),
+        FrameState::Unflushed => Some(Tag::Unflushed),
         _ => None,
     }
 }

@@ -15,36 +15,12 @@
 //! object is removed, and no memory is in danger.
 
 use super::Cache;
-use super::frames::{PAGE, PAGE_BYTES, State};
+use super::frames::{FrameState, PAGE, PAGE_BYTES};
 use super::object::ObjectId;
+use super::page_pin::PagePin;
 use super::request::{CacheError, CacheOp, Request};
 use super::settle::Step;
 use super::wait::Wait;
-
-/// A page that is held in memory, until [`Cache::unpin`]. One that is dropped instead holds its page as long as the page's
-/// object lives.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "the page is held until the pin is given back"]
-pub struct PagePin {
-    object: ObjectId,
-    page: u64,
-    frame: u32,
-    epoch: u32,
-}
-
-impl PagePin {
-    /// Of which object.
-    #[must_use]
-    pub fn object(&self) -> ObjectId {
-        self.object
-    }
-
-    /// Which of its pages.
-    #[must_use]
-    pub fn page(&self) -> u64 {
-        self.page
-    }
-}
 
 impl CacheOp {
     /// Is it about one page, which must exist?
@@ -102,7 +78,7 @@ impl Cache {
             self.frames.unpin(frame);
         }
         let entry = self.frames.get(frame);
-        let goes_on = entry.state != State::Clean || !entry.waiters.is_empty() || !self.frame_waiters.is_empty();
+        let goes_on = entry.state != FrameState::Clean || !entry.waiters.is_empty() || !self.frame_waiters.is_empty();
         if goes_on {
             self.wake_page(frame);
             self.settle();
@@ -140,12 +116,12 @@ impl Cache {
         if entry.stuck {
             return Err(CacheError::Stuck);
         }
-        if entry.state == State::WriteBack {
+        if entry.state == FrameState::WriteBack {
             return Err(CacheError::BeingWritten);
         }
         if self.must_wait(frame, lsn) {
             return Err(match entry.state {
-                State::Gated => CacheError::LogFirst(entry.pool.lsn),
+                FrameState::Gated => CacheError::LogFirst(entry.pool.lsn),
                 _ => CacheError::BeingWritten,
             });
         }
@@ -158,7 +134,7 @@ impl Cache {
         self.version += 1;
         if !self.frames.get(frame).state.is_dirty() {
             self.frames.get_mut(frame).since = self.version;
-            self.transition(frame, State::Dirty);
+            self.transition(frame, FrameState::Dirty);
         }
         self.progress += 1;
         self.note_lsn(frame, lsn);
@@ -214,7 +190,7 @@ impl Cache {
                     self.read_ahead(request); // Now that this page cannot make way for it.
                     return step;
                 }
-                State::Broken(errno) => return Step::Done(Err(CacheError::System(errno))),
+                FrameState::Broken(errno) => return Step::Done(Err(CacheError::System(errno))),
                 _ => {
                     self.start_window(request, page);
                     return Step::Wait(Wait::Filled(frame));

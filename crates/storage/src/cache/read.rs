@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use super::Cache;
-use super::frames::{PAGE, State};
+use super::frames::{FrameState, PAGE};
 use super::pages::Why;
 use super::request::{CacheError, Request};
 use super::settle::Step;
@@ -43,7 +43,7 @@ impl Cache {
                     self.keep_ahead(request, page);
                     self.copy_out(request, page, frame);
                 }
-                State::Broken(errno) => return Step::Done(Err(CacheError::System(errno))),
+                FrameState::Broken(errno) => return Step::Done(Err(CacheError::System(errno))),
                 _ if request.done > 0 && crate::seeded_bug("a-read-ends-at-a-gap") => break,
                 _ => {
                     self.start_window(request, page);
@@ -159,7 +159,7 @@ impl Cache {
 
     fn begin_page(&mut self, request: &Request, page: u64, frame: u32, why: Why) -> Result<(), CacheError> {
         self.put_in_with(request.object, page, frame, request.hint, why)?;
-        self.transition(frame, State::Filling);
+        self.transition(frame, FrameState::Filling);
         Ok(())
     }
 

@@ -11,8 +11,7 @@ pub use baio_words::CacheError;
 use super::caller::Caller;
 use super::eviction::Hint;
 use super::object::ObjectId;
-use super::pool::PagePin;
-use super::reserve::Clearing;
+use super::page_pin::PagePin;
 use super::wait::{Links, Wait};
 
 /// Names a request. Carries a generation: a stale one names nothing.
@@ -298,4 +297,17 @@ impl Requests {
         let its = |slot: &u32| self.get(*slot).is_some_and(|request| request.object == object);
         (0..self.slots.len() as u32).filter(its).collect()
     }
+}
+
+/// How far a reservation has come: the page from which on each has yet to be done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Clearing {
+    /// All before are safe, or written.
+    pub(super) safe: u64,
+    /// Writes of all before have been started, where they could be.
+    pub(super) started: u64,
+    /// All before have been dropped.
+    pub(super) dropped: u64,
+    /// There is more to do than one write: a flush follows.
+    pub(super) flushes: bool,
 }

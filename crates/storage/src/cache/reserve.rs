@@ -17,25 +17,12 @@ use std::ops::Range;
 use baio_engine::Durability;
 
 use super::Cache;
-use super::frames::State;
+use super::frames::FrameState;
 use super::object::{ObjectId, Reservation};
-use super::request::{CacheError, Request, RequestId};
+use super::request::{CacheError, Clearing, Request, RequestId};
 use super::settle::Step;
 use super::tree::Tag;
 use super::wait::Wait;
-
-/// How far a reservation has come: the page from which on each has yet to be done.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Clearing {
-    /// All before are safe, or written.
-    safe: u64,
-    /// Writes of all before have been started, where they could be.
-    started: u64,
-    /// All before have been dropped.
-    dropped: u64,
-    /// There is more to do than one write: a flush follows.
-    pub(super) flushes: bool,
-}
 
 impl Cache {
     /// From now on newcomers stay out of these pages.
@@ -117,13 +104,13 @@ impl Cache {
             if entry.pool.lent > 0 {
                 return Err(Step::Done(Err(CacheError::Pinned))); // Who holds it may be the one who waits for this write.
             }
-            let waits_for_flush = entry.state == State::Unflushed && entry.pins == 0 && !request.clearing.flushes;
+            let waits_for_flush = entry.state == FrameState::Unflushed && entry.pins == 0 && !request.clearing.flushes;
             if (self.is_due(frame) || waits_for_flush) && !careless {
                 self.start_run(request, page..pages.end, left);
             }
             let entry = self.frames.get_mut(frame);
-            entry.pool.wanted |= entry.state == State::Gated;
-            if entry.state.is_busy() || entry.state == State::Gated || entry.pins > 0 {
+            entry.pool.wanted |= entry.state == FrameState::Gated;
+            if entry.state.is_busy() || entry.state == FrameState::Gated || entry.pins > 0 {
                 self.look_ahead(request, pages, left);
                 return Err(Step::Wait(Wait::Settled(frame, page)));
             }
@@ -145,7 +132,7 @@ impl Cache {
     /// Must it be written, and can that begin? Who holds it may be about to change it.
     fn is_due(&self, frame: u32) -> bool {
         let entry = self.frames.get(frame);
-        matches!(entry.state, State::Dirty | State::Failed) && entry.pins == 0
+        matches!(entry.state, FrameState::Dirty | FrameState::Failed) && entry.pins == 0
     }
 
     /// Starts the writes of a page that is not safe and of its neighbours. If they are all that is not, this is a durable write, also
@@ -182,7 +169,11 @@ impl Cache {
         for page in pages.clone().take(self.run_max()) {
             let Some(frame) = tree.get(page) else { break };
             let entry = self.frames.get(frame);
-            if !matches!(entry.state, State::Dirty | State::Failed | State::Unflushed) || entry.pins > 0 {
+            if !matches!(
+                entry.state,
+                FrameState::Dirty | FrameState::Failed | FrameState::Unflushed
+            ) || entry.pins > 0
+            {
                 break;
             }
             frames.push(frame);
@@ -213,7 +204,7 @@ impl Cache {
                 continue;
             }
             let entry = self.frames.get_mut(frame);
-            entry.pool.wanted |= entry.state == State::Gated;
+            entry.pool.wanted |= entry.state == FrameState::Gated;
             request.clearing.started = page + 1;
         }
     }
@@ -235,7 +226,7 @@ impl Cache {
             }
             let entry = self.frames.get(frame);
             let is_careless = crate::seeded_bug("reserve-drops-changes") && !entry.state.is_busy();
-            let is_safe = entry.state == State::Clean || is_careless;
+            let is_safe = entry.state == FrameState::Clean || is_careless;
             if !is_safe || entry.pins > 0 || entry.stuck {
                 let flushes = request.clearing.flushes;
                 request.clearing = Clearing {

@@ -8,7 +8,7 @@
 use baio_engine::Errno;
 
 use super::Cache;
-use super::frames::{Frame, State};
+use super::frames::{Frame, FrameState};
 use super::request::{CacheError, CacheOp, Request, RequestId};
 use super::wait::{List, Wait};
 
@@ -164,16 +164,16 @@ impl Cache {
         let frame = |frame: u32| -> &Frame { self.frames.get(frame) };
         match wait {
             Wait::None => true,
-            Wait::Filled(at) => frame(at).state != State::Filling,
-            Wait::WriteBackEnded(at) => frame(at).state != State::WriteBack || frame(at).stuck,
-            Wait::Ungated(at) => frame(at).state != State::Gated,
-            Wait::Changeable(at, lsn) => frame(at).state != State::WriteBack && !self.must_wait(at, lsn),
+            Wait::Filled(at) => frame(at).state != FrameState::Filling,
+            Wait::WriteBackEnded(at) => frame(at).state != FrameState::WriteBack || frame(at).stuck,
+            Wait::Ungated(at) => frame(at).state != FrameState::Gated,
+            Wait::Changeable(at, lsn) => frame(at).state != FrameState::WriteBack && !self.must_wait(at, lsn),
             Wait::Settled(at, page) => {
                 let (frame, object) = (frame(at), &self.objects[request.object as usize]);
                 let gone = object.tree.get(page) != Some(at);
                 gone || frame.stuck
                     || frame.pool.lent > 0
-                    || (!frame.state.is_busy() && frame.state != State::Gated && frame.pins == 0)
+                    || (!frame.state.is_busy() && frame.state != FrameState::Gated && frame.pins == 0)
             }
             Wait::FreeFrame => request.granted.is_some() || request.told.is_some(),
             Wait::DirtyBelowLimit => request.credit || request.told.is_some(),
@@ -287,15 +287,15 @@ impl Cache {
 
     /// The same for so many pages.
     pub(super) fn has_room_for(&self, object: u32, pages: u32) -> bool {
-        let dirty = self.frames.count_unsafe() - self.frames.count(State::Unflushed);
+        let dirty = self.frames.count_unsafe() - self.frames.count(FrameState::Unflushed);
         let healthy = self.objects[object as usize].failed == 0;
         self.has_room_for_healthy(pages) && (healthy || dirty + pages <= self.dirty_max)
     }
 
     fn has_room_for_healthy(&self, pages: u32) -> bool {
         let all = self.frames.count_unsafe();
-        let dirty = all - self.frames.count(State::Unflushed);
-        all + pages <= self.unsafe_max && dirty - self.frames.count(State::Failed) + pages <= self.dirty_max
+        let dirty = all - self.frames.count(FrameState::Unflushed);
+        all + pages <= self.unsafe_max && dirty - self.frames.count(FrameState::Failed) + pages <= self.dirty_max
     }
 
     /// Nothing moves and no I/O that could end well is on its way: who waits for a frame or for room would wait for ever.
@@ -303,7 +303,7 @@ impl Cache {
         if !self.copied.is_empty() || self.is_put_off() {
             return false; // Their writes are about to begin, or pages to become clean.
         }
-        if self.frames.count(State::Gated) > 0 && !self.is_gate_shut() {
+        if self.frames.count(FrameState::Gated) > 0 && !self.is_gate_shut() {
             return false; // The log goes on, and then they can be written.
         }
         if let Some(slot) = self.dirty_waiters.first()

@@ -14,7 +14,7 @@ use std::ops::Range;
 use baio_engine::{Durability, Errno};
 
 use super::Cache;
-use super::frames::State;
+use super::frames::FrameState;
 use super::object::{Flush, Pass};
 use super::request::{CacheError, CacheOp};
 use super::settle::PutOff;
@@ -266,7 +266,7 @@ impl Cache {
             let entry = self.frames.get_mut(frame);
             if entry.flushes < number || crate::seeded_bug("any-flush-covers") {
                 entry.stable = entry.writing;
-                self.transition(frame, State::Clean);
+                self.transition(frame, FrameState::Clean);
                 self.wake_page(frame);
             }
         }
@@ -306,7 +306,7 @@ impl Cache {
         self.passing.retain(|&passing| passing != slot);
         while let Some((_, frame)) = self.objects[slot as usize].tree.next(0, Some(Tag::Unflushed)) {
             self.tell_failure(frame, errno);
-            self.transition(frame, State::Failed);
+            self.transition(frame, FrameState::Failed);
             self.wake_page(frame);
         }
         self.settle_written(slot, None);

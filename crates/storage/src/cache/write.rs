@@ -14,8 +14,8 @@ use std::ops::Range;
 use baio_engine::{Durability, Errno};
 
 use super::Cache;
-use super::frames::{Bytes, PAGE, State};
-use super::object::pages_of;
+use super::frames::{Bytes, FrameState, PAGE};
+use super::ranges::pages_of;
 use super::request::{CacheError, CacheOp, Phase, Request};
 use super::settle::Step;
 use super::wait::Wait;
@@ -78,22 +78,22 @@ impl Cache {
         };
         let state = self.frames.get(frame).state;
         if state.is_readable()
-            && state != State::WriteBack
+            && state != FrameState::WriteBack
             && let Some(step) = self.own_bytes(request, frame)
         {
             return Some(step);
         }
         match state {
-            State::Filling => {
+            FrameState::Filling => {
                 self.hold(request, page, frame);
                 return Some(Step::Wait(Wait::Filled(frame)));
             }
-            State::WriteBack if self.frames.get(frame).stuck => return Some(Step::Done(Err(CacheError::Stuck))),
-            State::WriteBack => {
+            FrameState::WriteBack if self.frames.get(frame).stuck => return Some(Step::Done(Err(CacheError::Stuck))),
+            FrameState::WriteBack => {
                 self.hold(request, page, frame);
                 return Some(Step::Wait(Wait::WriteBackEnded(frame)));
             }
-            State::Broken(errno) if !covers || !matches!(self.frames.get(frame).bytes, Bytes::Here(_)) => {
+            FrameState::Broken(errno) if !covers || !matches!(self.frames.get(frame).bytes, Bytes::Here(_)) => {
                 return Some(Step::Done(Err(CacheError::System(errno))));
             }
             state if !state.is_unsafe() => {
@@ -165,10 +165,10 @@ impl Cache {
         let state = self.frames.get(frame).state;
         if !state.is_dirty() {
             self.frames.get_mut(frame).since = self.version;
-            self.transition(frame, State::Dirty);
+            self.transition(frame, FrameState::Dirty);
         }
         match state {
-            State::Free => _ = self.frames.see(frame, range), // It came with this write: that was its first use.
+            FrameState::Free => _ = self.frames.see(frame, range), // It came with this write: that was its first use.
             _ => self.used(request, page, frame, range),
         }
         request.credit = false;
@@ -194,7 +194,7 @@ impl Cache {
                 continue; // Only what is safe leaves.
             };
             let entry = self.frames.get(frame);
-            let is_busy = entry.state == State::WriteBack;
+            let is_busy = entry.state == FrameState::WriteBack;
             if entry.stable >= request.version || !entry.state.is_unsafe() {
                 // Safe, but another write of it would stand in the way of one over it.
                 if is_busy && needed.is_some() {
@@ -210,7 +210,7 @@ impl Cache {
             }
             if is_busy {
                 busy.get_or_insert((page, frame));
-            } else if entry.state == State::Gated {
+            } else if entry.state == FrameState::Gated {
                 gated.get_or_insert((page, frame));
             } else {
                 needed = Some(needed.map_or(page, |range| range.start)..page + 1);
@@ -271,7 +271,7 @@ impl Cache {
     /// Can a write of this page begin?
     fn is_idle(&self, frame: u32) -> bool {
         let state = self.frames.get(frame).state;
-        state.is_readable() && !matches!(state, State::WriteBack | State::Gated)
+        state.is_readable() && !matches!(state, FrameState::WriteBack | FrameState::Gated)
     }
 
     /// Pages beside these that other durable writes wait for as well: one write serves all of them.

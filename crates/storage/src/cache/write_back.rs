@@ -16,7 +16,7 @@
 use baio_engine::{Durability, Errno};
 
 use super::Cache;
-use super::frames::{PAGE_BYTES, State};
+use super::frames::{FrameState, PAGE_BYTES};
 
 impl Cache {
     /// Pages of one merged write.
@@ -42,7 +42,7 @@ impl Cache {
     /// on for a while, so that it does not write page by page what is changed page by page.
     fn is_short_of_clean(&mut self) -> bool {
         let waits = !self.dirty_waiters.is_empty() || !self.frame_waiters.is_empty();
-        let (dirty, from) = (self.frames.count(State::Dirty), self.clean_from());
+        let (dirty, from) = (self.frames.count(FrameState::Dirty), self.clean_from());
         self.is_cleaning = dirty > from || (self.is_cleaning && dirty > from - from / 16);
         waits || self.is_cleaning
     }
@@ -55,7 +55,7 @@ impl Cache {
 
     /// The next write of the cleaner: object after object, each from where it left it.
     fn clean_one(&mut self) -> bool {
-        if self.frames.count(State::Dirty) == 0 {
+        if self.frames.count(FrameState::Dirty) == 0 {
             return false;
         }
         let Some((slot, first)) = self.next_to_clean() else {
@@ -76,7 +76,7 @@ impl Cache {
         for page in (first..end).take(self.run_max()) {
             let Some(frame) = object.tree.get(page) else { break };
             let entry = self.frames.get(frame);
-            let due = entry.state == State::Dirty || (failed && entry.state == State::Failed);
+            let due = entry.state == FrameState::Dirty || (failed && entry.state == FrameState::Failed);
             if !due || entry.since > version {
                 break;
             }
@@ -87,7 +87,7 @@ impl Cache {
 
     /// What has been written must be flushed before it is clean: done when somebody waits for it, or it has become much.
     pub(super) fn flush_for_room(&mut self) -> bool {
-        let unflushed = self.frames.count(State::Unflushed);
+        let unflushed = self.frames.count(FrameState::Unflushed);
         if unflushed == 0 {
             return false;
         }
@@ -115,7 +115,7 @@ impl Cache {
         if let Err(errno) = result {
             self.stats.failed_writes += 1;
             // First: a pass that goes on for nobody finds it there, if it has not come by yet.
-            self.transition(frame, State::Failed);
+            self.transition(frame, FrameState::Failed);
             self.tell_failure(frame, errno);
             return;
         }
@@ -124,10 +124,10 @@ impl Cache {
         let since = std::mem::replace(&mut entry.since, u64::MAX);
         entry.flushes = self.objects[object as usize].flushes;
         if durability == Durability::None {
-            self.transition(frame, State::Unflushed);
+            self.transition(frame, FrameState::Unflushed);
         } else {
             entry.stable = entry.writing;
-            self.transition(frame, State::Clean);
+            self.transition(frame, FrameState::Clean);
         }
         self.page_left_pass(object, page, since);
     }

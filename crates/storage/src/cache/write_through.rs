@@ -20,8 +20,8 @@ use std::ops::Range;
 use baio_engine::{Durability, Frozen};
 
 use super::Cache;
-use super::frames::{PAGE, PAGE_BYTES, State};
-use super::object::pages_of;
+use super::frames::{FrameState, PAGE, PAGE_BYTES};
+use super::ranges::pages_of;
 use super::request::{CacheError, CacheOp, Phase, Request};
 use super::settle::Step;
 use super::wait::Wait;
@@ -91,7 +91,7 @@ impl Cache {
             let entry = self.frames.get(frame);
             let is_idle = matches!(
                 entry.state,
-                State::Clean | State::Dirty | State::Failed | State::Unflushed
+                FrameState::Clean | FrameState::Dirty | FrameState::Failed | FrameState::Unflushed
             );
             // Whose bytes are lent gets others by the copy.
             if !is_idle || entry.stuck || !self.has_own_bytes(frame) {
