@@ -305,7 +305,8 @@ impl Engine {
         if let Some(error) = self.backend.refuses(request) {
             return Some(Err(error));
         }
-        if let Err(error) = Slot::validate(request) {
+        let len = request.memory.len();
+        if let Err(error) = Slot::validate(request, len) {
             return Some(Err(error));
         }
         if Slot::will_sync(request)
@@ -314,7 +315,7 @@ impl Engine {
             return Some(Err(Error::Poisoned(errno)));
         }
         let nothing_to_do = match request.op {
-            Op::Read { .. } | Op::Write { .. } | Op::Receive { .. } => request.memory.is_empty(),
+            Op::Read { .. } | Op::Write { .. } | Op::Receive { .. } => len == 0,
             Op::Transfer { len, .. } => len == 0,
             // An empty datagram is one.
             _ => false,

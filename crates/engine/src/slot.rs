@@ -454,7 +454,8 @@ impl Slot {
             let (action, fd) = (Action::Timer { at }, Fd::None);
             return Iteration { action, fd, flags: 0 };
         }
-        let fd = self.fd(mark);
+        // Flags speak of the file that this iteration is about: of a transfer, its source or its target.
+        let (fd, caching) = self.fd(mark);
         if self.awaits_readiness {
             let events = self.readiness();
             let action = Action::Poll { events };
@@ -492,8 +493,6 @@ impl Slot {
             // Never given to a backend, or said above.
             Op::Event | Op::Sync | Op::Fence => Action::Poll { events: 0 },
         };
-        // A flag speaks of the file that this iteration is about: of a transfer, its source or its target.
-        let caching = self.subject().map_or(Caching::Kernel, |(_, caching)| caching);
         let flags = sys::rw_flags(caching, self.flag(), self.policy.patience);
         Iteration { action, fd, flags }
     }
@@ -568,15 +567,16 @@ impl Slot {
         Some((file, caching))
     }
 
-    fn fd(&self, mark: u64) -> Fd {
+    fn fd(&self, mark: u64) -> (Fd, Caching) {
         let Some((file, caching)) = self.subject() else {
-            return Fd::None;
+            return (Fd::None, Caching::Kernel);
         };
         let direct = u32::from(caching == Caching::Direct);
-        match file.attached().place(mark) {
+        let fd = match file.attached().place(mark) {
             Some(first) => Fd::Registered(first + direct),
             None => file.raw_fd(caching).map_or(Fd::None, Fd::Raw),
-        }
+        };
+        (fd, caching)
     }
 }
 

@@ -89,6 +89,7 @@ impl Measures {
         })
     }
 
+    #[inline(always)]
     pub(crate) fn entry(&mut self, op: Op, caching: Caching) -> &mut Measured {
         let at = op.kind() * MODES.len() + caching as usize;
         self.table[at].get_or_insert_default()

@@ -25,8 +25,8 @@ impl File {
 }
 
 impl Slot {
-    /// Refuses what can be known to fail before anything is tried.
-    pub(crate) fn validate(request: &mut Request) -> Result<(), Error> {
+    /// Refuses what can be known to fail before anything is tried. The request's memory has `len` bytes.
+    pub(crate) fn validate(request: &mut Request, len: usize) -> Result<(), Error> {
         let (offset, reads) = match request.op {
             Op::Read { offset } => (offset, true),
             Op::Write { offset } => (offset, false),
@@ -57,7 +57,7 @@ impl Slot {
         if reads && !request.memory.is_writable() {
             return Err(Error::ReadOnlyMemory);
         }
-        let len = request.memory.len() as u64;
+        let len = len as u64;
         if u32::try_from(len).is_err() {
             // The result of a request has 32 bits.
             return Err(Error::System(Errno::EINVAL));

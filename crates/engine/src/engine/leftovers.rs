@@ -37,10 +37,12 @@ impl Leftovers {
     }
 
     /// May one of them still change what this request is about to write?
+    #[inline]
     pub(super) fn block(&self, slot: &Slot) -> bool {
-        if self.writes.is_empty() {
-            return false;
-        }
+        !self.writes.is_empty() && self.reach(slot)
+    }
+
+    fn reach(&self, slot: &Slot) -> bool {
         let Some((identity, range)) = place(slot) else {
             return false;
         };

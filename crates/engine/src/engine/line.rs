@@ -37,6 +37,7 @@ impl Line {
     }
 
     /// Whoever never takes a turn does not make it longer than twice what stands in it.
+    #[inline]
     pub(super) fn push(&mut self, slots: &Slots, id: RequestId) {
         if self.gone > self.ids.len() / 2 {
             self.sweep(slots);

@@ -290,7 +290,7 @@ impl Engine {
         };
         slot.iterations = slot.iterations.saturating_add(u16::from(slot.rests_until.is_none()));
         let is_orphan = raw < 0 && self.loses_orphans && slot.route == By::PRIMARY && is_orphaned(slot, raw);
-        if slot.op == Op::Accept && raw >= 0 && slot.is_at_work() {
+        if matches!(slot.op, Op::Accept) && raw >= 0 && slot.is_at_work() {
             raw = if self.adopts && slot.route == By::PRIMARY {
                 // Owned first of all: whatever becomes of the request, the descriptor is closed or handed over.
                 slot.accepted = File::from_fd(sys::adopt(raw), "a connection").ok();
