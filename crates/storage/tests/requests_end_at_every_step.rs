@@ -55,6 +55,9 @@ enum Kind {
     DirectWrite,
     DirectWriteForLog,
     DirectWriteBehindAnother,
+    ZeroBehindAWrite,
+    FenceBehindWrites,
+    FenceForLog,
     /// Overlapping direct writes when the segment is first cached: the first, the second, and the cached read.
     FirstLong,
     FirstShort,
@@ -84,6 +87,9 @@ const KINDS: &[Kind] = &[
     Kind::DirectWrite,
     Kind::DirectWriteForLog,
     Kind::DirectWriteBehindAnother,
+    Kind::ZeroBehindAWrite,
+    Kind::FenceBehindWrites,
+    Kind::FenceForLog,
     Kind::FirstLong,
     Kind::FirstShort,
     Kind::FirstCached,
@@ -175,6 +181,14 @@ impl Run {
         let offset = self.at * B + offset;
         self.note(offset, len, NEW);
         let request = self.request(SegmentOp::Write { offset }, NEW, len, mode, durability);
+        start(&mut self.core, request)
+    }
+
+    fn bare(&mut self, op: SegmentOp) -> Ticket {
+        let request = SegmentRequest {
+            deadline: self.deadline,
+            ..SegmentRequest::new(self.handle, op, baio_engine::Memory::None)
+        };
         start(&mut self.core, request)
     }
 
@@ -321,6 +335,22 @@ impl Run {
             Kind::DirectWriteBehindAnother => {
                 self.other(1, 3, Direct, Data);
                 self.write(2 * B, 4 * BLOCK, Direct, None)
+            }
+            Kind::ZeroBehindAWrite => {
+                self.changed(1, 3);
+                self.other(2, 3, Direct, Data);
+                let (offset, len) = (self.at * B, 5 * B);
+                self.note(offset, len as usize, 0);
+                self.bare(SegmentOp::Zero { offset, len })
+            }
+            Kind::FenceBehindWrites | Kind::FenceForLog => {
+                if self.kind == Kind::FenceForLog {
+                    self.gated(2);
+                }
+                self.other(0, 4, Direct, None);
+                self.other(5, 3, Cached, None);
+                self.other(6, 6, Cached, Data);
+                self.bare(SegmentOp::Fence)
             }
             Kind::FirstLong | Kind::FirstShort | Kind::FirstCached => self.first(),
         }

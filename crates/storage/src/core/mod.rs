@@ -441,7 +441,8 @@ impl Core {
     /// Requests that the engine or the page cache has, that wait here, or that have ended in the engine and are read by the next turn.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.engine.in_flight() + self.engine.completed() + self.in_cache().0 + self.requests.waiting()
+        let waiting = self.requests.waiting() + self.requests.following();
+        self.engine.in_flight() + self.engine.completed() + self.in_cache().0 + waiting
     }
 
     /// Has anything ended that [`Core::next_outcome`] would give?

@@ -75,12 +75,12 @@ impl State {
 
     /// Does it wait in the core alone, where neither the engine nor the cache counts it?
     pub(super) fn waits(self) -> bool {
-        matches!(self, State::Held | State::BehindWrites | State::Woken)
+        matches!(self, State::Held | State::Woken)
     }
 
     /// Is it the core that looks at its deadline?
     pub(super) fn is_timed_here(self) -> bool {
-        self.waits() || matches!(self, State::InCache(_) | State::MakingWay(..))
+        self.waits() || matches!(self, State::BehindWrites | State::InCache(_) | State::MakingWay(..))
     }
 
     /// May the device be at work on it: also for nobody any more?

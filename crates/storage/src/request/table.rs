@@ -76,6 +76,8 @@ pub(crate) struct Requests {
     kept: usize,
     /// So many wait in the core alone.
     waiting: usize,
+    /// So many fences wait for writes.
+    following: usize,
     /// Ended and not yet taken, in order; entries taken by ticket are skipped.
     finished: VecDeque<Ticket>,
     /// What is to begin again, in the order in which it was woken; those that were called off since are skipped.
@@ -101,6 +103,7 @@ impl Requests {
             free: (0..count).rev().collect(),
             kept: 0,
             waiting: 0,
+            following: 0,
             finished: VecDeque::with_capacity(count as usize),
             woken: VecDeque::new(),
             called_up: None,
@@ -159,6 +162,8 @@ impl Requests {
         );
         self.waiting -= usize::from(from.waits());
         self.waiting += usize::from(to.waits());
+        self.following -= usize::from(from == State::BehindWrites);
+        self.following += usize::from(to == State::BehindWrites);
         entry.state = to;
         if from == State::BehindWrites || to.is_over() {
             match (entry.epoch.take(), to) {
@@ -212,6 +217,11 @@ impl Requests {
     /// Requests that wait in the core alone.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
+    }
+
+    /// Fences that wait for writes. What would end those would end them: nobody sleeps for a fence's own sake.
+    pub(crate) fn following(&self) -> usize {
+        self.following
     }
 
     /// It waits there, and its memory here.
