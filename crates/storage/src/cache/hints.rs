@@ -43,7 +43,8 @@ impl Cache {
     /// `NoObject`.
     pub fn prefetch(&mut self, id: ObjectId, ranges: &[Range<u64>]) -> Result<u64, CacheError> {
         let slot = self.object(id).ok_or(CacheError::NoObject)?;
-        let mut left = u64::from(self.frames.total() / 4).max(1).min(self.room_ahead());
+        let room = super::room_ahead(&self.frames, &*self.eviction);
+        let mut left = u64::from(self.frames.total() / 4).max(1).min(room);
         let mut over = 0;
         for range in ranges {
             let end = range.end.min(self.objects[slot as usize].pages());

@@ -455,20 +455,12 @@ impl Cache {
         if self.objects[object as usize].readahead_pages == 0 {
             return pages.end..pages.end;
         }
-        let most = u64::from(self.frames.total() / 4).max(1).min(self.room_ahead());
-        let object = &mut self.objects[object as usize];
-        let max = object.readahead_pages.min(most);
-        let mut ahead = object.streams.asked(pages.start, pages.end - pages.start, max);
+        let (object, frames, eviction) = (&mut self.objects[object as usize], &self.frames, &self.eviction);
+        let (longest, quarter) = (object.readahead_pages, u64::from(frames.total() / 4).max(1));
+        let max = || longest.min(quarter).min(room_ahead(frames, &**eviction));
+        let mut ahead = object.streams.asked_with(pages.start, pages.end - pages.start, max);
         ahead.end = ahead.end.min(object.pages());
         ahead
-    }
-
-    /// So many pages more may be read ahead. Half of the frames that newcomers pass through may hold pages that were read ahead and
-    /// not used, or they would drive each other out; and a stream takes no more than is left for others, so that each of several
-    /// has the same without their being counted.
-    fn room_ahead(&self) -> u64 {
-        let frames = self.eviction.room().min(self.frames.total() as usize);
-        (frames as u64 / 2).saturating_sub(u64::from(self.frames.ahead()))
     }
 
     /// Ends a request as `Cancelled`, unless it has ended: then nothing happens. Its I/Os go on for the pages' sake. A write may
@@ -573,4 +565,12 @@ impl Cache {
             ..self.stats
         }
     }
+}
+
+/// So many pages more may be read ahead. Half of the frames that newcomers pass through may hold pages that were read ahead and
+/// not used, or they would drive each other out; and a stream takes no more than is left for others, so that each of several
+/// has the same without their being counted.
+fn room_ahead(frames: &Frames, eviction: &dyn Eviction) -> u64 {
+    let room = eviction.room().min(frames.total() as usize);
+    (room as u64 / 2).saturating_sub(u64::from(frames.ahead()))
 }

@@ -110,6 +110,11 @@ impl Streams {
     /// Call it once per request and not once per retry, also while `max` is 0 for want of room: the reader goes on meanwhile. The object's end is the caller's to know: the range may lie behind
     /// it. Pages of the range that are cached need no read; nobody asks for the range again if its reads come to nothing.
     pub fn asked(&mut self, first: u64, count: u64, max: u64) -> Range<u64> {
+        self.asked_with(first, count, || max)
+    }
+
+    /// The same; how much room there is is asked only if something may be read ahead.
+    pub(super) fn asked_with(&mut self, first: u64, count: u64, max: impl FnOnce() -> u64) -> Range<u64> {
         let end = first.saturating_add(count);
         let nothing = end..end;
         self.alone = true;
@@ -117,31 +122,25 @@ impl Streams {
             return nothing;
         }
         self.now += 1;
-        // Of several streams of which it is the next step, the one whose end is nearest.
-        let mut step = None;
-        let streams = std::iter::once(&self.first).chain(&self.others);
-        for (at, stream) in streams.enumerate() {
-            if first < stream.first || !stream.is_used() {
-                continue;
-            }
-            if end <= stream.end {
-                self.alone = stream.window == 0; // It is within the last request.
+        let mut found = Found::default();
+        if let Some(holder) = found.look_at(0, &self.first, first, end) {
+            self.alone = holder.window == 0; // It is within the last request.
+            return nothing;
+        }
+        for (stream, at) in self.others.iter().zip(1..) {
+            if let Some(holder) = found.look_at(at, stream, first, end) {
+                self.alone = holder.window == 0;
                 return nothing;
-            }
-            // The reader may go on within the last request or within what was read ahead.
-            let distance = stream.end.abs_diff(first);
-            if first <= stream.ahead && step.is_none_or(|(_, nearest)| distance < nearest) {
-                step = Some((at, distance));
             }
         }
         let steps_needed = self.steps_needed();
-        let at = match step {
+        let at = match found.step {
             Some((at, _)) => {
                 let steps = &mut nth(&mut self.first, &mut self.others, at).steps;
                 *steps = steps.saturating_add(1);
                 at
             }
-            None => self.begin(first, end),
+            None => self.begin(&found),
         };
         let stream = nth(&mut self.first, &mut self.others, at);
         stream.used = self.now;
@@ -153,7 +152,7 @@ impl Streams {
         }
         self.alone = false;
         self.nowhere <<= 1;
-        let left = stream.ahead - end;
+        let (left, max) = (stream.ahead - end, max());
         stream.window = match (stream.window, self.pattern) {
             (_, Pattern::Sequential) => max,
             (0, _) => count.saturating_mul(2).max(WINDOW_MIN),
@@ -183,17 +182,13 @@ impl Streams {
     }
 
     /// A new stream in the place that is worth least, for a request that is no step of any.
-    fn begin(&mut self, first: u64, end: u64) -> usize {
+    fn begin(&mut self, found: &Found) -> usize {
         self.nowhere = self.nowhere << 1 | 1;
-        let mut place = (0, u64::MAX);
-        for (at, stream) in std::iter::once(&mut self.first).chain(&mut self.others).enumerate() {
-            if first < stream.first && end > stream.first {
-                (stream.steps, stream.window) = (0, 0);
-            }
-            let worth = stream.used + if stream.window > 0 { GRACE } else { 0 };
-            if worth < place.1 {
-                place = (at, worth);
-            }
+        let mut backwards = found.backwards;
+        while backwards != 0 {
+            let stream = nth(&mut self.first, &mut self.others, backwards.trailing_zeros() as usize);
+            (stream.steps, stream.window) = (0, 0);
+            backwards &= backwards - 1;
         }
         if self.first.is_used() && self.others.len() < STREAMS - 1 {
             if self.others.is_empty() {
@@ -202,8 +197,55 @@ impl Streams {
             self.others.push(Stream::default());
             return self.others.len();
         }
-        *nth(&mut self.first, &mut self.others, place.0) = Stream::default();
-        place.0
+        *nth(&mut self.first, &mut self.others, found.place) = Stream::default();
+        found.place
+    }
+}
+
+/// What one look at all streams finds for a request.
+struct Found {
+    /// The stream of which it is the next step, and how far from its end: of several, the nearest.
+    step: Option<(usize, u64)>,
+    /// Streams that it overlaps backwards, a bit each.
+    backwards: u32,
+    /// The place that is worth least, for a new one.
+    place: usize,
+    worth: u64,
+}
+
+impl Default for Found {
+    fn default() -> Found {
+        Found {
+            step: None,
+            backwards: 0,
+            place: 0,
+            worth: u64::MAX,
+        }
+    }
+}
+
+impl Found {
+    /// Looks at one stream, for all of this; gives it if the request lies within its last one.
+    fn look_at<'a>(&mut self, at: usize, stream: &'a Stream, first: u64, end: u64) -> Option<&'a Stream> {
+        let mut worth = stream.used + if stream.window > 0 { GRACE } else { 0 };
+        if stream.first <= first {
+            if end <= stream.end {
+                return Some(stream); // A place that was never used ends before any request.
+            }
+            // The reader may go on within the last request or within what was read ahead.
+            let distance = stream.end.abs_diff(first);
+            let goes_on = first <= stream.ahead && stream.is_used();
+            if goes_on && self.step.is_none_or(|(_, nearest)| distance < nearest) {
+                self.step = Some((at, distance));
+            }
+        } else if end > stream.first {
+            self.backwards |= 1 << at;
+            worth = stream.used;
+        }
+        if worth < self.worth {
+            (self.place, self.worth) = (at, worth);
+        }
+        None
     }
 }
 
