@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use baio_storage::{Fault, Outcome};
+use baio_storage::{Fault, Outcome, SegmentOp};
 
 use super::{Active, CELL, Change, Thing, What, World, judge_image};
 
@@ -94,11 +94,19 @@ impl World {
         }
     }
 
-    pub(super) fn sync_of(&self, thing: usize) -> What {
+    pub(super) fn sync_or_fence(&mut self, thing: usize) -> (SegmentOp, What) {
+        match self.random.below(2) == 0 {
+            true => (SegmentOp::Fence, self.sync_of(thing, true)),
+            false => (SegmentOp::Sync, self.sync_of(thing, false)),
+        }
+    }
+
+    pub(super) fn sync_of(&self, thing: usize, is_fence: bool) -> What {
         let snapshot = self.things[thing].cells.iter().map(|cell| cell.readable(false, false));
         What::Sync {
             stamp: self.stamp,
             snapshot: snapshot.collect(),
+            is_fence,
         }
     }
 
@@ -139,7 +147,7 @@ impl World {
                 } => {
                     format!("{name} {stamp} {cells:?} durable {durable} direct {direct}")
                 }
-                What::Sync { stamp, .. } => format!("sync since {stamp}"),
+                What::Sync { stamp, is_fence, .. } => format!("sync since {stamp}, fence {is_fence}"),
             };
             let name = self.things[active.thing].name;
             println!("{name} {what}: {:?} faulty {}", outcome.result, self.is_faulty);
@@ -195,12 +203,39 @@ impl World {
                         cell.since_safe = vec![*stamp];
                     }
                 }
+                if is_good {
+                    self.tell_fences(active.thing, cells, *stamp);
+                }
             }
-            What::Sync { stamp, snapshot } => {
-                self.saw(if is_good { "syncs" } else { "failed syncs" });
+            What::Sync {
+                stamp,
+                snapshot,
+                is_fence,
+            } => {
+                self.saw(match (is_good, is_fence) {
+                    (true, true) => "fences",
+                    (true, false) => "syncs",
+                    (false, _) => "failed syncs",
+                });
                 if is_good {
                     self.synced(active.thing, *stamp, snapshot);
                 }
+            }
+        }
+    }
+
+    /// A fence that came behind it covers it too.
+    fn tell_fences(&mut self, thing: usize, cells: &Range<usize>, written: u32) {
+        for active in self.active.iter_mut().filter(|active| active.thing == thing) {
+            if let What::Sync {
+                stamp,
+                snapshot,
+                is_fence: true,
+            } = &mut active.what
+                && written & !ZEROED <= *stamp
+            {
+                let covered = snapshot.iter_mut().take(cells.end).skip(cells.start);
+                covered.for_each(|before| *before = vec![written]);
             }
         }
     }

@@ -72,6 +72,7 @@ pub(crate) enum What {
     Sync {
         stamp: u32,
         snapshot: Vec<Vec<u32>>,
+        is_fence: bool,
     },
 }
 
@@ -230,7 +231,10 @@ impl World {
         let mode = if direct { Mode::Direct } else { Mode::Cached };
         let offset = (cells.start * CELL) as u64;
         let (op, what, memory) = match choice {
-            0 => (SegmentOp::Sync, self.sync_of(thing), Memory::None),
+            0 => {
+                let (op, what) = self.sync_or_fence(thing);
+                (op, what, Memory::None)
+            }
             1..=9 => {
                 let allowed = cells
                     .clone()
@@ -411,7 +415,7 @@ impl World {
             }
             if was_faulty {
                 // Nothing fails any more: the next sync makes all good.
-                let what = self.sync_of(thing);
+                let what = self.sync_of(thing, false);
                 let ticket = super::harness::start(&mut self.core, super::harness::sync_request(handle));
                 let outcome = self.core.wait(ticket).unwrap().unwrap();
                 let active = Active {
