@@ -354,6 +354,9 @@ impl Served for Files {
         let prepared = match self.prepare(&request, ticket) {
             Ok(Some(prepared)) => prepared,
             early => {
+                // Its ticket names nothing from now on, though its client may cancel it before it hears of the end.
+                let place = &mut self.requests[index as usize];
+                place.generation = place.generation.wrapping_add(1);
                 self.free.push(index);
                 let completion = Completion {
                     tag: tag_of(request.tag),
