@@ -77,6 +77,8 @@ impl Core {
     fn whom_to_ask(&mut self, owner: Owner, way: &Way, request: &SegmentRequest) -> Result<Option<ObjectId>> {
         match (owner, way) {
             (Owner::Cache(_), _) | (_, Way::Nothing) => Ok(None),
+            // It keeps the cache out when it begins, and not while an operation holds a part of its range.
+            (Owner::Caller, Way::Hold) if request.op.changes_bytes() => self.object_asked(request).map(|_| None),
             (Owner::Caller, _) => self.object_asked(request),
         }
     }
@@ -139,8 +141,10 @@ impl Core {
         };
         let mut request = asked.with(memory);
         let way = self.check(&mut request, Coming::Again);
-        if way.is_ok()
-            && asked.op == SegmentOp::Fence
+        let is_callers = matches!(self.requests.owner(ticket), Some(Owner::Caller));
+        let is_to_clear = asked.op.changes_bytes() && is_callers && !self.requests.is_reserved(ticket);
+        if matches!(way, Ok(Way::Device(..)))
+            && (asked.op == SegmentOp::Fence || is_to_clear)
             && let Some(object) = self.object_known(asked.handle)
         {
             return self.ask(ticket, request, object, Coming::Again);
@@ -154,7 +158,11 @@ impl Core {
                     self.requests.put_off(ticket, memory);
                 }
             }
-            Ok(Way::Hold) => self.hold_back(ticket, memory),
+            Ok(Way::Hold) => {
+                let reserved = self.requests.take_reservation(ticket);
+                self.hold_back(ticket, memory);
+                self.give_back(reserved);
+            }
             // None that the cache does waits here.
             Ok(Way::Nothing | Way::Cache) => self.end_waiting(ticket, memory, |_, _| Ok(0)),
             Err(error) => self.end_waiting(ticket, memory, |_, _| Err(error)),

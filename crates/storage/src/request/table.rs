@@ -283,6 +283,11 @@ impl Requests {
         }
     }
 
+    /// Does the cache keep out of its range?
+    pub(crate) fn is_reserved(&self, ticket: Ticket) -> bool {
+        self.entry(ticket).is_some_and(|entry| entry.reserved.is_some())
+    }
+
     /// The device is done with it: what kept the cache out is to be given back.
     pub(crate) fn take_reservation(&mut self, ticket: Ticket) -> Option<(ObjectId, cache::RequestId)> {
         self.entry_mut(ticket)?.reserved.take()
@@ -329,7 +334,7 @@ impl Requests {
     /// The same for writes alone, with those that wait in the core, which will begin without asking anybody again.
     pub(crate) fn writes_under_way(&self) -> impl Iterator<Item = (Ticket, Handle, Range<u64>)> + '_ {
         let writes = |(_, entry): &(usize, &Entry)| {
-            entry.asked.op.changes_bytes() && (entry.state.is_at_device() || entry.state.waits())
+            entry.asked.op.changes_bytes() && entry.state.is_at_device()
         };
         let named = |(index, entry): (usize, &Entry)| {
             let ticket = Ticket {
