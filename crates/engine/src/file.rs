@@ -54,7 +54,7 @@ struct Inner {
     identity: (u64, u64),
     limits: DirectLimits,
     durable_by: DurableBy,
-    losses: Losses,
+    losses: Arc<Losses>,
     attached: Attached,
     served_by: Attached,
     trials: Trials,
@@ -99,7 +99,7 @@ impl File {
             identity,
             limits,
             durable_by,
-            losses: Losses::default(),
+            losses: Losses::of(identity),
             attached: Attached::default(),
             served_by: Attached::default(),
             trials: Trials::default(),
@@ -229,7 +229,8 @@ impl File {
         self.inode().ok()?.lock_holder()
     }
 
-    /// The failure of an earlier sync, and forgets it: the owner has checked or rewritten the data.
+    /// The failure of an earlier sync of this file, by whatever handle on it in this process, and forgets it: the owner has checked or
+    /// rewritten the data.
     /// What was submitted before it and is still under way is not proven by that, and ends as [`Poisoned`](crate::Error::Poisoned).
     pub fn acknowledge_failure(&self) -> Option<Errno> {
         self.0.losses.acknowledge()
@@ -240,13 +241,15 @@ impl File {
     }
 
     /// How many of its syncs have failed so far.
-    pub(crate) fn failures(&self) -> u64 {
+    #[must_use]
+    pub fn failures(&self) -> u64 {
         self.0.losses.failures()
     }
 
     /// A failure after the first so many. It may have been the report of what somebody had begun before it, who is told so also
     /// when another has acknowledged it meanwhile.
-    pub(crate) fn failed_since(&self, failures: u64) -> Option<Errno> {
+    #[must_use]
+    pub fn failed_since(&self, failures: u64) -> Option<Errno> {
         self.0.losses.failed_since(failures)
     }
 

@@ -3,7 +3,9 @@
 //! Engines in several threads may share the file. Each word is whole by itself; the count is written behind what it counts
 //! (Release) and read before it (Acquire), so whoever sees that a sync has failed sees how.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::error::Errno;
 
@@ -16,7 +18,35 @@ pub(super) struct Losses {
     last: AtomicI32,
 }
 
+/// Those of the files that are open, by identity: what one description has lost the others have lost too.
+static KNOWN: Mutex<Known> = Mutex::new(Known {
+    losses: BTreeMap::new(),
+    swept_at: 0,
+});
+
+struct Known {
+    losses: BTreeMap<(u64, u64), Weak<Losses>>,
+    /// So many there were after those of closed files had been swept out.
+    swept_at: usize,
+}
+
 impl Losses {
+    /// Those of the file of this identity, by however many opens.
+    pub(super) fn of(identity: (u64, u64)) -> Arc<Losses> {
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(losses) = known.losses.get(&identity).and_then(Weak::upgrade) {
+            return losses;
+        }
+        // A sweep for as many opens as there are files: an open costs the same among many.
+        if known.losses.len() > 2 * known.swept_at + 16 {
+            known.losses.retain(|_, losses| losses.strong_count() > 0);
+            known.swept_at = known.losses.len();
+        }
+        let losses = Arc::new(Losses::default());
+        known.losses.insert(identity, Arc::downgrade(&losses));
+        losses
+    }
+
     pub(super) fn acknowledge(&self) -> Option<Errno> {
         known(self.poison.swap(0, Ordering::AcqRel))
     }

@@ -11,7 +11,7 @@ use crate::error::{Error, Fault, Result};
 use crate::holds::Touched;
 use crate::identity::Access;
 use crate::object::{ObjectState, Route, Target};
-use crate::request::{Asked, Mode, Outcome, Owner, SegmentOp, SegmentRequest, State, Ticket};
+use crate::request::{Asked, Handle, Mode, Outcome, Owner, SegmentOp, SegmentRequest, State, Ticket};
 
 impl Core {
     /// Queues a request; the next turn submits it. Whatever is wrong with it is told by its outcome.
@@ -94,10 +94,20 @@ impl Core {
             return false;
         };
         if is_fence {
+            let failures = self.file_of(request.handle).map_or(0, File::failures);
+            self.requests.note_failures(ticket, failures);
             return self.requests.must_follow(ticket, line);
         }
         self.requests.count_write(ticket, line);
         false
+    }
+
+    /// The file that a handle's syncs are about.
+    fn file_of(&self, handle: Handle) -> Option<&File> {
+        match &self.objects.get(handle)?.target {
+            Target::Plain(file) => Some(file),
+            Target::Segment { .. } => self.volume.as_ref().map(|volume| &volume.device.file),
+        }
     }
 
     fn hold_back(&mut self, ticket: Ticket, memory: Memory) {
@@ -187,8 +197,15 @@ impl Core {
     }
 
     /// Tells a request's end to whose it is. `held` by the engine under this id, when the kernel still has its memory.
-    pub(super) fn tell(&mut self, outcome: Outcome, held: Option<baio_engine::RequestId>) {
+    pub(super) fn tell(&mut self, mut outcome: Outcome, held: Option<baio_engine::RequestId>) {
         let ticket = outcome.ticket;
+        // Another sync of the file has failed since the fence was asked for: it may have been the report of what came before it, and
+        // the engine knows only since when the fence's own sync was under way.
+        if let (Ok(_), Some((asked, failures))) = (&outcome.result, self.requests.asked_of_fence(ticket))
+            && let Some(errno) = self.file_of(asked.handle).and_then(|file| file.failed_since(failures))
+        {
+            outcome.result = Err(self.explain(&asked, baio_engine::Error::Poisoned(errno)));
+        }
         match self.requests.owner(ticket) {
             Some(Owner::Caller) => self.fired.extend(self.requests.finish(outcome, held)),
             Some(Owner::Cache(io)) => {

@@ -37,6 +37,8 @@ struct Entry {
     epoch: Option<Epoch>,
     /// The cache keeps out of its range until the device is done with it.
     reserved: Option<(ObjectId, cache::RequestId)>,
+    /// Of a fence: how many syncs of its file had failed when it was asked for.
+    failures: u64,
     taker: Taker,
     status: Option<StatusWord>,
     tag: u64,
@@ -59,6 +61,7 @@ impl Entry {
             outcome: None,
             epoch: None,
             reserved: None,
+            failures: 0,
             taker: Taker::Anyone,
             status: None,
             tag: 0,
@@ -283,6 +286,19 @@ impl Requests {
         }
     }
 
+    /// A fence is asked for when so many syncs of its file have failed.
+    pub(crate) fn note_failures(&mut self, ticket: Ticket, failures: u64) {
+        if let Some(entry) = self.entry_mut(ticket) {
+            entry.failures = failures;
+        }
+    }
+
+    /// What was asked, if it was a fence, and how many syncs of its file had failed then.
+    pub(crate) fn asked_of_fence(&self, ticket: Ticket) -> Option<(Asked, u64)> {
+        let entry = self.entry(ticket).filter(|entry| entry.asked.op == SegmentOp::Fence)?;
+        Some((entry.asked, entry.failures))
+    }
+
     /// Does the cache keep out of its range?
     pub(crate) fn is_reserved(&self, ticket: Ticket) -> bool {
         self.entry(ticket).is_some_and(|entry| entry.reserved.is_some())
@@ -333,9 +349,7 @@ impl Requests {
 
     /// The same for writes alone, with those that wait in the core, which will begin without asking anybody again.
     pub(crate) fn writes_under_way(&self) -> impl Iterator<Item = (Ticket, Handle, Range<u64>)> + '_ {
-        let writes = |(_, entry): &(usize, &Entry)| {
-            entry.asked.op.changes_bytes() && entry.state.is_at_device()
-        };
+        let writes = |(_, entry): &(usize, &Entry)| entry.asked.op.changes_bytes() && entry.state.is_at_device();
         let named = |(index, entry): (usize, &Entry)| {
             let ticket = Ticket {
                 index: index as u32,
