@@ -84,6 +84,8 @@ pub struct Engine {
     gains_by_trial: bool,
     /// Its backend's word ([`Backend::loses_orphans`]).
     loses_orphans: bool,
+    /// A backend is starting; still so in a drop if it has panicked.
+    is_starting: bool,
     /// Something that may be worth a trial has been queued since the last.
     may_try: bool,
     /// Is the result of an accept a descriptor that the kernel has just made for it? The number that a backend from outside
@@ -149,6 +151,7 @@ impl Engine {
             outside: false,
             gains_by_trial: backend.gains_by_trial(),
             loses_orphans: backend.loses_orphans(),
+            is_starting: false,
             may_try: false,
             adopts: false,
             trial_turns: 0,
@@ -267,7 +270,7 @@ impl Engine {
         }
         self.refill = self.refill.saturating_sub(1);
         // What is refused adds nothing to the queue; in a forked child, where all is, the queue is the parent's.
-        if !refused && self.queue.len() >= self.batch_limit() {
+        if !refused && self.startable() >= self.batch_limit() {
             let begun = self.start_queued();
             self.flush(begun);
         }

@@ -126,6 +126,8 @@ pub struct Slots {
     running: usize,
     /// Of these, those whose running iteration is likely not the last.
     going_on: usize,
+    /// Whose `start` this is: nobody begins anything else.
+    pub(crate) starting: Option<By>,
     /// When what runs next is handed over.
     pub(crate) handed_over: Time,
     /// Slots that somebody looked at because he looked at all.
@@ -171,6 +173,7 @@ impl Slots {
             free: (0..count).rev().collect(),
             running: 0,
             going_on: 0,
+            starting: None,
             handed_over: Time::default(),
             #[cfg(test)]
             scanned: std::cell::Cell::default(),

@@ -150,7 +150,10 @@ impl Router {
     /// As [`Backend::start`]; with helpers those that were not taken may stand anywhere in the queue, and are still `Queued`.
     pub(crate) fn start(&mut self, slots: &mut Slots, queue: &[RequestId]) -> usize {
         if self.helpers.is_empty() {
-            return self.primary.start(slots, queue);
+            slots.starting = Some(By::PRIMARY);
+            let taken = self.primary.start(slots, queue);
+            slots.starting = None;
+            return taken;
         }
         let (mut taken, mut rest) = (0, queue);
         let mut full = [false; By::HELPERS_MAX + 1];
@@ -178,7 +181,9 @@ impl Router {
         for &id in run {
             slots.give(id, by);
         }
+        slots.starting = Some(by);
         self.backend_mut(by).start(slots, run);
+        slots.starting = None;
         let begun = run.iter().filter(|&&id| slots.is_running(id)).count();
         if let Some(index) = by.index() {
             self.helpers[index].running += begun;
@@ -310,6 +315,15 @@ impl Router {
     /// What helpers run the primary cannot wait for as one of many.
     pub(crate) fn gains_by_gathering(&self) -> bool {
         self.primary.gains_by_gathering() && !self.awaits_room && self.helpers.iter().all(|helper| helper.running == 0)
+    }
+
+    /// Nothing of it is dropped: what it began may be under way.
+    pub(crate) fn leak(&mut self) {
+        let nobody = Box::new(Disowned(self.primary.doorbell()));
+        std::mem::forget((
+            std::mem::replace(&mut self.primary, nobody),
+            std::mem::take(&mut self.helpers),
+        ));
     }
 
     /// In the child of a fork.

@@ -205,6 +205,11 @@ impl Drop for Engine {
     fn drop(&mut self) {
         /// A healthy device ends its requests within milliseconds; after this long it is taken for stuck.
         const PATIENCE: Duration = Duration::from_secs(30);
+        if self.is_starting {
+            // A backend has panicked halfway: nobody knows what it has taken, and it is not asked again. All is leaked.
+            self.backend.leak();
+            return;
+        }
         if self.fork.is_forked() {
             // The parent's kernel work concerns the parent's memory: this process may free its copies.
             self.backend.disown();

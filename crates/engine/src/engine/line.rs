@@ -12,8 +12,8 @@ pub(super) struct Line {
     ids: Vec<RequestId>,
     /// How many have.
     gone: usize,
-    /// Somebody has come since [`Line::note_offer`].
-    has_new: bool,
+    /// Who has come since [`Line::note_offer`]; some may have gone.
+    new: usize,
     /// Ids gone over so far.
     #[cfg(test)]
     pub(super) steps: usize,
@@ -43,16 +43,16 @@ impl Line {
             self.sweep(slots);
         }
         self.ids.push(id);
-        self.has_new = true;
+        self.new += 1;
     }
 
     /// All that stand in it have been offered to whom they are for.
     pub(super) fn note_offer(&mut self) {
-        self.has_new = false;
+        self.new = 0;
     }
 
-    pub(super) fn has_new(&self) -> bool {
-        self.has_new
+    pub(super) fn new_ones(&self) -> usize {
+        self.new.min(self.len())
     }
 
     /// One of them is about to leave its slot.

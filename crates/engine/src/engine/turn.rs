@@ -130,7 +130,9 @@ impl Engine {
         let now = self.backend.now();
         self.slots.handed_over = now;
         self.stats.batches += 1;
+        self.is_starting = true;
         let taken = self.backend.start(&mut self.slots, queue);
+        self.is_starting = false;
         self.stats.iterations += taken as u64;
         if self.backend.has_helpers() {
             self.queue.retain(|id| !self.slots.is_running(id));
@@ -141,9 +143,18 @@ impl Engine {
         Some(now)
     }
 
+    /// How many are queued that a backend may take now.
+    pub(super) fn startable(&self) -> usize {
+        if self.backend.awaits_room() {
+            self.queue.new_ones()
+        } else {
+            self.queue.len()
+        }
+    }
+
     /// Is there anything queued that a backend may take now? Not what a helper had no room for, as long as nothing is heard of it.
     pub(super) fn can_start(&self) -> bool {
-        !self.queue.is_empty() && (self.queue.has_new() || !self.backend.awaits_room())
+        self.startable() > 0
     }
 
     /// Hands over what was started without waiting for a turn.

@@ -71,6 +71,10 @@ impl Slots {
     pub fn begin(&mut self, id: RequestId) -> Work {
         // The slot of a request that has ended is another's.
         assert!(self.get(id).is_some(), "request {id:?} has ended");
+        assert!(
+            self.starting == Some(self.runs_at(id)),
+            "request {id:?} is begun by who was not given it"
+        );
         self.transition(id, State::Running);
         if let Some(slot) = self.get_mut(id) {
             slot.by_copies = true;
