@@ -43,6 +43,33 @@ fn segment(core: &mut Core) -> Handle {
     open_write(core, "data")
 }
 
+/// Whoever waits for two ends does not sleep over a fence that may begin when the first has come.
+#[test]
+fn a_turn_for_two_does_not_sleep_over_a_fence() {
+    let mut core = harness::open_simulated(&slow_disk());
+    let handle = segment(&mut core);
+    let hung = Disk::new(16 * B);
+    hung.set_profile(Profile::Flash(Flash {
+        read: Duration::from_secs(1000),
+        ..Flash::default()
+    }));
+    let file = core.add_file(File::simulated(&hung, "hung"), Access::Write);
+    let memory = core.buffer(BLOCK).unwrap();
+    let hangs = start(
+        &mut core,
+        SegmentRequest::new(file, SegmentOp::Read { offset: 0 }, memory),
+    );
+    let request = write_request(&core, handle, 0, &[1; BLOCK]);
+    let before = start(&mut core, request);
+    let behind = fence(&mut core, handle);
+    let mut ended = 0;
+    while ended < 2 {
+        ended += core.turn(Wait::for_count(2 - ended as u32)).unwrap();
+    }
+    assert!(!is_pending(&mut core, before) && !is_pending(&mut core, behind));
+    assert!(is_pending(&mut core, hangs));
+}
+
 /// Of direct writes, everywhere: they are safe when the fence has ended, and nobody was asked to wait for them.
 #[test]
 fn a_fence_ends_behind_the_writes_before_it() {

@@ -368,7 +368,7 @@ impl Core {
 
     /// Submits what is queued, sleeps as long as `wait` allows, reads what has completed and moves its owners on. Returns
     /// how many have ended: completions of the engine, and requests that were overdue here. It may come back earlier, with fewer: when a
-    /// request that the engine does not have is overdue; with a page cache, when something has grown so old that the cleaner
+    /// request that the engine does not have is overdue, or waits for another that has ended; with a page cache, when something has grown so old that the cleaner
     /// writes it in the next turn.
     ///
     /// # Errors

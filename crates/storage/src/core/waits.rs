@@ -22,7 +22,7 @@ impl Core {
         is_told | std::mem::take(&mut self.is_told)
     }
 
-    /// A sleep ends when something here is overdue, or the cleaner has something to write. And what the cleaner writes is awaited by
+    /// A sleep ends when something here is overdue, may begin, or the cleaner has something to write. And what the cleaner writes is awaited by
     /// whoever had nothing under way and would wait for the doorbell alone.
     pub(super) fn sleep_for(&mut self, wait: Wait) -> Wait {
         let Wait::Until {
@@ -41,6 +41,9 @@ impl Core {
             count = 0;
         } else if self.cached.is_some() {
             count = count.max(u32::from(self.engine.in_flight() > 0));
+        }
+        if self.requests.waiting() + self.requests.following() > 0 {
+            count = count.min(1); // The next end may be what somebody here waits for.
         }
         Wait::Until {
             count,

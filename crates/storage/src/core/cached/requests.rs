@@ -117,7 +117,8 @@ impl Core {
             self.take_done();
             return self.requests.watch(ticket);
         }
-        cached.gathered += end - start;
+        // A range may be longer than all that can be gathered.
+        cached.gathered = cached.gathered.saturating_add(end - start);
         if is_lone || cached.gathered >= BATCH_BYTES {
             self.serve_cache();
             // An error of the backend is told by the next turn as well.
