@@ -13,7 +13,7 @@ use baio_engine::sim::{Disk, Fault as Injected, Faults, Flash, Profile, Trigger}
 use baio_engine::{Durability, File, Memory, Wait};
 use baio_storage::{Access, Core, Fault, Handle, Mode, SegmentOp, SegmentRequest, Status, StatusWord, Ticket};
 use harness::{BLOCK, ME, create, open_write, read, run, start, write, write_request};
-use through_cache::{B, begin_durable, begin_write, end, get, open_cached, quiet, slow_disk};
+use through_cache::{B, begin_durable, begin_write, code, end, get, open_cached, put, quiet, slow_disk};
 
 fn fence_of(handle: Handle) -> SegmentRequest {
     SegmentRequest {
@@ -218,6 +218,86 @@ fn a_write_that_failed_does_not_fail_the_fence_and_a_sync_that_fails_does() {
     end(&mut core, good).result.unwrap();
     let ticket = fence(&mut core, handle);
     assert_eq!(end(&mut core, ticket).result.unwrap_err().code(), "EPOISONED");
+}
+
+/// A file on a disk whose writes outlast its flushes.
+fn plain(core: &mut Core, disk: &Disk) -> Handle {
+    disk.set_profile(Profile::Flash(Flash {
+        write: Duration::from_millis(1),
+        ..Flash::default()
+    }));
+    core.add_file(File::simulated(disk, "disk"), Access::Write)
+}
+
+fn fail_next_flush(disk: &Disk) {
+    disk.set_faults(Faults::none().when(Trigger::nth(Injected::FailedFlush, 1)));
+}
+
+/// The failure is the only report of what the device has lost, and that may be what the fence covers.
+#[test]
+fn a_fence_hears_of_a_sync_that_failed_and_was_acknowledged_while_it_waited() {
+    let mut core = harness::open_simulated(&slow_disk());
+    let disk = Disk::new(16 * B);
+    let handle = plain(&mut core, &disk);
+    put(&mut core, handle, 0, &[7; BLOCK], Mode::Direct);
+    fail_next_flush(&disk);
+    let before = begin_write(&mut core, handle, 1, &[7; BLOCK], Mode::Direct);
+    let fails = start(&mut core, harness::sync_request(handle));
+    let ticket = fence(&mut core, handle);
+    assert_eq!(code(&mut core, fails), "EIO");
+    assert!(is_pending(&mut core, before), "so the fence's own sync has not begun");
+    assert!(core.file(handle).unwrap().acknowledge_failure().is_some());
+    assert_eq!(code(&mut core, ticket), "EPOISONED");
+    end(&mut core, before).result.unwrap();
+    // Who asks after the acknowledgement has nothing to do with it.
+    let ticket = fence(&mut core, handle);
+    end(&mut core, ticket).result.unwrap();
+}
+
+/// A fence covers what was written by whatever handle.
+#[test]
+fn a_fence_hears_of_a_sync_that_failed_on_another_open_of_its_file() {
+    let mut core = harness::open_simulated(&slow_disk());
+    let disk = Disk::new(16 * B);
+    let (one, other) = (plain(&mut core, &disk), plain(&mut core, &disk));
+    put(&mut core, one, 0, &[7; BLOCK], Mode::Direct);
+    fail_next_flush(&disk);
+    let fails = start(&mut core, harness::sync_request(one));
+    assert_eq!(code(&mut core, fails), "EIO");
+    for handle in [other, one] {
+        let ticket = fence(&mut core, handle);
+        assert_eq!(code(&mut core, ticket), "EPOISONED");
+    }
+    // Either owner may say that the data is checked.
+    assert!(core.file(other).unwrap().acknowledge_failure().is_some());
+    for handle in [other, one] {
+        let ticket = fence(&mut core, handle);
+        end(&mut core, ticket).result.unwrap();
+    }
+}
+
+/// The cache has nothing to write, and its own flush has nothing to report any more.
+#[test]
+fn a_fence_through_the_cache_hears_of_a_durable_zero_that_failed_beside_it() {
+    let mut core = open_cached(&slow_disk(), 32);
+    let disk = Disk::new(16 * B);
+    let (one, other) = (plain(&mut core, &disk), plain(&mut core, &disk));
+    put(&mut core, one, 0, &[7; BLOCK], Mode::Cached);
+    // A direct read has the page written, and not flushed.
+    get(&mut core, one, 0, 1, Mode::Direct);
+    fail_next_flush(&disk);
+    let (offset, len) = (8 * B, B);
+    let op = SegmentOp::Zero { offset, len };
+    let durable = SegmentRequest {
+        durability: Durability::Data,
+        ..SegmentRequest::new(other, op, Memory::None)
+    };
+    let durable = start(&mut core, durable);
+    assert_eq!(code(&mut core, durable), "EIO");
+    let ticket = fence(&mut core, one);
+    let error = end(&mut core, ticket).result.unwrap_err();
+    // The cache tells of its own flush, which the failure has poisoned.
+    assert_eq!((error.operation, error.code()), ("fence", "EIO"));
 }
 
 /// One that waits is called off like everything that waits in the core; who comes behind it waits for the same writes.
