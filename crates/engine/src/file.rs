@@ -40,6 +40,7 @@ use crate::policy::Caching;
 
 use attached::Attached;
 use inode::Inode;
+pub(crate) use losses::Known;
 use losses::Losses;
 pub(crate) use trials::{Fared, Trials};
 
@@ -255,6 +256,11 @@ impl File {
 
     pub(crate) fn poison(&self, errno: Errno) {
         self.0.losses.poison(errno);
+    }
+
+    /// Counts it among these.
+    pub(crate) fn be_known(&self, to: &mut Known) {
+        to.insert(self.0.identity, &self.0.losses);
     }
 
     /// Can it be read and written at an offset?

@@ -1,5 +1,5 @@
 //! The promise: a helper that errs harms nobody else. What it begins out of its turn is refused, a panic in its start ends in the caller's hands,
-//! and what it has no room for fills nobody's batch.
+//! and what it has no room for fills nobody's batch, and what it may have lost is not proven by its successor.
 
 mod backends;
 #[path = "helpers/far.rs"]
@@ -173,5 +173,60 @@ fn a_panic_in_a_start_unwinds() {
         let mut engine = bench.engine();
         let sync = Request::sync(&bench.file(&[1; BLOCK]), Durability::Data);
         assert_eq!(engine.run(sync).result, Ok(0), "{name}: another engine");
+    }
+}
+
+/// The successor has a connection of its own: a sync there proves nothing of what the lost one had acknowledged.
+#[test]
+fn the_successor_of_a_lost_helper_proves_nothing_before_an_acknowledgement() {
+    for bench in benches() {
+        let name = bench.row.name;
+        let mut engine = bench.engine();
+        let (far, fresh) = (Far::new(&[7; BLOCK]), Far::new(&[7; BLOCK]));
+        far.help(&mut engine);
+        let file = far.file();
+        let write = |engine: &Engine, policy| Request::write(&file, 0, backends::buffer(engine, b"words"), policy);
+        let plain = write(&engine, Policy::kernel());
+        assert_eq!(engine.run(plain).result, Ok(5), "{name}: acknowledged");
+        // Another engine that serves the file by a helper of its own, which is as good as before.
+        let mut other = bench.engine();
+        far.help(&mut other);
+        let plain = read(&other, &file);
+        assert_eq!(other.run(plain).result, Ok(16));
+
+        // It is lost with a read under way.
+        far.inside().holds = true;
+        engine.submit(read(&engine, &file)).unwrap();
+        engine.turn(Wait::No).unwrap();
+        far.inside().fails = Some(Errno::EIO);
+        let lost = Err(Error::DeviceLost {
+            device: "far",
+            errno: Errno::EIO,
+        });
+        assert_eq!(next(&mut engine).result, lost, "{name}");
+        (far.inside().fails, far.inside().holds) = (None, false);
+        let sync = || Request::sync(&file, Durability::Data);
+        assert_eq!(engine.run(sync()).result, lost, "{name}");
+
+        far.help(&mut engine);
+        let plain = write(&engine, Policy::kernel());
+        assert_eq!(engine.run(plain).result, Ok(5), "{name}: it is served again");
+        let poisoned = Err(Error::Poisoned(Errno::EIO));
+        let fence = Request::bare(Op::Fence, Some(&file), Policy::kernel());
+        for request in [sync(), fence, sync()] {
+            assert_eq!(engine.run(request).result, poisoned, "{name}");
+        }
+        let elsewhere = Request::sync(&far.file(), Durability::Data);
+        assert_eq!(
+            other.run(elsewhere).result,
+            poisoned,
+            "{name}: another open, another engine"
+        );
+        let untouched = Request::sync(&fresh.file(), Durability::Data);
+        assert_eq!(engine.run(untouched).result, Ok(0), "{name}: the lost one never had it");
+
+        assert_eq!(file.acknowledge_failure(), Some(Errno::EIO));
+        assert_eq!(engine.run(sync()).result, Ok(0), "{name}: once");
+        assert_eq!(file.acknowledge_failure(), None);
     }
 }

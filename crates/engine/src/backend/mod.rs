@@ -108,7 +108,7 @@ pub trait Backend: Send {
     ///
     /// # Errors
     /// The backend itself is broken (never the failure of a request); what was started may still be reported later. A helper is not
-    /// turned again: what it was given ends as [`Error::DeviceLost`].
+    /// turned again: what it was given ends as [`Error::DeviceLost`], and syncs of its files as [`Error::Poisoned`] until their owner acknowledges.
     fn turn(&mut self, slots: &mut Slots, wait: Wait, done: &mut Done) -> Result<(), Errno>;
 
     /// As a helper of an engine ([`Engine::add_helper`](crate::Engine::add_helper)): does it serve this foreign file? Asked once for

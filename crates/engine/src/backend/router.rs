@@ -23,13 +23,14 @@
 //!
 //! One whose turn fails is lost: it is not asked again, and the engine ends what it had and refuses what is for it (`engine/lost.rs`).
 
+use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Attach, Backend, Detached, Done, Doorbell, Explain};
 use crate::device::Kind;
 use crate::error::{Errno, Error, SetupError};
-use crate::file::File;
+use crate::file::{File, Known};
 use crate::fork::Disowned;
 use crate::policy::Time;
 use crate::request::{Request, RequestId, Wait};
@@ -54,6 +55,8 @@ struct Helper {
     lost: Option<Errno>,
     /// The engine has yet to end what it ran.
     has_orphans: bool,
+    /// The files that have been routed to it, whoever else serves them meanwhile.
+    served: RefCell<Known>,
 }
 
 impl Helper {
@@ -63,6 +66,7 @@ impl Helper {
             running: 0,
             lost: None,
             has_orphans: false,
+            served: RefCell::new(Known::new()),
         }
     }
 
@@ -129,6 +133,9 @@ impl Router {
             };
             // One that is lost is better than none: it is named.
             let served = serves(false).or_else(|| serves(true));
+            if let Some(index) = served {
+                file.be_known(&mut self.helpers[index].served.borrow_mut());
+            }
             let by = served.map_or(By::PRIMARY, By::helper);
             file.served_by().set(self.mark, by.0);
             by.0
@@ -237,6 +244,8 @@ impl Router {
             done.raw.append(&mut told.raw);
             if let Err(errno) = turned {
                 helper.lost = Some(errno);
+                // Before anything of this turn is judged: it may have lost whatever it had acknowledged, and no sync proves what it has not.
+                helper.served.get_mut().poison(errno);
                 helper.has_orphans = std::mem::take(&mut helper.running) > 0;
             }
         }
@@ -253,10 +262,10 @@ impl Router {
     }
 
     /// A helper that was lost with something under way, for the engine to end that.
-    pub(crate) fn take_loss(&mut self) -> Option<(By, Errno)> {
+    pub(crate) fn take_loss(&mut self) -> Option<By> {
         let index = self.helpers.iter().position(|helper| helper.has_orphans)?;
         self.helpers[index].has_orphans = false;
-        Some((By::helper(index), self.helpers[index].lost?))
+        Some(By::helper(index))
     }
 
     pub(crate) fn cancel(&mut self, slots: &Slots, id: RequestId) {

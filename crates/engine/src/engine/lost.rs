@@ -2,8 +2,9 @@
 //! goes on.
 //!
 //! The memory of what it ran is nobody's but the request's: a helper reaches it by copies under the request's id, which ends here.
-//! What it does to the device afterwards nobody can know, so its files take no more writes that might be overtaken, and what it was
-//! syncing is poisoned.
+//! What it has lost of what it had acknowledged nobody can know, so every file that it has served is poisoned at once, for everybody
+//! (`backend/router.rs`): no sync through another proves what it has not, until the owner acknowledges it. What it does to the device afterwards
+//! nobody can know either: a write that it had taken may be done behind those of its successor, and overtake them.
 
 use super::Engine;
 use crate::request::RequestId;
@@ -12,17 +13,11 @@ use crate::slot::State;
 impl Engine {
     /// Ends what lost helpers ran.
     pub(super) fn end_lost(&mut self) {
-        while let Some((by, errno)) = self.backend.take_loss() {
+        while let Some(by) = self.backend.take_loss() {
             let Some(error) = self.backend.loss(by) else { continue };
             let running = self.slots.iter().filter(|(_, slot)| slot.state.is_running());
             let its = running.filter(|&(id, _)| self.slots.runs_at(id) == by);
             let ids: Vec<RequestId> = its.map(|(id, _)| id).collect();
-            for slot in ids.iter().filter_map(|&id| self.slots.get(id)) {
-                // First of all: no sync that waits for one of these may prove what it has not.
-                if let Some(file) = slot.file.as_ref().filter(|_| slot.takes_the_report()) {
-                    file.poison(errno);
-                }
-            }
             for id in ids {
                 match self.slots.get(id).map(|slot| slot.state) {
                     Some(State::Abandoned) => self.release(id),

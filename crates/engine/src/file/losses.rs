@@ -19,15 +19,38 @@ pub(super) struct Losses {
 }
 
 /// Those of the files that are open, by identity: what one description has lost the others have lost too.
-static KNOWN: Mutex<Known> = Mutex::new(Known {
-    losses: BTreeMap::new(),
-    swept_at: 0,
-});
+static KNOWN: Mutex<Known> = Mutex::new(Known::new());
 
-struct Known {
+/// What some files have lost, as long as they are open.
+pub(crate) struct Known {
     losses: BTreeMap<(u64, u64), Weak<Losses>>,
     /// So many there were after those of closed files had been swept out.
     swept_at: usize,
+}
+
+impl Known {
+    pub(crate) const fn new() -> Known {
+        Known {
+            losses: BTreeMap::new(),
+            swept_at: 0,
+        }
+    }
+
+    pub(super) fn insert(&mut self, identity: (u64, u64), losses: &Arc<Losses>) {
+        // A sweep for as many opens as there are files: an open costs the same among many.
+        if self.losses.len() > 2 * self.swept_at + 16 {
+            self.losses.retain(|_, losses| losses.strong_count() > 0);
+            self.swept_at = self.losses.len();
+        }
+        self.losses.insert(identity, Arc::downgrade(losses));
+    }
+
+    /// All of them have lost something.
+    pub(crate) fn poison(&self, errno: Errno) {
+        for losses in self.losses.values().filter_map(Weak::upgrade) {
+            losses.poison(errno);
+        }
+    }
 }
 
 impl Losses {
@@ -37,13 +60,8 @@ impl Losses {
         if let Some(losses) = known.losses.get(&identity).and_then(Weak::upgrade) {
             return losses;
         }
-        // A sweep for as many opens as there are files: an open costs the same among many.
-        if known.losses.len() > 2 * known.swept_at + 16 {
-            known.losses.retain(|_, losses| losses.strong_count() > 0);
-            known.swept_at = known.losses.len();
-        }
         let losses = Arc::new(Losses::default());
-        known.losses.insert(identity, Arc::downgrade(&losses));
+        known.insert(identity, &losses);
         losses
     }
 
