@@ -45,7 +45,7 @@ use line::Line;
 const PART_MIN: usize = 4;
 const PART_MAX: usize = 32;
 
-/// Runs requests. Used by the thread that started it; by any, one after the other, if it was started so ([`Affinity`]). Never
+/// Runs requests. Used by the thread that started it; by any, one after the other, if it was started so ([`Affinity`](crate::Affinity)). Never
 /// by two at once: it is `Send` and not `Sync`.
 pub struct Engine {
     // Declared before the backend and leaked by `drop` when a device is stuck: see `shutdown`.
