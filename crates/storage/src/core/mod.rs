@@ -80,6 +80,8 @@ pub struct Core {
     /// Completions of requests that are not the core's own.
     foreign: VecDeque<Completion>,
     fired: Vec<Waker>,
+    /// Operations' wakers that nobody needs any more; those of requests are in their table.
+    displaced: Vec<Waker>,
     /// So many of those kept a turn from sleeping already.
     fired_known: usize,
     /// Something has ended since the last turn that nobody was told of: nobody sleeps over it.
@@ -179,6 +181,7 @@ impl Core {
             wall_ns: 0,
             foreign: VecDeque::new(),
             fired: Vec::new(),
+            displaced: Vec::new(),
             fired_known: 0,
             is_told: false,
         }
@@ -430,12 +433,14 @@ impl Core {
     /// Takes the wakers of all that is under way: for whoever stops driving the core.
     pub fn take_wakers(&mut self, into: &mut Vec<Waker>) {
         self.requests.take_wakers(into);
+        self.take_operation_wakers(into);
     }
 
     /// Wakers that nobody needs any more; to be dropped when the core is not borrowed any more, because that may run
     /// anybody's code.
     pub fn take_displaced(&mut self, into: &mut Vec<Waker>) {
         self.requests.take_displaced(into);
+        into.append(&mut self.displaced);
     }
 
     /// Requests that the engine or the page cache has, that wait here, or that have ended in the engine and are read by the next turn.

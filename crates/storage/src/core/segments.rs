@@ -1,5 +1,7 @@
 //! Making, deleting and opening segments: runs the operations' state machines and hands the table token round.
 
+use std::task::{Poll, Waker};
+
 use baio_engine::Wait;
 
 use super::tags::Recipient;
@@ -29,6 +31,8 @@ pub(super) struct Running {
     /// The hold that it waits for to be quiet.
     quieting: Option<HoldId>,
     answer: Option<Result<Answer>>,
+    /// Whom its end wakes.
+    waker: Option<Waker>,
     /// Nobody waits for the answer any more.
     left_alone: bool,
 }
@@ -112,12 +116,56 @@ impl Core {
         Some(answer)
     }
 
+    /// Takes the answer of an operation if it has ended; else remembers whom to wake ([`Core::take_fired`]). `None` for an id that
+    /// is not valid any more.
+    pub fn poll_answer(&mut self, id: &OperationId, waker: Option<Waker>) -> Poll<Option<Result<Answer>>> {
+        match self.running.get_mut(id.0) {
+            Some(running) if running.answer.is_none() => {
+                if waker.is_some() {
+                    let old = std::mem::replace(&mut running.waker, waker);
+                    self.displaced.extend(old);
+                }
+                Poll::Pending
+            }
+            _ => {
+                self.displaced.extend(waker);
+                Poll::Ready(self.take_answer(id))
+            }
+        }
+    }
+
+    /// Nobody will take the answer. The operation goes on to its end all the same; a handle that it would have given is closed then.
+    pub fn abandon_operation(&mut self, id: OperationId) {
+        let OperationId(key) = id;
+        let Some(running) = self.running.get_mut(key) else {
+            return;
+        };
+        running.left_alone = true;
+        self.displaced.extend(running.waker.take());
+        if let Some(answer) = running.answer.take() {
+            self.running.remove(key);
+            self.drop_answer(answer);
+        }
+    }
+
+    fn drop_answer(&mut self, answer: Result<Answer>) {
+        if let Ok(Answer::Opened(handle, _)) = answer {
+            self.close_handle(handle);
+        }
+    }
+
+    /// The wakers of all operations under way.
+    pub(super) fn take_operation_wakers(&mut self, into: &mut Vec<Waker>) {
+        into.extend(self.running.values_mut().filter_map(|running| running.waker.take()));
+    }
+
     pub(super) fn begin(&mut self, operation: Operation) -> OperationId {
         let key = self.running.insert(Running {
             operation,
             draining: None,
             quieting: None,
             answer: None,
+            waker: None,
             left_alone: false,
         });
         self.step(key.index, Event::Begin);
@@ -127,17 +175,7 @@ impl Core {
     /// Begins an operation whose answer nobody waits for.
     pub(super) fn begin_alone(&mut self, operation: Operation) {
         let id = self.begin(operation);
-        self.leave_alone(&id);
-    }
-
-    /// Nobody waits for its answer any more.
-    fn leave_alone(&mut self, id: &OperationId) {
-        if let Some(running) = self.running.get_mut(id.0) {
-            running.left_alone = true;
-            if running.answer.is_some() {
-                self.running.remove(id.0);
-            }
-        }
+        self.abandon_operation(id);
     }
 }
 
@@ -349,7 +387,7 @@ impl Core {
             }
             if let Err(error) = self.turn(Wait::one()) {
                 // What it has begun still ends, and with that its place and the token come back.
-                self.leave_alone(&id);
+                self.abandon_operation(id);
                 return Err(error);
             }
         }
@@ -418,8 +456,10 @@ impl Core {
             Step::Quiet(hold) if self.holds.is_quiet(hold) => return Some(Event::Drained),
             Step::Quiet(hold) => running.quieting = Some(hold),
             Step::Done(answer) => {
+                self.fired.extend(running.waker.take());
                 if running.left_alone {
                     self.running.remove(key);
+                    self.drop_answer(answer);
                 } else {
                     running.answer = Some(answer);
                 }
@@ -485,5 +525,7 @@ impl Core {
     }
 }
 
+#[cfg(test)]
+mod answers;
 #[cfg(test)]
 mod tests;

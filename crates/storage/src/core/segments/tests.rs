@@ -12,9 +12,9 @@ use crate::request::{Mode, SegmentOp, SegmentRequest};
 use crate::segment::layout::BUCKET_BYTES;
 use crate::volume::format::{Format, format_simulated};
 
-const ME: Identity = Identity::new(7, 7);
+pub(super) const ME: Identity = Identity::new(7, 7);
 
-fn core() -> Core {
+pub(super) fn core() -> Core {
     let disk = Disk::new(8 << 20);
     let file = File::simulated(&disk, "disk");
     let config = Config {
