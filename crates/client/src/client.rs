@@ -394,6 +394,22 @@ impl<K: Carrier> Client<K> {
         drop((waker, ended, parcel));
     }
 
+    /// Asks that a request end early, as far as it can be ended; it ends all the same, once. Nothing comes of it while the service
+    /// has a ring full of others to look at.
+    pub fn cancel(&self, ticket: Ticket) {
+        let mut state = self.lock();
+        // What is cancelled there was sent before.
+        let mut ring = self.flush(&mut state);
+        if state.table.is_sent(ticket) && self.leaves_room(&state) {
+            let cancel = Submission::new(Op::Cancel, ticket.into());
+            let submissions = self.shared.submissions.ring();
+            if submissions.push(&mut state.submissions, &cancel.encode()).is_ok() {
+                ring |= submissions.publish(&state.submissions);
+            }
+        }
+        self.finish_up(state, ring);
+    }
+
     // Looking.
 
     /// Why nothing is taken any more; `None` while it is.

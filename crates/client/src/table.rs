@@ -230,6 +230,12 @@ impl<K: Carrier> Table<K> {
             .filter(|entry| entry.generation == generation && !matches!(entry.stage, Stage::Free))
     }
 
+    /// Has the service been sent this request, and has it not ended?
+    pub(crate) fn is_sent(&mut self, ticket: Ticket) -> bool {
+        self.entry(ticket)
+            .is_some_and(|entry| matches!(entry.stage, Stage::Sent))
+    }
+
     /// An entry is about to end. `None` when no such request is under way.
     pub(crate) fn ending(&mut self, ticket: Ticket) -> Option<Ending> {
         let entry = self.entry(ticket)?;

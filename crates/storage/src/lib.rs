@@ -46,6 +46,7 @@ fn seeded_bug(name: &str) -> bool {
 }
 
 pub use crate::core::Core;
+pub use crate::core::HeldPage;
 pub use crate::core::OperationId;
 pub use crate::core::defrag::{DefragProgress, DefragReport, Unmoved};
 pub use crate::core::pool::Pinning;

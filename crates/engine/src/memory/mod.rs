@@ -162,6 +162,12 @@ impl Memory {
         }
     }
 
+    /// Does any part of it not begin at a multiple of this many bytes?
+    #[must_use]
+    pub fn misplaced(&self, align: u64) -> bool {
+        self.first_place_where(|place| !place.is_multiple_of(align)).is_some()
+    }
+
     /// Its address, unless it is a list.
     pub(crate) fn place(&self) -> Option<u64> {
         match self {

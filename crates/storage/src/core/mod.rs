@@ -13,6 +13,7 @@
 //! | `cached/` | requests through the page cache, and the cache's own |
 //! | `pool.rs` | pages of the cache pinned and changed in place; hints |
 //! | `lend.rs` | pages of the cache lent to whoever reads |
+//! | `returns.rs` | pins that are let go on other threads |
 //! | `defrag.rs` | packing a volume by moves |
 //! | `resize.rs` | the volume itself: what is wrong with it, growing it |
 //! | `moves.rs` | moves: begun, begun again after an open, stopped by a close |
@@ -27,6 +28,7 @@ mod moves;
 pub(crate) mod pool;
 mod requests;
 mod resize;
+mod returns;
 mod segments;
 mod tags;
 mod waits;
@@ -36,11 +38,13 @@ mod holds_tests;
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use baio_engine::{Buffer, Completion, Config, Create, Engine, File, Open, Stats, Wait};
 
+pub use self::returns::HeldPage;
 pub use self::segments::OperationId;
 use self::segments::Running;
 use self::tags::Recipient;
@@ -75,6 +79,7 @@ pub struct Core {
     /// Who is changing which segment, and who waits for the end of that.
     claims: Claims,
     waiting_for_claim: Vec<u32>,
+    returns: Arc<returns::Returns>,
     /// Nanoseconds since 1970 when the engine's clock stood at zero.
     wall_ns: u64,
     /// Completions of requests that are not the core's own.
@@ -165,6 +170,7 @@ impl Core {
 
     fn around(engine: Engine, volume: Option<Volume>, config: &Config) -> Core {
         let id = baio_words::next_number();
+        let returns = returns::Returns::new(engine.doorbell());
         Core {
             engine,
             volume,
@@ -178,6 +184,7 @@ impl Core {
             token_kept: false,
             claims: Claims::default(),
             waiting_for_claim: Vec::new(),
+            returns,
             wall_ns: 0,
             foreign: VecDeque::new(),
             fired: Vec::new(),
@@ -377,6 +384,7 @@ impl Core {
     /// # Errors
     /// The backend itself is broken.
     pub fn turn(&mut self, wait: Wait) -> Result<usize> {
+        self.take_returned();
         let wait = if self.before_sleep() {
             Wait::No
         } else {

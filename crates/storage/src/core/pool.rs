@@ -157,6 +157,19 @@ impl Core {
         outcome.pin.ok_or_else(nothing)
     }
 
+    /// Pins a page if it is in the cache; none if it is not. Begins no I/O.
+    ///
+    /// # Errors
+    /// There is no cache, the handle is stale, or what it stands for cannot be cached.
+    pub fn pin_there(&mut self, handle: Handle, page: u64) -> Result<Option<PinnedPage>> {
+        match self.pin_hit(handle, page) {
+            Some(pin) => Ok(Some(pin)),
+            None => self
+                .pool_object(handle, SegmentOp::Read { offset: byte(page) })
+                .map(|_| None),
+        }
+    }
+
     fn pin_hit(&mut self, handle: Handle, page: u64) -> Option<PinnedPage> {
         let object = self
             .objects

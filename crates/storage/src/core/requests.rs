@@ -25,6 +25,12 @@ impl Core {
         self.enter(Owner::Caller, request)
     }
 
+    /// Is every slot taken?
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.requests.is_full()
+    }
+
     /// Takes a request into the table and sends it on its way: to the cache, to the engine, or behind a hold.
     pub(super) fn enter(
         &mut self,
