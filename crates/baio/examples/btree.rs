@@ -1,299 +1,293 @@
-//! A B-tree with transactions on the buffer pool: `cargo run --release -p baio --example btree -- VOLUME KEY [VALUE]` puts
-//! or gets in two segments, made by `baio create VOLUME#tree --size 16M` and `baio create VOLUME#log --size 16M`.
+//! A B-tree with transactions on the buffer pool, for any number of tasks at once:
+//! `cargo run --release -p baio --example btree -- VOLUME KEY [VALUE]` puts or gets in two segments, made by
+//! `baio create VOLUME#tree --size 16M` and `baio create VOLUME#log --size 16M`.
 //!
-//! A transaction changes pages where they lie in the pool, under a number of its own as their LSN. Its commit writes the
-//! pages to the log, durably, and then says so to the pool. Until then the write gate holds them, so there is nothing to
-//! undo after a crash, and the log is only read forward. A full log ends in a checkpoint.
+//! A transaction runs on the core's thread, where nothing else happens meanwhile, on copies of the pages that it changes. A page that
+//! is not in the cache ends the run; the page is brought in, and it runs again. Its commit writes the copies to the log, durably, and
+//! then puts them into the pool, all in one go; so nobody sees half of one, there is nothing to undo after a crash, and the log is
+//! only read forward. A full log ends in a checkpoint.
 //!
-//! Page 0 of `tree`: pages in use, the root; the others: level (0: a leaf), count, pairs of key and value or page, in order. Page 0
-//! of `log`: the last transaction that needs none; then for each a page (number, count, hash, its pages) and these.
+//! A page of `tree`: level (0: a leaf), count, pairs of key and value or page, in order; page 0 has one pair: pages in use, and the
+//! root. Page 0 of `log`: the last transaction that needs none; then for each a page (number, count, hash, its pages) and these.
 
-use baio::{Access, CacheConfig, Config, Core, Durability, Handle, Identity, PinnedPage, SegmentOp, SegmentRequest};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
-pub(crate) const PAGE: usize = 4096;
+use baio::{Access, Durability, Handle, Link, Options, PAGE, Pin, Pool, Remote, Segment};
+use tokio::sync::Mutex;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+type Pages = BTreeMap<u64, Node>;
 const PAIRS: usize = PAGE / 16 - 1;
-const CHANGES_MAX: usize = 60; // Pages that one transaction may change: the log has room for so many when it begins.
+const CHANGES_MAX: usize = 60; // Pages that one transaction may change.
 
-fn word(page: &[u8], at: usize) -> u64 {
-    page[8 * at..8 * at + 8].try_into().map_or(0, u64::from_le_bytes)
+fn words(bytes: &[u8]) -> Vec<u64> {
+    let words = bytes.as_chunks().0.iter();
+    words.map(|word| u64::from_le_bytes(*word)).collect()
 }
 
-fn set_word(page: &mut [u8], at: usize, value: u64) {
-    page[8 * at..8 * at + 8].copy_from_slice(&value.to_le_bytes());
+fn bytes(words: impl IntoIterator<Item = u64>) -> Vec<u8> {
+    let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+    bytes.resize(PAGE, 0);
+    bytes
 }
 
-fn hash(bytes: &[u8]) -> u64 {
-    let add = |hash: u64, at| (hash ^ word(bytes, at)).wrapping_mul(0x100_0000_01b3).rotate_left(29);
-    (0..bytes.len() / 8).fold(0xcbf2_9ce4_8422_2325, add)
+fn hash(images: &[u8]) -> u64 {
+    let add = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x100_0000_01b3).rotate_left(29);
+    words(images).into_iter().fold(0xcbf2_9ce4_8422_2325, add)
 }
 
-fn count(page: &[u8]) -> usize {
-    (word(page, 1) as usize).min(PAIRS)
+#[derive(Clone)]
+struct Node {
+    level: u64,
+    pairs: Vec<(u64, u64)>,
 }
 
-fn pair(page: &[u8], at: usize) -> (u64, u64) {
-    (word(page, 2 + 2 * at), word(page, 3 + 2 * at))
-}
+impl Node {
+    fn of(page: &[u8]) -> Node {
+        let words = words(page);
+        let (level, count) = (words[0], (words[1] as usize).min(PAIRS));
+        let pairs = words[2..2 + 2 * count].as_chunks().0.iter();
+        let pairs = pairs.map(|[key, value]| (*key, *value)).collect();
+        Node { level, pairs }
+    }
 
-fn insert_pair(page: &mut [u8], at: usize, (key, value): (u64, u64)) {
-    let (from, end) = (16 + 16 * at, 16 + 16 * count(page));
-    page.copy_within(from..end, from + 16);
-    set_word(page, 2 + 2 * at, key);
-    set_word(page, 3 + 2 * at, value);
-    set_word(page, 1, count(page) as u64 + 1);
-}
-
-/// The first pair of a key that is not lower: where it is, or would be.
-fn find(page: &[u8], key: u64) -> usize {
-    let (pairs, _) = page[16..16 + 16 * count(page)].as_chunks::<16>();
-    pairs.partition_point(|pair| word(pair, 0) < key)
+    fn image(&self) -> Vec<u8> {
+        let pairs = self.pairs.iter().flat_map(|(key, value)| [*key, *value]);
+        bytes([self.level, self.pairs.len() as u64].into_iter().chain(pairs))
+    }
 }
 
 pub(crate) struct Tree {
-    pub(crate) core: Core,
-    pages: Handle,
-    log: Handle,
-    log_bytes: u64,
-    log_end: u64,
-    last: u64, // transaction
-}
-
-/// Pages held by a transaction, and how those that it changed looked before.
-pub(crate) struct Transaction<'a> {
-    tree: &'a mut Tree,
-    held: BTreeMap<u64, (PinnedPage, Option<Vec<u8>>)>,
+    pages: Segment<Remote>,
+    log: Segment<Remote>,
+    writer: Mutex<(u64, u64)>, // The last transaction, and where its record ends: for one at a time.
 }
 
 impl Tree {
     /// Brings the tree to where the log ends.
-    pub(crate) fn open(core: Core, pages: Handle, log: Handle) -> Result<Tree> {
-        let (log_bytes, log_end) = (core.size(log)?, PAGE as u64);
-        #[rustfmt::skip]
-        let mut tree = Tree { core, pages, log, log_bytes, log_end, last: 0 };
-        tree.last = word(&tree.log_io(SegmentOp::Read { offset: 0 }, vec![0; PAGE])?, 0);
-        tree.core.set_durable_lsn(tree.last)?;
-        while tree.redo()? {}
+    pub(crate) async fn open(pages: Segment<Remote>, log: Segment<Remote>) -> Result<Tree> {
+        let first = log.read_exact_at(0, log.buffer(PAGE)?).await?.buffer;
+        let (mut last, mut end) = (words(&first)[0], PAGE as u64);
+        pages.link().set_durable_lsn(last).await?;
+        let writer = Mutex::default();
+        let tree = Tree { pages, log, writer };
+        loop {
+            let head = words(&tree.log.read_at(end, tree.log.buffer(PAGE)?).await?.buffer);
+            let (number, count) = (head[0], (head[1] as usize).min(CHANGES_MAX));
+            let images = tree.log.buffer(count * PAGE)?;
+            let images = tree.log.read_at(end + PAGE as u64, images).await?.buffer;
+            if number <= last || head[2] != hash(&images) {
+                break;
+            }
+            (last, end) = (number, end + ((1 + count) * PAGE) as u64);
+            let changed = head[3..].iter().copied().zip(images.chunks(PAGE).map(Node::of));
+            tree.apply(changed.collect(), number).await?;
+        }
+        *tree.writer.lock().await = (last, end);
         Ok(tree)
     }
 
-    /// Reads the log into these bytes, or writes them there durably.
-    fn log_io(&mut self, op: SegmentOp, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
-        let mut buffer = self.core.buffer(bytes.len())?;
-        buffer.copy_from_slice(&bytes);
-        let mut request = SegmentRequest::new(self.log, op, buffer);
-        let writes = matches!(op, SegmentOp::Write { .. });
-        request.durability = if writes { Durability::Data } else { Durability::None };
-        let ticket = self.core.start(request).map_err(|_| "every slot is taken")?;
-        let outcome = self.core.wait(ticket)?.ok_or("no outcome")?;
-        let (moved, buffer) = (outcome.result? as usize, outcome.memory.into_buffer());
-        bytes[..moved].copy_from_slice(&buffer.ok_or("no buffer")?[..moved]);
-        Ok(bytes)
+    /// Puts pages that the log has into the pool, all in one go, and lets them go to the device.
+    async fn apply(&self, changed: Pages, lsn: u64) -> Result<()> {
+        let mut pins: Vec<Pin<Remote>> = Vec::new();
+        for page in changed.keys() {
+            let pin = self.pages.pin(*page).await?;
+            pin.changeable(lsn).await?;
+            pins.push(pin);
+        }
+        let tree = self.pages.handle();
+        let put = self.pages.link().with_pool(move |pool| {
+            for (page, node) in &changed {
+                let put = |now: &mut [u8]| now.copy_from_slice(&node.image());
+                pool.change(tree, *page, lsn, put)?.ok_or("it is held")?;
+            }
+            Ok(pool.set_durable_lsn(lsn)?)
+        });
+        put.await?
     }
 
-    /// Does the next record of the log again; false at its end.
-    fn redo(&mut self) -> Result<bool> {
-        let mut offset = self.log_end;
-        let head = self.log_io(SegmentOp::Read { offset }, vec![0; PAGE])?;
-        let (number, count) = (word(&head, 0), (word(&head, 1) as usize).min(CHANGES_MAX));
-        if number <= self.last {
-            return Ok(false);
+    /// Runs until no page is missing; gives what came of it, and the pages that it changed.
+    async fn attempt<T: Send + 'static>(
+        &self,
+        run: impl Fn(&mut Transaction<'_, '_>) -> Result<T> + Send + Sync + 'static,
+    ) -> Result<(T, Pages)> {
+        let (run, tree, mut pins) = (Arc::new(run), self.pages.handle(), Vec::new());
+        loop {
+            let run = Arc::clone(&run);
+            let ran = self.pages.link().with_pool(move |pool| {
+                let (changed, missing) = (Pages::new(), None);
+                let mut transaction = Transaction {
+                    pool,
+                    tree,
+                    changed,
+                    missing,
+                };
+                (run(&mut transaction), transaction.changed, transaction.missing)
+            });
+            match ran.await? {
+                (_, _, Some(missing)) => pins.push(self.pages.pin(missing).await?),
+                (done, changed, None) => return Ok((done?, changed)),
+            }
         }
-        offset += PAGE as u64;
-        let images = self.log_io(SegmentOp::Read { offset }, vec![0; count * PAGE])?;
-        if word(&head, 2) != hash(&images) {
-            return Ok(false);
-        }
-        self.last = number;
-        self.core.set_durable_lsn(self.last)?;
-        for (nth, image) in images.chunks(PAGE).enumerate() {
-            let pin = self.core.pin_new_now(self.pages, word(&head, 3 + nth), self.last)?;
-            self.core.change_now(&pin, self.last)?.copy_from_slice(image);
-            self.core.unpin(pin);
-        }
-        self.log_end = offset + images.len() as u64;
-        Ok(true)
     }
 
-    /// Runs a transaction: all of it is done, durably, or nothing.
-    pub(crate) fn transact<T>(&mut self, run: impl FnOnce(&mut Transaction<'_>) -> Result<T>) -> Result<T> {
-        if self.log_bytes == 0 {
-            return Err("a transaction could not be undone: open the tree again".into());
+    /// Only looks: beside any number of others, and beside a transaction, of which it sees all or nothing.
+    pub(crate) async fn get(&self, key: u64) -> Result<Option<u64>> {
+        self.attempt(move |transaction| transaction.get(key))
+            .await
+            .map(|(found, _)| found)
+    }
+
+    /// Runs a transaction, perhaps several times: all of it is done, durably, or nothing.
+    pub(crate) async fn transact<T: Send + 'static>(
+        &self,
+        run: impl Fn(&mut Transaction<'_, '_>) -> Result<T> + Send + Sync + 'static,
+    ) -> Result<T> {
+        let (last, end) = &mut *self.writer.lock().await;
+        let (done, changed) = self.attempt(run).await?;
+        if changed.len() > CHANGES_MAX {
+            return Err("the transaction is too large".into());
         }
-        if self.log_end + ((1 + CHANGES_MAX) * PAGE) as u64 > self.log_bytes {
+        let images: Vec<u8> = changed.values().flat_map(Node::image).collect();
+        if *end + (PAGE + images.len()) as u64 > self.log.info().size_bytes {
             // A checkpoint: what the log was for is made safe, and it begins anew.
-            let flush = self.core.flush_to(self.pages, self.last)?;
-            self.core.wait(flush)?.ok_or("no outcome")?.result?;
-            let mut first = vec![0; PAGE];
-            set_word(&mut first, 0, self.last);
-            self.log_io(SegmentOp::Write { offset: 0 }, first)?;
-            self.log_end = PAGE as u64;
+            self.pages.flush_to(*last).await?;
+            self.write(0, &bytes([*last])).await?;
+            *end = PAGE as u64;
         }
-        #[rustfmt::skip]
-        let mut transaction = Transaction { tree: self, held: BTreeMap::new() };
-        let done = run(&mut transaction).and_then(|done| transaction.commit().map(|()| done));
-        if done.is_err() {
-            transaction.undo()?;
-        }
-        for (pin, _) in std::mem::take(&mut transaction.held).into_values() {
-            self.core.unpin(pin);
-        }
-        self.last += 1; // Its number is used up, and nothing of it waits for the log any more.
-        self.core.set_durable_lsn(self.last)?;
-        done
+        *last += 1; // The number is used up, whatever becomes of it.
+        let head = [*last, changed.len() as u64, hash(&images)].into_iter();
+        let record = [bytes(head.chain(changed.keys().copied())), images].concat();
+        let at = std::mem::replace(end, u64::MAX / 2); // Nobody knows what is there if it fails: a checkpoint comes first.
+        self.write(at, &record).await?;
+        *end = at + record.len() as u64;
+        self.apply(changed, *last).await?;
+        Ok(done)
+    }
+
+    async fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        let mut buffer = self.log.buffer(bytes.len())?;
+        buffer.copy_from_slice(bytes);
+        self.log.write_all_at(at, buffer).durable(Durability::Data).await?;
+        Ok(())
     }
 }
 
-impl Transaction<'_> {
-    fn read(&mut self, page: u64) -> Result<&[u8]> {
-        if !self.held.contains_key(&page) {
-            let pin = self.tree.core.pin_now(self.tree.pages, page)?;
-            self.held.insert(page, (pin, None));
-        }
-        Ok(self.tree.core.page(&self.held[&page].0)?)
+/// A run of a transaction: it sees the tree as it is, with its own changes.
+pub(crate) struct Transaction<'a, 'b> {
+    pool: &'a mut Pool<'b>,
+    tree: Handle,
+    changed: Pages,
+    missing: Option<u64>,
+}
+
+impl Transaction<'_, '_> {
+    fn node(&mut self, page: u64) -> Result<Node> {
+        let found = match self.changed.get(&page) {
+            Some(node) => Some(node.clone()),
+            None => self.pool.read(self.tree, page, Node::of)?,
+        };
+        self.missing = found.is_none().then_some(page);
+        found.ok_or_else(|| "it runs again when the page is there".into())
     }
 
-    fn change(&mut self, page: u64) -> Result<&mut [u8]> {
-        let now = self.read(page)?.to_vec();
-        let (pin, before) = self.held.get_mut(&page).ok_or("it is held")?;
-        before.get_or_insert(now);
-        Ok(self.tree.core.change_now(pin, self.tree.last + 1)?)
+    /// Pages in use, and the root: 0 for none.
+    fn head(&mut self) -> Result<(u64, u64)> {
+        Ok(self.node(0)?.pairs.first().copied().unwrap_or((1, 0)))
     }
 
-    fn new_page(&mut self, level: u64) -> Result<u64> {
-        let page = word(self.read(0)?, 0).max(1);
-        set_word(self.change(0)?, 0, page + 1);
-        let pin = self.tree.core.pin_new_now(self.tree.pages, page, self.tree.last + 1)?;
-        self.held.insert(page, (pin, None)); // Nothing is read, and it is zero.
-        set_word(self.change(page)?, 0, level);
+    fn set_head(&mut self, head: (u64, u64)) {
+        let (level, pairs) = (0, vec![head]);
+        self.changed.insert(0, Node { level, pairs });
+    }
+
+    fn add(&mut self, node: Node) -> Result<u64> {
+        let (page, root) = self.head()?;
+        self.set_head((page + 1, root));
+        self.changed.insert(page, node);
         Ok(page)
     }
 
     pub(crate) fn get(&mut self, key: u64) -> Result<Option<u64>> {
-        let mut page = word(self.read(0)?, 1);
+        let (_, mut page) = self.head()?;
         while page > 0 {
-            let bytes = self.read(page)?;
-            if word(bytes, 0) == 0 {
-                let mut pairs = (0..count(bytes)).map(|at| pair(bytes, at));
-                return Ok(pairs.find(|pair| pair.0 == key).map(|pair| pair.1));
+            let node = self.node(page)?;
+            let found = node.pairs.partition_point(|pair| pair.0 <= key).saturating_sub(1);
+            if node.level == 0 {
+                return Ok(node.pairs.get(found).filter(|pair| pair.0 == key).map(|pair| pair.1));
             }
-            page = pair(bytes, find(bytes, key.saturating_add(1)).saturating_sub(1)).1;
+            page = node.pairs[found].1;
         }
         Ok(None)
     }
 
     pub(crate) fn put(&mut self, key: u64, value: u64) -> Result<()> {
-        let mut root = word(self.read(0)?, 1);
-        if root == 0 {
-            root = self.new_page(0)?;
-            set_word(self.change(0)?, 1, root);
-        }
-        if let Some(right) = self.put_below(root, key, value)? {
-            let left = (pair(self.read(root)?, 0).0, root);
-            let level = word(self.read(root)?, 0);
-            let above = self.new_page(level + 1)?;
-            let bytes = self.change(above)?;
-            insert_pair(bytes, 0, left);
-            insert_pair(bytes, 1, right);
-            set_word(self.change(0)?, 1, above);
-        }
+        let (_, root) = self.head()?;
+        let (level, pairs) = match root {
+            0 => (0, vec![(key, value)]),
+            root => match self.put_below(root, key, value)? {
+                Some(right) => {
+                    let below = self.node(root)?;
+                    (below.level + 1, vec![(below.pairs[0].0, root), right])
+                }
+                None => return Ok(()),
+            },
+        };
+        let above = self.add(Node { level, pairs })?;
+        let (pages, _) = self.head()?;
+        self.set_head((pages, above));
         Ok(())
     }
 
     /// Puts a pair below a page; gives what the page above must learn of, if this one was divided.
     fn put_below(&mut self, page: u64, key: u64, value: u64) -> Result<Option<(u64, u64)>> {
-        let bytes = self.read(page)?;
-        let level = word(bytes, 0);
-        let (at, new) = if level > 0 {
-            let at = find(bytes, key.saturating_add(1)).saturating_sub(1);
-            let below = pair(bytes, at).1;
-            let Some(new) = self.put_below(below, key, value)? else {
-                return Ok(None);
-            };
-            (at + 1, new)
+        let mut node = self.node(page)?;
+        let after = node.pairs.partition_point(|pair| pair.0 <= key);
+        let at = after.saturating_sub(1);
+        if node.level > 0 {
+            match self.put_below(node.pairs[at].1, key, value)? {
+                Some(new) => node.pairs.insert(at + 1, new),
+                None => return Ok(None),
+            }
+        } else if node.pairs.get(at).is_some_and(|pair| pair.0 == key) {
+            node.pairs[at].1 = value;
         } else {
-            let at = find(bytes, key);
-            if at < count(bytes) && pair(bytes, at).0 == key {
-                set_word(self.change(page)?, 3 + 2 * at, value);
-                return Ok(None);
-            }
-            (at, (key, value))
-        };
-        if count(self.read(page)?) < PAIRS {
-            insert_pair(self.change(page)?, at, new);
-            return Ok(None);
+            node.pairs.insert(after, (key, value));
         }
-        let (half, right) = (PAIRS / 2, self.new_page(level)?);
-        let upper = self.read(page)?[16 + 16 * half..].to_vec();
-        let bytes = self.change(right)?;
-        bytes[16..16 + upper.len()].copy_from_slice(&upper);
-        set_word(bytes, 1, (PAIRS - half) as u64);
-        set_word(self.change(page)?, 1, half as u64);
-        let (page, at) = if at > half { (right, at - half) } else { (page, at) };
-        insert_pair(self.change(page)?, at, new);
-        Ok(Some((word(&upper, 0), right)))
-    }
-
-    /// Writes the pages as they are now to the log, and lets them go to the device.
-    fn commit(&mut self) -> Result<()> {
-        let changed = self.held.iter().filter(|(_, (_, before))| before.is_some());
-        let changed: Vec<_> = changed.map(|(page, (pin, _))| (page, pin)).collect();
-        if changed.len() > CHANGES_MAX {
-            return Err("the transaction is too large".into());
+        let mut new = None;
+        if node.pairs.len() > PAIRS {
+            let (level, pairs) = (node.level, node.pairs.split_off(PAIRS / 2));
+            new = Some((pairs[0].0, self.add(Node { level, pairs })?));
         }
-        let mut record = vec![0; PAGE];
-        for (at, (page, pin)) in (3..).zip(&changed) {
-            set_word(&mut record, at, **page);
-            record.extend_from_slice(self.tree.core.page(pin)?);
-        }
-        let hash = hash(&record[PAGE..]);
-        set_word(&mut record, 0, self.tree.last + 1);
-        set_word(&mut record, 1, changed.len() as u64);
-        set_word(&mut record, 2, hash);
-        if record.len() > PAGE {
-            let (offset, end) = (self.tree.log_end, self.tree.log_end + record.len() as u64);
-            self.tree.log_end = self.tree.log_bytes; // If it fails, nobody knows what is there: a checkpoint comes first.
-            self.tree.log_io(SegmentOp::Write { offset }, record)?;
-            self.tree.log_end = end;
-        }
-        Ok(())
-    }
-
-    /// Puts the bytes back that were there before, in memory: nothing else has them. If that fails, the gate stays shut.
-    fn undo(&mut self) -> Result<()> {
-        let log_bytes = std::mem::take(&mut self.tree.log_bytes);
-        let (core, lsn) = (&mut self.tree.core, self.tree.last + 1);
-        for (pin, before) in self.held.values() {
-            if let Some(before) = before {
-                core.change_now(pin, lsn)?.copy_from_slice(before);
-            }
-        }
-        self.tree.log_bytes = log_bytes;
-        Ok(())
+        self.changed.insert(page, node);
+        Ok(new)
     }
 }
 
-pub(crate) fn run(arguments: &[String]) -> Result<Option<u64>> {
-    let [volume, key, value @ ..] = arguments else {
-        return Err("usage: btree VOLUME KEY [VALUE]".into());
-    };
-    let mut core = Core::open(volume.as_ref(), &Config::default())?;
-    #[rustfmt::skip]
-    core.use_cache(&CacheConfig { bytes: 8 << 20, ..CacheConfig::default() })?;
-    let me = Identity::effective();
-    let (pages, _) = core.open_segment(me, me.uid, "tree", Access::Write)?;
-    let (log, _) = core.open_segment(me, me.uid, "log", Access::Write)?;
-    let mut tree = Tree::open(core, pages, log)?;
-    let found = tree.transact(|transaction| match value {
-        [value] => transaction.put(key.parse()?, value.parse()?).map(|()| None),
-        _ => transaction.get(key.parse()?),
-    })?;
-    tree.core.close()?;
+pub(crate) async fn run(volume: &str, key: u64, value: Option<u64>) -> Result<Option<u64>> {
+    let link = Remote::open_with(volume, &Options::default().with_cache(8 << 20))?;
+    let pages = link.open_segment("tree", Access::Write).await?;
+    let log = link.open_segment("log", Access::Write).await?;
+    let tree = Tree::open(pages, log).await?;
+    let mut found = None;
+    match value {
+        Some(value) => tree.transact(move |transaction| transaction.put(key, value)).await?,
+        None => found = tree.get(key).await?,
+    }
+    drop(tree);
+    link.close()?;
     Ok(found)
 }
 
-fn main() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    run(&arguments).map(|found| println!("{found:?}"))
+#[tokio::main]
+async fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let (volume, key) = arguments
+        .next()
+        .zip(arguments.next())
+        .ok_or("usage: btree VOLUME KEY [VALUE]")?;
+    let value = arguments.next().map(|value| value.parse()).transpose()?;
+    println!("{:?}", run(&volume, key.parse()?, value).await?);
+    Ok(())
 }

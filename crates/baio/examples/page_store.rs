@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use baio::{Access, Buffer, Local, Segment, SegmentOp, Ticket};
+use baio::{Access, Buffer, Link, Local, Segment, SegmentOp, Ticket};
 
 struct PageStore {
     segment: Segment<Local>,
@@ -27,7 +27,7 @@ impl PageStore {
     fn page(&mut self, page: u64) -> Result<&[u8], Box<dyn std::error::Error>> {
         self.prefetch(&[page])?;
         if let Some(ticket) = self.coming.remove(&page) {
-            let outcome = self.segment.wait(ticket)?.ok_or("the ticket is stale")?;
+            let outcome = self.segment.link().wait(ticket)?.ok_or("the ticket is stale")?;
             outcome.result?;
             self.cache.extend(outcome.memory.into_buffer().map(|b| (page, b)));
         }
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("usage: page_store VOLUME SEGMENT".into());
     };
     let (volume, cache, coming) = (Local::open(volume)?, HashMap::new(), HashMap::new());
-    let segment = volume.open_segment(name, Access::Read)?;
+    let segment = volume.open_segment(name, Access::Read).wait()?;
     let mut store = PageStore { segment, cache, coming };
     store.prefetch(&[0, 7, 3])?; // an index page and the leaves it points to, wherever they lie
     let first = store.page(0)?[0];

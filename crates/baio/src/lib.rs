@@ -34,32 +34,46 @@
 //! | `tokio` | a driver for tokio's reactor (feature `tokio`) |
 
 mod alarm;
-mod future;
+mod buffer;
+mod file;
 mod link;
 mod local;
 mod opened;
+mod operation;
+mod options;
+mod pool;
 mod remote;
+mod request;
+mod result;
 mod room;
 mod segment;
-pub mod service;
 #[cfg(feature = "tokio")]
 mod tokio;
 
 use std::path::Path;
 
-pub use baio_engine::{Buffer, Choice, Config, Durability, Errno, Frozen, Memory, Stats, Time, Vectored, Wait};
+pub use baio_engine::{
+    Buffer, Caching, Choice, Config, Durability, Errno, Frozen, Memory, Stats, Time, Vectored, Wait,
+};
 pub use baio_storage::cache::eviction::{Eviction, Hint, Policy};
 pub use baio_storage::cache::window::Pattern;
-pub use baio_storage::cache::{CacheConfig, CacheError, CacheStats};
+pub use baio_storage::cache::{CacheConfig, CacheError, CacheStats, LentPages};
 pub use baio_storage::{
-    Access, Core, CreateOptions, Error, ErrorContext, Fault, Format, Handle, Identity, Mode, Outcome, PinnedPage,
-    Pinning, ResizeOptions, Result, SegmentInfo, SegmentOp, SegmentRequest, Status, StatusWord, Ticket, VolumeInfo,
-    VolumeView, Zeroing,
+    Access, Account, Core, CreateOptions, Error, ErrorContext, Fault, Format, Handle, Identity, Limits, Mode, Outcome,
+    PinnedPage, Pinning, ResizeOptions, Result, SegmentInfo, SegmentOp, SegmentRequest, Status, StatusWord, Ticket,
+    VolumeInfo, VolumeView, Zeroing,
 };
-pub use future::InFlight;
+pub use buffer::{IoBuf, IoBufMut};
+pub use file::{File, OpenOptions};
 pub use link::Link;
-pub use local::{Drive, Local, Options};
-pub use remote::{Asked, Carried, Remote};
+pub use local::{Drive, Local};
+pub use opened::Opened;
+pub use operation::Operation;
+pub use options::{MakeEviction, Options};
+pub use pool::{PAGE, Pin, Pool};
+pub use remote::Remote;
+pub use request::Request;
+pub use result::{Done, Failed};
 pub use segment::Segment;
 
 /// Makes a volume in a file or device.

@@ -1,18 +1,223 @@
-//! How a caller reaches a core.
+//! How a caller reaches a core. Whatever the link, it has the same methods; only the auto traits differ.
 
+use std::future::Future;
+use std::ops::Range;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
-use baio_engine::{Buffer, Time};
-use baio_storage::{Fault, Handle, Outcome, Result, SegmentRequest, Ticket};
+use baio_broker::control::{Command, Reply};
+use baio_engine::{Buffer, Stats, Time, Wait};
+use baio_storage::cache::{Borrower, CacheStats, LentPages};
+use baio_storage::{
+    Access, Account, CreateOptions, Fault, Handle, Identity, Limits, Outcome, ResizeOptions, Result, SegmentInfo,
+    SegmentRequest, Ticket, VolumeView,
+};
 
-/// A way to a core. [`crate::Local`] embeds it in the caller's thread; [`crate::Remote`] reaches one on a thread of its own.
-/// Whatever the link, a segment has the same methods; only the auto traits differ.
-pub trait Link: Clone + Unpin {
+use crate::operation::Operation;
+use crate::pool::Pool;
+use crate::segment::Segment;
+
+/// Why a command was not taken.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum NotAsked {
+    /// Every place is taken.
+    Full(Box<Command>),
+    /// The link takes nothing any more.
+    Refused(Fault),
+}
+
+mod sealed {
+    pub trait Sealed {}
+
+    impl Sealed for crate::Local {}
+    impl Sealed for crate::Remote {}
+}
+
+/// A way to a core: [`Local`](crate::Local) embeds it in the caller's thread; [`Remote`](crate::Remote) reaches one on a thread of
+/// its own. They differ in being `Send` and `Sync`, and in nothing else. This crate's links only.
+///
+/// | | |
+/// |---|---|
+/// | what takes a while | gives an [`Operation`]: await it, or `.wait()` for it in this thread |
+/// | requests | are those of [`Segment`] and [`File`](crate::File): the same |
+/// | lower shapes | [`start`](Link::start), [`turn`](Link::turn), [`next_outcome`](Link::next_outcome): tickets, as with io_uring |
+pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
+    /// Makes a segment of the caller's own; ends when it is durable.
+    ///
+    /// It fails when the name is taken or bad, or there is no space; or with what the system said.
+    fn create_segment(&self, name: &str, options: &CreateOptions) -> Operation<Self, SegmentInfo> {
+        self.create_segment_of(self.identity().uid, name, options)
+    }
+
+    /// Makes a segment for another owner; only uid 0 may.
+    fn create_segment_of(&self, owner_uid: u32, name: &str, options: &CreateOptions) -> Operation<Self, SegmentInfo> {
+        let command = Command::Create {
+            owner_uid,
+            name: name.to_owned(),
+            options: *options,
+        };
+        Operation::new(self, command, segment_of)
+    }
+
+    /// Opens a segment of the caller's own.
+    fn open_segment(&self, name: &str, access: Access) -> Operation<Self, Segment<Self>> {
+        self.open_segment_of(self.identity().uid, name, access)
+    }
+
+    /// Opens somebody's segment, if its mode allows it.
+    fn open_segment_of(&self, owner_uid: u32, name: &str, access: Access) -> Operation<Self, Segment<Self>> {
+        let command = Command::Open {
+            owner_uid,
+            name: name.to_owned(),
+            access,
+        };
+        Operation::new(self, command, |link, reply| match reply {
+            Reply::Opened(handle, info) => {
+                let segment = Segment::new(link, handle, info);
+                link.remember(handle, segment.name());
+                Some(segment)
+            }
+            _ => None,
+        })
+    }
+
+    /// Deletes a segment of the caller's own, when the requests under way on it have ended.
+    fn delete_segment(&self, name: &str) -> Operation<Self, ()> {
+        let command = Command::Delete {
+            owner_uid: self.identity().uid,
+            name: name.to_owned(),
+        };
+        Operation::new(self, command, |_, reply| {
+            matches!(reply, Reply::Segment(_)).then_some(())
+        })
+    }
+
+    /// Gives a segment of the caller's own another size; open handles see it at once. What it gains reads as zero. It is moved
+    /// where neither its reserve nor free blocks behind it are enough, and is served meanwhile.
+    fn resize_segment(&self, name: &str, options: &ResizeOptions) -> Operation<Self, SegmentInfo> {
+        let command = Command::Resize {
+            owner_uid: self.identity().uid,
+            name: name.to_owned(),
+            options: *options,
+        };
+        Operation::new(self, command, segment_of)
+    }
+
+    /// Gives a segment of the caller's own another name; open handles stay valid.
+    fn rename_segment(&self, old: &str, new: &str) -> Operation<Self, SegmentInfo> {
+        let command = Command::Rename {
+            owner_uid: self.identity().uid,
+            old: old.to_owned(),
+            new: new.to_owned(),
+        };
+        Operation::new(self, command, segment_of)
+    }
+
+    /// The segments that the caller may see.
+    fn list(&self) -> Operation<Self, Vec<SegmentInfo>> {
+        Operation::new(self, Command::List, |_, reply| match reply {
+            Reply::Segments(list) => Some(list),
+            _ => None,
+        })
+    }
+
+    /// The volume as it is now, as far as this user may see it.
+    fn info(&self) -> Operation<Self, VolumeView> {
+        Operation::new(self, Command::Info, |_, reply| match reply {
+            Reply::Volume(info) => Some(info),
+            _ => None,
+        })
+    }
+
+    /// What an owner holds and may hold, in blocks and segments. Owners see their own.
+    fn quota(&self, uid: u32) -> Operation<Self, Account> {
+        Operation::new(self, Command::Quota { uid }, account_of)
+    }
+
+    /// Sets what an owner may hold; uid 0 may, and the user that the volume's file belongs to.
+    fn set_quota(&self, uid: u32, limits: Limits) -> Operation<Self, Account> {
+        Operation::new(self, Command::SetQuota { uid, limits }, account_of)
+    }
+
+    /// The user's log is durable up to this LSN, itself included: pages may be written whose last change is no later
+    /// ([`Pin::change`](crate::Pin::change)). It never goes back.
+    fn set_durable_lsn(&self, lsn: u64) -> Operation<Self, ()> {
+        Operation::new(self, Command::DurableLsn(lsn), |_, reply| {
+            matches!(reply, Reply::Done).then_some(())
+        })
+    }
+
+    /// Runs this on the core's thread, where pages of the buffer pool are read and changed in place without a latch: nothing else
+    /// happens meanwhile. It must not block. Over [`Remote`](crate::Remote) many changes cost one hop so. If it panics, so does whoever
+    /// awaits it.
+    fn with_pool<T: Send + 'static>(
+        &self,
+        run: impl FnOnce(&mut Pool<'_>) -> T + Send + Sync + 'static,
+    ) -> Operation<Self, T> {
+        crate::pool::run(self, run)
+    }
+
+    /// Counters of the engine.
+    fn stats(&self) -> Operation<Self, Stats> {
+        Operation::new(self, Command::Counters, |_, reply| match reply {
+            Reply::Counters(counters) => Some(counters.0),
+            _ => None,
+        })
+    }
+
+    /// Counters of the page cache, if there is one.
+    fn cache_stats(&self) -> Operation<Self, Option<CacheStats>> {
+        Operation::new(self, Command::Counters, |_, reply| match reply {
+            Reply::Counters(counters) => Some(counters.1),
+            _ => None,
+        })
+    }
+
+    /// The backend that was chosen.
+    fn backend(&self) -> Operation<Self, &'static str> {
+        Operation::new(self, Command::Counters, |_, reply| match reply {
+            Reply::Counters(counters) => Some(counters.2),
+            _ => None,
+        })
+    }
+
     /// A buffer of `len` bytes from this link's arena: requests on it move without a copy.
     ///
     /// # Errors
     /// `NoMemory` when the arena is used up.
     fn buffer(&self, len: usize) -> Result<Buffer>;
+
+    /// Runs a future to its end in this thread, driving the link meanwhile.
+    ///
+    /// # Errors
+    /// The link cannot be driven: its backend is broken, it was closed, or its service has ended.
+    fn block_on<F: Future>(&self, future: F) -> Result<F::Output>;
+
+    /// Ends everything under way, marks the volume as closed properly, and gives it back. Blocks until then. Segments, files and futures
+    /// of the link give `Stale` from now on; whoever waits for one is woken.
+    ///
+    /// # Errors
+    /// What the system said; the next open then heals the volume.
+    fn close(self) -> Result<()>;
+
+    /// Buffer memory that nobody holds, in bytes.
+    fn arena_free_bytes(&self) -> usize;
+
+    /// Requests that went through a buffer of the arena since their memory was not aligned
+    /// ([`Request::bounced`](crate::Request::bounced)), and their bytes.
+    fn bounced(&self) -> (u64, u64);
+
+    /// The link's clock, which deadlines are of.
+    fn now(&self) -> Time;
+
+    /// The moment `duration` from now, for a request's deadline. A request that is not done by then completes as
+    /// indeterminate: it may or may not take effect.
+    fn deadline(&self, duration: Duration) -> Time {
+        self.now().after(duration)
+    }
+
+    // The lower shapes: tickets.
 
     /// Queues a request. It is submitted when the loop is about to sleep, when somebody drives the link, or when enough
     /// have gathered.
@@ -25,33 +230,98 @@ pub trait Link: Clone + Unpin {
     /// any more. Reaps nothing by itself.
     fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>>;
 
-    /// Wakes `waker` when a slot may be free, and at `until` if whoever reaps sleeps in this link.
-    fn wake_when_room(&self, waker: &Waker, until: Option<Time>);
-
-    /// The link's clock, which deadlines are of.
-    fn now(&self) -> Time;
-
-    /// Why the link takes no requests any more; `None` while it does.
-    fn refusal(&self) -> Option<Fault>;
-
-    /// Is anybody there who will reap what is started?
-    fn is_driven(&self) -> bool;
-
     /// Waits for the end of a request, reaping meanwhile. `None` for a ticket that is not valid any more.
     ///
     /// # Errors
     /// The backend itself is broken.
     fn wait(&self, ticket: Ticket) -> Result<Option<Outcome>>;
 
+    /// Asks that a request end early, as far as it can be ended. It ends all the same, once.
+    fn cancel(&self, ticket: Ticket);
+
     /// Nobody will take the outcome; the request keeps its memory until the kernel has let go of it.
     fn abandon(&self, ticket: Ticket);
 
-    /// Size in bytes of what is behind a handle.
+    /// Submits what is queued, sleeps as long as `wait` allows, and reaps. Returns how many requests ended meanwhile.
+    /// Over [`Remote`](crate::Remote) outcomes that lie untaken count towards `wait`, with nothing in flight it does
+    /// not sleep, and a count of 0 sleeps until there is any news.
     ///
     /// # Errors
-    /// `Stale` when that is gone.
-    fn size(&self, handle: Handle) -> Result<u64>;
+    /// The backend itself is broken, the link is closed, or the service has ended and nothing is left to be taken.
+    fn turn(&self, wait: Wait) -> Result<usize>;
+
+    /// Takes the next outcome of requests started by ticket that nobody polls for, in the order of completion. Reaps nothing
+    /// by itself.
+    #[must_use]
+    fn next_outcome(&self) -> Option<Outcome>;
+
+    /// Requests that have not ended, or whose end nobody has reaped.
+    fn in_flight(&self) -> usize;
+
+    /// What it serves, for messages.
+    fn name(&self) -> String;
+
+    /// As whom it asks.
+    fn identity(&self) -> Identity;
+
+    // For the futures of this crate.
+
+    /// Names a command under way.
+    #[doc(hidden)]
+    type Question: Unpin;
+
+    /// Begins a command.
+    #[doc(hidden)]
+    fn ask(&self, command: Box<Command>) -> std::result::Result<Self::Question, NotAsked>;
+
+    /// Its answer, once, if it has come; else remembers whom to wake.
+    #[doc(hidden)]
+    fn poll_answer(&self, question: &Self::Question, waker: &Waker) -> Poll<Result<Reply>>;
+
+    /// Nobody wants its answer any more.
+    #[doc(hidden)]
+    fn leave(&self, question: Self::Question);
+
+    /// Wakes `waker` when a slot may be free, and at `until` if whoever reaps sleeps in this link.
+    #[doc(hidden)]
+    fn wake_when_room(&self, waker: &Waker, until: Option<Time>);
+
+    /// Why the link takes no requests any more; `None` while it does.
+    #[doc(hidden)]
+    fn refusal(&self) -> Option<Fault>;
+
+    /// Is anybody there who will reap what is started?
+    #[doc(hidden)]
+    fn is_driven(&self) -> bool;
 
     /// Closes a handle; what is under way on it ends.
+    #[doc(hidden)]
     fn close_handle(&self, handle: Handle);
+
+    /// What a handle is called in messages.
+    #[doc(hidden)]
+    fn remember(&self, handle: Handle, name: &str);
+
+    /// Lends pages without a hop, where there is none and they are in the cache.
+    #[doc(hidden)]
+    fn lend_here(&self, borrower: &Borrower, handle: Handle, pages: Range<u64>) -> Option<LentPages>;
+
+    /// A request of so many bytes goes through a buffer of the arena.
+    #[doc(hidden)]
+    fn count_bounce(&self, bytes: usize);
+}
+
+/// A segment, where one was asked for.
+fn segment_of<L: Link>(_: &L, reply: Reply) -> Option<SegmentInfo> {
+    match reply {
+        Reply::Segment(info) => Some(info),
+        _ => None,
+    }
+}
+
+fn account_of<L: Link>(_: &L, reply: Reply) -> Option<Account> {
+    match reply {
+        Reply::Account(account) => Some(account),
+        _ => None,
+    }
 }

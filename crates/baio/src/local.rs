@@ -11,70 +11,24 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::Future;
+use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use baio_engine::{Buffer, Config, Doorbell, Stats, Time, Wait};
-use baio_storage::cache::{CacheConfig, CacheStats};
-use baio_storage::{
-    Access, Core, CreateOptions, Error, Fault, Handle, Identity, Outcome, ResizeOptions, Result, SegmentInfo,
-    SegmentRequest, Ticket, VolumeView,
-};
+use baio_broker::control::{self, Begun, Command, Doing, Reply};
+use baio_engine::{Buffer, Doorbell, Errno, Time, Wait};
+use baio_storage::cache::{Borrower, LentPages};
+use baio_storage::{Core, Error, Fault, Handle, Identity, Outcome, Result, SegmentRequest, Ticket};
 
 use crate::alarm::Alarm;
-use crate::link::Link;
+use crate::link::{Link, NotAsked};
+use crate::options::Options;
 use crate::room::Room;
-use crate::segment::Segment;
 
-/// How a volume is opened in this process.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Who asks. Embedded, this guards against mistakes only: whoever may open the volume's file can do anything to it.
-    pub identity: Identity,
-    /// Size and backend of the engine.
-    pub config: Config,
-    /// A page cache for [`Mode::Cached`](crate::Mode::Cached), if there is to be one. Its memory comes on top of the arena's.
-    pub cache: Option<CacheConfig>,
-}
-
-impl Options {
-    /// Opens a core so.
-    pub(crate) fn open(&self, path: &Path) -> Result<Core> {
-        self.open_by(|config| Core::open(path, config))
-    }
-
-    fn open_by(&self, open: impl FnOnce(&Config) -> Result<Core>) -> Result<Core> {
-        let mut config = self.config;
-        let Some(cache) = &self.cache else {
-            return open(&config);
-        };
-        config.arena_bytes = config.arena_bytes.saturating_add(cache.bytes);
-        let mut core = open(&config)?;
-        match core.use_cache(cache) {
-            Ok(()) => Ok(core),
-            Err(error) => {
-                // The first failure is the one to tell.
-                let _ = core.close();
-                Err(error)
-            }
-        }
-    }
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            identity: Identity::effective(),
-            config: Config::default(),
-            cache: None,
-        }
-    }
-}
-
-/// A volume opened in this thread. Clones are the same volume; neither `Send` nor `Sync`, as the ring is not.
+/// A core in this thread: a volume, plain files, or both. Clones are the same link; neither `Send` nor `Sync`, as the ring is not.
 ///
 /// ```compile_fail
 /// fn needs_send<T: Send>() {}
@@ -96,6 +50,18 @@ struct Inner {
     room: Room,
     /// Kept for the next turn, so that turns allocate nothing.
     fired: Cell<Vec<Waker>>,
+    /// Requests that went through a buffer of the arena, and their bytes.
+    bounced: Cell<(u64, u64)>,
+    /// Handles that were dropped while the core was borrowed.
+    dropped: RefCell<Vec<Handle>>,
+}
+
+/// A command that was begun on the core.
+pub enum Question {
+    /// Its answer, until it is taken.
+    Answered(Cell<Option<Result<Reply>>>),
+    /// It takes turns.
+    Doing(Doing),
 }
 
 impl fmt::Debug for Local {
@@ -112,12 +78,28 @@ impl Drop for Role {
         let left = self.0.0.reapers.get().saturating_sub(1);
         self.0.0.reapers.set(left);
         if left == 0 {
-            self.0.leave();
+            self.0.leave_role();
         }
     }
 }
 
 impl Local {
+    /// A link without a volume, for plain files.
+    ///
+    /// # Errors
+    /// No backend can be started.
+    pub fn new() -> Result<Local> {
+        Local::new_with(&Options::default())
+    }
+
+    /// The same with options.
+    ///
+    /// # Errors
+    /// As [`Local::new`]; there is no memory for the cache.
+    pub fn new_with(options: &Options) -> Result<Local> {
+        options.start().map(|core| Local::around(core, options.identity))
+    }
+
     /// Opens the volume at `path`, which this process then owns.
     ///
     /// # Errors
@@ -157,140 +139,9 @@ impl Local {
             driver: Cell::new(None),
             room: Room::default(),
             fired: Cell::new(Vec::new()),
+            bounced: Cell::new((0, 0)),
+            dropped: RefCell::default(),
         }))
-    }
-
-    /// Makes a segment of the caller's own; returns when it is durable.
-    ///
-    /// # Errors
-    /// The name is taken or bad, there is no space; or what the system said.
-    pub fn create_segment(&self, name: &str, options: &CreateOptions) -> Result<SegmentInfo> {
-        self.create_segment_of(self.0.identity.uid, name, options)
-    }
-
-    /// Makes a segment for another owner; only uid 0 may.
-    ///
-    /// # Errors
-    /// As [`Local::create_segment`], and `Access`.
-    pub fn create_segment_of(&self, owner_uid: u32, name: &str, options: &CreateOptions) -> Result<SegmentInfo> {
-        self.operate(|core| core.create(self.0.identity, owner_uid, name, options))
-    }
-
-    /// Opens a segment of the caller's own.
-    ///
-    /// # Errors
-    /// There is none; or what the system said.
-    pub fn open_segment(&self, name: &str, access: Access) -> Result<Segment<Local>> {
-        self.open_segment_of(self.0.identity.uid, name, access)
-    }
-
-    /// Opens somebody's segment, if its mode allows it.
-    ///
-    /// # Errors
-    /// As [`Local::open_segment`], and `Access`.
-    pub fn open_segment_of(&self, owner_uid: u32, name: &str, access: Access) -> Result<Segment<Local>> {
-        let (handle, info) = self.operate(|core| core.open_segment(self.0.identity, owner_uid, name, access))?;
-        Ok(Segment::new(self.clone(), handle, info))
-    }
-
-    /// Deletes a segment of the caller's own, when the requests under way on it have ended.
-    ///
-    /// # Errors
-    /// There is none; or what the system said.
-    pub fn delete_segment(&self, name: &str) -> Result<()> {
-        self.operate(|core| core.delete(self.0.identity, self.0.identity.uid, name))
-            .map(drop)
-    }
-
-    /// Gives a segment of the caller's own another size; open handles see it at once. What it gains reads as zero. It is moved
-    /// where neither its reserve nor free blocks behind it are enough, and is served meanwhile.
-    ///
-    /// # Errors
-    /// There is none, there is no space, it is over quota; or what the system said.
-    pub fn resize_segment(&self, name: &str, options: &ResizeOptions) -> Result<SegmentInfo> {
-        self.operate(|core| core.resize(self.0.identity, self.0.identity.uid, name, options))
-    }
-
-    /// Gives a segment of the caller's own another name; open handles stay valid.
-    ///
-    /// # Errors
-    /// There is none, the new name is taken or bad; or what the system said.
-    pub fn rename_segment(&self, old: &str, new: &str) -> Result<SegmentInfo> {
-        self.operate(|core| core.rename(self.0.identity, self.0.identity.uid, old, new))
-    }
-
-    /// The segments that the caller may see.
-    ///
-    /// # Errors
-    /// The table cannot be read.
-    pub fn list(&self) -> Result<Vec<SegmentInfo>> {
-        self.operate(|core| core.list(self.0.identity))
-    }
-
-    /// The volume as it is now, as far as this user may see it.
-    ///
-    /// # Errors
-    /// The link is closed.
-    pub fn info(&self) -> Result<VolumeView> {
-        self.with(|core| core.volume_view(self.0.identity))
-    }
-
-    /// Counters of the engine.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.with(|core| Ok(core.stats())).unwrap_or_default()
-    }
-
-    /// The backend that was chosen.
-    #[must_use]
-    pub fn backend(&self) -> &'static str {
-        self.with(|core| Ok(core.engine().explain().backend)).unwrap_or("none")
-    }
-
-    /// Submits what is queued, sleeps as long as `wait` allows, and reaps. Returns how many requests of the engine ended.
-    ///
-    /// # Errors
-    /// The backend itself is broken, or the link is closed.
-    pub fn turn(&self, wait: Wait) -> Result<usize> {
-        let ended = self.with(|core| core.turn(wait));
-        self.wake();
-        ended
-    }
-
-    /// Has anything ended that [`Local::next_outcome`] would give?
-    #[must_use]
-    pub fn has_outcomes(&self) -> bool {
-        self.with(|core| Ok(core.has_outcomes())).unwrap_or(false)
-    }
-
-    /// Takes the next outcome of requests started by ticket that nobody polls for, in the order of completion. Reaps nothing
-    /// by itself.
-    pub fn next_outcome(&self) -> Option<Outcome> {
-        let outcome = self.with(|core| Ok(core.next_outcome())).ok().flatten();
-        if outcome.is_some() {
-            self.0.room.wake();
-        }
-        outcome
-    }
-
-    /// Runs a future to its end in this thread, driving the link meanwhile. Other threads may wake it.
-    ///
-    /// # Errors
-    /// The backend itself is broken, or the link is closed.
-    pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
-        let _role = self.take_role();
-        let mut future = std::pin::pin!(future);
-        let alarm = Arc::new(Alarm::new(self.0.doorbell.clone()));
-        let waker = Waker::from(Arc::clone(&alarm));
-        let mut context = Context::from_waker(&waker);
-        loop {
-            if alarm.take()
-                && let Poll::Ready(output) = future.as_mut().poll(&mut context)
-            {
-                return Ok(output);
-            }
-            self.sleep(&alarm)?;
-        }
     }
 
     /// Submits, and sleeps until something ends or another thread wakes the future.
@@ -320,40 +171,13 @@ impl Local {
         }
     }
 
-    /// Ends everything under way, marks the volume as closed properly, and gives it back. Segments and futures of the
-    /// link give `Stale` from now on; whoever waits for one is woken.
-    ///
-    /// # Errors
-    /// What the system said; the next open then heals the volume.
-    pub fn close(self) -> Result<()> {
-        // Refused when another clone has closed it: then nothing is under way.
-        let _ = self.with(|core| {
-            core.wind_down();
-            Ok(())
-        });
-        while self.in_flight() > 0 {
-            self.turn(Wait::one())?;
-        }
-        let core = self.0.core.borrow_mut().take();
-        self.0.room.wake();
-        self.call_driver();
-        core.map_or(Ok(()), Core::close)
-    }
-
     pub(crate) fn take_role(&self) -> Role {
         self.0.reapers.set(self.0.reapers.get() + 1);
         Role(self.clone())
     }
 
-    /// The moment `duration` after the last turn, for a request's deadline. A request that is not done by then completes as
-    /// indeterminate: it may or may not take effect.
-    #[must_use]
-    pub fn deadline(&self, duration: Duration) -> Time {
-        self.now().after(duration)
-    }
-
     /// Nobody reaps any more: whoever waits is woken, to be told so.
-    fn leave(&self) {
+    fn leave_role(&self) {
         drop(self.0.driver.take());
         let mut waiting = Vec::new();
         let _ = self.with(|core| {
@@ -362,24 +186,6 @@ impl Local {
         });
         waiting.into_iter().for_each(Waker::wake);
         self.0.room.wake();
-    }
-
-    /// Buffer memory that nobody holds, in bytes.
-    #[must_use]
-    pub fn arena_free_bytes(&self) -> usize {
-        self.with(|core| Ok(core.engine().arena().free_bytes())).unwrap_or(0)
-    }
-
-    /// Counters of the page cache, if there is one.
-    #[must_use]
-    pub fn cache_stats(&self) -> Option<CacheStats> {
-        self.with(|core| Ok(core.cache_stats())).unwrap_or_default()
-    }
-
-    /// Requests that have not ended, or whose end the next turn reads.
-    #[must_use]
-    pub fn in_flight(&self) -> usize {
-        self.with(|core| Ok(core.in_flight())).unwrap_or(0)
     }
 
     /// Is there anything that a turn would find or submit without waiting?
@@ -399,19 +205,26 @@ impl Local {
         self.0.driver.set(Some(waker.clone()));
     }
 
-    /// Borrows the core for the length of one call. No foreign code runs inside, so the borrow cannot be taken already.
+    /// Borrows the core for the length of one call. Foreign code runs inside of [`Link::with_pool`] only: there the link is refused.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
-        match self.0.core.borrow_mut().as_mut() {
-            Some(core) => act(core),
+        let Ok(mut core) = self.0.core.try_borrow_mut() else {
+            return Err(Error::new("use", "a link inside of `with_pool`", Errno::EDEADLK));
+        };
+        match core.as_mut() {
+            Some(core) => {
+                let done = act(core);
+                for handle in self.0.dropped.take() {
+                    core.close_handle(handle);
+                }
+                done
+            }
             None => Err(Error::new("use", "a closed link", Fault::Stale)),
         }
     }
 
-    /// The same for what turns the core on its way: other requests may end meanwhile, and whoever waits for them is woken.
-    fn operate<T>(&self, act: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
-        let result = self.with(act);
-        self.wake();
-        result
+    /// Is every slot taken?
+    fn is_full(&self) -> bool {
+        self.with(|core| Ok(core.is_full())).unwrap_or(false)
     }
 
     /// Wakes whoever waits for what the last turn has ended. The core is not borrowed here.
@@ -471,14 +284,150 @@ impl Local {
 }
 
 impl Link for Local {
+    fn next_outcome(&self) -> Option<Outcome> {
+        let outcome = self.with(|core| Ok(core.next_outcome())).ok().flatten();
+        if outcome.is_some() {
+            self.0.room.wake();
+        }
+        outcome
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
+        let _role = self.take_role();
+        let mut future = std::pin::pin!(future);
+        let alarm = Arc::new(Alarm::new(self.0.doorbell.clone()));
+        let waker = Waker::from(Arc::clone(&alarm));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if alarm.take()
+                && let Poll::Ready(output) = future.as_mut().poll(&mut context)
+            {
+                return Ok(output);
+            }
+            self.sleep(&alarm)?;
+        }
+    }
+
+    fn close(self) -> Result<()> {
+        // Refused when another clone has closed it: then nothing is under way.
+        let _ = self.with(|core| {
+            core.wind_down();
+            Ok(())
+        });
+        while self.in_flight() > 0 {
+            self.turn(Wait::one())?;
+        }
+        let core = self.0.core.borrow_mut().take();
+        self.0.room.wake();
+        self.call_driver();
+        core.map_or(Ok(()), Core::close)
+    }
+
+    fn arena_free_bytes(&self) -> usize {
+        self.with(|core| Ok(core.engine().arena().free_bytes())).unwrap_or(0)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.with(|core| Ok(core.in_flight())).unwrap_or(0)
+    }
+
+    fn turn(&self, wait: Wait) -> Result<usize> {
+        let ended = self.with(|core| core.turn(wait));
+        self.wake();
+        ended
+    }
+
+    fn name(&self) -> String {
+        self.with(|core| Ok(core.volume_name()))
+            .unwrap_or_else(|_| "a closed link".into())
+    }
+
+    fn identity(&self) -> Identity {
+        self.0.identity
+    }
+
+    type Question = Question;
+
+    fn ask(&self, command: Box<Command>) -> std::result::Result<Question, NotAsked> {
+        if matches!(*command, Command::Pin { .. } | Command::FlushTo { .. }) && self.is_full() {
+            return Err(NotAsked::Full(command));
+        }
+        let begun = self.with(|core| Ok(control::begin(core, self.0.identity, *command)));
+        self.call_driver();
+        self.wake(); // What it did may have ended others.
+        match begun {
+            Ok(Begun::Doing(doing)) => Ok(Question::Doing(doing)),
+            Ok(Begun::Answered(answer)) => Ok(Question::Answered(Cell::new(Some(answer)))),
+            Ok(Begun::Close) | Err(_) => Err(NotAsked::Refused(Fault::Stale)),
+        }
+    }
+
+    fn poll_answer(&self, question: &Question, waker: &Waker) -> Poll<Result<Reply>> {
+        let doing = match question {
+            Question::Answered(answer) => {
+                let gone = || Err(Error::new("ask", self.name(), Fault::Stale));
+                return Poll::Ready(answer.take().unwrap_or_else(gone));
+            }
+            Question::Doing(doing) => doing,
+        };
+        let waker = waker.clone(); // Not under the borrow: a clone may run anybody's code.
+        let polled = self.with(|core| Ok(doing.poll(core, Some(waker))));
+        self.drop_all_displaced();
+        match polled {
+            Ok(polled) => polled,
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    fn leave(&self, question: Question) {
+        match question {
+            Question::Answered(answer) => {
+                if let Some(handle) = answer.take().and_then(|answer| answer.ok()?.handle()) {
+                    self.close_handle(handle);
+                }
+            }
+            Question::Doing(doing) => {
+                let _ = self.with(|core| {
+                    doing.abandon(core);
+                    Ok(())
+                });
+                self.drop_all_displaced();
+            }
+        }
+    }
+
+    fn cancel(&self, ticket: Ticket) {
+        let _ = self.with(|core| {
+            core.cancel(ticket);
+            Ok(())
+        });
+        self.call_driver();
+        self.wake();
+    }
+
+    fn remember(&self, _: Handle, _: &str) {} // The core knows.
+
+    fn lend_here(&self, borrower: &Borrower, handle: Handle, pages: Range<u64>) -> Option<LentPages> {
+        self.with(|core| Ok(core.lend(borrower, handle, pages))).ok().flatten()
+    }
+
+    fn count_bounce(&self, bytes: usize) {
+        let (requests, before) = self.0.bounced.get();
+        self.0.bounced.set((requests + 1, before + bytes as u64));
+    }
+
+    fn bounced(&self) -> (u64, u64) {
+        self.0.bounced.get()
+    }
+
     fn buffer(&self, len: usize) -> Result<Buffer> {
         self.with(|core| core.buffer(len))
     }
 
     fn start(&self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
-        let started = match self.0.core.borrow_mut().as_mut() {
-            Some(core) => core.start(request),
-            None => Err(request),
+        let started = match self.0.core.try_borrow_mut().as_deref_mut() {
+            Ok(Some(core)) => core.start(request),
+            _ => Err(request),
         };
         self.call_driver();
         started
@@ -508,7 +457,10 @@ impl Link for Local {
     }
 
     fn refusal(&self) -> Option<Fault> {
-        self.0.core.borrow().is_none().then_some(Fault::Stale)
+        match self.0.core.try_borrow() {
+            Ok(core) => core.is_none().then_some(Fault::Stale),
+            Err(_) => Some(Errno::EDEADLK.into()),
+        }
     }
 
     fn is_driven(&self) -> bool {
@@ -530,11 +482,10 @@ impl Link for Local {
         self.drop_all_displaced();
     }
 
-    fn size(&self, handle: Handle) -> Result<u64> {
-        self.with(|core| core.size(handle))
-    }
-
     fn close_handle(&self, handle: Handle) {
+        if self.0.core.try_borrow_mut().is_err() {
+            return self.0.dropped.borrow_mut().push(handle);
+        }
         let _ = self.with(|core| {
             core.close_handle(handle);
             Ok(())

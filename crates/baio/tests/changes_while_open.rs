@@ -3,7 +3,7 @@
 
 mod common;
 
-use baio::{Access, Choice, CreateOptions, Durability, ResizeOptions, Segment};
+use baio::{Access, Choice, CreateOptions, Durability, Link, ResizeOptions, Segment};
 use common::remote;
 use futures_util::future::join_all;
 
@@ -21,29 +21,25 @@ fn stamp(page: u64, round: u8) -> u8 {
     (page as u8).wrapping_mul(31).wrapping_add(round) | 1
 }
 
-async fn fill<L: baio::Link>(segment: &Segment<L>, round: u8) {
+async fn fill<L: Link>(segment: &Segment<L>, round: u8) {
     let writes = (0..PAGES).map(|page| {
         let mut buffer = segment.buffer(PAGE).unwrap();
         buffer.fill(stamp(page, round));
         segment.write_at(page * PAGE as u64, buffer)
     });
-    for outcome in join_all(writes).await {
-        assert_eq!(outcome.result.unwrap(), PAGE as u32);
+    for done in join_all(writes).await {
+        assert_eq!(done.unwrap().bytes, PAGE);
     }
-    segment.sync(Durability::Data).await.result.unwrap();
+    segment.sync(Durability::Data).await.unwrap();
 }
 
-async fn expect<L: baio::Link>(segment: &Segment<L>, page: u64, byte: u8) {
+async fn expect<L: Link>(segment: &Segment<L>, page: u64, byte: u8) {
     let buffer = segment.buffer(PAGE).unwrap();
-    let outcome = segment.read_at(page * PAGE as u64, buffer).await;
-    assert_eq!(
-        outcome.result.as_ref().map_err(ToString::to_string),
-        Ok(&(PAGE as u32)),
-        "page {page}"
-    );
-    let buffer = outcome.memory.into_buffer().unwrap();
+    let read = segment.read_at(page * PAGE as u64, buffer).await;
+    let done = read.unwrap_or_else(|failed| panic!("page {page}: {failed}"));
+    assert_eq!(done.bytes, PAGE, "page {page}");
     assert!(
-        buffer.iter().all(|&found| found == byte),
+        done.buffer.iter().all(|&found| found == byte),
         "page {page} is not all {byte}"
     );
 }
@@ -56,9 +52,9 @@ fn on_the_callers_own_thread() {
     common::segment(&volume, "b", PAGE as u64);
     volume.block_on(fill(&segment, 1)).unwrap();
     let before = segment.info().start_block;
-    let after = volume.resize_segment("a", &to(2 * PAGES)).unwrap();
+    let after = volume.resize_segment("a", &to(2 * PAGES)).wait().unwrap();
     assert_ne!(after.start_block, before, "it was not moved");
-    assert_eq!(segment.current_size().unwrap(), 2 * PAGES * PAGE as u64);
+    assert_eq!(segment.size().wait().unwrap(), 2 * PAGES * PAGE as u64);
     volume
         .block_on(async {
             for page in 0..2 * PAGES {
@@ -66,9 +62,9 @@ fn on_the_callers_own_thread() {
             }
         })
         .unwrap();
-    assert_eq!(volume.rename_segment("a", "c").unwrap().name, "c");
+    assert_eq!(volume.rename_segment("a", "c").wait().unwrap().name, "c");
     volume.block_on(fill(&segment, 2)).unwrap();
-    let again = volume.open_segment("c", Access::Read).unwrap();
+    let again = volume.open_segment("c", Access::Read).wait().unwrap();
     volume
         .block_on(async {
             for page in 0..PAGES {
@@ -76,15 +72,15 @@ fn on_the_callers_own_thread() {
             }
         })
         .unwrap();
-    volume.delete_segment("c").unwrap();
+    volume.delete_segment("c").wait().unwrap();
     volume.close().unwrap();
 }
 
 #[test]
 fn on_a_thread_of_its_own_while_requests_go_on() {
     let (_dir, volume) = remote::volume(Choice::Auto);
-    let segment = remote::segment(&volume, "a", PAGES * PAGE as u64);
-    remote::segment(&volume, "b", PAGE as u64);
+    let segment = common::segment(&volume, "a", PAGES * PAGE as u64);
+    common::segment(&volume, "b", PAGE as u64);
     let work = async {
         fill(&segment, 1).await;
         let moved = async {
@@ -112,5 +108,5 @@ fn on_a_thread_of_its_own_while_requests_go_on() {
         }
     };
     volume.block_on(work).unwrap();
-    assert_eq!(segment.current_size().unwrap(), PAGES * PAGE as u64);
+    assert_eq!(segment.size().wait().unwrap(), PAGES * PAGE as u64);
 }

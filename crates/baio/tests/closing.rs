@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use baio::{Choice, Fault};
+use baio::{Choice, Fault, Link};
 
 struct Count(AtomicU32);
 
@@ -28,10 +28,10 @@ fn a_future_that_is_under_way_is_woken_and_told() {
     assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     volume.clone().close().unwrap();
     assert_eq!(count.0.load(Ordering::Relaxed), 1);
-    let Poll::Ready(outcome) = read.as_mut().poll(&mut Context::from_waker(&waker)) else {
+    let Poll::Ready(ended) = read.as_mut().poll(&mut Context::from_waker(&waker)) else {
         panic!("pending for ever");
     };
-    assert!(matches!(outcome.result.unwrap_err().fault, Fault::Stale));
+    assert!(matches!(ended.unwrap_err().error.fault, Fault::Stale));
 }
 
 #[test]
@@ -52,11 +52,12 @@ fn a_future_that_waits_for_a_slot_is_woken_and_gets_its_buffer_back() {
     assert!(late.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     volume.clone().close().unwrap();
     assert!(count.0.load(Ordering::Relaxed) > 0);
-    let Poll::Ready(outcome) = late.as_mut().poll(&mut noop) else {
+    let Poll::Ready(ended) = late.as_mut().poll(&mut noop) else {
         panic!("pending for ever");
     };
-    assert!(matches!(outcome.result.unwrap_err().fault, Fault::Stale));
-    assert_eq!(outcome.memory.len(), 4096);
+    let failed = ended.unwrap_err();
+    assert!(matches!(failed.error.fault, Fault::Stale));
+    assert_eq!(failed.buffer.unwrap().len(), 4096);
 }
 
 #[test]
@@ -66,9 +67,9 @@ fn requests_on_a_closed_link_are_told() {
     let buffer = segment.buffer(4096).unwrap();
     volume.clone().close().unwrap();
     assert!(segment.buffer(4096).is_err());
-    assert!(volume.list().is_err());
-    let outcome = volume.block_on(segment.read_at(0, buffer)).unwrap();
-    assert!(matches!(outcome.result.unwrap_err().fault, Fault::Stale));
+    assert!(volume.list().wait().is_err());
+    let ended = volume.block_on(segment.read_at(0, buffer)).unwrap();
+    assert!(matches!(ended.unwrap_err().error.fault, Fault::Stale));
     assert!(
         volume.block_on(std::future::pending::<()>()).is_err(),
         "it cannot sleep"

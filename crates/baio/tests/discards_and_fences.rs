@@ -19,9 +19,12 @@ fn page<L: Link>(segment: &Segment<L>, byte: u8) -> baio::Buffer {
 }
 
 async fn byte_at<L: Link>(segment: &Segment<L>, number: u64) -> u8 {
-    let outcome = segment.read_at(number * PAGE as u64, page(segment, 0xee)).await;
-    assert_eq!(outcome.result.unwrap() as usize, PAGE);
-    let bytes = outcome.memory.into_buffer().unwrap();
+    let done = segment
+        .read_at(number * PAGE as u64, page(segment, 0xee))
+        .await
+        .unwrap();
+    assert_eq!(done.bytes, PAGE);
+    let bytes = done.buffer;
     assert!(bytes.iter().all(|byte| *byte == bytes[0]));
     bytes[0]
 }
@@ -39,7 +42,7 @@ async fn story<L: Link>(segment: &Segment<L>) {
         };
         tickets.push(segment.submit(write).unwrap());
     }
-    segment.fence(Durability::Data).await.result.unwrap();
+    segment.fence(Durability::Data).await.unwrap();
     for word in &words {
         assert_eq!(
             word.get(),
@@ -48,26 +51,26 @@ async fn story<L: Link>(segment: &Segment<L>) {
         );
     }
     for ticket in tickets {
-        assert!(segment.wait(ticket).unwrap().unwrap().result.is_ok());
+        assert!(segment.link().wait(ticket).unwrap().unwrap().result.is_ok());
     }
 
     for (number, range) in [
         (2, segment.discard(2 * PAGE as u64, PAGE as u64)),
         (5, segment.zero(5 * PAGE as u64, 2 * PAGE as u64)),
     ] {
-        let outcome = range.await;
-        if number == 2 && matches!(&outcome.result, Err(error) if error.code() == "EOPNOTSUPP") {
+        let ended = range.await;
+        if number == 2 && matches!(&ended, Err(failed) if failed.error.code() == "EOPNOTSUPP") {
             eprintln!("SKIPPED: a discard: the file system cannot punch holes");
             continue;
         }
-        assert_eq!(outcome.result.unwrap(), 0);
+        assert_eq!(ended.unwrap().bytes, 0);
         assert_eq!(byte_at(segment, number).await, 0);
     }
     for (number, byte) in [(1, 7), (3, 7), (4, 7), (6, 0), (7, 7)] {
         assert_eq!(byte_at(segment, number).await, byte, "page {number}");
     }
     let beyond = segment.zero(0, (PAGES as u64 + 1) * PAGE as u64).await;
-    assert!(matches!(beyond.result.unwrap_err().fault, Fault::Beyond { .. }));
+    assert!(matches!(beyond.unwrap_err().error.fault, Fault::Beyond { .. }));
     assert_eq!(byte_at(segment, 0).await, 7, "refused whole");
 }
 
@@ -81,7 +84,7 @@ fn in_this_thread() {
 #[test]
 fn in_a_service() {
     let (_dir, volume) = remote::volume(Choice::Auto);
-    let segment = remote::segment(&volume, "data", (PAGES * PAGE) as u64);
+    let segment = common::segment(&volume, "data", (PAGES * PAGE) as u64);
     volume.block_on(story(&segment)).unwrap();
 }
 
@@ -90,15 +93,11 @@ fn who_may_only_read_changes_nothing() {
     let (_dir, volume) = common::volume(Choice::Auto);
     volume
         .create_segment("data", &CreateOptions::of_size(PAGE as u64))
+        .wait()
         .unwrap();
-    let segment: Segment<Local> = volume.open_segment("data", Access::Read).unwrap();
+    let segment: Segment<Local> = volume.open_segment("data", Access::Read).wait().unwrap();
     for request in [segment.discard(0, PAGE as u64), segment.zero(0, PAGE as u64)] {
-        let outcome = volume.block_on(request).unwrap();
-        assert!(matches!(outcome.result.unwrap_err().fault, Fault::ReadOnly));
+        assert!(matches!(request.wait().unwrap_err().error.fault, Fault::ReadOnly));
     }
-    volume
-        .block_on(segment.fence(Durability::Data))
-        .unwrap()
-        .result
-        .unwrap();
+    segment.fence(Durability::Data).wait().unwrap();
 }

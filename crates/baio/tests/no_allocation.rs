@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
 
-use baio::{Buffer, Choice, InFlight, Link, Remote, Segment, SegmentOp, Wait};
+use baio::{Buffer, Choice, Link, Remote, Request, Segment, SegmentOp, Wait};
 use common::remote;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -99,7 +99,7 @@ fn by_ticket(volume: &Remote, segment: &Segment<Remote>, spare: &mut Vec<Buffer>
 /// Keeps a fixed set of futures going, in places that are used again: an executor's list would allocate.
 struct Pump<'a, L: Link> {
     segment: &'a Segment<L>,
-    places: &'a mut [Option<InFlight<L>>],
+    places: &'a mut [Option<Request<L, Buffer>>],
     next: u64,
     ended: u64,
 }
@@ -117,10 +117,10 @@ impl<L: Link> Future for Pump<'_, L> {
                     this.next += 1;
                 }
                 let Some(read) = place else { break };
-                let Poll::Ready(outcome) = Pin::new(read).poll(context) else {
+                let Poll::Ready(ended) = Pin::new(read).poll(context) else {
                     break;
                 };
-                outcome.result.unwrap();
+                ended.unwrap();
                 this.ended += 1;
                 *place = None;
             }
@@ -133,11 +133,11 @@ impl<L: Link> Future for Pump<'_, L> {
     }
 }
 
-fn places<L: Link>() -> Vec<Option<InFlight<L>>> {
+fn places<L: Link>() -> Vec<Option<Request<L, Buffer>>> {
     (0..DEPTH).map(|_| None).collect()
 }
 
-fn pump<'a, L: Link>(segment: &'a Segment<L>, places: &'a mut [Option<InFlight<L>>]) -> Pump<'a, L> {
+fn pump<'a, L: Link>(segment: &'a Segment<L>, places: &'a mut [Option<Request<L, Buffer>>]) -> Pump<'a, L> {
     Pump {
         segment,
         places,
@@ -162,7 +162,7 @@ impl Wake for Unpark {
 fn requests_by_ticket_over_a_service_allocate_nothing() {
     let _alone = alone();
     let (_dir, volume) = remote::volume(Choice::Auto);
-    let segment = remote::segment(&volume, "warm", 1 << 20);
+    let segment = common::segment(&volume, "warm", 1 << 20);
     let mut spare: Vec<Buffer> = (0..DEPTH).map(|_| segment.buffer(4096).unwrap()).collect();
     assert_none("tickets over a service", || by_ticket(&volume, &segment, &mut spare));
     assert_none("waited tickets over a service", || {
@@ -170,7 +170,7 @@ fn requests_by_ticket_over_a_service_allocate_nothing() {
             let buffer = spare.pop().unwrap();
             let read = segment.request(SegmentOp::Read { offset: n % 256 * 4096 }, buffer);
             let ticket = segment.submit(read).unwrap();
-            let outcome = segment.wait(ticket).unwrap().unwrap();
+            let outcome = volume.wait(ticket).unwrap().unwrap();
             spare.extend(outcome.memory.into_buffer());
         }
     });
@@ -180,7 +180,7 @@ fn requests_by_ticket_over_a_service_allocate_nothing() {
 fn awaited_reads_over_a_service_allocate_nothing() {
     let _alone = alone();
     let (_dir, volume) = remote::volume(Choice::Auto);
-    let segment = remote::segment(&volume, "warm", 1 << 20);
+    let segment = common::segment(&volume, "warm", 1 << 20);
     let mut places = places();
     assert_none("futures in block_on", || {
         volume.block_on(pump(&segment, &mut places)).unwrap();

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
 
-use baio::{Choice, CreateOptions, Fault, Link, Local, Memory, Outcome, SegmentOp, StatusWord, Ticket, Wait};
+use baio::{
+    Buffer, Choice, CreateOptions, Done, Failed, Fault, Link, Local, Memory, SegmentOp, StatusWord, Ticket, Wait,
+};
 use futures_util::future::join;
 
 struct Flag(AtomicBool);
@@ -26,12 +28,12 @@ fn a_refused_request_answers_inside_block_on_and_beside_a_driver() {
     let (_dir, volume) = common::volume(Choice::Auto);
     let segment = common::segment(&volume, "refused", 64 << 10);
     let misaligned = || segment.write_at(1, segment.buffer(4096).unwrap());
-    let error = volume.block_on(misaligned()).unwrap().result.unwrap_err();
+    let error = misaligned().wait().unwrap_err().error;
     assert_eq!((error.code(), error.offset), ("EINVAL", Some(1)), "{error}");
-    let error = common::run_elsewhere(&volume, misaligned()).result.unwrap_err();
+    let error = common::run_elsewhere(&volume, misaligned()).unwrap_err().error;
     assert_eq!(error.code(), "EINVAL", "{error}");
-    let nothing = volume.block_on(segment.read_at(0, segment.buffer(0).unwrap())).unwrap();
-    assert_eq!(nothing.result.unwrap(), 0);
+    let nothing = segment.read_at(0, segment.buffer(0).unwrap()).wait().unwrap();
+    assert_eq!(nothing.bytes, 0);
 }
 
 #[test]
@@ -42,10 +44,11 @@ fn an_operation_wakes_those_whose_requests_end_meanwhile() {
     let create = async {
         volume
             .create_segment("second", &CreateOptions::of_size(1 << 20))
+            .wait()
             .unwrap()
     };
-    let (outcome, _) = volume.block_on(join(read, create)).unwrap();
-    assert_eq!(outcome.result.unwrap(), 4096);
+    let (ended, _) = volume.block_on(join(read, create)).unwrap();
+    assert_eq!(ended.unwrap().bytes, 4096);
 }
 
 #[test]
@@ -73,10 +76,10 @@ fn the_queue_leaves_the_outcome_of_a_future_to_it() {
         volume.turn(Wait::one()).unwrap();
     }
     assert!(volume.next_outcome().is_none());
-    let Poll::Ready(outcome) = read.as_mut().poll(&mut context) else {
+    let Poll::Ready(ended) = read.as_mut().poll(&mut context) else {
         panic!("it has ended");
     };
-    assert_eq!(outcome.result.unwrap(), 4096);
+    assert_eq!(ended.unwrap().bytes, 4096);
 }
 
 #[test]
@@ -86,8 +89,8 @@ fn requests_and_tickets_of_another_volume_are_strangers() {
     let theirs = common::segment(&one, "theirs", 64 << 10);
     let ours = common::segment(&two, "ours", 64 << 10);
     let request = theirs.request(SegmentOp::Write { offset: 0 }, ours.buffer(4096).unwrap());
-    let outcome = two.block_on(ours.run(request)).unwrap();
-    assert!(matches!(outcome.result.unwrap_err().fault, Fault::Stale));
+    let ended = two.block_on(ours.run(request)).unwrap();
+    assert!(matches!(ended.unwrap_err().error.fault, Fault::Stale));
     let ticket = ours
         .submit(ours.request(SegmentOp::Read { offset: 0 }, ours.buffer(4096).unwrap()))
         .unwrap();
@@ -104,7 +107,7 @@ fn a_status_word_tells_the_reason() {
     let mut request = segment.request(SegmentOp::Write { offset: 4096 }, segment.buffer(4096).unwrap());
     request.status = Some(word.clone());
     let ticket = segment.submit(request).unwrap();
-    let error = segment.wait(ticket).unwrap().unwrap().result.unwrap_err();
+    let error = volume.wait(ticket).unwrap().unwrap().result.unwrap_err();
     assert_eq!(error.code(), "ENOSPC");
     assert_eq!(word.get(), baio::Status::Failed(baio::Errno::ENOSPC));
 }
@@ -122,14 +125,8 @@ fn a_future_that_finds_no_slot_ends_at_its_deadline() {
         }
         volume.turn(Wait::one()).unwrap();
     }
-    let late = |wait| {
-        let mut request = segment.request(SegmentOp::Write { offset: 4096 }, segment.buffer(4096).unwrap());
-        request.deadline = Some(volume.deadline(wait));
-        request.tag = 9;
-        segment.run(request)
-    };
-    let outcome = volume.block_on(late(Duration::from_millis(50))).unwrap();
-    ends_late(outcome);
+    let late = |wait| segment.write_at(4096, segment.buffer(4096).unwrap()).within(wait);
+    ends_late(late(Duration::from_millis(50)).wait());
     ends_late(common::run_elsewhere(&volume, late(Duration::from_millis(50))));
     // One that waits without a deadline is served as soon as there is a place, whoever else gives up.
     let patient = segment.read_at(0, segment.buffer(4096).unwrap());
@@ -137,31 +134,29 @@ fn a_future_that_finds_no_slot_ends_at_its_deadline() {
         ends_late(late(Duration::from_millis(20)).await);
         while volume.next_outcome().is_some() {}
     };
-    let (outcome, ()) = volume.block_on(join(patient, free)).unwrap();
-    assert_eq!(outcome.result.unwrap(), 4096);
+    let (ended, ()) = volume.block_on(join(patient, free)).unwrap();
+    assert_eq!(ended.unwrap().bytes, 4096);
 }
 
 #[test]
 fn a_future_that_finds_no_place_on_a_service_ends_at_its_deadline() {
     let (gate, volume) = common::gate::gated();
-    let segment = common::remote::segment(&volume, "full", 1 << 20);
+    let segment = common::segment(&volume, "full", 1 << 20);
     gate.close();
     let mut under_way = Vec::new();
     while let Ok(ticket) = segment.submit(segment.request(SegmentOp::Sync, Memory::None)) {
         under_way.push(ticket);
     }
     let late = || {
-        let mut request = segment.request(SegmentOp::Write { offset: 4096 }, segment.buffer(4096).unwrap());
-        request.deadline = Some(volume.deadline(Duration::from_millis(50)));
-        request.tag = 9;
-        segment.run(request)
+        let write = segment.write_at(4096, segment.buffer(4096).unwrap());
+        write.within(Duration::from_millis(50))
     };
-    ends_late(volume.block_on(late()).unwrap());
+    ends_late(late().wait());
     // Beside a thread that sleeps on the bell already, and where only the helper reaps.
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| volume.wait(under_way[0]));
         std::thread::sleep(Duration::from_millis(20));
-        ends_late(volume.block_on(late()).unwrap());
+        ends_late(late().wait());
         ends_late(parked(late()));
         gate.open();
         assert_eq!(sleeper.join().unwrap().unwrap().unwrap().result.unwrap(), 0);
@@ -186,10 +181,11 @@ fn parked<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn ends_late(outcome: Outcome) {
-    let error = outcome.result.unwrap_err();
+fn ends_late(ended: Result<Done<Buffer>, Failed<Buffer>>) {
+    let failed = ended.unwrap_err();
+    let error = failed.error;
     assert_eq!((error.code(), error.offset), ("ECANCELED", Some(4096)), "{error}");
-    assert_eq!((outcome.memory.len(), outcome.tag, outcome.bytes_done), (4096, 9, 0));
+    assert_eq!((failed.buffer.unwrap().len(), failed.bytes_done), (4096, 0));
 }
 
 thread_local! {
@@ -199,7 +195,7 @@ thread_local! {
 fn reentering() -> RawWaker {
     const TABLE: RawWakerVTable = RawWakerVTable::new(
         |_| {
-            REENTERED.with_borrow(|volume| volume.as_ref().map(Local::stats));
+            REENTERED.with_borrow(|volume| volume.as_ref().map(|volume| volume.stats().wait().unwrap()));
             reentering()
         },
         |_| {},

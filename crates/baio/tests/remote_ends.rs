@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use baio::{Choice, CreateOptions, Fault, InFlight, Outcome, Remote, Segment, SegmentOp, Status, StatusWord, Wait};
+use baio::{
+    Buffer, Choice, CreateOptions, Done, Failed, Fault, Link, Remote, Request, Segment, SegmentOp, Status, StatusWord,
+    Wait,
+};
 use common::gate::{self, Gate};
-use common::remote;
 use futures_util::future::join_all;
 
 struct Count(AtomicU32);
@@ -23,7 +25,8 @@ impl Wake for Count {
     }
 }
 
-type Reads = Vec<Pin<Box<InFlight<Remote>>>>;
+type Reads = Vec<Pin<Box<Request<Remote, Buffer>>>>;
+type Ended = Result<Done<Buffer>, Failed<Buffer>>;
 
 /// More reads and writes than there are places.
 const CROWD: u64 = 200;
@@ -47,9 +50,9 @@ fn crowd(count: u64, segment: &Segment<Remote>, context: &mut Context<'_>) -> Re
     all
 }
 
-fn outcomes(mut all: Reads, count: &Count, waker: &Waker) -> Vec<Outcome> {
+fn ends(mut all: Reads, count: &Count, waker: &Waker) -> Vec<Ended> {
     let guard = Instant::now();
-    let mut outcomes = Vec::new();
+    let mut ends = Vec::new();
     while !all.is_empty() {
         assert!(guard.elapsed() < Duration::from_secs(60), "{} wait for ever", all.len());
         while count.0.swap(0, Ordering::SeqCst) == 0 {
@@ -57,19 +60,19 @@ fn outcomes(mut all: Reads, count: &Count, waker: &Waker) -> Vec<Outcome> {
             std::thread::yield_now();
         }
         all.retain_mut(|future| match future.as_mut().poll(&mut Context::from_waker(waker)) {
-            Poll::Ready(outcome) => {
-                outcomes.push(outcome);
+            Poll::Ready(ended) => {
+                ends.push(ended);
                 false
             }
             Poll::Pending => true,
         });
     }
-    outcomes
+    ends
 }
 
 fn dies(kill: fn(&Gate)) {
     let (gate, volume) = gate::gated();
-    let segment = remote::segment(&volume, "doomed", 64 << 10);
+    let segment = common::segment(&volume, "doomed", 64 << 10);
     let free = volume.arena_free_bytes();
     gate.close();
     let count = Arc::new(Count(AtomicU32::new(0)));
@@ -78,34 +81,27 @@ fn dies(kill: fn(&Gate)) {
     let word = StatusWord::new();
     let thread = {
         let volume = volume.clone();
-        std::thread::spawn(move || volume.block_on(volume.create_segment("never", &CreateOptions::of_size(4096))))
+        std::thread::spawn(move || volume.create_segment("never", &CreateOptions::of_size(4096)).wait())
     };
     gate.wait_for(32);
     kill(&gate);
-    let outcomes = outcomes(all, &count, &waker);
-    for outcome in &outcomes {
-        let error = outcome.result.as_ref().unwrap_err();
+    let ends = ends(all, &count, &waker);
+    let errors = || ends.iter().map(|ended| &ended.as_ref().unwrap_err().error);
+    for error in errors() {
         assert!(error.cure().is_some(), "{error}");
         let indeterminate = error.code() == "EINDETERMINATE";
         assert!(indeterminate || matches!(error.fault, Fault::ServiceEnded), "{error}");
         assert!(!(indeterminate && error.operation == "read"), "{error}");
     }
-    assert!(
-        outcomes
-            .iter()
-            .any(|o| o.result.as_ref().unwrap_err().code() == "EINDETERMINATE")
-    );
+    assert!(errors().any(|error| error.code() == "EINDETERMINATE"));
     let created = thread.join().unwrap();
-    assert!(matches!(
-        created.and_then(|created| created).unwrap_err().fault,
-        Fault::ServiceEnded
-    ));
-    drop(outcomes);
+    assert!(matches!(created.unwrap_err().fault, Fault::ServiceEnded));
+    drop(ends);
     assert_eq!(volume.arena_free_bytes(), free, "every buffer is back");
 
     // Whatever is tried later is told at once.
-    let outcome = volume.block_on(segment.write_at(0, volume.client_buffer())).unwrap();
-    assert!(matches!(outcome.result.unwrap_err().fault, Fault::ServiceEnded));
+    let ended = volume.block_on(segment.write_at(0, client_buffer())).unwrap();
+    assert!(matches!(ended.unwrap_err().error.fault, Fault::ServiceEnded));
     assert!(volume.block_on(volume.list()).unwrap().is_err());
     assert!(volume.turn(Wait::one()).is_err());
     assert!(segment.buffer(4096).is_err());
@@ -116,15 +112,9 @@ fn dies(kill: fn(&Gate)) {
     assert!(matches!(volume.close().unwrap_err().fault, Fault::ServiceEnded));
 }
 
-trait ClientBuffer {
-    fn client_buffer(&self) -> baio::Buffer;
-}
-
-impl ClientBuffer for Remote {
-    /// A buffer that needs no service.
-    fn client_buffer(&self) -> baio::Buffer {
-        baio_engine::Arena::new(4096).unwrap().buffer(4096).unwrap()
-    }
+/// A buffer that needs no service.
+fn client_buffer() -> Buffer {
+    baio_engine::Arena::new(4096).unwrap().buffer(4096).unwrap()
 }
 
 #[test]
@@ -140,7 +130,7 @@ fn a_service_whose_backend_breaks_tells_everybody() {
 #[test]
 fn threads_that_wait_are_told_too() {
     let (gate, volume) = gate::gated();
-    let segment = remote::segment(&volume, "doomed", 64 << 10);
+    let segment = common::segment(&volume, "doomed", 64 << 10);
     gate.close();
     let word = StatusWord::new();
     let threads: Vec<_> = (0..6_u64)
@@ -151,9 +141,9 @@ fn threads_that_wait_are_told_too() {
                 match n {
                     0..2 => {
                         let ticket = segment.submit(request).unwrap();
-                        segment.wait(ticket).unwrap().unwrap().result.unwrap_err()
+                        volume.wait(ticket).unwrap().unwrap().result.unwrap_err()
                     }
-                    2..4 => volume.block_on(segment.run(request)).unwrap().result.unwrap_err(),
+                    2..4 => volume.block_on(segment.run(request)).unwrap().unwrap_err().error,
                     _ => {
                         if n == 4 {
                             request.status = Some(word);
@@ -162,7 +152,7 @@ fn threads_that_wait_are_told_too() {
                         while volume.turn(Wait::one()).is_ok() {
                             while volume.next_outcome().is_some() {}
                         }
-                        Fault::ServiceEnded.into_error()
+                        baio::Error::new("turn", "it", Fault::ServiceEnded)
                     }
                 }
             })
@@ -176,20 +166,10 @@ fn threads_that_wait_are_told_too() {
     assert_eq!(word.get(), Status::Failed(baio::Errno::EPIPE));
 }
 
-trait IntoError {
-    fn into_error(self) -> baio::Error;
-}
-
-impl IntoError for Fault {
-    fn into_error(self) -> baio::Error {
-        baio::Error::new("turn", "it", self)
-    }
-}
-
 #[test]
 fn closing_lets_what_is_under_way_end_and_turns_others_away() {
     let (gate, volume) = gate::gated();
-    let segment = remote::segment(&volume, "open", 64 << 10);
+    let segment = common::segment(&volume, "open", 64 << 10);
     gate.close();
     let count = Arc::new(Count(AtomicU32::new(0)));
     let waker = Waker::from(Arc::clone(&count));
@@ -202,31 +182,32 @@ fn closing_lets_what_is_under_way_end_and_turns_others_away() {
         std::thread::yield_now();
     }
     gate.open();
-    let outcomes = outcomes(all, &count, &waker);
+    let ends = ends(all, &count, &waker);
     closer.join().unwrap().unwrap();
-    let (done, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(|outcome| outcome.result.is_ok());
+    let (done, refused): (Vec<_>, Vec<_>) = ends.into_iter().partition(Result::is_ok);
     assert!(
         done.len() >= 100 && !refused.is_empty(),
         "{} ended, {} refused",
         done.len(),
         refused.len()
     );
-    for outcome in refused {
-        assert!(matches!(outcome.result.unwrap_err().fault, Fault::Stale));
-        assert_eq!(outcome.memory.len(), 4096, "its buffer comes back");
+    for ended in refused {
+        let failed = ended.unwrap_err();
+        assert!(matches!(failed.error.fault, Fault::Stale));
+        assert_eq!(failed.buffer.unwrap().len(), 4096, "its buffer comes back");
     }
     volume.close().unwrap();
 }
 
 #[test]
 fn a_closed_volume_is_clean_and_a_dropped_one_is_given_back() {
-    let (_dir, path) = remote::image(16 << 20);
-    let options = remote::options(Choice::Auto, 128);
+    let (_dir, path) = common::image(16 << 20);
+    let options = common::options(Choice::Auto, 128);
     let volume = Remote::open_with(&path, &options).unwrap();
-    let segment = remote::segment(&volume, "kept", 64 << 10);
+    let segment = common::segment(&volume, "kept", 64 << 10);
     let mut page = segment.buffer(4096).unwrap();
     page.fill(5);
-    volume.block_on(segment.write_at(0, page)).unwrap().result.unwrap();
+    segment.write_at(0, page).wait().unwrap();
     assert!(Remote::open_with(&path, &options).is_err(), "it has one owner");
     volume.clone().close().unwrap();
     assert!(volume.block_on(volume.list()).unwrap().is_err());
@@ -239,14 +220,9 @@ fn a_closed_volume_is_clean_and_a_dropped_one_is_given_back() {
     drop((segment, volume));
 
     let volume = Remote::open_with(&path, &options).unwrap();
-    let segment = volume
-        .block_on(volume.open_segment("kept", baio::Access::Read))
-        .unwrap()
-        .unwrap();
-    let back = volume
-        .block_on(segment.read_at(0, segment.buffer(4096).unwrap()))
-        .unwrap();
-    assert!(back.memory.into_buffer().unwrap().iter().all(|&byte| byte == 5));
+    let segment = volume.open_segment("kept", baio::Access::Read).wait().unwrap();
+    let back = segment.read_at(0, segment.buffer(4096).unwrap()).wait().unwrap();
+    assert!(back.buffer.iter().all(|&byte| byte == 5));
     // With requests in flight, and nobody left who would take them.
     for n in 0..16 {
         let read = segment.request(SegmentOp::Read { offset: n * 4096 }, segment.buffer(4096).unwrap());
@@ -271,7 +247,7 @@ fn an_open_that_fails_says_why() {
 #[test]
 fn a_future_polled_while_somebody_sleeps_is_sent() {
     let (gate, volume) = gate::gated();
-    let segment = remote::segment(&volume, "one by one", 64 << 10);
+    let segment = common::segment(&volume, "one by one", 64 << 10);
     gate.close();
     let mut reads: Reads = Vec::new();
     for sent in 1..=8 {
@@ -283,14 +259,14 @@ fn a_future_polled_while_somebody_sleeps_is_sent() {
         std::thread::sleep(Duration::from_millis(5));
     }
     gate.open();
-    let outcomes = volume.block_on(join_all(reads)).unwrap();
-    assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
+    let ends = volume.block_on(join_all(reads)).unwrap();
+    assert!(ends.iter().all(Result::is_ok));
 }
 
 #[test]
 fn dropped_futures_give_their_memory_back() {
     let (gate, volume) = gate::gated();
-    let segment = remote::segment(&volume, "dropped", 64 << 10);
+    let segment = common::segment(&volume, "dropped", 64 << 10);
     let free = volume.arena_free_bytes();
     gate.close();
     let count = Arc::new(Count(AtomicU32::new(0)));
@@ -307,15 +283,15 @@ fn dropped_futures_give_their_memory_back() {
     }
     // And every place is free again.
     let reads = (0..128).map(|n| segment.read_at(n % 16 * 4096, segment.buffer(4096).unwrap()));
-    let outcomes = volume.block_on(join_all(reads)).unwrap();
-    assert!(outcomes.iter().all(|outcome| outcome.result.is_ok()));
+    let ends = volume.block_on(join_all(reads)).unwrap();
+    assert!(ends.iter().all(Result::is_ok));
 }
 
 /// The same where nobody has reaped so far but the thread that has left.
 #[test]
 fn futures_dropped_inside_block_on_give_their_memory_back() {
     let (gate, volume) = gate::gated();
-    let segment = remote::segment(&volume, "dropped", 64 << 10);
+    let segment = common::segment(&volume, "dropped", 64 << 10);
     let free = volume.arena_free_bytes();
     gate.close();
     let mut all: Reads = Vec::new();

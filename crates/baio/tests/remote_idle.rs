@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use baio::Choice;
+use baio::{Choice, Link};
 use common::remote;
 
 /// Times that the thread was switched out, by itself or by others.
@@ -36,9 +36,9 @@ fn an_idle_service_does_not_run_at_all() {
             std::thread::yield_now(); // The last volume's helper is on its way out.
         }
         let (_dir, volume) = remote::volume(backend);
-        let segment = remote::segment(&volume, "idle", 64 << 10);
+        let segment = common::segment(&volume, "idle", 64 << 10);
         let read = || segment.read_at(0, segment.buffer(4096).unwrap());
-        volume.block_on(read()).unwrap().result.unwrap();
+        read().wait().unwrap();
         // The helper too: started by a future that this thread does not drive.
         let mut left = Box::pin(read());
         assert!(
@@ -48,7 +48,7 @@ fn an_idle_service_does_not_run_at_all() {
             )
             .is_pending()
         );
-        assert_eq!(volume.block_on(left).unwrap().result.unwrap(), 4096);
+        assert_eq!(volume.block_on(left).unwrap().unwrap().bytes, 4096);
         let (service, helper) = (thread("baio-service"), thread("baio-helper"));
         // On a busy machine what the last request has left to do may take a while; who spins or has a timer never rests.
         let rested = (0..20).any(|_| {
@@ -58,7 +58,7 @@ fn an_idle_service_does_not_run_at_all() {
         });
         assert!(rested, "it runs while there is nothing to do");
         let before = switches(service);
-        volume.block_on(read()).unwrap().result.unwrap();
+        read().wait().unwrap();
         assert!(switches(service) > before, "it is that thread that serves");
         volume.close().unwrap();
     }

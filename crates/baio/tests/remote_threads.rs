@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use baio::{Choice, InFlight, Remote, Segment, SegmentOp, Wait};
+use baio::{Buffer, Choice, Link, Remote, Request, Segment, SegmentOp, Wait};
 use common::remote;
 use futures_util::future::{Either, join_all, select};
 
@@ -51,36 +51,29 @@ fn work(volume: &Remote, segment: &Segment<Remote>, thread: u64, rounds: u64) {
         page
     };
     for block in 0..BLOCKS {
-        volume
-            .block_on(segment.write_at(offset(block), fill(block, 0)))
-            .unwrap()
-            .result
-            .unwrap();
+        segment.write_at(offset(block), fill(block, 0)).wait().unwrap();
     }
     for round in 1..=rounds {
         let block = random.next() % BLOCKS;
-        let write = segment.request(SegmentOp::Write { offset: offset(block) }, fill(block, round));
+        let write = || segment.request(SegmentOp::Write { offset: offset(block) }, fill(block, round));
         match thread % 3 {
             // Blocks, by ticket.
             0 => {
                 let ticket = loop {
-                    match segment
-                        .submit(segment.request(SegmentOp::Write { offset: offset(block) }, fill(block, round)))
-                    {
+                    match segment.submit(write()) {
                         Ok(ticket) => break ticket,
                         Err(_) => std::thread::yield_now(),
                     }
                 };
-                segment.wait(ticket).unwrap().unwrap().result.unwrap();
+                volume.wait(ticket).unwrap().unwrap().result.unwrap();
             }
             // Drives its futures itself.
             1 => {
-                volume.block_on(segment.run(write)).unwrap().result.unwrap();
+                volume.block_on(segment.run(write())).unwrap().unwrap();
             }
             // Leaves reaping to the helper.
             _ => {
-                let outcome = park_on(segment.run(write));
-                outcome.result.unwrap();
+                park_on(segment.run(write())).unwrap();
             }
         }
         versions[block as usize] = round;
@@ -89,29 +82,17 @@ fn work(volume: &Remote, segment: &Segment<Remote>, thread: u64, rounds: u64) {
             let other = random.next() % BLOCKS;
             let one = segment.read_at(offset(block), segment.buffer(4096).unwrap());
             let two = segment.read_at(offset(other), segment.buffer(4096).unwrap());
-            let (outcome, of) = match volume.block_on(select(one, two)).unwrap() {
-                Either::Left((outcome, _)) => (outcome, block),
-                Either::Right((outcome, _)) => (outcome, other),
+            let (ended, of) = match volume.block_on(select(one, two)).unwrap() {
+                Either::Left((ended, _)) => (ended, block),
+                Either::Right((ended, _)) => (ended, other),
             };
-            outcome.result.unwrap();
-            expect(
-                thread,
-                of,
-                versions[of as usize],
-                &outcome.memory.into_buffer().unwrap(),
-            );
+            expect(thread, of, versions[of as usize], &ended.unwrap().buffer);
         }
     }
     let reads = (0..BLOCKS).map(|block| segment.read_at(offset(block), segment.buffer(4096).unwrap()));
-    let outcomes = volume.block_on(join_all(reads)).unwrap();
-    for (block, outcome) in (0..).zip(outcomes) {
-        outcome.result.unwrap();
-        expect(
-            thread,
-            block,
-            versions[block as usize],
-            &outcome.memory.into_buffer().unwrap(),
-        );
+    let ends = volume.block_on(join_all(reads)).unwrap();
+    for (block, ended) in (0..).zip(ends) {
+        expect(thread, block, versions[block as usize], &ended.unwrap().buffer);
     }
 }
 
@@ -137,7 +118,7 @@ fn park_on<F: Future>(future: F) -> F::Output {
 
 fn share(backend: Choice, threads: u64, rounds: u64) {
     let (_dir, volume) = remote::volume(backend);
-    let segment = remote::segment(&volume, "shared", 4 << 20);
+    let segment = common::segment(&volume, "shared", 4 << 20);
     let free = volume.arena_free_bytes();
     let threads: Vec<_> = (0..threads)
         .map(|thread| {
@@ -168,7 +149,7 @@ fn also_on_the_backend_that_blocks() {
 #[test]
 fn raw_batches_of_several_threads_lose_nothing() {
     let (_dir, volume) = remote::volume(Choice::Auto);
-    let segment = remote::segment(&volume, "raw", 1 << 20);
+    let segment = common::segment(&volume, "raw", 1 << 20);
     let ended = Arc::new(Mutex::new(vec![0_u32; 4 * 500]));
     let threads: Vec<_> = (0..4_u64)
         .map(|thread| {
@@ -211,7 +192,7 @@ fn raw_batches_of_several_threads_lose_nothing() {
 #[test]
 fn whoever_reaps_tells_those_who_take_any_outcome() {
     let (_dir, volume) = remote::volume(Choice::Auto);
-    let segment = remote::segment(&volume, "others", 64 << 10);
+    let segment = common::segment(&volume, "others", 64 << 10);
     let (tell, told) = std::sync::mpsc::channel::<Waker>();
     let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let reaper = {
@@ -241,7 +222,7 @@ fn whoever_reaps_tells_those_who_take_any_outcome() {
     reaper.join().unwrap();
 }
 
-type Victims = Arc<Mutex<Vec<Pin<Box<InFlight<Remote>>>>>>;
+type Victims = Arc<Mutex<Vec<Pin<Box<Request<Remote, Buffer>>>>>>;
 
 struct Assassin(Victims, Remote);
 
@@ -257,7 +238,7 @@ impl Wake for Assassin {
 #[test]
 fn a_waker_may_drop_other_futures_and_wait_itself() {
     let (_dir, volume) = remote::volume(Choice::Auto);
-    let segment = remote::segment(&volume, "victims", 1 << 20);
+    let segment = common::segment(&volume, "victims", 1 << 20);
     let free = volume.arena_free_bytes();
     let read = |block: u64| Box::pin(segment.read_at(block * 4096, segment.buffer(4096).unwrap()));
     for _ in 0..50 {
@@ -266,7 +247,7 @@ fn a_waker_may_drop_other_futures_and_wait_itself() {
         let mut first = read(0);
         // The helper may still be awake from the round before, and one poll is enough for what it reaps meanwhile.
         let all = std::mem::take(&mut *victims.lock().unwrap());
-        let is_pending = |victim: &mut Pin<Box<InFlight<Remote>>>| {
+        let is_pending = |victim: &mut Pin<Box<Request<Remote, Buffer>>>| {
             let mut context = Context::from_waker(Waker::noop());
             victim.as_mut().poll(&mut context).is_pending()
         };
@@ -280,7 +261,7 @@ fn a_waker_may_drop_other_futures_and_wait_itself() {
         while !victims.lock().unwrap().is_empty() {
             std::thread::yield_now();
         }
-        assert_eq!(park_on(first).result.unwrap(), 4096);
+        assert_eq!(park_on(first).unwrap().bytes, 4096);
     }
     while volume.arena_free_bytes() != free {
         volume.turn(Wait::No).unwrap();
@@ -290,14 +271,14 @@ fn a_waker_may_drop_other_futures_and_wait_itself() {
 #[test]
 fn what_block_on_leaves_behind_is_reaped_by_the_helper() {
     let (_dir, volume) = remote::volume(Choice::Auto);
-    let segment = remote::segment(&volume, "left", 64 << 10);
+    let segment = common::segment(&volume, "left", 64 << 10);
     let mut read = Box::pin(segment.read_at(0, segment.buffer(4096).unwrap()));
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     // Polled inside, with a waker of the outside, and not polled again before that one is woken.
     let polled = volume.block_on(async { read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() });
     assert!(polled.unwrap());
     std::thread::park();
-    assert_eq!(park_on(read).result.unwrap(), 4096);
+    assert_eq!(park_on(read).unwrap().bytes, 4096);
 }
 
 struct Panics;
@@ -312,26 +293,26 @@ impl Wake for Panics {
 #[test]
 fn a_waker_that_panics_leaves_nobody_waiting() {
     let (_dir, volume) = remote::volume(Choice::Auto);
-    let segment = remote::segment(&volume, "panics", 64 << 10);
+    let segment = common::segment(&volume, "panics", 64 << 10);
     for _ in 0..5 {
         let mut bad = Box::pin(segment.read_at(0, segment.buffer(4096).unwrap()));
         let waker = Waker::from(Arc::new(Panics));
         let good = segment.read_at(4096, segment.buffer(4096).unwrap());
         let pending = bad.as_mut().poll(&mut Context::from_waker(&waker)).is_pending();
-        assert_eq!(park_on(good).result.unwrap(), 4096);
+        assert_eq!(park_on(good).unwrap().bytes, 4096);
         if pending {
             while volume.in_flight() > 0 {
                 std::thread::yield_now();
             }
         }
-        assert_eq!(park_on(bad).result.unwrap(), 4096);
+        assert_eq!(park_on(bad).unwrap().bytes, 4096);
     }
 }
 
 #[test]
 fn a_future_that_panics_inside_block_on_leaves_others_alone() {
     let (_dir, volume) = remote::volume(Choice::Auto);
-    let segment = remote::segment(&volume, "panics", 64 << 10);
+    let segment = common::segment(&volume, "panics", 64 << 10);
     let mut read = Box::pin(segment.read_at(0, segment.buffer(4096).unwrap()));
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -343,7 +324,7 @@ fn a_future_that_panics_inside_block_on_leaves_others_alone() {
     }));
     assert!(caught.is_err());
     std::thread::park();
-    assert_eq!(park_on(read).result.unwrap(), 4096);
+    assert_eq!(park_on(read).unwrap().bytes, 4096);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 mod common;
 
-use baio::Choice;
+use baio::{Choice, Link};
 use common::remote;
 
 #[test]
@@ -29,11 +29,11 @@ fn tasks_on_many_threads_await_it() {
                         let offset = (task * 16 + round % 16) * 4096;
                         let mut page = segment.buffer(4096).unwrap();
                         page.fill((task + round) as u8);
-                        segment.write_at(offset, page).await.result.unwrap();
-                        let read = segment.read_at(offset, segment.buffer(4096).unwrap()).await;
-                        assert_eq!(read.result.unwrap(), 4096);
-                        let page = read.memory.into_buffer().unwrap();
-                        assert!(page.iter().all(|&byte| byte == (task + round) as u8));
+                        segment.write_at(offset, page).await.unwrap();
+                        let read = segment.read_at(offset, segment.buffer(4096).unwrap());
+                        let done = read.await.unwrap();
+                        assert_eq!(done.bytes, 4096);
+                        assert!(done.buffer.iter().all(|&byte| byte == (task + round) as u8));
                     }
                 })
             })

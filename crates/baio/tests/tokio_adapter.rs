@@ -8,16 +8,10 @@ use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io::PipeWriter;
 use std::os::fd::AsRawFd;
-use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use baio::service::Open;
-use baio::{
-    Choice, Config, Core, CreateOptions, Durability, Format, Handle, Identity, Link, Local, Mode, SegmentOp,
-    SegmentRequest, Time,
-};
-use baio_engine::{Caching, Descriptions};
+use baio::{Choice, CreateOptions, Durability, File, Link, Local, SegmentOp, SegmentRequest, Time};
 
 fn run(backend: Choice) {
     let (_dir, volume) = common::volume(backend);
@@ -46,12 +40,11 @@ fn run(backend: Choice) {
                         let offset = (task * 16 + round % 16) * 4096;
                         let mut page = segment.buffer(4096).unwrap();
                         page.fill(round as u8);
-                        segment.write_at(offset, page).await.result.unwrap();
+                        segment.write_at(offset, page).await.unwrap();
                         let page = segment.buffer(4096).unwrap();
-                        let outcome = segment.read_at(offset, page).await;
-                        assert_eq!(outcome.result.unwrap(), 4096);
-                        let page = outcome.memory.into_buffer().unwrap();
-                        assert!(page.iter().all(|&byte| byte == round as u8));
+                        let done = segment.read_at(offset, page).await.unwrap();
+                        assert_eq!(done.bytes, 4096);
+                        assert!(done.buffer.iter().all(|&byte| byte == round as u8));
                     }
                 })
             })
@@ -59,7 +52,7 @@ fn run(backend: Choice) {
         for task in tasks {
             task.await.unwrap();
         }
-        segment.sync(Durability::Data).await.result.unwrap();
+        segment.sync(Durability::Data).await.unwrap();
         // The reactor goes on beside the link: its timers fire.
         tokio::time::sleep(Duration::from_millis(20)).await;
         ticker.abort();
@@ -83,18 +76,16 @@ fn refused_and_reaped_elsewhere(backend: Choice) {
     local.block_on(&runtime, async move {
         tokio::task::spawn_local(driver);
         tokio::task::yield_now().await;
-        let outcome = segment.write_at(1, segment.buffer(4096).unwrap()).await;
-        assert_eq!(outcome.result.unwrap_err().code(), "EINVAL");
-        let read =
-            tokio::task::spawn_local(
-                async move { segment.read_at(0, segment.buffer(4096).unwrap()).await.result.unwrap() },
-            );
+        let ended = segment.write_at(1, segment.buffer(4096).unwrap()).await;
+        assert_eq!(ended.unwrap_err().error.code(), "EINVAL");
+        let read = tokio::task::spawn_local(segment.read_at(0, segment.buffer(4096).unwrap()));
         tokio::task::spawn_local(async move {
             volume
                 .create_segment("other", &CreateOptions::of_size(1 << 20))
+                .wait()
                 .unwrap();
         });
-        assert_eq!(read.await.unwrap(), 4096);
+        assert_eq!(read.await.unwrap().unwrap().bytes, 4096);
     });
 }
 
@@ -121,34 +112,20 @@ const FOR_EVER: Duration = Duration::from_secs(20);
 type Kept = (tempfile::TempDir, PipeWriter);
 
 /// A volume with few slots, and a pipe beside it that nobody writes to: a read of it never ends.
-fn volume_and_pipe(slots: u32) -> (Kept, Local, Handle) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("volume.img");
-    let format = Format {
-        size_bytes: Some(16 << 20),
-        ..Format::default()
-    };
-    baio::format(&path, &format).unwrap();
-    let config = Config {
-        slots,
-        ..Config::default()
-    };
-    let mut core = Core::open(&path, &config).unwrap();
+fn volume_and_pipe(slots: u32) -> (Kept, Local, File<Local>) {
+    let (dir, path) = common::image(16 << 20);
+    let volume = Local::open_with(&path, &common::options(Choice::Auto, slots)).unwrap();
     let (reader, writer) = std::io::pipe().unwrap();
-    let pipe = format!("/proc/self/fd/{}", reader.as_raw_fd());
-    let options = Open {
-        descriptions: Descriptions::Only(Caching::Kernel),
-        ..Open::read()
-    };
-    let handle = core.open_file(Path::new(&pipe), &options).unwrap();
-    ((dir, writer), Local::around(core, Identity::effective()), handle)
+    let pipe = File::open(&volume, format!("/proc/self/fd/{}", reader.as_raw_fd()))
+        .wait()
+        .unwrap();
+    ((dir, writer), volume, pipe)
 }
 
-fn endless(volume: &Local, pipe: Handle, deadline: Option<Time>) -> SegmentRequest {
+fn endless(pipe: &File<Local>, deadline: Option<Time>) -> SegmentRequest {
     SegmentRequest {
-        mode: Mode::Kernel,
         deadline,
-        ..SegmentRequest::new(pipe, SegmentOp::Read { offset: 0 }, volume.buffer(4096).unwrap())
+        ..pipe.request(SegmentOp::Read { offset: 0 }, pipe.buffer(4096).unwrap())
     }
 }
 
@@ -171,7 +148,7 @@ fn run_beside<F: Future>(volume: &Local, work: F) -> F::Output {
 #[test]
 fn a_deadline_ends_the_sleep() {
     let (_kept, volume, pipe) = volume_and_pipe(64);
-    let request = endless(&volume, pipe, Some(volume.deadline(Duration::from_millis(20))));
+    let request = endless(&pipe, Some(volume.deadline(Duration::from_millis(20))));
     let ticket = volume.start(request).unwrap();
     let outcome = run_beside(&volume, poll_fn(|context| volume.poll(ticket, context.waker())));
     let error = outcome.unwrap().result.unwrap_err();
@@ -184,14 +161,11 @@ fn the_deadline_of_who_waits_for_a_slot_ends_the_sleep() {
     let (_kept, volume, pipe) = volume_and_pipe(16);
     let segment = common::segment(&volume, "async", 1 << 20);
     let mut under_way = Vec::new();
-    while let Ok(ticket) = volume.start(endless(&volume, pipe, None)) {
+    while let Ok(ticket) = volume.start(endless(&pipe, None)) {
         under_way.push(ticket);
     }
-    let read = SegmentRequest {
-        deadline: Some(volume.deadline(Duration::from_millis(20))),
-        ..segment.request(SegmentOp::Read { offset: 0 }, segment.buffer(4096).unwrap())
-    };
-    let outcome = run_beside(&volume, segment.run(read));
-    assert_eq!(outcome.result.unwrap_err().code(), "ECANCELED");
+    let read = segment.read_at(0, segment.buffer(4096).unwrap());
+    let ended = run_beside(&volume, read.within(Duration::from_millis(20)));
+    assert_eq!(ended.unwrap_err().error.code(), "ECANCELED");
     under_way.into_iter().for_each(|ticket| volume.abandon(ticket));
 }

@@ -10,9 +10,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 
-use baio::{Choice, InFlight, Local, Wait};
+use baio::{Buffer, Choice, Link, Local, Request, Wait};
 
-type Futures = Rc<RefCell<Vec<Pin<Box<InFlight<Local>>>>>>;
+type Futures = Rc<RefCell<Vec<Pin<Box<Request<Local, Buffer>>>>>>;
 
 thread_local! {
     /// What the waker drops when it is woken; thread-local, because wakers are `Send` and these futures are not.
@@ -42,10 +42,7 @@ fn reads(volume: &Local, count: u64) -> Futures {
 #[test]
 fn a_waker_may_drop_other_futures_from_inside_a_turn() {
     let (_dir, volume) = common::volume(Choice::Auto);
-    let free = volume
-        .block_on(async { 0 })
-        .map(|_| common::free_bytes(&volume))
-        .unwrap();
+    let free = volume.arena_free_bytes();
     let driver = volume.drive();
     let all = reads(&volume, 16);
     let mut first = all.borrow_mut().remove(0);
@@ -59,15 +56,16 @@ fn a_waker_may_drop_other_futures_from_inside_a_turn() {
         volume.turn(Wait::one()).unwrap();
     }
     // What was dropped ends by itself, and every buffer is back in the arena.
-    while common::in_flight(&volume) > 0 {
+    while volume.in_flight() > 0 {
         volume.turn(Wait::one()).unwrap();
     }
-    let Poll::Ready(outcome) = first.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+    let Poll::Ready(ended) = first.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
         panic!("the first read has ended");
     };
-    assert_eq!(outcome.result.unwrap(), 4096);
-    drop((outcome.memory, first, driver));
-    assert_eq!(common::free_bytes(&volume), free);
+    let done = ended.unwrap();
+    assert_eq!(done.bytes, 4096);
+    drop((done, first, driver));
+    assert_eq!(volume.arena_free_bytes(), free);
 }
 
 /// A waker whose last drop runs code: what a task that owns its own futures does.
@@ -98,7 +96,7 @@ fn the_drop_of_a_waker_may_drop_other_futures() {
     // Dropping the future drops its waker, which drops the others.
     drop(first);
     assert!(all.borrow().is_empty());
-    while common::in_flight(&volume) > 0 {
+    while volume.in_flight() > 0 {
         volume.turn(Wait::one()).unwrap();
     }
     drop(driver);

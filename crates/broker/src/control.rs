@@ -1,13 +1,28 @@
-//! What is asked besides requests, and what waits in the exchange, in the words of the volume.
+//! What is asked besides requests, in the words of a core; and how a core begins it and tells its end.
 //!
-//! Within one process commands travel as values through the exchange, announced by a control entry in the ring. Between
-//! processes they will be messages on the socket, where names and identities can be checked at leisure.
+//! Every link hands the same [`Command`] to [`begin`]: the one in the caller's thread at once, the service when it has taken
+//! it from the ring. Within one process commands travel as values through the exchange, announced by a control entry in the
+//! ring. Between processes they will be messages on the socket, where names and identities can be checked at leisure; what
+//! runs code of the client ([`Command::Run`]) is for one process only.
 
-use baio_engine::{Memory, Stats};
-use baio_storage::{Access, CreateOptions, Handle, ResizeOptions, Result, SegmentInfo, VolumeView};
+use std::any::Any;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use baio_engine::{File, Memory, Open, Stats};
+use baio_storage::cache::CacheStats;
+use baio_storage::cache::window::Pattern;
+use baio_storage::{
+    Access, Account, Answer, Core, CreateOptions, Error, Fault, Handle, HeldPage, Identity, Limits, OperationId,
+    Pinning, ResizeOptions, Result, SegmentInfo, Ticket, VolumeView,
+};
+
+use crate::opening::Opening;
 
 /// What is asked.
-#[derive(Debug)]
 pub enum Command {
     /// Make a segment.
     Create {
@@ -52,36 +67,342 @@ pub enum Command {
         /// To do what.
         access: Access,
     },
+    /// Open a plain file, as the process of the core may.
+    OpenFile {
+        /// Where.
+        path: PathBuf,
+        /// How.
+        options: Open,
+        /// Cut it to no bytes first.
+        truncate: bool,
+    },
+    /// Serve a file that is open already.
+    AddFile {
+        /// Which.
+        file: File,
+        /// To do what.
+        access: Access,
+    },
     /// The segments that the client may see.
     List,
     /// The volume as it is now.
     Info,
-    /// The engine's counters and name.
+    /// What an owner holds and may hold.
+    Quota {
+        /// Who.
+        uid: u32,
+    },
+    /// Set what an owner may hold.
+    SetQuota {
+        /// Who.
+        uid: u32,
+        /// In blocks and segments.
+        limits: Limits,
+    },
+    /// Counters of engine and cache, and the backend's name.
     Counters,
     /// Bytes behind a handle.
     Size(Handle),
+    /// How a file or segment will be used.
+    Hint {
+        /// Which.
+        handle: Handle,
+        /// How.
+        hint: Hint,
+    },
+    /// Hold a page in the cache.
+    Pin {
+        /// Of which file or segment.
+        handle: Handle,
+        /// Which: its first byte is at this number times 4096.
+        page: u64,
+        /// It is new, and counts as changed under this LSN: it is zero, and is not read.
+        new: Option<u64>,
+    },
+    /// Wait until a held page can be changed under this LSN, and count it as changed.
+    ChangeLater {
+        /// Which.
+        held: Arc<HeldPage>,
+        /// Under which it is logged.
+        lsn: u64,
+    },
+    /// Make safe what was changed under this LSN or before.
+    FlushTo {
+        /// Of which file or segment.
+        handle: Handle,
+        /// How far.
+        lsn: u64,
+    },
+    /// The log is durable so far.
+    DurableLsn(u64),
+    /// Run this on the core's thread. It must not block, and cannot use a link of the core.
+    Run(Run),
     /// End what is under way, close the volume, end.
     Close,
 }
 
+/// What runs on a core's thread.
+pub type Run = Box<dyn FnOnce(&mut Core) -> Box<dyn Any + Send> + Send + Sync>;
+
+/// How a file or segment will be used. Pages are of 4 KiB, number 0 is the first.
+#[derive(Clone, Debug)]
+pub enum Hint {
+    /// Bring these in.
+    Prefetch(Vec<Range<u64>>),
+    /// These will not be wanted again.
+    Drop(Range<u64>),
+    /// These stay.
+    Keep(Range<u64>),
+    /// These need not stay any more.
+    KeepNoMore(Range<u64>),
+    /// It will be read so.
+    Pattern(Pattern),
+}
+
 /// What is answered.
-#[derive(Debug)]
 pub enum Reply {
     /// A segment as it is now.
     Segment(SegmentInfo),
     /// A handle on it.
     Opened(Handle, SegmentInfo),
+    /// A handle on a file.
+    OpenedFile(Handle),
     /// The segments.
     Segments(Vec<SegmentInfo>),
     /// The volume.
     Volume(VolumeView),
-    /// The engine's counters, and the backend's name.
-    Counters(Stats, &'static str),
-    /// Bytes.
-    Size(u64),
+    /// What an owner holds and may hold.
+    Account(Account),
+    /// The engine's counters, the cache's if there is one, and the backend's name.
+    Counters(Box<(Stats, Option<CacheStats>, &'static str)>),
+    /// Bytes, or pages.
+    Count(u64),
+    /// A held page, given back when this is dropped.
+    Pinned(HeldPage),
+    /// What came of running something; `Err` is its panic.
+    Ran(std::thread::Result<Box<dyn Any + Send>>),
     /// It is done.
     Done,
 }
 
+impl std::fmt::Debug for Command {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::fmt::Debug for Reply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reply")
+    }
+}
+
+impl Command {
+    /// What is being done, for messages.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Command::Create { .. } => "create",
+            Command::Delete { .. } => "delete",
+            Command::Resize { .. } => "resize",
+            Command::Rename { .. } => "rename",
+            Command::Open { .. } | Command::OpenFile { .. } | Command::AddFile { .. } => "open",
+            Command::List => "list",
+            Command::Info | Command::Counters => "stat",
+            Command::Quota { .. } => "show the quota",
+            Command::SetQuota { .. } => "set the quota",
+            Command::Size(_) => "measure",
+            Command::Hint { .. } => "hint",
+            Command::Pin { .. } => "pin",
+            Command::ChangeLater { .. } => "change",
+            Command::FlushTo { .. } => "flush",
+            Command::DurableLsn(_) => "note the durable LSN",
+            Command::Run(_) => "run",
+            Command::Close => "close",
+        }
+    }
+}
+
 /// What waits in the exchange.
 pub type Parcel = baio_ring::exchange::Parcel<Memory, Command, Result<Reply>>;
+
+/// What becomes of a command.
+#[derive(Debug)]
+pub enum Begun {
+    /// It takes turns: [`Doing::poll`].
+    Doing(Doing),
+    /// It is done.
+    Answered(Result<Reply>),
+    /// The core is to be closed, when nothing is under way any more.
+    Close,
+}
+
+/// A command under way on a core.
+#[derive(Debug)]
+pub enum Doing {
+    /// As an operation.
+    Operation(OperationId),
+    /// As a request: of the buffer pool.
+    Request(Ticket),
+    /// A thread opens a file.
+    Opening(Opening),
+}
+
+/// Begins a command of `who`. Nothing here waits for a device.
+pub fn begin(core: &mut Core, who: Identity, command: Command) -> Begun {
+    let operation = match command {
+        Command::Create {
+            owner_uid,
+            name,
+            options,
+        } => core.begin_create(who, owner_uid, &name, &options),
+        Command::Delete { owner_uid, name } => core.begin_delete(who, owner_uid, &name),
+        Command::Resize {
+            owner_uid,
+            name,
+            options,
+        } => core.begin_resize(who, owner_uid, &name, &options),
+        Command::Rename { owner_uid, old, new } => core.begin_rename(who, owner_uid, &old, &new),
+        Command::Open {
+            owner_uid,
+            name,
+            access,
+        } => core.begin_open(who, owner_uid, &name, access),
+        Command::SetQuota { uid, limits } => core.begin_set_quota(who, uid, limits),
+        Command::OpenFile {
+            path,
+            options,
+            truncate,
+        } => return Begun::Doing(Doing::Opening(Opening::begin(core, path, options, truncate))),
+        Command::Pin { handle, page, new } => return pin(core, handle, page, new),
+        Command::FlushTo { handle, lsn } => {
+            let ticket = core.flush_to(handle, lsn);
+            return requested(core, ticket);
+        }
+        Command::ChangeLater { held, lsn } => {
+            let Some(pin) = held.pin() else {
+                return Begun::Answered(Ok(Reply::Done)); // It is being dropped: nobody waits.
+            };
+            let ticket = core.change_later(pin, lsn);
+            return requested(core, ticket);
+        }
+        Command::Close => return Begun::Close,
+        at_once => return Begun::Answered(answer(core, who, at_once)),
+    };
+    match operation {
+        Ok(id) => Begun::Doing(Doing::Operation(id)),
+        Err(error) => Begun::Answered(Err(error)),
+    }
+}
+
+/// What needs no device.
+fn answer(core: &mut Core, who: Identity, command: Command) -> Result<Reply> {
+    match command {
+        Command::AddFile { file, access } => Ok(Reply::OpenedFile(core.add_file(file, access))),
+        Command::List => core.list(who).map(Reply::Segments),
+        Command::Info => core.volume_view(who).map(Reply::Volume),
+        Command::Quota { uid } => core.quota(who, uid).map(Reply::Account),
+        Command::Size(handle) => core.size(handle).map(Reply::Count),
+        Command::Counters => {
+            let backend = core.engine().explain().backend;
+            Ok(Reply::Counters(Box::new((core.stats(), core.cache_stats(), backend))))
+        }
+        Command::Hint { handle, hint } => {
+            let done = match hint {
+                Hint::Prefetch(pages) => core.prefetch(handle, &pages)?,
+                Hint::Drop(pages) => core.drop_cached(handle, pages)?,
+                Hint::Keep(pages) => core.keep_cached(handle, pages).map(|()| 0)?,
+                Hint::KeepNoMore(pages) => core.keep_cached_no_more(handle, pages).map(|()| 0)?,
+                Hint::Pattern(pattern) => core.read_pattern(handle, pattern).map(|()| 0)?,
+            };
+            Ok(Reply::Count(done))
+        }
+        Command::DurableLsn(lsn) => core.set_durable_lsn(lsn).map(|()| Reply::Done),
+        Command::Run(run) => {
+            // A panic is its caller's, who gets it; it was inside of no change of the core's.
+            Ok(Reply::Ran(catch_unwind(AssertUnwindSafe(|| run(core)))))
+        }
+        takes_turns => {
+            let fault = Fault::Unexpected("a command that takes turns, as one that does not");
+            Err(Error::new(takes_turns.name(), core.volume_name(), fault))
+        }
+    }
+}
+
+/// A request of the buffer pool. It is awaited from now on: its outcome is not for whoever takes outcomes as they come.
+fn requested(core: &mut Core, ticket: Result<Ticket>) -> Begun {
+    let doing = match ticket {
+        Ok(ticket) => Doing::Request(ticket),
+        Err(error) => return Begun::Answered(Err(error)),
+    };
+    match doing.poll(core, Some(Waker::noop().clone())) {
+        Poll::Ready(answer) => Begun::Answered(answer),
+        Poll::Pending => Begun::Doing(doing),
+    }
+}
+
+fn pin(core: &mut Core, handle: Handle, page: u64, new: Option<u64>) -> Begun {
+    let pinning = match new {
+        Some(lsn) => core.pin_new(handle, page, lsn),
+        None => core.pin(handle, page),
+    };
+    match pinning {
+        Ok(Pinning::Held(pin)) => Begun::Answered(Ok(Reply::Pinned(core.hold(pin)))),
+        Ok(Pinning::Coming(ticket)) => requested(core, Ok(ticket)),
+        Err(error) => Begun::Answered(Err(error)),
+    }
+}
+
+impl Doing {
+    /// The answer, once, when there is one; else remembers whom to wake.
+    pub fn poll(&self, core: &mut Core, waker: Option<Waker>) -> Poll<Result<Reply>> {
+        let gone = |core: &Core| Err(Error::new("ask", core.volume_name(), Fault::Stale));
+        match self {
+            Doing::Operation(id) => core.poll_answer(id, waker).map(|answer| match answer {
+                Some(answer) => answer.map(Reply::from),
+                None => gone(core),
+            }),
+            Doing::Request(ticket) => core.poll(*ticket, waker).map(|outcome| match outcome {
+                Some(outcome) => outcome.result.map(|_| match outcome.pin {
+                    Some(pin) => Reply::Pinned(core.hold(pin)),
+                    None => Reply::Done,
+                }),
+                None => gone(core),
+            }),
+            Doing::Opening(opening) => opening.poll(waker).map(|opened| {
+                let (file, access) = opened?;
+                Ok(Reply::OpenedFile(core.add_file(file, access)))
+            }),
+        }
+    }
+
+    /// Nobody wants the answer any more. What was asked for may happen all the same.
+    pub fn abandon(self, core: &mut Core) {
+        match self {
+            Doing::Operation(id) => core.abandon_operation(id),
+            Doing::Request(ticket) => core.abandon(ticket),
+            Doing::Opening(_) => {} // The file is closed when it has been opened.
+        }
+    }
+}
+
+impl Reply {
+    /// The handle that it gives: to be closed when nobody takes it.
+    #[must_use]
+    pub fn handle(&self) -> Option<Handle> {
+        match self {
+            Reply::Opened(handle, _) | Reply::OpenedFile(handle) => Some(*handle),
+            _ => None,
+        }
+    }
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Reply {
+        match answer {
+            Answer::Segment(info) => Reply::Segment(info),
+            Answer::Opened(handle, info) => Reply::Opened(handle, info),
+            Answer::Account(account) => Reply::Account(account),
+        }
+    }
+}

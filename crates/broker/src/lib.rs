@@ -12,7 +12,8 @@
 //! | [`connection`] | the client's end of a connection | the above |
 //! | [`files`] | an engine with plain files, served | the above |
 //! | `on_core` | a volume's core, served | storage |
-//! | [`control`] | what is asked of a volume besides requests | storage |
+//! | [`control`] | what is asked of a core besides requests, and how that begins and ends | storage |
+//! | `opening` | a file is opened by a thread of its own | storage |
 //!
 //! The client is the library's `Remote`; neither side imports the other. `docs/broker.md` tells who wakes whom.
 //!
@@ -22,6 +23,7 @@ pub mod connection;
 pub mod control;
 pub mod files;
 mod on_core;
+mod opening;
 pub mod served;
 pub mod service;
 

@@ -1,11 +1,13 @@
 //! A volume's core, served.
 
+use std::task::{Poll, Waker};
+
 use baio_engine::{Engine, Errno, Memory, Wait};
-use baio_storage::{Answer, Core, Error, Fault, Handle, Identity, OperationId, Result, SegmentRequest, Ticket};
+use baio_storage::{Core, Error, Fault, Handle, Identity, Result, SegmentRequest, Ticket};
 use baio_words::Failure;
 use baio_words::entry::Completion;
 
-use crate::control::{Command, Reply};
+use crate::control::{self, Command, Doing, Reply};
 use crate::served::{Begun, NotStarted, Served, tag_of};
 use crate::service::HELD_PATIENCE;
 
@@ -15,7 +17,7 @@ const _: () = assert!(HELD_PATIENCE.as_secs() == Core::DROP_PATIENCE.as_secs());
 impl Served for Core {
     type Command = Command;
     type Answer = Result<Reply>;
-    type Operation = OperationId;
+    type Operation = Doing;
     type Error = Error;
 
     fn number(&self) -> u32 {
@@ -63,53 +65,22 @@ impl Served for Core {
     }
 
     fn begin(&mut self, who: Identity, command: Command) -> Begun<Core> {
-        let begun = match command {
-            Command::Create {
-                owner_uid,
-                name,
-                options,
-            } => self.begin_create(who, owner_uid, &name, &options),
-            Command::Delete { owner_uid, name } => self.begin_delete(who, owner_uid, &name),
-            Command::Resize {
-                owner_uid,
-                name,
-                options,
-            } => self.begin_resize(who, owner_uid, &name, &options),
-            Command::Rename { owner_uid, old, new } => self.begin_rename(who, owner_uid, &old, &new),
-            Command::Open {
-                owner_uid,
-                name,
-                access,
-            } => self.begin_open(who, owner_uid, &name, access),
-            Command::List => return Begun::Answered(self.list(who).map(Reply::Segments)),
-            Command::Info => return Begun::Answered(self.volume_view(who).map(Reply::Volume)),
-            Command::Size(handle) => return Begun::Answered(self.size(handle).map(Reply::Size)),
-            Command::Counters => {
-                let backend = Core::engine(self).explain().backend;
-                return Begun::Answered(Ok(Reply::Counters(self.stats(), backend)));
-            }
-            Command::Close => return Begun::Close,
-        };
-        match begun {
-            Ok(operation) => Begun::Operation(operation),
-            Err(error) => Begun::Answered(Err(error)),
+        match control::begin(self, who, command) {
+            control::Begun::Doing(doing) => Begun::Operation(doing),
+            control::Begun::Answered(answer) => Begun::Answered(answer),
+            control::Begun::Close => Begun::Close,
         }
     }
 
-    fn take_answer(&mut self, operation: &OperationId) -> Option<Result<Reply>> {
-        let answer = Core::take_answer(self, operation)?;
-        Some(answer.map(|answer| match answer {
-            Answer::Segment(info) => Reply::Segment(info),
-            Answer::Opened(handle, info) => Reply::Opened(handle, info),
-            Answer::Account(_) => Reply::Done, // No command sets a quota.
-        }))
+    fn take_answer(&mut self, doing: &Doing) -> Option<Result<Reply>> {
+        match doing.poll(self, Some(Waker::noop().clone())) {
+            Poll::Ready(answer) => Some(answer),
+            Poll::Pending => None,
+        }
     }
 
     fn opened(answer: &Result<Reply>) -> Option<Handle> {
-        match answer {
-            Ok(Reply::Opened(handle, _)) => Some(*handle),
-            _ => None,
-        }
+        answer.as_ref().ok()?.handle()
     }
 
     fn close(self) -> Result<Reply> {

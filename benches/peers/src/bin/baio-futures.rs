@@ -1,7 +1,7 @@
 //! baio as a library: futures on a segment, joined and driven by `block_on`. The segment lies in a volume of its own, which is
 //! made when it is missing: `baio-futures VOLUME --make BYTES`.
 
-use baio::{Access, Buffer, Choice, Config, CreateOptions, Durability, Format, Local, Options, Segment};
+use baio::{Access, Buffer, Choice, Config, CreateOptions, Durability, Format, Link, Local, Options, Segment};
 use baio_peers::{BLOCK, Load, Outcome};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -30,8 +30,8 @@ fn main() -> Outcome {
             ..Options::default()
         },
     )?;
-    let segment = volume.open_segment(SEGMENT, Access::Read)?;
-    load.set_size(segment.size());
+    let segment = volume.open_segment(SEGMENT, Access::Read).wait()?;
+    load.set_size(segment.info().size_bytes);
     let mut buffers = Vec::with_capacity(load.depth);
     for _ in 0..load.depth {
         let mut buffer = segment.buffer(BLOCK)?;
@@ -51,9 +51,9 @@ fn main() -> Outcome {
 async fn read(load: &Load, segment: &Segment<Local>, mut buffer: Buffer) {
     while let Some(offset) = load.next() {
         let since = load.clock();
-        let outcome = segment.read_at(offset, buffer).await;
-        load.ended(since, outcome.result.expect("a read failed") as usize);
-        buffer = outcome.memory.into_buffer().expect("the buffer comes back");
+        let done = segment.read_at(offset, buffer).await.expect("a read failed");
+        load.ended(since, done.bytes);
+        buffer = done.buffer;
     }
 }
 
@@ -69,18 +69,16 @@ fn make(path: &str, bytes: u64) -> Outcome {
         },
     )?;
     let volume = Local::open(path)?;
-    volume.create_segment(SEGMENT, &CreateOptions::of_size(bytes))?;
-    let segment = volume.open_segment(SEGMENT, Access::Write)?;
+    volume.create_segment(SEGMENT, &CreateOptions::of_size(bytes)).wait()?;
+    let segment = volume.open_segment(SEGMENT, Access::Write).wait()?;
     let mut buffer = segment.buffer(PIECE)?;
     for (at, byte) in buffer.iter_mut().enumerate() {
         *byte = (at * 31 + at / 251) as u8;
     }
     for offset in (0..bytes).step_by(PIECE) {
-        let outcome = volume.block_on(segment.write_at(offset, buffer))?;
-        outcome.result?;
-        buffer = outcome.memory.into_buffer().ok_or("the buffer comes back")?;
+        buffer = segment.write_at(offset, buffer).wait()?.buffer;
     }
-    volume.block_on(segment.sync(Durability::Full))?.result?;
+    segment.sync(Durability::Full).wait()?;
     drop(segment);
     Ok(volume.close()?)
 }

@@ -13,7 +13,7 @@ use baio_words::entry::Place;
 /// Memory that goes through the exchange, named by its place in the service's arena where it has one, to a service of this
 /// process that serves `S`.
 // What that means: docs/decisions/0009-memory-moves-through-a-table.md
-pub struct Carried<S: Served> {
+pub(super) struct Carried<S: Served> {
     doorbell: Doorbell,
     arena: Arc<Arena>,
     served: PhantomData<fn() -> S>,
@@ -24,7 +24,7 @@ pub(super) type Client = baio_client::Client<Carried<Core>>;
 impl<S: Served + 'static> Carried<S> {
     /// A client of the service at the other end, and the service's thread. Whoever is the last to use it says
     /// [`stop`](baio_client::Client::stop) and joins.
-    pub fn client(connection: Connection<S>) -> (baio_client::Client<Carried<S>>, JoinHandle<()>) {
+    pub(super) fn client(connection: Connection<S>) -> (baio_client::Client<Carried<S>>, JoinHandle<()>) {
         let Connection {
             shared,
             doorbell,
@@ -43,7 +43,7 @@ impl<S: Served + 'static> Carried<S> {
 
     /// Whose buffers move without a copy.
     #[must_use]
-    pub fn arena(&self) -> &Arc<Arena> {
+    pub(super) fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }
 }

@@ -2,41 +2,35 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `mod.rs` | what a user sees: the same as [`crate::Local`], with futures where that blocks |
-//! | `asked.rs` | questions that are no requests, as futures |
+//! | `mod.rs` | the link: the same as [`crate::Local`] |
 //! | `carried.rs` | what the client carries to a service of this process: the arena's memory, commands as values |
 //!
 //! The client's half of the connection is a crate of its own ([`baio_client`]).
 //!
 //! The price against [`crate::Local`] is a hop to another thread and back; batches share it.
 
-mod asked;
 mod carried;
 
 use std::fmt;
 use std::future::Future;
+use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use baio_broker::control::{Command, Reply};
 use baio_broker::{Setup, start};
 use baio_client::Ended;
-use baio_engine::{Buffer, Config, Stats, Time, Wait};
-use baio_storage::{
-    Access, Core, CreateOptions, Error, Fault, Handle, Identity, Outcome, ResizeOptions, Result, SegmentInfo,
-    SegmentRequest, Ticket, VolumeView,
-};
+use baio_engine::{Buffer, Config, Time, Wait};
+use baio_storage::cache::{Borrower, LentPages};
+use baio_storage::{Core, Error, Fault, Handle, Identity, Outcome, Result, SegmentRequest, Ticket};
 use baio_words::RequestFault;
 
-pub use self::asked::Asked;
-pub use self::carried::Carried;
-use self::carried::{Client, outcome};
-use crate::link::Link;
-use crate::local::Options;
-use crate::segment::Segment;
+use self::carried::{Carried, Client, outcome};
+use crate::link::{Link, NotAsked};
+use crate::options::Options;
 
 /// A volume served by a thread of this process. Clones are the same volume; `Send` and `Sync`, as are its segments and
 /// futures.
@@ -77,6 +71,8 @@ pub struct Remote(Arc<Owner>);
 struct Owner {
     client: Arc<Client>,
     identity: Identity,
+    /// Requests that went through a buffer of the arena, and their bytes.
+    bounced: (AtomicU64, AtomicU64),
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -117,6 +113,23 @@ impl Drop for Rest<'_> {
 }
 
 impl Remote {
+    /// A link without a volume, for plain files, on a new thread.
+    ///
+    /// # Errors
+    /// No backend or no thread can be had.
+    pub fn new() -> Result<Remote> {
+        Remote::new_with(&Options::default())
+    }
+
+    /// The same with options.
+    ///
+    /// # Errors
+    /// As [`Remote::new`]; there is no memory for the cache.
+    pub fn new_with(options: &Options) -> Result<Remote> {
+        let how = options.clone();
+        Remote::around(move || how.start(), options)
+    }
+
     /// Opens the volume at `path` on a new thread; this process then owns it.
     ///
     /// # Errors
@@ -130,7 +143,7 @@ impl Remote {
     /// # Errors
     /// As [`Remote::open`].
     pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Remote> {
-        let (path, how) = (path.as_ref().to_owned(), *options);
+        let (path, how) = (path.as_ref().to_owned(), options.clone());
         Remote::around(move || how.open(&path), options)
     }
 
@@ -148,6 +161,7 @@ impl Remote {
         Ok(Remote(Arc::new(Owner {
             client: Arc::new(client),
             identity: options.identity,
+            bounced: Default::default(),
             thread: Mutex::new(Some(thread)),
         })))
     }
@@ -156,216 +170,11 @@ impl Remote {
         &self.0.client
     }
 
-    /// Makes a segment of the caller's own; ends when it is durable.
-    ///
-    /// # Errors
-    /// The future's: the name is taken or bad, there is no space; or what the system said.
-    pub fn create_segment(&self, name: &str, options: &CreateOptions) -> Asked<SegmentInfo> {
-        self.create_segment_of(self.0.identity.uid, name, options)
-    }
-
-    /// Makes a segment for another owner; only uid 0 may.
-    ///
-    /// # Errors
-    /// As [`Remote::create_segment`], and `Access`.
-    pub fn create_segment_of(&self, owner_uid: u32, name: &str, options: &CreateOptions) -> Asked<SegmentInfo> {
-        let command = Command::Create {
-            owner_uid,
-            name: name.to_owned(),
-            options: *options,
-        };
-        Asked::new(self, command, segment_of)
-    }
-
-    /// Opens a segment of the caller's own.
-    ///
-    /// # Errors
-    /// The future's: there is none; or what the system said.
-    pub fn open_segment(&self, name: &str, access: Access) -> Asked<Segment<Remote>> {
-        self.open_segment_of(self.0.identity.uid, name, access)
-    }
-
-    /// Opens somebody's segment, if its mode allows it.
-    ///
-    /// # Errors
-    /// As [`Remote::open_segment`], and `Access`.
-    pub fn open_segment_of(&self, owner_uid: u32, name: &str, access: Access) -> Asked<Segment<Remote>> {
-        let command = Command::Open {
-            owner_uid,
-            name: name.to_owned(),
-            access,
-        };
-        Asked::new(self, command, |remote, reply| match reply {
-            Reply::Opened(handle, info) => {
-                let client = remote.client();
-                client.remember(handle, format!("{}#{}/{}", client.name(), info.owner_uid, info.name));
-                Some(Segment::new(remote.clone(), handle, info))
-            }
-            _ => None,
-        })
-    }
-
-    /// Deletes a segment of the caller's own, when the requests under way on it have ended.
-    ///
-    /// # Errors
-    /// The future's: there is none; or what the system said.
-    pub fn delete_segment(&self, name: &str) -> Asked<()> {
-        let command = Command::Delete {
-            owner_uid: self.0.identity.uid,
-            name: name.to_owned(),
-        };
-        Asked::new(self, command, |_, reply| {
-            matches!(reply, Reply::Segment(_)).then_some(())
-        })
-    }
-
-    /// Gives a segment of the caller's own another size; open handles see it at once. What it gains reads as zero. It is moved
-    /// where neither its reserve nor free blocks behind it are enough, and is served meanwhile.
-    ///
-    /// # Errors
-    /// The future's: there is none, there is no space, it is over quota; or what the system said.
-    pub fn resize_segment(&self, name: &str, options: &ResizeOptions) -> Asked<SegmentInfo> {
-        let command = Command::Resize {
-            owner_uid: self.0.identity.uid,
-            name: name.to_owned(),
-            options: *options,
-        };
-        Asked::new(self, command, segment_of)
-    }
-
-    /// Gives a segment of the caller's own another name; open handles stay valid.
-    ///
-    /// # Errors
-    /// The future's: there is none, the new name is taken or bad; or what the system said.
-    pub fn rename_segment(&self, old: &str, new: &str) -> Asked<SegmentInfo> {
-        let command = Command::Rename {
-            owner_uid: self.0.identity.uid,
-            old: old.to_owned(),
-            new: new.to_owned(),
-        };
-        Asked::new(self, command, segment_of)
-    }
-
-    /// The segments that the caller may see. The service reads the table in one go; other requests go on in the kernel, and
-    /// are answered behind it.
-    ///
-    /// # Errors
-    /// The future's: the table cannot be read.
-    pub fn list(&self) -> Asked<Vec<SegmentInfo>> {
-        Asked::new(self, Command::List, |_, reply| match reply {
-            Reply::Segments(list) => Some(list),
-            _ => None,
-        })
-    }
-
-    /// The volume as it is now, as far as this user may see it.
-    ///
-    /// # Errors
-    /// The future's: the link is closed, the service has ended.
-    pub fn info(&self) -> Asked<VolumeView> {
-        Asked::new(self, Command::Info, |_, reply| match reply {
-            Reply::Volume(info) => Some(info),
-            _ => None,
-        })
-    }
-
-    /// Counters of the service's engine. Blocks for the length of one hop.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.counters().map(|(stats, _)| stats).unwrap_or_default()
-    }
-
-    /// The backend that the service has chosen. Blocks for the length of one hop.
-    #[must_use]
-    pub fn backend(&self) -> &'static str {
-        self.counters().map_or("none", |(_, backend)| backend)
-    }
-
-    fn counters(&self) -> Result<(Stats, &'static str)> {
-        let asked = Asked::new(self, Command::Counters, |_, reply| match reply {
-            Reply::Counters(stats, backend) => Some((stats, backend)),
-            _ => None,
-        });
-        asked.wait()
-    }
-
-    /// Sends what is queued, sleeps as long as `wait` allows, and reaps. Returns how many requests of this link ended
-    /// meanwhile, whoever started them. Outcomes that lie untaken count towards `wait`, and with nothing in flight it does
-    /// not sleep. A count of 0 sleeps until there is any news.
-    ///
-    /// # Errors
-    /// The link is closed, or the service has ended, and nothing is left to be taken.
-    pub fn turn(&self, wait: Wait) -> Result<usize> {
-        let turned = match wait {
-            Wait::No => self.client().turn_once(),
-            Wait::Until {
-                count,
-                min_wait,
-                deadline,
-            } => self.client().turn(count, min_wait, deadline),
-        };
-        turned.map_err(|fault| Error::new("turn", self.client().name(), fault))
-    }
-
-    /// Takes the next outcome of requests started by ticket that nobody polls for, in the order of completion. Reaps nothing
-    /// by itself.
-    #[must_use]
-    pub fn next_outcome(&self) -> Option<Outcome> {
-        self.client().next_outcome().map(outcome)
-    }
-
-    /// Runs a future to its end in this thread, which sends and reaps meanwhile. Any thread may do so, also many at a time.
-    ///
-    /// # Errors
-    /// The service has ended, or the link was closed, while the future waits for something else.
-    pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
-        let client = self.client();
-        let done = client.block_on(future);
-        done.map_err(|fault| Error::new("wait on", client.name(), fault))
-    }
-
-    /// Ends everything under way, marks the volume as closed properly, and gives it back. Blocks until then. Requests under
-    /// way get their outcomes; later ones give `Stale`.
-    ///
-    /// # Errors
-    /// What the system said, or that the service has ended before; the next open then heals the volume.
-    pub fn close(self) -> Result<()> {
-        let client = self.client();
-        let ended = || Err(Error::new("close", client.name(), Fault::ServiceEnded));
-        let Some(ticket) = client.begin_close(Box::new(Command::Close)) else {
-            if client.refusal() == Some(RequestFault::ServiceEnded) {
-                return ended();
-            }
-            // Another thread closes: its command is under way until the volume has been given back.
-            client.wait_for_all();
-            return Ok(());
-        };
-        let closed = match client.wait(ticket) {
-            Some(Ended::Command(answer)) => answer.map_err(Error::from).flatten().map(drop),
-            _ => ended(),
-        };
-        self.0.join();
-        client.look_once();
-        closed
-    }
-
-    /// The moment `duration` from now, for a request's deadline. A request that is not done by then completes as
-    /// indeterminate: it may or may not take effect.
-    #[must_use]
-    pub fn deadline(&self, duration: Duration) -> Time {
-        Time::monotonic().after(duration)
-    }
-
-    /// Buffer memory that nobody holds, in bytes.
-    #[must_use]
-    pub fn arena_free_bytes(&self) -> usize {
-        self.client().carrier().arena().free_bytes()
-    }
-
-    /// Requests that have not ended, or whose end nobody has reaped.
-    #[must_use]
-    pub fn in_flight(&self) -> usize {
-        self.client().in_flight()
+    /// Elsewhere than in `block_on` the helper is to send and reap what is awaited; here it is started.
+    fn expect_helper<T>(&self, polled: &Poll<T>) {
+        if polled.is_pending() {
+            let _ = self.client().is_driven();
+        }
     }
 }
 
@@ -392,19 +201,114 @@ impl Link for Remote {
 
     fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
         let polled = self.client().poll(ticket, waker).map(request);
-        if polled.is_pending() {
-            // Elsewhere than in `block_on` the helper is to send and reap it; here it is started.
-            let _ = self.client().is_driven();
-        }
+        self.expect_helper(&polled);
         polled
     }
 
-    fn wake_when_room(&self, waker: &Waker, until: Option<Time>) {
-        self.client().wake_when_room(waker, until);
+    fn wait(&self, ticket: Ticket) -> Result<Option<Outcome>> {
+        Ok(request(self.client().wait(ticket)))
+    }
+
+    fn cancel(&self, ticket: Ticket) {
+        self.client().cancel(ticket);
+    }
+
+    fn abandon(&self, ticket: Ticket) {
+        self.client().abandon(ticket);
+    }
+
+    fn turn(&self, wait: Wait) -> Result<usize> {
+        let turned = match wait {
+            Wait::No => self.client().turn_once(),
+            Wait::Until {
+                count,
+                min_wait,
+                deadline,
+            } => self.client().turn(count, min_wait, deadline),
+        };
+        turned.map_err(|fault| Error::new("turn", self.client().name(), fault))
+    }
+
+    fn next_outcome(&self) -> Option<Outcome> {
+        self.client().next_outcome().map(outcome)
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
+        let client = self.client();
+        let done = client.block_on(future);
+        done.map_err(|fault| Error::new("wait on", client.name(), fault))
+    }
+
+    fn close(self) -> Result<()> {
+        let client = self.client();
+        let ended = || Err(Error::new("close", client.name(), Fault::ServiceEnded));
+        let Some(ticket) = client.begin_close(Box::new(Command::Close)) else {
+            if client.refusal() == Some(RequestFault::ServiceEnded) {
+                return ended();
+            }
+            // Another thread closes: its command is under way until the volume has been given back.
+            client.wait_for_all();
+            return Ok(());
+        };
+        let closed = match client.wait(ticket) {
+            Some(Ended::Command(answer)) => answer.map_err(Error::from).and_then(|closed| closed).map(drop),
+            _ => ended(),
+        };
+        self.0.join();
+        client.look_once();
+        closed
     }
 
     fn now(&self) -> Time {
         Time::monotonic()
+    }
+
+    fn arena_free_bytes(&self) -> usize {
+        self.client().carrier().arena().free_bytes()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.client().in_flight()
+    }
+
+    fn bounced(&self) -> (u64, u64) {
+        let (requests, bytes) = &self.0.bounced;
+        (requests.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
+    }
+
+    fn name(&self) -> String {
+        self.client().name().to_owned()
+    }
+
+    fn identity(&self) -> Identity {
+        self.0.identity
+    }
+
+    type Question = Ticket;
+
+    fn ask(&self, command: Box<Command>) -> std::result::Result<Ticket, NotAsked> {
+        let client = self.client();
+        client.command(command).map_err(|command| match client.refusal() {
+            Some(fault) => NotAsked::Refused(fault.into()),
+            None => NotAsked::Full(command),
+        })
+    }
+
+    fn poll_answer(&self, question: &Ticket, waker: &Waker) -> Poll<Result<Reply>> {
+        let polled = self.client().poll(*question, waker);
+        self.expect_helper(&polled);
+        polled.map(|ended| match ended {
+            Some(Ended::Command(answer)) => answer.map_err(Error::from).and_then(|answer| answer),
+            _ => Err(Error::new("ask the service of", self.client().name(), Fault::Stale)),
+        })
+    }
+
+    fn leave(&self, question: Ticket) {
+        self.client().abandon(question);
+    }
+
+    fn wake_when_room(&self, waker: &Waker, until: Option<Time>) {
+        self.client().wake_when_room(waker, until);
     }
 
     fn refusal(&self) -> Option<Fault> {
@@ -415,35 +319,21 @@ impl Link for Remote {
         self.client().is_driven()
     }
 
-    fn wait(&self, ticket: Ticket) -> Result<Option<Outcome>> {
-        Ok(request(self.client().wait(ticket)))
-    }
-
-    fn abandon(&self, ticket: Ticket) {
-        self.client().abandon(ticket);
-    }
-
-    fn size(&self, handle: Handle) -> Result<u64> {
-        if !self.client().knows(handle) {
-            return Err(Error::new("measure", "a closed handle", Fault::Stale));
-        }
-        let asked = Asked::new(self, Command::Size(handle), |_, reply| match reply {
-            Reply::Size(bytes) => Some(bytes),
-            _ => None,
-        });
-        asked.wait()
-    }
-
     fn close_handle(&self, handle: Handle) {
         self.client().close_handle(handle);
     }
-}
 
-/// A segment, where one was asked for.
-fn segment_of(_: &Remote, reply: Reply) -> Option<SegmentInfo> {
-    match reply {
-        Reply::Segment(info) => Some(info),
-        _ => None,
+    fn remember(&self, handle: Handle, name: &str) {
+        self.client().remember(handle, name.to_owned());
+    }
+
+    fn lend_here(&self, _: &Borrower, _: Handle, _: Range<u64>) -> Option<LentPages> {
+        None // The cache is behind a hop.
+    }
+
+    fn count_bounce(&self, bytes: usize) {
+        self.0.bounced.0.fetch_add(1, Ordering::Relaxed);
+        self.0.bounced.1.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 

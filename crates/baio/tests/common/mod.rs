@@ -10,40 +10,44 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use baio::{Access, Choice, Config, CreateOptions, Format, Local, Options, Segment};
+use baio::{Access, Choice, Config, CreateOptions, Format, Link, Local, Options, Segment};
 
-pub fn volume(backend: Choice) -> (tempfile::TempDir, Local) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("volume.img");
-    let format = Format {
-        size_bytes: Some(16 << 20),
-        ..Format::default()
-    };
-    baio::format(&path, &format).unwrap();
-    let options = Options {
+pub fn options(backend: Choice, slots: u32) -> Options {
+    Options {
         config: Config {
             backend,
-            slots: 128,
+            slots,
             arena_bytes: 8 << 20,
             ..Config::default()
         },
         ..Options::default()
+    }
+}
+
+pub fn image(size: u64) -> (tempfile::TempDir, std::path::PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("volume.img");
+    let format = Format {
+        size_bytes: Some(size),
+        ..Format::default()
     };
-    let volume = Local::open_with(&path, &options).unwrap();
+    baio::format(&path, &format).unwrap();
+    (dir, path)
+}
+
+/// In this thread.
+pub fn volume(backend: Choice) -> (tempfile::TempDir, Local) {
+    let (dir, path) = image(16 << 20);
+    let volume = Local::open_with(&path, &options(backend, 128)).unwrap();
     (dir, volume)
 }
 
-pub fn segment(volume: &Local, name: &str, size: u64) -> Segment<Local> {
-    volume.create_segment(name, &CreateOptions::of_size(size)).unwrap();
-    volume.open_segment(name, Access::Write).unwrap()
-}
-
-pub fn free_bytes(volume: &Local) -> usize {
-    volume.arena_free_bytes()
-}
-
-pub fn in_flight(volume: &Local) -> usize {
-    volume.in_flight()
+pub fn segment<L: Link>(volume: &L, name: &str, size: u64) -> Segment<L> {
+    volume
+        .create_segment(name, &CreateOptions::of_size(size))
+        .wait()
+        .unwrap();
+    volume.open_segment(name, Access::Write).wait().unwrap()
 }
 
 struct Flag(AtomicBool);

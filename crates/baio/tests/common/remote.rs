@@ -1,42 +1,13 @@
 //! A small volume on a service thread.
 
-use baio::{Access, Choice, Config, CreateOptions, Format, Options, Remote, Segment};
+use baio::{Choice, Remote};
 
-pub fn options(backend: Choice, slots: u32) -> Options {
-    Options {
-        config: Config {
-            backend,
-            slots,
-            arena_bytes: 8 << 20,
-            ..Config::default()
-        },
-        ..Options::default()
-    }
-}
-
-pub fn image(size: u64) -> (tempfile::TempDir, std::path::PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("volume.img");
-    let format = Format {
-        size_bytes: Some(size),
-        ..Format::default()
-    };
-    baio::format(&path, &format).unwrap();
-    (dir, path)
-}
+use super::{image, options};
 
 pub fn volume(backend: Choice) -> (tempfile::TempDir, Remote) {
     let (dir, path) = image(16 << 20);
     let volume = Remote::open_with(&path, &options(backend, 128)).unwrap();
     (dir, volume)
-}
-
-pub fn segment(volume: &Remote, name: &str, size: u64) -> Segment<Remote> {
-    let work = async {
-        volume.create_segment(name, &CreateOptions::of_size(size)).await?;
-        volume.open_segment(name, Access::Write).await
-    };
-    volume.block_on(work).unwrap().unwrap()
 }
 
 /// The id of this process's thread of that name, which the kernel cuts at 15 bytes.

@@ -7,7 +7,9 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use baio::{Access, Config, CreateOptions, Durability, Format, Identity, Local, Options, Segment, SegmentOp, Wait};
+use baio::{
+    Access, Config, CreateOptions, Durability, Format, Identity, Link, Local, Options, Segment, SegmentOp, Wait,
+};
 use baio_console::failure::Failure;
 use baio_stress::{Random, drop_pages_of};
 
@@ -72,8 +74,12 @@ pub(super) fn written_segment(path: &Path, name: &str, bytes: u64) -> Result<(),
     let volume = Local::open_with(path, &options).map_err(storage_failure)?;
     volume
         .create_segment(name, &CreateOptions::of_size(bytes))
+        .wait()
         .map_err(storage_failure)?;
-    let segment = volume.open_segment(name, Access::Write).map_err(storage_failure)?;
+    let segment = volume
+        .open_segment(name, Access::Write)
+        .wait()
+        .map_err(storage_failure)?;
     fill(&volume, &segment, bytes)?;
     drop(segment);
     volume.close().map_err(storage_failure)
@@ -100,10 +106,8 @@ fn fill(volume: &Local, segment: &Segment<Local>, bytes: u64) -> Result<(), Fail
             under_way -= 1;
         }
     }
-    let synced = volume
-        .block_on(segment.sync(Durability::Data))
-        .map_err(storage_failure)?;
-    synced.result.map(drop).map_err(storage_failure)
+    let synced = segment.sync(Durability::Data).wait();
+    synced.map(drop).map_err(|failed| storage_failure(failed.error))
 }
 
 #[cfg(test)]

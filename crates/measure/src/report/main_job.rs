@@ -55,13 +55,15 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
 /// In order in, in random order back. Whether these were the same bytes.
 fn carry_both_ways(path: &Path, mut bytes: Vec<u8>, findings: &mut Findings) -> baio::Result<bool> {
     let volume = open(path, FIRST)?;
-    volume.create_segment("data", &CreateOptions::of_size(bytes.len() as u64))?;
-    let segment = volume.open_segment("data", Access::Write)?;
+    volume
+        .create_segment("data", &CreateOptions::of_size(bytes.len() as u64))
+        .wait()?;
+    let segment = volume.open_segment("data", Access::Write).wait()?;
     let hash = blake3::hash(&bytes);
     let mut order: Vec<usize> = (0..bytes.len().div_ceil(CHUNK)).collect();
     let begun = Instant::now();
     let mut import = carry(&volume, &segment, &order, Way::In, &mut bytes)?;
-    volume.block_on(segment.sync(Durability::Data))?.result?;
+    segment.sync(Durability::Data).wait()?;
     import.seconds = begun.elapsed().as_secs_f64();
     import.tell("import", "imported and synced", findings);
 
@@ -176,7 +178,7 @@ enum Way {
 
 /// Carries the chunks of `bytes` in this order, with a number of requests in flight.
 fn carry(volume: &Local, segment: &Segment<Local>, order: &[usize], way: Way, bytes: &mut [u8]) -> baio::Result<Pass> {
-    let before = volume.stats();
+    let before = volume.stats().wait()?;
     let started = Instant::now();
     let (mut next, mut under_way, mut in_flight_max) = (0, 0, 0);
     while next < order.len() || under_way > 0 {
@@ -208,7 +210,7 @@ fn carry(volume: &Local, segment: &Segment<Local>, order: &[usize], way: Way, by
             }
         }
     }
-    let after = volume.stats();
+    let after = volume.stats().wait()?;
     Ok(Pass {
         bytes: bytes.len(),
         seconds: started.elapsed().as_secs_f64(),
@@ -248,12 +250,13 @@ impl Trial {
 fn refusals(path: &Path) -> baio::Result<Vec<Trial>> {
     let volume = open(path, SECOND)?;
     // A stranger's name is no obstacle: names belong to their owners.
-    volume.create_segment("data", &CreateOptions::of_size(1 << 20))?;
-    let seen = volume.list()?;
+    volume.create_segment("data", &CreateOptions::of_size(1 << 20)).wait()?;
+    let seen = volume.list().wait()?;
     let only_own = seen.iter().all(|segment| segment.owner_uid == SECOND.uid);
-    let open = |name, access| volume.open_segment_of(FIRST.uid, name, access).map(drop);
+    let open = |name, access| volume.open_segment_of(FIRST.uid, name, access).wait().map(drop);
     let create = volume
         .create_segment_of(FIRST.uid, "planted", &CreateOptions::of_size(4096))
+        .wait()
         .map(drop);
     let present = Trial::refused("open its segment to read", &open("data", Access::Read));
     let mut absent = Trial::refused(

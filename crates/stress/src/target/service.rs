@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use baio::{Access, Options, Outcome, Remote, Segment, SegmentRequest};
+use baio::{Access, Link, Options, Outcome, Remote, Segment, SegmentRequest};
 use baio_console::failure::Failure;
 use baio_engine::{Durability, Memory, Stats, Wait};
 use baio_storage::{Error, Fault};
@@ -43,12 +43,11 @@ impl Target for Served {
         let options = Options {
             identity: path.identity,
             config: for_all(job),
-            cache: None,
+            ..Options::default()
         };
         let volume = Remote::open_with(&path.volume, &options).map_err(told)?;
         let access = if job.writes() { Access::Write } else { Access::Read };
-        let opening = volume.open_segment_of(path.owner_uid, &path.name, access);
-        match volume.block_on(opening).and_then(|opened| opened) {
+        match volume.open_segment_of(path.owner_uid, &path.name, access).wait() {
             Ok(segment) => Ok(Service {
                 volume,
                 segment,
@@ -114,23 +113,21 @@ impl Target for Served {
     }
 
     fn sync(&mut self, _: usize, durability: Durability) -> Result<(), Fault> {
-        let Service { volume, segment, .. } = &*self.service;
-        let outcome = volume.block_on(segment.sync(durability));
-        let outcome = outcome.map_err(Error::into_fault)?;
-        outcome.result.map(drop).map_err(Error::into_fault)
+        let synced = self.service.segment.sync(durability).wait();
+        synced.map(drop).map_err(|failed| failed.error.into_fault())
     }
 
     /// There is one engine for all lanes; the first one tells of it.
     fn stats(&self) -> Stats {
         if self.lane == 0 {
-            self.service.volume.stats()
+            self.service.volume.stats().wait().unwrap_or_default()
         } else {
             Stats::default()
         }
     }
 
     fn backend(&self) -> &'static str {
-        self.service.volume.backend()
+        self.service.volume.backend().wait().unwrap_or("none")
     }
 
     fn close(self) -> Result<(), Failure> {

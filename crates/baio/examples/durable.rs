@@ -1,0 +1,26 @@
+//! 10,000 durable writes of 4 KiB from eight tasks: `cargo run --release -p baio --example durable -- FILE`.
+
+use baio::{Durability, File, Link, Remote, Result};
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let path = std::env::args().nth(1).expect("usage: durable FILE");
+    let link = Remote::new()?;
+    let file = File::options().write().create().direct().open(&link, path).await?;
+    let write = async |file: File<Remote>, task: u64| {
+        let mut page = file.buffer(4096)?;
+        for nth in (task..10_000).step_by(8) {
+            page = file
+                .write_all_at(nth * 4096, page)
+                .durable(Durability::Data)
+                .await?
+                .buffer;
+        }
+        Result::Ok(())
+    };
+    let tasks: Vec<_> = (0..8).map(|task| tokio::spawn(write(file.clone(), task))).collect();
+    for task in tasks {
+        task.await.expect("it does not panic")?;
+    }
+    link.close()
+}

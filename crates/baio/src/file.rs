@@ -1,0 +1,197 @@
+//! A plain file or device, without a volume.
+
+use std::fmt;
+use std::ops::Deref;
+use std::path::Path;
+
+use baio_broker::control::{Command, Reply};
+use baio_engine::{Caching, Create, Descriptions, Open};
+use baio_storage::{Handle, Mode};
+
+use crate::link::Link;
+use crate::opened::Opened;
+use crate::operation::Operation;
+
+/// An opened file or device. Its requests are those of [`Opened`]: any size, any number in flight. Those that do not say a mode have
+/// the one that it was opened for.
+///
+/// ```
+/// use baio::{Durability, File, Link, Local};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = std::env::temp_dir().join(format!("baio-file-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?;
+/// # let path = dir.join("notes");
+/// let link = Local::new()?;
+/// link.block_on(async {
+///     let file = File::options().write().create().open(&link, &path).await?;
+///     file.write_all_at(0, b"hello".to_vec()).durable(Durability::Data).await?;
+///     let read = file.read_at(0, vec![0; 10]).await?;
+///     assert_eq!(&read.buffer[..read.bytes], b"hello");
+///     baio::Result::Ok(())
+/// })??;
+/// # std::fs::remove_dir_all(dir)?;
+/// # Ok(()) }
+/// ```
+pub struct File<L: Link> {
+    opened: Opened<L>,
+}
+
+impl<L: Link> Clone for File<L> {
+    fn clone(&self) -> File<L> {
+        File {
+            opened: self.opened.clone(),
+        }
+    }
+}
+
+impl<L: Link> fmt::Debug for File<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "File({})", self.opened.name())
+    }
+}
+
+impl<L: Link> Deref for File<L> {
+    type Target = Opened<L>;
+
+    fn deref(&self) -> &Opened<L> {
+        &self.opened
+    }
+}
+
+impl<L: Link> File<L> {
+    pub(crate) fn new(link: &L, handle: Handle, name: String, mode: Mode) -> File<L> {
+        File {
+            opened: Opened::new(link, handle, name, mode),
+        }
+    }
+
+    /// Opens a file to read, through the kernel's page cache.
+    pub fn open(link: &L, path: impl AsRef<Path>) -> Operation<L, File<L>> {
+        OpenOptions::new().open(link, path)
+    }
+
+    /// The same file, with another mode for requests that do not say one. It must have been opened for that mode too
+    /// ([`OpenOptions::every_mode`]).
+    #[must_use]
+    pub fn with_mode(mut self, mode: Mode) -> File<L> {
+        self.opened.set_mode(mode);
+        self
+    }
+}
+
+impl File<crate::Local> {
+    /// How to open one, on any link: to read, through the kernel's page cache, unless it is changed.
+    pub fn options() -> OpenOptions {
+        OpenOptions::new()
+    }
+}
+
+/// How a file is opened.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is opened before `open`"]
+pub struct OpenOptions {
+    open: Open,
+    mode: Mode,
+    every_mode: bool,
+    truncate: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions::new()
+    }
+}
+
+impl OpenOptions {
+    /// To read, through the kernel's page cache; it must exist.
+    pub fn new() -> OpenOptions {
+        OpenOptions {
+            open: Open::read(),
+            mode: Mode::Kernel,
+            every_mode: false,
+            truncate: false,
+        }
+    }
+
+    /// To write as well as to read.
+    pub fn write(mut self) -> OpenOptions {
+        self.open.write = true;
+        self
+    }
+
+    /// Made when it is missing; mode 0666 less the umask.
+    pub fn create(mut self) -> OpenOptions {
+        self.open.create = Create::IfMissing;
+        self
+    }
+
+    /// Made; it must not exist.
+    pub fn create_new(mut self) -> OpenOptions {
+        self.open.create = Create::New;
+        self
+    }
+
+    /// Cut to no bytes when it is opened.
+    pub fn truncate(mut self) -> OpenOptions {
+        self.truncate = true;
+        self
+    }
+
+    /// Past the kernel's page cache (`O_DIRECT`): offset, length and memory of each request are aligned to what the device needs.
+    pub fn direct(self) -> OpenOptions {
+        self.mode(Mode::Direct)
+    }
+
+    /// Through baio's page cache, which the link must have ([`Options::cache`](crate::Options::cache)).
+    pub fn cached(self) -> OpenOptions {
+        self.mode(Mode::Cached)
+    }
+
+    /// The mode of requests that do not say one.
+    pub fn mode(mut self, mode: Mode) -> OpenOptions {
+        self.mode = mode;
+        self
+    }
+
+    /// Requests may also say other modes: it takes two descriptors where one would do.
+    pub fn every_mode(mut self) -> OpenOptions {
+        self.every_mode = true;
+        self
+    }
+
+    /// On a block device: fail with `EBUSY` when it is mounted or held.
+    pub fn claim_device(mut self) -> OpenOptions {
+        self.open.claim_device = true;
+        self
+    }
+
+    /// Opens the file on a link, as the process of its core may.
+    ///
+    /// The future fails with what the system said, with the path and the cure.
+    pub fn open<L: Link>(&self, link: &L, path: impl AsRef<Path>) -> Operation<L, File<L>> {
+        let path = path.as_ref().to_owned();
+        let (mode, name) = (self.mode, path.display().to_string());
+        let descriptions = match mode {
+            _ if self.every_mode => Descriptions::Both,
+            Mode::Direct => Descriptions::Only(Caching::Direct),
+            Mode::Kernel | Mode::Uncached => Descriptions::Only(Caching::Kernel),
+            Mode::Cached => Descriptions::Both,
+        };
+        let options = Open {
+            descriptions,
+            ..self.open
+        };
+        let command = Command::OpenFile {
+            path,
+            options,
+            truncate: self.truncate,
+        };
+        Operation::new(link, command, move |link, reply| match reply {
+            Reply::OpenedFile(handle) => {
+                link.remember(handle, &name);
+                Some(File::new(link, handle, name, mode))
+            }
+            _ => None,
+        })
+    }
+}

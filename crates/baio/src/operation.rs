@@ -1,0 +1,158 @@
+//! What takes a while besides requests, as a future: making, opening, resizing, listing.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use baio_broker::control::{Command, Reply};
+use baio_storage::{Error, Fault, Result};
+
+use crate::link::{Link, NotAsked};
+use crate::opened::Opened;
+
+/// An operation on a volume, file or link: a future of its result. It begins when it is polled first, and holds nobody's thread
+/// while a device works. Dropping it gives up the answer, not what was asked for: that may happen all the same.
+#[must_use = "an operation that is never awaited never begins"]
+pub struct Operation<L: Link, T> {
+    on: On<L>,
+    stage: Stage<L>,
+    what: &'static str,
+    read: Option<Read<L, T>>,
+}
+
+/// What it is about, which it keeps open.
+pub(crate) enum On<L: Link> {
+    Link(L),
+    Opened(Opened<L>),
+}
+
+impl<L: Link> On<L> {
+    pub(crate) fn link(&self) -> &L {
+        match self {
+            On::Link(link) => link,
+            On::Opened(opened) => opened.link(),
+        }
+    }
+
+    /// What it is called in messages.
+    fn name(&self) -> String {
+        match self {
+            On::Link(link) => link.name(),
+            On::Opened(opened) => opened.name().to_owned(),
+        }
+    }
+}
+
+/// Makes the answer of a reply; `None` for a reply to another question.
+type Read<L, T> = Box<dyn FnOnce(&On<L>, Reply) -> Option<Result<T>> + Send + Sync>;
+
+enum Stage<L: Link> {
+    Fresh(Box<Command>),
+    Started(L::Question),
+    Ended,
+}
+
+impl<L: Link, T> fmt::Debug for Operation<L, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Operation({} on {})", self.what, self.on.name())
+    }
+}
+
+impl<L: Link, T> Operation<L, T> {
+    /// One on a link.
+    pub(crate) fn new(
+        link: &L,
+        command: Command,
+        read: impl FnOnce(&L, Reply) -> Option<T> + Send + Sync + 'static,
+    ) -> Operation<L, T> {
+        Operation::trying(On::Link(link.clone()), command, |on, reply| {
+            read(on.link(), reply).map(Ok)
+        })
+    }
+
+    /// One whose answer is a result by itself.
+    pub(crate) fn trying(
+        on: On<L>,
+        command: Command,
+        read: impl FnOnce(&On<L>, Reply) -> Option<Result<T>> + Send + Sync + 'static,
+    ) -> Operation<L, T> {
+        Operation {
+            on,
+            what: command.name(),
+            stage: Stage::Fresh(Box::new(command)),
+            read: Some(Box::new(read)),
+        }
+    }
+
+    /// Waits for its end in this thread, driving the link meanwhile.
+    ///
+    /// # Errors
+    /// As its future; and that the link could not be driven to its end.
+    pub fn wait(self) -> Result<T> {
+        let link = self.on.link().clone();
+        link.block_on(self)?
+    }
+
+    fn start(&mut self, command: Box<Command>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        if !self.on.link().is_driven() {
+            return Poll::Ready(Err(self.failed(Fault::NobodyDrives)));
+        }
+        match self.on.link().ask(command) {
+            Ok(question) => self.look(question, context),
+            Err(NotAsked::Refused(fault)) => Poll::Ready(Err(self.failed(fault))),
+            Err(NotAsked::Full(command)) => {
+                self.on.link().wake_when_room(context.waker(), None);
+                self.stage = Stage::Fresh(command);
+                Poll::Pending
+            }
+        }
+    }
+
+    fn look(&mut self, question: L::Question, context: &mut Context<'_>) -> Poll<Result<T>> {
+        match self.on.link().poll_answer(&question, context.waker()) {
+            Poll::Ready(answer) => Poll::Ready(self.answer(answer)),
+            Poll::Pending if self.on.link().is_driven() => {
+                self.stage = Stage::Started(question);
+                Poll::Pending
+            }
+            // With nobody to reap, waiting would last for ever.
+            Poll::Pending => {
+                self.on.link().leave(question);
+                Poll::Ready(Err(self.failed(Fault::NobodyDrives)))
+            }
+        }
+    }
+
+    fn answer(&mut self, answer: Result<Reply>) -> Result<T> {
+        let reply = answer?;
+        let read = self.read.take().ok_or_else(|| self.failed(Fault::Stale))?;
+        // A reply to another question: only a service that is wrong gives it.
+        read(&self.on, reply).unwrap_or_else(|| Err(self.failed(Fault::ServiceEnded)))
+    }
+
+    fn failed(&self, fault: Fault) -> Error {
+        Error::new(self.what, self.on.name(), fault)
+    }
+}
+
+impl<L: Link, T> Future for Operation<L, T> {
+    type Output = Result<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        let this = self.get_mut();
+        match std::mem::replace(&mut this.stage, Stage::Ended) {
+            Stage::Fresh(command) => this.start(command, context),
+            Stage::Started(question) => this.look(question, context),
+            Stage::Ended => Poll::Ready(Err(this.failed(Fault::Stale))),
+        }
+    }
+}
+
+impl<L: Link, T> Drop for Operation<L, T> {
+    fn drop(&mut self) {
+        if let Stage::Started(question) = std::mem::replace(&mut self.stage, Stage::Ended) {
+            self.on.link().leave(question);
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! A request as a future, without an allocation.
+//!
+//! The first poll queues the request; nothing is submitted by polling, so futures that are joined go to the kernel
+//! together. Dropping one abandons its request: the slot keeps the buffer until the kernel has let go of it. A deadline counts
+//! also while a future waits for a slot: then the request ends as cancelled, and has had no effect.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use baio_engine::{Durability, Errno, Memory, Time};
+use baio_storage::{Error, Fault, Mode, Outcome, SegmentOp, SegmentRequest, StatusWord, Ticket};
+
+use crate::buffer::IoBuf;
+use crate::link::Link;
+use crate::opened::Opened;
+use crate::result::{Done, Failed};
+
+/// A request on an opened segment or file, which it keeps open: a future of its result, to be shaped before it is polled.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use baio::{Durability, File, Link, Local};
+/// # let dir = std::env::temp_dir().join(format!("baio-request-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?;
+/// # let path = dir.join("journal");
+/// let link = Local::new()?;
+/// let file = File::options().write().create().open(&link, &path).wait()?;
+/// let write = file.write_at(0, b"begin".to_vec()).durable(Durability::Data).within(std::time::Duration::from_secs(5));
+/// assert_eq!(write.wait()?.bytes, 5);
+/// # std::fs::remove_dir_all(dir)?;
+/// # Ok(()) }
+/// ```
+#[must_use = "a request that is never awaited never starts"]
+pub struct Request<L: Link, B: IoBuf> {
+    opened: Opened<L>,
+    stage: Stage,
+    /// Fewer bytes than asked are a failure.
+    exact: bool,
+    /// Memory that the device cannot use goes through a buffer of the arena.
+    bounced: bool,
+    cancelled: bool,
+    buffer: PhantomData<fn() -> B>,
+}
+
+enum Stage {
+    /// Not started; boxed nowhere: the request lives in the future.
+    Fresh(SegmentRequest),
+    /// The core has it.
+    Started(Started),
+    /// The outcome has been given.
+    Ended,
+}
+
+struct Started {
+    ticket: Ticket,
+    op: SegmentOp,
+    asked: usize,
+    /// The caller's memory, while a buffer of the arena is on its way in its place.
+    behind: Option<Memory>,
+}
+
+impl<L: Link, B: IoBuf> fmt::Debug for Request<L, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stage = match &self.stage {
+            Stage::Fresh(request) => request.op.name(),
+            Stage::Started(_) => "under way",
+            Stage::Ended => "ended",
+        };
+        write!(f, "Request({}, {stage})", self.opened.name())
+    }
+}
+
+impl<L: Link, B: IoBuf> Request<L, B> {
+    pub(crate) fn new(opened: &Opened<L>, request: SegmentRequest) -> Request<L, B> {
+        Request {
+            opened: opened.clone(),
+            stage: Stage::Fresh(request),
+            exact: false,
+            bounced: false,
+            cancelled: false,
+            buffer: PhantomData,
+        }
+    }
+
+    fn shape(mut self, change: impl FnOnce(&mut SegmentRequest)) -> Self {
+        if let Stage::Fresh(request) = &mut self.stage {
+            change(request);
+        }
+        self
+    }
+
+    /// Past every cache, or through which: see [`Mode`].
+    pub fn mode(self, mode: Mode) -> Self {
+        self.shape(|request| request.mode = mode)
+    }
+
+    /// Through baio's page cache.
+    pub fn cached(self) -> Self {
+        self.mode(Mode::Cached)
+    }
+
+    /// Past every cache.
+    pub fn direct(self) -> Self {
+        self.mode(Mode::Direct)
+    }
+
+    /// How safe it must be when it completes.
+    pub fn durable(self, durability: Durability) -> Self {
+        self.shape(|request| request.durability = durability)
+    }
+
+    /// When to give up on it, by the link's clock ([`Link::now`]). What the device has already then ends as indeterminate.
+    pub fn deadline(self, at: Time) -> Self {
+        self.shape(|request| request.deadline = Some(at))
+    }
+
+    /// The same, so long from now.
+    pub fn within(self, duration: Duration) -> Self {
+        let at = self.opened.link().now().after(duration);
+        self.deadline(at)
+    }
+
+    /// A word to be moved when it completes.
+    pub fn status(self, status: StatusWord) -> Self {
+        self.shape(|request| request.status = Some(status))
+    }
+
+    /// Fewer bytes than asked are a failure: the end of the segment or file lies within.
+    pub fn exact(mut self) -> Self {
+        self.exact = true;
+        self
+    }
+
+    /// If its memory does not begin at a multiple of 4096, a direct request goes through a buffer of the arena, with a copy: the
+    /// link counts these (`bounced_requests`, `bounced_bytes` of its metrics). Without this, memory that the device cannot take is refused.
+    pub fn bounced(mut self) -> Self {
+        self.bounced = true;
+        self
+    }
+
+    /// Asks that it end early, as far as it can be ended; it still has a result, to be awaited. Before it was polled first, it
+    /// ends as cancelled without an effect.
+    pub fn cancel(&mut self) {
+        self.cancelled = true;
+        if let Stage::Started(started) = &self.stage {
+            self.opened.link().cancel(started.ticket);
+        }
+    }
+
+    /// Waits for its end in this thread, driving the link meanwhile.
+    ///
+    /// # Errors
+    /// As its future; and that the link could not be driven to its end.
+    pub fn wait(self) -> Result<Done<B>, Failed<B>> {
+        let link = self.opened.link().clone();
+        link.block_on(self).unwrap_or_else(|error| {
+            Err(Failed {
+                error,
+                buffer: None,
+                bytes_done: 0,
+            })
+        })
+    }
+
+    fn start(&mut self, mut request: SegmentRequest, context: &mut Context<'_>) -> Poll<Result<Done<B>, Failed<B>>> {
+        let link = self.opened.link();
+        if self.cancelled {
+            return Poll::Ready(self.refused(request, baio_engine::Error::Cancelled));
+        }
+        if !link.is_driven() {
+            return Poll::Ready(self.refused(request, Fault::NobodyDrives));
+        }
+        let (op, asked) = (request.op, request.memory.len());
+        let behind = match self.bounced && must_bounce(&request) {
+            true => match bounce(link, &mut request) {
+                Ok(behind) => Some(behind),
+                Err(error) => return Poll::Ready(self.refused_by(request, error)),
+            },
+            false => None,
+        };
+        match link.start(request) {
+            Ok(ticket) => self.look(
+                Started {
+                    ticket,
+                    op,
+                    asked,
+                    behind,
+                },
+                context,
+            ),
+            Err(mut request) => {
+                if let Some(behind) = behind {
+                    request.memory = behind;
+                }
+                match link.refusal() {
+                    Some(fault) => Poll::Ready(self.refused(request, fault)),
+                    None if request.deadline.is_some_and(|at| at <= link.now()) => {
+                        // It found no slot before its deadline.
+                        Poll::Ready(self.refused(request, baio_engine::Error::Cancelled))
+                    }
+                    None => {
+                        link.wake_when_room(context.waker(), request.deadline);
+                        self.stage = Stage::Fresh(request);
+                        Poll::Pending
+                    }
+                }
+            }
+        }
+    }
+
+    /// The end of a request that never began.
+    fn refused(&self, request: SegmentRequest, fault: impl Into<Fault>) -> Result<Done<B>, Failed<B>> {
+        let error = Error::new(request.op.name(), self.opened.name(), fault);
+        let error = match request.op.offset() {
+            Some(offset) => error.at(offset),
+            None => error,
+        };
+        self.refused_by(request, error)
+    }
+
+    fn refused_by(&self, request: SegmentRequest, error: Error) -> Result<Done<B>, Failed<B>> {
+        if let Some(status) = &request.status {
+            status.end(Err(error.errno().unwrap_or(Errno::EIO)));
+        }
+        Err(Failed {
+            error,
+            buffer: B::from_memory(request.memory),
+            bytes_done: 0,
+        })
+    }
+
+    fn look(&mut self, started: Started, context: &mut Context<'_>) -> Poll<Result<Done<B>, Failed<B>>> {
+        let link = self.opened.link();
+        match link.poll(started.ticket, context.waker()) {
+            Poll::Ready(Some(outcome)) => Poll::Ready(self.result(started, outcome)),
+            // The link was closed under the future.
+            Poll::Ready(None) => Poll::Ready(self.lost(&started, Fault::Stale)),
+            Poll::Pending if link.is_driven() => {
+                self.stage = Stage::Started(started);
+                Poll::Pending
+            }
+            // With nobody to reap, waiting would last for ever.
+            Poll::Pending => {
+                link.abandon(started.ticket);
+                Poll::Ready(self.lost(&started, Fault::NobodyDrives))
+            }
+        }
+    }
+
+    fn lost(&self, started: &Started, fault: Fault) -> Result<Done<B>, Failed<B>> {
+        Err(Failed {
+            error: Error::new(started.op.name(), self.opened.name(), fault),
+            buffer: None,
+            bytes_done: 0,
+        })
+    }
+
+    fn result(&self, started: Started, outcome: Outcome) -> Result<Done<B>, Failed<B>> {
+        let Started { op, asked, behind, .. } = started;
+        let memory = match behind {
+            Some(behind) => unbounce(op, behind, &outcome),
+            None => outcome.memory,
+        };
+        let buffer = B::from_memory(memory);
+        let bytes_done = outcome.bytes_done as usize;
+        let error = match (outcome.result, buffer) {
+            (Ok(bytes), Some(buffer)) if !self.exact || bytes as usize == asked => {
+                return Ok(Done {
+                    bytes: bytes as usize,
+                    buffer,
+                    took: outcome.took,
+                    iterations: outcome.iterations,
+                });
+            }
+            (Ok(bytes), buffer) => {
+                let offset = op.offset().unwrap_or(0);
+                let fault = Fault::Beyond {
+                    len: asked as u64,
+                    size: offset.saturating_add(u64::from(bytes)),
+                    write: op.changes_bytes(),
+                };
+                let error = Error::new(op.name(), self.opened.name(), fault).at(offset);
+                return Err(Failed {
+                    error,
+                    buffer,
+                    bytes_done,
+                });
+            }
+            (Err(error), buffer) => (error, buffer),
+        };
+        Err(Failed {
+            error: error.0,
+            buffer: error.1,
+            bytes_done,
+        })
+    }
+}
+
+/// Can the device not use its memory, for all that is known?
+fn must_bounce(request: &SegmentRequest) -> bool {
+    const SAFE: u64 = 4096;
+    request.mode == Mode::Direct && request.memory.misplaced(SAFE)
+}
+
+/// Puts a buffer of the arena in the place of the request's memory, which is given back.
+fn bounce<L: Link>(link: &L, request: &mut SegmentRequest) -> Result<Memory, Error> {
+    let mut buffer = link.buffer(request.memory.len())?;
+    if request.op.changes_bytes() {
+        request.memory.copy_out_at(0, &mut buffer);
+    }
+    link.count_bounce(buffer.len());
+    Ok(std::mem::replace(&mut request.memory, Memory::Own(buffer)))
+}
+
+/// The caller's memory again, with what was read. While the kernel may still be at the arena's buffer, it is as it was.
+fn unbounce(op: SegmentOp, mut memory: Memory, outcome: &Outcome) -> Memory {
+    if let (SegmentOp::Read { .. }, Memory::Own(buffer)) = (op, &outcome.memory) {
+        let bytes = outcome.result.as_ref().map_or(outcome.bytes_done, |bytes| *bytes) as usize;
+        memory.copy_in_at(0, &buffer[..bytes.min(buffer.len())]);
+    }
+    memory
+}
+
+impl<L: Link, B: IoBuf> Future for Request<L, B> {
+    type Output = Result<Done<B>, Failed<B>>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Done<B>, Failed<B>>> {
+        let this = self.get_mut();
+        match std::mem::replace(&mut this.stage, Stage::Ended) {
+            Stage::Fresh(request) => this.start(request, context),
+            Stage::Started(started) => this.look(started, context),
+            Stage::Ended => Poll::Ready(Err(Failed {
+                error: Error::new("await", "a request that has ended", Fault::Stale),
+                buffer: None,
+                bytes_done: 0,
+            })),
+        }
+    }
+}
+
+impl<L: Link, B: IoBuf> Drop for Request<L, B> {
+    fn drop(&mut self) {
+        if let Stage::Started(started) = &self.stage {
+            self.opened.link().abandon(started.ticket);
+        }
+    }
+}
