@@ -53,10 +53,10 @@ async fn drive(link: &Local) -> Result<std::convert::Infallible, Error> {
             if link.has_news() || is_sooner(link.next_wake(), until) {
                 return Poll::Ready(Ok(()));
             }
-            if let Some(timer) = timer.as_mut().as_pin_mut()
-                && timer.poll(context).is_ready()
-            {
-                return Poll::Ready(Ok(()));
+            if let Some(timer) = timer.as_mut().as_pin_mut() {
+                if timer.poll(context).is_ready() {
+                    return Poll::Ready(Ok(()));
+                }
             }
             if ready.is_none() && is_at_work(link) {
                 // Nobody tells its end. Others go on between two looks.

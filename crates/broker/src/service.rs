@@ -242,10 +242,10 @@ impl<S: Served> Service<S> {
             if self.shared.is_stopping() {
                 return Err(End::Asked);
             }
-            if let Some(tag) = self.closing
-                && self.busy == 1
-            {
-                return self.close(tag);
+            if let Some(tag) = self.closing {
+                if self.busy == 1 {
+                    return self.close(tag);
+                }
             }
             self.turn()?;
         }
@@ -282,9 +282,10 @@ impl<S: Served> Service<S> {
         let shared = Arc::clone(&self.shared);
         let ring = shared.submissions.ring();
         let mut taken = 0;
-        while taken < ring.capacity()
-            && let Some(raw) = ring.pop(&mut self.submissions)?
-        {
+        while taken < ring.capacity() {
+            let Some(raw) = ring.pop(&mut self.submissions)? else {
+                break;
+            };
             taken += 1;
             let submission = Submission::decode(&raw, &self.limits)?;
             self.take(&submission)?;

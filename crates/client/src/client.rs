@@ -374,10 +374,10 @@ impl<K: Carrier> Client<K> {
     pub fn abandon(&self, ticket: Ticket) {
         let mut state = self.lock();
         let (left, waker, ended) = state.table.abandon(ticket);
-        if let Some(Ended::Command(Ok(reply))) = &ended
-            && let Some(handle) = K::opened(reply)
-        {
-            state.closing.push(handle); // Opened for somebody who has left.
+        if let Some(Ended::Command(Ok(reply))) = &ended {
+            if let Some(handle) = K::opened(reply) {
+                state.closing.push(handle); // Opened for somebody who has left.
+            }
         }
         let mut ring = false;
         if left == Left::Sent && self.leaves_room(&state) {

@@ -53,10 +53,10 @@ impl<K: Carrier> State<K> {
         };
         let parcel = shared.exchange.take(index);
         if ending.abandoned {
-            if let Some(Parcel::Reply(reply)) = parcel
-                && let Some(handle) = K::opened(&reply)
-            {
-                self.closing.push(handle); // Opened for somebody who has left.
+            if let Some(Parcel::Reply(reply)) = parcel {
+                if let Some(handle) = K::opened(&reply) {
+                    self.closing.push(handle); // Opened for somebody who has left.
+                }
             }
             self.table.end_abandoned(ticket, || {
                 completion.result.map_err(|failure| errno(ending.kind, failure))

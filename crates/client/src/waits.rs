@@ -163,10 +163,10 @@ impl<K: Carrier> Client<K> {
         let mut context = Context::from_waker(&waker);
         let mut future = std::pin::pin!(future);
         let result = loop {
-            if me.take()
-                && let Poll::Ready(output) = future.as_mut().poll(&mut context)
-            {
-                break Ok(output);
+            if me.take() {
+                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                    break Ok(output);
+                }
             }
             let mut state = self.lock();
             loop {
@@ -181,10 +181,10 @@ impl<K: Carrier> Client<K> {
             }
             let closed = state.table.closed;
             self.finish_up(state, false);
-            if let Some(fault) = closed
-                && !me.is_rung()
-            {
-                break Err(fault);
+            if let Some(fault) = closed {
+                if !me.is_rung() {
+                    break Err(fault);
+                }
             }
         };
         self.lock().give_parker(me);

@@ -312,10 +312,10 @@ impl Engine {
         if let Err(error) = Slot::validate(request, len) {
             return Some(Err(error));
         }
-        if Slot::will_sync(request)
-            && let Some(errno) = request.file.as_ref().and_then(File::poisoned)
-        {
-            return Some(Err(Error::Poisoned(errno)));
+        if Slot::will_sync(request) {
+            if let Some(errno) = request.file.as_ref().and_then(File::poisoned) {
+                return Some(Err(Error::Poisoned(errno)));
+            }
         }
         let nothing_to_do = match request.op {
             Op::Read { .. } | Op::Write { .. } | Op::Receive { .. } => len == 0,
@@ -348,10 +348,10 @@ impl Engine {
         };
         loop {
             let mine = |c: &Completion| c.id == id && c.notice == Notice::Completed;
-            if let Some(at) = self.ready.iter().position(mine)
-                && let Some(completion) = self.ready.remove(at)
-            {
-                return completion;
+            if let Some(at) = self.ready.iter().position(mine) {
+                if let Some(completion) = self.ready.remove(at) {
+                    return completion;
+                }
             }
             if let Err(error) = self.wait_for_more() {
                 return self.give_up(id, error);

@@ -66,7 +66,23 @@ struct Inner {
 /// What a file is made of. Its own enum and no trait object, so that a request for an inode meets no dynamic dispatch.
 enum Made {
     Inode(Inode),
-    Foreign(Box<dyn Device>),
+    Foreign(Box<dyn Kept>),
+}
+
+/// A device of any sort, seen as what it is or as a device: Rust 1.85 has no way from `dyn Device` to `dyn Any`.
+trait Kept: Device {
+    fn as_any(&self) -> &dyn Any;
+    fn as_device(&self) -> &dyn Device;
+}
+
+impl<D: Device> Kept for D {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_device(&self) -> &dyn Device {
+        self
+    }
 }
 
 impl Made {
@@ -74,7 +90,7 @@ impl Made {
     fn device(&self) -> &dyn Device {
         match self {
             Made::Inode(inode) => inode,
-            Made::Foreign(device) => &**device,
+            Made::Foreign(device) => device.as_device(),
         }
     }
 }
@@ -126,7 +142,7 @@ impl File {
     pub fn device<D: Device>(&self) -> Option<&D> {
         match &self.0.made {
             Made::Inode(_) => None,
-            Made::Foreign(device) => (&**device as &dyn Any).downcast_ref(),
+            Made::Foreign(device) => (**device).as_any().downcast_ref(),
         }
     }
 

@@ -116,11 +116,10 @@ pub(crate) fn poison_if_lost(slot: &Slot, errno: Errno) {
         // The end of a pause.
         return;
     }
-    if slot.takes_the_report()
-        && tells_of_lost_data(errno)
-        && let Some(file) = &slot.file
-    {
-        file.poison(errno);
+    if slot.takes_the_report() && tells_of_lost_data(errno) {
+        if let Some(file) = &slot.file {
+            file.poison(errno);
+        }
     }
 }
 

@@ -116,11 +116,12 @@ fn check_place(file: &File, op: Op) -> Result<(), Error> {
 fn check_alignment(file: &File, offset: u64, len: u64, memory: &Memory) -> Result<(), Error> {
     let limits = file.direct_limits();
     // As a rule memory is flat and all is right: one look at the bits of all three.
-    if let Some(place) = memory.place()
-        && let (Some(blocks), Some(bytes)) = (mask_of(limits.offset), mask_of(limits.memory))
-        && (offset | len) & blocks | place & bytes == 0
-    {
-        return Ok(());
+    if let Some(place) = memory.place() {
+        if let (Some(blocks), Some(bytes)) = (mask_of(limits.offset), mask_of(limits.memory)) {
+            if (offset | len) & blocks | place & bytes == 0 {
+                return Ok(());
+            }
+        }
     }
     check_extent(file, offset, len)?;
     for part in memory.parts() {
@@ -151,7 +152,7 @@ fn check(argument: Argument, value: u64, need: u32) -> Result<(), Error> {
 fn is_multiple(value: u64, need: u32) -> bool {
     match mask_of(need) {
         Some(mask) => value & mask == 0,
-        None => value.is_multiple_of(u64::from(need)),
+        None => value % u64::from(need) == 0,
     }
 }
 

@@ -192,10 +192,10 @@ impl Objects {
     fn collect(&mut self, handle: Handle) {
         let is_over =
             |object: &Object| matches!(object.state, ObjectState::Closed | ObjectState::Gone) && object.in_flight == 0;
-        if self.get(handle).is_some_and(is_over)
-            && let Some(object) = self.key(handle).and_then(|key| self.objects.remove(key))
-        {
-            self.lines.leave(object.line);
+        if self.get(handle).is_some_and(is_over) {
+            if let Some(object) = self.key(handle).and_then(|key| self.objects.remove(key)) {
+                self.lines.leave(object.line);
+            }
         }
     }
 

@@ -19,6 +19,7 @@ use baio_storage::{Access, Core};
 use harness::late_device::{LATE, LateDevice, until};
 use harness::loop_device::{Mounted, run};
 use harness::{BLOCK, ME, child, config, create, open_write, role, start, sync, write, write_request};
+use rustix::fs::{FlockOperation, flock};
 
 /// So many late writes are in flight when the owner is killed.
 const WRITES: u64 = 4;
@@ -52,7 +53,7 @@ fn own(path: &Path, backend: Choice) {
 /// The careless one: the same, with the lock on a description of its own.
 fn own_carelessly(path: &Path) {
     let lock = std::fs::File::options().read(true).write(true).open(path).unwrap();
-    lock.try_lock().unwrap();
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
     let mut engine = Engine::new(&config_of(Choice::Uring)).unwrap();
     let file = open_unclaimed(path);
     for at in 0..WRITES {
@@ -196,7 +197,8 @@ fn with_the_lock_on_another_description_they_do_land_late() {
     let test = "with_the_lock_on_another_description_they_do_land_late";
     kill_an_owner(test, &device, &format!("careless {}", device.path.display()));
     let lock = std::fs::File::options().write(true).open(&device.path).unwrap();
-    until("the lock is free", || lock.try_lock().is_ok()).unwrap();
+    let is_free = || flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+    until("the lock is free", is_free).unwrap();
     let mut engine = Engine::new(&config()).unwrap();
     let file = open_unclaimed(&device.path);
     let mut buffer = engine.buffer(BLOCK).unwrap();

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use baio_storage::{Core, Error, Fault};
 use harness::{ME, child, config, create, format, open, role};
+use rustix::fs::FlockOperation;
 
 /// A process that opens and closes the volume as it is told.
 struct Holder {
@@ -156,10 +157,10 @@ fn those_who_only_look_do_not_disturb_one_another() {
     looking.into_iter().for_each(|thread| thread.join().unwrap());
     // Whoever looks keeps writers out while it looks, and is named.
     let reader = std::fs::File::open(&path).unwrap();
-    reader.lock_shared().unwrap();
+    rustix::fs::flock(&reader, FlockOperation::LockShared).unwrap();
     assert_eq!(Core::inspect(&path, ME).unwrap().1.len(), 1);
     assert_busy(Core::open(&path, &config()), std::process::id());
-    reader.unlock().unwrap();
+    rustix::fs::flock(&reader, FlockOperation::Unlock).unwrap();
     open(&path).close().unwrap();
 }
 

@@ -548,8 +548,8 @@ impl Run {
         assert_eq!(bytes.len(), blocks as usize * BLOCK);
         for (at, (byte, may_be)) in bytes.iter().zip(&mut self.may_be).enumerate() {
             let is_one = *byte <= OTHER && bit(*byte) & *may_be != 0;
-            let what = format_args!("{:?} beside {:?}, {:?}", self.kind, self.beside, self.ending);
-            assert!(is_one, "{what}: byte {at} is {byte}, not one of {may_be:#b}");
+            let what = (self.kind, self.beside, self.ending);
+            assert!(is_one, "{what:?}: byte {at} is {byte}, not one of {may_be:#b}");
             *may_be = bit(*byte); // What was found is so from now on.
         }
     }

@@ -40,11 +40,10 @@ impl Engine {
 
     /// Asks the backend to end what runs, once: however often the caller asks, a backend has no more to do.
     pub(super) fn call_back(&mut self, id: RequestId) {
-        if let Some(slot) = self.slots.get_mut(id)
-            && !std::mem::replace(&mut slot.cancelled, true)
-            && !self.home.is_elsewhere()
-        {
-            self.backend.cancel(&self.slots, id);
+        if let Some(slot) = self.slots.get_mut(id) {
+            if !std::mem::replace(&mut slot.cancelled, true) && !self.home.is_elsewhere() {
+                self.backend.cancel(&self.slots, id);
+            }
         }
     }
 
@@ -171,10 +170,10 @@ impl Engine {
         if is_sync {
             self.sync_ended(id, result);
         }
-        if let Some(file) = file
-            && !self.held.is_empty()
-        {
-            self.wake_held(&file, sequence);
+        if let Some(file) = file {
+            if !self.held.is_empty() {
+                self.wake_held(&file, sequence);
+            }
         }
     }
 

@@ -42,10 +42,10 @@ impl Engine {
         slot.is_syncing = true;
         self.stats.durable_by_sync += 1;
         let file = slot.file.as_ref().filter(|file| file.durable_by() == DurableBy::Sync);
-        if let Some(file) = file
-            && self.flag_not_kept.is_none()
-        {
-            self.flag_not_kept = Some(format!("{} ({})", file.name(), durable::name_of(file.file_system())));
+        if let Some(file) = file {
+            if self.flag_not_kept.is_none() {
+                self.flag_not_kept = Some(format!("{} ({})", file.name(), durable::name_of(file.file_system())));
+            }
         }
         self.slots.transition(id, State::Queued);
         self.admit_sync(id);
@@ -116,10 +116,10 @@ impl Engine {
         let Some(slot) = self.slots.get_mut(id) else { return };
         slot.follows = Some(leader);
         let wanted = slot.policy.durability;
-        if wanted == Durability::Full
-            && let Some(leader) = self.slots.get_mut(leader)
-        {
-            leader.policy.durability = Durability::Full;
+        if wanted == Durability::Full {
+            if let Some(leader) = self.slots.get_mut(leader) {
+                leader.policy.durability = Durability::Full;
+            }
         }
     }
 }

@@ -101,7 +101,7 @@ impl Engine {
     fn is_idle(&mut self) -> bool {
         let idle = self.queue.is_empty() && self.slots.in_use() == 0 && !self.outside;
         self.idle_turns += u64::from(idle);
-        idle && !self.idle_turns.is_multiple_of(IDLE_TURNS)
+        idle && self.idle_turns % IDLE_TURNS != 0
     }
 
     /// Has the page cache answered everything, and is nothing else to be looked at? Then not even the clock is read: it would
@@ -112,7 +112,7 @@ impl Engine {
             Wait::Until { count, .. } => count > 0 && self.ready.len() >= count as usize,
         };
         let idle = self.queue.is_empty() && self.slots.running() == 0 && self.deadlines.is_empty() && !self.outside;
-        enough && idle && !self.trial_turns.is_multiple_of(TRIALS_TIMED)
+        enough && idle && self.trial_turns % TRIALS_TIMED != 0
     }
 
     /// Returns when the batch was begun, if there was one.
@@ -161,11 +161,11 @@ impl Engine {
     pub(super) fn flush(&mut self, begun: Option<Time>) {
         const SAMPLED: u64 = 8;
         self.backend.flush();
-        if let Some(begun) = begun
-            && self.stats.batches.is_multiple_of(SAMPLED)
-        {
-            let took = self.backend.now().since(begun);
-            self.measures.submit.record(took);
+        if let Some(begun) = begun {
+            if self.stats.batches % SAMPLED == 0 {
+                let took = self.backend.now().since(begun);
+                self.measures.submit.record(took);
+            }
         }
     }
 
@@ -176,24 +176,22 @@ impl Engine {
         }
         let hits_before = self.stats.trial_hits;
         self.trial_turns += 1;
-        let begun = self
-            .trial_turns
-            .is_multiple_of(TRIALS_TIMED)
-            .then(|| self.backend.now());
+        let is_timed = self.trial_turns % TRIALS_TIMED == 0;
+        let begun = is_timed.then(|| self.backend.now());
         let mut queue = std::mem::take(&mut self.queue);
         queue.retain(|id| !self.ends_at_once(id));
         self.queue = queue;
         self.may_try = !self.queue.is_empty();
         let hits = self.stats.trial_hits - hits_before;
-        if let Some(begun) = begun
-            && hits > 0
-        {
-            let took = self.backend.now().since(begun);
-            let read = Op::Read { offset: None };
-            self.measures
-                .entry(read, Caching::Kernel)
-                .latency
-                .record_many(took, hits);
+        if let Some(begun) = begun {
+            if hits > 0 {
+                let took = self.backend.now().since(begun);
+                let read = Op::Read { offset: None };
+                self.measures
+                    .entry(read, Caching::Kernel)
+                    .latency
+                    .record_many(took, hits);
+            }
         }
     }
 
@@ -249,18 +247,16 @@ impl Engine {
         );
         let many = missing.min(self.slots.running());
         let each_is_an_end = self.held.is_empty() && self.awaiting_sync.is_empty() && self.slots.going_on() == 0;
-        if many > 1
-            && each_is_an_end
-            && self.backend.gains_by_gathering()
-            && let Some(until) = gather.until(|| begun.unwrap_or_else(|| self.backend.now()), self.now)
-        {
-            let deadline = earliest(deadline, Some(until));
-            let count = many as u32;
-            return Wait::Until {
-                count,
-                min_wait,
-                deadline,
-            };
+        if many > 1 && each_is_an_end && self.backend.gains_by_gathering() {
+            if let Some(until) = gather.until(|| begun.unwrap_or_else(|| self.backend.now()), self.now) {
+                let deadline = earliest(deadline, Some(until));
+                let count = many as u32;
+                return Wait::Until {
+                    count,
+                    min_wait,
+                    deadline,
+                };
+            }
         }
         Wait::Until {
             count: count.min(1),

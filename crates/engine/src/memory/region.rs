@@ -130,14 +130,17 @@ impl Span {
     pub(super) fn copy_in_at(&self, skip: usize, bytes: &[u8]) -> usize {
         let part = self.part(skip, bytes.len());
         let (head, rest) = bytes[..part.len].split_at(part.head());
-        let (body, tail) = rest.as_chunks::<CELL>();
+        let body = rest.chunks_exact(CELL);
+        let tail = body.remainder();
         let (first, cells) = self.cells(part).split_at(usize::from(!head.is_empty()));
         let (whole, last) = cells.split_at(body.len());
         if let [cell] = first {
             store_some(cell, part.into, head);
         }
         for (cell, bytes) in whole.iter().zip(body) {
-            cell.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+            let mut word = [0; CELL];
+            word.copy_from_slice(bytes);
+            cell.store(u64::from_ne_bytes(word), Ordering::Relaxed);
         }
         if let [cell] = last {
             store_some(cell, 0, tail);
@@ -148,14 +151,14 @@ impl Span {
     pub(super) fn copy_out_at(&self, skip: usize, bytes: &mut [u8]) -> usize {
         let part = self.part(skip, bytes.len());
         let (head, rest) = bytes[..part.len].split_at_mut(part.head());
-        let (body, tail) = rest.as_chunks_mut::<CELL>();
+        let (body, tail) = rest.split_at_mut(rest.len() / CELL * CELL);
         let (first, cells) = self.cells(part).split_at(usize::from(!head.is_empty()));
-        let (whole, last) = cells.split_at(body.len());
+        let (whole, last) = cells.split_at(body.len() / CELL);
         if let [cell] = first {
             head.copy_from_slice(&load(cell)[part.into..][..head.len()]);
         }
-        for (cell, bytes) in whole.iter().zip(body) {
-            *bytes = load(cell);
+        for (cell, bytes) in whole.iter().zip(body.chunks_exact_mut(CELL)) {
+            bytes.copy_from_slice(&load(cell));
         }
         if let [cell] = last {
             tail.copy_from_slice(&load(cell)[..tail.len()]);

@@ -44,11 +44,12 @@ impl Cache {
         }
         let object = &self.objects[request.object as usize];
         let is_shut = |page: &u64| !object.is_open(*page, request.arrived);
-        if !object.reservations.is_empty()
-            && let Some(page) = pages.clone().find(is_shut)
-            && !crate::seeded_bug("a-cold-read-overtakes-direct-writes")
-        {
-            return Some(Step::Wait(Wait::Unreserved(request.object, page)));
+        if !object.reservations.is_empty() {
+            if let Some(page) = pages.clone().find(is_shut) {
+                if !crate::seeded_bug("a-cold-read-overtakes-direct-writes") {
+                    return Some(Step::Wait(Wait::Unreserved(request.object, page)));
+                }
+            }
         }
         for (run, these) in runs(request.object, pages.clone()) {
             self.eviction.passed_all(run, these);
@@ -63,7 +64,7 @@ impl Cache {
     /// Would its pages drive out others, and be driven out unused?
     fn is_cold(&self, request: &Request, pages: &Range<u64>) -> bool {
         let is_ours = request.hint == Hint::Normal && request.caller.is_pages() && request.len == request.caller.len();
-        if !is_ours || !request.start.is_multiple_of(PAGE) || self.frames.has_free() {
+        if !is_ours || request.start % PAGE != 0 || self.frames.has_free() {
             return false;
         }
         let count = pages.end - pages.start;

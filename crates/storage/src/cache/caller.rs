@@ -109,7 +109,7 @@ impl Caller {
 
     /// Is it one buffer of whole pages, which the device could take as it is? Buffers lie on page boundaries.
     pub(super) fn is_pages(&self) -> bool {
-        matches!(self.memory, Memory::Own(_) | Memory::Shared(_)) && self.len.is_multiple_of(PAGE_BYTES)
+        matches!(self.memory, Memory::Own(_) | Memory::Shared(_)) && self.len % PAGE_BYTES == 0
     }
 
     /// Shares the memory, one buffer, with the device for a write, until it is given back.

@@ -466,10 +466,10 @@ impl Cache {
             }
             Memory::Many(mut list) => {
                 for (part, &frame) in list.drain().zip(frames) {
-                    if let Memory::Own(buffer) = part
-                        && buffer.capacity() == PAGE_BYTES
-                    {
-                        self.frames.take_back(frame, buffer);
+                    if let Memory::Own(buffer) = part {
+                        if buffer.capacity() == PAGE_BYTES {
+                            self.frames.take_back(frame, buffer);
+                        }
                     }
                 }
                 self.flights.spare_lists.push(list);

@@ -229,10 +229,10 @@ impl Cache {
         if let Some(error) = request.told {
             return Err(Step::Done(Err(error)));
         }
-        if let Some(frame) = self.objects[request.object as usize].tree.get(page)
-            && self.must_wait(frame, lsn)
-        {
-            return Err(Step::Wait(Wait::Changeable(frame, lsn)));
+        if let Some(frame) = self.objects[request.object as usize].tree.get(page) {
+            if self.must_wait(frame, lsn) {
+                return Err(Step::Wait(Wait::Changeable(frame, lsn)));
+            }
         }
         // A write from no memory: all but the copy.
         if let Some(step) = self.write_page(request, page) {

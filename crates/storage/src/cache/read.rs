@@ -83,10 +83,10 @@ impl Cache {
 
     /// Others fill this page: starts what is missing behind it.
     pub(super) fn start_window(&mut self, request: &mut Request, page: u64) {
-        if request.pinned.is_empty()
-            && let Some(frame) = self.objects[request.object as usize].tree.get(page)
-        {
-            self.hold(request, page, frame);
+        if request.pinned.is_empty() {
+            if let Some(frame) = self.objects[request.object as usize].tree.get(page) {
+                self.hold(request, page, frame);
+            }
         }
         let gap = Gap {
             first: page,
@@ -255,7 +255,7 @@ impl Cache {
         self.hold(request, page, frame);
         let object = &self.objects[request.object as usize];
         let last = request.end() / PAGE;
-        let is_edge = last > page && !request.end().is_multiple_of(PAGE) && request.end() < object.size;
+        let is_edge = last > page && request.end() % PAGE != 0 && request.end() < object.size;
         if is_edge && object.tree.get(last).is_none() && object.is_open(last, request.arrived) {
             self.add_to_gap(request, last, &mut gap, Why::Asked);
         }

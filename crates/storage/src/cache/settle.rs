@@ -306,21 +306,21 @@ impl Cache {
         if self.frames.count(FrameState::Gated) > 0 && !self.is_gate_shut() {
             return false; // The log goes on, and then they can be written.
         }
-        if let Some(slot) = self.dirty_waiters.first()
-            && self.flights.live_writes == 0
-        {
-            let object = self.requests.get(slot).map_or(0, |request| request.object);
-            let errno = self.objects[object as usize].errno;
-            let errno = errno.or_else(|| self.objects.iter().find_map(|object| object.errno));
-            let error = CacheError::Unwritable(errno.unwrap_or(Errno::EIO));
-            self.wake_with(slot, |request| request.told = Some(error));
-            return true;
+        if let Some(slot) = self.dirty_waiters.first() {
+            if self.flights.live_writes == 0 {
+                let object = self.requests.get(slot).map_or(0, |request| request.object);
+                let errno = self.objects[object as usize].errno;
+                let errno = errno.or_else(|| self.objects.iter().find_map(|object| object.errno));
+                let error = CacheError::Unwritable(errno.unwrap_or(Errno::EIO));
+                self.wake_with(slot, |request| request.told = Some(error));
+                return true;
+            }
         }
-        if let Some(slot) = self.frame_waiters.first()
-            && self.flights.live == 0
-        {
-            self.wake_with(slot, |request| request.told = Some(CacheError::NoFrame));
-            return true;
+        if let Some(slot) = self.frame_waiters.first() {
+            if self.flights.live == 0 {
+                self.wake_with(slot, |request| request.told = Some(CacheError::NoFrame));
+                return true;
+            }
         }
         false
     }

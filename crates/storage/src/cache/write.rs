@@ -77,11 +77,10 @@ impl Cache {
             },
         };
         let state = self.frames.get(frame).state;
-        if state.is_readable()
-            && state != FrameState::WriteBack
-            && let Some(step) = self.own_bytes(request, frame)
-        {
-            return Some(step);
+        if state.is_readable() && state != FrameState::WriteBack {
+            if let Some(step) = self.own_bytes(request, frame) {
+                return Some(step);
+            }
         }
         match state {
             FrameState::Filling => {

@@ -43,7 +43,7 @@ impl Cache {
         let object = &mut self.objects[request.object as usize];
         let goes_on = std::mem::replace(&mut object.durable_end, pages.end) == pages.start;
         let merges = goes_on && count < PAGES_ALONE;
-        let is_pages = request.start.is_multiple_of(PAGE) && request.caller.is_pages();
+        let is_pages = request.start % PAGE == 0 && request.caller.is_pages();
         if !is_pages
             || merges
             || !(PAGES_MIN..=self.window).contains(&count)

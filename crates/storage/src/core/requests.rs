@@ -159,11 +159,10 @@ impl Core {
         let way = self.check(&mut request, Coming::Again);
         let is_callers = matches!(self.requests.owner(ticket), Some(Owner::Caller));
         let is_to_clear = asked.op.changes_bytes() && is_callers && !self.requests.is_reserved(ticket);
-        if matches!(way, Ok(Way::Device(..)))
-            && (asked.op == SegmentOp::Fence || is_to_clear)
-            && let Some(object) = self.object_known(asked.handle)
-        {
-            return self.ask(ticket, request, object, Coming::Again);
+        if matches!(way, Ok(Way::Device(..))) && (asked.op == SegmentOp::Fence || is_to_clear) {
+            if let Some(object) = self.object_known(asked.handle) {
+                return self.ask(ticket, request, object, Coming::Again);
+            }
         }
         let memory = request.memory;
         self.requests.set_len(ticket, memory.len() as u64);
@@ -207,10 +206,10 @@ impl Core {
         let ticket = outcome.ticket;
         // Another sync of the file has failed since the fence was asked for: it may have been the report of what came before it, and
         // the engine knows only since when the fence's own sync was under way.
-        if let (Ok(_), Some((asked, failures))) = (&outcome.result, self.requests.asked_of_fence(ticket))
-            && let Some(errno) = self.file_of(asked.handle).and_then(|file| file.failed_since(failures))
-        {
-            outcome.result = Err(self.explain(&asked, baio_engine::Error::Poisoned(errno)));
+        if let (Ok(_), Some((asked, failures))) = (&outcome.result, self.requests.asked_of_fence(ticket)) {
+            if let Some(errno) = self.file_of(asked.handle).and_then(|file| file.failed_since(failures)) {
+                outcome.result = Err(self.explain(&asked, baio_engine::Error::Poisoned(errno)));
+            }
         }
         match self.requests.owner(ticket) {
             Some(Owner::Caller) => self.fired.extend(self.requests.finish(outcome, held)),
@@ -384,10 +383,10 @@ impl Core {
 
     /// The device is done with a request.
     fn left(&mut self, asked: &Asked) {
-        if !self.holds.is_empty()
-            && let Some(place) = Touched::by(asked, &self.objects)
-        {
-            self.holds.ended(&place);
+        if !self.holds.is_empty() {
+            if let Some(place) = Touched::by(asked, &self.objects) {
+                self.holds.ended(&place);
+            }
         }
         self.handle_idle(asked.handle);
     }

@@ -58,10 +58,10 @@ impl Delete {
 
     pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
         let stepped = self.go_on(cx, event);
-        if stepped.is_err()
-            && let Some(address) = self.refusing.take()
-        {
-            cx.objects.move_segment(address, ObjectState::Open);
+        if stepped.is_err() {
+            if let Some(address) = self.refusing.take() {
+                cx.objects.move_segment(address, ObjectState::Open);
+            }
         }
         stepped
     }

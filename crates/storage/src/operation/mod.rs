@@ -242,10 +242,10 @@ impl Context<'_> {
 
     /// Nothing that the page cache has of a segment may reach its blocks any more.
     pub(crate) fn forget_cached(&mut self, address: SlotAddress) {
-        if let Some(cached) = &mut self.cached
-            && !crate::seeded_bug("deleted-pages-stay")
-        {
-            cached.forget(self.objects, address);
+        if let Some(cached) = &mut self.cached {
+            if !crate::seeded_bug("deleted-pages-stay") {
+                cached.forget(self.objects, address);
+            }
         }
     }
 

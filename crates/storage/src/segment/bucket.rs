@@ -385,11 +385,11 @@ impl<'a> Pair<'a> {
     /// The same for a volume in this epoch: no image of a later one can be.
     pub fn up_to(mut self, newest: u64) -> Self {
         for reading in [&mut self.even, &mut self.odd] {
-            if let Reading::Valid(image) = reading
-                && image.epoch() > newest
-            {
-                let found = image.epoch();
-                *reading = Reading::Invalid(ImageError::Epoch { found, newest });
+            if let Reading::Valid(image) = reading {
+                if image.epoch() > newest {
+                    let found = image.epoch();
+                    *reading = Reading::Invalid(ImageError::Epoch { found, newest });
+                }
             }
         }
         self
@@ -538,10 +538,10 @@ pub fn heal<'a>(
     healed_epoch: u64,
     id: BucketId,
 ) -> Result<Healing<'a>, BucketError> {
-    if let View::Settled(winner) = view(table)
-        && !needs_healing(table, healed_epoch)
-    {
-        return Ok(Healing { winner, rewrite: &[] });
+    if let View::Settled(winner) = view(table) {
+        if !needs_healing(table, healed_epoch) {
+            return Ok(Healing { winner, rewrite: &[] });
+        }
     }
     let winner = newest_of_four(table, mirror, id)?;
     let differs = |pair: &Pair<'_>| pair.at(winner.parity()).image() != Some(winner);

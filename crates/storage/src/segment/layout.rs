@@ -90,11 +90,7 @@ impl Parity {
 
     /// The home of a generation.
     pub fn of(generation: u64) -> Self {
-        if generation.is_multiple_of(2) {
-            Self::Even
-        } else {
-            Self::Odd
-        }
+        if generation % 2 == 0 { Self::Even } else { Self::Odd }
     }
 
     /// The other place of the pair.

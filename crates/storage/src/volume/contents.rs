@@ -153,11 +153,10 @@ impl Contents {
         };
         let doubt = Doubt { healing, ..doubt };
         table::scan(engine, device, superblock, doubt, &mut |address, found| {
-            if let Ok(inode) = found
-                && runs_of(&inode).any(|run| touches(&contested, run))
-                && inode.state.holds_blocks()
-            {
-                contenders.push(Contender::of(address, &inode));
+            if let Ok(inode) = found {
+                if runs_of(&inode).any(|run| touches(&contested, run)) && inode.state.holds_blocks() {
+                    contenders.push(Contender::of(address, &inode));
+                }
             }
         })?;
         let superseded = superseded(&contenders);

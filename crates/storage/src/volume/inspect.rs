@@ -293,12 +293,11 @@ impl Listing {
     }
 
     fn show(&mut self, address: SlotAddress, inode: &Inode) {
-        if let Some(name) = &inode.name
-            && inode.state.is_segment()
-            && self.who.acts_for(inode.owner_uid)
-        {
-            let info = SegmentInfo::of(inode, name, self.block_size, false);
-            self.segments.push((address, info));
+        if let Some(name) = &inode.name {
+            if inode.state.is_segment() && self.who.acts_for(inode.owner_uid) {
+                let info = SegmentInfo::of(inode, name, self.block_size, false);
+                self.segments.push((address, info));
+            }
         }
     }
 
@@ -379,11 +378,12 @@ fn find(engine: &mut Engine, device: &Device, key: Key) -> Result<Option<Segment
     while let Some(bucket) = probe.next_bucket() {
         table::look(engine, device, &superblock, doubt, bucket, &mut |image| {
             let slots = image.slots(geometry);
-            if let Visit::Found(at) = probe.visit(bucket, &slots)
-                && let Some(Ok(inode)) = slots.get(at.slot)
-                && let Some(name) = &inode.name
-            {
-                found = Some(SegmentInfo::of(inode, name, layout.block_size(), false));
+            if let Visit::Found(at) = probe.visit(bucket, &slots) {
+                if let Some(Ok(inode)) = slots.get(at.slot) {
+                    if let Some(name) = &inode.name {
+                        found = Some(SegmentInfo::of(inode, name, layout.block_size(), false));
+                    }
+                }
             }
         })?;
     }

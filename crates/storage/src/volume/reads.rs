@@ -229,9 +229,10 @@ impl Reads<'_> {
         let mut next = begin;
         loop {
             next = self.written_from(next, begin, unit as u64).min(end);
-            while next < end
-                && let Some(buffer) = self.spare.pop()
-            {
+            while next < end {
+                let Some(buffer) = self.spare.pop() else {
+                    break;
+                };
                 let len = (end - next).min(read_bytes as u64) as usize;
                 if !self.submit(engine, next, len, buffer)? {
                     break;

@@ -250,11 +250,11 @@ fn settle(
         bucket: number,
     };
     let table = Pair::read(even, odd, id).up_to(superblock.epoch);
-    if !bucket::needs_healing(&table, doubt.from_epoch)
-        && let Some(newest) = table.newest()
-    {
-        visit(&newest);
-        return Ok(());
+    if !bucket::needs_healing(&table, doubt.from_epoch) {
+        if let Some(newest) = table.newest() {
+            visit(&newest);
+            return Ok(());
+        }
     }
     let mirror = Images::read(engine, device, superblock, number, Place::Mirror)?;
     let mirror = Pair::read(mirror.page(0), mirror.page(1), id).up_to(superblock.epoch);

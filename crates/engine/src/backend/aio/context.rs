@@ -209,7 +209,7 @@ impl Ring {
         // SAFETY: no memory is involved.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let mut resident = 0_u8;
-        let plausible = page != 0 && address != 0 && address.is_multiple_of(page);
+        let plausible = page != 0 && address != 0 && address % page == 0;
         // SAFETY: the kernel writes one byte for the one page.
         if !plausible || unsafe { libc::mincore(address as *mut _, page, &raw mut resident) } != 0 {
             return None;

@@ -249,9 +249,8 @@ impl Disk {
         let inner = self.inner();
         let mut hash = 0_u64;
         for (number, page) in inner.pages.sorted() {
-            let (words, _) = page.as_chunks::<32>();
-            if words.iter().any(|word| *word != [0; 32]) {
-                hash = hash.rotate_left(23) ^ page_digest(words).wrapping_mul(number.wrapping_mul(2) | 1);
+            if page.chunks_exact(32).any(|words| words != [0; 32]) {
+                hash = hash.rotate_left(23) ^ page_digest(page).wrapping_mul(number.wrapping_mul(2) | 1);
                 hash = hash.wrapping_mul(0x0000_0100_0000_01b3);
             }
         }
@@ -464,11 +463,13 @@ impl Recording {
 }
 
 /// Four lanes beside each other: a crash explorer takes the fingerprint of every state.
-fn page_digest(words: &[[u8; 32]]) -> u64 {
+fn page_digest(page: &[u8]) -> u64 {
     let mut lanes = [1_u64, 3, 5, 7];
-    for word in words {
-        for (lane, bytes) in lanes.iter_mut().zip(word.as_chunks::<8>().0) {
-            *lane = (*lane ^ u64::from_le_bytes(*bytes)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for words in page.chunks_exact(32) {
+        for (lane, bytes) in lanes.iter_mut().zip(words.chunks_exact(8)) {
+            let mut word = [0; 8];
+            word.copy_from_slice(bytes);
+            *lane = (*lane ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             *lane ^= *lane >> 32;
         }
     }

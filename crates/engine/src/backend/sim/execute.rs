@@ -126,13 +126,13 @@ impl Ending<'_> {
             Some(raw) => return raw,
             None => self.wanted(Fault::ShortRead, self.room()),
         };
-        if let Some(strike) = self.struck_by(Fault::Rot)
-            && len > 0
-        {
-            let at = self.job.offset + strike.detail % len;
-            let bit = strike.detail >> 61;
-            self.disk.rot(at, bit as u32);
-            self.tell(Fault::Rot, at, bit);
+        if let Some(strike) = self.struck_by(Fault::Rot) {
+            if len > 0 {
+                let at = self.job.offset + strike.detail % len;
+                let bit = strike.detail >> 61;
+                self.disk.rot(at, bit as u32);
+                self.tell(Fault::Rot, at, bit);
+            }
         }
         let mut bytes = vec![0; len as usize];
         self.disk.read(self.job.offset, &mut bytes);

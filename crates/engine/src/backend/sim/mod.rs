@@ -281,11 +281,11 @@ impl Sim {
             station.mechanism.ended(&work);
         }
         let disk = &station.disk;
-        if let Busy::Job(job) = work
-            && !job.cancelled
-        {
-            let raw = execute::end(disk, slots, &job, &self.trace);
-            self.finish(job.id, raw);
+        if let Busy::Job(job) = work {
+            if !job.cancelled {
+                let raw = execute::end(disk, slots, &job, &self.trace);
+                self.finish(job.id, raw);
+            }
         }
     }
 

@@ -133,10 +133,10 @@ impl Helper {
                 .collect(&mut done.raw, if self.armed { Ring::Next } else { ring });
             self.jobs -= done.raw.len() - before;
         }
-        if self.armed
-            && let Some(at) = earliest(self.tick, self.next_timer())
-        {
-            self.set_timer(at);
+        if self.armed {
+            if let Some(at) = earliest(self.tick, self.next_timer()) {
+                self.set_timer(at);
+            }
         }
     }
 

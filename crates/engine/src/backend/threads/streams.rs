@@ -110,10 +110,10 @@ unsafe fn accept(fd: RawFd, iteration: &Iteration) -> Tried {
         Ok(flags) => flags,
         Err(errno) => return Tried::Ended(-errno.raw_os_error()),
     };
-    if !flags.contains(OFlags::NONBLOCK)
-        && let Err(errno) = rustix::fs::fcntl_setfl(listener, flags | OFlags::NONBLOCK)
-    {
-        return Tried::Ended(-errno.raw_os_error());
+    if !flags.contains(OFlags::NONBLOCK) {
+        if let Err(errno) = rustix::fs::fcntl_setfl(listener, flags | OFlags::NONBLOCK) {
+            return Tried::Ended(-errno.raw_os_error());
+        }
     }
     // SAFETY: the caller's promise.
     match unsafe { sys::execute(iteration) } {
@@ -130,8 +130,10 @@ unsafe fn connect(fd: RawFd, iteration: &Iteration) -> Tried {
         Err(errno) => return Tried::Ended(-errno.raw_os_error()),
     };
     let blocking = !flags.contains(OFlags::NONBLOCK);
-    if blocking && let Err(errno) = rustix::fs::fcntl_setfl(socket, flags | OFlags::NONBLOCK) {
-        return Tried::Ended(-errno.raw_os_error());
+    if blocking {
+        if let Err(errno) = rustix::fs::fcntl_setfl(socket, flags | OFlags::NONBLOCK) {
+            return Tried::Ended(-errno.raw_os_error());
+        }
     }
     // SAFETY: the caller's promise.
     let raw = unsafe { sys::execute(iteration) };

@@ -187,10 +187,10 @@ impl Core {
                 break;
             };
             any = true;
-            if let Err(delayed) = self.start_part(part, memory)
-                && let Some(cached) = &mut self.cached
-            {
-                cached.delayed.push_back(delayed);
+            if let Err(delayed) = self.start_part(part, memory) {
+                if let Some(cached) = &mut self.cached {
+                    cached.delayed.push_back(delayed);
+                }
             }
         }
         any
@@ -234,13 +234,13 @@ impl Core {
     /// The cache's I/O has ended; `is_held` when the kernel still has its memory.
     pub(in crate::core) fn io_ended(&mut self, part: CacheIo, ended: Outcome, is_held: bool) {
         let Some(cached) = &mut self.cached else { return };
-        if let Err(error) = &ended.result
-            && matches!(error.fault, Fault::MoveStopped { .. })
-        {
-            // It waited for a move that has stopped inside its range: now it can be made two.
-            cached.delayed.push_back((part, ended.memory));
-            cached.is_served = false;
-            return;
+        if let Err(error) = &ended.result {
+            if matches!(error.fault, Fault::MoveStopped { .. }) {
+                // It waited for a move that has stopped inside its range: now it can be made two.
+                cached.delayed.push_back((part, ended.memory));
+                cached.is_served = false;
+                return;
+            }
         }
         let result = ended.result.map_err(|error| error.errno().unwrap_or(Errno::EIO));
         cached.part_ended(part, result, ended.memory, is_held);
@@ -297,7 +297,7 @@ fn seam(objects: &Objects, handle: Handle, kind: IoKind) -> Option<u64> {
     // Marks lie between blocks, and so between pages.
     inside
         .map(|mark| mark - offset)
-        .filter(|at| at.is_multiple_of(PAGE_BYTES as u64))
+        .filter(|at| at % PAGE_BYTES as u64 == 0)
 }
 
 /// The pages below `at` bytes, and the others.

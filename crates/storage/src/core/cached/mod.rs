@@ -151,10 +151,10 @@ impl Core {
             }
         }
         self.forget_left();
-        if let Some(cached) = &mut self.cached
-            && cached.cache.is_put_off()
-        {
-            cached.cache.go_on();
+        if let Some(cached) = &mut self.cached {
+            if cached.cache.is_put_off() {
+                cached.cache.go_on();
+            }
         }
         self.serve_cache();
         let cached = self.cached.as_ref();
@@ -164,10 +164,10 @@ impl Core {
     /// Before something is changed: if nothing was, the cache has not been told the time for long, and would take the change for
     /// an old one.
     pub(super) fn date_change(&mut self) {
-        if let Some(cached) = &mut self.cached
-            && cached.cache.next_tick().is_none()
-        {
-            cached.cache.set_now(self.engine.now());
+        if let Some(cached) = &mut self.cached {
+            if cached.cache.next_tick().is_none() {
+                cached.cache.set_now(self.engine.now());
+            }
         }
     }
 

@@ -71,10 +71,10 @@ impl PageCache {
     /// The cached object that a handle means, if it is cached.
     pub(in crate::core) fn object_of(&mut self, objects: &Objects, handle: Handle) -> Option<ObjectId> {
         let index = handle.index as usize;
-        if let Some(memo) = self.memo.get(index)
-            && (memo.generation, memo.epoch) == (handle.generation, self.epoch)
-        {
-            return memo.object;
+        if let Some(memo) = self.memo.get(index) {
+            if (memo.generation, memo.epoch) == (handle.generation, self.epoch) {
+                return memo.object;
+            }
         }
         let target = &objects.get(handle)?.target;
         let object = self.look_up(objects, target).map(|at| self.objects[at].object);

@@ -218,7 +218,7 @@ pub fn rear_copies_at(front: [&[u8]; 2]) -> Vec<[u64; 2]> {
 
 /// Whether the page read at byte `at` is a valid superblock that claims to stand there; which copy it is, and what it says.
 pub fn recognise(bytes: &[u8], at: u64) -> Option<(u8, Superblock)> {
-    if !at.is_multiple_of(SUPERBLOCK_STEP) {
+    if at % SUPERBLOCK_STEP != 0 {
         return None;
     }
     let raw = RawSuperblock::view(bytes).ok()?;

@@ -199,11 +199,11 @@ impl Judge<'_> {
             false => winner.next_with(&[], epoch),
         };
         let mut writes = Vec::new();
-        if let Ok(first) = first
-            && let Ok(second) = first.image().next_with(&[], epoch)
-        {
-            writes.extend(self.at_home(&first));
-            writes.extend(self.at_home(&second));
+        if let Ok(first) = first {
+            if let Ok(second) = first.image().next_with(&[], epoch) {
+                writes.extend(self.at_home(&first));
+                writes.extend(self.at_home(&second));
+            }
         }
         writes
     }

@@ -106,10 +106,10 @@ impl Inodes {
             let hash = key.hash(&self.superblock.hash_seed);
             self.keyed.push(Keyed { hash, at });
         }
-        if let (Some(cut), Some((start, len))) = (self.cut, self.bytes_of(inode))
-            && start + len > cut
-        {
-            self.cut_off.push((at, label(inode)));
+        if let (Some(cut), Some((start, len))) = (self.cut, self.bytes_of(inode)) {
+            if start + len > cut {
+                self.cut_off.push((at, label(inode)));
+            }
         }
     }
 

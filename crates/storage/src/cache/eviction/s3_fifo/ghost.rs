@@ -154,11 +154,10 @@ impl Ghost {
         }
         let keys = &mut self.ring[place];
         (keys.places, keys.pages) = (left, pages & left);
-        if pages != 0
-            && pages & left == 0
-            && let Some(at) = self.find_place(hash, place)
-        {
-            self.close(at);
+        if pages != 0 && pages & left == 0 {
+            if let Some(at) = self.find_place(hash, place) {
+                self.close(at);
+            }
         }
         if left == 0 {
             self.first = self.place_of(1);
