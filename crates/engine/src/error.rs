@@ -7,9 +7,11 @@
 use std::fmt;
 
 pub use baio_words::{Argument, Errno, IoError as Error};
+use baio_words::{IN_LINE, ON_LINES, into_std, write_advice};
 
-/// Why a file, an arena or a backend could not be had.
-#[derive(Clone, Debug)]
+/// Why a file, an arena or a backend could not be had. `Display` is one line; `Debug`, which `unwrap` and `main` show, says the same
+/// with need and cure on lines of their own, and as `{:#?}` the fields.
+#[derive(Clone)]
 pub struct SetupError {
     /// What was tried: "open", "lock", "start the uring backend".
     pub operation: &'static str,
@@ -49,19 +51,65 @@ impl SetupError {
         self.cure = Some(cure.into());
         self
     }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, between: &str) -> fmt::Result {
+        write!(f, "{} {}: {}", self.operation, self.object, self.errno)?;
+        write_advice(f, between, self.need.as_deref(), self.cure.as_deref())
+    }
 }
 
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.operation, self.object, self.errno)?;
-        if let Some(need) = &self.need {
-            write!(f, "; needed: {need}")?;
-        }
-        if let Some(cure) = &self.cure {
-            write!(f, "; cure: {cure}")?;
-        }
-        Ok(())
+        self.write(f, IN_LINE)
     }
 }
 
-impl std::error::Error for SetupError {}
+impl fmt::Debug for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return self.write(f, ON_LINES);
+        }
+        let mut fields = f.debug_struct("SetupError");
+        fields.field("operation", &self.operation).field("object", &self.object);
+        fields.field("errno", &self.errno).field("need", &self.need);
+        fields.field("cure", &self.cure).finish()
+    }
+}
+
+impl std::error::Error for SetupError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.errno)
+    }
+}
+
+impl From<SetupError> for std::io::Error {
+    /// The error itself is inside, `get_ref` and `downcast_ref` find it; `raw_os_error` is `None`.
+    fn from(error: SetupError) -> std::io::Error {
+        into_std(error.errno, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+    use std::io::{self, ErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn a_failed_start_tells_its_need_and_cure_and_crosses_std_whole() {
+        let error = SetupError::new("open", "/tmp/vol".into(), Errno::EBUSY)
+            .need("to be the only one")
+            .cure("wait");
+        let (need, cure) = ("needed: to be the only one", "cure: wait");
+        let what = format!("open /tmp/vol: {}", Errno::EBUSY);
+        assert_eq!(error.to_string(), format!("{what}; {need}; {cure}"));
+        assert_eq!(format!("{error:?}"), format!("{what}\n  {need}\n  {cure}"));
+        assert!(format!("{error:#?}").starts_with("SetupError {"));
+        assert_eq!(error.source().and_then(|said| said.downcast_ref()), Some(&Errno::EBUSY));
+        let told = io::Error::from(error);
+        assert_eq!((told.kind(), told.raw_os_error()), (ErrorKind::ResourceBusy, None));
+        let back = told.get_ref().and_then(|inner| inner.downcast_ref::<SetupError>());
+        assert_eq!(back.map(|error| error.errno), Some(Errno::EBUSY));
+    }
+}

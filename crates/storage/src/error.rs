@@ -171,7 +171,10 @@ macro_rules! of_a_request {
 }
 
 /// An error with its context. A pointer: results are moved about by whom no error ever meets, on every request.
-#[derive(Clone, Debug)]
+///
+/// `Display` is one line; `Debug`, which `unwrap` and `main` show, says the same with need and cure on lines of their own, and as
+/// `{:#?}` the fields.
+#[derive(Clone)]
 pub struct Error(Box<ErrorContext>);
 
 /// What an [`Error`] says; it is read through it, as `error.fault`.
@@ -445,25 +448,6 @@ impl fmt::Display for Fault {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.operation, self.object)?;
-        if let Some(offset) = self.offset {
-            write!(f, " at {offset}")?;
-        }
-        write!(f, ": {}", self.fault)?;
-        if let Some(need) = self.need() {
-            write!(f, "; needed: {need}")?;
-        }
-        if let Some(cure) = self.cure() {
-            write!(f, "; cure: {cure}")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for Error {}
-
 impl Deref for Error {
     type Target = ErrorContext;
 
@@ -588,5 +572,6 @@ impl Fault {
     }
 }
 
+mod shown;
 #[cfg(test)]
 mod tests;

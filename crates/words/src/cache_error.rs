@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::advice::into_std;
 use crate::errno::Errno;
 
 /// Why a request on the page cache failed.
@@ -164,7 +165,21 @@ impl fmt::Display for CacheError {
     }
 }
 
-impl std::error::Error for CacheError {}
+impl std::error::Error for CacheError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            CacheError::System(errno) | CacheError::Unwritable(errno) => Some(errno),
+            _ => None,
+        }
+    }
+}
+
+impl From<CacheError> for std::io::Error {
+    /// The error itself is inside; `raw_os_error` is `None`.
+    fn from(error: CacheError) -> std::io::Error {
+        into_std(error.errno(), error)
+    }
+}
 
 #[cfg(test)]
 mod tests {

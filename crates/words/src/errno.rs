@@ -61,6 +61,23 @@ impl Errno {
     }
 }
 
+impl Errno {
+    /// The kind that `std` has for this number.
+    #[must_use]
+    pub fn kind(self) -> std::io::ErrorKind {
+        std::io::Error::from(self).kind()
+    }
+}
+
+impl std::error::Error for Errno {}
+
+impl From<Errno> for std::io::Error {
+    /// As if the system had just said it: `raw_os_error` is the number.
+    fn from(errno: Errno) -> std::io::Error {
+        std::io::Error::from_raw_os_error(errno.0)
+    }
+}
+
 impl From<rustix::io::Errno> for Errno {
     fn from(errno: rustix::io::Errno) -> Errno {
         Errno(errno.raw_os_error())

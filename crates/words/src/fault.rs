@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use crate::advice::{IN_LINE, ON_LINES, into_std, write_advice};
 use crate::cache_error::CacheError;
 use crate::errno::Errno;
 use crate::failure::{FEATURES, Failure, word_at, word_in};
@@ -187,8 +188,9 @@ impl Failure {
     }
 }
 
-/// Why a request failed, with all that its caller may want to know.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why a request failed, with all that its caller may want to know. `Display` is one line; `Debug`, which `unwrap` and `main` show,
+/// says the same with need and cure on lines of their own, and as `{:#?}` the fields.
+#[derive(Clone, PartialEq, Eq)]
 pub struct RequestError {
     /// What was being done: "read".
     pub operation: &'static str,
@@ -220,23 +222,54 @@ impl RequestError {
             ..RequestError::new(op.name(), object, failure.of(op, len))
         }
     }
-}
 
-impl fmt::Display for RequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write(&self, f: &mut fmt::Formatter<'_>, between: &str) -> fmt::Result {
         write!(f, "{} {}", self.operation, self.object)?;
         if let Some(offset) = self.offset {
             write!(f, " at {offset}")?;
         }
         write!(f, ": {}", self.fault)?;
-        if let Some(need) = self.fault.need() {
-            write!(f, "; needed: {need}")?;
-        }
-        if let Some(cure) = self.fault.cure() {
-            write!(f, "; cure: {cure}")?;
-        }
-        Ok(())
+        let (need, cure) = (self.fault.need(), self.fault.cure());
+        write_advice(f, between, need.as_deref(), cure.as_deref())
     }
 }
 
-impl std::error::Error for RequestError {}
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, IN_LINE)
+    }
+}
+
+impl fmt::Debug for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return self.write(f, ON_LINES);
+        }
+        let mut fields = f.debug_struct("RequestError");
+        fields.field("operation", &self.operation).field("object", &self.object);
+        fields
+            .field("offset", &self.offset)
+            .field("fault", &self.fault)
+            .finish()
+    }
+}
+
+impl std::error::Error for RequestError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.fault {
+            RequestFault::Io(error) => Some(error),
+            RequestFault::Cache(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<RequestError> for std::io::Error {
+    /// The error itself is inside, `get_ref` and `downcast_ref` find it; `raw_os_error` is `None`.
+    fn from(error: RequestError) -> std::io::Error {
+        into_std(error.fault.errno(), error)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use crate::advice::into_std;
 use crate::errno::Errno;
 
 /// Which argument of a direct request was not aligned.
@@ -151,7 +152,21 @@ impl fmt::Display for IoError {
     }
 }
 
-impl std::error::Error for IoError {}
+impl std::error::Error for IoError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            IoError::System(errno) | IoError::Poisoned(errno) | IoError::DeviceLost { errno, .. } => Some(errno),
+            _ => None,
+        }
+    }
+}
+
+impl From<IoError> for std::io::Error {
+    /// The error itself is inside; `raw_os_error` is `None`.
+    fn from(error: IoError) -> std::io::Error {
+        into_std(error.errno(), error)
+    }
+}
 
 impl From<Errno> for IoError {
     fn from(errno: Errno) -> IoError {

@@ -12,11 +12,13 @@
 //! | `status` | the word that tells how a request stands |
 //! | `fault` | why a request failed, and all that its caller is told |
 //! | `errno`, `io_error`, `cache_error` | what that is made of |
+//! | `advice` | how it is shown: in a line, on lines, as an error of `std` |
 //! | `time` | the clock of deadlines |
 //!
 //! Nothing here does anything: no I/O, no memory but the caller's. So a client needs neither the engine nor the volume to
 //! speak to who has them.
 
+mod advice;
 mod cache_error;
 pub mod entry;
 mod errno;
@@ -31,6 +33,7 @@ mod request;
 mod status;
 mod time;
 
+pub use advice::{IN_LINE, ON_LINES, into_std, write_advice};
 pub use cache_error::CacheError;
 pub use errno::Errno;
 pub use failure::{FEATURES, Failure, word_at, word_in};

@@ -183,3 +183,54 @@ fn what_crosses_a_ring_is_told_as_it_is_here() {
     }
     assert!(told > 15);
 }
+
+#[test]
+fn debug_says_what_display_says_on_lines_of_its_own() {
+    for fault in all_faults() {
+        let error = Error::new("read", "/tmp/vol", fault).at(7);
+        let shown = format!("{error:?}");
+        assert_eq!(
+            shown
+                .replace("\n  needed: ", "; needed: ")
+                .replace("\n  cure: ", "; cure: "),
+            error.to_string()
+        );
+        let lines = 1 + usize::from(error.need().is_some()) + usize::from(error.cure().is_some());
+        assert_eq!(shown.lines().count(), lines, "{shown}");
+        assert_eq!(error.to_string().lines().count(), 1);
+        assert!(format!("{error:#?}").starts_with("ErrorContext {"));
+    }
+}
+
+#[test]
+fn every_error_goes_through_an_error_of_std_and_back() {
+    for fault in all_faults() {
+        let error = Error::new("read", "/tmp/vol", fault);
+        let (code, line) = (error.code(), error.to_string());
+        let kind = error.errno().map(Errno::kind);
+        let told = std::io::Error::from(error);
+        assert_eq!((Some(told.kind()), told.raw_os_error()), (kind, None), "{line}");
+        assert_eq!(told.to_string(), line);
+        let back = told.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+        assert_eq!(back.map(Error::code), Some(code));
+    }
+}
+
+#[test]
+fn what_is_below_an_error_is_its_source() {
+    let source_of = |fault: Fault| {
+        let error = Error::new("create", "/tmp/vol", fault);
+        std::error::Error::source(&error).map(ToString::to_string)
+    };
+    let setup = SetupError::new("open", "/tmp/vol".into(), Errno::ENOENT);
+    let below = [
+        (Fault::Io(Io::Full), Io::Full.to_string()),
+        (Fault::Cache(CacheError::Busy), CacheError::Busy.to_string()),
+        (Fault::Name(NameError::Empty), NameError::Empty.to_string()),
+        (Fault::Setup(Box::new(setup.clone())), setup.to_string()),
+    ];
+    for (fault, told) in below {
+        assert_eq!(source_of(fault), Some(told));
+    }
+    assert_eq!(source_of(Fault::Exists), None);
+}

@@ -1,0 +1,56 @@
+//! How the error is shown, what is below it, and how it goes through interfaces that know only `std::io::Error`.
+
+use std::fmt;
+use std::io;
+
+use baio_words::{IN_LINE, ON_LINES, into_std, write_advice};
+
+use super::{Errno, Error, Fault};
+
+impl Error {
+    fn write(&self, f: &mut fmt::Formatter<'_>, between: &str) -> fmt::Result {
+        write!(f, "{} {}", self.operation, self.object)?;
+        if let Some(offset) = self.offset {
+            write!(f, " at {offset}")?;
+        }
+        write!(f, ": {}", self.fault)?;
+        write_advice(f, between, self.need().as_deref(), self.cure().as_deref())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, IN_LINE)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.alternate() {
+            self.0.fmt(f)
+        } else {
+            self.write(f, ON_LINES)
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.fault {
+            Fault::Io(error) => Some(error),
+            Fault::Setup(error) => Some(error.as_ref()),
+            Fault::Name(error) => Some(error),
+            Fault::Layout(error) => Some(error),
+            Fault::Cache(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<Error> for io::Error {
+    /// The kind is that of [`Error::errno`]. The error itself is inside: `get_ref` and `downcast_ref` find it, and with it the
+    /// number, for `raw_os_error` is `None`.
+    fn from(error: Error) -> io::Error {
+        into_std(error.errno().unwrap_or(Errno::EIO), error)
+    }
+}
