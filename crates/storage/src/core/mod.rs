@@ -17,7 +17,8 @@
 //! | `defrag.rs` | packing a volume by moves |
 //! | `resize.rs` | the volume itself: what is wrong with it, growing it |
 //! | `moves.rs` | moves: begun, begun again after an open, stopped by a close |
-//! | `segments.rs` | create, delete, open: runs the operations, hands the table token round |
+//! | `operations.rs` | runs the operations, hands the table token round, keeps the answers |
+//! | `segments.rs` | create, delete, open, list, quotas |
 //!
 //! Wakers are collected, never called, here: whoever turned the core wakes them when its borrow has ended.
 
@@ -25,6 +26,7 @@ pub(crate) mod cached;
 pub(crate) mod defrag;
 mod lend;
 mod moves;
+mod operations;
 pub(crate) mod pool;
 mod requests;
 mod resize;
@@ -44,9 +46,9 @@ use std::time::Duration;
 
 use baio_engine::{Buffer, Completion, Config, Create, Engine, File, Open, Stats, Wait};
 
+pub use self::operations::OperationId;
 pub use self::returns::HeldPage;
-pub use self::segments::OperationId;
-use self::segments::Running;
+use self::operations::Running;
 use self::tags::Recipient;
 use crate::error::{Error, Fault, Result};
 use crate::holds::Holds;

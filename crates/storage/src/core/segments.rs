@@ -1,13 +1,7 @@
-//! Making, deleting and opening segments: runs the operations' state machines and hands the table token round.
+//! Making, deleting, opening and listing segments, and what their owners may hold.
 
-use std::task::{Poll, Waker};
-
-use baio_engine::Wait;
-
-use super::tags::Recipient;
-use super::{Core, no_volume};
+use super::{Core, OperationId, no_volume};
 use crate::error::{Error, Fault, Result};
-use crate::holds::HoldId;
 use crate::identity::{Access, Identity, Sight};
 use crate::operation::create::{Create, CreateOptions};
 use crate::operation::delete::Delete;
@@ -15,31 +9,13 @@ use crate::operation::open::OpenSegment;
 use crate::operation::quota::SetQuota;
 use crate::operation::rename::Rename;
 use crate::operation::resize::{Resize, ResizeOptions};
-use crate::operation::{Answer, Context, Event, Operation, Step, Subject};
+use crate::operation::{Answer, Operation, Subject};
 use crate::request::Handle;
 use crate::segment::name::{Key, SegmentName};
 use crate::segment::probe::SlotAddress;
-use crate::slot_map::SlotKey;
 use crate::volume::accounts::{Account, Limits};
 use crate::volume::inspect::{self, SegmentInfo};
 use crate::volume::table::{Doubt, Healing};
-
-/// An operation under way, and what it waits for.
-pub(super) struct Running {
-    operation: Operation,
-    draining: Option<SlotAddress>,
-    /// The hold that it waits for to be quiet.
-    quieting: Option<HoldId>,
-    answer: Option<Result<Answer>>,
-    /// Whom its end wakes.
-    waker: Option<Waker>,
-    /// Nobody waits for the answer any more.
-    left_alone: bool,
-}
-
-/// Names an operation under way, until its answer was taken.
-#[derive(Debug, PartialEq, Eq)]
-pub struct OperationId(SlotKey);
 
 /// The same operations for whoever turns the core anyway, and must not be kept waiting by one of them.
 impl Core {
@@ -108,75 +84,6 @@ impl Core {
         let operation = self.quota_of(who, uid, limits)?;
         Ok(self.begin(operation))
     }
-
-    /// Takes the answer of an operation that has ended; its id is not valid any more then.
-    pub fn take_answer(&mut self, id: &OperationId) -> Option<Result<Answer>> {
-        let answer = self.running.get_mut(id.0)?.answer.take()?;
-        self.running.remove(id.0);
-        Some(answer)
-    }
-
-    /// Takes the answer of an operation if it has ended; else remembers whom to wake ([`Core::take_fired`]). `None` for an id that
-    /// is not valid any more.
-    pub fn poll_answer(&mut self, id: &OperationId, waker: Option<Waker>) -> Poll<Option<Result<Answer>>> {
-        match self.running.get_mut(id.0) {
-            Some(running) if running.answer.is_none() => {
-                if waker.is_some() {
-                    let old = std::mem::replace(&mut running.waker, waker);
-                    self.displaced.extend(old);
-                }
-                Poll::Pending
-            }
-            _ => {
-                self.displaced.extend(waker);
-                Poll::Ready(self.take_answer(id))
-            }
-        }
-    }
-
-    /// Nobody will take the answer. The operation goes on to its end all the same; a handle that it would have given is closed then.
-    pub fn abandon_operation(&mut self, id: OperationId) {
-        let OperationId(key) = id;
-        let Some(running) = self.running.get_mut(key) else {
-            return;
-        };
-        running.left_alone = true;
-        self.displaced.extend(running.waker.take());
-        if let Some(answer) = running.answer.take() {
-            self.running.remove(key);
-            self.drop_answer(answer);
-        }
-    }
-
-    fn drop_answer(&mut self, answer: Result<Answer>) {
-        if let Ok(Answer::Opened(handle, _)) = answer {
-            self.close_handle(handle);
-        }
-    }
-
-    /// The wakers of all operations under way.
-    pub(super) fn take_operation_wakers(&mut self, into: &mut Vec<Waker>) {
-        into.extend(self.running.values_mut().filter_map(|running| running.waker.take()));
-    }
-
-    pub(super) fn begin(&mut self, operation: Operation) -> OperationId {
-        let key = self.running.insert(Running {
-            operation,
-            draining: None,
-            quieting: None,
-            answer: None,
-            waker: None,
-            left_alone: false,
-        });
-        self.step(key.index, Event::Begin);
-        OperationId(key)
-    }
-
-    /// Begins an operation whose answer nobody waits for.
-    pub(super) fn begin_alone(&mut self, operation: Operation) {
-        let id = self.begin(operation);
-        self.abandon_operation(id);
-    }
 }
 
 impl Core {
@@ -212,13 +119,6 @@ impl Core {
             },
         };
         inspect::list(&mut self.engine, volume, doubt, who)
-    }
-
-    /// Is an operation under way that is waited for? One that has ended stays until somebody takes its answer, and a move may
-    /// take long: in the background it waits for memory that the very caller may hold.
-    pub(super) fn operations_under_way(&self) -> bool {
-        let counts = |running: &Running| running.answer.is_none() && !running.operation.is_move();
-        self.running.iter().any(|(_, running)| counts(running))
     }
 
     /// Makes a segment. Returns when it is durable; other requests go on meanwhile.
@@ -262,7 +162,7 @@ impl Core {
         self.run_on_segment(operation)
     }
 
-    fn rename_of(&self, who: Identity, owner_uid: u32, old: &str, new: &str) -> Result<Operation> {
+    pub(super) fn rename_of(&self, who: Identity, owner_uid: u32, old: &str, new: &str) -> Result<Operation> {
         let subject = self.subject("rename", who, owner_uid, old)?;
         let object = self.object_name(owner_uid, new);
         let name = SegmentName::new(new).map_err(|error| Error::new("rename", &object, error))?;
@@ -282,7 +182,7 @@ impl Core {
         }
     }
 
-    fn quota_of(&self, who: Identity, uid: u32, limits: Limits) -> Result<Operation> {
+    pub(super) fn quota_of(&self, who: Identity, uid: u32, limits: Limits) -> Result<Operation> {
         let operation = "set the quota";
         self.volume_or(operation)?;
         // The device says so of no limit: what is in memory must not say otherwise.
@@ -368,164 +268,4 @@ impl Core {
     pub(super) fn object_name(&self, owner_uid: u32, name: &str) -> String {
         format!("{}#{owner_uid}/{name}", self.volume_name())
     }
-
-    /// The same for an operation that answers with its segment.
-    pub(super) fn run_on_segment(&mut self, operation: Operation) -> Result<SegmentInfo> {
-        match self.run_operation(operation)? {
-            Answer::Segment(info) | Answer::Opened(_, info) => Ok(info),
-            Answer::Account(_) => Err(Error::new("run an operation on", self.volume_name(), Fault::NotFound)),
-        }
-    }
-
-    /// Runs an operation to its end, turning the core meanwhile.
-    fn run_operation(&mut self, operation: Operation) -> Result<Answer> {
-        let id = self.begin(operation);
-        loop {
-            if let Some(answer) = self.take_answer(&id) {
-                self.note_what_waits();
-                return answer;
-            }
-            if let Err(error) = self.turn(Wait::one()) {
-                // What it has begun still ends, and with that its place and the token come back.
-                self.abandon_operation(id);
-                return Err(error);
-            }
-        }
-    }
-
-    /// Moves an operation on by what has ended for it, unless it has gone itself.
-    pub(super) fn tell_operation(&mut self, operation: Recipient, event: Event) {
-        let Recipient::Operation { index, .. } = operation else {
-            return;
-        };
-        let key = self.running.key_at(index);
-        if key.is_some_and(|key| Recipient::operation(key) == operation) {
-            self.step(index, event);
-        }
-    }
-
-    /// Moves an operation on, and whoever gets the token by that.
-    pub(super) fn step(&mut self, index: u32, event: Event) {
-        let mut next = Some((index, event));
-        while let Some((index, event)) = next {
-            if let Some(event) = self.step_one(index, event) {
-                next = Some((index, event));
-                continue;
-            }
-            next = self.grant_token().map(|index| (index, Event::Token));
-        }
-    }
-
-    /// Gives the next event if there is one at once.
-    fn step_one(&mut self, index: u32, event: Event) -> Option<Event> {
-        let key = self.running.key_at(index)?;
-        let (running, volume) = (self.running.get_mut(key)?, self.volume.as_mut()?);
-        if running.answer.is_some() {
-            return None; // It has ended.
-        }
-        let mut has_token = self.token == Some(index);
-        let mut context = Context {
-            engine: &mut self.engine,
-            volume,
-            objects: &mut self.objects,
-            requests: &mut self.requests,
-            holds: &mut self.holds,
-            index,
-            tag: Recipient::operation(key).tag(),
-            has_token: &mut has_token,
-            claims: &mut self.claims,
-            cached: self.cached.as_deref_mut().map(|cached| cached as _),
-            wall_ns: self.wall_ns,
-        };
-        let step = running.operation.step(&mut context, event);
-        let done = matches!(step, Step::Done(_));
-        if self.token == Some(index) && (done || !has_token) {
-            self.token = None;
-        }
-        if done {
-            self.holds.release_of(index, &self.objects, &mut self.requests);
-            if let Some(cached) = &mut self.cached {
-                cached.release_cuts(index);
-            }
-        }
-        match step {
-            Step::Requests | Step::Uncached => {}
-            Step::Token => self.waiting_for_token.push_back(index),
-            Step::Unclaimed => self.waiting_for_claim.push(index),
-            Step::Drain(address) => running.draining = Some(address),
-            Step::Quiet(hold) if self.holds.is_quiet(hold) => return Some(Event::Drained),
-            Step::Quiet(hold) => running.quieting = Some(hold),
-            Step::Done(answer) => {
-                self.fired.extend(running.waker.take());
-                if running.left_alone {
-                    self.running.remove(key);
-                    self.drop_answer(answer);
-                } else {
-                    running.answer = Some(answer);
-                }
-                self.unclaim(index);
-            }
-        }
-        None
-    }
-
-    /// An operation has ended: who waited for what it had claimed looks again, in the order of coming.
-    fn unclaim(&mut self, index: u32) {
-        if self.claims.release(index) {
-            self.waiting_for_token.extend(self.waiting_for_claim.drain(..));
-        }
-    }
-
-    /// Waits until no operation has the token, and lets none have it: for straight-line code that reads the table.
-    pub(super) fn keep_token(&mut self) -> Result<()> {
-        self.token_kept = true;
-        while self.token.is_some() {
-            if let Err(error) = self.turn(Wait::one()) {
-                self.give_token();
-                return Err(error);
-            }
-        }
-        self.note_what_waits();
-        Ok(())
-    }
-
-    pub(super) fn give_token(&mut self) {
-        self.token_kept = false;
-        if let Some(index) = self.grant_token() {
-            self.step(index, Event::Token);
-        }
-    }
-
-    fn grant_token(&mut self) -> Option<u32> {
-        if self.token.is_some() || self.token_kept {
-            return None;
-        }
-        self.token = self.waiting_for_token.pop_front();
-        self.token
-    }
-
-    /// One request less on a handle: whoever waits for the last one may go on.
-    pub(super) fn handle_idle(&mut self, handle: Handle) {
-        // Only who waits for this segment has reason to look through all its handles.
-        let address = self.objects.address(handle);
-        self.objects.end(handle);
-        for index in self.running.indices() {
-            let Some(running) = self.running.at_mut(index) else {
-                continue;
-            };
-            let draining = running.draining.filter(|at| address == Some(*at));
-            let drained = draining.is_some_and(|at| self.objects.in_flight_on(at) == 0);
-            let quiet = running.quieting.is_some_and(|hold| self.holds.is_quiet(hold));
-            if drained || quiet {
-                running.draining = None;
-                running.quieting = None;
-                self.step(index, Event::Drained);
-            }
-        }
-    }
 }
-
-#[cfg(test)]
-mod answers;
-#[cfg(test)]
-mod tests;

@@ -6,10 +6,17 @@ use baio_engine::{Config, Engine, File};
 
 use super::*;
 use crate::cache::CacheConfig;
+use crate::identity::{Access, Identity};
 use crate::object::WALKS;
+use crate::operation::create::{Create, CreateOptions};
+use crate::operation::delete::Delete;
 use crate::operation::moving::Move;
+use crate::operation::open::OpenSegment;
+use crate::operation::resize::{Resize, ResizeOptions};
 use crate::request::{Mode, SegmentOp, SegmentRequest};
 use crate::segment::layout::BUCKET_BYTES;
+use crate::segment::name::{Key, SegmentName};
+use crate::volume::accounts::Limits;
 use crate::volume::format::{Format, format_simulated};
 
 pub(super) const ME: Identity = Identity::new(7, 7);

@@ -6,6 +6,8 @@ use std::task::{Poll, Wake, Waker};
 
 use super::tests::{ME, core};
 use super::*;
+use crate::identity::Access;
+use crate::operation::create::CreateOptions;
 
 #[derive(Default)]
 struct Count(AtomicUsize);
