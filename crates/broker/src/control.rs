@@ -16,8 +16,8 @@ use baio_engine::{File, Memory, Open, Stats};
 use baio_storage::cache::CacheStats;
 use baio_storage::cache::window::Pattern;
 use baio_storage::{
-    Access, Account, Answer, Core, CreateOptions, Error, Fault, Handle, HeldPage, Identity, Limits, OperationId,
-    Pinning, ResizeOptions, Result, SegmentInfo, Ticket, VolumeView,
+    Access, Account, Answer, Core, CreateOptions, DefragReport, Error, Fault, Handle, HeldPage, Identity, Limits,
+    OperationId, Pinning, ResizeOptions, Result, SegmentInfo, Ticket, VolumeView,
 };
 
 use crate::opening::Opening;
@@ -169,6 +169,8 @@ pub enum Reply {
     OpenedFile(Handle),
     /// The segments.
     Segments(Vec<SegmentInfo>),
+    /// What a defragmentation has done.
+    Defragged(DefragReport),
     /// The volume.
     Volume(VolumeView),
     /// What an owner holds and may hold.
@@ -403,6 +405,8 @@ impl From<Answer> for Reply {
             Answer::Segment(info) => Reply::Segment(info),
             Answer::Opened(handle, info) => Reply::Opened(handle, info),
             Answer::Account(account) => Reply::Account(account),
+            Answer::Segments(list) => Reply::Segments(list),
+            Answer::Defragged(report) => Reply::Defragged(report),
         }
     }
 }

@@ -48,14 +48,14 @@ fn seeded_bug(name: &str) -> bool {
 pub use crate::core::Core;
 pub use crate::core::HeldPage;
 pub use crate::core::OperationId;
-pub use crate::core::defrag::{DefragProgress, DefragReport, Unmoved};
 pub use crate::core::pool::Pinning;
+pub use crate::operation::defrag::{DefragProgress, DefragReport, Unmoved};
 pub use baio_words::{Access, Identity, Sight};
 pub use error::{Error, ErrorContext, Fault, Result};
-pub use operation::Answer;
 pub use operation::create::CreateOptions;
 pub use operation::fill::Zeroing;
 pub use operation::resize::ResizeOptions;
+pub use operation::{Answer, Progress};
 pub use request::{Handle, Mode, Outcome, PinnedPage, SegmentOp, SegmentRequest, Status, StatusWord, Ticket};
 pub use volume::accounts::{Account, EVERYBODY_ELSE, Limited, Limits, OverQuota, Usage};
 pub use volume::check::{CheckProgress, CheckReport, Problem, ProblemPlace, Repair, check, check_simulated};

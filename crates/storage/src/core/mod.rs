@@ -23,7 +23,7 @@
 //! Wakers are collected, never called, here: whoever turned the core wakes them when its borrow has ended.
 
 pub(crate) mod cached;
-pub(crate) mod defrag;
+mod defrag;
 mod lend;
 mod moves;
 mod operations;
@@ -47,8 +47,8 @@ use std::time::Duration;
 use baio_engine::{Buffer, Completion, Config, Create, Engine, File, Open, Stats, Wait};
 
 pub use self::operations::OperationId;
-pub use self::returns::HeldPage;
 use self::operations::Running;
+pub use self::returns::HeldPage;
 use self::tags::Recipient;
 use crate::error::{Error, Fault, Result};
 use crate::holds::Holds;
@@ -57,7 +57,7 @@ use crate::object::{Objects, Target};
 use crate::operation::Event;
 use crate::operation::claims::Claims;
 use crate::request::{Handle, Requests};
-use crate::slot_map::SlotMap;
+use crate::slot_map::{SlotKey, SlotMap};
 use crate::volume::accounts::Account;
 use crate::volume::device::{Device, Hold};
 use crate::volume::inspect::{self, SegmentInfo, VolumeInfo, VolumeView};
@@ -76,8 +76,8 @@ pub struct Core {
     /// The operation that has the table token.
     token: Option<u32>,
     waiting_for_token: VecDeque<u32>,
-    /// Nobody is given the token: the table is being read in a straight line.
-    token_kept: bool,
+    /// Operations that go on at the next turn.
+    next_turn: Vec<SlotKey>,
     /// Who is changing which segment, and who waits for the end of that.
     claims: Claims,
     waiting_for_claim: Vec<u32>,
@@ -183,7 +183,7 @@ impl Core {
             running: SlotMap::default(),
             token: None,
             waiting_for_token: VecDeque::new(),
-            token_kept: false,
+            next_turn: Vec::new(),
             claims: Claims::default(),
             waiting_for_claim: Vec::new(),
             returns,
@@ -453,11 +453,12 @@ impl Core {
         into.append(&mut self.displaced);
     }
 
-    /// Requests that the engine or the page cache has, that wait here, or that have ended in the engine and are read by the next turn.
+    /// Requests that the engine or the page cache has, that wait here, or that have ended in the engine and are read by the next turn;
+    /// and operations that go on at the next turn.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         let waiting = self.requests.waiting() + self.requests.following();
-        self.engine.in_flight() + self.engine.completed() + self.in_cache().0 + waiting
+        self.engine.in_flight() + self.engine.completed() + self.in_cache().0 + waiting + self.next_turn.len()
     }
 
     /// Has anything ended that [`Core::next_outcome`] would give?
@@ -469,7 +470,7 @@ impl Core {
     /// Is there anything that a turn would find or submit without waiting?
     #[must_use]
     pub fn has_news(&self) -> bool {
-        let news = self.is_told || self.requests.is_woken();
+        let news = self.is_told || self.requests.is_woken() || !self.next_turn.is_empty();
         news || self.engine.queued() + self.engine.completed() > 0 || self.in_cache().1
     }
 

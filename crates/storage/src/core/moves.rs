@@ -6,7 +6,6 @@ use crate::identity::Identity;
 use crate::operation::moving::Move;
 use crate::operation::{Operation, Subject};
 use crate::segment::name::Key;
-use crate::segment::probe::SlotAddress;
 use crate::volume::inspect::SegmentInfo;
 
 impl Core {
@@ -29,18 +28,6 @@ impl Core {
     pub fn move_segment(&mut self, who: Identity, owner_uid: u32, name: &str, to: Option<u64>) -> Result<SegmentInfo> {
         let subject = self.subject("move", who, owner_uid, name)?;
         self.run_on_segment(Operation::Move(Box::new(Move::new(subject, to))))
-    }
-
-    /// The same for the segment in a slot, under the name that it was listed by.
-    pub(super) fn move_placed(
-        &mut self,
-        who: Identity,
-        segment: &SegmentInfo,
-        at: SlotAddress,
-        to: Option<u64>,
-    ) -> Result<SegmentInfo> {
-        let subject = self.subject("move", who, segment.owner_uid, &segment.name)?;
-        self.run_on_segment(Operation::Move(Box::new(Move::placed(subject, at, to))))
     }
 
     /// Goes on with the moves that a crash or a close left unfinished, while the core is turned for others.

@@ -8,7 +8,7 @@ use super::Core;
 use super::tags::Recipient;
 use crate::error::{Error, Fault, Result};
 use crate::holds::HoldId;
-use crate::operation::{Answer, Context, Event, Operation, Step};
+use crate::operation::{Answer, Context, Event, Operation, Progress, Step};
 use crate::request::Handle;
 use crate::segment::probe::SlotAddress;
 use crate::slot_map::SlotKey;
@@ -25,6 +25,22 @@ pub(super) struct Running {
     waker: Option<Waker>,
     /// Nobody waits for the answer any more.
     left_alone: bool,
+    /// The operation that has begun it, and is told its answer.
+    parent: Option<SlotKey>,
+}
+
+impl Running {
+    fn new(operation: Operation, parent: Option<SlotKey>) -> Running {
+        Running {
+            operation,
+            draining: None,
+            quieting: None,
+            answer: None,
+            waker: None,
+            left_alone: false,
+            parent,
+        }
+    }
 }
 
 /// Names an operation under way, until its answer was taken.
@@ -57,6 +73,14 @@ impl Core {
         }
     }
 
+    /// How far an operation is. `None` while it does nothing that takes long, and for an id that is not valid any more.
+    #[must_use]
+    pub fn operation_progress(&self, id: &OperationId) -> Option<Progress> {
+        let running = self.running.get(id.0)?;
+        let block_size = self.volume.as_ref()?.block_size();
+        running.operation.progress(u64::from(block_size))
+    }
+
     /// Nobody will take the answer. The operation goes on to its end all the same; a handle that it would have given is closed then.
     pub fn abandon_operation(&mut self, id: OperationId) {
         let OperationId(key) = id;
@@ -83,14 +107,7 @@ impl Core {
     }
 
     pub(super) fn begin(&mut self, operation: Operation) -> OperationId {
-        let key = self.running.insert(Running {
-            operation,
-            draining: None,
-            quieting: None,
-            answer: None,
-            waker: None,
-            left_alone: false,
-        });
+        let key = self.running.insert(Running::new(operation, None));
         self.step(key.index, Event::Begin);
         OperationId(key)
     }
@@ -112,14 +129,22 @@ impl Core {
     pub(super) fn run_on_segment(&mut self, operation: Operation) -> Result<SegmentInfo> {
         match self.run_operation(operation)? {
             Answer::Segment(info) | Answer::Opened(_, info) => Ok(info),
-            Answer::Account(_) => Err(Error::new("run an operation on", self.volume_name(), Fault::NotFound)),
+            _ => Err(Error::new("run an operation on", self.volume_name(), Fault::NotFound)),
         }
     }
 
     /// Runs an operation to its end, turning the core meanwhile.
     pub(super) fn run_operation(&mut self, operation: Operation) -> Result<Answer> {
+        self.run_telling(operation, &mut |_| {})
+    }
+
+    /// The same for somebody who is told how far it is, after each turn and at the end.
+    pub(super) fn run_telling(&mut self, operation: Operation, tell: &mut dyn FnMut(Progress)) -> Result<Answer> {
         let id = self.begin(operation);
         loop {
+            if let Some(progress) = self.operation_progress(&id) {
+                tell(progress);
+            }
             if let Some(answer) = self.take_answer(&id) {
                 self.note_what_waits();
                 return answer;
@@ -147,16 +172,16 @@ impl Core {
     pub(super) fn step(&mut self, index: u32, event: Event) {
         let mut next = Some((index, event));
         while let Some((index, event)) = next {
-            if let Some(event) = self.step_one(index, event) {
-                next = Some((index, event));
+            next = self.step_one(index, event);
+            if next.is_some() {
                 continue;
             }
             next = self.grant_token().map(|index| (index, Event::Token));
         }
     }
 
-    /// Gives the next event if there is one at once.
-    fn step_one(&mut self, index: u32, event: Event) -> Option<Event> {
+    /// Gives the next event if there is one at once, and whose it is.
+    fn step_one(&mut self, index: u32, event: Event) -> Option<(u32, Event)> {
         let key = self.running.key_at(index)?;
         let (running, volume) = (self.running.get_mut(key)?, self.volume.as_mut()?);
         if running.answer.is_some() {
@@ -175,6 +200,7 @@ impl Core {
             claims: &mut self.claims,
             cached: self.cached.as_deref_mut().map(|cached| cached as _),
             wall_ns: self.wall_ns,
+            is_abandoned: running.left_alone,
         };
         let step = running.operation.step(&mut context, event);
         let done = matches!(step, Step::Done(_));
@@ -189,23 +215,50 @@ impl Core {
         }
         match step {
             Step::Requests | Step::Uncached => {}
+            Step::Turn => self.next_turn.push(key),
             Step::Token => self.waiting_for_token.push_back(index),
             Step::Unclaimed => self.waiting_for_claim.push(index),
             Step::Drain(address) => running.draining = Some(address),
-            Step::Quiet(hold) if self.holds.is_quiet(hold) => return Some(Event::Drained),
+            Step::Quiet(hold) if self.holds.is_quiet(hold) => return Some((index, Event::Drained)),
             Step::Quiet(hold) => running.quieting = Some(hold),
-            Step::Done(answer) => {
-                self.fired.extend(running.waker.take());
-                if running.left_alone {
-                    self.running.remove(key);
-                    self.drop_answer(answer);
-                } else {
-                    running.answer = Some(answer);
-                }
-                self.unclaim(index);
+            Step::Begin(operation) => {
+                let child = self.running.insert(Running::new(*operation, Some(key)));
+                return Some((child.index, Event::Begin));
             }
+            Step::Done(answer) => return self.operation_ended(key, answer),
         }
         None
+    }
+
+    fn operation_ended(&mut self, key: SlotKey, answer: Result<Answer>) -> Option<(u32, Event)> {
+        self.unclaim(key.index);
+        let running = self.running.get_mut(key)?;
+        if let Some(parent) = running.parent {
+            self.running.remove(key);
+            self.running.get(parent)?; // It had an accident.
+            return Some((parent.index, Event::Answered(answer)));
+        }
+        self.fired.extend(running.waker.take());
+        if running.left_alone {
+            self.running.remove(key);
+            self.drop_answer(answer);
+        } else {
+            running.answer = Some(answer);
+        }
+        None
+    }
+
+    /// Moves on those that have put something off until the next turn. Says whether there were any.
+    pub(super) fn step_put_off(&mut self) -> bool {
+        if self.next_turn.is_empty() {
+            return false;
+        }
+        for key in std::mem::take(&mut self.next_turn) {
+            if self.running.get(key).is_some() {
+                self.step(key.index, Event::Turn);
+            }
+        }
+        true
     }
 
     /// An operation has ended: who waited for what it had claimed looks again, in the order of coming.
@@ -215,28 +268,8 @@ impl Core {
         }
     }
 
-    /// Waits until no operation has the token, and lets none have it: for straight-line code that reads the table.
-    pub(super) fn keep_token(&mut self) -> Result<()> {
-        self.token_kept = true;
-        while self.token.is_some() {
-            if let Err(error) = self.turn(Wait::one()) {
-                self.give_token();
-                return Err(error);
-            }
-        }
-        self.note_what_waits();
-        Ok(())
-    }
-
-    pub(super) fn give_token(&mut self) {
-        self.token_kept = false;
-        if let Some(index) = self.grant_token() {
-            self.step(index, Event::Token);
-        }
-    }
-
     fn grant_token(&mut self) -> Option<u32> {
-        if self.token.is_some() || self.token_kept {
+        if self.token.is_some() {
             return None;
         }
         self.token = self.waiting_for_token.pop_front();

@@ -1,10 +1,11 @@
 //! Making, deleting, opening and listing segments, and what their owners may hold.
 
-use super::{Core, OperationId, no_volume};
+use super::{Core, OperationId};
 use crate::error::{Error, Fault, Result};
 use crate::identity::{Access, Identity, Sight};
 use crate::operation::create::{Create, CreateOptions};
 use crate::operation::delete::Delete;
+use crate::operation::list::List;
 use crate::operation::open::OpenSegment;
 use crate::operation::quota::SetQuota;
 use crate::operation::rename::Rename;
@@ -12,10 +13,8 @@ use crate::operation::resize::{Resize, ResizeOptions};
 use crate::operation::{Answer, Operation, Subject};
 use crate::request::Handle;
 use crate::segment::name::{Key, SegmentName};
-use crate::segment::probe::SlotAddress;
 use crate::volume::accounts::{Account, Limits};
-use crate::volume::inspect::{self, SegmentInfo};
-use crate::volume::table::{Doubt, Healing};
+use crate::volume::inspect::SegmentInfo;
 
 /// The same operations for whoever turns the core anyway, and must not be kept waiting by one of them.
 impl Core {
@@ -76,6 +75,16 @@ impl Core {
         Ok(self.begin(operation))
     }
 
+    /// Begins to list the segments that `who` may see, as they are at one moment: whoever wants to change the table waits meanwhile. A turn
+    /// looks at a part of the table that takes less than a millisecond.
+    ///
+    /// # Errors
+    /// No volume; everything else is told by the answer.
+    pub fn begin_list(&mut self, who: Identity) -> Result<OperationId> {
+        let operation = self.list_of(who)?;
+        Ok(self.begin(operation))
+    }
+
     /// Begins to set what an owner may hold, in blocks and segments.
     ///
     /// # Errors
@@ -87,38 +96,36 @@ impl Core {
 }
 
 impl Core {
-    /// The segments that `who` may see. Runs the core until no record is being written; an operation whose
-    /// record comes later does not show.
+    /// The segments that `who` may see, by owner and name, as the table is at one moment; an operation whose record comes later does
+    /// not show. Other requests go on meanwhile.
     ///
     /// # Errors
     /// When the core has no volume, or the table cannot be read.
     pub fn list(&mut self, who: Identity) -> Result<Vec<SegmentInfo>> {
-        let listed = self.list_placed(who)?;
-        Ok(listed.into_iter().map(|(_, info)| info).collect())
+        let operation = self.list_of(who)?;
+        match self.run_operation(operation)? {
+            Answer::Segments(segments) => Ok(segments),
+            _ => Err(Error::new("list", self.volume_name(), Fault::NotFound)),
+        }
     }
 
-    /// The same with the slots of their inodes.
-    pub(super) fn list_placed(&mut self, who: Identity) -> Result<Vec<(SlotAddress, SegmentInfo)>> {
-        // What is under way shows when its record is there, and only records are waited for: one that zeroes a large segment
-        // keeps nobody from looking.
-        self.keep_token()?;
-        let listed = self.list_now(who);
-        self.give_token();
-        listed
+    fn list_of(&self, who: Identity) -> Result<Operation> {
+        Ok(Operation::List(List::new(self.whole_subject("list", who)?)))
     }
 
-    fn list_now(&mut self, who: Identity) -> Result<Vec<(SlotAddress, SegmentInfo)>> {
-        let Some(volume) = &self.volume else {
-            return Err(no_volume("list"));
+    /// The subject of what is about the whole volume.
+    pub(super) fn whole_subject(&self, operation: &'static str, who: Identity) -> Result<Subject> {
+        self.volume_or(operation)?;
+        let key = Key {
+            owner_uid: 0,
+            name: None,
         };
-        let doubt = match volume.is_read_only() {
-            true => Doubt::after(&volume.superblock, Healing::InMemory),
-            false => Doubt {
-                from_epoch: u64::MAX,
-                healing: Healing::InMemory,
-            },
-        };
-        inspect::list(&mut self.engine, volume, doubt, who)
+        Ok(Subject {
+            operation,
+            key,
+            who,
+            object: self.volume_name(),
+        })
     }
 
     /// Makes a segment. Returns when it is durable; other requests go on meanwhile.
@@ -178,7 +185,7 @@ impl Core {
         let operation = self.quota_of(who, uid, limits)?;
         match self.run_operation(operation)? {
             Answer::Account(account) => Ok(account),
-            Answer::Segment(_) | Answer::Opened(..) => self.quota(who, uid),
+            _ => self.quota(who, uid),
         }
     }
 
@@ -243,7 +250,7 @@ impl Core {
         let object = subject.object.clone();
         match self.run_operation(Operation::Open(OpenSegment::new(subject, access)))? {
             Answer::Opened(handle, info) => Ok((handle, info)),
-            Answer::Segment(_) | Answer::Account(_) => Err(Error::new("open", object, Fault::NotFound)),
+            _ => Err(Error::new("open", object, Fault::NotFound)),
         }
     }
 

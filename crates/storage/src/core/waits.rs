@@ -14,7 +14,8 @@ impl Core {
     /// What can begin does. Has anybody been told of an end since the last sleep, or will be? Then whoever turns the core may not want to
     /// sleep any more.
     pub(super) fn before_sleep(&mut self) -> bool {
-        let mut is_told = self.begin_again();
+        let mut is_told = self.step_put_off();
+        is_told |= self.begin_again();
         is_told |= self.cached.is_some() && self.turn_cache();
         // Nor over wakers that were collected since the last turn; once, if nobody takes them.
         is_told |= self.fired.len() > self.fired_known;

@@ -110,6 +110,13 @@ impl Create {
         }
     }
 
+    pub(super) fn progress(&self) -> Option<(u64, u64)> {
+        match &self.phase {
+            Phase::Preparing(_, fill) => Some(fill.progress()),
+            _ => None,
+        }
+    }
+
     pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
         let stepped = self.go_on(cx, event);
         if stepped.is_err() {

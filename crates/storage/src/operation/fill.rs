@@ -53,6 +53,8 @@ pub(crate) struct Fill {
     at: u64,
     len: u64,
     submitted: u64,
+    /// Zero by now.
+    done: u64,
     under_way: u32,
     stage: Stage,
     stopped: bool,
@@ -78,12 +80,18 @@ impl Fill {
             at,
             len,
             submitted: 0,
+            done: 0,
             under_way: 0,
             stage,
             stopped: false,
             failed: None,
             zeros: None,
         })
+    }
+
+    /// Bytes that are zero, and bytes that there are.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        (self.done, self.len)
     }
 
     /// Begins nothing more; what is under way ends.
@@ -112,6 +120,8 @@ impl Fill {
                 };
             }
             (Stage::Flushing, Ok(_)) => self.stage = Stage::Durable,
+            (Stage::Asking(_), Ok(_)) => self.done = self.len,
+            (Stage::Writing, Ok(written)) => self.done += u64::from(written),
             // Whether the file can or not: the zeroes have failed for another reason.
             (Stage::GivingBack, _) | (_, Ok(_)) => {}
             (_, Err(error)) => self.failed = self.failed.take().or(Some(Fault::Io(error))),

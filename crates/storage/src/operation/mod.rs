@@ -16,14 +16,16 @@
 //! | `lookup.rs`, `update.rs`, `vacate.rs` | find a name; write its record; give its slot up |
 //! | `fill.rs` | zero blocks before they are exposed |
 //! | `mover.rs` | copy a segment to another run while it serves |
+//! | `walk.rs` | read the table from end to end |
 //! | `claims.rs` | who changes which segment |
-//! | `create.rs`, `open.rs`, `delete.rs`, `moving.rs`, `rename.rs`, `resize.rs`, `quota.rs` | the operations |
+//! | `create.rs`, `open.rs`, `delete.rs`, `moving.rs`, `rename.rs`, `resize.rs`, `quota.rs`, `list.rs`, `defrag.rs` | the operations |
 
 use std::ops::Range;
 
 use baio_engine::{Buffer, Completion, Durability, Engine, Memory, Op, Request};
 
 use self::claims::Claims;
+use self::defrag::{DefragProgress, DefragReport};
 
 use crate::error::{Error, Fault, Result};
 use crate::holds::{HoldId, Holds, Touched};
@@ -38,8 +40,10 @@ use crate::volume::inspect::SegmentInfo;
 
 pub(crate) mod claims;
 pub(crate) mod create;
+pub(crate) mod defrag;
 pub(crate) mod delete;
 pub(crate) mod fill;
+pub(crate) mod list;
 pub(crate) mod lookup;
 pub(crate) mod mover;
 pub(crate) mod moving;
@@ -49,6 +53,7 @@ pub(crate) mod rename;
 pub(crate) mod resize;
 pub(crate) mod update;
 pub(crate) mod vacate;
+pub(crate) mod walk;
 
 /// Which of an operation's requests: those of two parts may be under way at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +64,19 @@ pub(crate) enum Part {
     Zeroes,
     /// What was just written, read again ([`update`]).
     ReadBack,
+    /// Stretches of the table ([`walk`]): one is read while the other is looked at.
+    OneStretch,
+    OtherStretch,
 }
 
 impl Part {
-    const ALL: [Part; 3] = [Part::Main, Part::Zeroes, Part::ReadBack];
+    const ALL: [Part; 5] = [
+        Part::Main,
+        Part::Zeroes,
+        Part::ReadBack,
+        Part::OneStretch,
+        Part::OtherStretch,
+    ];
     /// Where the part stands in a tag: above the number of the operation.
     const SHIFT: u32 = 32;
 
@@ -86,6 +100,10 @@ pub(crate) enum Event {
     Drained,
     /// The page cache has made safe and let go of what the operation is about to cut off, or cannot.
     Uncached(std::result::Result<(), Fault>),
+    /// The core is turned again.
+    Turn,
+    /// The operation that it has begun has ended.
+    Answered(Result<Answer>),
 }
 
 impl Event {
@@ -96,6 +114,8 @@ impl Event {
             Event::Completed(_) => "the end of a request",
             Event::Drained => "the end of others' requests",
             Event::Uncached(_) => "word from the page cache",
+            Event::Turn => "the next turn",
+            Event::Answered(_) => "the end of another operation",
         }
     }
 }
@@ -114,6 +134,10 @@ pub(crate) enum Step {
     Quiet(HoldId),
     /// That the page cache lets go of a range ([`Context::cut`]).
     Uncached,
+    /// The next turn: it has done as much in this one as it may.
+    Turn,
+    /// The end of this operation, which is begun for it.
+    Begin(Box<Operation>),
     /// Nothing: it has ended.
     Done(Result<Answer>),
 }
@@ -127,6 +151,25 @@ pub enum Answer {
     Opened(Handle, SegmentInfo),
     /// What an owner holds and may hold.
     Account(Account),
+    /// Segments, by owner and name.
+    Segments(Vec<SegmentInfo>),
+    /// What a defragmentation has done.
+    Defragged(DefragReport),
+}
+
+/// How far an operation is, while it does what takes long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Progress {
+    /// Bytes zeroed or copied; of a list, bytes of the inode table that were looked at.
+    Bytes {
+        /// So many.
+        done: u64,
+        /// Of so many.
+        of: u64,
+    },
+    /// Of a defragmentation.
+    Defrag(DefragProgress),
 }
 
 /// What operations ask of a page cache above the blocks that they change. Whoever turns them has one, or none.
@@ -170,6 +213,8 @@ pub(crate) struct Context<'a> {
     pub(crate) cached: Option<&'a mut dyn CachedPages>,
     /// Nanoseconds since 1970 when the engine's clock stood at zero; 0 in a simulation.
     pub(crate) wall_ns: u64,
+    /// Nobody waits for the answer any more.
+    pub(crate) is_abandoned: bool,
 }
 
 impl Context<'_> {
@@ -329,7 +374,9 @@ impl Context<'_> {
 /// One operation under way.
 pub(crate) enum Operation {
     Create(create::Create),
+    Defrag(Box<defrag::Defrag>),
     Delete(delete::Delete),
+    List(list::List),
     Open(open::OpenSegment),
     Move(Box<moving::Move>),
     Quota(quota::SetQuota),
@@ -338,11 +385,24 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// Is it a move, or does it move its segment now?
+    /// Is it a move, does it make some, or does it move its segment now?
     pub(crate) fn is_move(&self) -> bool {
         match self {
             Operation::Resize(resize) => resize.is_moving(),
-            other => matches!(other, Operation::Move(_)),
+            other => matches!(other, Operation::Move(_) | Operation::Defrag(_)),
+        }
+    }
+
+    /// How far it is, on a volume with blocks of this size.
+    pub(crate) fn progress(&self, block_size: u64) -> Option<Progress> {
+        let bytes = |(done, of)| Progress::Bytes { done, of };
+        match self {
+            Operation::Create(create) => create.progress().map(bytes),
+            Operation::Resize(resize) => resize.progress(block_size).map(bytes),
+            Operation::Move(moving) => moving.progress(block_size).map(bytes),
+            Operation::List(list) => list.progress().map(bytes),
+            Operation::Defrag(defrag) => Some(Progress::Defrag(defrag.progress())),
+            Operation::Delete(_) | Operation::Open(_) | Operation::Quota(_) | Operation::Rename(_) => None,
         }
     }
 
@@ -351,6 +411,8 @@ impl Operation {
         let (advanced, subject) = match self {
             Operation::Create(create) => (create.advance(cx, event), &create.subject),
             Operation::Delete(delete) => (delete.advance(cx, event), &delete.subject),
+            Operation::Defrag(defrag) => (defrag.advance(cx, event), &defrag.subject),
+            Operation::List(list) => (list.advance(cx, event), &list.subject),
             Operation::Open(open) => (open.advance(cx, event), &open.subject),
             Operation::Move(moving) => (moving.advance(cx, event), &moving.subject),
             Operation::Quota(quota) => (quota.advance(cx, event), &quota.subject),

@@ -188,6 +188,17 @@ impl Mover {
         never.then_some(self.inode.reserve_blocks)
     }
 
+    /// Bytes that are in the target, and bytes that are to be there.
+    pub(crate) fn progress(&self, block_size: u64) -> (u64, u64) {
+        let zeroed = match &self.phase {
+            Phase::Zeroing(fill) => fill.progress().0,
+            _ => 0,
+        };
+        let bytes = |blocks: u64| blocks.saturating_mul(block_size);
+        let of = bytes(self.blocks.max(self.inode.blocks));
+        (bytes(self.to.done).saturating_add(zeroed).min(of), of)
+    }
+
     /// Takes in what has happened.
     ///
     /// # Errors

@@ -72,6 +72,13 @@ impl Move {
         }
     }
 
+    pub(super) fn progress(&self, block_size: u64) -> Option<(u64, u64)> {
+        match &self.phase {
+            Phase::Moving(mover) => Some(mover.progress(block_size)),
+            _ => None,
+        }
+    }
+
     pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
         let phase = std::mem::replace(&mut self.phase, Phase::Begin);
         match (phase, event) {

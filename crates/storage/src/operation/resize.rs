@@ -136,6 +136,14 @@ impl Resize {
         matches!(self.phase, Phase::Moving(..))
     }
 
+    pub(super) fn progress(&self, block_size: u64) -> Option<(u64, u64)> {
+        match &self.phase {
+            Phase::Zeroing(_, fill) => Some(fill.progress()),
+            Phase::Moving(_, mover) => Some(mover.progress(block_size)),
+            _ => None,
+        }
+    }
+
     pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
         let stepped = self.go_on(cx, event);
         if stepped.is_err() {

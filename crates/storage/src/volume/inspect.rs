@@ -18,7 +18,7 @@ use crate::volume::accounts::Account;
 use crate::volume::contents::Contents;
 use crate::volume::device::{Device, Hold};
 use crate::volume::table::{self, Doubt, Healing};
-use crate::volume::{MIXED, Volume, snapshot, superblocks};
+use crate::volume::{MIXED, snapshot, superblocks};
 
 /// A segment, as `list` and `stat` show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -256,24 +256,11 @@ fn gather(engine: &mut Engine, device: &Device, who: Identity) -> Result<(Volume
     Ok((info, segments, contents.accounts.get(who.uid)))
 }
 
-/// The segments that `who` may see: its own, or all for uid 0. Sorted by owner and name.
-pub(crate) fn list(
-    engine: &mut Engine,
-    volume: &Volume,
-    doubt: Doubt,
-    who: Identity,
-) -> Result<Vec<(SlotAddress, SegmentInfo)>> {
-    let (device, superblock) = (&volume.device, &volume.superblock);
-    let mut listed = Listing::new(superblock, who);
-    table::scan(engine, device, superblock, doubt, &mut |address, found| {
-        if let Ok(inode) = &found {
-            listed.show(address, inode);
-        }
-    })?;
-    Ok(listed.end(
-        |at| volume.superseded.contains(&at),
-        |at| volume.quarantined.contains(&at),
-    ))
+/// A segment as an inode tells of it, for whoever may see it: its owner, and uid 0.
+pub(crate) fn shown(inode: &Inode, who: Identity, block_size: u32, quarantined: bool) -> Option<SegmentInfo> {
+    let may_see = inode.state.is_segment() && who.acts_for(inode.owner_uid);
+    let name = inode.name.as_ref().filter(|_| may_see)?;
+    Some(SegmentInfo::of(inode, name, block_size, quarantined))
 }
 
 /// The segments that somebody may see, as they are found.
@@ -293,11 +280,8 @@ impl Listing {
     }
 
     fn show(&mut self, address: SlotAddress, inode: &Inode) {
-        if let Some(name) = &inode.name {
-            if inode.state.is_segment() && self.who.acts_for(inode.owner_uid) {
-                let info = SegmentInfo::of(inode, name, self.block_size, false);
-                self.segments.push((address, info));
-            }
+        if let Some(info) = shown(inode, self.who, self.block_size, false) {
+            self.segments.push((address, info));
         }
     }
 

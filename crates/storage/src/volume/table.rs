@@ -166,7 +166,7 @@ pub(crate) fn scan(
 }
 
 /// Shows the slots of one bucket.
-fn show(image: &Image<'_>, superblock: &Superblock, visit: &mut dyn FnMut(SlotAddress, Found)) {
+pub(crate) fn show(image: &Image<'_>, superblock: &Superblock, visit: &mut dyn FnMut(SlotAddress, Found)) {
     if image.generation() == 0 {
         return; // Never written: four free slots.
     }

@@ -9,7 +9,9 @@ use crate::cache::CacheConfig;
 use crate::identity::{Access, Identity};
 use crate::object::WALKS;
 use crate::operation::create::{Create, CreateOptions};
+use crate::operation::defrag::Defrag;
 use crate::operation::delete::Delete;
+use crate::operation::list::List;
 use crate::operation::moving::Move;
 use crate::operation::open::OpenSegment;
 use crate::operation::resize::{Resize, ResizeOptions};
@@ -45,7 +47,7 @@ pub(super) fn core() -> Core {
 #[test]
 fn an_unexpected_event_ends_the_operation_and_frees_the_token() {
     type Make = fn(&Core) -> Operation;
-    let makes: [(&str, Make); 7] = [
+    let makes: [(&str, Make); 9] = [
         ("create", |core| {
             let subject = core.subject("create", ME, ME.uid, "new").unwrap();
             Operation::Create(Create::new(subject, CreateOptions::of_size(4096)))
@@ -80,6 +82,13 @@ fn an_unexpected_event_ends_the_operation_and_frees_the_token() {
         ("move", |core| {
             let subject = core.subject("move", ME, ME.uid, "data").unwrap();
             Operation::Move(Box::new(Move::new(subject, Some(100))))
+        }),
+        ("list", |core| {
+            Operation::List(List::new(core.whole_subject("list", ME).unwrap()))
+        }),
+        ("defragment", |core| {
+            let subject = core.whole_subject("defragment", ME).unwrap();
+            Operation::Defrag(Box::new(Defrag::new(subject)))
         }),
     ];
     for (name, make) in makes {
