@@ -40,6 +40,11 @@ pub enum Op {
         /// To what.
         space: Space,
     },
+    /// Makes a regular file so long: what lies behind is gone, and what is new reads as zeros (ftruncate(2)).
+    Truncate {
+        /// Bytes.
+        len: u64,
+    },
     /// Completes when the descriptor is ready; the result is the ready events (poll(2)).
     Poll {
         /// `POLLIN`, `POLLOUT`, ...
@@ -79,7 +84,7 @@ pub enum Op {
 
 impl Op {
     /// The names of all operations, in the order of [`Op::kind`].
-    pub(crate) const KINDS: [&'static str; 16] = [
+    pub(crate) const KINDS: [&'static str; 17] = [
         "read",
         "write",
         "sync",
@@ -96,6 +101,7 @@ impl Op {
         "send",
         "transfer",
         "event",
+        "truncate",
     ];
 
     /// The word used in messages and statistics.
@@ -124,6 +130,7 @@ impl Op {
             Op::Send { .. } => 13,
             Op::Transfer { .. } => 14,
             Op::Event => 15,
+            Op::Truncate { .. } => 16,
         }
     }
 
@@ -146,13 +153,14 @@ impl Op {
                 | Op::Fence
                 | Op::SyncRange { .. }
                 | Op::Allocate { .. }
+                | Op::Truncate { .. }
                 | Op::Timer { .. }
                 | Op::Event
         )
     }
 
     pub(crate) fn is_write(self) -> bool {
-        matches!(self, Op::Write { .. } | Op::Allocate { .. })
+        matches!(self, Op::Write { .. } | Op::Allocate { .. } | Op::Truncate { .. })
     }
 
     /// Does it move bytes between a file and the request's memory, and nothing else?
@@ -333,6 +341,12 @@ impl Request {
     #[must_use]
     pub fn reserve(file: &File, offset: u64, len: u64, durability: Durability) -> Request {
         Request::space(file, offset, len, Space::Reserve, durability)
+    }
+
+    /// Makes a regular file so long, shorter or longer: `EINVAL` on anything else, and on a file that was opened for reading.
+    #[must_use]
+    pub fn truncate(file: &File, len: u64, durability: Durability) -> Request {
+        Request::bare(Op::Truncate { len }, Some(file), Policy::direct().durable(durability))
     }
 
     fn space(file: &File, offset: u64, len: u64, space: Space, durability: Durability) -> Request {

@@ -18,6 +18,7 @@
 //! [`Slots::transition`] is the one place where a state changes.
 
 mod route;
+mod streams;
 mod work;
 
 pub(crate) use route::By;
@@ -26,7 +27,7 @@ pub use work::Work;
 use crate::device::{DurableBy, Kind};
 use crate::error::Errno;
 use crate::file::File;
-use crate::memory::{IOV_MAX, Memory, Window};
+use crate::memory::{IOV_MAX, Memory};
 use crate::policy::{Caching, Durability, Policy, Time};
 use crate::request::{Op, Request, RequestId};
 use crate::sys::{self, Action, Fd, Iteration, TRANSFER_MAX};
@@ -342,6 +343,7 @@ impl Slot {
         match self.op {
             Op::Write { offset: Some(at) } => Some((at, at.saturating_add(self.len as u64))),
             Op::Allocate { offset, len, .. } => Some((offset, offset.saturating_add(len))),
+            Op::Truncate { len } => Some((len, u64::MAX)),
             _ => None,
         }
     }
@@ -484,6 +486,7 @@ impl Slot {
                 len,
                 mode: sys::allocate_mode(space),
             },
+            Op::Truncate { len } => Action::Truncate { len },
             Op::Poll { events } => Action::Poll { events },
             Op::Timer { at } => Action::Timer { at },
             Op::Accept => Action::Accept,
@@ -498,61 +501,6 @@ impl Slot {
         };
         let flags = sys::rw_flags(caching, self.flag(), self.policy.patience);
         Iteration { action, fd, flags }
-    }
-
-    /// A list goes by readv(2) and writev(2), which take no `MSG_*`; `validate` has seen to that.
-    fn receive(&mut self, skip: usize, flags: u32) -> Action {
-        match self.memory.window(skip) {
-            window @ Window::List { .. } => Action::Read { window, offset: -1 },
-            window @ Window::Flat { .. } => Action::Receive {
-                window,
-                flags: flags | self.impatience(),
-            },
-        }
-    }
-
-    fn send(&mut self, skip: usize, flags: u32) -> Action {
-        match self.memory.window(skip) {
-            window @ Window::List { .. } => Action::Write { window, offset: -1 },
-            window @ Window::Flat { .. } => Action::Send {
-                window,
-                flags: flags | self.impatience() | libc::MSG_NOSIGNAL as u32,
-            },
-        }
-    }
-
-    fn impatience(&self) -> u32 {
-        if self.policy.patience.may_wait() {
-            0
-        } else {
-            libc::MSG_DONTWAIT as u32
-        }
-    }
-
-    /// The next half of a window: out of the file when it is empty, else on to the target.
-    fn transfer(&mut self, offset: u64, len: u64) -> Action {
-        let begun = self.window_start();
-        if self.window.is_empty() {
-            let granularity = self.granularity() as u64;
-            let wanted = (len - begun).next_multiple_of(granularity);
-            return Action::Read {
-                window: self
-                    .memory
-                    .window(0)
-                    .at_most(usize::try_from(wanted).unwrap_or(usize::MAX)),
-                offset: (offset + begun) as i64,
-            };
-        }
-        let window = self.memory.window(self.window.sent as usize);
-        Action::Write {
-            window: window.at_most((self.window.bytes - self.window.sent) as usize),
-            offset: -1,
-        }
-    }
-
-    /// Where in the range the window that is read next begins: at an aligned byte.
-    pub(crate) fn window_start(&self) -> u64 {
-        (self.done - self.done % self.granularity()) as u64
     }
 
     /// The file that the next iteration is about, and through which of its descriptions.
@@ -588,11 +536,11 @@ fn fill<T>(empty: &mut T, with: T) {
     std::mem::forget(std::mem::replace(empty, with));
 }
 
-/// No flag of a request makes an allocation durable (fallocate(2)), and not every file system keeps that of a write.
+/// No flag of a request makes an allocation or a size durable (fallocate(2)), and not every file system keeps that of a write.
 fn needs_a_sync(op: Op, durability: Durability, file: Option<&File>) -> bool {
     durability != Durability::None
         && match op {
-            Op::Allocate { .. } => true,
+            Op::Allocate { .. } | Op::Truncate { .. } => true,
             Op::Write { .. } => file.is_some_and(|file| file.durable_by() == DurableBy::Sync),
             _ => false,
         }

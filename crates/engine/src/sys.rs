@@ -53,6 +53,7 @@ pub(crate) enum Action {
     Sync { data_only: bool },
     SyncRange { offset: u64, len: u64 },
     Allocate { offset: u64, len: u64, mode: i32 },
+    Truncate { len: u64 },
     Poll { events: u32 },
     Timer { at: Time },
     Accept,
@@ -119,6 +120,7 @@ pub(crate) unsafe fn execute(iteration: &Iteration) -> i32 {
         Action::Sync { data_only } => sync(fd, data_only),
         Action::SyncRange { offset, len } => sync_range(fd, offset, len),
         Action::Allocate { offset, len, mode } => allocate(fd, offset, len, mode),
+        Action::Truncate { len } => truncate(fd, len),
         Action::Poll { events } => poll(fd, events),
         Action::Timer { .. } => -libc::EOPNOTSUPP,
         Action::Accept => accept(fd),
@@ -250,6 +252,11 @@ fn sync(fd: RawFd, data_only: bool) -> i32 {
             libc::fsync(fd)
         }
     } as libc::ssize_t)
+}
+
+pub(crate) fn truncate(fd: RawFd, len: u64) -> i32 {
+    // SAFETY: no memory is involved.
+    raw(unsafe { libc::ftruncate(fd, len as i64) } as libc::ssize_t)
 }
 
 fn sync_range(fd: RawFd, offset: u64, len: u64) -> i32 {

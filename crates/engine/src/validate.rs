@@ -47,6 +47,10 @@ impl Slot {
                 let file = request.file.as_ref().map(|_| ()).ok_or(NO_FILE);
                 return file.and_then(|()| check_range(offset, len));
             }
+            Op::Truncate { len } => {
+                let file = request.file.as_ref().map(|_| ()).ok_or(NO_FILE);
+                return file.and_then(|()| check_range(0, len));
+            }
             _ => return request.file.as_ref().map(|_| ()).ok_or(NO_FILE),
         };
         let file = request.file.as_ref().ok_or(NO_FILE)?;

@@ -216,6 +216,8 @@ const NOT_SUPPORTED: &[(&str, &str, &str)] = &[
     ("sync threads aio uring ram", "a_deadline_in_the_queue_cancels", ONLY_SIMULATED),
     ("sync threads aio uring ram", "held::*", ONLY_SIMULATED),
     ("sync threads aio uring ram", "order::*", ONLY_SIMULATED),
+    ("ram both", "a_truncated_file_ends_there_and_grows_with_zeros", "its memory has a fixed size"),
+    ("sim ram", "what_is_no_file_is_not_truncated", ONLY_DISKS),
     ("sim ram", "a_discard_gives_the_blocks_back", ONLY_DISKS),
     ("sim ram", "a_read_only_file_takes_no_allocation", ONLY_DISKS),
     ("sim ram", "a_new_file_is_empty_and_grows", ONLY_DISKS),

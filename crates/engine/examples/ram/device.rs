@@ -94,6 +94,7 @@ fn run(ram: &Ram, slots: &mut Slots, id: RequestId, work: Work) -> Result<i32, E
             Ok(0)
         }
         Work::Allocate { .. } | Work::Sync { .. } | Work::SyncRange { .. } => Ok(0),
+        Work::Truncate { .. } => Err(Errno::EINVAL),
         Work::Timer { .. } | Work::Other => Err(Errno::EOPNOTSUPP),
     }
 }

@@ -14,12 +14,14 @@
 //! | `uring/entrance.rs` | how the kernel is entered |
 //! | `uring/entries.rs` | what it is told of an iteration |
 //! | `uring/registration.rs` | files and memory that it knows by a number |
+//! | `uring/beside.rs` | what this kernel's ring cannot do |
 //!
 //! For outside loops an event fd is registered, because polling the ring's own fd misses completions under DEFER_TASKRUN.
 //! It is disarmed while the owner is awake.
 
 #![allow(unsafe_code)]
 
+mod beside;
 mod entrance;
 mod entries;
 mod registration;
@@ -41,8 +43,9 @@ use crate::error::{Errno, Error, SetupError};
 use crate::memory::Arena;
 use crate::request::{Op, RequestId, Wait};
 use crate::slot::{Slots, State};
-use crate::sys;
+use crate::sys::{self, Action};
 
+use beside::Beside;
 use entrance::Entrance;
 use entries::Entries;
 use setup::{build, explain_refusal};
@@ -84,6 +87,8 @@ pub(crate) struct Uring {
     system_calls: u64,
     /// The doorbell rang while an outside loop slept.
     rang_outside: bool,
+    /// Where this kernel cannot truncate, who does.
+    beside: Option<Beside>,
     /// Cancellations that the queue had no room for.
     unsent: Vec<RequestId>,
     /// What the kernel is made to say to every entry, and how often it has been entered then.
@@ -136,6 +141,7 @@ impl Uring {
             features,
             system_calls: 0,
             rang_outside: false,
+            beside: None,
             unsent: Vec::new(),
             #[cfg(test)]
             refused: None,
@@ -167,11 +173,16 @@ impl Uring {
         }
         let workers = submitter.register_iowq_max_workers(&mut [WORKERS_MAX, WORKERS_MAX]);
         let registered = self.entrance.register(&self.ring);
-        self.system_calls += 3;
+        let truncates = beside::is_known(&self.ring);
+        self.beside = (!truncates).then(Beside::default);
+        self.system_calls += 4;
         let told = |result: std::io::Result<()>| result.map_err(|error| error.to_string());
         self.features.push(("registered_files", told(files)));
         self.features.push(("bounded_workers", told(workers)));
         self.features.push(("registered_ring", registered));
+        let since = || "this kernel refuses it; it came with Linux 6.9, and a thread does it".to_owned();
+        self.features
+            .push(("truncate", truncates.then_some(()).ok_or_else(since)));
     }
 
     /// Queues entries as long as there is room, and shows them to the kernel all at once.
@@ -184,7 +195,13 @@ impl Uring {
             let Some(iteration) = slots.iteration(id, self.mark) else {
                 return taken;
             };
-            let entry = self.entries.of(id, &iteration);
+            let entry = match (&mut self.beside, iteration.action, slots.file(id)) {
+                (Some(beside), Action::Truncate { len }, Some(file)) => {
+                    self.streams = true; // It ends by an event fd: see `Ready`.
+                    beside.truncate(id, file, len)
+                }
+                _ => self.entries.of(id, &iteration),
+            };
             // SAFETY: the entry's memory belongs to a slot, which is not emptied before its completion has been reaped.
             if unsafe { room.push(&entry) }.is_err() {
                 return taken;
@@ -282,7 +299,12 @@ impl Uring {
             match cqueue::Entry::user_data(&entry) {
                 DOORBELL => rang = true,
                 IGNORED => {}
-                bits => done.raw.push((slots.named(bits), entry.result())),
+                bits => {
+                    let raw = entry.result();
+                    let beside = self.beside.as_mut();
+                    let raw = beside.map_or(raw, |beside| beside.ended(bits, raw));
+                    done.raw.push((slots.named(bits), raw));
+                }
             }
         }
         if rang {
@@ -351,6 +373,9 @@ impl Backend for Uring {
     }
 
     fn cancel(&mut self, _: &Slots, id: RequestId) {
+        if self.beside.as_ref().is_some_and(|beside| beside.has(id)) {
+            return; // It is on its way, and cannot be called back.
+        }
         self.send_cancel(id);
     }
 

@@ -53,6 +53,11 @@ pub enum Work {
         /// To what.
         space: Space,
     },
+    /// Makes the file so long. A device of a fixed size says `-EINVAL`, as one of the kernel's does.
+    Truncate {
+        /// Bytes.
+        len: u64,
+    },
     /// Ends at this time, with `-ETIME`: a timer, or a pause before the next try.
     Timer {
         /// Engine time ([`Backend::now`](crate::Backend::now)).
@@ -109,6 +114,7 @@ impl Slots {
             },
             Op::SyncRange { offset, len } => Work::SyncRange { offset, len },
             Op::Allocate { offset, len, space } => Work::Allocate { offset, len, space },
+            Op::Truncate { len } => Work::Truncate { len },
             Op::Timer { at } => Work::Timer { at },
             _ => Work::Other,
         }

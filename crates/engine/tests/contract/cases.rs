@@ -74,6 +74,8 @@ pub(crate) const CASES: &[Named] = cases! {
         reserve_zero_discard_and_fence_are_requests
         reserving_behind_the_end_grows_a_file
         an_impossible_range_is_not_allocated
+        a_truncated_file_ends_there_and_grows_with_zeros
+        what_is_no_file_is_not_truncated
     }
     lifetime {
         cancelled_before_the_start_it_never_runs

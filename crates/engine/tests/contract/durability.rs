@@ -533,3 +533,52 @@ pub(crate) fn an_impossible_range_is_not_allocated(bench: &Bench) -> Case {
     }
     Ok(())
 }
+
+/// Shorter, longer, as it was; durable in every way. What was cut off never shows again.
+pub(crate) fn a_truncated_file_ends_there_and_grows_with_zeros(bench: &Bench) -> Case {
+    let mut engine = bench.engine();
+    for durability in [Durability::None, Durability::Data, Durability::Full] {
+        let mut model = pattern(9, 65536);
+        let file = bench.file(&model);
+        for len in [40_000, 40_000, 50_001, 0, 8192] {
+            let done = finish(&mut engine, Request::truncate(&file, len as u64, durability));
+            if done.result == Err(Error::System(Errno::EINVAL)) && !bench.has_files() {
+                return Err(Stop::Refused("its disks have a fixed size".into()));
+            }
+            assert_eq!((done.result, done.bytes_done), (Ok(0), 0), "{len} {durability:?}");
+            model.resize(len, 0);
+            assert_eq!(file.size(), Ok(len as u64));
+            let read = read(&mut engine, &file, 0, 65536, Policy::kernel());
+            assert_eq!(read.result, Ok(len as u32));
+            assert!(bytes_of(&read.memory)[..len] == model, "{len} {durability:?}");
+        }
+        // A fence takes it for a write: it ends behind it.
+        engine
+            .submit(Request::truncate(&file, 4096, durability).tagged(1))
+            .expect("a slot");
+        engine
+            .submit(Request::fence(&file, durability).tagged(2))
+            .expect("a slot");
+        assert_eq!([next(&mut engine).tag, next(&mut engine).tag], [1, 2]);
+    }
+    let file = bench.file(&pattern(9, 4096));
+    let done = finish(&mut engine, Request::truncate(&file, 1 << 63, Durability::None));
+    assert_eq!((done.result, file.size()), (Err(Error::System(Errno::EFBIG)), Ok(4096)));
+    Ok(())
+}
+
+pub(crate) fn what_is_no_file_is_not_truncated(bench: &Bench) -> Case {
+    let path = bench.path()?;
+    std::fs::write(&path, [1; 8192]).expect("a test file");
+    let (end, _other) = std::io::pipe().expect("a pipe");
+    let mut engine = bench.engine();
+    for file in [
+        File::open(&path, &baio_engine::Open::read()).expect("a test file"),
+        File::from_fd(end.into(), "a pipe").expect("a pipe"),
+    ] {
+        let done = finish(&mut engine, Request::truncate(&file, 4096, Durability::None));
+        assert_eq!(done.result, Err(Error::System(Errno::EINVAL)), "{file:?}");
+    }
+    assert_eq!(std::fs::metadata(&path).expect("it is there").len(), 8192);
+    Ok(())
+}

@@ -71,6 +71,10 @@ pub(crate) fn prepare(slots: &Slots, id: RequestId, work: Work, number: u64, now
                 Space::Zero | Space::Discard => job.change = Some(Change::Zero(offset..end)),
             }
         }
+        Work::Truncate { len } => {
+            job.kind = Kind::Truncate;
+            job.offset = len;
+        }
         Work::Timer { .. } | Work::Other => return Err(-libc::EOPNOTSUPP),
     }
     Ok((disk.clone(), job))
@@ -110,6 +114,7 @@ pub(crate) fn end(disk: &Disk, slots: &mut Slots, job: &Job, trace: &SimHandle) 
         Kind::Write => ending.write(),
         Kind::Flush => ending.flush(),
         Kind::Allocate => ending.allocate(),
+        Kind::Truncate => ending.truncate(),
         Kind::Other => 0,
     }
 }
@@ -212,6 +217,16 @@ impl Ending<'_> {
             self.disk.store(change, false, job.began);
             self.trace.note(Event::Store, [job.offset, job.len, 0, 0]);
         }
+        0
+    }
+
+    /// A new size is on the medium at once.
+    fn truncate(&mut self) -> i32 {
+        if let Some(raw) = self.common_fault() {
+            return raw;
+        }
+        self.disk.set_size(self.job.offset);
+        self.trace.note(Event::Store, [self.job.offset, 0, 1, 0]);
         0
     }
 

@@ -98,7 +98,7 @@ impl Fault {
             Fault::Interrupted | Fault::TryAgain | Fault::Delay => kind != Kind::Other,
             Fault::ShortRead | Fault::ReadError | Fault::Rot => kind == Kind::Read,
             Fault::ShortWrite | Fault::LostWrite | Fault::TornWrite | Fault::Misdirected => kind == Kind::Write,
-            Fault::WriteError | Fault::NoSpace => matches!(kind, Kind::Write | Kind::Allocate),
+            Fault::WriteError | Fault::NoSpace => matches!(kind, Kind::Write | Kind::Allocate | Kind::Truncate),
             Fault::FailedFlush => kind == Kind::Flush,
         }
     }
@@ -111,6 +111,7 @@ pub(crate) enum Kind {
     Write,
     Flush,
     Allocate,
+    Truncate,
     Other,
 }
 

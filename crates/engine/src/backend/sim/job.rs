@@ -43,7 +43,7 @@ impl Job {
     pub(crate) fn moved(&self) -> u64 {
         match self.kind {
             Kind::Read | Kind::Write => self.len,
-            Kind::Flush | Kind::Allocate | Kind::Other => 0,
+            Kind::Flush | Kind::Allocate | Kind::Truncate | Kind::Other => 0,
         }
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | direct read or write at an offset, sync of a file or device | the kernel's own queue where there is one (`aio`), else the pool |
 //! | any other read of a file or device, direct write | the pool's wide class: many wait for the device side by side |
-//! | cached write, sync, range sync, allocation | the pool's narrow class: they wait for one another's locks and for memory |
+//! | cached write, sync, range sync, allocation, truncation | the pool's narrow class: they wait for one another's locks and for memory |
 //! | read and write of streams, accept, connect, receive, send | tried, and tried again when ready |
 //! | poll | waits until ready |
 //! | timer | waits for its moment |
@@ -66,7 +66,7 @@ pub(crate) fn route(kernel: Kernel, kind: Kind, caching: Caching, action: &Actio
         Action::Read { .. } => Way::Pool(Class::Wide),
         Action::Write { .. } if direct => Way::Pool(Class::Wide),
         Action::Write { .. } | Action::Sync { .. } => Way::Pool(Class::Narrow),
-        Action::SyncRange { .. } | Action::Allocate { .. } => Way::Pool(Class::Narrow),
+        Action::SyncRange { .. } | Action::Allocate { .. } | Action::Truncate { .. } => Way::Pool(Class::Narrow),
     }
 }
 

@@ -105,6 +105,7 @@ impl Entries {
                 opcode::SyncFileRange::new(fd, len).offset(offset).flags(flags).build()
             }
             Action::Allocate { offset, len, mode } => opcode::Fallocate::new(fd, len).offset(offset).mode(mode).build(),
+            Action::Truncate { len } => opcode::Ftruncate::new(fd, len).build(),
             Action::Poll { events } => opcode::PollAdd::new(fd, events).build(),
             Action::Timer { at } => {
                 let (seconds, nanoseconds) = at.split();

@@ -6,7 +6,7 @@ use super::entries::Pieces;
 use super::*;
 use crate::file::File;
 use crate::memory::{Memory, Vectored};
-use crate::policy::Policy;
+use crate::policy::{Durability, Policy};
 use crate::request::Request;
 
 fn ring() -> Option<Uring> {
@@ -226,4 +226,30 @@ fn a_ring_that_is_dropped_in_another_thread_takes_no_place_there_and_its_own_is_
     .unwrap();
     let rings: Vec<Uring> = (0..16).filter_map(|_| ring()).collect();
     assert!(rings.iter().all(|ring| ring.entrance.is_registered()), "sixteen places");
+}
+
+/// As on a kernel before Linux 6.9.
+#[test]
+fn a_ring_that_cannot_truncate_has_it_done_beside_it() {
+    let Some(mut ring) = ring() else { return };
+    let mut slots = Slots::new(8);
+    let (kept, file) = file();
+    ring.attach(Attach::File(&file)).unwrap();
+    ring.beside = Some(Beside::default());
+    for len in [70_000, 5] {
+        let id = slots
+            .insert(Request::truncate(&file, len, Durability::None), 1)
+            .unwrap();
+        assert_eq!(ring.start(&mut slots, &[id]), 1);
+        // It is not called back, and told as it was.
+        ring.cancel(&slots, id);
+        assert_eq!(until_one_has_ended(&mut ring, &mut slots), (id, 0));
+        assert_eq!(kept.metadata().unwrap().len(), len);
+        assert!(!ring.beside.as_ref().is_some_and(|beside| beside.has(id)));
+    }
+    let (end, _other) = std::io::pipe().unwrap();
+    let pipe = File::from_fd(end.into(), "a pipe").unwrap();
+    let id = slots.insert(Request::truncate(&pipe, 0, Durability::None), 1).unwrap();
+    ring.start(&mut slots, &[id]);
+    assert_eq!(until_one_has_ended(&mut ring, &mut slots), (id, -libc::EINVAL));
 }

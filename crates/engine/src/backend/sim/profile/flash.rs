@@ -58,7 +58,7 @@ impl FlashState {
         let latency = match job.kind {
             Kind::Read => flash.read,
             Kind::Write | Kind::Allocate if job.durable => flash.write_durable,
-            Kind::Write | Kind::Allocate => flash.write,
+            Kind::Write | Kind::Allocate | Kind::Truncate => flash.write,
             Kind::Flush => flash.flush,
             Kind::Other => Duration::ZERO,
         };

@@ -194,7 +194,7 @@ impl RotatingState {
         let at = queue.iter().take(self.depth()).position(|job| match job.kind {
             Kind::Write => self.is_cached(job) && job.len <= room,
             Kind::Flush => oldest.is_none_or(|mark| mark >= job.mark),
-            Kind::Allocate | Kind::Other => true,
+            Kind::Allocate | Kind::Truncate | Kind::Other => true,
             Kind::Read => false,
         })?;
         let job = queue.remove(at)?;
@@ -276,7 +276,7 @@ impl RotatingState {
             Busy::Job(job) => match job.kind {
                 Kind::Read => true,
                 Kind::Write => !self.is_cached(job),
-                Kind::Flush | Kind::Allocate | Kind::Other => false,
+                Kind::Flush | Kind::Allocate | Kind::Truncate | Kind::Other => false,
             },
         }
     }
