@@ -7,7 +7,8 @@
 //! | a read at the end of the file | fewer bytes, at last none |
 //! | a write or a zero past it | a longer file; a discard past it does nothing |
 //! | a fence | the engine's: behind the writes before it to that file, by all handles |
-//! | a discard, a zero | the engine's; of no bytes, nothing |
+//! | a discard, a zero, an allocate | the engine's; of no bytes, nothing |
+//! | a truncate, an allocate | of a regular file; of all else `NotAFile` |
 //!
 //! A handle that is closed stays until what is under way on it has left the engine. Paths are opened as the service's own
 //! process may: within one process the client is that process. A broker between processes takes descriptors instead.
@@ -239,6 +240,9 @@ impl Files {
             Mode::Uncached => Caching::Uncached,
             Mode::Cached => return Err(RequestFault::NoCache),
         };
+        if request.op.is_of_size() && opened.file.kind() != Kind::Regular && opened.file.kind() != Kind::Foreign {
+            return Err(RequestFault::NotAFile);
+        }
         // Streams have no offsets.
         let position = |offset| (opened.file.kind() != Kind::Stream).then_some(offset);
         let space = |offset, len, space| {
@@ -256,6 +260,13 @@ impl Files {
             SegmentOp::Fence => Op::Fence,
             SegmentOp::Discard { offset, len } => space(offset, len, Space::Discard).map_err(RequestFault::Io)?,
             SegmentOp::Zero { offset, len } => space(offset, len, Space::Zero).map_err(RequestFault::Io)?,
+            SegmentOp::Truncate { len } => Op::Truncate { len },
+            // No byte changes, so none has to be aligned.
+            SegmentOp::Allocate { offset, len } => Op::Allocate {
+                offset,
+                len,
+                space: Space::Reserve,
+            },
         };
         if matches!(op, Op::Allocate { len: 0, .. }) {
             return Ok(None);

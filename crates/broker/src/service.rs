@@ -308,7 +308,7 @@ impl<S: Served> Service<S> {
                 };
                 self.command(tag, *command)?;
             }
-            Op::Read | Op::Write | Op::Sync | Op::Discard | Op::Zero | Op::Fence => {
+            Op::Read | Op::Write | Op::Sync | Op::Fence | Op::Discard | Op::Zero | Op::Truncate | Op::Allocate => {
                 let stage = Stage::Held {
                     generation: tag.generation,
                     cancelled: false,

@@ -4,13 +4,14 @@ mod support;
 
 use baio_ring::exchange::Parcel;
 use baio_words::entry::{HandleWords, Op, Place, Submission};
-use baio_words::{Caching, Durability, Failure, IoError, Mode, SegmentOp};
+use baio_words::{Caching, Durability, Errno, Failure, IoError, Mode, SegmentOp};
 use support::tested::{BYTES, Tested};
 use support::{Client, tag};
 
 of_each! {
     what_was_written_is_read
     a_range_is_discarded_and_zeroed
+    a_file_is_truncated_and_a_segment_is_not
     a_fence_ends_behind_the_writes_before_it
     a_request_that_cannot_be_is_told_so
     a_closed_handle_is_stale_and_what_was_under_way_ends
@@ -140,6 +141,39 @@ fn a_range_is_discarded_and_zeroed<S: Tested>() {
         let (ended, bytes) = client.run(Submission { offset, ..read });
         assert_eq!((ended, bytes), (Ok(4096), vec![byte; 4096]), "at {offset}");
     }
+    client.close();
+}
+
+fn a_file_is_truncated_and_a_segment_is_not<S: Tested>() {
+    let mut client = client::<S>();
+    let handle = client.open();
+    let write = client.write(1, handle, 7);
+    assert_eq!(client.run(write).0, Ok(4096));
+    let mut ask = |op, durability| {
+        let asked = Submission {
+            handle,
+            durability,
+            ..Submission::of(op, tag(5))
+        };
+        client.run(asked).0
+    };
+    let told = |done| if S::GROWS { done } else { Err(Failure::NotAFile) };
+    let longer = SegmentOp::Allocate { offset: BYTES, len: 1 };
+    assert_eq!(ask(longer, Durability::Data), told(Ok(0)));
+    assert_eq!(
+        ask(SegmentOp::Allocate { offset: 0, len: 0 }, Durability::None),
+        told(Ok(0))
+    );
+    assert_eq!(ask(SegmentOp::Truncate { len: 10 }, Durability::Full), told(Ok(0)));
+    let too_long = Err(Failure::Io(IoError::System(Errno::EFBIG)));
+    assert_eq!(
+        ask(SegmentOp::Truncate { len: 1 << 63 }, Durability::None),
+        told(too_long)
+    );
+    let read = client.read(6, handle);
+    let (ended, bytes) = client.run(read);
+    let left = if S::GROWS { 10 } else { 4096 };
+    assert_eq!((ended, &bytes[..left]), (Ok(left as u32), &[7; 4096][..left]));
     client.close();
 }
 

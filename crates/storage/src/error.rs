@@ -140,6 +140,8 @@ pub enum Fault {
     Moving,
     /// The volume was opened to read only.
     ReadOnlyVolume,
+    /// Its size is not for a request to change.
+    NotAFile,
     /// A write through a handle that was opened for reading.
     ReadOnly,
     /// The handle's segment was deleted or closed.
@@ -163,6 +165,7 @@ macro_rules! of_a_request {
             | Fault::NoCache
             | Fault::Cache(_)
             | Fault::NotYet(_)
+            | Fault::NotAFile
             | Fault::ReadOnly
             | Fault::Stale
             | Fault::NobodyDrives
@@ -494,6 +497,7 @@ impl From<RequestFault> for Fault {
             RequestFault::NoCache => Fault::NoCache,
             RequestFault::Cache(error) => Fault::Cache(error),
             RequestFault::NotYet(what) => Fault::NotYet(what),
+            RequestFault::NotAFile => Fault::NotAFile,
             RequestFault::ReadOnly => Fault::ReadOnly,
             RequestFault::Stale => Fault::Stale,
             RequestFault::NobodyDrives => Fault::NobodyDrives,
@@ -523,6 +527,7 @@ impl Fault {
             Fault::NoCache => RequestFault::NoCache,
             Fault::Cache(error) => RequestFault::Cache(*error),
             Fault::NotYet(what) => RequestFault::NotYet(what),
+            Fault::NotAFile => RequestFault::NotAFile,
             Fault::ReadOnly => RequestFault::ReadOnly,
             Fault::Stale => RequestFault::Stale,
             Fault::NobodyDrives => RequestFault::NobodyDrives,

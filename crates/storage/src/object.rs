@@ -4,7 +4,7 @@ mod lines;
 
 use std::ops::Range;
 
-use baio_engine::{Caching, File};
+use baio_engine::{Caching, File, Kind};
 
 use self::lines::Lines;
 use crate::error::Fault;
@@ -301,6 +301,11 @@ impl Object {
     /// May new requests come?
     pub(crate) fn serves(&self) -> bool {
         matches!(self.state, ObjectState::Open | ObjectState::Draining)
+    }
+
+    /// Does it have a size that requests may change?
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(&self.target, Target::Plain(file) if matches!(file.kind(), Kind::Regular | Kind::Foreign))
     }
 
     /// The one place that decides which cache carries a request.

@@ -4,7 +4,7 @@
 //!
 //! | byte | what | |
 //! |---|---|---|
-//! | 0 | operation | 1 read, 2 write, 3 sync, 4 cancel, 5 close handle, 6 control, 7 discard, 8 zero, 9 fence |
+//! | 0 | operation | 1 read, 2 write, 3 sync, 4 cancel, 5 close handle, 6 control, 7 discard, 8 zero, 9 fence, 10 truncate, 11 allocate |
 //! | 1 | mode | 0 direct, 1 cached, 2 kernel, 3 uncached |
 //! | 2 | durability | 0 none, 1 data, 2 full |
 //! | 3 | place | 0 no memory, 1 the arena, 2 the exchange only (lists, shared memory; within one process) |
@@ -16,11 +16,11 @@
 //! | 24..32 | offset in the segment, in bytes | |
 //! | 32..40 | offset in the arena, in bytes | with place 1; else 0 |
 //! | 40..48 | deadline | engine time in nanoseconds; 0 for none |
-//! | 48..56 | length of the range in bytes | of a discard and a zero, which need no memory; else 0 |
+//! | 48..56 | length in bytes | of the range of a discard, a zero and an allocate, of the file that a truncate leaves; else 0 |
 //! | 56..64 | zero | |
 //!
-//! Discard and zero use all of it; reads and writes all but the length of the range; a sync and a fence neither that nor the offset in
-//! the segment; cancel and control the tag; close handle the handle. What an operation does not use is zero, else the entry is a violation.
+//! Discard, zero and allocate use all of it; reads and writes all but the last length; a truncate all but the offset in the segment; a
+//! sync and a fence neither of the two; cancel and control the tag; close handle the handle. What an operation does not use is zero, else the entry is a violation.
 //!
 //! A completion is 32 bytes:
 //!
@@ -59,7 +59,7 @@ pub type RawCompletion = [u64; COMPLETION_WORDS];
 const _: () = {
     assert!(size_of::<RawSubmission>() == 64);
     assert!(size_of::<RawCompletion>() == 32);
-    assert!(Op::Control as u8 == 6 && Op::Fence as u8 == 9 && Mode::Uncached as u8 == 3);
+    assert!(Op::Control as u8 == 6 && Op::Fence as u8 == 9 && Op::Allocate as u8 == 11 && Mode::Uncached as u8 == 3);
 };
 
 /// What a submission asks for.
@@ -84,6 +84,10 @@ pub enum Op {
     Zero = 8,
     /// A sync behind the writes before it.
     Fence = 9,
+    /// Make a plain file so long.
+    Truncate = 10,
+    /// Set space aside for a range of a plain file.
+    Allocate = 11,
 }
 
 /// The client's name for a request: its place in the exchange, and how often that was used before.
@@ -154,7 +158,7 @@ pub struct Submission {
     pub handle: HandleWords,
     /// First byte in the segment.
     pub offset: u64,
-    /// Bytes of the range, of an operation that names it itself.
+    /// Bytes of the range, of an operation that names it itself; of a truncation those of the file.
     pub len: u64,
     /// With which memory.
     pub place: Place,
@@ -221,10 +225,16 @@ impl Submission {
             SegmentOp::Fence => Op::Fence,
             SegmentOp::Discard { .. } => Op::Discard,
             SegmentOp::Zero { .. } => Op::Zero,
+            SegmentOp::Truncate { .. } => Op::Truncate,
+            SegmentOp::Allocate { .. } => Op::Allocate,
+        };
+        let len = match op {
+            SegmentOp::Truncate { len } => len,
+            op => op.bytes(0),
         };
         Submission {
             offset: op.offset().unwrap_or(0),
-            len: op.bytes(0),
+            len,
             ..Submission::new(kind, tag)
         }
     }
@@ -240,6 +250,8 @@ impl Submission {
             Op::Fence => Some(SegmentOp::Fence),
             Op::Discard => Some(SegmentOp::Discard { offset, len }),
             Op::Zero => Some(SegmentOp::Zero { offset, len }),
+            Op::Truncate => Some(SegmentOp::Truncate { len }),
+            Op::Allocate => Some(SegmentOp::Allocate { offset, len }),
             Op::Cancel | Op::CloseHandle | Op::Control => None,
         }
     }
@@ -285,6 +297,8 @@ impl Submission {
             7 => Op::Discard,
             8 => Op::Zero,
             9 => Op::Fence,
+            10 => Op::Truncate,
+            11 => Op::Allocate,
             other => return Err(Violation::Unknown(0, other)),
         };
         let mode = match mode {
@@ -336,7 +350,8 @@ impl Submission {
     fn used(&self) -> Submission {
         let bare = Submission::new(self.op, self.tag);
         match self.op {
-            Op::Discard | Op::Zero => *self,
+            Op::Discard | Op::Zero | Op::Allocate => *self,
+            Op::Truncate => Submission { offset: 0, ..*self },
             Op::Read | Op::Write => Submission { len: 0, ..*self },
             Op::Sync | Op::Fence => Submission {
                 offset: 0,

@@ -30,12 +30,14 @@ pub enum Failure {
     },
     /// The service is ending.
     Ending,
+    /// Its size is not for a request to change.
+    NotAFile,
 }
 
 /// What a service may not have: the words for [`Failure::NotYet`]. The last one stands for everything else.
 pub const FEATURES: [&str; 2] = ["the kernel's page cache on a segment", "this"];
 
-const OPERATIONS: [&str; 9] = [
+const OPERATIONS: [&str; 10] = [
     "read",
     "write",
     "sync",
@@ -44,6 +46,7 @@ const OPERATIONS: [&str; 9] = [
     "allocate",
     "zero",
     "discard",
+    "truncate",
     "this operation",
 ];
 const BACKENDS: [&str; 6] = ["sync", "threads", "aio", "uring", "sim", "chosen"];
@@ -92,6 +95,7 @@ pub(crate) fn encode_failure(failure: Failure) -> (u8, u32, u32, u64) {
         Failure::Ending => (14, 0, 0, 0),
         Failure::NoCache => (15, 0, 0, 0),
         Failure::Cache { word, with } => (16, word, 0, with),
+        Failure::NotAFile => (17, 0, 0, 0),
     }
 }
 
@@ -132,6 +136,7 @@ pub(crate) fn decode_failure(code: u8, small: u32, second: u32, large: u64) -> O
             word: small,
             with: large,
         },
+        17 => Failure::NotAFile,
         _ => return None,
     })
 }

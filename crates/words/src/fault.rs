@@ -30,6 +30,8 @@ pub enum RequestFault {
     Cache(CacheError),
     /// Not built yet.
     NotYet(&'static str),
+    /// Its size, or the space it has, is not for a request to change: it is a segment, a device or a stream.
+    NotAFile,
     /// A write through a handle that was opened for reading.
     ReadOnly,
     /// What is behind the handle was deleted or closed.
@@ -58,7 +60,7 @@ impl RequestFault {
             RequestFault::Io(error) => error.errno(),
             RequestFault::Beyond { write: true, .. } => Errno::ENOSPC,
             RequestFault::Beyond { .. } => Errno::EINVAL,
-            RequestFault::NoCache | RequestFault::NotYet(_) => Errno::EOPNOTSUPP,
+            RequestFault::NoCache | RequestFault::NotYet(_) | RequestFault::NotAFile => Errno::EOPNOTSUPP,
             RequestFault::Cache(error) => error.errno(),
             RequestFault::ReadOnly => Errno::EBADF,
             RequestFault::Stale => Errno::ESTALE,
@@ -78,6 +80,7 @@ impl RequestFault {
             RequestFault::Io(_) | RequestFault::Cache(_) => return None,
             RequestFault::NotYet(_) => "what this build has: `direct`, and `cached` on plain files",
             RequestFault::NoCache => "a core with a page cache",
+            RequestFault::NotAFile => "a plain file",
             RequestFault::ReadOnly => "a handle opened for writing",
             RequestFault::Stale => "a handle of a segment that exists and is open",
             RequestFault::NobodyDrives => "somebody who completes requests",
@@ -102,6 +105,7 @@ impl RequestFault {
             RequestFault::NotYet(_) => "use mode `direct`",
             RequestFault::NoCache => "call `Core::use_cache` first, or use mode `direct`",
             RequestFault::Cache(error) => error.cure(),
+            RequestFault::NotAFile => "resize the segment instead (`baio resize`); a device has the size that it has",
             RequestFault::ReadOnly => "open it with write access",
             RequestFault::Stale => "open the segment again",
             RequestFault::NobodyDrives => "run it inside `block_on`, keep a `drive()` beside it, or call `wait`",
@@ -135,6 +139,7 @@ impl fmt::Display for RequestFault {
             RequestFault::NoCache => f.write_str("this core has no page cache"),
             RequestFault::Cache(error) => write!(f, "{error}"),
             RequestFault::NotYet(what) => write!(f, "{what} is not available yet"),
+            RequestFault::NotAFile => f.write_str("a request cannot change its size"),
             RequestFault::ReadOnly => f.write_str("the handle was opened for reading only"),
             RequestFault::Stale => f.write_str("the segment behind this handle is gone"),
             RequestFault::NobodyDrives => f.write_str("nobody completes the requests of this link"),
@@ -155,6 +160,7 @@ impl From<RequestFault> for Failure {
                 Failure::Cache { word, with }
             }
             RequestFault::NotYet(what) => Failure::NotYet(word_in(&FEATURES, what)),
+            RequestFault::NotAFile => Failure::NotAFile,
             RequestFault::ReadOnly => Failure::ReadOnly,
             RequestFault::Stale => Failure::Stale,
             RequestFault::NobodyDrives => Failure::Io(IoError::System(fault.errno())),
@@ -174,6 +180,7 @@ impl Failure {
                 size,
                 write: op.changes_bytes(),
             },
+            Failure::NotAFile => RequestFault::NotAFile,
             Failure::ReadOnly => RequestFault::ReadOnly,
             Failure::Stale => RequestFault::Stale,
             Failure::NoCache => RequestFault::NoCache,

@@ -17,6 +17,12 @@ use super::window::Streams;
 use super::{Cache, PAGE_BYTES};
 
 impl Cache {
+    /// How many bytes the object has; none if there is none.
+    #[must_use]
+    pub fn size(&self, id: ObjectId) -> u64 {
+        self.object(id).map_or(0, |slot| self.objects[slot as usize].size)
+    }
+
     /// The object has this many bytes now, which are more than it had. Both are multiples of the page size.
     ///
     /// # Errors

@@ -240,6 +240,9 @@ impl Core {
         if object.state != ObjectState::Open && !closed_since {
             return Err(fail(Fault::Stale));
         }
+        if request.op.is_of_size() && !object.is_file() {
+            return Err(fail(Fault::NotAFile));
+        }
         let caching = self.caching_for(object, request).map_err(fail)?;
         let policy = Policy {
             caching,
@@ -251,7 +254,7 @@ impl Core {
             // What is in the cache is not looked for in the file.
             Target::Plain(_) if goes_through_cache(request) => Ok(Way::Cache),
             Target::Plain(file) => {
-                if request.mode == Mode::Cached && request.op.names_its_range() {
+                if request.mode == Mode::Cached && request.op.names_its_range() && !request.op.is_of_size() {
                     // As a cached write: what is cached does not grow.
                     let size = file.size().map_err(|errno| fail(errno.into()))?;
                     within(request, size).map_err(fail)?;
@@ -331,6 +334,9 @@ impl Core {
         let is_held =
             completion.notice == Notice::Completed && completion.result == Err(baio_engine::Error::Indeterminate);
         let held = is_held.then_some(completion.id);
+        if !is_held && matches!(owner, Owner::Caller) && asked.op.changes_bytes() {
+            self.note_size(&asked, completion.result.ok());
+        }
         let reserved = if is_held {
             None
         } else {
@@ -475,11 +481,15 @@ fn goes_through_cache(request: &SegmentRequest) -> bool {
 /// May the space of the range be changed, if that is what is asked, and is there any? Aligned as a direct write, also of what is
 /// cached: the device is asked for it in both cases, and what is no whole sector would have to be written.
 fn has_space(request: &SegmentRequest, file: &File, caching: baio_engine::Caching) -> std::result::Result<bool, Fault> {
-    let (SegmentOp::Discard { offset, len } | SegmentOp::Zero { offset, len }) = request.op else {
-        return Ok(true);
-    };
-    file.check_space(caching, offset, len)?;
-    Ok(len > 0)
+    match request.op {
+        SegmentOp::Discard { offset, len } | SegmentOp::Zero { offset, len } => {
+            file.check_space(caching, offset, len)?;
+            Ok(len > 0)
+        }
+        // No byte changes, so none has to be aligned.
+        SegmentOp::Allocate { len, .. } => Ok(len > 0),
+        _ => Ok(true),
+    }
 }
 
 /// Does a range lie in a segment of this size, and is there anything to do? Reads are cut at the end of the segment, as at
@@ -487,7 +497,7 @@ fn has_space(request: &SegmentRequest, file: &File, caching: baio_engine::Cachin
 fn within(request: &mut SegmentRequest, size: u64) -> std::result::Result<bool, Fault> {
     let len = request.op.bytes(request.memory.len() as u64);
     match request.op {
-        SegmentOp::Sync | SegmentOp::Fence => Ok(true),
+        SegmentOp::Sync | SegmentOp::Fence | SegmentOp::Truncate { .. } | SegmentOp::Allocate { .. } => Ok(true),
         SegmentOp::Write { offset } | SegmentOp::Discard { offset, .. } | SegmentOp::Zero { offset, .. } => {
             if offset.checked_add(len).is_none_or(|end| end > size) {
                 return Err(Fault::Beyond { len, size, write: true });
@@ -536,6 +546,12 @@ fn on_file(op: SegmentOp, file: &File, start: u64) -> Op {
             offset: start + offset,
             len,
             space: Space::Zero,
+        },
+        SegmentOp::Truncate { len } => Op::Truncate { len },
+        SegmentOp::Allocate { offset, len } => Op::Allocate {
+            offset: start + offset,
+            len,
+            space: Space::Reserve,
         },
     }
 }

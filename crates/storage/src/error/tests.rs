@@ -76,6 +76,7 @@ fn all_faults() -> Vec<Fault> {
         Fault::Unexpected("the table token"),
         Fault::MoveStopped { mark: 4096 },
         Fault::ReadOnlyVolume,
+        Fault::NotAFile,
         Fault::ReadOnly,
         Fault::Stale,
         Fault::NobodyDrives,
@@ -122,6 +123,7 @@ fn number(fault: &Fault) -> usize {
         Fault::Shrunk { .. } => 32,
         Fault::Unexpected(_) => 33,
         Fault::ReadOnlyVolume => 34,
+        Fault::NotAFile => 35,
     }
 }
 
@@ -129,7 +131,7 @@ fn number(fault: &Fault) -> usize {
 fn the_number_of_an_error_agrees_with_its_code() {
     let faults = all_faults();
     let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
-    assert!(seen.into_iter().eq(0..35), "a variant is missing in all_faults");
+    assert!(seen.into_iter().eq(0..36), "a variant is missing in all_faults");
     for fault in faults {
         let error = Error::new("test", "it", fault);
         let expected = match error.code() {

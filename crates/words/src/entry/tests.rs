@@ -82,10 +82,16 @@ fn a_range_of_any_length_comes_out_as_it_went_in() {
             },
             8,
         ),
+        (SegmentOp::Truncate { len: 5 << 40 }, 10),
+        (SegmentOp::Allocate { offset: 7, len: 1 }, 11),
     ] {
         let entry = Submission::of(op, tag);
         let raw = entry.encode();
-        assert_eq!((raw[0] & 0xff, raw[6], raw[7]), (number, op.bytes(0), 0));
+        let (offset, len) = match op {
+            SegmentOp::Truncate { len } => (0, len),
+            op => (op.offset().unwrap(), op.bytes(0)),
+        };
+        assert_eq!((raw[0] & 0xff, raw[3], raw[6], raw[7]), (number, offset, len, 0));
         let decoded = Submission::decode(&raw, &LIMITS).unwrap();
         assert_eq!((decoded, decoded.segment_op()), (entry, Some(op)));
     }
@@ -132,7 +138,8 @@ fn what_no_client_sends_is_told() {
 fn what_an_operation_does_not_use_is_zero() {
     // Bytes: operation, mode, durability, place, length, tag, handle, offset, arena offset, deadline, length of the range.
     let uses = |op: Op, byte: usize| match op {
-        Op::Discard | Op::Zero => byte < 56,
+        Op::Discard | Op::Zero | Op::Allocate => byte < 56,
+        Op::Truncate => byte < 24 || (32..56).contains(&byte),
         Op::Read | Op::Write => byte < 48,
         Op::Sync | Op::Fence => byte < 24 || (32..48).contains(&byte),
         Op::Cancel | Op::Control => (8..16).contains(&byte) || byte == 0,
@@ -148,6 +155,8 @@ fn what_an_operation_does_not_use_is_zero() {
         Op::Discard,
         Op::Zero,
         Op::Fence,
+        Op::Truncate,
+        Op::Allocate,
     ];
     for op in all {
         for byte in 1..64 {

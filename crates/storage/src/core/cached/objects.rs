@@ -23,8 +23,11 @@ use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::object::{Objects, Target};
 use crate::operation::{CachedPages, Known};
-use crate::request::{Handle, SegmentRequest};
+use crate::request::{Asked, Handle, SegmentOp, SegmentRequest};
 use crate::segment::probe::SlotAddress;
+
+/// What is cached has whole pages.
+const PAGE: u64 = PAGE_BYTES as u64;
 
 /// Bytes that are read ahead of a sequential reader at most.
 const READAHEAD_BYTES: usize = 2 << 20;
@@ -213,6 +216,31 @@ impl Core {
             let object = known.object;
             cached.cache_mut().write_soon(object);
             self.forget_left();
+        }
+    }
+
+    /// A caller's request that may have changed the size of a plain file has ended at the device, well with what it gave: what is cached
+    /// ends where the file does. Its range is still reserved, so nothing is cached behind the end of a file that was cut.
+    pub(in crate::core) fn note_size(&mut self, asked: &Asked, done: Option<u32>) {
+        let Some(cached) = &mut self.cached else { return };
+        let Some(Target::Plain(file)) = self.objects.get(asked.handle).map(|object| &object.target) else {
+            return;
+        };
+        let Some(object) = cached.object_of(&self.objects, asked.handle) else {
+            return;
+        };
+        let before = cached.cache.size(object);
+        let now = match (asked.op, done) {
+            (SegmentOp::Truncate { len }, Some(_)) => len,
+            // Of what nobody knows whether it happened the file is asked.
+            (SegmentOp::Truncate { len }, None) if file.size() == Ok(len) => len,
+            (SegmentOp::Truncate { .. }, None) => before,
+            (SegmentOp::Allocate { .. }, Some(_)) => (asked.range().end / PAGE * PAGE).max(before),
+            _ => before,
+        };
+        if now != before {
+            let cache = cached.cache_mut();
+            let _ = cache.shrink(object, now).and_then(|()| cache.grow(object, now));
         }
     }
 

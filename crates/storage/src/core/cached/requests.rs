@@ -6,7 +6,7 @@ use baio_engine::{Durability, Memory, Wait};
 
 use super::whole;
 use crate::cache::eviction::Hint;
-use crate::cache::{self, CacheDone, CacheError, CacheOp, CacheRequest, ObjectId, Started};
+use crate::cache::{self, CacheDone, CacheError, CacheOp, CacheRequest, ObjectId, PAGE_BYTES, Started};
 use crate::core::Core;
 use crate::core::requests::Coming;
 use crate::core::tags::Recipient;
@@ -28,12 +28,24 @@ impl Core {
     pub(in crate::core) fn object_asked(&mut self, request: &SegmentRequest) -> Result<Option<ObjectId>> {
         // What moves no bytes begins no caching.
         let is_cached = request.mode == Mode::Cached;
-        match &mut self.cached {
+        let object = match &mut self.cached {
             Some(cached) if !is_cached || request.op.names_its_range() => {
-                Ok(cached.object_of(&self.objects, request.handle))
+                Ok::<_, Error>(cached.object_of(&self.objects, request.handle))
             }
             _ if is_cached => self.object_to_use(request).map(Some),
             _ => Ok(None),
+        }?;
+        match request.op {
+            SegmentOp::Truncate { len } if object.is_some() && len % PAGE_BYTES as u64 != 0 => {
+                let what = format!("{len} bytes; a cached file must have a multiple of {PAGE_BYTES}");
+                let name = self.objects.get(request.handle).map(|object| object.name.clone());
+                Err(Error::new(
+                    request.op.name(),
+                    name.unwrap_or_default(),
+                    Fault::BadSize(what),
+                ))
+            }
+            _ => Ok(object),
         }
     }
 
@@ -63,7 +75,11 @@ impl Core {
         }
         let Some(cached) = &mut self.cached else { return };
         let range = request.range();
-        let (start, end) = (range.start, range.end);
+        let (start, end) = match request.op {
+            // Of what is there no byte changes: only what is to be new is kept from others.
+            SegmentOp::Allocate { .. } => (range.start.max(cached.cache.size(object)).min(range.end), range.end),
+            _ => (range.start, range.end),
+        };
         let (op, waits) = match request.op {
             SegmentOp::Sync | SegmentOp::Fence => (whole(request.durability), false),
             SegmentOp::Read { offset } if is_cached => (CacheOp::Read { offset }, false),
@@ -72,9 +88,11 @@ impl Core {
                 (CacheOp::Write { offset, durability }, false)
             }
             SegmentOp::Read { .. } => (CacheOp::WriteOut { start, end }, true),
-            SegmentOp::Write { .. } | SegmentOp::Discard { .. } | SegmentOp::Zero { .. } => {
-                (CacheOp::Reserve { start, end }, true)
-            }
+            SegmentOp::Write { .. }
+            | SegmentOp::Discard { .. }
+            | SegmentOp::Zero { .. }
+            | SegmentOp::Truncate { .. }
+            | SegmentOp::Allocate { .. } => (CacheOp::Reserve { start, end }, true),
         };
         let mut memory = std::mem::take(&mut request.memory);
         let given = if waits {
