@@ -144,6 +144,22 @@ pub(crate) fn scan(
     doubt: Doubt,
     visit: &mut dyn FnMut(SlotAddress, Found),
 ) -> Result<()> {
+    scan_images(engine, device, superblock, doubt, &mut |image| {
+        show(image, superblock, visit);
+    })
+}
+
+/// The same by whole buckets: shows the image that each one is, in order. Of those that were never written it may leave out some.
+///
+/// # Errors
+/// As [`scan`].
+pub(crate) fn scan_images(
+    engine: &mut Engine,
+    device: &Device,
+    superblock: &Superblock,
+    doubt: Doubt,
+    visit: &mut dyn FnMut(&Image<'_>),
+) -> Result<()> {
     let layout = superblock.layout();
     let range = (layout.table_at(), layout.table_bytes());
     let visit_chunk = &mut |engine: &mut Engine, chunk: &reads::Chunk<'_>| {
@@ -151,9 +167,7 @@ pub(crate) fn scan(
         for index in 0..chunk.units(BUCKET_BYTES) {
             let at = 2 * index as usize;
             let pages = (chunk.page(at), chunk.page(at + 1));
-            settle(engine, device, superblock, doubt, first + index, pages, &mut |image| {
-                show(image, superblock, visit);
-            })?;
+            settle(engine, device, superblock, doubt, first + index, pages, visit)?;
         }
         Ok(())
     };
