@@ -12,8 +12,6 @@ fn others_are_told_who_holds_it() {
     let holder = Holder::start(&place);
     let told = format!("process {}", holder.pid());
     for attempt in [
-        "list vol --json",
-        "stat vol --json",
         "create vol#b --size 4K --json",
         "delete vol#a --json",
         "dd if=in of=vol#a --json",
@@ -24,8 +22,18 @@ fn others_are_told_who_holds_it() {
         assert!(error["message"].as_str().unwrap().contains(&told), "{attempt}: {error}");
         assert!(error["cure"].as_str().unwrap().contains(&told), "{attempt}: {error}");
     }
-    assert_eq!(holder.finish(), 0);
+    // Who only looks does it beside the owner.
     place.baio("list vol").succeeds();
+    let volume = place.baio("stat vol --json").succeeds().json();
+    assert_eq!(volume["in_use"]["pid"], holder.pid());
+    let said = String::from_utf8(place.baio("stat vol").succeeds().out().to_vec()).unwrap();
+    assert!(said.contains(&format!("by {told}")), "{said}");
+    assert_eq!(holder.finish(), 0);
+    let volume = place.baio("stat vol --json").succeeds().json();
+    assert!(
+        volume.get("in_use").is_none() && volume.get("torn").is_none(),
+        "{volume}"
+    );
 }
 
 #[test]

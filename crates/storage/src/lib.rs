@@ -58,6 +58,7 @@ pub use operation::resize::ResizeOptions;
 pub use operation::{Answer, Progress};
 pub use request::{Handle, Mode, Outcome, PinnedPage, SegmentOp, SegmentRequest, Status, StatusWord, Ticket};
 pub use volume::accounts::{Account, EVERYBODY_ELSE, Limited, Limits, OverQuota, Usage};
+pub use volume::beside::Seen;
 pub use volume::check::{CheckProgress, CheckReport, Problem, ProblemPlace, Repair, check, check_simulated};
 pub use volume::format::{Format, format_simulated};
-pub use volume::inspect::{SegmentInfo, VolumeInfo, VolumeView, inspect_simulated, inspect_volume_simulated};
+pub use volume::inspect::{InUse, SegmentInfo, VolumeInfo, VolumeView, inspect_simulated, inspect_volume_simulated};

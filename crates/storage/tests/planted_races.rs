@@ -89,6 +89,10 @@ const BUGS: &[(&str, &str)] = &[
         "a-lent-page-is-changed-in-place",
         "what_is_lent_stays_as_it_is_and_who_writes_writes_a_copy",
     ),
+    (
+        "the-first-reading-is-believed",
+        "what_is_seen_was_so_or_is_told_as_torn",
+    ),
 ];
 
 /// What the model alone must notice, without knowing what to look for.
@@ -111,6 +115,7 @@ fn test_in(test: &str) -> &'static str {
         test if test.starts_with("a_cold_read_") => "cache_bypass",
         "a_page_shows_no_bytes_that_it_never_had" => "cache_write_through",
         "what_is_lent_stays_as_it_is_and_who_writes_writes_a_copy" => "cache_lend",
+        "what_is_seen_was_so_or_is_told_as_torn" => "looks_beside_the_owner",
         _ => "cache_races",
     }
 }
@@ -151,6 +156,8 @@ fn are_found() {
             "cache_write_through",
             "--test",
             "cache_lend",
+            "--test",
+            "looks_beside_the_owner",
             "--no-run",
         ])
         .status()

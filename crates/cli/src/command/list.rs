@@ -1,4 +1,4 @@
-//! `baio list`: the segments of a volume that the caller may see. Writes nothing.
+//! `baio list`: the segments of a volume that the caller may see, also while it is in use. Writes nothing.
 
 use std::io::{self, Write};
 
@@ -7,27 +7,33 @@ use baio_console::output::Answer;
 use baio_storage::{Core, Identity};
 use serde::Serialize;
 
-use crate::command::shown::{Segment, segment_table};
+use crate::command::shown::{Segment, segment_table, tell_torn};
 use crate::command::volume_args::ListArgs;
 
 /// What `list` shows.
 #[derive(Serialize)]
 pub(crate) struct Listed {
     segments: Vec<Segment>,
+    /// There only if so.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    torn: bool,
 }
 
 /// Lists.
 pub(crate) fn run(args: ListArgs) -> Result<Listed, Failure> {
     let path = args.path.path("list")?;
-    let seen = Core::inspect(&path, Identity::effective());
-    let (_, segments) = seen.map_err(|error| Failure::from_storage("list", args.path.to_string(), &error))?;
+    let seen = Core::inspect_beside(&path, Identity::effective());
+    let seen = seen.map_err(|error| Failure::from_storage("list", args.path.to_string(), &error))?;
+    let (_, segments) = seen.found;
     Ok(Listed {
         segments: segments.into_iter().map(Segment::from).collect(),
+        torn: seen.torn,
     })
 }
 
 impl Answer for Listed {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        segment_table(&self.segments).write(out)
+        segment_table(&self.segments).write(out)?;
+        tell_torn(self.torn, out)
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use baio_console::output::{Align, Answer, Table};
 use baio_console::size::format_size;
-use baio_storage::{Account, SegmentInfo, Sight, VolumeInfo, VolumeView};
+use baio_storage::{Account, InUse, SegmentInfo, Sight, VolumeInfo, VolumeView};
 use serde::Serialize;
 
 /// A segment, as `list`, `stat`, `create` and `delete` show it.
@@ -85,9 +85,25 @@ pub(crate) struct Volume {
     clean: bool,
     size_bytes_max: u64,
     warnings: Option<Vec<String>>,
+    /// There only while somebody has it open to write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_use: Option<User>,
     /// What the one who asks holds, shown to people where the volume's figures are not: `quota` has it for programs.
     #[serde(skip)]
     own: Option<Account>,
+}
+
+/// Who has a volume open to write.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct User {
+    /// Null where the kernel does not tell, or it is another user's process.
+    pid: Option<u32>,
+}
+
+impl From<InUse> for User {
+    fn from(InUse { pid }: InUse) -> User {
+        User { pid }
+    }
 }
 
 impl From<VolumeInfo> for Volume {
@@ -112,6 +128,7 @@ impl From<VolumeView> for Volume {
             clean: view.clean,
             size_bytes_max: view.size_bytes_max,
             warnings: whole.map(|info| info.warnings.clone()),
+            in_use: view.in_use.map(User::from),
             own: whole.is_none().then_some(view.own),
         }
     }
@@ -149,12 +166,18 @@ impl Answer for Volume {
             let most = limit(limits.segments.map(|most| most.to_string()));
             table.row(["your segments", &format!("{}{most}", used.segments)]);
         }
+        if let Some(user) = self.in_use {
+            let who = user
+                .pid
+                .map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"));
+            table.row(["in use", &format!("by {who}")]);
+        }
         table.row([
             "closed cleanly",
-            if self.clean {
-                "yes"
-            } else {
-                "no: the next open heals it"
+            match (self.clean, self.in_use) {
+                (true, _) => "yes",
+                (false, Some(_)) => "not while it is in use",
+                (false, None) => "no: the next open heals it",
             },
         ]);
         for warning in self.warnings.iter().flatten() {
@@ -183,6 +206,37 @@ impl Answer for Shown {
     }
 }
 
+/// The same as a look found it, which may have been at a volume in use.
+#[derive(Serialize)]
+pub(crate) struct Looked {
+    #[serde(flatten)]
+    shown: Shown,
+    /// There only if so.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    torn: bool,
+}
+
+impl Looked {
+    pub(crate) fn new(shown: Shown, torn: bool) -> Looked {
+        Looked { shown, torn }
+    }
+}
+
+impl Answer for Looked {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.shown.write_text(out)?;
+        tell_torn(self.torn, out)
+    }
+}
+
+/// Says so where what is shown may be of several moments.
+pub(crate) fn tell_torn(torn: bool, out: &mut dyn Write) -> io::Result<()> {
+    match torn {
+        true => writeln!(out, "possibly torn: it was changing while it was read"),
+        false => Ok(()),
+    }
+}
+
 /// `8-4-4-4-12` hexadecimal digits, as everybody writes a uuid.
 fn uuid_text(uuid: [u8; 16]) -> String {
     let mut text = String::with_capacity(36);
@@ -208,6 +262,7 @@ mod tests {
             size_bytes: 1 << 20,
             size_bytes_max: 1 << 20,
             clean: true,
+            in_use: None,
             own: Account::default(),
             whole: None,
         };
@@ -230,6 +285,31 @@ mod tests {
         volume.write_text(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         assert_eq!(text.lines().filter(|line| line.ends_with(" -")).count(), 4, "{text}");
+    }
+
+    #[test]
+    fn what_may_be_torn_says_so_and_else_nothing_of_it() {
+        let segment = || Segment {
+            name: "a".into(),
+            owner_uid: 0,
+            size_bytes: 4096,
+            reserve_bytes: 4096,
+            start_block: 0,
+            state: "live",
+            group: 0,
+            mode: 0o600,
+        };
+        for torn in [true, false] {
+            let looked = Looked::new(Shown::Segment(segment()), torn);
+            let mut text = Vec::new();
+            looked.write_text(&mut text).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            let says = text.ends_with("\npossibly torn: it was changing while it was read\n");
+            assert_eq!(says, torn, "{text}");
+            let json = serde_json::to_value(&looked).unwrap();
+            assert_eq!(json.get("torn"), torn.then_some(&true.into()));
+            assert_eq!(json["name"], "a");
+        }
     }
 
     #[test]

@@ -82,6 +82,7 @@ pub(crate) enum ZeroArg {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Opens the volume for reading only. Root sees all segments, everybody else their own.
+A volume in use is read beside its owner: what is shown was so at one moment, or is marked as possibly torn.
 
 Examples:
   baio list /tmp/vol
@@ -95,7 +96,7 @@ pub(crate) struct ListArgs {
 /// `baio stat`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Opens the volume for reading only.
+Opens the volume for reading only. One in use is read beside its owner, as by baio list.
 
 Examples:
   baio stat /tmp/vol

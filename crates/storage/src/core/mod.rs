@@ -19,12 +19,15 @@
 //! | `moves.rs` | moves: begun, begun again after an open, stopped by a close |
 //! | `operations.rs` | runs the operations, hands the table token round, keeps the answers |
 //! | `segments.rs` | create, delete, open, list, quotas |
+//! | `looks.rs` | looking at a volume from outside, beside its owner |
+//! | `segments.rs` | create, delete, open: runs the operations, hands the table token round |
 //!
 //! Wakers are collected, never called, here: whoever turned the core wakes them when its borrow has ended.
 
 pub(crate) mod cached;
 mod defrag;
 mod lend;
+mod looks;
 mod moves;
 mod operations;
 pub(crate) mod pool;

@@ -98,22 +98,8 @@ impl Contents {
         superblock: &Superblock,
         doubt: Doubt,
     ) -> Result<Contents> {
-        Contents::read_showing(engine, device, superblock, doubt, &mut |_, _| {})
-    }
-
-    /// The same, showing every inode on the way to somebody who wants to list them.
-    pub(crate) fn read_showing(
-        engine: &mut Engine,
-        device: &Device,
-        superblock: &Superblock,
-        doubt: Doubt,
-        show: &mut dyn FnMut(SlotAddress, &Inode),
-    ) -> Result<Contents> {
         let mut gathering = Gathering::new(device, superblock)?;
         table::scan(engine, device, superblock, doubt, &mut |address, found| {
-            if let Ok(inode) = &found {
-                show(address, inode);
-            }
             gathering.take_in(address, &found);
         })?;
         gathering.end(engine, device, superblock, doubt)

@@ -18,6 +18,9 @@ use crate::identity::{Identity, Sight};
 /// How long a lock is waited for that will soon be free.
 const HOLDER_PATIENCE: Duration = Duration::from_secs(5);
 
+/// The same where the kernel does not say who has it, as in another pid namespace, for those who can do without.
+const UNNAMED_PATIENCE: Duration = Duration::from_millis(50);
+
 /// How long the claim on a mounted block device is outlasted: it may just be being unmounted.
 const CLAIM_PATIENCE: Duration = Duration::from_millis(300);
 
@@ -28,6 +31,10 @@ pub(crate) enum Hold {
     Exclusive,
     /// For reading, with other readers.
     Shared,
+    /// The same, by somebody who can do without: of an owner whom the kernel does not name it is not hoped for long that he is dead.
+    SharedIfFree,
+    /// For reading without a lock, beside whoever has it: what is read may change meanwhile.
+    Beside,
 }
 
 /// A locked file, and the caching mode that all I/O on it uses.
@@ -83,8 +90,13 @@ impl Device {
             Err(error) if error.errno == Errno::EBUSY => return Err(claimed(path, &name, error)),
             Err(error) => return Err(Error::new("open", &name, error)),
         };
-        lock(&file, &name, hold)?;
-        let backing = lock_backing(path, &name, hold).inspect_err(|_| file.unlock())?;
+        let backing = match hold {
+            Hold::Beside => None,
+            Hold::Exclusive | Hold::Shared | Hold::SharedIfFree => {
+                lock(&file, &name, hold)?;
+                lock_backing(path, &name, hold).inspect_err(|_| file.unlock())?
+            }
+        };
         Ok(Device {
             owner_uid: file.owner_uid(),
             file,
@@ -360,7 +372,7 @@ fn refuse_streams(path: &Path, name: &str) -> Result<()> {
 /// Takes the lock. What a dead process still has under way is waited for, and so are those who only look, as they are soon
 /// done; a living owner is an error at once. It names what the caller named, whatever is behind that.
 fn lock(file: &File, name: &str, hold: Hold) -> Result<()> {
-    let deadline = Instant::now() + HOLDER_PATIENCE;
+    let began = Instant::now();
     loop {
         let errno = match file.try_lock(hold == Hold::Exclusive) {
             Ok(()) => return Ok(()),
@@ -371,7 +383,11 @@ fn lock(file: &File, name: &str, hold: Hold) -> Result<()> {
         }
         let holder = file.lock_holder();
         let stays = holder.is_some_and(|holder| holder.exclusive && is_alive(holder.pid));
-        if stays || Instant::now() >= deadline {
+        let patience = match (hold, holder) {
+            (Hold::SharedIfFree, None) => UNNAMED_PATIENCE,
+            _ => HOLDER_PATIENCE,
+        };
+        if stays || began.elapsed() >= patience {
             let holder = holder.and_then(named);
             return Err(Error::new("lock", name, Fault::Busy { holder }));
         }

@@ -1,6 +1,6 @@
 //! Looking at a volume without writing a byte: `list` and `stat`.
 //!
-//! The volume is locked for reading, so nobody writes meanwhile. After a crash the same decisions are made as an open to
+//! The volume is locked for reading, so nobody writes meanwhile; or it is read beside its owner (`beside.rs`). After a crash the same decisions are made as an open to
 //! write would make, but in memory only. A list reads the table once; one segment is looked up by its name, in one bucket
 //! as a rule, and says what that bucket says: that another segment claims its blocks is known after the next open.
 
@@ -15,10 +15,18 @@ use crate::segment::name::{Key, SegmentName};
 use crate::segment::probe::{Probe, SlotAddress, Visit};
 use crate::segment::superblock::Superblock;
 use crate::volume::accounts::Account;
-use crate::volume::contents::Contents;
+use crate::volume::beside::{self, Seen, Witness};
+use crate::volume::contents::{Contents, Gathering};
 use crate::volume::device::{Device, Hold};
 use crate::volume::table::{self, Doubt, Healing};
 use crate::volume::{MIXED, snapshot, superblocks};
+
+/// Who has a volume open to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InUse {
+    /// The process, where the kernel tells and it is the caller's business: root's, or of one's own processes.
+    pub pid: Option<u32>,
+}
 
 /// A segment, as `list` and `stat` show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,8 +72,10 @@ pub struct VolumeInfo {
     pub segments: u64,
     /// Segments that can exist.
     pub segments_max: u64,
-    /// Was it closed properly?
+    /// Was it closed properly? Not while it is in use.
     pub clean: bool,
+    /// Who had it open to write when it was looked at from outside (`Core::inspect_beside`).
+    pub in_use: Option<InUse>,
     /// Where block 0 of the data begins in the file or device, in bytes.
     pub data_at_bytes: u64,
     /// What whoever owns the volume should know: segments that are not served, inodes that cannot be decoded.
@@ -83,8 +93,10 @@ pub struct VolumeView {
     pub size_bytes: u64,
     /// Bytes of data that it can hold when it has grown as far as it was formatted for.
     pub size_bytes_max: u64,
-    /// Was it closed properly?
+    /// Was it closed properly? Not while it is in use.
     pub clean: bool,
+    /// Who had it open to write when it was looked at from outside (`Core::inspect_beside`).
+    pub in_use: Option<InUse>,
     /// What the one who asks holds and may hold.
     pub own: Account,
     /// All there is to say: for uid 0, and for the user that the volume's file belongs to.
@@ -101,6 +113,7 @@ impl VolumeInfo {
             size_bytes: self.size_bytes,
             size_bytes_max: self.size_bytes_max,
             clean: self.clean,
+            in_use: self.in_use,
             own,
             whole: (sight == Sight::Whole).then_some(self),
         }
@@ -154,9 +167,39 @@ pub(crate) fn inspect(engine: &mut Engine, path: &Path, who: Identity) -> Result
 pub(crate) fn inspect_view(engine: &mut Engine, path: &Path, who: Identity) -> Result<VolumeView> {
     let device = Device::open(path, Hold::Shared, Create::Never)?;
     let sight = device.sight(who);
-    let seen = gather(engine, &device, who).map(|(info, _, own)| info.seen_with(sight, own));
+    let seen = gather(engine, &device, who, &mut Witness::of_a_lock()).map(|(info, _, own)| info.seen_with(sight, own));
     device.close(engine);
     seen
+}
+
+/// [`inspect`], beside the owner if there is one.
+///
+/// # Errors
+/// As [`inspect`], but not for being in use.
+pub(crate) fn inspect_beside(
+    engine: &mut Engine,
+    path: &Path,
+    who: Identity,
+) -> Result<Seen<(VolumeInfo, Vec<SegmentInfo>)>> {
+    beside::look(engine, path, &mut |engine, device, witness| {
+        let user = witness.user();
+        let (mut info, segments, _) = gather(engine, device, who, witness)?;
+        info.in_use = user;
+        Ok((info, segments))
+    })
+}
+
+/// [`inspect_view`], beside the owner if there is one.
+///
+/// # Errors
+/// As [`inspect_beside`].
+pub(crate) fn inspect_view_beside(engine: &mut Engine, path: &Path, who: Identity) -> Result<Seen<VolumeView>> {
+    beside::look(engine, path, &mut |engine, device, witness| {
+        let (sight, user) = (device.sight(who), witness.user());
+        let (mut info, _, own) = gather(engine, device, who, witness)?;
+        info.in_use = user;
+        Ok(info.seen_with(sight, own))
+    })
 }
 
 /// The volume alone: after a clean close its snapshot says it all.
@@ -228,18 +271,31 @@ fn measure(engine: &mut Engine, device: &Device) -> Result<VolumeInfo> {
 }
 
 fn look(engine: &mut Engine, device: &Device, who: Identity) -> Result<(VolumeInfo, Vec<SegmentInfo>)> {
-    gather(engine, device, who).map(|(info, segments, _)| (info, segments))
+    gather(engine, device, who, &mut Witness::of_a_lock()).map(|(info, segments, _)| (info, segments))
 }
 
 /// The same with what the caller holds.
-fn gather(engine: &mut Engine, device: &Device, who: Identity) -> Result<(VolumeInfo, Vec<SegmentInfo>, Account)> {
+fn gather(
+    engine: &mut Engine,
+    device: &Device,
+    who: Identity,
+    witness: &mut Witness,
+) -> Result<(VolumeInfo, Vec<SegmentInfo>, Account)> {
     let chosen = superblocks::read(engine, device)?;
     let superblock = chosen.believed();
-    let doubt = Doubt::after(&superblock, Healing::InMemory);
+    let doubt = witness.saw_superblock(&superblock);
     let mut listed = Listing::new(&superblock, who);
-    let contents = Contents::read_showing(engine, device, &superblock, doubt, &mut |address, inode| {
-        listed.show(address, inode);
+    let mut gathering = Gathering::new(device, &superblock)?;
+    table::scan_images(engine, device, &superblock, doubt, &mut |image| {
+        witness.saw(image);
+        table::show(image, &superblock, &mut |address, found| {
+            if let Ok(inode) = &found {
+                listed.show(address, inode);
+            }
+            gathering.take_in(address, &found);
+        });
     })?;
+    let contents = gathering.end(engine, device, &superblock, doubt)?;
     let segments = listed.end(
         |at| contents.superseded.contains(&at),
         |at| contents.quarantined.contains(&at),
@@ -325,6 +381,7 @@ pub(crate) fn volume_info(
         segments,
         segments_max: geometry.segments_max,
         clean: superblock.is_clean(),
+        in_use: None,
         data_at_bytes: superblock.layout().data_at(),
         warnings: Vec::new(),
     }
@@ -341,26 +398,58 @@ pub(crate) fn inspect_segment(
     owner_uid: u32,
     name: &str,
 ) -> Result<SegmentInfo> {
-    let object = format!("{}#{owner_uid}/{name}", path.display());
-    let name = SegmentName::new(name).map_err(|error| Error::new("stat", &object, error))?;
-    if !who.acts_for(owner_uid) {
-        return Err(Error::new("stat", object, Fault::Access { uid: who.uid }));
-    }
+    let key = sought(path, who, owner_uid, name)?;
     let device = Device::open(path, Hold::Shared, Create::Never)?;
-    let found = find(engine, &device, Key::segment(owner_uid, name));
+    let found = find(engine, &device, key, &mut Witness::of_a_lock());
     device.close(engine);
-    found?.ok_or_else(|| Error::new("stat", object, Fault::NotFound))
+    found?.ok_or_else(|| Error::new("stat", label(path, owner_uid, name), Fault::NotFound))
+}
+
+/// [`inspect_segment`], beside the owner if there is one.
+///
+/// # Errors
+/// As [`inspect_beside`]; `NotFound` when there is none, `Access` when it is another's.
+pub(crate) fn inspect_segment_beside(
+    engine: &mut Engine,
+    path: &Path,
+    who: Identity,
+    owner_uid: u32,
+    name: &str,
+) -> Result<Seen<SegmentInfo>> {
+    let key = sought(path, who, owner_uid, name)?;
+    let seen = beside::look(engine, path, &mut |engine, device, witness| {
+        find(engine, device, key.clone(), witness)
+    })?;
+    match seen.found {
+        Some(found) => Ok(Seen { found, torn: seen.torn }),
+        None => Err(Error::new("stat", label(path, owner_uid, name), Fault::NotFound)),
+    }
+}
+
+fn label(path: &Path, owner_uid: u32, name: &str) -> String {
+    format!("{}#{owner_uid}/{name}", path.display())
+}
+
+/// What to look for, if `who` may.
+fn sought(path: &Path, who: Identity, owner_uid: u32, name: &str) -> Result<Key> {
+    let object = label(path, owner_uid, name);
+    let name = SegmentName::new(name).map_err(|error| Error::new("stat", &object, error))?;
+    match who.acts_for(owner_uid) {
+        true => Ok(Key::segment(owner_uid, name)),
+        false => Err(Error::new("stat", object, Fault::Access { uid: who.uid })),
+    }
 }
 
 /// Looks for a name as an open volume does: one bucket in the common case, not the table.
-fn find(engine: &mut Engine, device: &Device, key: Key) -> Result<Option<SegmentInfo>> {
+fn find(engine: &mut Engine, device: &Device, key: Key, witness: &mut Witness) -> Result<Option<SegmentInfo>> {
     let superblock = superblocks::read(engine, device)?.believed();
     let (layout, geometry) = (superblock.layout(), superblock.geometry());
-    let doubt = Doubt::after(&superblock, Healing::InMemory);
+    let doubt = witness.saw_superblock(&superblock);
     let mut probe = Probe::new(key, &superblock.hash_seed, layout.buckets());
     let mut found = None;
     while let Some(bucket) = probe.next_bucket() {
         table::look(engine, device, &superblock, doubt, bucket, &mut |image| {
+            witness.saw(image);
             let slots = image.slots(geometry);
             if let Visit::Found(at) = probe.visit(bucket, &slots) {
                 if let Some(Ok(inode)) = slots.get(at.slot) {

@@ -13,6 +13,7 @@
 //! | `format.rs` | making a volume |
 //! | `grow.rs` | making it larger |
 //! | `inspect.rs` | looking at one without writing a byte |
+//! | `beside.rs` | the same while another process writes to it |
 //! | `check/` | naming what is wrong with a volume, and repairing it |
 //! | `mod.rs` | opening to write, and closing |
 //!
@@ -38,6 +39,7 @@ use crate::volume::device::Device;
 use crate::volume::table::{Doubt, Healing};
 
 pub(crate) mod accounts;
+pub(crate) mod beside;
 pub(crate) mod bucket_write;
 pub(crate) mod check;
 pub(crate) mod contents;
