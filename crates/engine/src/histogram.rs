@@ -64,6 +64,19 @@ impl Histogram {
         self.count
     }
 
+    /// All of them together.
+    #[must_use]
+    pub fn total(&self) -> Duration {
+        Duration::from_nanos(self.total_ns)
+    }
+
+    /// How many were shorter than this: exact where it is a power of two of nanoseconds, else without those of its own bucket.
+    #[must_use]
+    pub fn shorter_than(&self, limit: Duration) -> u64 {
+        let ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        self.counts[..bucket_of(ns)].iter().sum()
+    }
+
     /// Their mean; zero without any.
     #[must_use]
     pub fn mean(&self) -> Duration {
@@ -114,6 +127,23 @@ fn end_of(bucket: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_shorter_is_counted_exactly_at_powers_of_two() {
+        let mut histogram = Histogram::default();
+        for ns in [1, 15, 1023, 1024, 1025, 1 << 20] {
+            histogram.record_ns(ns, 1);
+        }
+        let shorter = |ns| histogram.shorter_than(Duration::from_nanos(ns));
+        assert_eq!(
+            [0, 1, 2, 16, 1024, 2048, 1 << 20, 1 << 21].map(shorter),
+            [0, 0, 1, 2, 3, 5, 5, 6]
+        );
+        assert_eq!(
+            histogram.total(),
+            Duration::from_nanos(1 + 15 + 1023 + 1024 + 1025 + (1 << 20))
+        );
+    }
 
     #[test]
     fn every_duration_lies_in_its_bucket() {

@@ -19,12 +19,13 @@
 //! | `moves.rs` | moves: begun, begun again after an open, stopped by a close |
 //! | `operations.rs` | runs the operations, hands the table token round, keeps the answers |
 //! | `segments.rs` | create, delete, open, list, quotas |
+//! | `counters.rs` | all counters at one moment |
 //! | `looks.rs` | looking at a volume from outside, beside its owner |
-//! | `segments.rs` | create, delete, open: runs the operations, hands the table token round |
 //!
 //! Wakers are collected, never called, here: whoever turned the core wakes them when its borrow has ended.
 
 pub(crate) mod cached;
+pub(crate) mod counters;
 mod defrag;
 mod lend;
 mod looks;
