@@ -30,6 +30,7 @@
 //! | `remote` | a core on a thread of its own: `Send` and `Sync`, no driver needed |
 //! | `segment` | an opened segment and its requests |
 //! | [`service`] | plain files served by a thread of their own, without a volume |
+//! | [`metrics`] | all counters at one moment; as text and on a socket (feature `metrics`) |
 //! | `future` | a request as a future |
 //! | `tokio` | a driver for tokio's reactor (feature `tokio`) |
 
@@ -38,6 +39,7 @@ mod buffer;
 mod file;
 mod link;
 mod local;
+pub mod metrics;
 mod opened;
 mod operation;
 mod options;
@@ -67,6 +69,7 @@ pub use buffer::{IoBuf, IoBufMut};
 pub use file::{File, OpenOptions};
 pub use link::Link;
 pub use local::{Drive, Local};
+pub use metrics::Metrics;
 pub use opened::Opened;
 pub use operation::Operation;
 pub use options::{MakeEviction, Options};
