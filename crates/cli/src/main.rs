@@ -43,6 +43,7 @@ fn run(Invocation { output, command }: Invocation) -> ExitStatus {
         Command::Stress(args) => output.tell(baio_stress::stress(args)),
         Command::AioStress(args) => output.tell(baio_stress::aio_stress(args)),
         Command::Report(args) => output.tell(baio_measure::report(args)),
+        Command::Metrics(args) => output.tell(command::metrics::run(args)),
         Command::Doctor(args) => output.tell(command::doctor::run(args)),
     }
 }
