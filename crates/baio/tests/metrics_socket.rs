@@ -84,7 +84,12 @@ fn a_request_without_end_is_refused() {
     let mut peer = UnixStream::connect(&path).unwrap();
     peer.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
     let failed = (0..10_000).find_map(|_| peer.write_all(&[b'x'; 4096]).err());
-    assert_eq!(failed.map(|error| error.kind()), Some(ErrorKind::BrokenPipe));
+    // A reset where something was left unread (unix_release_sock, net/unix/af_unix.c).
+    let kind = failed.map(|error| error.kind());
+    assert!(
+        matches!(kind, Some(ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)),
+        "{kind:?}"
+    );
     assert!(ask(&path, GET).unwrap().starts_with("HTTP/1.1 200 OK"));
 }
 
