@@ -51,6 +51,11 @@ mod room;
 mod segment;
 #[cfg(feature = "tokio")]
 mod tokio;
+#[cfg_attr(
+    not(test),
+    allow(dead_code, reason = "told of by links and futures, which do not call it yet")
+)]
+mod trace;
 
 use std::path::Path;
 
