@@ -17,8 +17,7 @@
 //! else to the helper if futures need it. So whenever anybody waits, somebody sleeps on the bell or is about to look.
 //! Wakers are woken, and dropped, with the lock free and without the role; so a waker may do anything.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
@@ -31,6 +30,7 @@ use crate::inside;
 use crate::parker::Parker;
 use crate::reap::ended_early;
 use crate::state::{Guard, State};
+use crate::sync::{self, AtomicBool, Mutex, PoisonError};
 use crate::table::{Ended, HELPER, Kind, Left, earlier};
 
 /// Requests that are queued at most before they are sent without anybody waiting.
@@ -281,7 +281,7 @@ impl<K: Carrier> Client<K> {
         loop {
             let ring = self.flush(&mut state);
             state.drain(&self.shared, &self.name);
-            state.table.wake_late(Time::monotonic);
+            state.table.wake_late(sync::monotonic);
             if !ring && !state.table.has_fired() {
                 return state;
             }
@@ -305,7 +305,7 @@ impl<K: Carrier> Client<K> {
             if let Some(result) = found(&mut state, &me) {
                 break Some(result);
             }
-            if until.is_some_and(|until| Instant::now() >= until) {
+            if until.is_some_and(|until| sync::now() >= until) {
                 break None;
             }
             state = self.sleep(state, &me, any, until);
@@ -489,5 +489,5 @@ impl Drop for Fired {
 
 /// That moment of the service's clock as the waits of a thread know it; `None` beyond the clock's end.
 pub(crate) fn instant_of(at: Time) -> Option<Instant> {
-    Instant::now().checked_add(at.since(Time::monotonic()))
+    sync::now().checked_add(at.since(sync::monotonic()))
 }

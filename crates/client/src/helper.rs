@@ -2,11 +2,11 @@
 //! await; parked whenever it is not needed, so that a thread that waits for itself need not share the bell with it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::carrier::Carrier;
 use crate::client::Client;
 use crate::inside::reaper_of;
+use crate::sync::{Builder, Ordering};
 use crate::table::HELPER;
 
 impl<K: Carrier> Client<K> {
@@ -59,7 +59,7 @@ impl<K: Carrier> Client<K> {
 /// False: the thread cannot be had.
 fn start<K: Carrier>(client: &Arc<Client<K>>) -> bool {
     let client = Arc::clone(client);
-    let thread = std::thread::Builder::new().name("baio-helper".into());
+    let thread = Builder::new().name("baio-helper".into());
     thread.spawn(move || run(&client)).is_ok()
 }
 

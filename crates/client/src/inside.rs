@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::sync::thread_local;
 use crate::table::HELPER;
 
 thread_local! {
@@ -22,20 +23,20 @@ impl Inside {
     pub(crate) fn enter<C>(client: &Arc<C>) -> Inside {
         let reaper = next_reaper();
         Inside {
-            before: INSIDE.replace((address(client), reaper)),
+            before: INSIDE.with(|inside| inside.replace((address(client), reaper))),
             reaper,
         }
     }
 
     /// The one outside of it comes back.
     pub(crate) fn leave(&self) {
-        INSIDE.set(self.before);
+        INSIDE.with(|inside| inside.set(self.before));
     }
 }
 
 /// Who reaps for what this thread polls.
 pub(crate) fn reaper_of<C>(client: &Arc<C>) -> u64 {
-    let (inside, reaper) = INSIDE.get();
+    let (inside, reaper) = INSIDE.with(Cell::get);
     if inside == address(client) { reaper } else { HELPER }
 }
 

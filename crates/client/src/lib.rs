@@ -14,6 +14,7 @@
 //! | `carrier.rs` | what differs from service to service |
 //! | `helper.rs` | the thread that reaps for futures polled elsewhere |
 //! | `inside.rs`, `parker.rs` | who reaps for a thread, where it sleeps |
+//! | `sync.rs` | locks, atomics, threads and clocks: the system's, or a model's |
 //!
 //! `docs/broker.md` tells who wakes whom.
 
@@ -24,6 +25,7 @@ mod inside;
 mod parker;
 mod reap;
 mod state;
+mod sync;
 mod table;
 mod waits;
 

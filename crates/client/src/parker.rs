@@ -1,12 +1,12 @@
 //! Where a thread of the client sleeps: on the bell, when it is the one who reaps, else on a condition of its own. Wakers
 //! need not know which.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Wake;
 use std::time::Instant;
 
 use crate::carrier::{Between, Carrier};
+use crate::sync::{self, AtomicBool, AtomicU8, Condvar, Mutex, Ordering, PoisonError};
 
 const AWAKE: u8 = 0;
 const ON_BELL: u8 = 1;
@@ -65,7 +65,7 @@ impl<K: Carrier> Parker<K> {
     pub(crate) fn sleep_on_bell(&self, until: Option<Instant>) {
         self.place.store(ON_BELL, Ordering::SeqCst);
         if !self.is_rung() {
-            let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let limit = until.map(|until| until.saturating_duration_since(sync::now()));
             self.shared.bell.sleep(limit);
         }
         self.place.store(AWAKE, Ordering::SeqCst);
@@ -79,7 +79,7 @@ impl<K: Carrier> Parker<K> {
             guard = match until {
                 None => self.condition.wait(guard).unwrap_or_else(PoisonError::into_inner),
                 Some(until) => {
-                    let limit = until.saturating_duration_since(Instant::now());
+                    let limit = until.saturating_duration_since(sync::now());
                     if limit.is_zero() {
                         break;
                     }

@@ -1,12 +1,13 @@
 //! What lies behind the client's one lock. Plain data: it calls nobody but parkers.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use baio_ring::ring::Cursor;
 use baio_words::Handle;
 
 use crate::carrier::{Between, Carrier};
 use crate::parker::Parker;
+use crate::sync::MutexGuard;
 use crate::table::Table;
 
 pub(crate) struct State<K: Carrier> {

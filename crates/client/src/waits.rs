@@ -4,13 +4,14 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use baio_words::{RequestError, RequestFault, Ticket, Time};
 
 use crate::carrier::Carrier;
 use crate::client::{Client, instant_of};
 use crate::inside::{Inside, next_reaper};
+use crate::sync;
 use crate::table::Ended;
 
 /// Why a question got no answer.
@@ -102,7 +103,7 @@ impl<K: Carrier> Client<K> {
     /// Nothing is taken any more, and nothing is left to be taken.
     pub fn turn(&self, count: u32, min_wait: Duration, deadline: Option<Time>) -> Result<usize, RequestFault> {
         let before = self.lock().table.reaped;
-        let now = Instant::now;
+        let now = sync::now;
         // Beyond the clock's end is never.
         let deadline = deadline.and_then(instant_of);
         let mut first = now().checked_add(min_wait).filter(|_| !min_wait.is_zero());

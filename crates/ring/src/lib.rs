@@ -12,9 +12,9 @@
 //!
 //! What lies in the entries is said by [`baio_words::entry`]. `docs/broker.md` tells who wakes whom.
 
-/// The atomics that [`ring`] uses: std's here, the model checker's in `tests/ring_loom.rs`.
+/// The atomics of [`ring`] and [`shared`]: std's here, a model's where a test includes the files (`tests/ring_loom.rs`).
 mod atomic {
-    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 }
 
 pub mod bell;

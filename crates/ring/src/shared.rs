@@ -1,9 +1,8 @@
 //! What lies between a client and a service: two rings, the exchange, the client's bell, and how each says that it ends.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-
 use baio_words::entry::{COMPLETION_WORDS, SUBMISSION_WORDS};
 
+use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::bell::Bell;
 use crate::exchange::Exchange;
 use crate::ring::Ring;
