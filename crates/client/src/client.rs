@@ -178,7 +178,7 @@ impl<K: Carrier> Client<K> {
 
     /// Sends all that is queued. True: ring for the service, with the lock free.
     #[must_use]
-    fn flush(&self, state: &mut State<K>) -> bool {
+    pub(crate) fn flush(&self, state: &mut State<K>) -> bool {
         let ring = self.shared.submissions.ring();
         let mut any = false;
         while let Some((ticket, raw)) = state.table.next_to_send() {

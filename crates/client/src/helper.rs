@@ -30,7 +30,9 @@ impl<K: Carrier> Client<K> {
         let mut state = self.lock();
         state.table.leave_to_helper(reaper);
         let needed = state.table.needs_helper();
-        self.finish_up(state, false);
+        // Who is on the bell by now has sent what there was before, and sleeps on.
+        let ring = needed && self.flush(&mut state);
+        self.finish_up(state, ring);
         if !needed {
             return;
         }
