@@ -103,7 +103,9 @@ impl<K: Carrier> Client<K> {
             let ticket = state.table.occupy(tag, kind, request.tag, status);
             let error = RequestError::of(op, "a closed handle", len, Failure::Stale);
             let outcome = ended_early(ticket, request.tag, error, memory);
-            state.table.end(ticket, Ended::Request(outcome));
+            if state.table.end(ticket, Ended::Request(outcome)) {
+                state.tell_any();
+            }
             self.finish_up(state, false);
             return Ok(ticket);
         }
@@ -378,6 +380,9 @@ impl<K: Carrier> Client<K> {
             if let Some(handle) = K::opened(reply) {
                 state.closing.push(handle); // Opened for somebody who has left.
             }
+        }
+        if left == Left::Queued && state.table.in_flight() == 0 {
+            state.tell_any();
         }
         let mut ring = false;
         if left == Left::Sent && self.leaves_room(&state) {

@@ -40,10 +40,15 @@ impl<K: Carrier> State<K> {
         }
         if ended {
             self.end_all(shared, name);
-        } else if for_queue {
-            let any_will_do = self.followers.iter().filter(|(_, any)| *any);
-            any_will_do.for_each(|(parker, _)| parker.ring());
+        } else if for_queue || (any && self.table.in_flight() == 0) {
+            self.tell_any();
         }
+    }
+
+    /// An outcome has come that is for anybody, or nothing is under way any more: who waits for either looks.
+    pub(crate) fn tell_any(&self) {
+        let any_will_do = self.followers.iter().filter(|(_, any)| *any);
+        any_will_do.for_each(|(parker, _)| parker.ring());
     }
 
     fn completed(&mut self, shared: &Between<K>, name: &str, completion: Completion) -> bool {
