@@ -438,6 +438,11 @@ impl<K: Carrier> Table<K> {
         self.free.len() > 1
     }
 
+    /// Is every place that is taken held by an outcome that nobody awaits, so that no place comes by itself?
+    pub(crate) fn is_full_of_untaken(&self) -> bool {
+        self.free.len() + self.untaken == self.entries.len()
+    }
+
     /// Whoever waited for a place does so no more. The copies that are dropped must be the caller's own.
     pub(crate) fn leave_room(&mut self, waker: &Waker) {
         self.room.retain(|(other, _)| !other.will_wake(waker));

@@ -77,7 +77,7 @@ impl<K: Carrier> Client<K> {
             let room = self.wait_until(true, None, |state, me| {
                 let (table, waker) = (&mut state.table, Waker::from(Arc::clone(me)));
                 let room = table.has_room() || table.closed.is_some();
-                if room || table.in_flight() == 0 {
+                if room || table.is_full_of_untaken() {
                     table.leave_room(&waker);
                     return Some(room);
                 }
