@@ -30,7 +30,7 @@ use crate::inside;
 use crate::parker::Parker;
 use crate::reap::ended_early;
 use crate::state::{Guard, State};
-use crate::sync::{self, AtomicBool, Mutex, PoisonError};
+use crate::sync::{self, AtomicBool, AtomicUsize, Mutex, Ordering, PoisonError};
 use crate::table::{Ended, HELPER, Kind, Left, earlier};
 
 /// Requests that are queued at most before they are sent without anybody waiting.
@@ -43,6 +43,8 @@ pub struct Client<K: Carrier> {
     carrier: K,
     core: u32,
     pub(crate) name: String,
+    /// Threads that wake others at this moment, with the lock free: until they have, somebody waits for what has come.
+    pub(crate) telling: AtomicUsize,
     /// Was the helper started? Looked at without the lock by each poll.
     pub(crate) has_helper: AtomicBool,
 }
@@ -58,6 +60,7 @@ impl<K: Carrier> Client<K> {
             carrier,
             core,
             name,
+            telling: AtomicUsize::new(0),
             has_helper: AtomicBool::new(false),
         }
     }
@@ -215,14 +218,14 @@ impl<K: Carrier> Client<K> {
     /// Wakes whoever is to be woken and rings for the service, with the lock free and the role handed over.
     fn outside<'a>(&'a self, mut state: Guard<'a, K>, ring: bool) -> Guard<'a, K> {
         self.hand_over(&mut state);
-        let mut fired = Fired(state.table.take_fired());
+        let mut fired = Fired::new(state.table.take_fired(), &self.telling);
         drop(state);
         if ring {
             self.carrier.ring();
         }
         fired.wake();
         let mut state = self.lock();
-        state.table.give_back(std::mem::take(&mut fired.0));
+        state.table.give_back(std::mem::take(&mut fired.wakers));
         state
     }
 
@@ -475,20 +478,31 @@ impl<K: Carrier> Client<K> {
 }
 
 /// Wakers that are being woken. If one panics, the others are woken all the same.
-struct Fired(Vec<Waker>);
+struct Fired<'a> {
+    wakers: Vec<Waker>,
+    telling: &'a AtomicUsize,
+}
 
-impl Fired {
+impl<'a> Fired<'a> {
+    /// To be called under the lock: who has that next sees that there is something to be told.
+    fn new(wakers: Vec<Waker>, telling: &'a AtomicUsize) -> Fired<'a> {
+        telling.fetch_add(1, Ordering::Relaxed);
+        Fired { wakers, telling }
+    }
+
     fn wake(&mut self) {
-        self.0.reverse(); // In the order in which their requests ended.
-        while let Some(waker) = self.0.pop() {
+        self.wakers.reverse(); // In the order in which their requests ended.
+        while let Some(waker) = self.wakers.pop() {
             waker.wake();
         }
     }
 }
 
-impl Drop for Fired {
+impl Drop for Fired<'_> {
     fn drop(&mut self) {
         self.wake();
+        // Other side: `block_on`, which then looks whether it was woken.
+        self.telling.fetch_sub(1, Ordering::Release);
     }
 }
 

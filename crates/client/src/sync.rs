@@ -1,7 +1,7 @@
 //! What the threads of a client share and sleep on, how they start, and the clocks they sleep by. In one place, so that a
 //! model of schedules can put its own here and take every other file as it is. `Arc` is not among them: nobody waits on one.
 
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 pub(crate) use std::thread::Builder;
 pub(crate) use std::thread_local;

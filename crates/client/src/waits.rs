@@ -11,7 +11,7 @@ use baio_words::{RequestError, RequestFault, Ticket, Time};
 use crate::carrier::Carrier;
 use crate::client::{Client, instant_of};
 use crate::inside::{Inside, next_reaper};
-use crate::sync;
+use crate::sync::{self, Ordering};
 use crate::table::Ended;
 
 /// Why a question got no answer.
@@ -148,6 +148,13 @@ impl<K: Carrier> Client<K> {
         }
     }
 
+    /// Has everybody been woken for whom something came? Says yes too when it was asked too often.
+    fn all_told(&self, patience: &mut u32) -> bool {
+        *patience = patience.saturating_sub(1);
+        // Other side: the drop of `Fired`.
+        self.telling.load(Ordering::Acquire) == 0 || *patience == 0
+    }
+
     /// Runs a future to its end in this thread, which sends and reaps meanwhile. Any thread may do so, also many at a time.
     ///
     /// # Errors
@@ -163,6 +170,7 @@ impl<K: Carrier> Client<K> {
         let waker = Waker::from(Arc::clone(&me));
         let mut context = Context::from_waker(&waker);
         let mut future = std::pin::pin!(future);
+        let mut patience = PATIENCE;
         let result = loop {
             if me.take() {
                 if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
@@ -175,10 +183,11 @@ impl<K: Carrier> Client<K> {
                 if me.is_rung() {
                     break;
                 }
-                if state.table.closed.is_some() && state.table.in_flight() == 0 {
+                let over = state.table.closed.is_some() && state.table.in_flight() == 0;
+                if over && self.all_told(&mut patience) {
                     break;
                 }
-                state = self.sleep(state, &me, false, None);
+                state = self.sleep(state, &me, false, over.then(|| sync::now() + STEP));
             }
             let closed = state.table.closed;
             self.finish_up(state, false);
@@ -192,6 +201,11 @@ impl<K: Carrier> Client<K> {
         result
     }
 }
+
+/// How often, and for how many times, a thread looks whether others have woken everybody when all is over. Who wakes others does
+/// so at once, but a waker may be anybody's, and may itself wait.
+const STEP: Duration = Duration::from_millis(1);
+const PATIENCE: u32 = 1000;
 
 /// This thread reaps for what it polls, for the length of one `block_on`.
 struct Reaping<'a, K: Carrier> {
