@@ -86,7 +86,29 @@ impl<K: Carrier> Client<K> {
     ///
     /// # Errors
     /// The request itself, when every place is taken or nothing is taken any more ([`Client::refusal`]).
-    pub fn start(&self, mut request: SegmentRequest<K::Memory>) -> Result<Ticket, SegmentRequest<K::Memory>> {
+    pub fn start(&self, request: SegmentRequest<K::Memory>) -> Result<Ticket, SegmentRequest<K::Memory>> {
+        self.begin(request, None)
+    }
+
+    /// The same for a future: `waker` is woken when it has ended, and nobody else takes its outcome. With [`Client::start`]
+    /// and [`Client::poll`] one after the other, another thread could reap it in between, and a third one take it out of the
+    /// queue.
+    ///
+    /// # Errors
+    /// As [`Client::start`].
+    pub fn start_awaited(
+        self: &Arc<Self>,
+        request: SegmentRequest<K::Memory>,
+        waker: &Waker,
+    ) -> Result<Ticket, SegmentRequest<K::Memory>> {
+        self.begin(request, Some((waker.clone(), inside::reaper_of(self))))
+    }
+
+    fn begin(
+        &self,
+        mut request: SegmentRequest<K::Memory>,
+        awaits: Option<(Waker, u64)>,
+    ) -> Result<Ticket, SegmentRequest<K::Memory>> {
         let mut state = self.lock();
         if state.table.closed.is_some() {
             return Err(request);
@@ -104,6 +126,7 @@ impl<K: Carrier> Client<K> {
         if !self.knows(handle) {
             // Another service's. It ends here, as it would there.
             let ticket = state.table.occupy(tag, kind, request.tag, status);
+            state.table.await_new(ticket, awaits);
             let error = RequestError::of(op, "a closed handle", len, Failure::Stale);
             let outcome = ended_early(ticket, request.tag, error, memory);
             if state.table.end(ticket, Ended::Request(outcome)) {
@@ -117,8 +140,13 @@ impl<K: Carrier> Client<K> {
             let _ = self.shared.exchange.put(tag.index, Parcel::Memory(memory));
         }
         let ticket = state.table.queue(tag, kind, submission.encode(), request.tag, status);
+        let helped = state.table.await_new(ticket, awaits);
         let ring = state.table.queued() >= BATCH && self.flush(&mut state);
+        let nudge = helped && self.expect_helper(&mut state);
         self.finish_up(state, ring);
+        if nudge {
+            self.shared.bell.ring();
+        }
         Ok(ticket)
     }
 

@@ -348,6 +348,16 @@ impl<K: Carrier> Table<K> {
         }
     }
 
+    /// Somebody awaits what was begun in this moment. True: the helper reaps for him.
+    pub(crate) fn await_new(&mut self, ticket: Ticket, awaits: Option<(Waker, u64)>) -> bool {
+        let Some((waker, reaper)) = awaits else {
+            return false;
+        };
+        // Nobody else knows the ticket: it displaces no waker.
+        let polled = self.poll(ticket, &mut Some(waker), reaper);
+        polled.is_pending() && reaper == HELPER
+    }
+
     fn take(&mut self, ticket: Ticket) -> Option<Ended<K>> {
         let entry = self.entry(ticket)?;
         if !matches!(entry.stage, Stage::Done(_)) {
