@@ -412,6 +412,9 @@ impl<K: Carrier> Client<K> {
                 state.closing.push(handle); // Opened for somebody who has left.
             }
         }
+        if let Some(waker) = &waker {
+            state.tell_waiter(waker);
+        }
         if left == Left::Queued && state.table.in_flight() == 0 {
             state.tell_any();
         }

@@ -2,12 +2,16 @@
 //!
 //! All of this runs under the client's lock and calls nobody: wakers are collected in the table.
 
+use std::sync::Arc;
+use std::task::Waker;
+
 use baio_ring::exchange::Parcel;
 use baio_ring::ring::Refused;
 use baio_words::entry::Completion;
 use baio_words::{Caching, Errno, Failure, Handle, IoError, Outcome, RequestError, RequestFault, Ticket};
 
 use crate::carrier::{Between, Carrier};
+use crate::parker::Parker;
 use crate::state::State;
 use crate::table::{Ended, Ending, Kind};
 
@@ -49,6 +53,16 @@ impl<K: Carrier> State<K> {
     pub(crate) fn tell_any(&self) {
         let any_will_do = self.followers.iter().filter(|(_, any)| *any);
         any_will_do.for_each(|(parker, _)| parker.ring());
+    }
+
+    /// Somebody gives up what another waits for. If that is a thread behind whoever is on the bell, it looks; one that is on the
+    /// bell itself hears of the end there.
+    pub(crate) fn tell_waiter(&self, waker: &Waker) {
+        // By the data alone: `will_wake` may say no to the same waker that was made elsewhere in the program.
+        let its = |parker: &Arc<Parker<K>>| waker.data() == Arc::as_ptr(parker).cast();
+        if let Some((parker, _)) = self.followers.iter().find(|(parker, _)| its(parker)) {
+            parker.ring();
+        }
     }
 
     fn completed(&mut self, shared: &Between<K>, name: &str, completion: Completion) -> bool {
