@@ -15,7 +15,8 @@
 //!
 //! Whoever leaves the bell for anything but another look hands the role over first ([`Client::hand_over`]): to a follower,
 //! else to the helper if futures need it. So whenever anybody waits, somebody sleeps on the bell or is about to look.
-//! Wakers are woken, and dropped, with the lock free and without the role; so a waker may do anything.
+//! Wakers are woken, and dropped, with the lock free and without the role; so a waker may do anything, even wait for a request.
+//! It must not wait for somebody who is woken as it is itself: that one may be next in line.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -374,13 +375,10 @@ impl<K: Carrier> Client<K> {
         polled
     }
 
-    /// Somebody will sleep on the bell for a future. True: whoever sleeps there must be rung for, to send the queue.
+    /// Somebody will sleep on the bell for a future: if nobody does now, the role is handed over next. True: whoever sleeps
+    /// there must be rung for, to send the queue.
     fn expect_helper(&self, state: &mut State<K>) -> bool {
-        if !state.sleeper {
-            state.helper.call();
-            return false;
-        }
-        let nudge = state.table.queued() > 0 && !state.nudged;
+        let nudge = state.sleeper && state.table.queued() > 0 && !state.nudged;
         state.nudged |= nudge;
         nudge
     }
