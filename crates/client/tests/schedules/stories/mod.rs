@@ -1,0 +1,11 @@
+//! One promise a file.
+
+mod abandoning;
+mod closing;
+mod commands;
+mod ends;
+mod helper;
+mod mixed;
+mod places;
+mod turns;
+mod waiting;
