@@ -197,23 +197,18 @@ fn what_cannot_be_cached_is_refused_with_what_was_needed() {
     core.use_cache(&small_cache()).unwrap();
     assert_eq!(core.use_cache(&small_cache()).unwrap_err().code(), "EEXIST");
 
-    let beyond = request(
-        &core,
-        handle,
-        SegmentOp::Write {
-            offset: SIZE as u64 - 1,
-        },
-        &[1; 2],
-        Mode::Cached,
-    );
+    // A disk ends where it ends; files grow (`files_of_any_size.rs`).
+    let (mut core, disk) = simulated(&Disk::new(SIZE as u64));
+    let offset = SIZE as u64 - 1;
+    let beyond = request(&core, disk, SegmentOp::Write { offset }, &[1; 2], Mode::Cached);
     assert_eq!(run(&mut core, beyond).result.unwrap_err().code(), "ENOSPC");
 
-    let odd = dir.path().join("odd");
-    std::fs::write(&odd, [0; 5000]).unwrap();
-    let odd = core.open_file(&odd, &Open::write()).unwrap();
-    let asked = cached(&core, odd);
+    let (end, _other) = std::io::pipe().unwrap();
+    let pipe = File::from_fd(end.into(), "a pipe").unwrap();
+    let pipe = core.add_file(pipe, Access::Write);
+    let asked = cached(&core, pipe);
     let error = run(&mut core, asked).result.unwrap_err();
-    assert!(error.to_string().contains("5000 bytes"), "{error}");
+    assert!(error.to_string().contains("regular files and disks"), "{error}");
 }
 
 /// Requests that have nothing to do with the cache use the entries that its I/O has used before them.

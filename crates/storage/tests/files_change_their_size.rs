@@ -6,6 +6,7 @@ mod harness;
 mod through_cache;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use baio_engine::sim::{Disk, Fault as Injected, Faults, Flash, Profile, Trigger};
 use baio_engine::{Durability, File, Memory, Open, Wait};
@@ -231,6 +232,23 @@ fn cancelled_it_has_done_nothing_and_failed_it_leaves_all_as_it_was() {
     while core.in_flight() > 0 {
         core.turn(Wait::one()).unwrap();
     }
+}
+
+/// It was answered at its deadline and came all the same: when the device has let go of it, the file is asked.
+#[test]
+fn what_nobody_told_the_end_of_is_looked_for() {
+    let (disk, mut core, handle) = slow(16);
+    get(&mut core, handle, 0, 1, Mode::Cached);
+    let deadline = core.engine().now().after(Duration::from_nanos(1));
+    let request = SegmentRequest {
+        deadline: Some(deadline),
+        ..ask(handle, SegmentOp::Truncate { len: 8 * B }, Mode::Direct)
+    };
+    assert_eq!(run(&mut core, request).result.unwrap_err().code(), "EINDETERMINATE");
+    quiet(&mut core);
+    assert_eq!(disk.size(), 8 * B);
+    assert_eq!(get(&mut core, handle, 4, 8, Mode::Cached), [1; 4 * BLOCK]);
+    assert_eq!(got_at(&mut core, handle, 12), []);
 }
 
 /// A pin is somebody's memory: a file is not cut under it.

@@ -2,7 +2,7 @@
 //!
 //! | what happens to it | what the cache does |
 //! |---|---|
-//! | it grows | nothing that is cached changes; what was refused fits now |
+//! | it grows | nothing that is cached changes; what was refused fits now. One that grows by itself does so with each page of a write past its end, when that is copied: its end is changed, then, and reaches the device with its last page |
 //! | it is about to shrink | whoever shrinks it reserves what is to be cut off ([`CacheOp::Reserve`]): what is cached there is made safe and dropped, and whoever comes there waits. So a shrink that fails has lost nothing |
 //! | it has shrunk | reads that waited there end short, writes as [`CacheError::PastEnd`] |
 //! | it is about to go | every request on it ends as [`CacheError::NoObject`]; pages stay, in case it does not go after all |
@@ -11,19 +11,37 @@
 //! The slot of an object that has gone is used again only when the last of its I/Os is back: no late end of one can be
 //! taken for that of another object.
 
+use super::frames::FrameState;
 use super::object::ObjectId;
 use super::request::{CacheError, CacheOp};
 use super::window::Streams;
 use super::{Cache, PAGE_BYTES};
 
 impl Cache {
+    /// Writes past its end make it longer from now on.
+    pub fn let_grow(&mut self, id: ObjectId) {
+        if let Some(slot) = self.object(id) {
+            self.objects[slot as usize].grows = true;
+        }
+    }
+
+    /// May the device hold less of the object than its size says? Its last page is not on the device, then.
+    #[must_use]
+    pub(crate) fn ends_on_its_way(&self, id: ObjectId) -> bool {
+        let Some(slot) = self.object(id) else { return false };
+        let object = &self.objects[slot as usize];
+        let last = object.pages().checked_sub(1).and_then(|page| object.tree.get(page));
+        let state = last.map(|frame| self.frames.get(frame).state);
+        object.grows && state.is_some_and(|state| state.is_dirty() || state == FrameState::WriteBack)
+    }
+
     /// How many bytes the object has; none if there is none.
     #[must_use]
     pub fn size(&self, id: ObjectId) -> u64 {
         self.object(id).map_or(0, |slot| self.objects[slot as usize].size)
     }
 
-    /// The object has this many bytes now, which are more than it had. Both are multiples of the page size.
+    /// The object has this many bytes now, which are more than it had.
     ///
     /// # Errors
     /// `NoObject`.
@@ -34,8 +52,8 @@ impl Cache {
         Ok(())
     }
 
-    /// The object has this many bytes now, a multiple of the page size, which are fewer than it had: else nothing is changed.
-    /// Whoever says so holds a granted reservation of all behind them, and releases it afterwards.
+    /// The object has this many bytes now, which are fewer than it had: else nothing is changed.
+    /// Whoever says so holds a granted reservation of all behind them, with the rest of their last page, and releases it afterwards.
     ///
     /// # Errors
     /// `NoObject`; `Busy` when something is cached there, and nothing is changed then.
@@ -47,6 +65,7 @@ impl Cache {
         }
         let object = &mut self.objects[slot as usize];
         object.size = object.size.min(size_bytes);
+        let grows = object.grows;
         for at in self.requests.on(slot) {
             let Some(request) = self.requests.get_mut(at) else {
                 continue;
@@ -57,6 +76,7 @@ impl Cache {
                     let left = usize::try_from(size_bytes.saturating_sub(request.start)).unwrap_or(usize::MAX);
                     request.len = request.len.min(left).max(request.done);
                 }
+                CacheOp::Write { .. } if grows => {} // It makes it longer again.
                 _ if request.end() > size_bytes => request.told = Some(CacheError::PastEnd),
                 _ => {}
             }

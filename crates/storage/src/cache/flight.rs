@@ -100,6 +100,8 @@ struct Flight {
     object: u32,
     kind: Kind,
     first: u64,
+    /// Bytes that it is about; the object may end elsewhere when it has ended.
+    len: u32,
     /// Its frames, in page order.
     frames: Vec<u32>,
     /// Pages that were refused together with these, and are tried one by one when this has ended; the last of them is next.
@@ -351,12 +353,17 @@ impl Cache {
 
     fn send(&mut self, slot: u32, kind: Kind, first: u64, frames: Vec<u32>, io: IoKind, memory: Memory) -> IoId {
         self.progress += 1;
+        let len = match io {
+            IoKind::Read { len, .. } | IoKind::Write { len, .. } => len,
+            IoKind::Sync { .. } => 0,
+        };
         let object = &mut self.objects[slot as usize];
         object.flights += 1;
         let id = self.flights.insert(Flight {
             object: slot,
             kind,
             first,
+            len,
             frames,
             rest: Vec::new(),
             given_up: false,
@@ -493,9 +500,11 @@ impl Cache {
         let got = result.unwrap_or(0) as usize;
         let splits = flight.frames.len() > 1 && self.objects[flight.object as usize].live;
         for (nth, &frame) in flight.frames.iter().enumerate() {
-            let valid = self.objects[flight.object as usize].valid(flight.first + nth as u64);
+            let part = (flight.len as usize - nth * PAGE_BYTES).min(PAGE_BYTES);
             let is_here = !self.frames.bytes(frame).is_empty();
-            if result.is_ok() && got >= nth * PAGE_BYTES + valid && is_here {
+            if result.is_ok() && got >= nth * PAGE_BYTES + part && is_here {
+                // What lies behind the end is zero, also when the object has grown meanwhile.
+                self.frames.bytes_mut(frame)[part..].fill(0);
                 self.transition(frame, FrameState::Clean);
                 self.wake_page(frame);
                 continue;
@@ -531,12 +540,9 @@ impl Cache {
         else {
             return true;
         };
-        let (first, count) = (flight.first, flight.frames.len() as u64);
         let object = &self.objects[flight.object as usize];
-        let end = (first + count).saturating_mul(PAGE).min(object.size);
-        let asked = end - first * PAGE;
         let mut result = match result {
-            Ok(done) if u64::from(done) < asked => Err(Errno::EIO),
+            Ok(done) if done < flight.len => Err(Errno::EIO),
             Ok(_) => Ok(()),
             Err(errno) => Err(errno),
         };

@@ -74,7 +74,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baio_engine::{Arena, Durability, Time};
+use baio_engine::{Arena, Durability, Errno, Time};
 
 use caller::Caller;
 use eviction::{Eviction, Policy};
@@ -288,7 +288,7 @@ impl Cache {
         });
         let object = &mut self.objects[slot as usize];
         object.live = true;
-        object.size = size_bytes;
+        (object.size, object.grows) = (size_bytes, false);
         object.readahead_pages = (readahead_bytes_max / PAGE_BYTES) as u64;
         ObjectId {
             slot,
@@ -362,11 +362,15 @@ impl Cache {
             }
             _ => (0, 0),
         };
-        let inside = start.checked_add(len as u64).is_some_and(|end| end <= size);
+        let end = start.checked_add(len as u64).filter(|end| *end <= i64::MAX as u64);
+        let grows = object.is_some_and(|slot| self.objects[slot as usize].grows);
+        let inside = end.is_some_and(|end| end <= size || grows);
         if object.is_none() {
             told = Some(CacheError::NoObject);
         } else if u32::try_from(caller.len()).is_err() {
             told = told.or(Some(CacheError::TooLong));
+        } else if writes && grows && !inside {
+            told = told.or(Some(CacheError::System(Errno::EFBIG)));
         } else if writes && !inside {
             told = told.or(Some(CacheError::PastEnd));
         } else if request.op.is_of_page() && len == 0 {

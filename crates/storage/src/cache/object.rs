@@ -72,6 +72,8 @@ pub(super) struct Flush {
 pub(super) struct CachedObject {
     pub(super) streams: Streams,
     pub(super) live: bool,
+    /// A write past its end makes it longer.
+    pub(super) grows: bool,
     pub(super) generation: u32,
     pub(super) size: u64,
     pub(super) readahead_pages: u64,

@@ -68,7 +68,9 @@ impl Cache {
         let object = &self.objects[request.object as usize];
         let from = (request.at() % PAGE) as usize;
         let len = (PAGE as usize - from).min(request.len - request.done);
-        let covers = from == 0 && len >= object.valid(page);
+        // Behind the end there is nothing to be read first.
+        let is_new = object.grows && page * PAGE >= object.size;
+        let covers = is_new || from == 0 && from + len >= object.valid(page);
         let frame = match object.tree.get(page) {
             Some(frame) => frame,
             None => match self.page_for(request, page, covers) {
@@ -147,9 +149,18 @@ impl Cache {
 
     fn copy_in(&mut self, request: &mut Request, page: u64, frame: u32, range: Range<usize>) {
         let len = range.len();
-        request
-            .caller
-            .get(request.done, &mut self.frames.bytes_mut(frame)[range.clone()]);
+        let is_new = !self.frames.get(frame).state.is_readable();
+        let bytes = self.frames.bytes_mut(frame);
+        if is_new {
+            // What the write leaves of a page that it covers lies behind the end, or is a hole.
+            bytes[..range.start].fill(0);
+            bytes[range.end..].fill(0);
+        }
+        request.caller.get(request.done, &mut bytes[range.clone()]);
+        let object = &mut self.objects[request.object as usize];
+        if object.grows {
+            object.size = object.size.max(page * PAGE + range.end as u64);
+        }
         self.change_state(request, page, frame, range);
         request.done += len;
         match durability(request) {

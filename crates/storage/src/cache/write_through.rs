@@ -46,6 +46,7 @@ impl Cache {
         let is_pages = request.start % PAGE == 0 && request.caller.is_pages();
         if !is_pages
             || merges
+            || request.end() > self.objects[request.object as usize].size
             || !(PAGES_MIN..=self.window).contains(&count)
             || !self.can_all_be_written(request, &pages)
         {

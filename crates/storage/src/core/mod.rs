@@ -48,7 +48,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use baio_engine::{Buffer, Completion, Config, Create, Engine, File, Open, Stats, Wait};
+use baio_engine::{Buffer, Completion, Config, Create, Engine, Errno, File, Kind, Open, Stats, Wait};
 
 pub use self::operations::OperationId;
 use self::operations::Running;
@@ -360,7 +360,8 @@ impl Core {
         }
     }
 
-    /// Size in bytes of what is behind a handle.
+    /// Size in bytes of what is behind a handle: of a file that is cached with all that was written, also what the device does not
+    /// have yet. Asks the system, and waits for no request.
     ///
     /// # Errors
     /// `Stale`; or what the system said.
@@ -369,8 +370,18 @@ impl Core {
         let object = object.ok_or_else(|| stale("measure"))?;
         match &object.target {
             Target::Segment { size, .. } => Ok(*size),
-            Target::Plain(file) => file.size().map_err(|errno| Error::new("measure", &object.name, errno)),
+            Target::Plain(file) => {
+                let size = self.plain_size(handle, file);
+                size.map_err(|errno| Error::new("measure", &object.name, errno))
+            }
         }
+    }
+
+    fn plain_size(&self, handle: Handle, file: &File) -> std::result::Result<u64, Errno> {
+        let size = file.size()?;
+        let cached = self.cached.as_ref().filter(|_| file.kind() == Kind::Regular);
+        let cached = cached.and_then(|cached| cached.size_of(&self.objects, handle));
+        Ok(cached.map_or(size, |cached| cached.max(size)))
     }
 
     /// Closes a handle. What is under way on it ends. With the last one on a plain file the page cache forgets it, as soon as what

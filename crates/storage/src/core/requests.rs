@@ -4,6 +4,7 @@ use std::task::{Poll, Waker};
 
 use baio_engine::{Argument, Completion, Errno, File, Kind, Memory, Notice, Op, Policy, Request, Space, Wait};
 
+use super::cached::whole_sectors;
 use super::tags::Recipient;
 use super::{Core, stale};
 use crate::cache::ObjectId;
@@ -252,11 +253,20 @@ impl Core {
         };
         match &object.target {
             // What is in the cache is not looked for in the file.
-            Target::Plain(_) if goes_through_cache(request) => Ok(Way::Cache),
+            Target::Plain(file) if goes_through_cache(request) => {
+                let end = request.range().end;
+                if request.op.changes_bytes() && !file.gives(baio_engine::Caching::Kernel) {
+                    let size = self.plain_size(request.handle, file);
+                    let size = size.map_err(|errno| fail(errno.into()))?;
+                    whole_sectors(file, if end > size { end } else { 0 }).map_err(fail)?;
+                }
+                Ok(Way::Cache)
+            }
             Target::Plain(file) => {
                 if request.mode == Mode::Cached && request.op.names_its_range() && !request.op.is_of_size() {
                     // As a cached write: what is cached does not grow.
-                    let size = file.size().map_err(|errno| fail(errno.into()))?;
+                    let size = self.plain_size(request.handle, file);
+                    let size = size.map_err(|errno| fail(errno.into()))?;
                     within(request, size).map_err(fail)?;
                 }
                 if !has_space(request, file, caching).map_err(fail)? {

@@ -3,8 +3,14 @@
 //! A segment whose move has stopped half-way lies in two places, and a request that crosses the mark between them is refused.
 //! The cache merges neighbours and knows no mark: what it asks across one is made two requests here, and joined again when
 //! both have ended.
+//!
+//! A file may end anywhere, and direct I/O only between sectors. So the page in which it ends goes through the kernel's page cache, to the
+//! byte, and what comes before it is a request of its own. What a file does not have, because it ends before what is cached of it,
+//! reads as zeros.
 
-use baio_engine::{Completion, Durability, Errno, Memory, Vectored};
+use std::ops::Range;
+
+use baio_engine::{Caching, Completion, Durability, Errno, File, Kind, Memory, Vectored};
 
 use super::PageCache;
 use crate::cache::{Io, IoKind, ObjectId, PAGE_BYTES};
@@ -12,7 +18,7 @@ use crate::core::Core;
 use crate::core::tags::Recipient;
 use crate::error::Fault;
 use crate::object::{Objects, Route, Target};
-use crate::request::{CacheIo, Handle, Outcome, Owner, SegmentOp, SegmentRequest};
+use crate::request::{CacheIo, Handle, Mode, Outcome, Owner, SegmentOp, SegmentRequest};
 use crate::slot_map::SlotKey;
 
 /// Two parts under way, and what they are parts of.
@@ -205,7 +211,7 @@ impl Core {
             cached.part_ended(part, Err(Errno::ESTALE), memory, false);
             return Ok(());
         };
-        if let Some(at) = seam(&self.objects, handle, part.kind) {
+        if let Some(at) = seam(&self.objects, handle, part.kind).or_else(|| tail(&self.objects, handle, part.kind)) {
             if part.bypasses {
                 // One buffer cannot be made two; the pages of frames can, and those come next.
                 cached.part_ended(part, Err(Errno::EAGAIN), memory, false);
@@ -223,6 +229,7 @@ impl Core {
         };
         let request = SegmentRequest {
             durability,
+            mode: mode_of(&self.objects, handle, part.kind),
             ..SegmentRequest::new(handle, op, memory)
         };
         match self.enter(Owner::Cache(part), request) {
@@ -232,7 +239,15 @@ impl Core {
     }
 
     /// The cache's I/O has ended; `is_held` when the kernel still has its memory.
-    pub(in crate::core) fn io_ended(&mut self, part: CacheIo, ended: Outcome, is_held: bool) {
+    pub(in crate::core) fn io_ended(&mut self, part: CacheIo, mut ended: Outcome, is_held: bool) {
+        if let (IoKind::Read { len, .. }, Ok(done)) = (part.kind, &mut ended.result)
+            && *done < len
+            && let Some(handle) = self.cached.as_mut().and_then(|cached| cached.handle_of(part.object))
+            && plain(&self.objects, handle).is_some_and(|file| file.kind() == Kind::Regular)
+        {
+            clear(&mut ended.memory, *done as usize..len as usize);
+            *done = len;
+        }
         let Some(cached) = &mut self.cached else { return };
         if let Err(error) = &ended.result {
             if matches!(error.fault, Fault::MoveStopped { .. }) {
@@ -300,6 +315,47 @@ fn seam(objects: &Objects, handle: Handle, kind: IoKind) -> Option<u64> {
         .filter(|at| at % PAGE_BYTES as u64 == 0)
 }
 
+fn plain(objects: &Objects, handle: Handle) -> Option<&File> {
+    match &objects.get(handle)?.target {
+        Target::Plain(file) => Some(file),
+        Target::Segment { .. } => None,
+    }
+}
+
+/// Does it end where no direct request can?
+fn ends_askew(file: &File, kind: IoKind) -> bool {
+    let (IoKind::Read { offset, len } | IoKind::Write { offset, len, .. }) = kind else {
+        return false;
+    };
+    let end = offset + u64::from(len);
+    !end.is_multiple_of(u64::from(file.direct_limits().offset)) && file.gives(Caching::Kernel)
+}
+
+/// Where a request must be made two, in bytes of the request, because its last page goes another way.
+fn tail(objects: &Objects, handle: Handle, kind: IoKind) -> Option<u64> {
+    let (IoKind::Read { len, .. } | IoKind::Write { len, .. }) = kind else {
+        return None;
+    };
+    let last = u64::from(len) / PAGE_BYTES as u64 * PAGE_BYTES as u64;
+    (last > 0 && ends_askew(plain(objects, handle)?, kind)).then_some(last)
+}
+
+/// Which way the cache's own I/O goes.
+fn mode_of(objects: &Objects, handle: Handle, kind: IoKind) -> Mode {
+    match plain(objects, handle) {
+        Some(file) if ends_askew(file, kind) || !file.gives(Caching::Direct) => Mode::Kernel,
+        _ => Mode::Direct,
+    }
+}
+
+/// Makes these bytes zero.
+fn clear(memory: &mut Memory, bytes: Range<usize>) {
+    const ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+    for at in bytes.clone().step_by(PAGE_BYTES) {
+        memory.copy_in_at(at, &ZEROS[..PAGE_BYTES.min(bytes.end - at)]);
+    }
+}
+
 /// The pages below `at` bytes, and the others.
 fn split_memory(memory: Memory, at: u64) -> (Memory, Memory) {
     let Memory::Many(mut list) = memory else {
@@ -335,7 +391,6 @@ mod tests {
     use super::*;
     use crate::cache::CacheConfig;
     use crate::identity::Access;
-    use crate::request::Mode;
 
     thread_local! {
         /// How often an object was looked for among all.

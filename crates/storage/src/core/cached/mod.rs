@@ -27,6 +27,7 @@ use std::collections::VecDeque;
 use baio_engine::{Durability, Memory, Wait};
 
 use self::io::Join;
+pub(super) use self::objects::whole_sectors;
 use self::objects::{Cached, Cut, Memo};
 use super::Core;
 use crate::cache::eviction::Hint;

@@ -13,11 +13,11 @@
 //! | rename | nothing |
 //! | delete | first to end its requests; when the record is written, or nobody knows whether it is, to forget the segment. What is dirty stays until then: a delete that fails leaves a segment that serves |
 
-use baio_engine::{File, Kind, Memory};
+use baio_engine::{Caching, File, Kind, Memory};
 
 use super::{NOBODY, PageCache};
 use crate::cache::eviction::Hint;
-use crate::cache::{self, CacheOp, CacheRequest, ObjectId, PAGE_BYTES};
+use crate::cache::{self, CacheOp, CacheRequest, ObjectId};
 use crate::core::Core;
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
@@ -25,9 +25,6 @@ use crate::object::{Objects, Target};
 use crate::operation::{CachedPages, Known};
 use crate::request::{Asked, Handle, SegmentOp, SegmentRequest};
 use crate::segment::probe::SlotAddress;
-
-/// What is cached has whole pages.
-const PAGE: u64 = PAGE_BYTES as u64;
 
 /// Bytes that are read ahead of a sequential reader at most.
 const READAHEAD_BYTES: usize = 2 << 20;
@@ -85,7 +82,17 @@ impl PageCache {
         object
     }
 
-    /// The same for a cached request; none as well if a write may be more than the cache's own handle allows.
+    /// How many bytes of a handle's file or segment there are for the cache, if it is cached.
+    pub(in crate::core) fn size_of(&self, objects: &Objects, handle: Handle) -> Option<u64> {
+        let memo = self.memo.get(handle.index as usize);
+        let object = match memo.filter(|memo| (memo.generation, memo.epoch) == (handle.generation, self.epoch)) {
+            Some(memo) => memo.object?,
+            None => self.objects[self.look_up(objects, &objects.get(handle)?.target)?].object,
+        };
+        Some(self.cache.size(object))
+    }
+
+    /// The object that a handle means for a cached request; none as well if a write may be more than the cache's own handle allows.
     pub(in crate::core) fn object_for_mode(
         &mut self,
         objects: &Objects,
@@ -129,12 +136,15 @@ impl PageCache {
     /// Begins to cache a file or segment. Direct writes of it that are under way have asked nobody: their ranges are reserved
     /// now, before anything can be brought in.
     fn add(&mut self, known: Known<'_>, name: String, access: Access, target: Target, size: u64) -> ObjectId {
-        let file = match &target {
-            Target::Plain(file) => Some(file.identity()),
-            Target::Segment { .. } => None,
+        let (file, grows) = match &target {
+            Target::Plain(file) => (Some(file.identity()), file.kind() == Kind::Regular),
+            Target::Segment { .. } => (None, false),
         };
         let handle = known.objects.add(name, access, target);
         let object = self.cache.add(size, READAHEAD_BYTES);
+        if grows {
+            self.cache.let_grow(object);
+        }
         self.objects.push(Cached { file, object, handle });
         self.epoch += 1;
         let writes: Vec<_> = known.requests.writes_under_way().collect();
@@ -234,9 +244,15 @@ impl Core {
             (SegmentOp::Truncate { len }, Some(_)) => len,
             // Of what nobody knows whether it happened the file is asked.
             (SegmentOp::Truncate { len }, None) if file.size() == Ok(len) => len,
-            (SegmentOp::Truncate { .. }, None) => before,
-            (SegmentOp::Allocate { .. }, Some(_)) => (asked.range().end / PAGE * PAGE).max(before),
-            _ => before,
+            (SegmentOp::Truncate { .. }, None) | (SegmentOp::Discard { .. }, _) => before,
+            (SegmentOp::Write { offset }, Some(done)) => offset.saturating_add(u64::from(done)),
+            (_, Some(_)) => asked.range().end,
+            (_, None) if asked.range().end > before => file.size().unwrap_or(before),
+            (_, None) => before,
+        };
+        let now = match asked.op {
+            SegmentOp::Truncate { .. } => now,
+            _ => now.max(before),
         };
         if now != before {
             let cache = cached.cache_mut();
@@ -327,9 +343,17 @@ fn size_of(file: &File) -> std::result::Result<u64, Fault> {
     let size = file
         .size()
         .map_err(|errno| Fault::Io(baio_engine::Error::System(errno)))?;
-    if size % PAGE_BYTES as u64 != 0 {
-        let what = format!("the file has {size} bytes; a cached one must have a multiple of {PAGE_BYTES}");
-        return Err(Fault::BadSize(what));
-    }
+    whole_sectors(file, size)?;
     Ok(size)
+}
+
+/// Its last page goes through the kernel's page cache, unless it ends between two sectors.
+pub(in crate::core) fn whole_sectors(file: &File, size: u64) -> std::result::Result<(), Fault> {
+    let sector = u64::from(file.direct_limits().offset);
+    if file.gives(Caching::Kernel) || size.is_multiple_of(sector) {
+        return Ok(());
+    }
+    Err(Fault::BadSize(format!(
+        "{size} bytes are no multiple of {sector}, and the file was opened for direct I/O alone; open it with both descriptions to cache it"
+    )))
 }

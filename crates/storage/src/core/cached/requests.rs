@@ -6,7 +6,7 @@ use baio_engine::{Durability, Memory, Wait};
 
 use super::whole;
 use crate::cache::eviction::Hint;
-use crate::cache::{self, CacheDone, CacheError, CacheOp, CacheRequest, ObjectId, PAGE_BYTES, Started};
+use crate::cache::{self, CacheDone, CacheError, CacheOp, CacheRequest, ObjectId, Started};
 use crate::core::Core;
 use crate::core::requests::Coming;
 use crate::core::tags::Recipient;
@@ -28,24 +28,12 @@ impl Core {
     pub(in crate::core) fn object_asked(&mut self, request: &SegmentRequest) -> Result<Option<ObjectId>> {
         // What moves no bytes begins no caching.
         let is_cached = request.mode == Mode::Cached;
-        let object = match &mut self.cached {
+        match &mut self.cached {
             Some(cached) if !is_cached || request.op.names_its_range() => {
-                Ok::<_, Error>(cached.object_of(&self.objects, request.handle))
+                Ok(cached.object_of(&self.objects, request.handle))
             }
             _ if is_cached => self.object_to_use(request).map(Some),
             _ => Ok(None),
-        }?;
-        match request.op {
-            SegmentOp::Truncate { len } if object.is_some() && len % PAGE_BYTES as u64 != 0 => {
-                let what = format!("{len} bytes; a cached file must have a multiple of {PAGE_BYTES}");
-                let name = self.objects.get(request.handle).map(|object| object.name.clone());
-                Err(Error::new(
-                    request.op.name(),
-                    name.unwrap_or_default(),
-                    Fault::BadSize(what),
-                ))
-            }
-            _ => Ok(object),
         }
     }
 
@@ -78,6 +66,8 @@ impl Core {
         let (start, end) = match request.op {
             // Of what is there no byte changes: only what is to be new is kept from others.
             SegmentOp::Allocate { .. } => (range.start.max(cached.cache.size(object)).min(range.end), range.end),
+            // What ends on its way ends at the device when its last page is there.
+            SegmentOp::Read { .. } if !is_cached && cached.cache.ends_on_its_way(object) => (range.start, u64::MAX),
             _ => (range.start, range.end),
         };
         let (op, waits) = match request.op {
