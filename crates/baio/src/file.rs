@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use baio_broker::control::{Command, Reply};
 use baio_engine::{Caching, Create, Descriptions, Open};
-use baio_storage::{Handle, Mode};
+use baio_storage::{Access, Error, Handle, Mode, Result, SegmentOp};
 
 use crate::link::Link;
 use crate::opened::Opened;
 use crate::operation::Operation;
+use crate::request::Request;
 
 /// An opened file or device. Its requests are those of [`Opened`]: any size, any number in flight. Those that do not say a mode have
 /// the one that it was opened for.
@@ -68,6 +70,38 @@ impl<L: Link> File<L> {
     /// Opens a file to read, through the kernel's page cache.
     pub fn open(link: &L, path: impl AsRef<Path>) -> Operation<L, File<L>> {
         OpenOptions::new().open(link, path)
+    }
+
+    /// Makes the file so many bytes long: what lies behind is gone, and what is new reads as zeros. A device refuses it.
+    pub fn truncate(&self, len: u64) -> Request<L, ()> {
+        self.request_of(SegmentOp::Truncate { len }, ())
+    }
+
+    /// Sets space aside for these bytes: no byte changes, a later write there needs no space, and a file that ended before is longer.
+    pub fn allocate(&self, offset: u64, len: u64) -> Request<L, ()> {
+        self.request_of(SegmentOp::Allocate { offset, len }, ())
+    }
+
+    /// Takes a file that is open already, for the mode that it was opened in: direct if it has `O_DIRECT`, else the kernel's cache.
+    ///
+    /// # Errors
+    /// What `fcntl` or `fstat` said.
+    pub fn from_std(link: &L, file: std::fs::File, access: Access) -> Result<Operation<L, File<L>>> {
+        let name = format!("fd {}", file.as_raw_fd());
+        let fail = |error| Error::new("open", &name, error);
+        let file = baio_engine::File::from_fd(file.into(), &name).map_err(fail)?;
+        let mode = match file.gives(Caching::Direct) {
+            true => Mode::Direct,
+            false => Mode::Kernel,
+        };
+        let command = Command::AddFile { file, access };
+        Ok(Operation::new(link, command, move |link, reply| match reply {
+            Reply::OpenedFile(handle) => {
+                link.remember(handle, &name);
+                Some(File::new(link, handle, name, mode))
+            }
+            _ => None,
+        }))
     }
 
     /// The same file, with another mode for requests that do not say one. It must have been opened for that mode too

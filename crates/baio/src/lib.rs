@@ -72,7 +72,7 @@ pub use baio_storage::{
 };
 pub use buffer::{IoBuf, IoBufMut};
 pub use file::{File, OpenOptions};
-pub use link::Link;
+pub use link::{FrozenVolume, Link};
 pub use local::{Drive, Local};
 pub use metrics::Metrics;
 pub use opened::Opened;

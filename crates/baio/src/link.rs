@@ -9,10 +9,11 @@ use baio_broker::control::{Command, Reply};
 use baio_engine::{Buffer, Stats, Time, Wait};
 use baio_storage::cache::{Borrower, CacheStats, LentPages};
 use baio_storage::{
-    Access, Account, CreateOptions, Fault, Handle, Identity, Limits, Outcome, ResizeOptions, Result, SegmentInfo,
-    SegmentRequest, Ticket, VolumeView,
+    Access, Account, CreateOptions, DefragReport, Fault, Handle, HeldFreeze, Identity, Limits, Outcome, ResizeOptions,
+    Result, SegmentInfo, SegmentRequest, Ticket, VolumeView,
 };
 
+use crate::metrics::Metrics;
 use crate::operation::Operation;
 use crate::pool::Pool;
 use crate::segment::Segment;
@@ -33,6 +34,11 @@ mod sealed {
     impl Sealed for crate::Local {}
     impl Sealed for crate::Remote {}
 }
+
+/// A volume that is kept still until this is dropped ([`Link::freeze`]).
+#[derive(Debug)]
+#[must_use = "the volume thaws when it is dropped"]
+pub struct FrozenVolume(#[allow(dead_code, reason = "its drop thaws")] HeldFreeze);
 
 /// A way to a core: [`Local`](crate::Local) embeds it in the caller's thread; [`Remote`](crate::Remote) reaches one on a thread of
 /// its own. They differ in being `Send` and `Sync`, and in nothing else. This crate's links only.
@@ -158,10 +164,40 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
         crate::pool::run(self, run)
     }
 
+    /// Moves the segments that the caller may change towards the beginning of the volume, so that what is free is one run. The volume
+    /// serves meanwhile.
+    fn defrag(&self) -> Operation<Self, DefragReport> {
+        Operation::new(self, Command::Defrag, |_, reply| match reply {
+            Reply::Defragged(report) => Some(report),
+            _ => None,
+        })
+    }
+
+    /// Keeps the volume still until the value is dropped: its file can be copied meanwhile, and the copy is of one moment. What was
+    /// completed is in it; writes that come meanwhile wait, reads do not. Uid 0 may, and the user that the volume's file belongs to.
+    fn freeze(&self) -> Operation<Self, FrozenVolume> {
+        Operation::new(self, Command::Freeze, |_, reply| match reply {
+            Reply::Frozen(held) => Some(FrozenVolume(held)),
+            _ => None,
+        })
+    }
+
+    /// All counters at one moment.
+    fn metrics(&self) -> Operation<Self, Metrics> {
+        Operation::new(self, Command::Counters, |link: &Self, reply| match reply {
+            Reply::Counters(counters, _) => {
+                let mut metrics = Metrics::from(*counters);
+                (metrics.link.bounced_requests, metrics.link.bounced_bytes) = link.bounced();
+                Some(metrics)
+            }
+            _ => None,
+        })
+    }
+
     /// Counters of the engine.
     fn stats(&self) -> Operation<Self, Stats> {
         Operation::new(self, Command::Counters, |_, reply| match reply {
-            Reply::Counters(counters) => Some(counters.0),
+            Reply::Counters(counters, _) => Some(counters.engine),
             _ => None,
         })
     }
@@ -169,7 +205,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     /// Counters of the page cache, if there is one.
     fn cache_stats(&self) -> Operation<Self, Option<CacheStats>> {
         Operation::new(self, Command::Counters, |_, reply| match reply {
-            Reply::Counters(counters) => Some(counters.1),
+            Reply::Counters(counters, _) => Some(counters.cache),
             _ => None,
         })
     }
@@ -177,7 +213,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     /// The backend that was chosen.
     fn backend(&self) -> Operation<Self, &'static str> {
         Operation::new(self, Command::Counters, |_, reply| match reply {
-            Reply::Counters(counters) => Some(counters.2),
+            Reply::Counters(_, backend) => Some(backend),
             _ => None,
         })
     }

@@ -127,7 +127,7 @@ impl<L: Link> Opened<L> {
         })
     }
 
-    fn request_of<B: IoBuf>(&self, op: SegmentOp, buffer: B) -> Request<L, B> {
+    pub(crate) fn request_of<B: IoBuf>(&self, op: SegmentOp, buffer: B) -> Request<L, B> {
         Request::new(self, self.request(op, buffer.into_memory()))
     }
 

@@ -12,12 +12,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use baio_engine::{File, Memory, Open, Stats};
-use baio_storage::cache::CacheStats;
+use baio_engine::{File, Memory, Open};
 use baio_storage::cache::window::Pattern;
 use baio_storage::{
-    Access, Account, Answer, Core, CreateOptions, DefragReport, Error, Fault, Handle, HeldPage, Identity, Limits,
-    OperationId, Pinning, ResizeOptions, Result, SegmentInfo, Ticket, VolumeView,
+    Access, Account, Answer, Core, Counters, CreateOptions, DefragReport, Error, Fault, Handle, HeldFreeze, HeldPage,
+    Identity, Limits, OperationId, Pinning, ResizeOptions, Result, SegmentInfo, Ticket, VolumeView,
 };
 
 use crate::opening::Opening;
@@ -99,7 +98,11 @@ pub enum Command {
         /// In blocks and segments.
         limits: Limits,
     },
-    /// Counters of engine and cache, and the backend's name.
+    /// Move segments towards the beginning of the volume, so that what is free is one run.
+    Defrag,
+    /// Keep the volume still, for a copy of its file.
+    Freeze,
+    /// All counters, and the backend's name.
     Counters,
     /// Bytes behind a handle.
     Size(Handle),
@@ -171,12 +174,14 @@ pub enum Reply {
     Segments(Vec<SegmentInfo>),
     /// What a defragmentation has done.
     Defragged(DefragReport),
+    /// The volume is still, until this is dropped.
+    Frozen(HeldFreeze),
     /// The volume.
     Volume(VolumeView),
     /// What an owner holds and may hold.
     Account(Account),
-    /// The engine's counters, the cache's if there is one, and the backend's name.
-    Counters(Box<(Stats, Option<CacheStats>, &'static str)>),
+    /// All counters, and the backend's name.
+    Counters(Box<Counters>, &'static str),
     /// Bytes, or pages.
     Count(u64),
     /// A held page, given back when this is dropped.
@@ -213,6 +218,8 @@ impl Command {
             Command::Info | Command::Counters => "stat",
             Command::Quota { .. } => "show the quota",
             Command::SetQuota { .. } => "set the quota",
+            Command::Defrag => "defragment",
+            Command::Freeze => "freeze",
             Command::Size(_) => "measure",
             Command::Hint { .. } => "hint",
             Command::Pin { .. } => "pin",
@@ -271,6 +278,9 @@ pub fn begin(core: &mut Core, who: Identity, command: Command) -> Begun {
             access,
         } => core.begin_open(who, owner_uid, &name, access),
         Command::SetQuota { uid, limits } => core.begin_set_quota(who, uid, limits),
+        Command::List => core.begin_list(who),
+        Command::Defrag => core.begin_defrag(who),
+        Command::Freeze => core.begin_freeze(who),
         Command::OpenFile {
             path,
             options,
@@ -301,13 +311,12 @@ pub fn begin(core: &mut Core, who: Identity, command: Command) -> Begun {
 fn answer(core: &mut Core, who: Identity, command: Command) -> Result<Reply> {
     match command {
         Command::AddFile { file, access } => Ok(Reply::OpenedFile(core.add_file(file, access))),
-        Command::List => core.list(who).map(Reply::Segments),
         Command::Info => core.volume_view(who).map(Reply::Volume),
         Command::Quota { uid } => core.quota(who, uid).map(Reply::Account),
         Command::Size(handle) => core.size(handle).map(Reply::Count),
         Command::Counters => {
             let backend = core.engine().explain().backend;
-            Ok(Reply::Counters(Box::new((core.stats(), core.cache_stats(), backend))))
+            Ok(Reply::Counters(Box::new(core.counters()), backend))
         }
         Command::Hint { handle, hint } => {
             let done = match hint {
@@ -361,7 +370,7 @@ impl Doing {
         let gone = |core: &Core| Err(Error::new("ask", core.volume_name(), Fault::Stale));
         match self {
             Doing::Operation(id) => core.poll_answer(id, waker).map(|answer| match answer {
-                Some(answer) => answer.map(Reply::from),
+                Some(answer) => answer.map(|answer| core_reply(core, answer)),
                 None => gone(core),
             }),
             Doing::Request(ticket) => core.poll(*ticket, waker).map(|outcome| match outcome {
@@ -399,14 +408,13 @@ impl Reply {
     }
 }
 
-impl From<Answer> for Reply {
-    fn from(answer: Answer) -> Reply {
-        match answer {
-            Answer::Segment(info) => Reply::Segment(info),
-            Answer::Opened(handle, info) => Reply::Opened(handle, info),
-            Answer::Account(account) => Reply::Account(account),
-            Answer::Segments(list) => Reply::Segments(list),
-            Answer::Defragged(report) => Reply::Defragged(report),
-        }
+fn core_reply(core: &Core, answer: Answer) -> Reply {
+    match answer {
+        Answer::Segment(info) => Reply::Segment(info),
+        Answer::Opened(handle, info) => Reply::Opened(handle, info),
+        Answer::Account(account) => Reply::Account(account),
+        Answer::Segments(list) => Reply::Segments(list),
+        Answer::Defragged(report) => Reply::Defragged(report),
+        Answer::Frozen(id) => Reply::Frozen(core.hold_freeze(id)),
     }
 }

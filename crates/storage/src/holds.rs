@@ -159,6 +159,11 @@ impl Holds {
         self.wake_those(requests, |_, asked| objects.address(asked.handle) == Some(address));
     }
 
+    /// Wakes everybody who waits for no hold.
+    pub(crate) fn wake_free(&mut self, objects: &Objects, requests: &mut Requests) {
+        self.wake(objects, requests);
+    }
+
     fn wake(&mut self, objects: &Objects, requests: &mut Requests) {
         self.wake_those(requests, |held, asked| {
             let place = Touched::by(asked, objects);

@@ -13,9 +13,10 @@
 //! | `cached/` | requests through the page cache, and the cache's own |
 //! | `pool.rs` | pages of the cache pinned and changed in place; hints |
 //! | `lend.rs` | pages of the cache lent to whoever reads |
-//! | `returns.rs` | pins that are let go on other threads |
+//! | `returns.rs` | pins and freezes that are let go on other threads |
 //! | `defrag.rs` | packing a volume by moves |
 //! | `resize.rs` | the volume itself: what is wrong with it, growing it |
+//! | `freeze.rs` | the device kept still for a copy of the volume |
 //! | `moves.rs` | moves: begun, begun again after an open, stopped by a close |
 //! | `operations.rs` | runs the operations, hands the table token round, keeps the answers |
 //! | `segments.rs` | create, delete, open, list, quotas |
@@ -27,6 +28,7 @@
 pub(crate) mod cached;
 pub(crate) mod counters;
 mod defrag;
+mod freeze;
 mod lend;
 mod looks;
 mod moves;
@@ -52,7 +54,7 @@ use baio_engine::{Buffer, Completion, Config, Create, Engine, Errno, File, Kind,
 
 pub use self::operations::OperationId;
 use self::operations::Running;
-pub use self::returns::HeldPage;
+pub use self::returns::{HeldFreeze, HeldPage};
 use self::tags::Recipient;
 use crate::error::{Error, Fault, Result};
 use crate::holds::Holds;
@@ -60,6 +62,7 @@ use crate::identity::{Access, Identity};
 use crate::object::{Objects, Target};
 use crate::operation::Event;
 use crate::operation::claims::Claims;
+use crate::operation::freeze::Freeze;
 use crate::request::{Handle, Requests};
 use crate::slot_map::{SlotKey, SlotMap};
 use crate::volume::accounts::Account;
@@ -86,6 +89,8 @@ pub struct Core {
     claims: Claims,
     waiting_for_claim: Vec<u32>,
     returns: Arc<returns::Returns>,
+    /// Who keeps the device still.
+    freeze: Freeze,
     /// Nanoseconds since 1970 when the engine's clock stood at zero.
     wall_ns: u64,
     /// Completions of requests that are not the core's own.
@@ -191,6 +196,7 @@ impl Core {
             claims: Claims::default(),
             waiting_for_claim: Vec::new(),
             returns,
+            freeze: Freeze::default(),
             wall_ns: 0,
             foreign: VecDeque::new(),
             fired: Vec::new(),
@@ -469,11 +475,16 @@ impl Core {
     }
 
     /// Requests that the engine or the page cache has, that wait here, or that have ended in the engine and are read by the next turn;
-    /// and operations that go on at the next turn.
+    /// and operations that go on at the next turn, or when the device is still.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         let waiting = self.requests.waiting() + self.requests.following();
-        self.engine.in_flight() + self.engine.completed() + self.in_cache().0 + waiting + self.next_turn.len()
+        self.engine.in_flight()
+            + self.engine.completed()
+            + self.in_cache().0
+            + waiting
+            + self.next_turn.len()
+            + usize::from(self.awaits_stillness())
     }
 
     /// Has anything ended that [`Core::next_outcome`] would give?

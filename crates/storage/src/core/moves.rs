@@ -50,10 +50,11 @@ impl Core {
         }
     }
 
-    /// The volume is about to be closed: moves stop at their next mark, and go on after the next open. Turn the core until
+    /// The volume is about to be closed: it thaws; moves stop at their next mark, and go on after the next open. Turn the core until
     /// [`Core::in_flight`] is 0; [`Core::close`] does both.
     pub fn wind_down(&mut self) {
-        self.shut_gate();
         self.claims.ask_all_to_end();
+        self.end_freezes();
+        self.shut_gate();
     }
 }

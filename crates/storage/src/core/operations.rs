@@ -18,6 +18,10 @@ use crate::volume::inspect::SegmentInfo;
 pub(super) struct Running {
     operation: Operation,
     draining: Option<SlotAddress>,
+    /// It waits for the end of all that changes the device.
+    stilling: bool,
+    /// Requests of its own that have not ended.
+    under_way: u32,
     /// The hold that it waits for to be quiet.
     quieting: Option<HoldId>,
     answer: Option<Result<Answer>>,
@@ -34,12 +38,35 @@ impl Running {
         Running {
             operation,
             draining: None,
+            stilling: false,
+            under_way: 0,
             quieting: None,
             answer: None,
             waker: None,
             left_alone: false,
             parent,
         }
+    }
+
+    pub(super) fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
+    pub(super) fn waits_for_stillness(&self) -> bool {
+        self.stilling
+    }
+
+    /// What it waited for has come about.
+    pub(super) fn found_still(&mut self) {
+        self.stilling = false;
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.answer.is_some()
+    }
+
+    pub(super) fn is_at_device(&self) -> bool {
+        self.under_way > 0
     }
 }
 
@@ -89,6 +116,9 @@ impl Core {
         };
         running.left_alone = true;
         self.displaced.extend(running.waker.take());
+        if matches!(running.operation, Operation::Freeze(_)) && running.answer.is_none() {
+            self.next_turn.push(key); // Others wait for its end.
+        }
         if let Some(answer) = running.answer.take() {
             self.running.remove(key);
             self.drop_answer(answer);
@@ -96,8 +126,10 @@ impl Core {
     }
 
     fn drop_answer(&mut self, answer: Result<Answer>) {
-        if let Ok(Answer::Opened(handle, _)) = answer {
-            self.close_handle(handle);
+        match answer {
+            Ok(Answer::Opened(handle, _)) => self.close_handle(handle),
+            Ok(Answer::Frozen(id)) => self.thaw(id),
+            _ => {}
         }
     }
 
@@ -163,13 +195,22 @@ impl Core {
             return;
         };
         let key = self.running.key_at(index);
-        if key.is_some_and(|key| Recipient::operation(key) == operation) {
-            self.step(index, event);
+        let Some(key) = key.filter(|key| Recipient::operation(*key) == operation) else {
+            return;
+        };
+        if let (Event::Completed(_), Some(running)) = (&event, self.running.get_mut(key)) {
+            running.under_way = running.under_way.saturating_sub(1);
         }
+        self.step(index, event);
     }
 
     /// Moves an operation on, and whoever gets the token by that.
     pub(super) fn step(&mut self, index: u32, event: Event) {
+        if let Some(key) = self.running.key_at(index)
+            && self.is_put_off(key, &event)
+        {
+            return self.freeze.put_off.push((key, event));
+        }
         let mut next = Some((index, event));
         while let Some((index, event)) = next {
             next = self.step_one(index, event);
@@ -201,6 +242,8 @@ impl Core {
             cached: self.cached.as_deref_mut().map(|cached| cached as _),
             wall_ns: self.wall_ns,
             is_abandoned: running.left_alone,
+            freeze: &mut self.freeze,
+            under_way: &mut running.under_way,
         };
         let step = running.operation.step(&mut context, event);
         let done = matches!(step, Step::Done(_));
@@ -216,6 +259,7 @@ impl Core {
         match step {
             Step::Requests | Step::Uncached => {}
             Step::Turn => self.next_turn.push(key),
+            Step::Still => running.stilling = true,
             Step::Token => self.waiting_for_token.push_back(index),
             Step::Unclaimed => self.waiting_for_claim.push(index),
             Step::Drain(address) => running.draining = Some(address),
@@ -233,17 +277,22 @@ impl Core {
     fn operation_ended(&mut self, key: SlotKey, answer: Result<Answer>) -> Option<(u32, Event)> {
         self.unclaim(key.index);
         let running = self.running.get_mut(key)?;
+        running.stilling = false;
         if let Some(parent) = running.parent {
             self.running.remove(key);
             self.running.get(parent)?; // It had an accident.
             return Some((parent.index, Event::Answered(answer)));
         }
         self.fired.extend(running.waker.take());
+        let is_freeze = matches!(running.operation, Operation::Freeze(_));
         if running.left_alone {
             self.running.remove(key);
             self.drop_answer(answer);
         } else {
             running.answer = Some(answer);
+        }
+        if is_freeze {
+            self.freeze_ended(key.index);
         }
         None
     }
@@ -268,11 +317,17 @@ impl Core {
         }
     }
 
-    fn grant_token(&mut self) -> Option<u32> {
+    pub(super) fn grant_token(&mut self) -> Option<u32> {
         if self.token.is_some() {
             return None;
         }
-        self.token = self.waiting_for_token.pop_front();
+        let is_frozen = self.is_frozen();
+        let may_go = |index: &u32| {
+            let running = self.running.key_at(*index).and_then(|key| self.running.get(key));
+            !is_frozen || running.is_some_and(|running| running.operation.only_reads())
+        };
+        let at = self.waiting_for_token.iter().position(may_go)?;
+        self.token = self.waiting_for_token.remove(at);
         self.token
     }
 

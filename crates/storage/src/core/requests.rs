@@ -40,6 +40,7 @@ impl Core {
     ) -> std::result::Result<Ticket, SegmentRequest> {
         let (handle, asked) = (request.handle, request.memory.len());
         let way = self.check(&mut request, Coming::First);
+        let way = way.map(|way| self.way_while_frozen(owner, &request, way));
         let way = way.and_then(|way| Ok((self.whom_to_ask(owner, &way, &request)?, way)));
         let Some(ticket) = self.requests.insert(owner, &request) else {
             return Err(uncut(request, asked));
@@ -157,10 +158,19 @@ impl Core {
             return;
         };
         let mut request = asked.with(memory);
+        let owner = self.requests.owner(ticket).unwrap_or(Owner::Caller);
         let way = self.check(&mut request, Coming::Again);
-        let is_callers = matches!(self.requests.owner(ticket), Some(Owner::Caller));
+        let mut way = way.map(|way| self.way_while_frozen(owner, &request, way));
+        if matches!(way, Ok(Way::Cache)) {
+            match self.object_asked(&request) {
+                Ok(Some(object)) => return self.ask(ticket, request, object, Coming::Again),
+                Ok(None) => {}
+                Err(error) => way = Err(error),
+            }
+        }
+        let is_callers = matches!(owner, Owner::Caller);
         let is_to_clear = asked.op.changes_bytes() && is_callers && !self.requests.is_reserved(ticket);
-        if matches!(way, Ok(Way::Device(..))) && (asked.op == SegmentOp::Fence || is_to_clear) {
+        if matches!(way, Ok(Way::Device(..))) && (asked.op.is_sync() && is_callers || is_to_clear) {
             if let Some(object) = self.object_known(asked.handle) {
                 return self.ask(ticket, request, object, Coming::Again);
             }
@@ -179,7 +189,7 @@ impl Core {
                 self.hold_back(ticket, memory);
                 self.give_back(reserved);
             }
-            // None that the cache does waits here.
+            // What the cache does was given to it above.
             Ok(Way::Nothing | Way::Cache) => self.end_waiting(ticket, memory, |_, _| Ok(0)),
             Err(error) => self.end_waiting(ticket, memory, |_, _| Err(error)),
         }

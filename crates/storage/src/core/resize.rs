@@ -1,6 +1,6 @@
 //! The volume itself: what its opening found, and growing it.
 
-use baio_engine::Wait;
+use baio_engine::{Errno, Wait};
 
 use super::{Core, no_volume};
 use crate::error::{Error, Fault, Result};
@@ -22,11 +22,14 @@ impl Core {
     ///
     /// # Errors
     /// `Access`; `BadSize` for less than the volume has, or more than it was formatted for (`max_size_bytes`), or than the
-    /// device has; `Latched`; or what the system said.
+    /// device has; `EBUSY` while the volume is frozen; `Latched`; or what the system said.
     pub fn resize_volume(&mut self, who: Identity, size_bytes: u64) -> Result<VolumeInfo> {
         let name = self.volume_or("resize")?.device.name().to_owned();
         if who.uid != 0 && who.uid != Identity::effective().uid {
             return Err(Error::new("resize", name, Fault::Access { uid: who.uid }));
+        }
+        if self.freeze.is_wanted() {
+            return Err(Error::new("resize", name, Fault::from(Errno::EBUSY)));
         }
         while self.operations_under_way() {
             self.turn(Wait::one())?;

@@ -1,4 +1,4 @@
-//! Pinned pages that may be let go on any thread: they find their way back to the core by themselves.
+//! What may be let go on any thread, and finds its way back to the core by itself: pinned pages, freezes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,11 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use baio_engine::Doorbell;
 
 use super::Core;
+use crate::operation::freeze::FreezeId;
 use crate::request::PinnedPage;
+
+enum Returned {
+    Pin(PinnedPage),
+    Freeze(FreezeId),
+}
 
 /// What was let go and not yet taken back.
 pub(super) struct Returns {
-    pins: Mutex<Vec<PinnedPage>>,
+    list: Mutex<Vec<Returned>>,
     /// Looked at by each turn without the lock.
     has_any: AtomicBool,
     doorbell: Doorbell,
@@ -19,10 +25,19 @@ pub(super) struct Returns {
 impl Returns {
     pub(super) fn new(doorbell: Doorbell) -> Arc<Returns> {
         Arc::new(Returns {
-            pins: Mutex::default(),
+            list: Mutex::default(),
             has_any: AtomicBool::new(false),
             doorbell,
         })
+    }
+
+    fn add(&self, returned: Returned) {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        list.push(returned);
+        self.has_any.store(true, Ordering::Release);
+        drop(list);
+        // Somebody may wait for it.
+        self.doorbell.ring();
     }
 }
 
@@ -50,12 +65,30 @@ impl HeldPage {
 
 impl Drop for HeldPage {
     fn drop(&mut self) {
-        let mut pins = self.returns.pins.lock().unwrap_or_else(PoisonError::into_inner);
-        pins.extend(self.pin.take());
-        self.returns.has_any.store(true, Ordering::Release);
-        drop(pins);
-        // Somebody may wait for its frame.
-        self.returns.doorbell.ring();
+        if let Some(pin) = self.pin.take() {
+            self.returns.add(Returned::Pin(pin));
+        }
+    }
+}
+
+/// A volume that is kept still until this is dropped, on whatever thread.
+pub struct HeldFreeze {
+    /// `None` only while it is dropped.
+    id: Option<FreezeId>,
+    returns: Arc<Returns>,
+}
+
+impl std::fmt::Debug for HeldFreeze {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HeldFreeze")
+    }
+}
+
+impl Drop for HeldFreeze {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            self.returns.add(Returned::Freeze(id));
+        }
     }
 }
 
@@ -69,12 +102,26 @@ impl Core {
         }
     }
 
+    /// Has the volume thawed when this is dropped, wherever that is; the next turn does it.
+    #[must_use]
+    pub fn hold_freeze(&self, id: FreezeId) -> HeldFreeze {
+        HeldFreeze {
+            id: Some(id),
+            returns: Arc::clone(&self.returns),
+        }
+    }
+
     /// Takes back what was let go elsewhere.
     pub(super) fn take_returned(&mut self) {
         if !self.returns.has_any.swap(false, Ordering::Acquire) {
             return;
         }
-        let pins = std::mem::take(&mut *self.returns.pins.lock().unwrap_or_else(PoisonError::into_inner));
-        pins.into_iter().for_each(|pin| self.unpin(pin));
+        let list = std::mem::take(&mut *self.returns.list.lock().unwrap_or_else(PoisonError::into_inner));
+        for returned in list {
+            match returned {
+                Returned::Pin(pin) => self.unpin(pin),
+                Returned::Freeze(id) => self.thaw(id),
+            }
+        }
     }
 }

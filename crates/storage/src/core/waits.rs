@@ -15,6 +15,7 @@ impl Core {
     /// sleep any more.
     pub(super) fn before_sleep(&mut self) -> bool {
         let mut is_told = self.step_put_off();
+        is_told |= self.step_freeze();
         is_told |= self.begin_again();
         is_told |= self.cached.is_some() && self.turn_cache();
         // Nor over wakers that were collected since the last turn; once, if nobody takes them.
@@ -57,7 +58,8 @@ impl Core {
     /// write.
     fn next_due(&mut self) -> Option<Time> {
         let overdue = self.requests.next_deadline().map(|(at, _)| at);
-        let tick = self.cached.as_ref().and_then(|cached| cached.cache.next_tick());
+        let cached = self.cached.as_ref().filter(|_| !self.is_frozen());
+        let tick = cached.and_then(|cached| cached.cache.next_tick());
         overdue.into_iter().chain(tick).min()
     }
 

@@ -18,7 +18,7 @@
 //! | `mover.rs` | copy a segment to another run while it serves |
 //! | `walk.rs` | read the table from end to end |
 //! | `claims.rs` | who changes which segment |
-//! | `create.rs`, `open.rs`, `delete.rs`, `moving.rs`, `rename.rs`, `resize.rs`, `quota.rs`, `list.rs`, `defrag.rs` | the operations |
+//! | `create.rs`, `open.rs`, `delete.rs`, `moving.rs`, `rename.rs`, `resize.rs`, `quota.rs`, `list.rs`, `defrag.rs`, `freeze.rs` | the operations |
 
 use std::ops::Range;
 
@@ -26,7 +26,9 @@ use baio_engine::{Buffer, Completion, Durability, Engine, Memory, Op, Request};
 
 use self::claims::Claims;
 use self::defrag::{DefragProgress, DefragReport};
+use self::freeze::{Freeze, FreezeId};
 
+use crate::cache;
 use crate::error::{Error, Fault, Result};
 use crate::holds::{HoldId, Holds, Touched};
 use crate::identity::Identity;
@@ -43,6 +45,7 @@ pub(crate) mod create;
 pub(crate) mod defrag;
 pub(crate) mod delete;
 pub(crate) mod fill;
+pub(crate) mod freeze;
 pub(crate) mod list;
 pub(crate) mod lookup;
 pub(crate) mod mover;
@@ -102,6 +105,8 @@ pub(crate) enum Event {
     Uncached(std::result::Result<(), Fault>),
     /// The core is turned again.
     Turn,
+    /// The device is at work on nothing that changes it.
+    Still,
     /// The operation that it has begun has ended.
     Answered(Result<Answer>),
 }
@@ -115,6 +120,7 @@ impl Event {
             Event::Drained => "the end of others' requests",
             Event::Uncached(_) => "word from the page cache",
             Event::Turn => "the next turn",
+            Event::Still => "a device that is still",
             Event::Answered(_) => "the end of another operation",
         }
     }
@@ -136,6 +142,8 @@ pub(crate) enum Step {
     Uncached,
     /// The next turn: it has done as much in this one as it may.
     Turn,
+    /// The end of all that changes the device.
+    Still,
     /// The end of this operation, which is begun for it.
     Begin(Box<Operation>),
     /// Nothing: it has ended.
@@ -155,6 +163,8 @@ pub enum Answer {
     Segments(Vec<SegmentInfo>),
     /// What a defragmentation has done.
     Defragged(DefragReport),
+    /// The volume is frozen until this is thawed.
+    Frozen(FreezeId),
 }
 
 /// How far an operation is, while it does what takes long.
@@ -186,6 +196,10 @@ pub(crate) trait CachedPages {
     /// Keeps the cache out of the bytes of a segment from `from` on, until the operation of this index and tag ends, which is told by
     /// [`Event::Uncached`] when nothing of them is cached any more. Also when nothing is: somebody may begin to cache it meanwhile.
     fn cut(&mut self, known: Known<'_>, operation: (u32, u64), name: &str, target: Target, from: u64);
+
+    /// Begins to write back what was changed of segments; the end of each of these syncs is told to the operation of this tag by
+    /// [`Event::Uncached`].
+    fn write_back(&mut self, objects: &Objects, tag: u64) -> Vec<cache::RequestId>;
 }
 
 /// What a core knows of handles and of requests on them.
@@ -215,6 +229,10 @@ pub(crate) struct Context<'a> {
     pub(crate) wall_ns: u64,
     /// Nobody waits for the answer any more.
     pub(crate) is_abandoned: bool,
+    /// Who keeps the device still.
+    pub(crate) freeze: &'a mut Freeze,
+    /// Requests of the operation that have not ended.
+    pub(crate) under_way: &'a mut u32,
 }
 
 impl Context<'_> {
@@ -333,7 +351,10 @@ impl Context<'_> {
         let request = Request::read(&self.volume.device.file, offset, buffer, policy);
         let request = request.tagged(self.tag | (part as u64) << Part::SHIFT);
         match self.engine.submit_reserved(request) {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                *self.under_way += 1;
+                Ok(())
+            }
             Err(back) => Err((Fault::Io(baio_engine::Error::Full), back.memory.into_buffer())),
         }
     }
@@ -367,7 +388,9 @@ impl Context<'_> {
         } else {
             self.engine.submit(request)
         };
-        submitted.map(drop).map_err(|_| Fault::Io(baio_engine::Error::Full))
+        submitted.map_err(|_| Fault::Io(baio_engine::Error::Full))?;
+        *self.under_way += 1;
+        Ok(())
     }
 }
 
@@ -376,6 +399,7 @@ pub(crate) enum Operation {
     Create(create::Create),
     Defrag(Box<defrag::Defrag>),
     Delete(delete::Delete),
+    Freeze(freeze::FreezeVolume),
     List(list::List),
     Open(open::OpenSegment),
     Move(Box<moving::Move>),
@@ -393,6 +417,11 @@ impl Operation {
         }
     }
 
+    /// Does it change nothing, so that it may go on while the volume is frozen?
+    pub(crate) fn only_reads(&self) -> bool {
+        matches!(self, Operation::Freeze(_) | Operation::List(_) | Operation::Open(_))
+    }
+
     /// How far it is, on a volume with blocks of this size.
     pub(crate) fn progress(&self, block_size: u64) -> Option<Progress> {
         let bytes = |(done, of)| Progress::Bytes { done, of };
@@ -402,7 +431,11 @@ impl Operation {
             Operation::Move(moving) => moving.progress(block_size).map(bytes),
             Operation::List(list) => list.progress().map(bytes),
             Operation::Defrag(defrag) => Some(Progress::Defrag(defrag.progress())),
-            Operation::Delete(_) | Operation::Open(_) | Operation::Quota(_) | Operation::Rename(_) => None,
+            Operation::Delete(_)
+            | Operation::Freeze(_)
+            | Operation::Open(_)
+            | Operation::Quota(_)
+            | Operation::Rename(_) => None,
         }
     }
 
@@ -412,6 +445,7 @@ impl Operation {
             Operation::Create(create) => (create.advance(cx, event), &create.subject),
             Operation::Delete(delete) => (delete.advance(cx, event), &delete.subject),
             Operation::Defrag(defrag) => (defrag.advance(cx, event), &defrag.subject),
+            Operation::Freeze(freeze) => (freeze.advance(cx, event), &freeze.subject),
             Operation::List(list) => (list.advance(cx, event), &list.subject),
             Operation::Open(open) => (open.advance(cx, event), &open.subject),
             Operation::Move(moving) => (moving.advance(cx, event), &moving.subject),

@@ -347,6 +347,15 @@ impl Requests {
         at_work.map(|entry| (entry.asked.handle, entry.asked.range()))
     }
 
+    /// Callers' writes that the page cache has.
+    pub(crate) fn cached_writes(&self) -> usize {
+        let is_one = |entry: &&Entry| {
+            let in_cache = matches!(entry.state, State::InCache(_) | State::Overdue(_));
+            in_cache && entry.asked.op.changes_bytes() && matches!(entry.owner, Owner::Caller)
+        };
+        self.entries.iter().filter(is_one).count()
+    }
+
     /// The same for writes alone, with those that wait in the core, which will begin without asking anybody again.
     pub(crate) fn writes_under_way(&self) -> impl Iterator<Item = (Ticket, Handle, Range<u64>)> + '_ {
         let writes = |(_, entry): &(usize, &Entry)| entry.asked.op.changes_bytes() && entry.state.is_at_device();

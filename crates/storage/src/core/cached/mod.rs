@@ -140,11 +140,12 @@ impl Core {
     /// What has grown old is written; what the engine had no room for is tried again; what was put off goes on. Has anybody been
     /// told of an end, or is something put off still? Then whoever turns the core may not want to sleep any more.
     pub(super) fn turn_cache(&mut self) -> bool {
+        let is_still = self.is_frozen();
         let Some(cached) = &mut self.cached else {
             return false;
         };
         let told = cached.told;
-        if let Some(at) = cached.cache.next_tick() {
+        if let Some(at) = cached.cache.next_tick().filter(|_| !is_still) {
             let now = self.engine.now();
             cached.cache.set_now(now);
             if at <= now {

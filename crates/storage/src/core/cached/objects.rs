@@ -13,15 +13,15 @@
 //! | rename | nothing |
 //! | delete | first to end its requests; when the record is written, or nobody knows whether it is, to forget the segment. What is dirty stays until then: a delete that fails leaves a segment that serves |
 
-use baio_engine::{Caching, File, Kind, Memory};
+use baio_engine::{Caching, Durability, File, Kind, Memory};
 
-use super::{NOBODY, PageCache};
+use super::{NOBODY, PageCache, whole};
 use crate::cache::eviction::Hint;
 use crate::cache::{self, CacheOp, CacheRequest, ObjectId};
 use crate::core::Core;
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
-use crate::object::{Objects, Target};
+use crate::object::{Object, Objects, Target};
 use crate::operation::{CachedPages, Known};
 use crate::request::{Asked, Handle, SegmentOp, SegmentRequest};
 use crate::segment::probe::SlotAddress;
@@ -207,6 +207,28 @@ impl CachedPages for PageCache {
             object,
             request,
         });
+    }
+
+    fn write_back(&mut self, objects: &Objects, tag: u64) -> Vec<cache::RequestId> {
+        let is_segment =
+            |known: &&Cached| known.file.is_none() && objects.get(known.handle).is_some_and(Object::serves);
+        let segments: Vec<ObjectId> = self
+            .objects
+            .iter()
+            .filter(is_segment)
+            .map(|known| known.object)
+            .collect();
+        let sync = |object| CacheRequest {
+            object,
+            op: whole(Durability::Full),
+            memory: Memory::None,
+            hint: Hint::Normal,
+        };
+        let cache = self.cache_mut();
+        segments
+            .into_iter()
+            .map(|object| cache.start(tag, sync(object)))
+            .collect()
     }
 }
 
