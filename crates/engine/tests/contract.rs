@@ -41,6 +41,8 @@ mod environment;
 mod events;
 #[path = "contract/exchange.rs"]
 mod exchange;
+#[path = "contract/foreign.rs"]
+mod foreign;
 #[path = "contract/gate.rs"]
 mod gate;
 #[path = "contract/lifetime.rs"]
@@ -174,6 +176,7 @@ const NOT_SUPPORTED: &[(&str, &str, &str)] = &[
     ("sync ram", "abandoned_while_it_runs_its_memory_comes_back_later", ENDS_IN_ITS_TURN),
     ("sync ram", "a_write_never_passes_an_abandoned_one_on_a_real_disk", ENDS_IN_ITS_TURN),
     ("sync ram", "a_deadline_completes_early_and_releases_later", ENDS_IN_ITS_TURN),
+    ("sync ram", "an_owner_stays_until_the_kernel_has_let_go", ENDS_IN_ITS_TURN),
     ("sync ram", "a_deadline_ends_a_timer", NO_TIMERS),
     ("sync ram", "a_refused_request_takes_no_other_deadline_away", NO_TIMERS),
     ("sync ram", "shutdown_ends_what_waits", ENDS_IN_ITS_TURN),

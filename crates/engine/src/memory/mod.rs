@@ -1,17 +1,19 @@
 //! The only owner of raw memory.
 //!
-//! Three kinds of memory live behind one enum, because they differ in who may change them while an I/O runs:
+//! Four kinds of memory live behind one enum, because they differ in who may change them while an I/O runs:
 //!
 //! | kind | who may change it | what a borrower gets |
 //! |---|---|---|
 //! | [`Buffer`] | its one owner | `&[u8]`, `&mut [u8]` |
 //! | [`Frozen`] | nobody: it is shared and read-only | `&[u8]` |
 //! | [`Span`] | a peer in another process, at any time | copies in and out, never a reference |
+//! | [`Foreign`] | nobody: it is here with its owner, of any type | copies; at the end the owner |
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `arena.rs` | buffers, from a budget mapped at once |
 //! | `region.rs` | spans of memory shared with a peer |
+//! | `foreign.rs` | memory of any owner |
 //! | `vectored.rs` | lists of the others |
 //!
 //! What keeps this sound with a kernel on the other side: a request owns its [`Memory`] until the kernel has ended it, so
@@ -21,6 +23,7 @@
 #![allow(unsafe_code)]
 
 mod arena;
+mod foreign;
 mod mapping;
 mod region;
 mod vectored;
@@ -28,6 +31,7 @@ mod vectored;
 pub(crate) use mapping::Mapping;
 
 pub use arena::{Arena, Buffer, CHUNK, Frozen};
+pub use foreign::Foreign;
 pub use region::{Region, Span};
 pub use vectored::{IOV_MAX, Vectored};
 
@@ -88,6 +92,8 @@ pub enum Memory {
     Many(Vectored),
     /// Somebody else's bytes, by an unsafe promise.
     Lent(Lent),
+    /// Bytes of any sort, with the value that owns them.
+    Foreign(Foreign),
 }
 
 /// Where the kernel finds the bytes of one iteration.
@@ -127,6 +133,7 @@ impl Memory {
             Memory::Span(span) => span.len(),
             Memory::Many(list) => list.len(),
             Memory::Lent(lent) => lent.len as usize,
+            Memory::Foreign(foreign) => foreign.len(),
         }
     }
 
@@ -146,9 +153,11 @@ impl Memory {
     }
 
     /// May a read fill it? Shared bytes may not change.
-    pub(crate) fn is_writable(&self) -> bool {
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
         match self {
             Memory::Shared(_) => false,
+            Memory::Foreign(foreign) => foreign.is_writable(),
             Memory::Many(list) => list.parts.iter().all(Memory::is_writable),
             _ => true,
         }
@@ -234,6 +243,7 @@ impl Memory {
             Memory::Span(span) => (span.pointer(), span.len()),
             Memory::Many(list) => (std::ptr::null_mut(), list.len()),
             Memory::Lent(lent) => (lent.pointer, lent.len as usize),
+            Memory::Foreign(foreign) => (foreign.pointer(), foreign.len()),
         }
     }
 
@@ -250,6 +260,7 @@ impl Memory {
             Memory::Span(span) => {
                 span.copy_in_at(skip, bytes);
             }
+            Memory::Foreign(foreign) => foreign.copy_in_at(skip, bytes),
             Memory::Lent(lent) => {
                 let skip = skip.min(lent.len as usize);
                 let len = bytes.len().min(lent.len as usize - skip);
@@ -291,6 +302,7 @@ impl Memory {
             Memory::Span(span) => {
                 span.copy_out_at(skip, bytes);
             }
+            Memory::Foreign(foreign) => foreign.copy_out_at(skip, bytes),
             Memory::Lent(lent) => {
                 let skip = skip.min(lent.len as usize);
                 let len = bytes.len().min(lent.len as usize - skip);
@@ -326,6 +338,12 @@ impl baio_words::Payload for Memory {
 impl From<Buffer> for Memory {
     fn from(buffer: Buffer) -> Memory {
         Memory::Own(buffer)
+    }
+}
+
+impl From<Foreign> for Memory {
+    fn from(foreign: Foreign) -> Memory {
+        Memory::Foreign(foreign)
     }
 }
 

@@ -9,8 +9,8 @@ use crate::waits::{
     cancel_ends, drop_ends, held, shutdown_ends,
 };
 use crate::{
-    counts, durability, engines, events, exchange, lifetime, lists, modes, network, offsets, order, pipes, polling,
-    refusals, syncs, timers, transfer, transfers, waiting, waits,
+    counts, durability, engines, events, exchange, foreign, lifetime, lists, modes, network, offsets, order, pipes,
+    polling, refusals, syncs, timers, transfer, transfers, waiting, waits,
 };
 
 /// A case by its path, so that the name printed is the name to search for.
@@ -39,6 +39,14 @@ pub(crate) const CASES: &[Named] = cases! {
         uncached_requests_work_or_say_that_they_do_not
         a_full_device_tells_how_far_it_came
         many_requests_go_through_few_slots
+    }
+    foreign {
+        pages_of_any_owner_make_the_round_trip
+        vectors_and_boxes_lie_where_they_like
+        a_list_mixes_them_with_other_memory
+        a_misaligned_owner_is_named_by_its_address
+        an_owner_that_only_shows_its_bytes_takes_none
+        an_owner_stays_until_the_kernel_has_let_go
     }
     refusals {
         a_misaligned_offset_names_value_and_need

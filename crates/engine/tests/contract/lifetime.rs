@@ -11,8 +11,8 @@ use crate::backends::{Bench, Case, Stop, blank, buffer, bytes_of, direct, finish
 use crate::gate::{Gate, gated};
 
 /// Requests that are in flight until the test ends them: reads of a gated disk, or of an empty pipe.
-struct Endless {
-    engine: Engine,
+pub(crate) struct Endless {
+    pub(crate) engine: Engine,
     file: File,
     end: End,
 }
@@ -23,7 +23,7 @@ enum End {
 }
 
 impl Endless {
-    fn new(bench: &Bench) -> Result<Endless, Stop> {
+    pub(crate) fn new(bench: &Bench) -> Result<Endless, Stop> {
         if bench.ends_in_its_turn() {
             return Err(Stop::Refused("a request has ended when its turn returns".into()));
         }
@@ -44,7 +44,7 @@ impl Endless {
         })
     }
 
-    fn read(&self, len: usize) -> Request {
+    pub(crate) fn read(&self, len: usize) -> Request {
         let offset = matches!(self.end, End::Gate(_)).then_some(0);
         let memory = Memory::Own(blank(&self.engine, len));
         Request {
@@ -54,7 +54,7 @@ impl Endless {
         }
     }
 
-    fn let_end(&mut self, len: usize) {
+    pub(crate) fn let_end(&mut self, len: usize) {
         match &mut self.end {
             End::Gate(gate) => gate.open(),
             End::Pipe(writer) => {

@@ -34,7 +34,7 @@ impl Caller {
         if parts.iter().any(|part| matches!(part, Memory::Lent(_))) {
             return Err((memory, CacheError::MemoryKind));
         }
-        if !writes && parts.iter().any(|part| matches!(part, Memory::Shared(_))) {
+        if !writes && !memory.is_writable() {
             return Err((memory, CacheError::ReadOnlyMemory));
         }
         Ok(Caller::unused(memory))
