@@ -362,16 +362,25 @@ impl<K: Carrier> Client<K> {
     /// Takes the end of a request or command if it has come; else remembers whom to wake. `None` for a ticket that is not
     /// valid any more. Reaps nothing by itself: [`Client::is_driven`].
     pub fn poll(self: &Arc<Self>, ticket: Ticket, waker: &Waker) -> Poll<Option<Ended<K>>> {
-        let mut waker = Some(waker.clone());
         let reaper = inside::reaper_of(self);
         let mut state = self.lock();
-        let polled = state.table.poll(ticket, &mut waker, reaper);
+        let mut copy = None;
+        let polled = match state.table.poll_again(ticket, waker, reaper) {
+            Some(polled) => polled,
+            None => {
+                // Cloning it may run anybody's code.
+                drop(state);
+                copy = Some(waker.clone());
+                state = self.lock();
+                state.table.poll(ticket, &mut copy, reaper)
+            }
+        };
         let nudge = polled.is_pending() && reaper == HELPER && self.expect_helper(&mut state);
         self.finish_up(state, false);
         if nudge {
             self.shared.bell.ring();
         }
-        drop(waker);
+        drop(copy);
         polled
     }
 
@@ -509,13 +518,16 @@ impl<K: Carrier> Client<K> {
 /// Wakers that are being woken. If one panics, the others are woken all the same.
 struct Fired<'a> {
     wakers: Vec<Waker>,
-    telling: &'a AtomicUsize,
+    telling: Option<&'a AtomicUsize>,
 }
 
 impl<'a> Fired<'a> {
     /// To be called under the lock: who has that next sees that there is something to be told.
     fn new(wakers: Vec<Waker>, telling: &'a AtomicUsize) -> Fired<'a> {
-        telling.fetch_add(1, Ordering::Relaxed);
+        let telling = (!wakers.is_empty()).then_some(telling);
+        if let Some(telling) = telling {
+            telling.fetch_add(1, Ordering::Relaxed);
+        }
         Fired { wakers, telling }
     }
 
@@ -531,7 +543,9 @@ impl Drop for Fired<'_> {
     fn drop(&mut self) {
         self.wake();
         // Other side: `block_on`, which then looks whether it was woken.
-        self.telling.fetch_sub(1, Ordering::Release);
+        if let Some(telling) = self.telling {
+            telling.fetch_sub(1, Ordering::Release);
+        }
     }
 }
 

@@ -348,6 +348,24 @@ impl<K: Carrier> Table<K> {
         }
     }
 
+    /// The same for whoever has asked before with the same waker: nothing is cloned. `None`: that waker is not remembered yet.
+    pub(crate) fn poll_again(&mut self, ticket: Ticket, waker: &Waker, reaper: u64) -> Option<Poll<Option<Ended<K>>>> {
+        let Some(entry) = self.entry(ticket) else {
+            return Some(Poll::Ready(None));
+        };
+        match entry.stage {
+            Stage::Queued | Stage::Sent => {
+                if !entry.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+                    return None;
+                }
+                self.set_awaited(ticket, Some(reaper));
+                Some(Poll::Pending)
+            }
+            Stage::Done(_) => Some(Poll::Ready(self.take(ticket))),
+            Stage::Free | Stage::Abandoned => Some(Poll::Ready(None)),
+        }
+    }
+
     /// Somebody awaits what was begun in this moment. True: the helper reaps for him.
     pub(crate) fn await_new(&mut self, ticket: Ticket, awaits: Option<(Waker, u64)>) -> bool {
         let Some((waker, reaper)) = awaits else {
