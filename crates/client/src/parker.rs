@@ -68,7 +68,8 @@ impl<K: Carrier> Parker<K> {
             let limit = until.map(|until| until.saturating_duration_since(sync::now()));
             self.shared.bell.sleep(limit);
         }
-        self.place.store(AWAKE, Ordering::SeqCst);
+        // Relaxed: who still sees the old place rings for nothing.
+        self.place.store(AWAKE, Ordering::Relaxed);
     }
 
     /// Sleeps until this is woken, or `until` is over.
@@ -88,7 +89,7 @@ impl<K: Carrier> Parker<K> {
                 }
             };
         }
-        self.place.store(AWAKE, Ordering::SeqCst);
+        self.place.store(AWAKE, Ordering::Relaxed);
     }
 }
 
