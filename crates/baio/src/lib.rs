@@ -5,34 +5,38 @@
 //! durability.
 //!
 //! ```
-//! use baio::{Access, CreateOptions, Durability, Local};
+//! use baio::{Access, CreateOptions, Durability, Link, Local};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = std::env::temp_dir().join(format!("baio-doc-{}", std::process::id()));
 //! # std::fs::create_dir_all(&dir)?;
 //! # let path = dir.join("volume.img");
 //! baio::format(&path, &baio::Format { size_bytes: Some(16 << 20), force: true, ..baio::Format::default() })?;
 //! let volume = Local::open(&path)?;
-//! volume.create_segment("journal", &CreateOptions::of_size(1 << 20))?;
-//! let segment = volume.open_segment("journal", Access::Write)?;
-//! let mut page = segment.buffer(4096)?;
-//! page.fill(7);
-//! let outcome = volume.block_on(segment.write_durable_at(8192, page, Durability::Data))?;
-//! assert_eq!(outcome.result?, 4096);
+//! volume.block_on(async {
+//!     volume.create_segment("journal", &CreateOptions::of_size(1 << 20)).await?;
+//!     let segment = volume.open_segment("journal", Access::Write).await?;
+//!     let mut page = segment.buffer(4096)?;
+//!     page.fill(7);
+//!     let done = segment.write_at(8192, page).durable(Durability::Data).await?;
+//!     assert_eq!(done.bytes, 4096);
+//!     baio::Result::Ok(())
+//! })??;
 //! # volume.close()?;
 //! # std::fs::remove_dir_all(dir)?;
 //! # Ok(()) }
 //! ```
 //!
-//! | module | what it is |
+//! | name | what it is |
 //! |---|---|
-//! | `link` | how a caller reaches a core |
-//! | `local` | the core in the caller's own thread; `block_on`, `drive` |
-//! | `remote` | a core on a thread of its own: `Send` and `Sync`, no driver needed |
-//! | `segment` | an opened segment and its requests |
-//! | [`service`] | plain files served by a thread of their own, without a volume |
-//! | [`metrics`] | all counters at one moment; as text and on a socket (feature `metrics`) |
-//! | `future` | a request as a future |
-//! | `tokio` | a driver for tokio's reactor (feature `tokio`) |
+//! | [`Link`]: [`Local`], [`Remote`] | how a caller reaches a core: in its own thread, or on one of its own (`Send` and `Sync`) |
+//! | [`Segment`], [`File`]: [`Opened`] | what was opened, and its requests |
+//! | [`Request`], [`Done`], [`Failed`] | a request as a future, and how it ends |
+//! | [`Operation`] | whatever else takes a while, as a future |
+//! | [`IoBuf`], [`IoBufMut`] | what requests carry: any owned buffer |
+//! | [`Pin`], [`Pool`] | pages of the cache, held and changed in place |
+//! | [`metrics`] | all counters, as Prometheus' text and on a socket (feature `metrics`) |
+//!
+//! Features: `tokio` (a driver for its reactor), `metrics`, `tracing`; none is on by default.
 
 mod alarm;
 mod buffer;
@@ -51,10 +55,6 @@ mod room;
 mod segment;
 #[cfg(feature = "tokio")]
 mod tokio;
-#[cfg_attr(
-    not(test),
-    allow(dead_code, reason = "told of by links and futures, which do not call it yet")
-)]
 mod trace;
 
 use std::path::Path;
@@ -66,9 +66,9 @@ pub use baio_storage::cache::eviction::{Eviction, Hint, Policy};
 pub use baio_storage::cache::window::Pattern;
 pub use baio_storage::cache::{CacheConfig, CacheError, CacheStats, LentPages};
 pub use baio_storage::{
-    Access, Account, Core, CreateOptions, Error, ErrorContext, Fault, Format, Handle, Identity, Limits, Mode, Outcome,
-    PinnedPage, Pinning, ResizeOptions, Result, SegmentInfo, SegmentOp, SegmentRequest, Status, StatusWord, Ticket,
-    VolumeInfo, VolumeView, Zeroing,
+    Access, Account, Core, CreateOptions, DefragProgress, DefragReport, Error, ErrorContext, Fault, Format, Handle,
+    Identity, Limits, Mode, Outcome, PinnedPage, Pinning, Progress, ResizeOptions, Result, SegmentInfo, SegmentOp,
+    SegmentRequest, Status, StatusWord, Ticket, Unmoved, VolumeInfo, VolumeView, Watch, Zeroing,
 };
 pub use buffer::{IoBuf, IoBufMut};
 pub use file::{File, OpenOptions};

@@ -27,6 +27,7 @@ use crate::alarm::Alarm;
 use crate::link::{Link, NotAsked};
 use crate::options::Options;
 use crate::room::Room;
+use crate::trace;
 
 /// A core in this thread: a volume, plain files, or both. Clones are the same link; neither `Send` nor `Sync`, as the ring is not.
 ///
@@ -97,7 +98,9 @@ impl Local {
     /// # Errors
     /// As [`Local::new`]; there is no memory for the cache.
     pub fn new_with(options: &Options) -> Result<Local> {
-        options.start().map(|core| Local::around(core, options.identity))
+        let opened = options.start().map(|core| Local::around(core, options.identity));
+        trace::link_opened(|| "plain files", opened.as_ref().map(drop));
+        opened
     }
 
     /// Opens the volume at `path`, which this process then owns.
@@ -113,9 +116,10 @@ impl Local {
     /// # Errors
     /// As [`Local::open`].
     pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Local> {
-        options
-            .open(path.as_ref())
-            .map(|core| Local::around(core, options.identity))
+        let path = path.as_ref();
+        let opened = options.open(path).map(|core| Local::around(core, options.identity));
+        trace::link_opened(|| path.display().to_string(), opened.as_ref().map(drop));
+        opened
     }
 
     /// Opens the volume to read segments of it, beside other readers; nothing is ever written ([`Core::open_to_read`]).
@@ -299,10 +303,10 @@ impl Link for Local {
         let waker = Waker::from(Arc::clone(&alarm));
         let mut context = Context::from_waker(&waker);
         loop {
-            if alarm.take()
-                && let Poll::Ready(output) = future.as_mut().poll(&mut context)
-            {
-                return Ok(output);
+            if alarm.take() {
+                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                    return Ok(output);
+                }
             }
             self.sleep(&alarm)?;
         }
@@ -320,7 +324,11 @@ impl Link for Local {
         let core = self.0.core.borrow_mut().take();
         self.0.room.wake();
         self.call_driver();
-        core.map_or(Ok(()), Core::close)
+        let Some(core) = core else { return Ok(()) };
+        let name = core.volume_name();
+        let closed = core.close();
+        trace::link_closed(|| name, closed.as_ref().map(drop));
+        closed
     }
 
     fn arena_free_bytes(&self) -> usize {

@@ -14,6 +14,7 @@ use crate::buffer::{IoBuf, IoBufMut};
 use crate::link::Link;
 use crate::operation::{On, Operation};
 use crate::request::Request;
+use crate::trace;
 
 /// An opened segment or file, and its requests: [`Segment`](crate::Segment) and [`File`](crate::File) are this. Clones share it;
 /// the last one, and the last request, closes it.
@@ -39,6 +40,7 @@ const LENT_BYTES_MAX: usize = 16 << 20;
 impl<L: Link> Drop for Shared<L> {
     fn drop(&mut self) {
         self.link.close_handle(self.handle);
+        trace::object_closed(&self.name);
     }
 }
 
@@ -206,7 +208,7 @@ impl<L: Link> Opened<L> {
         }
     }
 
-    /// Any request, as a future.
+    /// Any request, as a future. Its `tag` is not told again: the future is its name.
     pub fn run(&self, request: SegmentRequest) -> Request<L, Memory> {
         Request::new(self, request)
     }

@@ -6,10 +6,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use baio_broker::control::{Command, Reply};
-use baio_storage::{Error, Fault, Result};
+use baio_storage::{Error, Fault, Result, Watch};
 
 use crate::link::{Link, NotAsked};
 use crate::opened::Opened;
+use crate::trace::{self, Trace};
 
 /// An operation on a volume, file or link: a future of its result. It begins when it is polled first, and holds nobody's thread
 /// while a device works. Dropping it gives up the answer, not what was asked for: that may happen all the same.
@@ -49,7 +50,7 @@ type Read<L, T> = Box<dyn FnOnce(&On<L>, Reply) -> Option<Result<T>> + Send + Sy
 
 enum Stage<L: Link> {
     Fresh(Box<Command>),
-    Started(L::Question),
+    Started(L::Question, Trace),
     Ended,
 }
 
@@ -85,6 +86,16 @@ impl<L: Link, T> Operation<L, T> {
         }
     }
 
+    /// The same, and how far it is, for whoever shows it: of creates, resizes, lists and defragmentations. Before it begins.
+    pub fn watched(mut self) -> (Operation<L, T>, Watch) {
+        let watch = Watch::default();
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Ended) {
+            Stage::Fresh(command) => Stage::Fresh(Box::new(Command::Watched(command, watch.clone()))),
+            begun => begun,
+        };
+        (self, watch)
+    }
+
     /// Waits for its end in this thread, driving the link meanwhile.
     ///
     /// # Errors
@@ -99,7 +110,10 @@ impl<L: Link, T> Operation<L, T> {
             return Poll::Ready(Err(self.failed(Fault::NobodyDrives)));
         }
         match self.on.link().ask(command) {
-            Ok(question) => self.look(question, context),
+            Ok(question) => {
+                let trace = trace::operation_begins(self.what, || self.on.name());
+                self.look(question, trace, context)
+            }
             Err(NotAsked::Refused(fault)) => Poll::Ready(Err(self.failed(fault))),
             Err(NotAsked::Full(command)) => {
                 self.on.link().wake_when_room(context.waker(), None);
@@ -109,11 +123,15 @@ impl<L: Link, T> Operation<L, T> {
         }
     }
 
-    fn look(&mut self, question: L::Question, context: &mut Context<'_>) -> Poll<Result<T>> {
+    fn look(&mut self, question: L::Question, trace: Trace, context: &mut Context<'_>) -> Poll<Result<T>> {
         match self.on.link().poll_answer(&question, context.waker()) {
-            Poll::Ready(answer) => Poll::Ready(self.answer(answer)),
+            Poll::Ready(answer) => {
+                let answer = self.answer(answer);
+                trace::operation_ended(trace, answer.as_ref().map(drop));
+                Poll::Ready(answer)
+            }
             Poll::Pending if self.on.link().is_driven() => {
-                self.stage = Stage::Started(question);
+                self.stage = Stage::Started(question, trace);
                 Poll::Pending
             }
             // With nobody to reap, waiting would last for ever.
@@ -143,7 +161,7 @@ impl<L: Link, T> Future for Operation<L, T> {
         let this = self.get_mut();
         match std::mem::replace(&mut this.stage, Stage::Ended) {
             Stage::Fresh(command) => this.start(command, context),
-            Stage::Started(question) => this.look(question, context),
+            Stage::Started(question, trace) => this.look(question, trace, context),
             Stage::Ended => Poll::Ready(Err(this.failed(Fault::Stale))),
         }
     }
@@ -151,7 +169,7 @@ impl<L: Link, T> Future for Operation<L, T> {
 
 impl<L: Link, T> Drop for Operation<L, T> {
     fn drop(&mut self) {
-        if let Stage::Started(question) = std::mem::replace(&mut self.stage, Stage::Ended) {
+        if let Stage::Started(question, _) = std::mem::replace(&mut self.stage, Stage::Ended) {
             self.on.link().leave(question);
         }
     }

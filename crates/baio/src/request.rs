@@ -18,6 +18,7 @@ use crate::buffer::IoBuf;
 use crate::link::Link;
 use crate::opened::Opened;
 use crate::result::{Done, Failed};
+use crate::trace::{self, Trace};
 
 /// A request on an opened segment or file, which it keeps open: a future of its result, to be shaped before it is polled.
 ///
@@ -61,6 +62,7 @@ struct Started {
     asked: usize,
     /// The caller's memory, while a buffer of the arena is on its way in its place.
     behind: Option<Memory>,
+    trace: Trace,
 }
 
 impl<L: Link, B: IoBuf> fmt::Debug for Request<L, B> {
@@ -175,6 +177,7 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             return Poll::Ready(self.refused(request, Fault::NobodyDrives));
         }
         let (op, asked) = (request.op, request.memory.len());
+        let mode = request.mode;
         let behind = match self.bounced && must_bounce(&request) {
             true => match bounce(link, &mut request) {
                 Ok(behind) => Some(behind),
@@ -189,6 +192,7 @@ impl<L: Link, B: IoBuf> Request<L, B> {
                     op,
                     asked,
                     behind,
+                    trace: trace::request_begins(op, asked, mode, self.opened.name()),
                 },
                 context,
             ),
@@ -236,7 +240,12 @@ impl<L: Link, B: IoBuf> Request<L, B> {
     fn look(&mut self, started: Started, context: &mut Context<'_>) -> Poll<Result<Done<B>, Failed<B>>> {
         let link = self.opened.link();
         match link.poll(started.ticket, context.waker()) {
-            Poll::Ready(Some(outcome)) => Poll::Ready(self.result(started, outcome)),
+            Poll::Ready(Some(outcome)) => {
+                let (trace, result) = self.result(started, outcome);
+                let told = result.as_ref().map(|done| done.bytes);
+                trace::request_ended(trace, told.map_err(|failed| (&failed.error, failed.bytes_done)));
+                Poll::Ready(result)
+            }
             // The link was closed under the future.
             Poll::Ready(None) => Poll::Ready(self.lost(&started, Fault::Stale)),
             Poll::Pending if link.is_driven() => {
@@ -259,44 +268,49 @@ impl<L: Link, B: IoBuf> Request<L, B> {
         })
     }
 
-    fn result(&self, started: Started, outcome: Outcome) -> Result<Done<B>, Failed<B>> {
-        let Started { op, asked, behind, .. } = started;
+    fn result(&self, started: Started, outcome: Outcome) -> (Trace, Result<Done<B>, Failed<B>>) {
+        let Started {
+            op,
+            asked,
+            behind,
+            trace,
+            ..
+        } = started;
         let memory = match behind {
             Some(behind) => unbounce(op, behind, &outcome),
             None => outcome.memory,
         };
         let buffer = B::from_memory(memory);
-        let bytes_done = outcome.bytes_done as usize;
         let error = match (outcome.result, buffer) {
             (Ok(bytes), Some(buffer)) if !self.exact || bytes as usize == asked => {
-                return Ok(Done {
+                let done = Done {
                     bytes: bytes as usize,
                     buffer,
                     took: outcome.took,
                     iterations: outcome.iterations,
-                });
-            }
-            (Ok(bytes), buffer) => {
-                let offset = op.offset().unwrap_or(0);
-                let fault = Fault::Beyond {
-                    len: asked as u64,
-                    size: offset.saturating_add(u64::from(bytes)),
-                    write: op.changes_bytes(),
                 };
-                let error = Error::new(op.name(), self.opened.name(), fault).at(offset);
-                return Err(Failed {
-                    error,
-                    buffer,
-                    bytes_done,
-                });
+                return (trace, Ok(done));
             }
+            (Ok(bytes), buffer) => (self.too_few(op, asked, bytes), buffer),
             (Err(error), buffer) => (error, buffer),
         };
-        Err(Failed {
+        let failed = Failed {
             error: error.0,
             buffer: error.1,
-            bytes_done,
-        })
+            bytes_done: outcome.bytes_done as usize,
+        };
+        (trace, Err(failed))
+    }
+
+    /// Fewer bytes than asked, where that is a failure.
+    fn too_few(&self, op: SegmentOp, asked: usize, bytes: u32) -> Error {
+        let offset = op.offset().unwrap_or(0);
+        let fault = Fault::Beyond {
+            len: asked as u64,
+            size: offset.saturating_add(u64::from(bytes)),
+            write: op.changes_bytes(),
+        };
+        Error::new(op.name(), self.opened.name(), fault).at(offset)
     }
 }
 

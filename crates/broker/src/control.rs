@@ -16,7 +16,7 @@ use baio_engine::{File, Memory, Open};
 use baio_storage::cache::window::Pattern;
 use baio_storage::{
     Access, Account, Answer, Core, Counters, CreateOptions, DefragReport, Error, Fault, Handle, HeldFreeze, HeldPage,
-    Identity, Limits, OperationId, Pinning, ResizeOptions, Result, SegmentInfo, Ticket, VolumeView,
+    Identity, Limits, OperationId, Pinning, ResizeOptions, Result, SegmentInfo, Ticket, VolumeView, Watch,
 };
 
 use crate::opening::Opening;
@@ -140,6 +140,8 @@ pub enum Command {
     DurableLsn(u64),
     /// Run this on the core's thread. It must not block, and cannot use a link of the core.
     Run(Run),
+    /// This command, and how far it is.
+    Watched(Box<Command>, Watch),
     /// End what is under way, close the volume, end.
     Close,
 }
@@ -227,6 +229,7 @@ impl Command {
             Command::FlushTo { .. } => "flush",
             Command::DurableLsn(_) => "note the durable LSN",
             Command::Run(_) => "run",
+            Command::Watched(command, _) => command.name(),
             Command::Close => "close",
         }
     }
@@ -297,6 +300,15 @@ pub fn begin(core: &mut Core, who: Identity, command: Command) -> Begun {
             };
             let ticket = core.change_later(pin, lsn);
             return requested(core, ticket);
+        }
+        Command::Watched(command, watch) => {
+            return match begin(core, who, *command) {
+                Begun::Doing(Doing::Operation(id)) => {
+                    core.watch_operation(&id, watch);
+                    Begun::Doing(Doing::Operation(id))
+                }
+                other => other,
+            };
         }
         Command::Close => return Begun::Close,
         at_once => return Begun::Answered(answer(core, who, at_once)),

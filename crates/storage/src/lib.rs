@@ -46,10 +46,10 @@ fn seeded_bug(name: &str) -> bool {
 }
 
 pub use crate::core::Core;
-pub use crate::core::OperationId;
 pub use crate::core::counters::{Counters, RequestCounters, VolumeCounters};
 pub use crate::core::pool::Pinning;
 pub use crate::core::{HeldFreeze, HeldPage};
+pub use crate::core::{OperationId, Watch};
 pub use crate::operation::defrag::{DefragProgress, DefragReport, Unmoved};
 pub use crate::operation::freeze::FreezeId;
 pub use baio_words::{Access, Identity, Sight};

@@ -31,12 +31,13 @@ use baio_words::RequestFault;
 use self::carried::{Carried, Client, outcome};
 use crate::link::{Link, NotAsked};
 use crate::options::Options;
+use crate::trace;
 
 /// A volume served by a thread of this process. Clones are the same volume; `Send` and `Sync`, as are its segments and
 /// futures.
 ///
 /// ```
-/// use baio::{Access, CreateOptions, Remote};
+/// use baio::{Access, CreateOptions, Link, Remote};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = std::env::temp_dir().join(format!("baio-remote-doc-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir)?;
@@ -53,12 +54,12 @@ use crate::options::Options;
 ///         std::thread::spawn(move || {
 ///             let mut buffer = segment.buffer(4096)?;
 ///             buffer.fill(page as u8);
-///             volume.block_on(segment.write_at(page * 4096, buffer))?.result
+///             segment.write_at(page * 4096, buffer).wait()
 ///         })
 ///     })
 ///     .collect();
 /// for thread in threads {
-///     assert_eq!(thread.join().unwrap()?, 4096);
+///     assert_eq!(thread.join().unwrap()?.bytes, 4096);
 /// }
 /// volume.close()?;
 /// # std::fs::remove_dir_all(dir)?;
@@ -157,7 +158,16 @@ impl Remote {
             identity: options.identity,
             places: slots,
         };
-        let (client, thread) = Carried::client(start(setup, make)?);
+        let started = start(setup, make);
+        trace::link_opened(
+            || {
+                started
+                    .as_ref()
+                    .map_or_else(|_| String::new(), |connection| connection.name.clone())
+            },
+            started.as_ref().map(drop),
+        );
+        let (client, thread) = Carried::client(started?);
         Ok(Remote(Arc::new(Owner {
             client: Arc::new(client),
             identity: options.identity,
@@ -256,6 +266,7 @@ impl Link for Remote {
         };
         self.0.join();
         client.look_once();
+        trace::link_closed(|| client.name().to_owned(), closed.as_ref().map(drop));
         closed
     }
 

@@ -174,7 +174,7 @@ impl Memory {
     /// Does any part of it not begin at a multiple of this many bytes?
     #[must_use]
     pub fn misplaced(&self, align: u64) -> bool {
-        self.first_place_where(|place| !place.is_multiple_of(align)).is_some()
+        self.first_place_where(|place| place % align != 0).is_some()
     }
 
     /// Its address, unless it is a list.

@@ -28,9 +28,8 @@ impl Core {
         let operation = self.defrag_of(who)?;
         let mut told = DefragProgress::default();
         let answer = self.run_telling(operation, &mut |now| {
-            if let Progress::Defrag(now) = now
-                && now != told
-            {
+            let Progress::Defrag(now) = now else { return };
+            if now != told {
                 told = now;
                 progress(now);
             }

@@ -158,9 +158,8 @@ impl Core {
 
     /// What waits for a log may wait for a write that waits for the end of the freeze: so it is not waited for.
     fn call_off_syncs(&mut self) {
-        if let Some(cached) = self.cached.as_mut().filter(|_| !self.freeze.syncs.is_empty())
-            && cached.cache.lsn_awaited().is_some()
-        {
+        let cached = self.cached.as_mut().filter(|_| !self.freeze.syncs.is_empty());
+        if let Some(cached) = cached.filter(|cached| cached.cache.lsn_awaited().is_some()) {
             for id in std::mem::take(&mut self.freeze.syncs) {
                 cached.cache_mut().cancel(id);
             }

@@ -52,8 +52,8 @@ use std::time::Duration;
 
 use baio_engine::{Buffer, Completion, Config, Create, Engine, Errno, File, Kind, Open, Stats, Wait};
 
-pub use self::operations::OperationId;
 use self::operations::Running;
+pub use self::operations::{OperationId, Watch};
 pub use self::returns::{HeldFreeze, HeldPage};
 use self::tags::Recipient;
 use crate::error::{Error, Fault, Result};

@@ -1,5 +1,6 @@
 //! Running operations: moves their state machines on, hands the table token round, and keeps their answers.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
 use baio_engine::Wait;
@@ -31,6 +32,25 @@ pub(super) struct Running {
     left_alone: bool,
     /// The operation that has begun it, and is told its answer.
     parent: Option<SlotKey>,
+    /// Who is told how far it is.
+    watch: Option<Watch>,
+}
+
+/// How far an operation is, told at each of its steps; for any thread.
+#[derive(Clone, Debug, Default)]
+pub struct Watch(Arc<Mutex<Option<Progress>>>);
+
+impl Watch {
+    /// How far it was at its last step that took long; `None` before the first.
+    #[must_use]
+    pub fn get(&self) -> Option<Progress> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, progress: Option<Progress>) {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *told = progress.or(*told);
+    }
 }
 
 impl Running {
@@ -45,6 +65,7 @@ impl Running {
             waker: None,
             left_alone: false,
             parent,
+            watch: None,
         }
     }
 
@@ -106,6 +127,13 @@ impl Core {
         let running = self.running.get(id.0)?;
         let block_size = self.volume.as_ref()?.block_size();
         running.operation.progress(u64::from(block_size))
+    }
+
+    /// Tells `watch` how far an operation is, at each of its steps.
+    pub fn watch_operation(&mut self, id: &OperationId, watch: Watch) {
+        if let Some(running) = self.running.get_mut(id.0) {
+            running.watch = Some(watch);
+        }
     }
 
     /// Nobody will take the answer. The operation goes on to its end all the same; a handle that it would have given is closed then.
@@ -206,9 +234,7 @@ impl Core {
 
     /// Moves an operation on, and whoever gets the token by that.
     pub(super) fn step(&mut self, index: u32, event: Event) {
-        if let Some(key) = self.running.key_at(index)
-            && self.is_put_off(key, &event)
-        {
+        if let Some(key) = self.running.key_at(index).filter(|key| self.is_put_off(*key, &event)) {
             return self.freeze.put_off.push((key, event));
         }
         let mut next = Some((index, event));
@@ -246,6 +272,9 @@ impl Core {
             under_way: &mut running.under_way,
         };
         let step = running.operation.step(&mut context, event);
+        if let Some(watch) = &running.watch {
+            watch.set(running.operation.progress(u64::from(volume.block_size())));
+        }
         let done = matches!(step, Step::Done(_));
         if self.token == Some(index) && (done || !has_token) {
             self.token = None;

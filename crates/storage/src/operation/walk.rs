@@ -230,9 +230,8 @@ impl Walk {
             taken.map_err(|fault| broken(cx, fault, offset))?;
         }
         while let Some(front) = self.front.as_mut().filter(|front| front.ended) {
-            if front.is_lost()
-                && let Some(fault) = front.failed.take()
-            {
+            let lost = front.is_lost().then(|| front.failed.take()).flatten();
+            if let Some(fault) = lost {
                 return Err(broken(cx, fault, front.offset));
             }
             if !self.show(cx, visit)? {
@@ -259,10 +258,8 @@ impl Walk {
             self.front = self.read_next(cx, Part::OneStretch, Urgency::Now)?;
         }
         let has_memory = cx.engine.arena().free_bytes() > cx.engine.arena().size() / 2;
-        if let Some(front) = &self.front
-            && self.ahead.is_none()
-            && has_memory
-        {
+        let alone = self.front.as_ref().filter(|_| self.ahead.is_none() && has_memory);
+        if let Some(front) = alone {
             let part = match front.part {
                 Part::OneStretch => Part::OtherStretch,
                 _ => Part::OneStretch,

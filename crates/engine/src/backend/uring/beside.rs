@@ -70,9 +70,9 @@ impl Beside {
         };
         let (_, call) = self.0.swap_remove(at);
         // The kernel ends polls with the thread that had submitted them, before the bell rings: a truncation does not take long.
-        while let Some(bell) = &call.bell
-            && poll(&mut [PollFd::new(bell, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR)
-        {}
+        if let Some(bell) = &call.bell {
+            while poll(&mut [PollFd::new(bell, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
+        }
         call.raw.load(Ordering::Acquire)
     }
 }

@@ -240,13 +240,13 @@ impl Core {
 
     /// The cache's I/O has ended; `is_held` when the kernel still has its memory.
     pub(in crate::core) fn io_ended(&mut self, part: CacheIo, mut ended: Outcome, is_held: bool) {
-        if let (IoKind::Read { len, .. }, Ok(done)) = (part.kind, &mut ended.result)
-            && *done < len
-            && let Some(handle) = self.cached.as_mut().and_then(|cached| cached.handle_of(part.object))
-            && plain(&self.objects, handle).is_some_and(|file| file.kind() == Kind::Regular)
-        {
-            clear(&mut ended.memory, *done as usize..len as usize);
-            *done = len;
+        if let (IoKind::Read { len, .. }, Ok(done)) = (part.kind, &mut ended.result) {
+            let handle = self.cached.as_mut().and_then(|cached| cached.handle_of(part.object));
+            let file = handle.and_then(|handle| plain(&self.objects, handle));
+            if *done < len && file.is_some_and(|file| file.kind() == Kind::Regular) {
+                clear(&mut ended.memory, *done as usize..len as usize);
+                *done = len;
+            }
         }
         let Some(cached) = &mut self.cached else { return };
         if let Err(error) = &ended.result {
@@ -328,7 +328,7 @@ fn ends_askew(file: &File, kind: IoKind) -> bool {
         return false;
     };
     let end = offset + u64::from(len);
-    !end.is_multiple_of(u64::from(file.direct_limits().offset)) && file.gives(Caching::Kernel)
+    end % u64::from(file.direct_limits().offset) != 0 && file.gives(Caching::Kernel)
 }
 
 /// Where a request must be made two, in bytes of the request, because its last page goes another way.

@@ -372,7 +372,7 @@ fn size_of(file: &File) -> std::result::Result<u64, Fault> {
 /// Its last page goes through the kernel's page cache, unless it ends between two sectors.
 pub(in crate::core) fn whole_sectors(file: &File, size: u64) -> std::result::Result<(), Fault> {
     let sector = u64::from(file.direct_limits().offset);
-    if file.gives(Caching::Kernel) || size.is_multiple_of(sector) {
+    if file.gives(Caching::Kernel) || size % sector == 0 {
         return Ok(());
     }
     Err(Fault::BadSize(format!(
