@@ -9,7 +9,7 @@ mod through_cache;
 use std::time::Duration;
 
 use baio_engine::sim::{Fault as Injected, Faults, Trigger};
-use baio_engine::{Arena, Errno, Memory, Region, Vectored, Wait};
+use baio_engine::{Arena, Errno, Foreign, Memory, Region, Vectored, Wait};
 use baio_storage::cache::eviction::Policy;
 use baio_storage::cache::{Cache, CacheConfig, CacheError, CacheOp, Io};
 use baio_storage::{Core, Fault, Handle, Mode, SegmentOp};
@@ -73,6 +73,35 @@ fn the_first_read_of_a_page_passes_and_the_second_brings_it_in() {
     assert_eq!(bytes(&h.good(second).memory), vec![8; PAGE]);
     assert!(h.is_cached(102) && !h.is_cached(200));
     assert_eq!(h.cache.stats().spurious_wakeups, 0);
+}
+
+#[repr(align(4096))]
+struct Aligned([u8; 2 * PAGE]);
+
+/// A page in a box of its own, so many bytes behind a page boundary.
+#[allow(unsafe_code)]
+fn boxed_page(skip: usize) -> Foreign {
+    let mut owner = Box::new(Box::new(Aligned([0; 2 * PAGE])));
+    let pointer = owner.0[skip..].as_mut_ptr();
+    // SAFETY: a page behind `skip` lies in the inner box, which is handed over here and moves with nobody.
+    unsafe { Foreign::new(owner, pointer, PAGE, true) }
+}
+
+#[test]
+fn memory_of_another_owner_is_read_into_where_the_device_can() {
+    let mut h = full();
+    for (page, skip, passes) in [(100, 0, true), (200, 512, false)] {
+        let memory = Memory::from(boxed_page(skip));
+        let read = h.ask(h.object, CacheOp::Read { offset: page * P }, memory);
+        let io = h.io();
+        assert_eq!(past(&io, page, 1), passes);
+        assert_eq!(matches!(io.memory, Memory::Foreign(_)), passes);
+        h.end(io, 9);
+        let memory = h.good(read).memory;
+        let mut seen = [0; PAGE];
+        memory.copy_out_at(0, &mut seen);
+        assert!(matches!(memory, Memory::Foreign(_)) && seen == [9; PAGE]);
+    }
 }
 
 #[test]

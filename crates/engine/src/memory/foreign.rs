@@ -144,6 +144,12 @@ impl Foreign {
         })
     }
 
+    /// Where it lies, as far as alignment goes.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        self.pointer.addr()
+    }
+
     pub(super) fn pointer(&self) -> *mut u8 {
         self.pointer
     }

@@ -107,12 +107,18 @@ impl Caller {
         skip - self.before
     }
 
-    /// Is it one buffer of whole pages, which the device could take as it is? Buffers lie on page boundaries.
+    /// Is it whole pages in one piece, which the device could take as they are? Buffers lie on page boundaries, another owner's
+    /// memory may.
     pub(super) fn is_pages(&self) -> bool {
-        matches!(self.memory, Memory::Own(_) | Memory::Shared(_)) && self.len % PAGE_BYTES == 0
+        let begins_well = match &self.memory {
+            Memory::Own(_) | Memory::Shared(_) => true,
+            Memory::Foreign(foreign) => foreign.address() % PAGE_BYTES == 0,
+            _ => false,
+        };
+        begins_well && self.len % PAGE_BYTES == 0
     }
 
-    /// Shares the memory, one buffer, with the device for a write, until it is given back.
+    /// Shares the memory, one buffer, with the device for a write, until it is given back. Another owner's cannot be shared.
     pub(super) fn share(&mut self) -> Option<Frozen> {
         match std::mem::take(&mut self.memory) {
             Memory::Own(buffer) => {
@@ -162,7 +168,7 @@ impl Caller {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use baio_engine::{Arena, Region, Vectored};
+    use baio_engine::{Arena, Foreign, Region, Vectored};
 
     #[test]
     fn a_list_with_a_span_is_copied_piece_by_piece_and_given_back() {
@@ -205,7 +211,23 @@ mod tests {
     fn a_read_refuses_shared_memory() {
         let arena = Arena::new(1 << 20).unwrap();
         let frozen = arena.buffer(8).unwrap().freeze();
-        let (memory, error) = Caller::new(Memory::Shared(frozen), false).unwrap_err();
-        assert_eq!((memory.len(), error), (8, CacheError::ReadOnlyMemory));
+        for shared in [Memory::Shared(frozen), Foreign::of_static(b"read me!").into()] {
+            let (memory, error) = Caller::new(shared, false).unwrap_err();
+            assert_eq!((memory.len(), error), (8, CacheError::ReadOnlyMemory));
+            assert!(Caller::new(memory, true).is_ok());
+        }
+    }
+
+    #[test]
+    fn another_owners_memory_is_copied_and_given_back() {
+        let mut caller = Caller::new(Foreign::of_vec(vec![1; 6]).into(), false).unwrap();
+        caller.put(2, b"abc");
+        let mut seen = [0; 4];
+        caller.get(1, &mut seen);
+        assert_eq!((&seen, caller.share().is_none()), (b"\x01abc", true));
+        let Memory::Foreign(foreign) = caller.give_back() else {
+            panic!("it was foreign");
+        };
+        assert_eq!(foreign.into_owner_of::<Vec<u8>>().unwrap(), *b"\x01\x01abc\x01");
     }
 }

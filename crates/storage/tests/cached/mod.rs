@@ -39,6 +39,7 @@ pub(crate) fn fill(memory: &mut Memory, from: &[u8]) {
             let len = buffer.len().min(from.len());
             buffer[..len].copy_from_slice(&from[..len]);
         }
+        foreign @ Memory::Foreign(_) => foreign.copy_in_at(0, from),
         Memory::Many(list) => {
             let mut at = 0;
             let parts: Vec<Memory> = list.drain().collect();
