@@ -3,7 +3,8 @@
 //! # What is read is of one moment
 //!
 //! The table is read twice. Of each bucket the epoch and generation of the image that it is are remembered, and of the
-//! superblock its sequence. All of them only grow. So if both readings agree, nothing has changed between the end of the first
+//! superblock its sequence. All of them only grow. (The checksum too: a record that the host refused whole lends its generation to the
+//! next one.) So if both readings agree, nothing has changed between the end of the first
 //! and the beginning of the second, and what the first one told was the volume at that moment. If not, it is tried again, after
 //! a growing pause; a volume that does not stand still for so long is told as *possibly torn*.
 //!
@@ -34,6 +35,8 @@ use crate::volume::device::{Device, Hold};
 use crate::volume::inspect::InUse;
 use crate::volume::table::{Doubt, Healing};
 
+/// The part of an image that says which it is: bucket, epoch, generation and checksum (`segment/bucket.rs`).
+const HEADER_BYTES: usize = 64;
 /// How long a volume that does not stand still is tried for.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The first pause between two tries; each is twice as long as the one before.
@@ -101,7 +104,7 @@ impl Witness {
     pub(crate) fn saw(&mut self, image: &Image<'_>) {
         // Of those that were never written some are left out by whoever reads.
         if image.generation() > 0 {
-            (image.id().bucket, image.epoch(), image.generation()).hash(&mut self.hasher);
+            image.bytes()[..HEADER_BYTES].hash(&mut self.hasher);
         }
     }
 
