@@ -372,7 +372,11 @@ impl<K: Carrier> Client<K> {
                 drop(state);
                 copy = Some(waker.clone());
                 state = self.lock();
-                state.table.poll(ticket, &mut copy, reaper)
+                let polled = state.table.poll(ticket, &mut copy, reaper);
+                if let Some(displaced) = &copy {
+                    state.tell_waiter(displaced);
+                }
+                polled
             }
         };
         let nudge = polled.is_pending() && reaper == HELPER && self.expect_helper(&mut state);

@@ -55,8 +55,8 @@ impl<K: Carrier> State<K> {
         any_will_do.for_each(|(parker, _)| parker.ring());
     }
 
-    /// Somebody gives up what another waits for. If that is a thread behind whoever is on the bell, it looks; one that is on the
-    /// bell itself hears of the end there.
+    /// Somebody gives up what another waits for, or waits for it himself. If the other is a thread behind whoever is on the bell,
+    /// it looks; one that is on the bell itself hears of the end there.
     pub(crate) fn tell_waiter(&self, waker: &Waker) {
         // By the data alone: `will_wake` may say no to the same waker that was made elsewhere in the program.
         let its = |parker: &Arc<Parker<K>>| waker.data() == Arc::as_ptr(parker).cast();

@@ -41,8 +41,8 @@ impl<K: Carrier> Client<K> {
     /// Waits for the end of a request or command, reaping meanwhile. `None` for a ticket that is not valid any more.
     pub fn wait(&self, ticket: Ticket) -> Option<Ended<K>> {
         let reaper = next_reaper();
-        // A waker that ours displaces may be anybody's, so it is dropped with the lock free.
-        let mut displaced = Vec::new();
+        // Wakers that ours displaces: who else wants this outcome looks again when we have it, or it has gone.
+        let mut displaced: Vec<Waker> = Vec::new();
         let ended = self.wait_until(false, None, |state, me| {
             let mut waker = Some(Waker::from(Arc::clone(me)));
             let polled = state.table.poll(ticket, &mut waker, reaper);
@@ -52,6 +52,7 @@ impl<K: Carrier> Client<K> {
                 Poll::Pending => None,
             }
         });
+        displaced.into_iter().for_each(Waker::wake);
         ended.flatten()
     }
 

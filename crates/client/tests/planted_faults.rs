@@ -69,6 +69,9 @@ const RULES: &[Rule] = rules! {
     "who-waits-for-what-was-given-up-looks" "client/src/reap.rs"
         "waker.data() == Arc" => "!OUT && waker.data() == Arc"
         "abandoning::who_waits_for_what_another_gives_up_is_told"
+    "who-waits-for-what-another-took-looks" "client/src/waits.rs"
+        "displaced.into_iter().for_each(Waker::wake);" => "if !OUT { displaced.into_iter().for_each(Waker::wake); }"
+        "waiting::who_waits_for_what_another_took_is_told"
     // Any outcome.
     "who-takes-any-outcome-is-told" "client/src/reap.rs"
         "} else if for_queue ||" => "} else if (for_queue && !OUT) ||"

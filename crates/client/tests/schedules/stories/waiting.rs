@@ -1,5 +1,6 @@
 //! Who waits is woken, whoever reaps for him.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, Wake, Waker};
@@ -158,7 +159,7 @@ fn a_future_wakes_block_on_from_another_thread() {
         let done = Arc::new(AtomicBool::new(false));
         let theirs = Arc::clone(&done);
         let blocks = world.spawn(move |user| {
-            let other = std::future::poll_fn(|context| {
+            let other = poll_fn(|context| {
                 if theirs.load(Ordering::SeqCst) {
                     return Poll::Ready(());
                 }
@@ -173,6 +174,30 @@ fn a_future_wakes_block_on_from_another_thread() {
         done.store(true, Ordering::SeqCst);
         waker.wake();
         blocks.join().unwrap();
+        world.end();
+    });
+}
+
+/// Two threads and a future want one outcome: one of them gets it, and the others hear that it has gone.
+#[test]
+fn who_waits_for_what_another_took_is_told() {
+    explore(|| {
+        let world = World::of(2);
+        let long = world.spawn(|user| {
+            let done = user.client.block_on(user.run(user.gated(9)));
+            done.unwrap().unwrap().result.unwrap();
+        });
+        let ticket = world.user.submit(1);
+        let wait = move |user: &User| user.client.wait(ticket).is_some();
+        let poll = move |user: &User| {
+            assert!(user.client.is_driven());
+            park_on(poll_fn(|context| user.client.poll(ticket, context.waker()))).is_some()
+        };
+        let (one, other) = (world.spawn(wait), world.spawn(poll));
+        let took = [wait(&world.user), one.join().unwrap(), other.join().unwrap()];
+        assert_eq!(took.iter().filter(|took| **took).count(), 1, "{took:?}");
+        world.user.doorbell.open_the_gate();
+        long.join().unwrap();
         world.end();
     });
 }
