@@ -66,9 +66,10 @@ pub use baio_storage::cache::eviction::{Eviction, Hint, Policy};
 pub use baio_storage::cache::window::Pattern;
 pub use baio_storage::cache::{CacheConfig, CacheError, CacheStats, LentPages};
 pub use baio_storage::{
-    Access, Account, Core, CreateOptions, DefragProgress, DefragReport, Error, ErrorContext, Fault, Format, Handle,
-    Identity, Limits, Mode, Outcome, PinnedPage, Pinning, Progress, ResizeOptions, Result, SegmentInfo, SegmentOp,
-    SegmentRequest, Status, StatusWord, Ticket, Unmoved, VolumeInfo, VolumeView, Watch, Zeroing,
+    Access, Account, CheckReport, Core, CreateOptions, DefragProgress, DefragReport, Error, ErrorContext, Fault,
+    Format, Handle, Identity, Limits, Mode, Outcome, PinnedPage, Pinning, Problem, ProblemPlace, Progress,
+    ResizeOptions, Result, SegmentInfo, SegmentOp, SegmentRequest, Status, StatusWord, Ticket, Unmoved, VolumeInfo,
+    VolumeView, Watch, Zeroing,
 };
 pub use buffer::{IoBuf, IoBufMut};
 pub use file::{File, OpenOptions};

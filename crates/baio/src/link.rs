@@ -9,8 +9,8 @@ use baio_broker::control::{Command, Reply};
 use baio_engine::{Buffer, Stats, Time, Wait};
 use baio_storage::cache::{Borrower, CacheStats, LentPages};
 use baio_storage::{
-    Access, Account, CreateOptions, DefragReport, Fault, Handle, HeldFreeze, Identity, Limits, Outcome, ResizeOptions,
-    Result, SegmentInfo, SegmentRequest, Ticket, VolumeView,
+    Access, Account, CheckReport, CreateOptions, DefragReport, Fault, Handle, HeldFreeze, Identity, Limits, Outcome,
+    ResizeOptions, Result, SegmentInfo, SegmentRequest, Ticket, VolumeView,
 };
 
 use crate::metrics::Metrics;
@@ -169,6 +169,15 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     fn defrag(&self) -> Operation<Self, DefragReport> {
         Operation::new(self, Command::Defrag, |_, reply| match reply {
             Reply::Defragged(report) => Some(report),
+            _ => None,
+        })
+    }
+
+    /// Reads every copy of all metadata and compares them, while the volume serves; what changes metadata waits. Repairs nothing. Uid 0
+    /// may, and the user that the volume's file belongs to.
+    fn check(&self) -> Operation<Self, CheckReport> {
+        Operation::new(self, Command::Check, |_, reply| match reply {
+            Reply::Checked(report) => Some(*report),
             _ => None,
         })
     }

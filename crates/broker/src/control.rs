@@ -15,8 +15,9 @@ use std::task::{Poll, Waker};
 use baio_engine::{File, Memory, Open};
 use baio_storage::cache::window::Pattern;
 use baio_storage::{
-    Access, Account, Answer, Core, Counters, CreateOptions, DefragReport, Error, Fault, Handle, HeldFreeze, HeldPage,
-    Identity, Limits, OperationId, Pinning, ResizeOptions, Result, SegmentInfo, Ticket, VolumeView, Watch,
+    Access, Account, Answer, CheckReport, Core, Counters, CreateOptions, DefragReport, Error, Fault, Handle,
+    HeldFreeze, HeldPage, Identity, Limits, OperationId, Pinning, ResizeOptions, Result, SegmentInfo, Ticket,
+    VolumeView, Watch,
 };
 
 use crate::opening::Opening;
@@ -100,6 +101,8 @@ pub enum Command {
     },
     /// Move segments towards the beginning of the volume, so that what is free is one run.
     Defrag,
+    /// Read every copy of all metadata and compare, while the volume serves.
+    Check,
     /// Keep the volume still, for a copy of its file.
     Freeze,
     /// All counters, and the backend's name.
@@ -176,6 +179,8 @@ pub enum Reply {
     Segments(Vec<SegmentInfo>),
     /// What a defragmentation has done.
     Defragged(DefragReport),
+    /// What a check has found.
+    Checked(Box<CheckReport>),
     /// The volume is still, until this is dropped.
     Frozen(HeldFreeze),
     /// The volume.
@@ -221,6 +226,7 @@ impl Command {
             Command::Quota { .. } => "show the quota",
             Command::SetQuota { .. } => "set the quota",
             Command::Defrag => "defragment",
+            Command::Check => "check",
             Command::Freeze => "freeze",
             Command::Size(_) => "measure",
             Command::Hint { .. } => "hint",
@@ -283,6 +289,7 @@ pub fn begin(core: &mut Core, who: Identity, command: Command) -> Begun {
         Command::SetQuota { uid, limits } => core.begin_set_quota(who, uid, limits),
         Command::List => core.begin_list(who),
         Command::Defrag => core.begin_defrag(who),
+        Command::Check => core.begin_check(who),
         Command::Freeze => core.begin_freeze(who),
         Command::OpenFile {
             path,
@@ -427,6 +434,7 @@ fn core_reply(core: &Core, answer: Answer) -> Reply {
         Answer::Account(account) => Reply::Account(account),
         Answer::Segments(list) => Reply::Segments(list),
         Answer::Defragged(report) => Reply::Defragged(report),
+        Answer::Checked(report) => Reply::Checked(Box::new(report)),
         Answer::Frozen(id) => Reply::Frozen(core.hold_freeze(id)),
     }
 }

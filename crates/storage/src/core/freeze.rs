@@ -50,12 +50,13 @@ impl Core {
         }
     }
 
-    /// The volume is about to be closed: freezes end, those on their way too.
+    /// The volume is about to be closed: freezes end, those on their way too, and so do checks.
     pub(super) fn end_freezes(&mut self) {
         for index in self.running.indices() {
-            let is_freeze = |running: &super::Running| matches!(running.operation(), Operation::Freeze(_));
+            let is_one =
+                |running: &super::Running| matches!(running.operation(), Operation::Freeze(_) | Operation::Check(_));
             let key = self.running.key_at(index);
-            if key.and_then(|key| self.running.get(key)).is_some_and(is_freeze) {
+            if key.and_then(|key| self.running.get(key)).is_some_and(is_one) {
                 self.step(index, Event::Turn);
             }
         }

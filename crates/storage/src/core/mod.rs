@@ -89,6 +89,8 @@ pub struct Core {
     claims: Claims,
     waiting_for_claim: Vec<u32>,
     returns: Arc<returns::Returns>,
+    /// Operations that wait for a thread of theirs.
+    with_threads: Vec<SlotKey>,
     /// Who keeps the device still.
     freeze: Freeze,
     /// Nanoseconds since 1970 when the engine's clock stood at zero.
@@ -196,6 +198,7 @@ impl Core {
             claims: Claims::default(),
             waiting_for_claim: Vec::new(),
             returns,
+            with_threads: Vec::new(),
             freeze: Freeze::default(),
             wall_ns: 0,
             foreign: VecDeque::new(),
@@ -475,16 +478,12 @@ impl Core {
     }
 
     /// Requests that the engine or the page cache has, that wait here, or that have ended in the engine and are read by the next turn;
-    /// and operations that go on at the next turn, or when the device is still.
+    /// and operations that go on at the next turn, when the device is still, or when a thread of theirs has ended.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         let waiting = self.requests.waiting() + self.requests.following();
-        self.engine.in_flight()
-            + self.engine.completed()
-            + self.in_cache().0
-            + waiting
-            + self.next_turn.len()
-            + usize::from(self.awaits_stillness())
+        let operations = self.operations_in_flight();
+        self.engine.in_flight() + self.engine.completed() + self.in_cache().0 + waiting + operations
     }
 
     /// Has anything ended that [`Core::next_outcome`] would give?
@@ -516,6 +515,10 @@ impl Core {
             Some(volume) => volume.close(&mut self.engine).and(written_back),
             None => written_back,
         }
+    }
+
+    fn operations_in_flight(&self) -> usize {
+        self.next_turn.len() + self.with_threads.len() + usize::from(self.awaits_stillness())
     }
 
     fn volume_or(&self, operation: &'static str) -> Result<&Volume> {

@@ -144,7 +144,7 @@ impl Core {
         };
         running.left_alone = true;
         self.displaced.extend(running.waker.take());
-        if matches!(running.operation, Operation::Freeze(_)) && running.answer.is_none() {
+        if matches!(running.operation, Operation::Freeze(_) | Operation::Check(_)) && running.answer.is_none() {
             self.next_turn.push(key); // Others wait for its end.
         }
         if let Some(answer) = running.answer.take() {
@@ -289,6 +289,7 @@ impl Core {
             Step::Requests | Step::Uncached => {}
             Step::Turn => self.next_turn.push(key),
             Step::Still => running.stilling = true,
+            Step::Thread => self.with_threads.push(key),
             Step::Token => self.waiting_for_token.push_back(index),
             Step::Unclaimed => self.waiting_for_claim.push(index),
             Step::Drain(address) => running.draining = Some(address),
@@ -324,6 +325,22 @@ impl Core {
             self.freeze_ended(key.index);
         }
         None
+    }
+
+    /// Moves on those whose threads have ended. Says whether there were any.
+    pub(super) fn step_threads(&mut self) -> bool {
+        let mut any = false;
+        for key in std::mem::take(&mut self.with_threads) {
+            match self.running.get(key).filter(|running| !running.has_ended()) {
+                Some(running) if running.operation.thread_is_over() => {
+                    any = true;
+                    self.step(key.index, Event::Thread);
+                }
+                Some(_) => self.with_threads.push(key),
+                None => {}
+            }
+        }
+        any
     }
 
     /// Moves on those that have put something off until the next turn. Says whether there were any.

@@ -3,6 +3,7 @@
 use super::{Core, OperationId};
 use crate::error::{Error, Fault, Result};
 use crate::identity::{Access, Identity, Sight};
+use crate::operation::check::CheckVolume;
 use crate::operation::create::{Create, CreateOptions};
 use crate::operation::delete::Delete;
 use crate::operation::list::List;
@@ -83,6 +84,22 @@ impl Core {
     pub fn begin_list(&mut self, who: Identity) -> Result<OperationId> {
         let operation = self.list_of(who)?;
         Ok(self.begin(operation))
+    }
+
+    /// Begins to check the volume while it serves, as [`check`](crate::check()) does without repairing: on a thread of its own, which reads
+    /// all metadata. Whoever wants to change the table waits meanwhile; reads and writes go on. What is merely under way is no problem:
+    /// moves are counted as unfinished, and the volume is not clean. The thread rings the engine's doorbell when it has ended. A check
+    /// that is given up ends at once.
+    ///
+    /// Uid 0 may, and the user that the volume's file belongs to. A volume on a device that is no file of the system is checked before this
+    /// returns, or in the turn that gives it the token.
+    ///
+    /// # Errors
+    /// No volume; everything else is told by the answer: `Access`, `NotVolume` when the name of the volume's file leads to another file
+    /// by now; or what the system said.
+    pub fn begin_check(&mut self, who: Identity) -> Result<OperationId> {
+        let subject = self.whole_subject("check", who)?;
+        Ok(self.begin(Operation::Check(CheckVolume::new(subject))))
     }
 
     /// Begins to set what an owner may hold, in blocks and segments.

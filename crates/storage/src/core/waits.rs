@@ -15,7 +15,7 @@ impl Core {
     /// sleep any more.
     pub(super) fn before_sleep(&mut self) -> bool {
         let mut is_told = self.step_put_off();
-        is_told |= self.step_freeze();
+        is_told |= self.step_threads() | self.step_freeze();
         is_told |= self.begin_again();
         is_told |= self.cached.is_some() && self.turn_cache();
         // Nor over wakers that were collected since the last turn; once, if nobody takes them.
@@ -38,7 +38,7 @@ impl Core {
         let due = self.next_due();
         let is_idle = self.engine.in_flight() + self.engine.completed() == 0;
         let times_somebody = self.requests.next_deadline().is_some();
-        if is_idle && (times_somebody || self.requests.waiting() > 0) {
+        if is_idle && (times_somebody || self.requests.waiting() > 0 || !self.with_threads.is_empty()) {
             // The engine would not sleep for want of requests of its own.
             count = 0;
         } else if self.cached.is_some() {

@@ -18,7 +18,7 @@
 //! | `mover.rs` | copy a segment to another run while it serves |
 //! | `walk.rs` | read the table from end to end |
 //! | `claims.rs` | who changes which segment |
-//! | `create.rs`, `open.rs`, `delete.rs`, `moving.rs`, `rename.rs`, `resize.rs`, `quota.rs`, `list.rs`, `defrag.rs`, `freeze.rs` | the operations |
+//! | `create.rs`, `open.rs`, `delete.rs`, `moving.rs`, `rename.rs`, `resize.rs`, `quota.rs`, `list.rs`, `defrag.rs`, `freeze.rs`, `check.rs` | the operations |
 
 use std::ops::Range;
 
@@ -38,8 +38,10 @@ use crate::segment::inode::{Inode, InodeState};
 use crate::segment::probe::SlotAddress;
 use crate::volume::Volume;
 use crate::volume::accounts::Account;
+use crate::volume::check::{CheckProgress, CheckReport};
 use crate::volume::inspect::SegmentInfo;
 
+pub(crate) mod check;
 pub(crate) mod claims;
 pub(crate) mod create;
 pub(crate) mod defrag;
@@ -107,6 +109,8 @@ pub(crate) enum Event {
     Turn,
     /// The device is at work on nothing that changes it.
     Still,
+    /// Its thread has ended.
+    Thread,
     /// The operation that it has begun has ended.
     Answered(Result<Answer>),
 }
@@ -121,6 +125,7 @@ impl Event {
             Event::Uncached(_) => "word from the page cache",
             Event::Turn => "the next turn",
             Event::Still => "a device that is still",
+            Event::Thread => "the end of a thread",
             Event::Answered(_) => "the end of another operation",
         }
     }
@@ -144,6 +149,8 @@ pub(crate) enum Step {
     Turn,
     /// The end of all that changes the device.
     Still,
+    /// The end of a thread of its own, which rings the doorbell then.
+    Thread,
     /// The end of this operation, which is begun for it.
     Begin(Box<Operation>),
     /// Nothing: it has ended.
@@ -165,6 +172,8 @@ pub enum Answer {
     Defragged(DefragReport),
     /// The volume is frozen until this is thawed.
     Frozen(FreezeId),
+    /// What a check has found.
+    Checked(CheckReport),
 }
 
 /// How far an operation is, while it does what takes long.
@@ -180,6 +189,8 @@ pub enum Progress {
     },
     /// Of a defragmentation.
     Defrag(DefragProgress),
+    /// Of a check.
+    Check(CheckProgress),
 }
 
 /// What operations ask of a page cache above the blocks that they change. Whoever turns them has one, or none.
@@ -396,6 +407,7 @@ impl Context<'_> {
 
 /// One operation under way.
 pub(crate) enum Operation {
+    Check(check::CheckVolume),
     Create(create::Create),
     Defrag(Box<defrag::Defrag>),
     Delete(delete::Delete),
@@ -417,15 +429,22 @@ impl Operation {
         }
     }
 
+    /// Has the thread ended that it waits for?
+    pub(crate) fn thread_is_over(&self) -> bool {
+        matches!(self, Operation::Check(check) if check.is_over())
+    }
+
     /// Does it change nothing, so that it may go on while the volume is frozen?
     pub(crate) fn only_reads(&self) -> bool {
-        matches!(self, Operation::Freeze(_) | Operation::List(_) | Operation::Open(_))
+        use Operation::{Check, Freeze, List, Open};
+        matches!(self, Check(_) | Freeze(_) | List(_) | Open(_))
     }
 
     /// How far it is, on a volume with blocks of this size.
     pub(crate) fn progress(&self, block_size: u64) -> Option<Progress> {
         let bytes = |(done, of)| Progress::Bytes { done, of };
         match self {
+            Operation::Check(check) => check.progress().map(Progress::Check),
             Operation::Create(create) => create.progress().map(bytes),
             Operation::Resize(resize) => resize.progress(block_size).map(bytes),
             Operation::Move(moving) => moving.progress(block_size).map(bytes),
@@ -442,6 +461,7 @@ impl Operation {
     /// Moves the operation on. Whatever fails ends it, and gives the token back.
     pub(crate) fn step(&mut self, cx: &mut Context<'_>, event: Event) -> Step {
         let (advanced, subject) = match self {
+            Operation::Check(check) => (check.advance(cx, event), &check.subject),
             Operation::Create(create) => (create.advance(cx, event), &create.subject),
             Operation::Delete(delete) => (delete.advance(cx, event), &delete.subject),
             Operation::Defrag(defrag) => (defrag.advance(cx, event), &defrag.subject),

@@ -105,6 +105,23 @@ impl Device {
         })
     }
 
+    /// One more description of a file that this process has as its volume, to read it, without a lock of its own.
+    pub(crate) fn beside(name: &str, caching: Caching) -> Result<Device> {
+        let options = Open {
+            write: false,
+            descriptions: Descriptions::Only(caching),
+            create: Create::Never,
+            claim_device: false,
+        };
+        let file = File::open(Path::new(name), &options).map_err(|error| Error::new("open", name, error))?;
+        Ok(Device {
+            owner_uid: file.owner_uid(),
+            file,
+            caching,
+            backing: None,
+        })
+    }
+
     /// A disk of the simulation; nobody else can have it open.
     pub(crate) fn simulated(file: File) -> Device {
         Device {

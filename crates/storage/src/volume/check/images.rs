@@ -37,12 +37,21 @@ type Visit<'v> = &'v mut dyn FnMut(SlotAddress, &Seen);
 
 impl Judge<'_> {
     /// `found` is the superblock as it was, `superblock` the one that repairs are made under.
-    pub(super) fn new<'a>(device: &'a Device, found: &Superblock, superblock: &'a Superblock) -> Judge<'a> {
+    /// While the volume `is_served` its owner has written everything, or nothing yet.
+    pub(super) fn new<'a>(
+        device: &'a Device,
+        found: &Superblock,
+        superblock: &'a Superblock,
+        is_served: bool,
+    ) -> Judge<'a> {
         Judge {
             superblock,
             device,
             newest_epoch: found.epoch,
-            doubt_from: if found.is_clean() { u64::MAX } else { found.healed_epoch },
+            doubt_from: match found.is_clean() || is_served {
+                true => u64::MAX,
+                false => found.healed_epoch,
+            },
         }
     }
 

@@ -1,4 +1,4 @@
-//! Checking a volume that nobody serves: reads all of its metadata, names everything that is wrong and where, and, if asked,
+//! Checking a volume that nobody serves, or the very process that asks: reads all of its metadata, names everything that is wrong and where, and, if asked,
 //! repairs it.
 //!
 //! A check that does not repair opens the volume for reading under a shared lock and writes nothing. It judges as a repair
@@ -120,12 +120,7 @@ pub struct CheckReport {
 /// In use, no volume at all, a newer version; or what the system said. What is wrong with the volume is no error but told
 /// by the report.
 pub fn check(path: &Path, repair: bool, progress: &mut dyn FnMut(CheckProgress)) -> Result<CheckReport> {
-    let config = Config {
-        slots: 64,
-        arena_bytes: 16 << 20,
-        ..Config::default()
-    };
-    let mut engine = Engine::new(&config).map_err(|error| Error::new("start", "the engine", error))?;
+    let mut engine = own_engine()?;
     let hold = if repair { Hold::Exclusive } else { Hold::Shared };
     let device = Device::open(path, hold, Create::Never)?;
     run(&mut engine, device, repair, progress)
@@ -139,6 +134,42 @@ pub fn check_simulated(engine: &mut Engine, file: &File, repair: bool) -> Result
     run(engine, Device::simulated(file.clone()), repair, &mut |_| {})
 }
 
+/// Checks a volume that this process serves, by an engine of its own; its metadata stands still meanwhile.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn check_beside(device: &Device, progress: &mut dyn FnMut(CheckProgress)) -> Result<CheckReport> {
+    check_served(&mut own_engine()?, device, progress)
+}
+
+/// The same by this engine.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn check_served(
+    engine: &mut Engine,
+    device: &Device,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Result<CheckReport> {
+    let mut check = Check {
+        engine,
+        report: CheckReport::default(),
+        repair: false,
+        is_served: true,
+    };
+    check.metadata(device, progress)?;
+    Ok(check.report)
+}
+
+fn own_engine() -> Result<Engine> {
+    let config = Config {
+        slots: 64,
+        arena_bytes: 16 << 20,
+        ..Config::default()
+    };
+    Engine::new(&config).map_err(|error| Error::new("start", "the engine", error))
+}
+
 fn run(
     engine: &mut Engine,
     device: Device,
@@ -150,6 +181,7 @@ fn run(
         engine,
         report: CheckReport::default(),
         repair,
+        is_served: false,
     };
     let done = check.all(device, progress);
     let report = std::mem::take(&mut check.report);
@@ -173,6 +205,8 @@ struct Check<'a> {
     engine: &'a mut Engine,
     report: CheckReport,
     repair: bool,
+    /// Its owner is in this process: nothing is as a crash may leave it.
+    is_served: bool,
 }
 
 impl Check<'_> {
@@ -203,33 +237,43 @@ impl Check<'_> {
         if self.repair {
             device.sync(self.engine, Durability::Full)?;
         }
-        let chosen = superblocks::find_any(self.engine, &device)?;
-        if self.repair {
-            refuse_unknown_features(&device, &chosen.current)?;
-        }
-        let found = chosen.believed();
-        self.report.clean = found.is_clean();
-        self.superblock_copies(&device, &chosen)?;
-        let cut = self.length(&device, &chosen.current)?;
-        let superblock = self.raise_epoch(&device, &chosen)?;
-        let mut gathering = Gathering::new(&device, &found)?;
-        let mut inodes = inodes::Inodes::new(&superblock, cut);
-        self.table(&device, &found, &superblock, progress, &mut |address, found| {
-            inodes.take_in(address, found);
-            if let inodes::Seen::Slot(found) = found {
-                gathering.take_in(address, found);
-            }
-        })?;
-        let contents = self.contents(&device, &superblock, gathering)?;
-        let changes = inodes.judge(self, &device, &superblock, &contents)?;
-        self.snapshot(&device, &found, &contents)?;
-        self.count(&superblock, &contents);
+        let (superblock, changes) = self.metadata(&device, progress)?;
         if self.repair {
             repair::apply(self.engine, &device, &superblock, changes)?;
             let volume = Volume::open(self.engine, device)?;
             volume.close(self.engine)?;
         }
         Ok(())
+    }
+
+    /// Looks at all of it; the superblock from now on, and the changes that would heal inodes.
+    fn metadata(
+        &mut self,
+        device: &Device,
+        progress: &mut dyn FnMut(CheckProgress),
+    ) -> Result<(Superblock, Vec<repair::Change>)> {
+        let chosen = superblocks::find_any(self.engine, device)?;
+        if self.repair {
+            refuse_unknown_features(device, &chosen.current)?;
+        }
+        let found = chosen.believed();
+        self.report.clean = found.is_clean();
+        self.superblock_copies(device, &chosen)?;
+        let cut = self.length(device, &chosen.current)?;
+        let superblock = self.raise_epoch(device, &chosen)?;
+        let mut gathering = Gathering::new(device, &found)?;
+        let mut inodes = inodes::Inodes::new(&superblock, cut);
+        self.table(device, &found, &superblock, progress, &mut |address, found| {
+            inodes.take_in(address, found);
+            if let inodes::Seen::Slot(found) = found {
+                gathering.take_in(address, found);
+            }
+        })?;
+        let contents = self.contents(device, &superblock, gathering)?;
+        let changes = inodes.judge(self, device, &superblock, &contents)?;
+        self.snapshot(device, &found, &contents)?;
+        self.count(&superblock, &contents);
+        Ok((superblock, changes))
     }
 
     fn superblock_copies(&mut self, device: &Device, chosen: &Chosen) -> Result<()> {
@@ -302,7 +346,7 @@ impl Check<'_> {
         let layout = superblock.layout();
         let (table_at, buckets) = (layout.table_at(), layout.buckets());
         let range = (table_at, layout.table_bytes());
-        let mut judge = images::Judge::new(device, found, superblock);
+        let mut judge = images::Judge::new(device, found, superblock, self.is_served);
         // The closure of the reading has the engine; what it notes is gathered here.
         let (repair, report) = (self.repair, &mut self.report);
         reads::read_all(
