@@ -137,8 +137,11 @@ fn add_direct(inode: &mut Inode, name: &str, options: &Open) -> Result<(), Setup
         ..*options
     };
     let path = format!("/proc/self/fd/{}", kernel.as_raw_fd());
-    let Ok(fd) = open_path(Path::new(&path), again.flags(Caching::Direct, Some(inode.kind))) else {
-        return Ok(());
+    let fd = match open_path(Path::new(&path), again.flags(Caching::Direct, Some(inode.kind))) {
+        Ok(fd) => fd,
+        // A file without it would be refused later, for what it is not to blame.
+        Err(errno @ (Errno::EMFILE | Errno::ENFILE)) => return Err(explain_open(name, errno, Caching::Direct)),
+        Err(_) => return Ok(()),
     };
     let stat = rustix::fs::fstat(&fd).map_err(|errno| SetupError::new("stat", name.to_owned(), errno.into()))?;
     if identity_of(&stat) != inode.identity {
@@ -167,7 +170,12 @@ fn explain_open(name: &str, errno: Errno, caching: Caching) -> SetupError {
         (Errno::ENOENT, _) => error.cure("check the path"),
         (Errno::EACCES, _) => error.cure("check the permissions of the file and its directories"),
         (Errno::EBUSY, _) => error.need("a device that is not mounted and not held by another"),
-        (Errno::EMFILE, _) => error.cure("raise RLIMIT_NOFILE (`ulimit -n`)"),
+        (Errno::EMFILE, _) => error
+            .need("a free descriptor for each description of a file")
+            .cure("raise RLIMIT_NOFILE (`ulimit -n`), or open fewer files, or each with one description alone"),
+        (Errno::ENFILE, _) => error
+            .need("a free descriptor in the whole system")
+            .cure("raise `sysctl fs.file-max`, or close what is open"),
         _ => error,
     }
 }
