@@ -1,4 +1,4 @@
-//! The promise: through one core, cached, durable, direct, hinted, discarding, zeroing, fenced, failing, cancelled and overdue requests on segments and a file, with
+//! The promise: through one core, cached, durable, direct, hinted, discarding, zeroing, fenced, truncating, failing, cancelled and overdue requests on segments and a file, with
 //! segments that are resized, moved, deleted and made again meanwhile, agree with an array: a read gives the last completed
 //! write; what a durable write or a sync has acknowledged is found after a power cut at any moment; and after a write or a flush
 //! that failed no sync succeeds before the data is really there.
@@ -64,6 +64,7 @@ fn any_mix_through_a_core_agrees_with_an_array() {
             "direct writes",
             "discard",
             "zero",
+            "truncates",
             "syncs",
             "fences",
             "failed reads",

@@ -225,7 +225,7 @@ impl World {
     }
 
     /// A fence that came behind it covers it too.
-    fn tell_fences(&mut self, thing: usize, cells: &Range<usize>, written: u32) {
+    pub(super) fn tell_fences(&mut self, thing: usize, cells: &Range<usize>, written: u32) {
         for active in self.active.iter_mut().filter(|active| active.thing == thing) {
             if let What::Sync {
                 stamp,

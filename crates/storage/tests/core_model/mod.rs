@@ -4,6 +4,7 @@
 //! The model keeps, per cell, what a read may give (the last completed write; several after one that failed) and what a power
 //! cut may leave (everything since the last that is known to be safe).
 
+mod file;
 mod judge;
 
 use std::collections::BTreeMap;
@@ -181,6 +182,7 @@ impl World {
                 6..=20 if !self.active.is_empty() => self.cancel(),
                 21..=30 => self.hint(),
                 31 => self.reopen(),
+                32 | 33 => self.cut(),
                 _ => self.ask(),
             }
             while self.active.len() >= DEPTH {
@@ -307,23 +309,6 @@ impl World {
         self.stamp += 1;
         buffer.copy_from_slice(&self.stamp.to_le_bytes().repeat(cells * CELL / 4));
         Some((self.stamp, Memory::Own(buffer)))
-    }
-
-    /// The cache forgets a file that nobody has open, as soon as it can.
-    fn reopen(&mut self) {
-        let Some(at) = self.things.iter().position(|thing| thing.is_file) else {
-            return;
-        };
-        let handle = self.things[at].handle;
-        let Some(file) = self.core.file(handle).cloned() else {
-            return;
-        };
-        self.core.close_handle(handle);
-        for _ in 0..self.random.below(3) {
-            self.turn(Wait::No);
-        }
-        self.things[at].handle = self.core.add_file(file, Access::Write);
-        self.saw("reopened");
     }
 
     /// Hints change what is cached, and nothing that anybody reads. On what is just going away they are refused.
@@ -549,6 +534,8 @@ impl World {
         let seed = self.random.next();
         self.volume = self.volume.power_cut(seed);
         self.plain = self.plain.power_cut(seed);
+        // It may have failed while the file was cut.
+        self.plain.set_size(BLOCKS * B);
         self.core = World::open(&self.volume, &self.plain, &mut self.random);
         self.active.clear();
         (self.is_faulty, self.is_poisoned) = (false, false);
