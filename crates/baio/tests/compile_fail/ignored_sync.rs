@@ -1,0 +1,13 @@
+//! A sync that may not have made anything safe.
+#![deny(warnings)]
+
+use baio::{Durability, File, Remote};
+
+async fn program(file: &File<Remote>) -> baio::Result<()> {
+    file.sync(Durability::Data).await;
+    Ok(())
+}
+
+fn main() {
+    let _ = program;
+}

@@ -1,0 +1,13 @@
+//! A write whose failure nobody looks at.
+#![deny(warnings)]
+
+use baio::{File, Remote};
+
+async fn program(file: &File<Remote>) -> baio::Result<()> {
+    file.write_at(0, file.buffer(4096)?).await;
+    Ok(())
+}
+
+fn main() {
+    let _ = program;
+}

@@ -1,0 +1,13 @@
+//! A link that was closed is gone.
+#![deny(warnings)]
+
+use baio::{Link, Local};
+
+fn program(link: Local) -> baio::Result<usize> {
+    link.close()?;
+    Ok(link.in_flight())
+}
+
+fn main() {
+    let _ = program;
+}
