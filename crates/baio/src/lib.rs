@@ -36,10 +36,19 @@
 //! | [`Pin`], [`Pool`] | pages of the cache, held and changed in place |
 //! | [`metrics`] | all counters, as Prometheus' text and on a socket (feature `metrics`) |
 //!
-//! Features: `tokio` (a driver for its reactor), `metrics`, `tracing`; none is on by default.
+//! | feature | what it adds; none is on by default |
+//! |---|---|
+//! | `tokio` | [`Local`] is driven by tokio's reactor (`Local::drive_tokio`); `Reader` and `Writer` have the traits of `tokio::io` |
+//! | `futures-io` | `Reader` and `Writer` have the traits of `futures::io` |
+//! | `bytes` | `Bytes` and `BytesMut` are buffers |
+//! | `compio` | [`Local`] is driven by compio's runtime (`Local::drive_compio`); compio's buffers are buffers, as `Compio(buffer)`. Needs a newer Rust than the rest: compio does not say which, 1.95 does |
+//! | `metrics` | [`Metrics`] as Prometheus' text, and on a socket |
+//! | `tracing` | spans and events of links, operations and requests |
 
 mod alarm;
 mod buffer;
+#[cfg(feature = "compio")]
+mod compio;
 mod file;
 mod link;
 mod local;
@@ -48,11 +57,15 @@ mod opened;
 mod operation;
 mod options;
 mod pool;
+#[cfg(any(feature = "compio", feature = "tokio"))]
+mod reactor;
 mod remote;
 mod request;
 mod result;
 mod room;
 mod segment;
+#[cfg(any(feature = "futures-io", feature = "tokio"))]
+mod stream;
 #[cfg(feature = "tokio")]
 mod tokio;
 mod trace;
@@ -60,7 +73,7 @@ mod trace;
 use std::path::Path;
 
 pub use baio_engine::{
-    Buffer, Caching, Choice, Config, Durability, Errno, Frozen, Memory, Stats, Time, Vectored, Wait,
+    Buffer, Caching, Choice, Config, Durability, Errno, Foreign, Frozen, Memory, Stats, Time, Vectored, Wait,
 };
 pub use baio_storage::cache::eviction::{Eviction, Hint, Policy};
 pub use baio_storage::cache::window::Pattern;
@@ -71,7 +84,9 @@ pub use baio_storage::{
     ResizeOptions, Result, SegmentInfo, SegmentOp, SegmentRequest, Status, StatusWord, Ticket, Unmoved, VolumeInfo,
     VolumeView, Watch, Zeroing,
 };
-pub use buffer::{IoBuf, IoBufMut};
+#[cfg(feature = "compio")]
+pub use buffer::Compio;
+pub use buffer::{IoBuf, IoBufMut, Owned, OwnedBytes, OwnedBytesMut};
 pub use file::{File, OpenOptions};
 pub use link::{FrozenVolume, Link};
 pub use local::{Drive, Local};
@@ -84,6 +99,8 @@ pub use remote::Remote;
 pub use request::Request;
 pub use result::{Done, Failed};
 pub use segment::Segment;
+#[cfg(any(feature = "futures-io", feature = "tokio"))]
+pub use stream::{Reader, Writer};
 
 /// Makes a volume in a file or device.
 ///

@@ -327,6 +327,14 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     #[doc(hidden)]
     fn leave(&self, question: Self::Question);
 
+    /// Queues a request for a future: nobody else takes its outcome, however soon that comes.
+    #[doc(hidden)]
+    fn start_awaited(
+        &self,
+        request: SegmentRequest,
+        waker: &Waker,
+    ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), SegmentRequest>;
+
     /// Wakes `waker` when a slot may be free, and at `until` if whoever reaps sleeps in this link.
     #[doc(hidden)]
     fn wake_when_room(&self, waker: &Waker, until: Option<Time>);

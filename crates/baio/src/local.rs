@@ -193,7 +193,7 @@ impl Local {
     }
 
     /// Is there anything that a turn would find or submit without waiting?
-    #[cfg(feature = "tokio")]
+    #[cfg(any(feature = "compio", feature = "tokio"))]
     pub(crate) fn has_news(&self) -> bool {
         self.with(|core| Ok(core.has_news())).unwrap_or(false)
     }
@@ -258,7 +258,7 @@ impl Local {
 
     /// Until when a loop that is not the engine's may sleep: then a request is overdue, or somebody who waits for a slot gives up, or
     /// the cache has something to write.
-    #[cfg(feature = "tokio")]
+    #[cfg(any(feature = "compio", feature = "tokio"))]
     pub(crate) fn next_wake(&self) -> Option<Time> {
         let of_core = self.with(|core| Ok(core.next_wake())).ok().flatten();
         of_core.into_iter().chain(self.0.room.until()).min()
@@ -454,6 +454,15 @@ impl Link for Local {
             }
             Err(_) => Poll::Ready(None),
         }
+    }
+
+    fn start_awaited(
+        &self,
+        request: SegmentRequest,
+        waker: &Waker,
+    ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), SegmentRequest> {
+        let ticket = self.start(request)?;
+        Ok((ticket, self.poll(ticket, waker)))
     }
 
     fn wake_when_room(&self, waker: &Waker, until: Option<Time>) {

@@ -133,9 +133,13 @@ impl<L: Link> Opened<L> {
         Request::new(self, self.request(op, buffer.into_memory()))
     }
 
+    fn read_into<B: IoBufMut>(&self, offset: u64, buffer: B) -> Request<L, B> {
+        Request::new(self, self.request(SegmentOp::Read { offset }, buffer.into_room()))
+    }
+
     /// Reads as many bytes as the buffer has at byte `offset`; fewer only at the end.
     pub fn read_at<B: IoBufMut>(&self, offset: u64, buffer: B) -> Request<L, B> {
-        self.request_of(SegmentOp::Read { offset }, buffer)
+        self.read_into(offset, buffer)
     }
 
     /// The same, and fewer are a failure.
@@ -148,7 +152,7 @@ impl<L: Link> Opened<L> {
     where
         Vec<B>: IoBufMut,
     {
-        self.request_of(SegmentOp::Read { offset }, buffers)
+        self.read_into(offset, buffers)
     }
 
     /// Writes the buffer at byte `offset`. Not durable before a [`Opened::sync`], unless it is asked to be

@@ -185,17 +185,17 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             },
             false => None,
         };
-        match link.start(request) {
-            Ok(ticket) => self.look(
-                Started {
+        match link.start_awaited(request, context.waker()) {
+            Ok((ticket, polled)) => {
+                let started = Started {
                     ticket,
                     op,
                     asked,
                     behind,
                     trace: trace::request_begins(op, asked, mode, self.opened.name()),
-                },
-                context,
-            ),
+                };
+                self.looked(started, polled)
+            }
             Err(mut request) => {
                 if let Some(behind) = behind {
                     request.memory = behind;
@@ -238,8 +238,13 @@ impl<L: Link, B: IoBuf> Request<L, B> {
     }
 
     fn look(&mut self, started: Started, context: &mut Context<'_>) -> Poll<Result<Done<B>, Failed<B>>> {
+        let polled = self.opened.link().poll(started.ticket, context.waker());
+        self.looked(started, polled)
+    }
+
+    fn looked(&mut self, started: Started, polled: Poll<Option<Outcome>>) -> Poll<Result<Done<B>, Failed<B>>> {
         let link = self.opened.link();
-        match link.poll(started.ticket, context.waker()) {
+        match polled {
             Poll::Ready(Some(outcome)) => {
                 let (trace, result) = self.result(started, outcome);
                 let told = result.as_ref().map(|done| done.bytes);
@@ -280,7 +285,11 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             Some(behind) => unbounce(op, behind, &outcome),
             None => outcome.memory,
         };
-        let buffer = B::from_memory(memory);
+        let filled = match (op, &outcome.result) {
+            (SegmentOp::Read { .. }, Ok(bytes)) => *bytes as usize,
+            _ => 0,
+        };
+        let buffer = B::from_filled(memory, filled);
         let error = match (outcome.result, buffer) {
             (Ok(bytes), Some(buffer)) if !self.exact || bytes as usize == asked => {
                 let done = Done {

@@ -54,12 +54,12 @@ use crate::trace;
 ///         std::thread::spawn(move || {
 ///             let mut buffer = segment.buffer(4096)?;
 ///             buffer.fill(page as u8);
-///             segment.write_at(page * 4096, buffer).wait()
+///             baio::Result::Ok(segment.write_at(page * 4096, buffer).wait()?.bytes)
 ///         })
 ///     })
 ///     .collect();
 /// for thread in threads {
-///     assert_eq!(thread.join().unwrap()?.bytes, 4096);
+///     assert_eq!(thread.join().unwrap()?, 4096);
 /// }
 /// volume.close()?;
 /// # std::fs::remove_dir_all(dir)?;
@@ -316,6 +316,15 @@ impl Link for Remote {
 
     fn leave(&self, question: Ticket) {
         self.client().abandon(question);
+    }
+
+    fn start_awaited(
+        &self,
+        request: SegmentRequest,
+        waker: &Waker,
+    ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), SegmentRequest> {
+        let ticket = self.client().start_awaited(request, waker)?;
+        Ok((ticket, Poll::Pending))
     }
 
     fn wake_when_room(&self, waker: &Waker, until: Option<Time>) {

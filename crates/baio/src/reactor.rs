@@ -1,0 +1,114 @@
+//! Driving a local link from another runtime's loop, without ever blocking its thread.
+//!
+//! It sleeps on the engine's event fd: armed, turned once more, then awaited, so that no completion is missed. The event fd tells of no
+//! deadline, and of no page that has grown old in the cache: until the first of these at most it sleeps.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use baio_engine::{Errno, Time, Wait};
+use baio_storage::{Error, Fault};
+
+use crate::link::Link;
+use crate::local::Local;
+
+/// What a runtime has for that.
+pub(crate) trait Reactor: Sized {
+    /// Watches this descriptor for being readable.
+    fn watch(fd: OwnedFd) -> io::Result<Self>;
+
+    /// The descriptor was readable since it was asked last, or is; else the task is woken when it is.
+    fn poll_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Ends so long from now.
+    fn sleep(duration: Duration) -> impl Future<Output = ()>;
+}
+
+/// Drives the link, with the role of reaping from this call until the future is dropped. It ends when the link does.
+pub(crate) fn drive<R: Reactor>(link: &Local) -> impl Future<Output = Error> + use<R> {
+    let link = link.clone();
+    let role = link.take_role();
+    async move {
+        let _role = role;
+        match drive_for_ever::<R>(&link).await {
+            Ok(never) => match never {},
+            Err(error) => error,
+        }
+    }
+}
+
+async fn drive_for_ever<R: Reactor>(link: &Local) -> Result<std::convert::Infallible, Error> {
+    let ready = ready_fd::<R>(link)?;
+    loop {
+        arm(link, true)?;
+        link.turn(Wait::No)?;
+        link.wake_late();
+        let until = link.next_wake();
+        let mut timer = pin!(until.map(|at| R::sleep(how_long(link, at))));
+        let mut has_yielded = false;
+        poll_fn(|context| {
+            link.set_driver(context.waker());
+            // Something was queued between the turn and here, or was refused at once; or there is less time to sleep.
+            if link.has_news() || is_sooner(link.next_wake(), until) {
+                return Poll::Ready(Ok(()));
+            }
+            let timer = timer.as_mut().as_pin_mut();
+            if timer.is_some_and(|timer| timer.poll(context).is_ready()) {
+                return Poll::Ready(Ok(()));
+            }
+            if ready.is_none() && is_at_work(link) {
+                // Nobody tells its end. Others go on between two looks.
+                if std::mem::replace(&mut has_yielded, true) {
+                    return Poll::Ready(Ok(()));
+                }
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            match &ready {
+                Some(ready) => ready.poll_ready(context),
+                None => Poll::Pending,
+            }
+        })
+        .await
+        .map_err(|error| failed(&error))?;
+        arm(link, false)?;
+    }
+}
+
+/// Until this moment, which the turn that has just been made has compared with its own. What was due then and could not be done is
+/// looked at again soon, and not at once: others of the thread go on meanwhile.
+fn how_long(link: &Local, at: Time) -> Duration {
+    const SOON: Duration = Duration::from_millis(1);
+    at.since(link.now()).max(SOON)
+}
+
+fn is_sooner(at: Option<Time>, than: Option<Time>) -> bool {
+    at.is_some_and(|at| than.is_none_or(|than| at < than))
+}
+
+/// A descriptor of our own for the reactor; a backend that has none completes everything within a turn.
+fn ready_fd<R: Reactor>(link: &Local) -> Result<Option<R>, Error> {
+    let fd = link.with(|core| Ok(core.engine_mut().ready_fd(false).map(|fd| fd.try_clone_to_owned())))?;
+    let watched = fd.map(|fd| fd.and_then(R::watch));
+    watched.transpose().map_err(|error| failed(&error))
+}
+
+/// Has the engine begun anything?
+fn is_at_work(link: &Local) -> bool {
+    link.with(|core| Ok(core.engine().in_flight() > 0)).unwrap_or_default()
+}
+
+fn arm(link: &Local, armed: bool) -> Result<(), Error> {
+    link.with(|core| {
+        core.engine_mut().ready_fd(armed);
+        Ok(())
+    })
+}
+
+fn failed(error: &io::Error) -> Error {
+    Error::new("wait for", "the engine's event fd", Fault::from(Errno::of(error)))
+}

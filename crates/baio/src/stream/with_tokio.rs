@@ -1,0 +1,48 @@
+//! The traits of tokio.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
+
+use super::{Reader, Writer};
+use crate::link::Link;
+
+impl<L: Link> AsyncRead for Reader<L> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if into.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let reader = self.get_mut();
+        let left = ready!(reader.poll_fill(context))?;
+        let len = left.len().min(into.remaining());
+        into.put_slice(&left[..len]);
+        reader.used(len);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<L: Link> AsyncBufRead for Reader<L> {
+    fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        self.get_mut().poll_fill(context)
+    }
+
+    fn consume(self: Pin<&mut Self>, bytes: usize) {
+        self.get_mut().used(bytes);
+    }
+}
+
+impl<L: Link> AsyncWrite for Writer<L> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().poll_close(context)
+    }
+}

@@ -1,0 +1,503 @@
+//! Readers and writers over a range: any beginning, end and flush, in every mode, on both links; errors once and in order.
+
+#![cfg(all(feature = "futures-io", feature = "tokio"))]
+
+mod common;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use baio::{
+    Choice, Config, Core, Durability, File, Format, Identity, Link, Local, Mode, OpenOptions, Opened, Options, Reader,
+    Remote, Writer,
+};
+use baio_engine::Engine;
+use baio_engine::sim::{Disk, Fault, Faults, Sim, Trigger};
+use futures_util::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+
+const PIECE: usize = 128 << 10;
+
+fn bytes(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    (0..len)
+        .map(|_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        })
+        .collect()
+}
+
+fn options(arena_bytes: usize) -> Options {
+    Options {
+        config: Config {
+            slots: 128,
+            arena_bytes,
+            ..Config::default()
+        },
+        ..Options::default()
+    }
+}
+
+/// Runs it on both links, each with a file in this directory.
+fn on_both(arena_bytes: usize, how: OpenOptions, run: impl Fn(&dyn Body, &std::path::Path)) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let link = Local::new_with(&options(arena_bytes)).unwrap();
+    run(&On(link, how.clone(), path.clone()), &path);
+    let link = Remote::new_with(&options(arena_bytes)).unwrap();
+    run(&On(link, how, path.clone()), &path);
+}
+
+/// What tests do with whichever link it is.
+trait Body {
+    /// What a reader gives of a range.
+    fn read(&self, range: std::ops::Range<u64>) -> Vec<u8>;
+    /// Writes these from there on, with a flush behind each, and closes.
+    fn write(&self, offset: u64, parts: &[&[u8]]);
+    fn fails_to_write(&self, offset: u64, part: &[u8]) -> std::io::Error;
+}
+
+struct On<L: Link>(L, OpenOptions, std::path::PathBuf);
+
+impl<L: Link> Body for On<L> {
+    fn read(&self, range: std::ops::Range<u64>) -> Vec<u8> {
+        let On(link, how, path) = self;
+        let file = how.open(link, path).wait().unwrap();
+        let mut seen = Vec::new();
+        link.block_on(file.reader(range).read_to_end(&mut seen))
+            .unwrap()
+            .unwrap();
+        seen
+    }
+
+    fn write(&self, offset: u64, parts: &[&[u8]]) {
+        let On(link, how, path) = self;
+        let file = how.open(link, path).wait().unwrap();
+        link.block_on(write(&file, offset, parts)).unwrap().unwrap();
+    }
+
+    fn fails_to_write(&self, offset: u64, part: &[u8]) -> std::io::Error {
+        let On(link, how, path) = self;
+        let file = how.open(link, path).wait().unwrap();
+        link.block_on(write(&file, offset, &[part])).unwrap().unwrap_err()
+    }
+}
+
+async fn write<L: Link>(opened: &Opened<L>, offset: u64, parts: &[&[u8]]) -> std::io::Result<()> {
+    let mut writer = opened.writer(offset);
+    for part in parts {
+        writer.write_all(part).await?;
+        writer.flush().await?;
+    }
+    writer.close().await?;
+    assert!(writer.write_all(b"more").await.is_err());
+    writer.close().await
+}
+
+fn kernel() -> OpenOptions {
+    OpenOptions::new().write().create()
+}
+
+fn direct() -> OpenOptions {
+    kernel().direct().every_mode()
+}
+
+const ODD: usize = 9 * PIECE + 777;
+
+#[test]
+fn any_range_is_read_right() {
+    let content = bytes(ODD, 1);
+    let ends = [
+        0,
+        1,
+        777,
+        4095,
+        4096,
+        PIECE - 1,
+        PIECE,
+        PIECE + 1,
+        3 * PIECE + 5000,
+        ODD - 1,
+        ODD,
+        ODD + 1,
+        20 * PIECE,
+    ];
+    for how in [kernel(), direct()] {
+        on_both(8 << 20, how, |body, path| {
+            std::fs::write(path, &content).unwrap();
+            for begin in ends {
+                for end in ends {
+                    let seen = body.read(begin as u64..end as u64);
+                    let wanted = content.get(begin.min(ODD)..end.clamp(begin.min(ODD), ODD)).unwrap();
+                    assert!(seen == wanted, "{begin}..{end} gave {} bytes", seen.len());
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn any_parts_are_written_right() {
+    let sizes = [0, 1, 777, 4096, 5000, PIECE - 1, PIECE, 2 * PIECE + 3];
+    for how in [kernel(), direct()] {
+        on_both(8 << 20, how, |body, path| {
+            for begin in [0, 1, 4095, 4096, 10_000, PIECE + 1, 5 * PIECE] {
+                // Over what is there, and behind its end.
+                for old in [0, 100, 3 * PIECE + 9] {
+                    let mut model = bytes(old, 2);
+                    std::fs::write(path, &model).unwrap();
+                    let new = bytes(sizes.iter().sum(), 3 + begin as u64);
+                    let mut rest = &new[..];
+                    let parts: Vec<&[u8]> = sizes.iter().map(|&size| rest.split_off(..size).unwrap()).collect();
+                    body.write(begin as u64, &parts);
+                    model.resize(old.max(begin + new.len()), 0);
+                    model[begin..begin + new.len()].copy_from_slice(&new);
+                    assert!(std::fs::read(path).unwrap() == model, "from {begin} over {old} bytes");
+                }
+            }
+        });
+    }
+}
+
+/// Room for two pieces: whoever has none takes pages.
+#[test]
+fn a_small_arena_is_enough() {
+    let content = bytes(ODD, 1);
+    for arena in [64 << 10, 300 << 10] {
+        on_both(arena, direct(), |body, path| {
+            std::fs::write(path, []).unwrap();
+            body.write(0, &[&content[..5000], &content[5000..]]);
+            assert!(body.read(0..u64::MAX) == content);
+        });
+    }
+}
+
+#[test]
+fn the_end_of_a_direct_file_needs_the_kernels_cache() {
+    on_both(8 << 20, kernel().direct(), |body, path| {
+        std::fs::write(path, []).unwrap();
+        let error = body.fails_to_write(0, &[7; 100]);
+        assert!(error.get_ref().unwrap().is::<baio::Error>(), "{error}");
+        // Whole pages do not, nor do parts of pages that are there.
+        body.write(0, &[&[7; 8192]]);
+        body.write(100, &[&[8; 5000], &[9; 1]]);
+        let mut model = [7; 8192];
+        model[100..5100].fill(8);
+        model[5100] = 9;
+        assert_eq!(std::fs::read(path).unwrap(), model);
+    });
+}
+
+/// Its requests are direct, and nothing but whole blocks can be.
+fn of_a_segment<L: Link>(link: &L) {
+    let segment = common::segment(link, "stream", 1 << 20);
+    let content = bytes((1 << 20) - 5000, 4);
+    link.block_on(write(
+        &segment,
+        5000,
+        &[&content[..1234], &content[1234..300_001], &content[300_001..]],
+    ))
+    .unwrap()
+    .unwrap();
+    let mut seen = Vec::new();
+    link.block_on(segment.reader(4000..).read_to_end(&mut seen))
+        .unwrap()
+        .unwrap();
+    assert!(seen[..1000].iter().all(|&byte| byte == 0) && seen[1000..] == content);
+    // It does not grow: what crosses its end is refused.
+    let error = link
+        .block_on(write(&segment, (1 << 20) - 10, &[&[1; 11]]))
+        .unwrap()
+        .unwrap_err();
+    assert!(error.to_string().contains("stream"), "{error}");
+}
+
+#[test]
+fn segments_are_read_and_written() {
+    let (_dir, link) = common::volume(Choice::Auto);
+    of_a_segment(&link);
+    let (_dir, link) = common::remote::volume(Choice::Auto);
+    of_a_segment(&link);
+}
+
+#[test]
+fn one_is_copied_into_the_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = bytes(ODD, 5);
+    std::fs::write(dir.path().join("from"), &content).unwrap();
+    let link = Remote::new().unwrap();
+    let from = File::open(&link, dir.path().join("from")).wait().unwrap();
+    let to = direct().open(&link, dir.path().join("to")).wait().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    // Any task of any thread may have them.
+    let copied = runtime.spawn(async move {
+        let (mut reader, mut writer) = (from.reader(..), to.writer(0));
+        let copied = tokio::io::copy(&mut reader, &mut writer).await.unwrap();
+        tokio::io::AsyncWriteExt::shutdown(&mut writer).await.unwrap();
+        copied
+    });
+    assert_eq!(runtime.block_on(copied).unwrap(), ODD as u64);
+    assert!(std::fs::read(dir.path().join("to")).unwrap() == content);
+}
+
+#[test]
+fn lines_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lines");
+    let text: String = (0..50_000).map(|line| format!("this is line {line}\n")).collect();
+    std::fs::write(&path, &text).unwrap();
+    let link = Local::new().unwrap();
+    let file = File::open(&link, &path).wait().unwrap();
+    let count = link.block_on(async {
+        let mut lines = file.reader(..).lines();
+        let mut count = 0;
+        while let Some(line) = futures_util::StreamExt::next(&mut lines).await {
+            assert_eq!(line.unwrap(), format!("this is line {count}"));
+            count += 1;
+        }
+        count
+    });
+    assert_eq!(count.unwrap(), 50_000);
+}
+
+struct Nobody;
+
+impl Wake for Nobody {
+    fn wake(self: Arc<Self>) {}
+}
+
+fn poll<T>(poll: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
+    let waker = Waker::from(Arc::new(Nobody));
+    poll(&mut Context::from_waker(&waker))
+}
+
+#[test]
+fn several_are_under_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, bytes(40 * PIECE, 6)).unwrap();
+    let link = Local::new().unwrap();
+    let file = direct().open(&link, &path).wait().unwrap();
+    let _driver = link.drive(); // Nobody polls it: nothing ends.
+    let mut reader = file.reader(..);
+    let mut page = [0; 4096];
+    assert!(poll(|context| futures_io_read(&mut reader, context, &mut page)).is_pending());
+    assert_eq!(link.in_flight(), 1, "it may be all that is wanted");
+    link.block_on(reader.read_exact(&mut vec![0; 8 * PIECE]))
+        .unwrap()
+        .unwrap();
+    let stats = link.stats().wait().unwrap();
+    assert!(stats.in_flight_max >= 8, "{stats:?}");
+    drop(reader);
+    let mut writer = file.writer(0).with_depth(4);
+    let piece = vec![1; PIECE];
+    for _ in 0..4 {
+        let Poll::Ready(Ok(PIECE)) = poll(|context| futures_io_write(&mut writer, context, &piece)) else {
+            panic!("there is room");
+        };
+    }
+    assert!(poll(|context| futures_io_write(&mut writer, context, &piece)).is_pending());
+    assert_eq!(writer.position(), 4 * PIECE as u64);
+    // What is under way ends by itself.
+    drop(writer);
+    let free = link.arena_free_bytes();
+    while link.in_flight() > 0 {
+        link.turn(baio::Wait::one()).unwrap();
+    }
+    assert!(link.arena_free_bytes() > free);
+    link.close().unwrap();
+}
+
+fn futures_io_read<L: Link>(
+    reader: &mut Reader<L>,
+    context: &mut Context<'_>,
+    into: &mut [u8],
+) -> Poll<std::io::Result<usize>> {
+    futures_util::io::AsyncRead::poll_read(Pin::new(reader), context, into)
+}
+
+fn futures_io_write<L: Link>(
+    writer: &mut Writer<L>,
+    context: &mut Context<'_>,
+    from: &[u8],
+) -> Poll<std::io::Result<usize>> {
+    futures_util::io::AsyncWrite::poll_write(Pin::new(writer), context, from)
+}
+
+/// A flush that nobody waited for to its end is under way in the same page as what is written next.
+#[test]
+fn a_flush_that_was_given_up_is_not_overtaken() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    for seed in 0..20 {
+        std::fs::write(&path, bytes(4 * PIECE, 7)).unwrap();
+        let content = bytes(2 * PIECE, seed);
+        let link = Local::new().unwrap();
+        let file = direct().open(&link, &path).wait().unwrap();
+        link.block_on(async {
+            let mut writer = file.writer(0);
+            for (number, part) in content.chunks(1000).enumerate() {
+                writer.write_all(part).await.unwrap();
+                let mut polls = number % 4;
+                std::future::poll_fn(|context| {
+                    if polls == 0 {
+                        return Poll::Ready(());
+                    }
+                    polls -= 1;
+                    Pin::new(&mut writer.flush()).poll(context).map(Result::unwrap)
+                })
+                .await;
+            }
+            writer.close().await.unwrap();
+        })
+        .unwrap();
+        assert!(std::fs::read(&path).unwrap()[..2 * PIECE] == content);
+    }
+}
+
+/// A volume on a simulated disk, with a segment of 1 MiB whose bytes are these.
+fn simulated(content: &[u8]) -> (Disk, Local, baio::Segment<Local>) {
+    let config = Config {
+        slots: 64,
+        arena_bytes: 4 << 20,
+        ..Config::default()
+    };
+    let disk = Disk::new(8 << 20);
+    let file = baio_engine::File::simulated(&disk, "volume");
+    let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config).unwrap();
+    baio_storage::format_simulated(&mut engine, &file, &Format::default()).unwrap();
+    let engine = Engine::simulated(Sim::new(2).unwrap(), &config).unwrap();
+    let core = Core::open_simulated(engine, &file, &config).unwrap();
+    let link = Local::around(core, Identity::effective());
+    let segment = common::segment(&link, "stream", 1 << 20);
+    link.block_on(write(&segment, 0, &[content])).unwrap().unwrap();
+    (disk, link, segment)
+}
+
+/// Where the segment's bytes lie on the disk.
+fn place(disk: &Disk, content: &[u8]) -> u64 {
+    let mut page = vec![0; 4096];
+    (0..disk.size() / 4096)
+        .map(|number| number * 4096)
+        .find(|&at| disk.read(at, &mut page) == 4096 && page == content[..4096])
+        .unwrap()
+}
+
+#[test]
+fn a_bad_page_is_told_once_in_its_place() {
+    let content = bytes(1 << 20, 8);
+    let (disk, link, segment) = simulated(&content);
+    let bad = 2 * PIECE + 5 * 4096;
+    let at = place(&disk, &content) + bad as u64;
+    // The piece and the page in it; then the disk is well again.
+    let trigger = Trigger::nth(Fault::ReadError, 1).times(2).within(at..at + 4096);
+    disk.set_faults(Faults::none().when(trigger));
+    link.block_on(async {
+        let mut reader = segment.reader(100..);
+        let mut seen = Vec::new();
+        let error = reader.read_to_end(&mut seen).await.unwrap_err();
+        assert!(seen == content[100..bad], "{} bytes", seen.len());
+        let told = error.get_ref().unwrap().downcast_ref::<baio::Error>().unwrap();
+        assert_eq!((told.code(), told.offset), ("EIO", Some(bad as u64)));
+        assert_eq!(reader.position(), bad as u64);
+        reader.read_to_end(&mut seen).await.unwrap();
+        assert!(seen == content[100..]);
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_failed_write_is_told_once_and_ends_the_writer() {
+    let content = bytes(1 << 20, 9);
+    let (disk, link, segment) = simulated(&content);
+    let at = place(&disk, &content) + PIECE as u64;
+    disk.set_faults(Faults::none().when(Trigger::always(Fault::WriteError).within(at..at + 4096)));
+    link.block_on(async {
+        let mut writer = segment.writer(0);
+        let error = match writer.write_all(&vec![1; 1 << 20]).await {
+            Ok(()) => writer.flush().await.unwrap_err(),
+            Err(error) => error,
+        };
+        let told = error.get_ref().unwrap().downcast_ref::<baio::Error>().unwrap();
+        assert_eq!((told.code(), told.offset), ("EIO", Some(PIECE as u64)));
+        for error in [
+            writer.flush().await,
+            writer.write_all(b"more").await,
+            writer.close().await,
+        ] {
+            assert!(
+                error
+                    .unwrap_err()
+                    .get_ref()
+                    .is_none_or(|error| !error.is::<baio::Error>())
+            );
+        }
+        // Nothing of it is under way: a write now is not overtaken.
+        let page = segment.read_exact_at(0, segment.buffer(4096).unwrap()).await.unwrap();
+        assert!(page.buffer.iter().all(|&byte| byte == 1));
+    })
+    .unwrap();
+    assert_eq!(link.in_flight(), 0);
+}
+
+/// A close is durable: the power may go at once.
+#[test]
+fn what_was_closed_survives_a_power_cut() {
+    let content = bytes(1 << 20, 10);
+    for seed in 0..10 {
+        let (disk, link, segment) = simulated(&bytes(1 << 20, 11));
+        link.block_on(write(&segment, 0, &[&content[..700_001]]))
+            .unwrap()
+            .unwrap();
+        let at = place(&disk, &content);
+        let survived = disk.power_cut(seed);
+        let mut seen = vec![0; 700_001];
+        survived.read(at, &mut seen);
+        assert!(seen == content[..700_001]);
+    }
+}
+
+#[test]
+fn an_undriven_link_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let link = Local::new().unwrap();
+    let file = kernel().open(&link, &path).wait().unwrap();
+    let mut reader = file.reader(..);
+    let polled = poll(|context| futures_io_read(&mut reader, context, &mut [0; 10]));
+    assert!(matches!(polled, Poll::Ready(Err(_))), "{polled:?}");
+}
+
+#[test]
+fn a_cached_stream_sees_what_is_cached() {
+    let (dir, path) = common::image(16 << 20);
+    let link = Local::open_with(&path, &options(8 << 20).with_cache(1 << 20)).unwrap();
+    let segment = common::segment(&link, "stream", 1 << 20).with_mode(Mode::Cached);
+    let content = bytes(900_001, 12);
+    link.block_on(async {
+        write(&segment, 77, &[&content[..300_000], &content[300_000..]])
+            .await
+            .unwrap();
+        let mut page = segment.buffer(4096).unwrap();
+        page.fill(0);
+        segment
+            .write_all_at(8192, page)
+            .durable(Durability::None)
+            .await
+            .unwrap();
+        let mut seen = Vec::new();
+        segment.reader(77..900_078).read_to_end(&mut seen).await.unwrap();
+        let hole = 8192 - 77..8192 - 77 + 4096;
+        assert!(seen[hole.clone()].iter().all(|&byte| byte == 0));
+        assert!(seen[..hole.start] == content[..hole.start] && seen[hole.end..] == content[hole.end..]);
+    })
+    .unwrap();
+    link.close().unwrap();
+    drop(dir);
+}
