@@ -168,7 +168,7 @@ fn a_copy_made_meanwhile_has_everything_that_was_completed() {
                     continue;
                 }
                 let request = write_of(&core, *handle, 39, 255, mode, Durability::None);
-                waiting.push(core.start(request).unwrap());
+                waiting.extend(core.start(request).ok()); // Those that wait may have every slot.
             }
         }
         for _ in 0..300 {
@@ -444,4 +444,36 @@ fn a_sync_that_fails_freezes_nothing() {
     assert_eq!(answer(&mut core, &id).unwrap_err().code(), "EIO");
     disk.set_faults(Faults::none());
     write(&mut core, handle, 0, &[8; BLOCK]).unwrap();
+}
+
+/// Zeroes and copies stand still wherever they are.
+#[test]
+fn a_large_create_and_a_move_are_not_waited_for() {
+    let (mut core, disk) = volume();
+    create(&mut core, "data", 2 << 20);
+    let handle = open_write(&mut core, "data");
+    let begun = [
+        core.begin_create(ME, ME.uid, "large", &CreateOptions::of_size(10 << 20))
+            .unwrap(),
+        core.begin_move(ME, ME.uid, "data", Some(3200)).unwrap(),
+    ];
+    for _ in 0..20 {
+        turn_for(&mut core, 20_000);
+    }
+    let id = freeze(&mut core);
+    let progress: Vec<_> = begun.iter().map(|id| core.operation_progress(id)).collect();
+    let print = disk.fingerprint();
+    for _ in 0..50 {
+        turn(&mut core);
+    }
+    assert_eq!(disk.fingerprint(), print);
+    let now: Vec<_> = begun.iter().map(|id| core.operation_progress(id)).collect();
+    assert_eq!(now, progress);
+    assert!(progress.iter().all(Option::is_some), "{progress:?}: both are under way");
+    core.thaw(id);
+    for id in begun {
+        answer(&mut core, &id).unwrap();
+    }
+    assert_eq!(read(&mut core, handle, 0, BLOCK).unwrap(), [0; BLOCK]);
+    core.close().unwrap();
 }
