@@ -145,7 +145,7 @@ fn lazy_zeroing_writes_where_the_device_cannot() {
     // The refusals cost no wait.
     assert_eq!(
         waits.lock().unwrap()[before..].iter().sum::<usize>(),
-        1 + 14 + 1 + 1 + 2
+        1 + 14 * 4 + 1 + 1 + 2
     );
     let new = open_write(&mut core, "new");
     for at in 0..14 {
@@ -159,7 +159,7 @@ fn a_lone_create_waits_twice_beside_zeroing_and_flush() {
     let (mut core, waits) = open_lockstep(&disk, false);
     for name in ["a", "b"] {
         waits.lock().unwrap().clear();
-        core.create(ME, ME.uid, name, &CreateOptions::of_size(3 << 20)).unwrap();
+        core.create(ME, ME.uid, name, &CreateOptions::of_size(3 << 18)).unwrap();
         // Look-up beside three writes of zeroes; flush; table; mirror beside the read-back.
         assert_eq!(*waits.lock().unwrap(), [4, 1, 1, 2], "{name}");
     }
@@ -167,7 +167,7 @@ fn a_lone_create_waits_twice_beside_zeroing_and_flush() {
     waits.lock().unwrap().clear();
     let lazy = CreateOptions {
         zero: Zeroing::Lazy,
-        ..CreateOptions::of_size(3 << 20)
+        ..CreateOptions::of_size(3 << 18)
     };
     core.create(ME, ME.uid, "c", &lazy).unwrap();
     assert_eq!(*waits.lock().unwrap(), [2, 1, 1, 2]);

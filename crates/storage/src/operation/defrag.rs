@@ -115,8 +115,8 @@ pub(crate) struct Defrag {
     phase: Phase,
     progress: DefragProgress,
     report: DefragReport,
-    /// Who was moved so far, by owner and name.
-    moved: BTreeSet<(u32, String)>,
+    /// Who was moved so far; a move leaves the inode where it is.
+    moved: BTreeSet<SlotAddress>,
     /// What this pass has not looked at, from low to high.
     waiting: BTreeMap<(u64, SlotAddress), SegmentInfo>,
     /// Below, no gap is left that anything may go to.
@@ -290,7 +290,7 @@ impl Defrag {
                 self.report.moves += 1;
                 self.report.moved_bytes += moved.size_bytes;
                 self.progress.moved_bytes = self.report.moved_bytes;
-                self.moved.insert((segment.owner_uid, segment.name));
+                self.moved.insert(at);
                 match then {
                     Then::Place => self.place(cx, at, moved),
                     Then::Down(to) => self.begin_move(cx, (at, moved), Some(to), Then::Next),

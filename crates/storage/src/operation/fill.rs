@@ -9,9 +9,10 @@ use baio_engine::{Completion, Durability, Errno, Frozen, Memory, Op, Request, Sp
 use crate::error::Fault;
 use crate::operation::{Context, Part};
 
-/// Writes of zeroes at a time, and bytes of each.
+/// Writes of zeroes at a time, and bytes of each. Where a backend has to copy what it writes (blocking calls, Linux AIO on tmpfs), one turn
+/// copies all of them: it must not hold its thread for long.
 const DEPTH: u32 = 8;
-const CHUNK_BYTES: u64 = 1 << 20;
+const CHUNK_BYTES: u64 = 256 << 10;
 
 /// What is left in the arena for the look-up beside: a bucket's table pair and its mirror.
 const SPARE_BYTES: usize = 16 << 10;
