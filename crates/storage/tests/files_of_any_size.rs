@@ -408,6 +408,36 @@ fn a_file_that_was_opened_for_direct_io_alone_is_cached_by_whole_sectors() {
     assert_eq!(std::fs::metadata(&even.path).unwrap().len(), 12_288);
 }
 
+/// As on a file system that has no direct I/O: the cache lies over the kernel's.
+#[test]
+fn a_file_without_direct_io_is_cached_all_the_same() {
+    let mut model = pattern(10, 30_001);
+    let world = world(&model);
+    let mut core = core_with(8);
+    let only = Open {
+        descriptions: Descriptions::Only(Caching::Kernel),
+        ..Open::write()
+    };
+    let handle = core.open_file(&world.path, &only).unwrap();
+    for at in [5, 29_990, 60_000] {
+        let bytes = pattern(at, 10_000);
+        write(&mut core, handle, at, &bytes, Mode::Cached);
+        let end = at as usize + bytes.len();
+        model.resize(model.len().max(end), 0);
+        model[at as usize..end].copy_from_slice(&bytes);
+        same(
+            &read(&mut core, handle, 0, 80_000, Mode::Cached),
+            &model,
+            "in the cache",
+        );
+    }
+    bare(&mut core, handle, SegmentOp::Sync, Mode::Cached);
+    same(&std::fs::read(&world.path).unwrap(), &model, "in the file");
+    let direct = asked(&core, handle, SegmentOp::Read { offset: 0 }, &[0; 4096], Mode::Direct);
+    assert!(run(&mut core, direct).result.is_err());
+    core.close().unwrap();
+}
+
 #[test]
 fn a_write_beyond_what_a_file_can_have_is_refused() {
     let world = world(b"a few bytes");

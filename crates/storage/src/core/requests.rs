@@ -274,7 +274,7 @@ impl Core {
             }
             Target::Plain(file) => {
                 if request.mode == Mode::Cached && request.op.names_its_range() && !request.op.is_of_size() {
-                    // As a cached write: what is cached does not grow.
+                    // Through the cache only writes make a file longer.
                     let size = self.plain_size(request.handle, file);
                     let size = size.map_err(|errno| fail(errno.into()))?;
                     within(request, size).map_err(fail)?;
