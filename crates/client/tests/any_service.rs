@@ -134,6 +134,7 @@ fn serve(shared: &Between<ToThread>, closed: &Mutex<Vec<u32>>) {
                     }
                 }
             }
+            (Op::Truncate | Op::Allocate, _) => Err(Failure::NotAFile),
             _ => Err(Failure::Io(IoError::Cancelled)),
         };
         let completion = Completion {
@@ -225,6 +226,11 @@ fn a_range_crosses_the_ring_with_its_length() {
     assert_eq!((error.operation, error.offset), ("discard", Some(1)));
     let size = SIZE as u64;
     assert_eq!(error.fault, RequestFault::Beyond { len, size, write: true });
+    // What has no size of its own says so, of no byte.
+    let truncate = served.start(SegmentOp::Truncate { len: 5 }, handle, Vec::new());
+    let error = served.end(truncate).result.unwrap_err();
+    assert_eq!((error.offset, error.fault), (None, RequestFault::NotAFile));
+    assert!(error.to_string().starts_with("truncate a few bytes#0/all: "), "{error}");
     served.close();
 }
 

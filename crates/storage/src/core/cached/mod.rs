@@ -152,12 +152,13 @@ impl Core {
                 cached.cache.tick(now);
             }
         }
-        self.forget_left();
         if let Some(cached) = &mut self.cached {
             if cached.cache.is_put_off() {
                 cached.cache.go_on();
             }
         }
+        // What has just become clean may have been the last of a file: there may be no turn after this one.
+        self.forget_left();
         self.serve_cache();
         let cached = self.cached.as_ref();
         cached.is_some_and(|cached| cached.told != told || cached.cache.is_put_off())
