@@ -5,7 +5,9 @@
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::Advice;
+#[cfg(not(miri))]
+use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::error::Errno;
 
@@ -22,6 +24,20 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
+    /// Zeros from Miri's allocator, which finds wrong uses of them: it knows no `mmap` of this kind.
+    #[cfg(miri)]
+    pub(crate) fn anonymous(len: usize) -> Result<Mapping, Errno> {
+        // SAFETY: no caller asks for nothing.
+        let base = unsafe { std::alloc::alloc_zeroed(Mapping::layout(len)?) };
+        Mapping::checked(base, len)
+    }
+
+    #[cfg(miri)]
+    fn layout(len: usize) -> Result<std::alloc::Layout, Errno> {
+        std::alloc::Layout::from_size_align(len, super::CHUNK).map_err(|_| Errno::ENOMEM)
+    }
+
+    #[cfg(not(miri))]
     pub(crate) fn anonymous(len: usize) -> Result<Mapping, Errno> {
         // SAFETY: a fresh private anonymous mapping aliases nothing.
         let base = unsafe {
@@ -35,6 +51,13 @@ impl Mapping {
         Mapping::checked(base.cast(), len)
     }
 
+    /// Under Miri no other process has it.
+    #[cfg(miri)]
+    pub(super) fn shared(_fd: BorrowedFd<'_>, len: usize) -> Result<Mapping, Errno> {
+        Mapping::anonymous(len)
+    }
+
+    #[cfg(not(miri))]
     pub(super) fn shared(fd: BorrowedFd<'_>, len: usize) -> Result<Mapping, Errno> {
         // SAFETY: the mapping is new; its bytes are only ever touched through atomics (see `Region`), so a peer that
         // writes at the same time cannot break a Rust reference. The seals keep the file from shrinking under it.
@@ -76,6 +99,15 @@ impl Mapping {
 }
 
 impl Drop for Mapping {
+    #[cfg(miri)]
+    fn drop(&mut self) {
+        if let Ok(layout) = Mapping::layout(self.len) {
+            // SAFETY: the range was allocated with this layout.
+            unsafe { std::alloc::dealloc(self.base.as_ptr(), layout) };
+        }
+    }
+
+    #[cfg(not(miri))]
     fn drop(&mut self) {
         // SAFETY: the range was mapped by us and every user of it held the owner of this mapping alive.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };

@@ -7,7 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{MemfdFlags, SealFlags};
+#[cfg(any(test, not(miri)))]
+use rustix::fs::MemfdFlags;
+use rustix::fs::SealFlags;
 
 use super::mapping::Mapping;
 use crate::error::{Errno, SetupError};
@@ -37,9 +39,7 @@ impl Region {
     /// What `memfd_create`, `ftruncate`, `fcntl(F_ADD_SEALS)` or `mmap` said.
     pub fn create(len: usize) -> Result<Arc<Region>, SetupError> {
         let make = || -> Result<Region, Errno> {
-            let fd = rustix::fs::memfd_create("baio-region", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-            rustix::fs::ftruncate(&fd, len as u64)?;
-            rustix::fs::fcntl_add_seals(&fd, SEALS)?;
+            let fd = sealed_memfd(len)?;
             let mapping = Mapping::shared(fd.as_fd(), len)?;
             Ok(Region { mapping, fd })
         };
@@ -94,6 +94,21 @@ impl Region {
             len,
         })
     }
+}
+
+#[cfg(not(miri))]
+fn sealed_memfd(len: usize) -> Result<OwnedFd, Errno> {
+    let fd = rustix::fs::memfd_create("baio-region", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&fd, len as u64)?;
+    rustix::fs::fcntl_add_seals(&fd, SEALS)?;
+    Ok(fd)
+}
+
+/// Miri has none: its mappings are of no file (`mapping.rs`).
+#[cfg(miri)]
+fn sealed_memfd(_len: usize) -> Result<OwnedFd, Errno> {
+    let nothing = std::fs::File::open("/dev/null").map_err(|error| Errno::of(&error))?;
+    Ok(nothing.into())
 }
 
 /// A view of shared memory that a peer may change at any time: bytes are copied in and out, never borrowed.
@@ -239,6 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "it has no memfd")]
     fn a_region_is_sealed_and_copied() {
         let region = Region::create(8192).unwrap();
         assert!(rustix::fs::ftruncate(region.fd(), 0).is_err());
@@ -252,6 +268,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it has no memfd")]
     fn an_unsealed_file_is_no_region() {
         let fd = rustix::fs::memfd_create("loose", MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&fd, 4096).unwrap();
@@ -260,6 +277,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it has no memfd")]
     fn a_memfd_of_huge_pages_is_no_region() {
         let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
         let Ok(fd) = rustix::fs::memfd_create("huge", flags) else {
@@ -279,8 +297,9 @@ mod tests {
         let whole = region.span(0, 4096).unwrap();
         let mut model = [0; 4096];
         let mut fill = 0_u8;
+        let span_of_ends = if cfg!(miri) { 9 } else { 40 };
         for end in [64, 4096] {
-            for at in end - 40..=end {
+            for at in end - span_of_ends..=end {
                 for len in 0..=end - at {
                     for skip in [0, 1, 8, 9].into_iter().filter(|skip| *skip <= len) {
                         fill = fill.wrapping_add(1);

@@ -94,10 +94,14 @@ pub(crate) fn is_patient(iteration: &Iteration) -> bool {
 pub(crate) fn ready(fd: RawFd, events: u32) -> u32 {
     // SAFETY: the slot of the request keeps the descriptor open.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    let mut one = [PollFd::new(&fd, PollFlags::from_bits_truncate(events as u16))];
+    let mut one = [PollFd::new(&fd, PollFlags::from_bits_truncate(events as _))];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     match poll(&mut one, Some(&now)) {
-        Ok(1..) => u32::from(one[0].revents().bits()),
+        Ok(1..) => {
+            // Of either sign: that of the C library, by which Miri looks on, differs from the kernel's.
+            let told: u16 = one[0].revents().bits() as _;
+            u32::from(told)
+        }
         _ => 0,
     }
 }
