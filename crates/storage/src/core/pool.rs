@@ -400,6 +400,7 @@ impl Core {
 
     /// A request of the pool, under a ticket like any other.
     fn ask_object(&mut self, handle: Handle, object: ObjectId, op: SegmentOp, pool: CacheOp) -> Result<Ticket> {
+        self.take_returned(); // Its frame may be among them.
         let full = |core: &Core| {
             let fault = Fault::Io(baio_engine::Error::Full);
             Error::new(op.name(), core.name_of(handle), fault)
