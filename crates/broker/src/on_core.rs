@@ -79,6 +79,21 @@ impl Served for Core {
         }
     }
 
+    fn call_off(&mut self, doing: &Doing) {
+        if let Doing::Request(ticket) = doing {
+            Core::cancel(self, *ticket);
+        }
+    }
+
+    fn wind_down(&mut self) {
+        Core::wind_down(self);
+    }
+
+    /// A pipe that nobody writes is never open. A file that is opened later is closed then.
+    fn give_up(&mut self, doing: &Doing) -> Option<Result<Reply>> {
+        matches!(doing, Doing::Opening(_)).then(|| Err(Error::new("open", self.volume_name(), Fault::Stale)))
+    }
+
     fn opened(answer: &Result<Reply>) -> Option<Handle> {
         answer.as_ref().ok()?.handle()
     }

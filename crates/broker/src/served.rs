@@ -75,6 +75,20 @@ pub trait Served: Sized {
     /// The answer to a command, once, when there is one.
     fn take_answer(&mut self, operation: &Self::Operation) -> Option<Self::Answer>;
 
+    /// Nobody waits for the answer any more: what waits without having begun ends early. It is answered all the same.
+    fn call_off(&mut self, operation: &Self::Operation) {
+        let _ = operation;
+    }
+
+    /// The service is to end: what is under way ends soon.
+    fn wind_down(&mut self) {}
+
+    /// The answer to a command that might outlast all patience, when the service is to end: it is not waited for.
+    fn give_up(&mut self, operation: &Self::Operation) -> Option<Self::Answer> {
+        let _ = operation;
+        None
+    }
+
     /// The handle that an answer gives: it is closed when whoever asked has left.
     fn opened(answer: &Self::Answer) -> Option<Handle>;
 

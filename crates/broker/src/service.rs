@@ -437,7 +437,22 @@ impl<S: Served> Service<S> {
         match self.served.begin(self.identity, command) {
             Begun::Operation(operation) => self.operations.push((tag, operation)),
             Begun::Answered(answer) => return self.reply(tag, answer),
-            Begun::Close => self.closing = Some(tag),
+            Begun::Close => {
+                self.closing = Some(tag);
+                return self.wind_down();
+            }
+        }
+        Ok(())
+    }
+
+    /// The client waits for the end of whatever is under way: that comes soon.
+    fn wind_down(&mut self) -> Result<(), End> {
+        self.served.wind_down();
+        for (tag, operation) in std::mem::take(&mut self.operations) {
+            match self.served.give_up(&operation) {
+                Some(answer) => self.reply(tag, answer)?,
+                None => self.operations.push((tag, operation)),
+            }
         }
         Ok(())
     }

@@ -40,7 +40,6 @@ const NOT_YET: &[(&str, &str)] = &[
     ("growing::cached_writes_grow_it", CACHED_GROWTH),
     ("growing::cached_readers_see_what_a_kernel_write_adds", CACHED_GROWTH),
     ("messages::a_missing_file_is_named_once", "an error of opening names the file again"),
-    ("closing::a_close_waits_for_no_opening", "the close of a service waits for whatever is under way"),
 ];
 
 const ANY_SIZE: &str = "a file that is cached has whole pages";

@@ -60,6 +60,11 @@ impl<S: Served> Service<S> {
                 *cancelled = true;
                 self.sweep_by(Some(Time(0)));
             }
+            Stage::Command => {
+                if let Some((_, operation)) = self.operations.iter().find(|(known, _)| *known == tag) {
+                    self.served.call_off(operation);
+                }
+            }
             _ => {}
         }
     }
