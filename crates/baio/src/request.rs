@@ -283,7 +283,7 @@ impl<L: Link, B: IoBuf> Request<L, B> {
         } = started;
         let memory = match behind {
             Some(behind) => unbounce(op, behind, &outcome),
-            None => outcome.memory,
+            None => whole(outcome.memory, asked),
         };
         let filled = match (op, &outcome.result) {
             (SegmentOp::Read { .. }, Ok(bytes)) => *bytes as usize,
@@ -337,6 +337,15 @@ fn bounce<L: Link>(link: &L, request: &mut SegmentRequest) -> Result<Memory, Err
     }
     link.count_bounce(buffer.len());
     Ok(std::mem::replace(&mut request.memory, Memory::Own(buffer)))
+}
+
+/// As it went in: a read across the end of a segment was cut to what there is.
+fn whole(mut memory: Memory, asked: usize) -> Memory {
+    match &mut memory {
+        Memory::Own(buffer) if buffer.len() < asked => buffer.set_len(asked),
+        _ => {}
+    }
+    memory
 }
 
 /// The caller's memory again, with what was read. While the kernel may still be at the arena's buffer, it is as it was.
