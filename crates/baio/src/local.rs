@@ -212,7 +212,7 @@ impl Local {
     /// Borrows the core for the length of one call. Foreign code runs inside of [`Link::with_pool`] only: there the link is refused.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
         let Ok(mut core) = self.0.core.try_borrow_mut() else {
-            return Err(Error::new("use", "a link inside of `with_pool`", Errno::EDEADLK));
+            return Err(inside());
         };
         match core.as_mut() {
             Some(core) => {
@@ -313,6 +313,9 @@ impl Link for Local {
     }
 
     fn close(self) -> Result<()> {
+        if self.0.core.try_borrow_mut().is_err() {
+            return Err(inside());
+        }
         // Refused when another clone has closed it: then nothing is under way.
         let _ = self.with(|core| {
             core.wind_down();
@@ -357,7 +360,11 @@ impl Link for Local {
     type Question = Question;
 
     fn ask(&self, command: Box<Command>) -> std::result::Result<Question, NotAsked> {
-        if matches!(*command, Command::Pin { .. } | Command::FlushTo { .. }) && self.is_full() {
+        let is_request = matches!(
+            *command,
+            Command::Pin { .. } | Command::FlushTo { .. } | Command::ChangeLater { .. }
+        );
+        if is_request && self.is_full() {
             return Err(NotAsked::Full(command));
         }
         let begun = self.with(|core| Ok(control::begin(core, self.0.identity, *command)));
@@ -366,7 +373,8 @@ impl Link for Local {
         match begun {
             Ok(Begun::Doing(doing)) => Ok(Question::Doing(doing)),
             Ok(Begun::Answered(answer)) => Ok(Question::Answered(Cell::new(Some(answer)))),
-            Ok(Begun::Close) | Err(_) => Err(NotAsked::Refused(Fault::Stale)),
+            Ok(Begun::Close) => Err(NotAsked::Refused(Fault::Stale)),
+            Err(error) => Err(NotAsked::Refused(error.fault.clone())),
         }
     }
 
@@ -508,6 +516,11 @@ impl Link for Local {
             Ok(())
         });
     }
+}
+
+/// Why a link is refused to what runs on its core.
+pub(crate) fn inside() -> Error {
+    Error::new("use", "a link inside of `with_pool`", Errno::EDEADLK)
 }
 
 /// See [`Local::drive`].

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ThreadId};
 
 use baio_broker::control::{Command, Reply};
 use baio_broker::{Setup, start};
@@ -30,6 +30,7 @@ use baio_words::RequestFault;
 
 use self::carried::{Carried, Client, outcome};
 use crate::link::{Link, NotAsked};
+use crate::local::inside;
 use crate::options::Options;
 use crate::trace;
 
@@ -75,6 +76,7 @@ struct Owner {
     /// Requests that went through a buffer of the arena, and their bytes.
     bounced: (AtomicU64, AtomicU64),
     thread: Mutex<Option<JoinHandle<()>>>,
+    service: ThreadId,
 }
 
 impl fmt::Debug for Remote {
@@ -84,9 +86,15 @@ impl fmt::Debug for Remote {
 }
 
 impl Owner {
+    /// Is this the service's own thread? What waits for the service there would wait for itself.
+    fn is_inside(&self) -> bool {
+        std::thread::current().id() == self.service
+    }
+
     fn join(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
+        // The last link may go inside of `with_pool`: its thread then ends by itself.
+        if let Some(thread) = thread.filter(|_| !self.is_inside()) {
             let _ = thread.join(); // A panic has been told by its own message, and by the requests' outcomes.
         }
     }
@@ -172,12 +180,21 @@ impl Remote {
             client: Arc::new(client),
             identity: options.identity,
             bounced: Default::default(),
+            service: thread.thread().id(),
             thread: Mutex::new(Some(thread)),
         })))
     }
 
     fn client(&self) -> &Arc<Client> {
         &self.0.client
+    }
+
+    /// The client, for what may wait for the service.
+    fn client_to_wait(&self) -> Result<&Arc<Client>> {
+        match self.0.is_inside() {
+            true => Err(inside()),
+            false => Ok(self.client()),
+        }
     }
 
     /// Elsewhere than in `block_on` the helper is to send and reap what is awaited; here it is started.
@@ -216,7 +233,7 @@ impl Link for Remote {
     }
 
     fn wait(&self, ticket: Ticket) -> Result<Option<Outcome>> {
-        Ok(request(self.client().wait(ticket)))
+        Ok(request(self.client_to_wait()?.wait(ticket)))
     }
 
     fn cancel(&self, ticket: Ticket) {
@@ -228,15 +245,16 @@ impl Link for Remote {
     }
 
     fn turn(&self, wait: Wait) -> Result<usize> {
+        let client = self.client_to_wait()?;
         let turned = match wait {
-            Wait::No => self.client().turn_once(),
+            Wait::No => client.turn_once(),
             Wait::Until {
                 count,
                 min_wait,
                 deadline,
-            } => self.client().turn(count, min_wait, deadline),
+            } => client.turn(count, min_wait, deadline),
         };
-        turned.map_err(|fault| Error::new("turn", self.client().name(), fault))
+        turned.map_err(|fault| Error::new("turn", client.name(), fault))
     }
 
     fn next_outcome(&self) -> Option<Outcome> {
@@ -244,13 +262,13 @@ impl Link for Remote {
     }
 
     fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
-        let client = self.client();
+        let client = self.client_to_wait()?;
         let done = client.block_on(future);
         done.map_err(|fault| Error::new("wait on", client.name(), fault))
     }
 
     fn close(self) -> Result<()> {
-        let client = self.client();
+        let client = self.client_to_wait()?;
         let ended = || Err(Error::new("close", client.name(), Fault::ServiceEnded));
         let Some(ticket) = client.begin_close(Box::new(Command::Close)) else {
             if client.refusal() == Some(RequestFault::ServiceEnded) {
