@@ -34,6 +34,7 @@
 //! | [`Operation`] | whatever else takes a while, as a future |
 //! | [`IoBuf`], [`IoBufMut`] | what requests carry: any owned buffer |
 //! | [`Pin`], [`Pool`] | pages of the cache, held and changed in place |
+//! | [`Stream`], [`Event`] | sockets, pipes and timers in the loop of a local link |
 //! | [`metrics`] | all counters, as Prometheus' text and on a socket (feature `metrics`) |
 //!
 //! | feature | what it adds; none is on by default |
@@ -52,6 +53,7 @@ mod compio;
 mod file;
 mod link;
 mod local;
+mod local_io;
 pub mod metrics;
 mod opened;
 mod operation;
@@ -73,7 +75,7 @@ mod trace;
 use std::path::Path;
 
 pub use baio_engine::{
-    Buffer, Caching, Choice, Config, Durability, Errno, Foreign, Frozen, Memory, Stats, Time, Vectored, Wait,
+    Address, Buffer, Caching, Choice, Config, Durability, Errno, Foreign, Frozen, Memory, Stats, Time, Vectored, Wait,
 };
 pub use baio_storage::cache::eviction::{Eviction, Hint, Policy};
 pub use baio_storage::cache::window::Pattern;
@@ -90,6 +92,7 @@ pub use buffer::{IoBuf, IoBufMut, Owned, OwnedBytes, OwnedBytesMut};
 pub use file::{File, OpenOptions};
 pub use link::{FrozenVolume, Link};
 pub use local::{Drive, Local};
+pub use local_io::{Event, Stream, StreamRequest};
 pub use metrics::Metrics;
 pub use opened::Opened;
 pub use operation::Operation;

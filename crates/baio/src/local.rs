@@ -25,6 +25,7 @@ use baio_storage::{Core, Error, Fault, Handle, Identity, Outcome, Result, Segmen
 
 use crate::alarm::Alarm;
 use crate::link::{Link, NotAsked};
+use crate::local_io::Ours;
 use crate::options::Options;
 use crate::room::Room;
 use crate::trace;
@@ -53,6 +54,8 @@ struct Inner {
     fired: Cell<Vec<Waker>>,
     /// Requests that went through a buffer of the arena, and their bytes.
     bounced: Cell<(u64, u64)>,
+    /// Sockets, pipes and timers.
+    ours: Ours,
     /// Handles that were dropped while the core was borrowed.
     dropped: RefCell<Vec<Handle>>,
 }
@@ -144,12 +147,13 @@ impl Local {
             room: Room::default(),
             fired: Cell::new(Vec::new()),
             bounced: Cell::new((0, 0)),
+            ours: Ours::default(),
             dropped: RefCell::default(),
         }))
     }
 
     /// Submits, and sleeps until something ends or another thread wakes the future.
-    fn sleep(&self, alarm: &Alarm) -> Result<()> {
+    fn sleep_till_rung(&self, alarm: &Alarm) -> Result<()> {
         let wait = if alarm.fall_asleep() {
             self.wait_for_next(u32::from(self.in_flight() > 0))
         } else {
@@ -188,6 +192,7 @@ impl Local {
             core.take_wakers(&mut waiting);
             Ok(())
         });
+        self.0.ours.take_wakers(&mut waiting);
         waiting.into_iter().for_each(Waker::wake);
         self.0.room.wake();
     }
@@ -199,7 +204,7 @@ impl Local {
     }
 
     /// Has whoever drives the link from outside look again.
-    fn call_driver(&self) {
+    pub(crate) fn call_driver(&self) {
         if let Some(driver) = self.0.driver.take() {
             driver.wake();
         }
@@ -245,6 +250,16 @@ impl Local {
         if room {
             self.0.room.wake();
         }
+        self.take_ours();
+    }
+
+    /// Wakes whoever waits for a slot.
+    pub(crate) fn wake_room(&self) {
+        self.0.room.wake();
+    }
+
+    pub(crate) fn ours(&self) -> &Ours {
+        &self.0.ours
     }
 
     /// Until so many requests have completed, or somebody who waits for a slot gives up.
@@ -308,7 +323,7 @@ impl Link for Local {
                     return Ok(output);
                 }
             }
-            self.sleep(&alarm)?;
+            self.sleep_till_rung(&alarm)?;
         }
     }
 
@@ -317,7 +332,9 @@ impl Link for Local {
             return Err(inside());
         }
         // Refused when another clone has closed it: then nothing is under way.
+        let ours = self.0.ours.close();
         let _ = self.with(|core| {
+            ours.into_iter().for_each(|id| core.engine_mut().cancel(id));
             core.wind_down();
             Ok(())
         });

@@ -236,3 +236,35 @@ fn an_idle_driver_is_woken() {
         link.close().unwrap();
     });
 }
+
+/// Sockets and timers of the link's own loop.
+#[test]
+fn streams_are_seen() {
+    on_each(|runtime, driver| {
+        let link = Local::new().unwrap();
+        let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (one, other) = (link.stream(one).unwrap(), link.stream(other).unwrap());
+        let work = {
+            let link = link.clone();
+            async move {
+                for round in 0..10 {
+                    let read = one.read(vec![0; 10]);
+                    let write = async {
+                        match round % 2 {
+                            0 => runtime.sleep(Duration::from_millis(2)).await,
+                            _ => link.sleep(Duration::from_millis(2)).await.unwrap(),
+                        }
+                        other.write(b"bytes").await.unwrap()
+                    };
+                    let (read, written) = futures_util::future::join(read, write).await;
+                    assert_eq!((read.unwrap().bytes, written.bytes), (5, 5));
+                }
+                // One that is given up lets the link be closed.
+                let read = std::pin::pin!(one.read(vec![0; 10]));
+                select(read, runtime.sleep(Duration::from_millis(2))).await;
+            }
+        };
+        runtime.run(driver(&link), Box::pin(work));
+        link.close().unwrap();
+    });
+}
