@@ -312,6 +312,11 @@ fn several_are_under_way() {
     }
     assert!(link.arena_free_bytes() > free);
     link.close().unwrap();
+    // Each piece of it is written or not, and nothing else is.
+    let (before, after) = (bytes(40 * PIECE, 6), std::fs::read(&path).unwrap());
+    for (number, (before, after)) in before.chunks(PIECE).zip(after.chunks(PIECE)).enumerate() {
+        assert!(before == after || number < 4 && piece == after, "piece {number}");
+    }
 }
 
 fn futures_io_read<L: Link>(
@@ -444,6 +449,63 @@ fn a_failed_write_is_told_once_and_ends_the_writer() {
     })
     .unwrap();
     assert_eq!(link.in_flight(), 0);
+}
+
+/// Both lie in one page, so the next write waits for the flush's, whoever lets it go on.
+#[test]
+fn what_is_written_next_waits_for_a_flush_that_was_given_up() {
+    let old = bytes(1 << 20, 14);
+    let (_disk, link, segment) = simulated(&old);
+    let new = bytes(2 * PIECE, 15);
+    link.block_on(async {
+        let mut writer = segment.writer(0);
+        writer.write_all(&new[..100]).await.unwrap();
+        let mut polls = 0;
+        std::future::poll_fn(|context| {
+            polls += 1;
+            assert!(Pin::new(&mut writer.flush()).poll(context).is_pending());
+            if polls < 2 {
+                return Poll::Pending;
+            }
+            // The page was read, and its write is queued.
+            assert!(futures_io_write(&mut writer, context, &new[100..]).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        writer.write_all(&new[100..]).await.unwrap();
+        writer.close().await.unwrap();
+    })
+    .unwrap();
+    let mut seen = Vec::new();
+    link.block_on(segment.reader(..).read_to_end(&mut seen))
+        .unwrap()
+        .unwrap();
+    assert!(seen[..2 * PIECE] == new && seen[2 * PIECE..] == old[2 * PIECE..]);
+}
+
+/// What a direct writer must read first, to write whole pages, may fail too.
+#[test]
+fn a_page_that_cannot_be_mended_ends_the_writer() {
+    let content = bytes(1 << 20, 13);
+    let (disk, link, segment) = simulated(&content);
+    let at = place(&disk, &content);
+    disk.set_faults(Faults::none().when(Trigger::always(Fault::ReadError).within(at..at + 4096)));
+    link.block_on(async {
+        let mut writer = segment.writer(0);
+        writer.write_all(&[1; 100]).await.unwrap();
+        let error = writer.flush().await.unwrap_err();
+        assert!(error.get_ref().unwrap().is::<baio::Error>());
+        assert!(writer.close().await.is_err());
+        let mut writer = segment.writer(100);
+        assert!(writer.write_all(&[1; 100]).await.is_err());
+    })
+    .unwrap();
+    disk.set_faults(Faults::none());
+    let mut seen = Vec::new();
+    link.block_on(segment.reader(..).read_to_end(&mut seen))
+        .unwrap()
+        .unwrap();
+    assert!(seen == content, "and leaves all as it was");
 }
 
 /// A close is durable: the power may go at once.

@@ -186,7 +186,10 @@ impl<L: Link> Writer<L> {
                 piece.set_len(piece.capacity());
                 Poll::Ready(Ok((piece, done.bytes)))
             }
-            Poll::Ready(Err(failed)) => Poll::Ready(Err(failed.error.into())),
+            Poll::Ready(Err(failed)) => {
+                self.state = State::Failed;
+                Poll::Ready(Err(failed.error.into()))
+            }
         }
     }
 
@@ -243,6 +246,7 @@ impl<L: Link> Writer<L> {
 
     /// Sends a direct piece that ends within a page. That page's beginning is where the next piece goes on.
     fn poll_send_odd(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_all(context))?; // In order: what is before it has failed first.
         let within = self.filled % PAGE;
         let begin = self.filled - within;
         let page = self.start + begin as u64;
