@@ -12,11 +12,39 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use baio::{Address, Choice, File, Link, Local, Stream, Wait};
+use baio::{Address, File, Link, Local, Stream, Wait};
 use futures_util::future::{Either, join, join_all, select};
 
-fn link() -> Local {
-    Local::new_with(&common::options(Choice::Auto, 64)).unwrap()
+/// Each test on each of these; one that cannot start here is skipped by name.
+macro_rules! on_each_backend {
+    ($($test:ident)*) => {
+        on_each_backend!(in auto: Auto $($test)*);
+        on_each_backend!(in threads: Threads $($test)*);
+        on_each_backend!(in aio: Aio $($test)*);
+    };
+    (in $backend:ident: $choice:ident $($test:ident)*) => {
+        mod $backend {
+            $(#[test]
+            fn $test() {
+                match baio::Local::new_with(&super::common::options(baio::Choice::$choice, 64)) {
+                    Ok(link) => super::$test(link),
+                    Err(error) => println!("SKIPPED: {}: {error}", stringify!($test)),
+                }
+            })*
+        }
+    };
+}
+
+on_each_backend! {
+    bytes_go_to_and_fro
+    pipes_too
+    connections_are_made_and_taken
+    timers_end_in_their_order
+    what_is_dropped_is_given_up
+    a_close_ends_what_waits_for_ever
+    an_undriven_link_is_told
+    there_may_be_more_than_slots
+    the_echo_server_logs
 }
 
 /// Both ends in the loop.
@@ -25,9 +53,7 @@ fn pair(link: &Local) -> (Stream, Stream) {
     (link.stream(one).unwrap(), link.stream(other).unwrap())
 }
 
-#[test]
-fn bytes_go_to_and_fro() {
-    let link = link();
+fn bytes_go_to_and_fro(link: Local) {
     let (one, other) = pair(&link);
     let large: Vec<u8> = (0..1_000_000_u32).map(|number| number as u8).collect();
     let seen = link
@@ -61,9 +87,7 @@ fn bytes_go_to_and_fro() {
     assert_eq!((error.error.code(), error.buffer), ("EPIPE", Some(b"more")));
 }
 
-#[test]
-fn pipes_too() {
-    let link = link();
+fn pipes_too(link: Local) {
     let (reader, writer) = std::io::pipe().unwrap();
     let (reader, writer) = (link.stream(reader).unwrap(), link.stream(writer).unwrap());
     let read = link.block_on(async {
@@ -79,9 +103,7 @@ fn pipes_too() {
     assert_eq!(file.unwrap_err().code(), "EINVAL");
 }
 
-#[test]
-fn connections_are_made_and_taken() {
-    let link = link();
+fn connections_are_made_and_taken(link: Local) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("socket");
     let listener = link.stream(UnixListener::bind(&path).unwrap()).unwrap();
@@ -105,9 +127,7 @@ fn connections_are_made_and_taken() {
     .unwrap();
 }
 
-#[test]
-fn timers_end_in_their_order() {
-    let link = link();
+fn timers_end_in_their_order(link: Local) {
     let order = RefCell::new(Vec::new());
     let begun = Instant::now();
     let sleep = |ms| {
@@ -124,9 +144,7 @@ fn timers_end_in_their_order() {
 }
 
 /// A timeout as one would write it: the read that has lost is dropped, and the next one finds the bytes.
-#[test]
-fn what_is_dropped_is_given_up() {
-    let link = link();
+fn what_is_dropped_is_given_up(link: Local) {
     let (one, mut other) = UnixStream::pair().unwrap();
     let one = link.stream(one).unwrap();
     link.block_on(async {
@@ -164,9 +182,7 @@ fn what_is_dropped_is_given_up() {
     assert_eq!(read.wait().unwrap_err().error.code(), "ECANCELED");
 }
 
-#[test]
-fn a_close_ends_what_waits_for_ever() {
-    let link = link();
+fn a_close_ends_what_waits_for_ever(link: Local) {
     let (one, _other) = pair(&link);
     let ended = Rc::new(Cell::new(0));
     let driver = link.drive();
@@ -189,9 +205,7 @@ fn a_close_ends_what_waits_for_ever() {
     assert!(one.read(vec![0; 10]).wait().is_err() && link.sleep(Duration::ZERO).wait().is_err());
 }
 
-#[test]
-fn an_undriven_link_is_told() {
-    let link = link();
+fn an_undriven_link_is_told(link: Local) {
     let (one, _other) = pair(&link);
     let context = &mut std::task::Context::from_waker(std::task::Waker::noop());
     let Poll::Ready(Err(failed)) = pin!(one.read(vec![5; 10])).poll(context) else {
@@ -207,9 +221,7 @@ fn an_undriven_link_is_told() {
 }
 
 /// More than there are slots: the others wait for one.
-#[test]
-fn there_may_be_more_than_slots() {
-    let link = link();
+fn there_may_be_more_than_slots(link: Local) {
     let dir = tempfile::tempdir().unwrap();
     let file = File::options()
         .write()
@@ -233,9 +245,7 @@ fn there_may_be_more_than_slots() {
 mod echo;
 
 /// The example, with clients of their own threads.
-#[test]
-fn the_echo_server_logs() {
-    let link = link();
+fn the_echo_server_logs(link: Local) {
     let dir = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
