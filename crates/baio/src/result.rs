@@ -57,6 +57,6 @@ impl<B> From<Failed<B>> for Error {
 
 impl<B> From<Failed<B>> for std::io::Error {
     fn from(failed: Failed<B>) -> std::io::Error {
-        std::io::Error::other(failed.error)
+        failed.error.into()
     }
 }

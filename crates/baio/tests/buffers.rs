@@ -131,6 +131,8 @@ fn direct<L: Link>(link: &L, file: &File<L>) {
     let failed = file.write_at(0, shifted).wait().unwrap_err();
     assert_eq!(failed.error.code(), "EINVAL", "{}", failed.error);
     let shifted = failed.buffer.unwrap();
+    let failed = file.write_at(1, vec![0; 4096]).wait().unwrap_err();
+    assert_eq!(std::io::Error::from(failed).kind(), std::io::ErrorKind::InvalidInput);
     file.write_at(0, shifted).bounced().wait().unwrap();
     assert_eq!(link.bounced(), (1, 4096));
     let read = file.read_at(0, vec).bounced().wait().unwrap();
