@@ -1,23 +1,19 @@
-//! A B-tree with transactions on the buffer pool, for any number of tasks at once:
-//! `cargo run --release -p baio --example btree -- VOLUME KEY [VALUE]` puts or gets in two segments, made by
-//! `baio create VOLUME#tree --size 16M` and `baio create VOLUME#log --size 16M`.
-//!
+//! A B-tree with transactions on the buffer pool: `cargo run --release -p baio --example btree -- VOLUME KEY [VALUE]` puts or gets in
+//! two segments, made by `baio create VOLUME#tree --size 16M` and `baio create VOLUME#log --size 16M`. Any number of tasks may use it.
 //! A transaction runs on the core's thread, where nothing else happens meanwhile, on copies of the pages that it changes. A page that
 //! is not in the cache ends the run; the page is brought in, and it runs again. Its commit writes the copies to the log, durably, and
-//! then puts them into the pool, all in one go; so nobody sees half of one, there is nothing to undo after a crash, and the log is
-//! only read forward. A full log ends in a checkpoint.
-//!
+//! then puts them into the pool, all in one go: nobody sees half of one, and there is nothing to undo. A full log ends in a checkpoint.
 //! A page of `tree`: level (0: a leaf), count, pairs of key and value or page, in order; page 0 has one pair: pages in use, and the
 //! root. Page 0 of `log`: the last transaction that needs none; then for each a page (number, count, hash, its pages) and these.
 
+use baio::{Access, Durability, Handle, Link, Mode, Options, PAGE, Pin, Pool, Remote, Segment};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-use baio::{Access, Durability, Handle, Link, Options, PAGE, Pin, Pool, Remote, Segment};
 use tokio::sync::Mutex;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 type Pages = BTreeMap<u64, Node>;
+type Run<T> = Arc<dyn Fn(&mut Transaction<'_, '_>) -> Result<T> + Send + Sync>;
 const PAIRS: usize = PAGE / 16 - 1;
 const CHANGES_MAX: usize = 60; // Pages that one transaction may change.
 
@@ -25,13 +21,10 @@ fn words(bytes: &[u8]) -> Vec<u64> {
     let words = bytes.as_chunks().0.iter();
     words.map(|word| u64::from_le_bytes(*word)).collect()
 }
-
-fn bytes(words: impl IntoIterator<Item = u64>) -> Vec<u8> {
-    let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
-    bytes.resize(PAGE, 0);
-    bytes
+fn bytes(words: impl Iterator<Item = u64>) -> Vec<u8> {
+    let words = words.chain(std::iter::repeat(0)).take(PAGE / 8);
+    words.flat_map(u64::to_le_bytes).collect()
 }
-
 fn hash(images: &[u8]) -> u64 {
     let add = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x100_0000_01b3).rotate_left(29);
     words(images).into_iter().fold(0xcbf2_9ce4_8422_2325, add)
@@ -67,24 +60,25 @@ pub(crate) struct Tree {
 impl Tree {
     /// Brings the tree to where the log ends.
     pub(crate) async fn open(pages: Segment<Remote>, log: Segment<Remote>) -> Result<Tree> {
-        let first = log.read_exact_at(0, log.buffer(PAGE)?).await?.buffer;
-        let (mut last, mut end) = (words(&first)[0], PAGE as u64);
+        let log = log.with_mode(Mode::Cached);
+        let all = log.read_at(0, vec![0_u8; log.info().size_bytes as usize]).await?.buffer;
+        let (mut last, mut end) = (words(&all[..PAGE])[0], PAGE);
         pages.link().set_durable_lsn(last).await?;
         let writer = Mutex::default();
         let tree = Tree { pages, log, writer };
-        loop {
-            let head = words(&tree.log.read_at(end, tree.log.buffer(PAGE)?).await?.buffer);
-            let (number, count) = (head[0], (head[1] as usize).min(CHANGES_MAX));
-            let images = tree.log.buffer(count * PAGE)?;
-            let images = tree.log.read_at(end + PAGE as u64, images).await?.buffer;
-            if number <= last || head[2] != hash(&images) {
+        while let Some((head, rest)) = all[end..].split_at_checked(PAGE) {
+            let head = words(head);
+            let images = rest
+                .get(..head[1] as usize % (CHANGES_MAX + 1) * PAGE)
+                .unwrap_or_default();
+            if head[0] <= last || head[2] != hash(images) {
                 break;
             }
-            (last, end) = (number, end + ((1 + count) * PAGE) as u64);
+            (last, end) = (head[0], end + PAGE + images.len());
             let changed = head[3..].iter().copied().zip(images.chunks(PAGE).map(Node::of));
-            tree.apply(changed.collect(), number).await?;
+            tree.apply(changed.collect(), last).await?;
         }
-        *tree.writer.lock().await = (last, end);
+        *tree.writer.lock().await = (last, end as u64);
         Ok(tree)
     }
 
@@ -108,22 +102,13 @@ impl Tree {
     }
 
     /// Runs until no page is missing; gives what came of it, and the pages that it changed.
-    async fn attempt<T: Send + 'static>(
-        &self,
-        run: impl Fn(&mut Transaction<'_, '_>) -> Result<T> + Send + Sync + 'static,
-    ) -> Result<(T, Pages)> {
-        let (run, tree, mut pins) = (Arc::new(run), self.pages.handle(), Vec::new());
+    async fn attempt<T: Send + 'static>(&self, run: Run<T>) -> Result<(T, Pages)> {
+        let (tree, mut pins) = (self.pages.handle(), Vec::new());
         loop {
             let run = Arc::clone(&run);
             let ran = self.pages.link().with_pool(move |pool| {
-                let (changed, missing) = (Pages::new(), None);
-                let mut transaction = Transaction {
-                    pool,
-                    tree,
-                    changed,
-                    missing,
-                };
-                (run(&mut transaction), transaction.changed, transaction.missing)
+                let mut transaction = Transaction(pool, tree, Pages::new(), None);
+                (run(&mut transaction), transaction.2, transaction.3)
             });
             match ran.await? {
                 (_, _, Some(missing)) => pins.push(self.pages.pin(missing).await?),
@@ -134,16 +119,11 @@ impl Tree {
 
     /// Only looks: beside any number of others, and beside a transaction, of which it sees all or nothing.
     pub(crate) async fn get(&self, key: u64) -> Result<Option<u64>> {
-        self.attempt(move |transaction| transaction.get(key))
-            .await
-            .map(|(found, _)| found)
+        Ok(self.attempt(Arc::new(move |run| run.get(key))).await?.0)
     }
 
     /// Runs a transaction, perhaps several times: all of it is done, durably, or nothing.
-    pub(crate) async fn transact<T: Send + 'static>(
-        &self,
-        run: impl Fn(&mut Transaction<'_, '_>) -> Result<T> + Send + Sync + 'static,
-    ) -> Result<T> {
+    pub(crate) async fn transact<T: Send + 'static>(&self, run: Run<T>) -> Result<T> {
         let (last, end) = &mut *self.writer.lock().await;
         let (done, changed) = self.attempt(run).await?;
         if changed.len() > CHANGES_MAX {
@@ -153,90 +133,67 @@ impl Tree {
         if *end + (PAGE + images.len()) as u64 > self.log.info().size_bytes {
             // A checkpoint: what the log was for is made safe, and it begins anew.
             self.pages.flush_to(*last).await?;
-            self.write(0, &bytes([*last])).await?;
+            let first = bytes([*last].into_iter());
+            self.log.write_at(0, first).durable(Durability::Data).await?;
             *end = PAGE as u64;
         }
         *last += 1; // The number is used up, whatever becomes of it.
         let head = [*last, changed.len() as u64, hash(&images)].into_iter();
         let record = [bytes(head.chain(changed.keys().copied())), images].concat();
-        let at = std::mem::replace(end, u64::MAX / 2); // Nobody knows what is there if it fails: a checkpoint comes first.
-        self.write(at, &record).await?;
-        *end = at + record.len() as u64;
+        let at = std::mem::replace(end, u64::MAX / 2); // If it fails, nobody knows what is there: a checkpoint comes first.
+        self.log.write_at(at, record).durable(Durability::Data).await?;
+        *end = at + ((1 + changed.len()) * PAGE) as u64;
         self.apply(changed, *last).await?;
         Ok(done)
     }
-
-    async fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
-        let mut buffer = self.log.buffer(bytes.len())?;
-        buffer.copy_from_slice(bytes);
-        self.log.write_all_at(at, buffer).durable(Durability::Data).await?;
-        Ok(())
-    }
 }
 
-/// A run of a transaction: it sees the tree as it is, with its own changes.
-pub(crate) struct Transaction<'a, 'b> {
-    pool: &'a mut Pool<'b>,
-    tree: Handle,
-    changed: Pages,
-    missing: Option<u64>,
-}
+/// A run of a transaction: the pool, the tree, the pages that it has changed, and the one that it misses.
+pub(crate) struct Transaction<'a, 'b>(&'a mut Pool<'b>, Handle, Pages, Option<u64>);
 
 impl Transaction<'_, '_> {
     fn node(&mut self, page: u64) -> Result<Node> {
-        let found = match self.changed.get(&page) {
+        let found = match self.2.get(&page) {
             Some(node) => Some(node.clone()),
-            None => self.pool.read(self.tree, page, Node::of)?,
+            None => self.0.read(self.1, page, Node::of)?,
         };
-        self.missing = found.is_none().then_some(page);
+        self.3 = found.is_none().then_some(page);
         found.ok_or_else(|| "it runs again when the page is there".into())
     }
 
-    /// Pages in use, and the root: 0 for none.
+    /// Pages in use, and the root: at first an empty leaf.
     fn head(&mut self) -> Result<(u64, u64)> {
-        Ok(self.node(0)?.pairs.first().copied().unwrap_or((1, 0)))
+        Ok(self.node(0)?.pairs.first().copied().unwrap_or((2, 1)))
     }
-
-    fn set_head(&mut self, head: (u64, u64)) {
-        let (level, pairs) = (0, vec![head]);
-        self.changed.insert(0, Node { level, pairs });
+    fn set(&mut self, page: u64, level: u64, pairs: Vec<(u64, u64)>) {
+        self.2.insert(page, Node { level, pairs });
     }
-
-    fn add(&mut self, node: Node) -> Result<u64> {
+    fn add(&mut self, level: u64, pairs: Vec<(u64, u64)>) -> Result<u64> {
         let (page, root) = self.head()?;
-        self.set_head((page + 1, root));
-        self.changed.insert(page, node);
+        self.set(0, 0, vec![(page + 1, root)]);
+        self.set(page, level, pairs);
         Ok(page)
     }
 
     pub(crate) fn get(&mut self, key: u64) -> Result<Option<u64>> {
         let (_, mut page) = self.head()?;
-        while page > 0 {
+        loop {
             let node = self.node(page)?;
             let found = node.pairs.partition_point(|pair| pair.0 <= key).saturating_sub(1);
-            if node.level == 0 {
-                return Ok(node.pairs.get(found).filter(|pair| pair.0 == key).map(|pair| pair.1));
+            match node.pairs.get(found) {
+                Some((_, below)) if node.level > 0 => page = *below,
+                pair => return Ok(pair.filter(|pair| pair.0 == key).map(|pair| pair.1)),
             }
-            page = node.pairs[found].1;
         }
-        Ok(None)
     }
 
     pub(crate) fn put(&mut self, key: u64, value: u64) -> Result<()> {
         let (_, root) = self.head()?;
-        let (level, pairs) = match root {
-            0 => (0, vec![(key, value)]),
-            root => match self.put_below(root, key, value)? {
-                Some(right) => {
-                    let below = self.node(root)?;
-                    (below.level + 1, vec![(below.pairs[0].0, root), right])
-                }
-                None => return Ok(()),
-            },
-        };
-        let above = self.add(Node { level, pairs })?;
-        let (pages, _) = self.head()?;
-        self.set_head((pages, above));
+        if let Some(right) = self.put_below(root, key, value)? {
+            let below = self.node(root)?;
+            let above = self.add(below.level + 1, vec![(below.pairs[0].0, root), right])?;
+            self.set(0, 0, vec![(above + 1, above)]);
+        }
         Ok(())
     }
 
@@ -257,10 +214,10 @@ impl Transaction<'_, '_> {
         }
         let mut new = None;
         if node.pairs.len() > PAIRS {
-            let (level, pairs) = (node.level, node.pairs.split_off(PAIRS / 2));
-            new = Some((pairs[0].0, self.add(Node { level, pairs })?));
+            let upper = node.pairs.split_off(PAIRS / 2);
+            new = Some((upper[0].0, self.add(node.level, upper)?));
         }
-        self.changed.insert(page, node);
+        self.2.insert(page, node);
         Ok(new)
     }
 }
@@ -270,12 +227,13 @@ pub(crate) async fn run(volume: &str, key: u64, value: Option<u64>) -> Result<Op
     let pages = link.open_segment("tree", Access::Write).await?;
     let log = link.open_segment("log", Access::Write).await?;
     let tree = Tree::open(pages, log).await?;
-    let mut found = None;
-    match value {
-        Some(value) => tree.transact(move |transaction| transaction.put(key, value)).await?,
-        None => found = tree.get(key).await?,
-    }
-    drop(tree);
+    let found = match value {
+        Some(value) => {
+            tree.transact(Arc::new(move |run| run.put(key, value).map(|()| None)))
+                .await?
+        }
+        None => tree.get(key).await?,
+    };
     link.close()?;
     Ok(found)
 }
@@ -283,10 +241,8 @@ pub(crate) async fn run(volume: &str, key: u64, value: Option<u64>) -> Result<Op
 #[tokio::main]
 async fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let (volume, key) = arguments
-        .next()
-        .zip(arguments.next())
-        .ok_or("usage: btree VOLUME KEY [VALUE]")?;
+    let mut next = || arguments.next().ok_or("usage: btree VOLUME KEY [VALUE]");
+    let (volume, key) = (next()?, next()?);
     let value = arguments.next().map(|value| value.parse()).transpose()?;
     println!("{:?}", run(&volume, key.parse()?, value).await?);
     Ok(())

@@ -6,6 +6,7 @@
 mod btree;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use baio::{Access, CacheConfig, Config, Core, CreateOptions, Format, Link, Options, PAGE, Remote};
 use baio_engine::sim::{Disk, Sim};
@@ -93,12 +94,12 @@ fn what_was_committed_survives_power_cuts_and_nothing_else_does() {
                 let changes: Vec<(u64, u64)> = (0..1 + next(6)).map(|_| (next(20_000), next(1 << 40))).collect();
                 let fails = next(5) == 0;
                 let mine = changes.clone();
-                let done = tree.transact(move |transaction| {
+                let done = tree.transact(Arc::new(move |transaction| {
                     for (key, value) in &mine {
                         transaction.put(*key, *value)?;
                     }
                     if fails { Err("on purpose".into()) } else { Ok(()) }
-                });
+                }));
                 let done = done.await;
                 assert_eq!(done.is_err(), fails, "{done:?}");
                 if !fails {
@@ -136,14 +137,14 @@ fn a_power_cut_in_the_middle_of_a_transaction_undoes_it() {
     let put = |value| {
         move |transaction: &mut btree::Transaction<'_, '_>| (0..1000).try_for_each(|key| transaction.put(key, value))
     };
-    link.block_on(tree.transact(put(1))).unwrap().unwrap();
-    let (running, cut) = (disk.clone(), std::sync::Arc::new(std::sync::Mutex::new(None)));
-    let then = std::sync::Arc::clone(&cut);
-    let second = tree.transact(move |transaction| {
+    link.block_on(tree.transact(Arc::new(put(1)))).unwrap().unwrap();
+    let (running, cut) = (disk.clone(), Arc::new(std::sync::Mutex::new(None)));
+    let then = Arc::clone(&cut);
+    let second = tree.transact(Arc::new(move |transaction| {
         put(2)(transaction)?;
         *then.lock().unwrap() = Some(running.power_cut(3));
         Ok(())
-    });
+    }));
     link.block_on(second).unwrap().unwrap();
     let before = cut.lock().unwrap().take().unwrap();
     for (disk, value) in [(before, 1), (disk.power_cut(4), 2)] {
@@ -158,19 +159,19 @@ async fn eight_tasks_use_it_at_once() {
     const KEYS: u64 = 200;
     let disk = formatted();
     let (_link, tree) = open(&disk);
-    let tree = std::sync::Arc::new(tree);
+    let tree = Arc::new(tree);
     let tasks: Vec<_> = (0..8_u64)
         .map(|task| {
-            let tree = std::sync::Arc::clone(&tree);
+            let tree = Arc::clone(&tree);
             tokio::spawn(async move {
                 for key in (0..KEYS).map(|nth| nth * 8 + task) {
                     // Each moves one from a common pair to its own: nobody ever sees another sum.
-                    let taken = tree.transact(move |transaction| {
+                    let taken = tree.transact(Arc::new(move |transaction| {
                         let left = transaction.get(u64::MAX - 1)?.unwrap_or(8 * KEYS);
                         transaction.put(u64::MAX - 1, left - 1)?;
                         transaction.put(key, left)?;
                         Ok(left)
-                    });
+                    }));
                     let taken = taken.await.unwrap();
                     assert_eq!(tree.get(key).await.unwrap(), Some(taken));
                 }
