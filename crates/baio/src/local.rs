@@ -377,11 +377,7 @@ impl Link for Local {
     type Question = Question;
 
     fn ask(&self, command: Box<Command>) -> std::result::Result<Question, NotAsked> {
-        let is_request = matches!(
-            *command,
-            Command::Pin { .. } | Command::FlushTo { .. } | Command::ChangeLater { .. }
-        );
-        if is_request && self.is_full() {
+        if command.needs_a_slot() && self.is_full() {
             return Err(NotAsked::Full(command));
         }
         let begun = self.with(|core| Ok(control::begin(core, self.0.identity, *command)));

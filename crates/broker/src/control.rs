@@ -6,6 +6,7 @@
 //! runs code of the client ([`Command::Run`]) is for one process only.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -212,6 +213,15 @@ impl std::fmt::Debug for Reply {
 }
 
 impl Command {
+    /// Is it a request of the buffer pool, which takes one of the core's slots?
+    #[must_use]
+    pub fn needs_a_slot(&self) -> bool {
+        matches!(
+            self,
+            Command::Pin { .. } | Command::FlushTo { .. } | Command::ChangeLater { .. }
+        )
+    }
+
     /// What is being done, for messages.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -264,10 +274,27 @@ pub enum Doing {
     Request(Ticket),
     /// A thread opens a file.
     Opening(Opening),
+    /// As a request that waits for a slot.
+    Waiting(Waiting),
+}
+
+/// A request of the buffer pool that found every slot taken. It begins when it is polled and there is one; nobody is woken for that.
+pub struct Waiting {
+    who: Identity,
+    /// `None` once it has begun, or was called off.
+    command: Cell<Option<Command>>,
+    begun: Cell<Option<Box<Doing>>>,
 }
 
 /// Begins a command of `who`. Nothing here waits for a device.
 pub fn begin(core: &mut Core, who: Identity, command: Command) -> Begun {
+    if command.needs_a_slot() && core.is_full() {
+        return Begun::Doing(Doing::Waiting(Waiting {
+            who,
+            command: Cell::new(Some(command)),
+            begun: Cell::new(None),
+        }));
+    }
     let operation = match command {
         Command::Create {
             owner_uid,
@@ -403,6 +430,16 @@ impl Doing {
                 let (file, access) = opened?;
                 Ok(Reply::OpenedFile(core.add_file(file, access)))
             }),
+            Doing::Waiting(waiting) => waiting.poll(core, waker),
+        }
+    }
+
+    /// Asks that it end early, as far as it can be ended; it is answered all the same.
+    pub fn cancel(&self, core: &mut Core) {
+        match self {
+            Doing::Request(ticket) => core.cancel(*ticket),
+            Doing::Waiting(waiting) => waiting.cancel(core),
+            Doing::Operation(_) | Doing::Opening(_) => {}
         }
     }
 
@@ -412,6 +449,51 @@ impl Doing {
             Doing::Operation(id) => core.abandon_operation(id),
             Doing::Request(ticket) => core.abandon(ticket),
             Doing::Opening(_) => {} // The file is closed when it has been opened.
+            Doing::Waiting(waiting) => {
+                if let Some(doing) = waiting.begun.take() {
+                    doing.abandon(core);
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Waiting")
+    }
+}
+
+impl Waiting {
+    fn poll(&self, core: &mut Core, waker: Option<Waker>) -> Poll<Result<Reply>> {
+        let doing = match (self.begun.take(), self.command.take()) {
+            (Some(doing), _) => doing,
+            (None, Some(command)) if core.is_full() => {
+                self.command.set(Some(command));
+                return Poll::Pending;
+            }
+            (None, Some(command)) => match begin(core, self.who, command) {
+                Begun::Doing(doing) => Box::new(doing),
+                Begun::Answered(answer) => return Poll::Ready(answer),
+                Begun::Close => return Poll::Ready(Ok(Reply::Done)), // It is none.
+            },
+            (None, None) => {
+                let fault = baio_engine::Error::Cancelled;
+                return Poll::Ready(Err(Error::new("wait for", "a slot", fault)));
+            }
+        };
+        let polled = doing.poll(core, waker);
+        if polled.is_pending() {
+            self.begun.set(Some(doing));
+        }
+        polled
+    }
+
+    fn cancel(&self, core: &mut Core) {
+        drop(self.command.take());
+        if let Some(doing) = self.begun.take() {
+            doing.cancel(core);
+            self.begun.set(Some(doing));
         }
     }
 }

@@ -80,9 +80,7 @@ impl Served for Core {
     }
 
     fn call_off(&mut self, doing: &Doing) {
-        if let Doing::Request(ticket) = doing {
-            Core::cancel(self, *ticket);
-        }
+        doing.cancel(self);
     }
 
     fn wind_down(&mut self) {
