@@ -107,7 +107,8 @@ impl<L: Link, T> Operation<L, T> {
 
     fn start(&mut self, command: Box<Command>, context: &mut Context<'_>) -> Poll<Result<T>> {
         if !self.on.link().is_driven() {
-            return Poll::Ready(Err(self.failed(Fault::NobodyDrives)));
+            let fault = self.on.link().refusal().unwrap_or(Fault::NobodyDrives);
+            return Poll::Ready(Err(self.failed(fault)));
         }
         match self.on.link().ask(command) {
             Ok(question) => {

@@ -174,7 +174,8 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             return Poll::Ready(self.refused(request, baio_engine::Error::Cancelled));
         }
         if !link.is_driven() {
-            return Poll::Ready(self.refused(request, Fault::NobodyDrives));
+            let fault = link.refusal().unwrap_or(Fault::NobodyDrives);
+            return Poll::Ready(self.refused(request, fault));
         }
         let (op, asked) = (request.op, request.memory.len());
         let mode = request.mode;

@@ -161,6 +161,7 @@ pub(crate) fn futures_of_a_closed_link_end<L: Made>() {
     let open = segment(&link, "one", 64);
     let mut create = link.create_segment("two", &CreateOptions::of_size(1 << 20));
     let mut reads: Vec<_> = (0..30).map(|nth| open.read_at(nth * 4096, page(&link, 1))).collect();
+    let (unasked, unbegun) = (link.list(), open.read_at(0, page(&link, 1)));
     let begun = async {
         assert!(once(&mut create).await.is_none());
         for read in &mut reads {
@@ -176,6 +177,12 @@ pub(crate) fn futures_of_a_closed_link_end<L: Made>() {
             Err(failed) => assert!(matches!(failed.error.fault, Fault::Stale), "{failed}"),
         }
     }
+    // What had not begun is told why it does not, and not that somebody should drive the link.
+    let unasked = unasked.now_or_never().expect("an end").unwrap_err();
+    assert!(matches!(unasked.fault, Fault::Stale), "{unasked}");
+    let unbegun = unbegun.now_or_never().expect("an end").unwrap_err();
+    assert!(matches!(unbegun.error.fault, Fault::Stale), "{unbegun}");
+    assert_eq!(unbegun.buffer.map(|back| back.len()), Some(PAGE));
     drop(open);
     drop(link);
     // What was said to be made is there.
