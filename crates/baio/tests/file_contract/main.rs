@@ -8,6 +8,7 @@ mod closing;
 mod ends;
 mod growing;
 mod handles;
+mod lengths;
 mod many;
 mod memory;
 mod messages;
@@ -32,18 +33,9 @@ use rig::{Bench, Case, Made, Stop};
 /// (case, or group of cases by one `*` at its end; what is missing). Such a case is tried all the same, and told when it passes.
 #[rustfmt::skip]
 const NOT_YET: &[(&str, &str)] = &[
-    ("sizes::cached_of_1", ANY_SIZE),
-    ("sizes::cached_of_511", ANY_SIZE),
-    ("sizes::cached_of_4095", ANY_SIZE),
-    ("sizes::cached_of_4097", ANY_SIZE),
-    ("sizes::cached_of_a_mebibyte_and_3", ANY_SIZE),
-    ("growing::cached_writes_grow_it", CACHED_GROWTH),
-    ("growing::cached_readers_see_what_a_kernel_write_adds", CACHED_GROWTH),
+    ("lengths::an_open_that_cuts_a_cached_file_is_seen", "an open cuts the file behind the cache's back"),
     ("messages::a_missing_file_is_named_once", "an error of opening names the file again"),
 ];
-
-const ANY_SIZE: &str = "a file that is cached has whole pages";
-const CACHED_GROWTH: &str = "a file that is cached does not grow";
 
 /// What every row says of a case.
 type Run<L> = fn(&Bench<L>) -> Case;
@@ -98,6 +90,17 @@ cases! {
         a_cached_reader_lives_through_a_cut_from_outside
         joined_reads_live_through_cuts
         a_write_after_a_cut_grows_it_again;
+    lengths:
+        a_truncate_makes_it_shorter
+        a_truncate_makes_it_longer
+        a_cut_is_seen_by_every_handle
+        readers_live_through_truncates
+        a_cancelled_truncate_cuts_nothing
+        an_allocation_makes_it_longer
+        both_are_refused_where_nothing_may_change
+        both_are_refused_of_a_pipe
+        a_durable_truncate
+        an_open_that_cuts_a_cached_file_is_seen;
     handles:
         a_kernel_and_a_cached_handle_agree
         a_direct_and_a_cached_handle_agree

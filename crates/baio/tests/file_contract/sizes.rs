@@ -82,7 +82,7 @@ fn is_whole<L: Made>(bench: &Bench<L>, mode: Mode, len: usize) -> Case {
     Ok(())
 }
 
-/// What the cache takes today, whole and larger than the cache is.
+/// Whole pages, and more of them than the cache has.
 pub(crate) fn cached_of_whole_pages<L: Made>(bench: &Bench<L>) -> Case {
     is_whole(bench, Mode::Cached, PAGE)?;
     is_whole(bench, Mode::Cached, 2 << 20)

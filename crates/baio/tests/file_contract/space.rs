@@ -1,4 +1,4 @@
-//! Ranges that are given back or made zero. An allocation belongs here as well.
+//! Ranges that are given back or made zero.
 
 use baio::{Durability, Error, Fault, File, Mode, OpenOptions, Request};
 

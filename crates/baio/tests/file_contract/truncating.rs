@@ -1,6 +1,4 @@
 //! Files that become shorter: as they are opened, and from outside under whoever reads.
-//!
-//! A truncation by request belongs here as well.
 
 use baio::{Mode, OpenOptions};
 use futures_util::future::join_all;
