@@ -1,9 +1,9 @@
 //! A link that was closed is gone.
 #![deny(warnings)]
 
-use baio::{Link, Local};
+use baio::{Link, Remote};
 
-fn program(link: Local) -> baio::Result<usize> {
+fn program(link: Remote) -> baio::Result<usize> {
     link.close()?;
     Ok(link.in_flight())
 }
