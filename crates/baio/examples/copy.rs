@@ -1,4 +1,10 @@
-//! Copies a file with 32 requests in flight: `cargo run --release -p baio --example copy -- FROM TO`.
+//! Copies a file with 32 requests in flight. To measure, add `--release`.
+//!
+//! ```sh
+//! head -c 20M /dev/urandom > /tmp/from
+//! cargo run -p baio --example copy -- /tmp/from /tmp/to
+//! cmp /tmp/from /tmp/to
+//! ```
 
 use baio::{Durability, File, Link, Local, Result};
 use futures_util::{StreamExt, TryStreamExt, stream};

@@ -1,4 +1,8 @@
-//! 10,000 durable writes of 4 KiB from eight tasks: `cargo run --release -p baio --example durable -- FILE`.
+//! 10,000 durable writes of 4 KiB from eight tasks. To measure, add `--release`.
+//!
+//! ```sh
+//! cargo run -p baio --example durable -- /tmp/file
+//! ```
 
 use baio::{Durability, File, Link, Remote, Result};
 

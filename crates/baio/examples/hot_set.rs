@@ -1,5 +1,9 @@
-//! Reads pages of a file a million times, mostly the same ones, without copying them:
-//! `cargo run --release -p baio --example hot_set -- FILE`.
+//! Reads pages of a file a million times, mostly the same ones, without copying them. To measure, add `--release`.
+//!
+//! ```sh
+//! head -c 100M /dev/urandom > /tmp/file
+//! cargo run -p baio --example hot_set -- /tmp/file
+//! ```
 
 use baio::{File, Link, Local, Options, Result};
 

@@ -1,4 +1,10 @@
-//! A store of pages with its own caching and prefetching: `cargo run -p baio --example page_store -- VOLUME SEGMENT`.
+//! A store of pages with its own caching and prefetching.
+//!
+//! ```sh
+//! baio format /tmp/vol --size 64M
+//! baio create /tmp/vol#pages --size 16M
+//! cargo run -p baio --example page_store -- /tmp/vol pages
+//! ```
 
 use std::collections::HashMap;
 

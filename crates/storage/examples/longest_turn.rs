@@ -1,8 +1,11 @@
 //! How long one turn of a core holds its thread, in processor time, while an operation is under way: a create and a resize of a large
 //! segment, a list of many, a defragmentation, a check.
 //!
-//!     cargo run --release -p baio-storage --example longest_turn -- PATH [MIB] [SEGMENTS] [BACKEND]
+//! ```sh
+//! cargo run -p baio-storage --example longest_turn -- /tmp/longest.vol 64 100
+//! ```
 //!
+//! It takes `PATH [MIB] [SEGMENTS] [BACKEND]`; to measure, add `--release`.
 //! PATH is made, and deleted at the end: twice so many MiB, for the segment and for its growth.
 
 use std::path::Path;

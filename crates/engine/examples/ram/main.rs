@@ -1,5 +1,9 @@
-//! A file on a device of one's own: `cargo run -p baio-engine --example ram`. First in an engine of its own, then beside the
-//! kernel's files in one engine and one queue of completions.
+//! A file on a device of one's own. First in an engine of its own, then beside the kernel's files in one engine and one queue of
+//! completions.
+//!
+//! ```sh
+//! cargo run -p baio-engine --example ram
+//! ```
 
 mod device;
 
