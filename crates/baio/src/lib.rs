@@ -74,18 +74,23 @@ mod trace;
 
 use std::path::Path;
 
+// What the names below mention in their methods and fields is named here too.
 pub use baio_engine::{
-    Address, Buffer, Caching, Choice, Config, Durability, Errno, Foreign, Frozen, Memory, Stats, Time, Vectored, Wait,
+    Address, Affinity, Argument, Buffer, Caching, Choice, Config, Durability, Errno, Foreign, Frozen, Histogram, Lent,
+    Memory, Region, SetupError, Span, Stats, Time, Vectored, Wait,
 };
 pub use baio_storage::cache::eviction::{Eviction, Hint, Policy};
 pub use baio_storage::cache::window::Pattern;
 pub use baio_storage::cache::{CacheConfig, CacheError, CacheStats, LentPages};
+pub use baio_storage::segment::layout::LayoutError;
+pub use baio_storage::segment::name::NameError;
 pub use baio_storage::{
-    Access, Account, CheckReport, Core, CreateOptions, DefragProgress, DefragReport, Error, ErrorContext, Fault,
-    Format, Handle, Identity, Limits, Mode, Outcome, PinnedPage, Pinning, Problem, ProblemPlace, Progress,
-    ResizeOptions, Result, SegmentInfo, SegmentOp, SegmentRequest, Status, StatusWord, Ticket, Unmoved, VolumeInfo,
-    VolumeView, Watch, Zeroing,
+    Access, Account, CheckProgress, CheckReport, Core, CreateOptions, DefragProgress, DefragReport, EVERYBODY_ELSE,
+    Error, ErrorContext, Fault, Format, Handle, Identity, InUse, Limits, Mode, Outcome, PinnedPage, Pinning, Problem,
+    ProblemPlace, Progress, Repair, ResizeOptions, Result, SegmentInfo, SegmentOp, SegmentRequest, Sight, Status,
+    StatusWord, Ticket, Unmoved, Usage, VolumeInfo, VolumeView, Watch, Zeroing,
 };
+pub use baio_words::{IoError, Ownership, RequestFault};
 #[cfg(feature = "compio")]
 pub use buffer::Compio;
 pub use buffer::{IoBuf, IoBufMut, Owned, OwnedBytes, OwnedBytesMut};
