@@ -35,6 +35,7 @@
 //! | [`IoBuf`], [`IoBufMut`] | what requests carry: any owned buffer |
 //! | [`Pin`], [`Pool`] | pages of the cache, held and changed in place |
 //! | [`Stream`], [`Event`] | sockets, pipes and timers in the loop of a local link |
+//! | [`Options`]: [`Config`], [`Backend`], [`CacheConfig`] | how a link is opened: its size, its backend, its page cache |
 //! | [`metrics`] | all counters, as Prometheus' text and on a socket (feature `metrics`) |
 //!
 //! | feature | what it adds; none is on by default |
@@ -74,10 +75,12 @@ mod trace;
 
 use std::path::Path;
 
+// The engine's trait of that name is the other side of the choice; nobody meets it here.
+pub use baio_engine::Choice as Backend;
 // What the names below mention in their methods and fields is named here too.
 pub use baio_engine::{
-    Address, Affinity, Argument, Buffer, Caching, Choice, Config, Durability, Errno, Foreign, Frozen, Histogram, Lent,
-    Memory, Region, SetupError, Span, Stats, Time, Vectored, Wait,
+    Address, Affinity, Argument, Buffer, Caching, Config, Durability, Errno, Foreign, Frozen, Histogram, Lent, Memory,
+    Region, SetupError, Span, Stats, Time, Vectored, Wait,
 };
 pub use baio_storage::cache::eviction::{Eviction, Hint, Policy};
 pub use baio_storage::cache::window::Pattern;

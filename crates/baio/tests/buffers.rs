@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baio::{Choice, File, IoBuf, IoBufMut, Link, Local, Mode, OpenOptions, Owned, OwnedBytes, OwnedBytesMut, Remote};
+use baio::{Backend, File, IoBuf, IoBufMut, Link, Local, Mode, OpenOptions, Owned, OwnedBytes, OwnedBytesMut, Remote};
 
 const TEXT: &[u8; 27] = b"the bytes that are written\n";
 
@@ -175,7 +175,7 @@ fn through_the_cache<L: Link>(link: &L) {
 
 #[test]
 fn the_cache_copies_in_and_out_of_them() {
-    let cached = common::options(Choice::Auto, 128).with_cache(1 << 20);
+    let cached = common::options(Backend::Auto, 128).with_cache(1 << 20);
     let (_dir, path) = common::image(16 << 20);
     let link = Local::open_with(&path, &cached).unwrap();
     through_the_cache(&link);

@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 
 use baio::{
-    Access, Buffer, CacheConfig, Choice, Durability, Error, Fault, Link, Local, Mode, Options, Remote, ResizeOptions,
+    Access, Backend, Buffer, CacheConfig, Durability, Error, Fault, Link, Local, Mode, Options, Remote, ResizeOptions,
     Segment,
 };
 
@@ -19,7 +19,7 @@ fn options(cache_pages: usize) -> Options {
             bytes: cache_pages * PAGE,
             ..CacheConfig::default()
         }),
-        ..common::options(Choice::Auto, 128)
+        ..common::options(Backend::Auto, 128)
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use baio::{Access, Choice, CreateOptions, Durability, Link, ResizeOptions, Segment};
+use baio::{Access, Backend, CreateOptions, Durability, Link, ResizeOptions, Segment};
 use common::remote;
 use futures_util::future::join_all;
 
@@ -46,7 +46,7 @@ async fn expect<L: Link>(segment: &Segment<L>, page: u64, byte: u8) {
 
 #[test]
 fn on_the_callers_own_thread() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let segment = common::segment(&volume, "a", PAGES * PAGE as u64);
     // Right behind it, so that growing has to move it.
     common::segment(&volume, "b", PAGE as u64);
@@ -78,7 +78,7 @@ fn on_the_callers_own_thread() {
 
 #[test]
 fn on_a_thread_of_its_own_while_requests_go_on() {
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "a", PAGES * PAGE as u64);
     common::segment(&volume, "b", PAGE as u64);
     let work = async {

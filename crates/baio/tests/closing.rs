@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use baio::{Choice, Fault, Link};
+use baio::{Backend, Fault, Link};
 
 struct Count(AtomicU32);
 
@@ -19,7 +19,7 @@ impl Wake for Count {
 
 #[test]
 fn a_future_that_is_under_way_is_woken_and_told() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let segment = common::segment(&volume, "open", 64 << 10);
     let _driver = volume.drive();
     let mut read = std::pin::pin!(segment.read_at(0, segment.buffer(4096).unwrap()));
@@ -36,7 +36,7 @@ fn a_future_that_is_under_way_is_woken_and_told() {
 
 #[test]
 fn a_future_that_waits_for_a_slot_is_woken_and_gets_its_buffer_back() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let segment = common::segment(&volume, "full", 64 << 10);
     let _driver = volume.drive();
     let mut noop = Context::from_waker(Waker::noop());
@@ -62,7 +62,7 @@ fn a_future_that_waits_for_a_slot_is_woken_and_gets_its_buffer_back() {
 
 #[test]
 fn requests_on_a_closed_link_are_told() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let segment = common::segment(&volume, "gone", 64 << 10);
     let buffer = segment.buffer(4096).unwrap();
     volume.clone().close().unwrap();

@@ -4,7 +4,7 @@
 mod common;
 
 use baio::{
-    Access, Choice, CreateOptions, Durability, Fault, Link, Local, Segment, SegmentOp, SegmentRequest, Status,
+    Access, Backend, CreateOptions, Durability, Fault, Link, Local, Segment, SegmentOp, SegmentRequest, Status,
     StatusWord,
 };
 use common::remote;
@@ -76,21 +76,21 @@ async fn story<L: Link>(segment: &Segment<L>) {
 
 #[test]
 fn in_this_thread() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let segment = common::segment(&volume, "data", (PAGES * PAGE) as u64);
     volume.block_on(story(&segment)).unwrap();
 }
 
 #[test]
 fn in_a_service() {
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "data", (PAGES * PAGE) as u64);
     volume.block_on(story(&segment)).unwrap();
 }
 
 #[test]
 fn who_may_only_read_changes_nothing() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     volume
         .create_segment("data", &CreateOptions::of_size(PAGE as u64))
         .wait()

@@ -6,7 +6,7 @@ mod common;
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
 
-use baio::{Choice, Fault, Link, SegmentOp, Status, StatusWord, Ticket, Wait};
+use baio::{Backend, Fault, Link, SegmentOp, Status, StatusWord, Ticket, Wait};
 use common::remote;
 use futures_util::future::join_all;
 
@@ -23,13 +23,13 @@ fn one_submission<L: Link>(volume: &L) {
 
 #[test]
 fn sixty_four_joined_futures_cost_one_submission() {
-    one_submission(&common::volume(Choice::Auto).1);
-    one_submission(&remote::volume(Choice::Auto).1);
+    one_submission(&common::volume(Backend::Auto).1);
+    one_submission(&remote::volume(Backend::Auto).1);
 }
 
 #[test]
 fn an_undriven_future_gives_the_error_and_the_cure_and_its_buffer() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let segment = common::segment(&volume, "alone", 64 << 10);
     let mut read = std::pin::pin!(segment.read_at(0, segment.buffer(4096).unwrap()));
     let Poll::Ready(ended) = read.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
@@ -44,7 +44,7 @@ fn an_undriven_future_gives_the_error_and_the_cure_and_its_buffer() {
 
 #[test]
 fn a_future_whose_driver_leaves_gives_the_error_too() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let segment = common::segment(&volume, "left", 64 << 10);
     let mut read = std::pin::pin!(segment.read_at(0, segment.buffer(4096).unwrap()));
     let mut context = Context::from_waker(Waker::noop());
@@ -59,7 +59,7 @@ fn a_future_whose_driver_leaves_gives_the_error_too() {
 
 #[test]
 fn drive_completes_futures_inside_any_executor() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let segment = common::segment(&volume, "driven", 1 << 20);
     let work = async {
         let mut total = 0;
@@ -75,7 +75,7 @@ fn drive_completes_futures_inside_any_executor() {
 
 #[test]
 fn another_thread_wakes_block_on() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let shared = std::sync::Arc::new(std::sync::Mutex::new((false, None::<Waker>)));
     let other = std::sync::Arc::clone(&shared);
     let thread = std::thread::spawn(move || {
@@ -118,7 +118,7 @@ fn a_crowd<L: Link>(volume: &L) {
 
 #[test]
 fn more_futures_than_slots_all_complete() {
-    for backend in [Choice::Auto, Choice::Sync] {
+    for backend in [Backend::Auto, Backend::Sync] {
         a_crowd(&common::volume(backend).1);
         a_crowd(&remote::volume(backend).1);
     }
@@ -156,6 +156,6 @@ fn lower_shapes<L: Link>(volume: &L) {
 
 #[test]
 fn tickets_status_words_and_the_queue_tell_the_same() {
-    lower_shapes(&common::volume(Choice::Auto).1);
-    lower_shapes(&remote::volume(Choice::Auto).1);
+    lower_shapes(&common::volume(Backend::Auto).1);
+    lower_shapes(&remote::volume(Backend::Auto).1);
 }

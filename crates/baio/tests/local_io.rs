@@ -26,7 +26,7 @@ macro_rules! on_each_backend {
         mod $backend {
             $(#[test]
             fn $test() {
-                match baio::Local::new_with(&super::common::options(baio::Choice::$choice, 64)) {
+                match baio::Local::new_with(&super::common::options(baio::Backend::$choice, 64)) {
                     Ok(link) => super::$test(link),
                     Err(error) => println!("SKIPPED: {}: {error}", stringify!($test)),
                 }

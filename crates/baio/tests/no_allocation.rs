@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
 
-use baio::{Buffer, Choice, Link, Remote, Request, Segment, SegmentOp, Wait};
+use baio::{Backend, Buffer, Link, Remote, Request, Segment, SegmentOp, Wait};
 use common::remote;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -161,7 +161,7 @@ impl Wake for Unpark {
 #[test]
 fn requests_by_ticket_over_a_service_allocate_nothing() {
     let _alone = alone();
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "warm", 1 << 20);
     let mut spare: Vec<Buffer> = (0..DEPTH).map(|_| segment.buffer(4096).unwrap()).collect();
     assert_none("tickets over a service", || by_ticket(&volume, &segment, &mut spare));
@@ -179,7 +179,7 @@ fn requests_by_ticket_over_a_service_allocate_nothing() {
 #[test]
 fn awaited_reads_over_a_service_allocate_nothing() {
     let _alone = alone();
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "warm", 1 << 20);
     let mut places = places();
     assert_none("futures in block_on", || {
@@ -198,7 +198,7 @@ fn awaited_reads_over_a_service_allocate_nothing() {
 #[test]
 fn awaited_reads_in_the_same_thread_allocate_nothing() {
     let _alone = alone();
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let segment = common::segment(&volume, "warm", 1 << 20);
     let mut places = places();
     // `block_on` itself makes one waker, so it is entered once.

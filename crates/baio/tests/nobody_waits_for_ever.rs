@@ -11,7 +11,7 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
 
 use baio::{
-    Buffer, Choice, CreateOptions, Done, Failed, Fault, Link, Local, Memory, SegmentOp, StatusWord, Ticket, Wait,
+    Backend, Buffer, CreateOptions, Done, Failed, Fault, Link, Local, Memory, SegmentOp, StatusWord, Ticket, Wait,
 };
 use futures_util::future::join;
 
@@ -25,7 +25,7 @@ impl Wake for Flag {
 
 #[test]
 fn a_refused_request_answers_inside_block_on_and_beside_a_driver() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let segment = common::segment(&volume, "refused", 64 << 10);
     let misaligned = || segment.write_at(1, segment.buffer(4096).unwrap());
     let error = misaligned().wait().unwrap_err().error;
@@ -38,7 +38,7 @@ fn a_refused_request_answers_inside_block_on_and_beside_a_driver() {
 
 #[test]
 fn an_operation_wakes_those_whose_requests_end_meanwhile() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let segment = common::segment(&volume, "first", 64 << 10);
     let read = segment.read_at(0, segment.buffer(4096).unwrap());
     let create = async {
@@ -53,7 +53,7 @@ fn an_operation_wakes_those_whose_requests_end_meanwhile() {
 
 #[test]
 fn the_last_driver_that_leaves_wakes_those_who_wait() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let segment = common::segment(&volume, "left", 64 << 10);
     let driver = volume.drive();
     let flag = Arc::new(Flag(AtomicBool::new(false)));
@@ -66,7 +66,7 @@ fn the_last_driver_that_leaves_wakes_those_who_wait() {
 
 #[test]
 fn the_queue_leaves_the_outcome_of_a_future_to_it() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let segment = common::segment(&volume, "mine", 64 << 10);
     let _driver = volume.drive();
     let mut context = Context::from_waker(Waker::noop());
@@ -84,8 +84,8 @@ fn the_queue_leaves_the_outcome_of_a_future_to_it() {
 
 #[test]
 fn requests_and_tickets_of_another_volume_are_strangers() {
-    let (_dir_1, one) = common::volume(Choice::Auto);
-    let (_dir_2, two) = common::volume(Choice::Auto);
+    let (_dir_1, one) = common::volume(Backend::Auto);
+    let (_dir_2, two) = common::volume(Backend::Auto);
     let theirs = common::segment(&one, "theirs", 64 << 10);
     let ours = common::segment(&two, "ours", 64 << 10);
     let request = theirs.request(SegmentOp::Write { offset: 0 }, ours.buffer(4096).unwrap());
@@ -101,7 +101,7 @@ fn requests_and_tickets_of_another_volume_are_strangers() {
 
 #[test]
 fn a_status_word_tells_the_reason() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let segment = common::segment(&volume, "word", 4096);
     let word = StatusWord::new();
     let mut request = segment.request(SegmentOp::Write { offset: 4096 }, segment.buffer(4096).unwrap());
@@ -115,7 +115,7 @@ fn a_status_word_tells_the_reason() {
 /// A request that has not begun by its deadline has had no effect, and its memory comes back: on both links.
 #[test]
 fn a_future_that_finds_no_slot_ends_at_its_deadline() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let segment = common::segment(&volume, "full", 64 << 10);
     // Outcomes that nobody takes keep their places, until there is none left.
     loop {
@@ -207,7 +207,7 @@ fn reentering() -> RawWaker {
 
 #[test]
 fn the_clone_of_a_waker_may_use_the_link() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let segment = common::segment(&volume, "clone", 64 << 10);
     let _driver = volume.drive();
     REENTERED.set(Some(volume.clone()));

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use baio::{
-    Buffer, Choice, CreateOptions, Done, Failed, Fault, Link, Remote, Request, Segment, SegmentOp, Status, StatusWord,
+    Backend, Buffer, CreateOptions, Done, Failed, Fault, Link, Remote, Request, Segment, SegmentOp, Status, StatusWord,
     Wait,
 };
 use common::gate::{self, Gate};
@@ -202,7 +202,7 @@ fn closing_lets_what_is_under_way_end_and_turns_others_away() {
 #[test]
 fn a_closed_volume_is_clean_and_a_dropped_one_is_given_back() {
     let (_dir, path) = common::image(16 << 20);
-    let options = common::options(Choice::Auto, 128);
+    let options = common::options(Backend::Auto, 128);
     let volume = Remote::open_with(&path, &options).unwrap();
     let segment = common::segment(&volume, "kept", 64 << 10);
     let mut page = segment.buffer(4096).unwrap();

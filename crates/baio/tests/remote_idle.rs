@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use baio::{Choice, Link};
+use baio::{Backend, Link};
 use common::remote;
 
 /// Times that the thread was switched out, by itself or by others.
@@ -31,7 +31,7 @@ fn thread(name: &str) -> u64 {
 
 #[test]
 fn an_idle_service_does_not_run_at_all() {
-    for backend in [Choice::Auto, Choice::Sync] {
+    for backend in [Backend::Auto, Backend::Sync] {
         while remote::thread_named("baio-helper").is_some() {
             std::thread::yield_now(); // The last volume's helper is on its way out.
         }

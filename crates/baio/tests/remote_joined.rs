@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use baio::{
-    Access, Buffer, Choice, CreateOptions, Durability, Error, Fault, Link, Local, Operation, Remote, Request, Segment,
+    Access, Backend, Buffer, CreateOptions, Durability, Error, Fault, Link, Local, Operation, Remote, Request, Segment,
     SegmentInfo, SegmentOp, Ticket, Wait,
 };
 use common::remote;
@@ -46,7 +46,7 @@ impl Wake for Flag {
 
 #[test]
 fn a_future_needs_no_driver() {
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "alone", 64 << 10);
     let mut read = std::pin::pin!(segment.read_at(0, segment.buffer(4096).unwrap()));
     let flag = Arc::new(Flag(AtomicBool::new(false)));
@@ -65,7 +65,7 @@ fn a_future_needs_no_driver() {
 
 #[test]
 fn thousands_of_tickets_are_handed_back_when_every_place_is_taken() {
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "full", 1 << 20);
     let (mut next, mut ended, mut handed_back) = (0_u64, 0_u64, 0);
     let mut seen = vec![false; 5000];
@@ -100,8 +100,8 @@ fn thousands_of_tickets_are_handed_back_when_every_place_is_taken() {
 
 #[test]
 fn a_refused_request_is_told_as_it_is_locally() {
-    let (_dir_1, here) = common::volume(Choice::Auto);
-    let (_dir_2, there) = remote::volume(Choice::Auto);
+    let (_dir_1, here) = common::volume(Backend::Auto);
+    let (_dir_2, there) = remote::volume(Backend::Auto);
     let local = common::segment(&here, "same", 64 << 10);
     let distant = common::segment(&there, "same", 64 << 10);
     // The volumes differ by their directories only.
@@ -137,8 +137,8 @@ fn refusals<L: Link>(segment: &Segment<L>) -> [Error; 5] {
 
 #[test]
 fn requests_and_tickets_of_another_volume_are_strangers() {
-    let (_dir_1, one) = remote::volume(Choice::Auto);
-    let (_dir_2, two) = remote::volume(Choice::Auto);
+    let (_dir_1, one) = remote::volume(Backend::Auto);
+    let (_dir_2, two) = remote::volume(Backend::Auto);
     let theirs = common::segment(&one, "theirs", 64 << 10);
     let ours = common::segment(&two, "ours", 64 << 10);
     let request = theirs.request(SegmentOp::Write { offset: 0 }, ours.buffer(4096).unwrap());
@@ -160,7 +160,7 @@ fn requests_and_tickets_of_another_volume_are_strangers() {
 
 #[test]
 fn a_stale_ticket_touches_nobody() {
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "stale", 64 << 10);
     let read = || segment.request(SegmentOp::Read { offset: 0 }, segment.buffer(4096).unwrap());
     let old = segment.submit(read()).unwrap();
@@ -182,7 +182,7 @@ fn a_stale_ticket_touches_nobody() {
 
 #[test]
 fn lists_and_shared_memory_go_through() {
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "lists", 64 << 10);
     let mut page = segment.buffer(4096).unwrap();
     page.fill(3);
@@ -203,7 +203,7 @@ fn lists_and_shared_memory_go_through() {
 
 #[test]
 fn operations_are_futures_and_requests_go_on_beside_them() {
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "first", 64 << 10);
     let work = async {
         let big = volume.create_segment("second", &CreateOptions::of_size(4 << 20));

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use baio::{Buffer, Choice, Link, Remote, Request, Segment, SegmentOp, Wait};
+use baio::{Backend, Buffer, Link, Remote, Request, Segment, SegmentOp, Wait};
 use common::remote;
 use futures_util::future::{Either, join_all, select};
 
@@ -116,7 +116,7 @@ fn park_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn share(backend: Choice, threads: u64, rounds: u64) {
+fn share(backend: Backend, threads: u64, rounds: u64) {
     let (_dir, volume) = remote::volume(backend);
     let segment = common::segment(&volume, "shared", 4 << 20);
     let free = volume.arena_free_bytes();
@@ -138,17 +138,17 @@ fn share(backend: Choice, threads: u64, rounds: u64) {
 
 #[test]
 fn every_byte_is_the_one_that_was_written() {
-    share(Choice::Auto, 12, 300);
+    share(Backend::Auto, 12, 300);
 }
 
 #[test]
 fn also_on_the_backend_that_blocks() {
-    share(Choice::Sync, 6, 100);
+    share(Backend::Sync, 6, 100);
 }
 
 #[test]
 fn raw_batches_of_several_threads_lose_nothing() {
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "raw", 1 << 20);
     let ended = Arc::new(Mutex::new(vec![0_u32; 4 * 500]));
     let threads: Vec<_> = (0..4_u64)
@@ -191,7 +191,7 @@ fn raw_batches_of_several_threads_lose_nothing() {
 /// One thread has the role and waits for something else; another one takes outcomes out of the queue.
 #[test]
 fn whoever_reaps_tells_those_who_take_any_outcome() {
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "others", 64 << 10);
     let (tell, told) = std::sync::mpsc::channel::<Waker>();
     let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -237,7 +237,7 @@ impl Wake for Assassin {
 
 #[test]
 fn a_waker_may_drop_other_futures_and_wait_itself() {
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "victims", 1 << 20);
     let free = volume.arena_free_bytes();
     let read = |block: u64| Box::pin(segment.read_at(block * 4096, segment.buffer(4096).unwrap()));
@@ -270,7 +270,7 @@ fn a_waker_may_drop_other_futures_and_wait_itself() {
 
 #[test]
 fn what_block_on_leaves_behind_is_reaped_by_the_helper() {
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "left", 64 << 10);
     let mut read = Box::pin(segment.read_at(0, segment.buffer(4096).unwrap()));
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
@@ -292,7 +292,7 @@ impl Wake for Panics {
 /// The helper dies of it; others of its batch are woken all the same, and another helper reaps for the rest.
 #[test]
 fn a_waker_that_panics_leaves_nobody_waiting() {
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "panics", 64 << 10);
     for _ in 0..5 {
         let mut bad = Box::pin(segment.read_at(0, segment.buffer(4096).unwrap()));
@@ -311,7 +311,7 @@ fn a_waker_that_panics_leaves_nobody_waiting() {
 
 #[test]
 fn a_future_that_panics_inside_block_on_leaves_others_alone() {
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "panics", 64 << 10);
     let mut read = Box::pin(segment.read_at(0, segment.buffer(4096).unwrap()));
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
@@ -329,7 +329,7 @@ fn a_future_that_panics_inside_block_on_leaves_others_alone() {
 
 #[test]
 fn another_thread_wakes_block_on() {
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let shared = Arc::new(Mutex::new((false, None::<Waker>)));
     let other = Arc::clone(&shared);
     let thread = std::thread::spawn(move || {

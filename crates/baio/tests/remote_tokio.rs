@@ -4,12 +4,12 @@
 
 mod common;
 
-use baio::{Choice, Link};
+use baio::{Backend, Link};
 use common::remote;
 
 #[test]
 fn tasks_on_many_threads_await_it() {
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(3)
         .enable_all()

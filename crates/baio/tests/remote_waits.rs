@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-use baio::{Choice, Link, Memory, Remote, SegmentOp, StatusWord, Vectored, Wait};
+use baio::{Backend, Link, Memory, Remote, SegmentOp, StatusWord, Vectored, Wait};
 use baio_engine::Region;
 use common::{gate, remote};
 
@@ -33,7 +33,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 /// More bytes than an entry's length can tell.
 #[test]
 fn a_request_of_more_than_four_gibibytes_ends_alone() {
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "long", 64 << 10);
     let region = Region::create(3 << 30).unwrap();
     let mut list = Vectored::with_capacity(2);
@@ -104,7 +104,7 @@ fn a_thread_that_waits_for_a_place_is_told_of_one() {
 /// `Link::poll` by itself, where nobody else reaps.
 #[test]
 fn a_ticket_polled_elsewhere_is_sent_and_woken() {
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "polled", 64 << 10);
     let request = segment.request(SegmentOp::Read { offset: 0 }, segment.buffer(4096).unwrap());
     let ticket = segment.submit(request).unwrap();
@@ -173,7 +173,7 @@ fn a_second_close_waits_for_the_first() {
 
 #[test]
 fn a_wait_without_end_is_no_panic() {
-    let (_dir, volume) = remote::volume(Choice::Auto);
+    let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "long", 64 << 10);
     let request = segment.request(SegmentOp::Read { offset: 0 }, segment.buffer(4096).unwrap());
     segment.submit(request).unwrap();
@@ -197,7 +197,7 @@ impl Wake for Panics {
 #[test]
 fn a_waker_that_panics_at_the_end_leaves_no_service() {
     let (_dir, path) = common::image(16 << 20);
-    let options = common::options(Choice::Auto, 8);
+    let options = common::options(Backend::Auto, 8);
     let volume = Remote::open_with(&path, &options).unwrap();
     let segment = common::segment(&volume, "panics", 64 << 10);
     let read = || segment.request(SegmentOp::Read { offset: 0 }, segment.buffer(4096).unwrap());

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use baio::{
-    Choice, CreateOptions, Durability, File, Link, Local, Mode, OpenOptions, Segment, SegmentOp, SegmentRequest, Time,
+    Backend, CreateOptions, Durability, File, Link, Local, Mode, OpenOptions, Segment, SegmentOp, SegmentRequest, Time,
 };
 use futures_util::future::{Either, join_all, select};
 
@@ -102,7 +102,7 @@ async fn rounds(segment: Segment<Local>, task: u64) {
     }
 }
 
-fn many_tasks(backend: Choice) {
+fn many_tasks(backend: Backend) {
     on_each(|runtime, driver| {
         let (_dir, link) = common::volume(backend);
         let segment = common::segment(&link, "async", 1 << 20);
@@ -131,18 +131,18 @@ fn many_tasks(backend: Choice) {
 
 #[test]
 fn the_link_is_driven() {
-    many_tasks(Choice::Auto);
+    many_tasks(Backend::Auto);
 }
 
 #[test]
 fn a_link_without_a_ready_fd_is_driven() {
-    many_tasks(Choice::Sync);
+    many_tasks(Backend::Sync);
 }
 
 /// What completes without the kernel, or takes several turns, is seen too.
 #[test]
 fn what_is_refused_or_takes_turns_is_seen() {
-    for backend in [Choice::Auto, Choice::Sync] {
+    for backend in [Backend::Auto, Backend::Sync] {
         on_each(|runtime, driver| {
             let (_dir, link) = common::volume(backend);
             let segment = common::segment(&link, "async", 1 << 20);
@@ -167,7 +167,7 @@ fn what_is_refused_or_takes_turns_is_seen() {
 
 /// A link with few slots, and a pipe that nobody writes to: a read of it never ends.
 fn link_and_pipe(slots: u32) -> (std::io::PipeWriter, Local, File<Local>) {
-    let link = Local::new_with(&common::options(Choice::Auto, slots)).unwrap();
+    let link = Local::new_with(&common::options(Backend::Auto, slots)).unwrap();
     let (reader, writer) = std::io::pipe().unwrap();
     let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
     let pipe = OpenOptions::new().mode(Mode::Kernel).open(&link, path).wait().unwrap();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use baio::{
-    Choice, Config, Core, Durability, File, Format, Identity, Link, Local, Mode, OpenOptions, Opened, Options, Reader,
+    Backend, Config, Core, Durability, File, Format, Identity, Link, Local, Mode, OpenOptions, Opened, Options, Reader,
     Remote, Writer,
 };
 use baio_engine::Engine;
@@ -217,9 +217,9 @@ fn of_a_segment<L: Link>(link: &L) {
 
 #[test]
 fn segments_are_read_and_written() {
-    let (_dir, link) = common::volume(Choice::Auto);
+    let (_dir, link) = common::volume(Backend::Auto);
     of_a_segment(&link);
-    let (_dir, link) = common::remote::volume(Choice::Auto);
+    let (_dir, link) = common::remote::volume(Backend::Auto);
     of_a_segment(&link);
 }
 

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 
-use baio::{Buffer, Choice, Link, Local, Request, Wait};
+use baio::{Backend, Buffer, Link, Local, Request, Wait};
 
 type Futures = Rc<RefCell<Vec<Pin<Box<Request<Local, Buffer>>>>>>;
 
@@ -41,7 +41,7 @@ fn reads(volume: &Local, count: u64) -> Futures {
 
 #[test]
 fn a_waker_may_drop_other_futures_from_inside_a_turn() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let free = volume.arena_free_bytes();
     let driver = volume.drive();
     let all = reads(&volume, 16);
@@ -83,7 +83,7 @@ fn dropping_waker() -> Waker {
 
 #[test]
 fn the_drop_of_a_waker_may_drop_other_futures() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let driver = volume.drive();
     let all = reads(&volume, 8);
     let mut first = all.borrow_mut().remove(0);
@@ -104,7 +104,7 @@ fn the_drop_of_a_waker_may_drop_other_futures() {
 
 #[test]
 fn replacing_a_waker_may_drop_other_futures() {
-    let (_dir, volume) = common::volume(Choice::Auto);
+    let (_dir, volume) = common::volume(Backend::Auto);
     let driver = volume.drive();
     let all = reads(&volume, 8);
     let mut first = all.borrow_mut().remove(0);

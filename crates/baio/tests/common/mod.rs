@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use baio::{Access, Choice, Config, CreateOptions, Format, Link, Local, Options, Segment};
+use baio::{Access, Backend, Config, CreateOptions, Format, Link, Local, Options, Segment};
 
-pub fn options(backend: Choice, slots: u32) -> Options {
+pub fn options(backend: Backend, slots: u32) -> Options {
     Options {
         config: Config {
             backend,
@@ -36,7 +36,7 @@ pub fn image(size: u64) -> (tempfile::TempDir, std::path::PathBuf) {
 }
 
 /// In this thread.
-pub fn volume(backend: Choice) -> (tempfile::TempDir, Local) {
+pub fn volume(backend: Backend) -> (tempfile::TempDir, Local) {
     let (dir, path) = image(16 << 20);
     let volume = Local::open_with(&path, &options(backend, 128)).unwrap();
     (dir, volume)

@@ -1,10 +1,10 @@
 //! A small volume on a service thread.
 
-use baio::{Choice, Remote};
+use baio::{Backend, Remote};
 
 use super::{image, options};
 
-pub fn volume(backend: Choice) -> (tempfile::TempDir, Remote) {
+pub fn volume(backend: Backend) -> (tempfile::TempDir, Remote) {
     let (dir, path) = image(16 << 20);
     let volume = Remote::open_with(&path, &options(backend, 128)).unwrap();
     (dir, volume)

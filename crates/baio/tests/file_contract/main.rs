@@ -26,7 +26,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use baio::{Choice, Local, Remote};
+use baio::{Backend, Local, Remote};
 
 use rig::{Bench, Case, Made, Stop};
 
@@ -215,42 +215,42 @@ fn tell(line: &str) {
 
 #[test]
 fn local_uring() {
-    keeps_the_contract::<Local>(Choice::Uring);
+    keeps_the_contract::<Local>(Backend::Uring);
 }
 
 #[test]
 fn local_aio() {
-    keeps_the_contract::<Local>(Choice::Aio);
+    keeps_the_contract::<Local>(Backend::Aio);
 }
 
 #[test]
 fn local_threads() {
-    keeps_the_contract::<Local>(Choice::Threads);
+    keeps_the_contract::<Local>(Backend::Threads);
 }
 
 #[test]
 fn local_sync() {
-    keeps_the_contract::<Local>(Choice::Sync);
+    keeps_the_contract::<Local>(Backend::Sync);
 }
 
 #[test]
 fn remote_uring() {
-    keeps_the_contract::<Remote>(Choice::Uring);
+    keeps_the_contract::<Remote>(Backend::Uring);
 }
 
 #[test]
 fn remote_aio() {
-    keeps_the_contract::<Remote>(Choice::Aio);
+    keeps_the_contract::<Remote>(Backend::Aio);
 }
 
 #[test]
 fn remote_threads() {
-    keeps_the_contract::<Remote>(Choice::Threads);
+    keeps_the_contract::<Remote>(Backend::Threads);
 }
 
 #[test]
 fn remote_sync() {
-    keeps_the_contract::<Remote>(Choice::Sync);
+    keeps_the_contract::<Remote>(Backend::Sync);
 }
 
 /// How a case came out.
@@ -269,7 +269,7 @@ struct Tally {
     failed: Vec<String>,
 }
 
-fn keeps_the_contract<L: Made>(backend: Choice) {
+fn keeps_the_contract<L: Made>(backend: Backend) {
     let row = format!("{} over {backend}", L::NAME);
     if let Err(why) = Bench::<L>::new(backend, "").starts() {
         tell(&format!("file contract, {row}: skipped, it does not start here: {why}"));
@@ -315,7 +315,7 @@ fn keeps_the_contract<L: Made>(backend: Choice) {
 }
 
 /// On a thread of its own, so that one that hangs is named.
-fn run<L: Made>(row: &str, backend: Choice, name: &'static str, case: Run<L>) -> Outcome {
+fn run<L: Made>(row: &str, backend: Backend, name: &'static str, case: Run<L>) -> Outcome {
     let (done, told) = mpsc::channel();
     let tried = move || {
         let outcome = match catch_unwind(AssertUnwindSafe(|| case(&Bench::new(backend, name)))) {

@@ -1,6 +1,6 @@
 //! Many requests, many files.
 
-use baio::{Choice, File, Mode, SegmentOp};
+use baio::{Backend, File, Mode, SegmentOp};
 use futures_util::future::{join, join_all};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -95,7 +95,7 @@ pub(crate) fn tickets_and_futures_share_a_link<L: Made>(bench: &Bench<L>) -> Cas
 /// One descriptor each, of the mode that was asked for.
 pub(crate) fn many_files_on_one_core<L: Made>(bench: &Bench<L>) -> Case {
     const FILES: usize = 2000;
-    if bench.backend != Choice::Uring {
+    if bench.backend != Backend::Uring {
         return skip("shown once for each link, over uring");
     }
     // The other rows of this process have files open too.

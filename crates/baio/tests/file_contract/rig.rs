@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::Poll;
 
-use baio::{Buffer, Choice, Config, File, Link, Local, Mode, OpenOptions, Options, Remote, Result};
+use baio::{Backend, Buffer, Config, File, Link, Local, Mode, OpenOptions, Options, Remote, Result};
 
 /// Bytes of a page, and what direct requests are aligned to everywhere.
 pub(crate) const PAGE: usize = 4096;
@@ -57,13 +57,13 @@ pub(crate) fn skip<T>(why: impl Into<String>) -> std::result::Result<T, Stop> {
 
 /// One case on one backend.
 pub(crate) struct Bench<L> {
-    pub(crate) backend: Choice,
+    pub(crate) backend: Backend,
     dir: tempfile::TempDir,
     link: PhantomData<fn() -> L>,
 }
 
 impl<L: Made> Bench<L> {
-    pub(crate) fn new(backend: Choice, case: &str) -> Bench<L> {
+    pub(crate) fn new(backend: Backend, case: &str) -> Bench<L> {
         // Under the target directory: /tmp is often a tmpfs, which may have no direct I/O.
         let mut named = tempfile::Builder::new();
         let prefix = format!("{}-", case.replace("::", "-"));
