@@ -12,7 +12,7 @@ fn main() -> Result<()> {
     let link = Local::new_with(&Options::default().with_cache(64 << 20))?;
     let sum = link.block_on(async {
         let file = File::options().cached().open(&link, path).await?;
-        let pages = file.size().await? / 4096;
+        let pages = (file.size().await? / 4096).max(1);
         let (mut random, mut sum) = (7_u64, 0_u64);
         for _ in 0..1_000_000 {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);

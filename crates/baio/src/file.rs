@@ -176,7 +176,8 @@ impl OpenOptions {
         self.mode(Mode::Direct)
     }
 
-    /// Through baio's page cache, which the link must have ([`Options::cache`](crate::Options::cache)).
+    /// Through baio's page cache, which the link must have ([`Options::cache`](crate::Options::cache)). Writes are safe after a sync, or after
+    /// [`Link::close`]: a link that is dropped without it loses what it had not written back.
     pub fn cached(self) -> OpenOptions {
         self.mode(Mode::Cached)
     }

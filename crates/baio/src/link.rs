@@ -240,7 +240,8 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     fn block_on<F: Future>(&self, future: F) -> Result<F::Output>;
 
     /// Ends everything under way, marks the volume as closed properly, and gives it back. Blocks until then. Segments, files and futures
-    /// of the link give `Stale` from now on; whoever waits for one is woken.
+    /// of the link give `Stale` from now on; whoever waits for one is woken. What the page cache has not written yet is written: a link
+    /// that is dropped without this loses it.
     ///
     /// # Errors
     /// What the system said; the next open then heals the volume.
@@ -313,7 +314,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
 
     /// Names a command under way.
     #[doc(hidden)]
-    type Question: Unpin;
+    type Question: Unpin + Send;
 
     /// Begins a command.
     #[doc(hidden)]

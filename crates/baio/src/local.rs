@@ -46,8 +46,8 @@ struct Inner {
     identity: Identity,
     /// How many have the role of reaping.
     reapers: Cell<u32>,
-    /// Whoever drives the link from an outside loop, to be woken when there is something new to submit.
-    driver: Cell<Option<Waker>>,
+    /// Those who drive the link from outside loops, to be woken when there is something new to submit.
+    drivers: RefCell<Vec<Waker>>,
     /// Futures that found every slot taken.
     room: Room,
     /// Kept for the next turn, so that turns allocate nothing.
@@ -56,8 +56,15 @@ struct Inner {
     bounced: Cell<(u64, u64)>,
     /// Sockets, pipes and timers.
     ours: Ours,
-    /// Handles that were dropped while the core was borrowed.
-    dropped: RefCell<Vec<Handle>>,
+    /// What was dropped while the core was borrowed.
+    dropped: RefCell<Vec<Left>>,
+}
+
+/// What nobody has any more.
+enum Left {
+    Handle(Handle),
+    Request(Ticket),
+    Question(Box<Question>),
 }
 
 /// A command that was begun on the core.
@@ -143,7 +150,7 @@ impl Local {
             doorbell,
             identity,
             reapers: Cell::new(0),
-            driver: Cell::new(None),
+            drivers: RefCell::default(),
             room: Room::default(),
             fired: Cell::new(Vec::new()),
             bounced: Cell::new((0, 0)),
@@ -186,7 +193,7 @@ impl Local {
 
     /// Nobody reaps any more: whoever waits is woken, to be told so.
     fn leave_role(&self) {
-        drop(self.0.driver.take());
+        drop(self.0.drivers.take());
         let mut waiting = Vec::new();
         let _ = self.with(|core| {
             core.take_wakers(&mut waiting);
@@ -200,35 +207,59 @@ impl Local {
     /// Is there anything that a turn would find or submit without waiting?
     #[cfg(any(feature = "compio", feature = "tokio"))]
     pub(crate) fn has_news(&self) -> bool {
-        self.with(|core| Ok(core.has_news())).unwrap_or(false)
+        self.with(|core| Ok(core.has_news())).unwrap_or(true) // Closed: the next turn says so.
     }
 
     /// Has whoever drives the link from outside look again.
     pub(crate) fn call_driver(&self) {
-        if let Some(driver) = self.0.driver.take() {
-            driver.wake();
-        }
+        self.0.drivers.take().into_iter().for_each(Waker::wake);
     }
 
     pub(crate) fn set_driver(&self, waker: &Waker) {
-        self.0.driver.set(Some(waker.clone()));
+        let waker = waker.clone(); // Not under the borrow: a clone may run anybody's code.
+        let mut drivers = self.0.drivers.borrow_mut();
+        let is_known = drivers.iter().any(|driver| driver.will_wake(&waker));
+        let left = match is_known {
+            true => Some(waker),
+            false => {
+                drivers.push(waker);
+                None
+            }
+        };
+        drop(drivers);
+        drop(left);
     }
 
     /// Borrows the core for the length of one call. Foreign code runs inside of [`Link::with_pool`] only: there the link is refused.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
-        let Ok(mut core) = self.0.core.try_borrow_mut() else {
+        let Ok(mut borrowed) = self.0.core.try_borrow_mut() else {
             return Err(inside());
         };
-        match core.as_mut() {
+        match borrowed.as_mut() {
             Some(core) => {
                 let done = act(core);
-                for handle in self.0.dropped.take() {
-                    core.close_handle(handle);
-                }
+                drop(borrowed);
+                self.clear_up();
                 done
             }
             None => Err(Error::new("use", "a closed link", Fault::Stale)),
         }
+    }
+
+    /// Gives up what was dropped while the core was borrowed.
+    fn clear_up(&self) {
+        for left in self.0.dropped.take() {
+            match left {
+                Left::Handle(handle) => self.close_handle(handle),
+                Left::Request(ticket) => self.abandon(ticket),
+                Left::Question(question) => self.leave(*question),
+            }
+        }
+    }
+
+    /// Is somebody's code running inside of a borrow? What it drops is kept until that has ended.
+    fn is_inside(&self) -> bool {
+        self.0.core.try_borrow_mut().is_err()
     }
 
     /// Is every slot taken?
@@ -243,7 +274,8 @@ impl Local {
             core.take_fired(&mut fired);
             Ok(())
         });
-        let room = !fired.is_empty();
+        // What was abandoned leaves its slot and wakes nobody.
+        let room = !fired.is_empty() || !self.is_full();
         fired.drain(..).for_each(Waker::wake);
         self.drop_displaced(&mut fired);
         self.0.fired.set(fired);
@@ -399,6 +431,10 @@ impl Link for Local {
             }
             Question::Doing(doing) => doing,
         };
+        if self.is_inside() {
+            waker.wake_by_ref(); // It is looked at when that has ended.
+            return Poll::Pending;
+        }
         let waker = waker.clone(); // Not under the borrow: a clone may run anybody's code.
         let polled = self.with(|core| Ok(doing.poll(core, Some(waker))));
         self.drop_all_displaced();
@@ -415,12 +451,14 @@ impl Link for Local {
                     self.close_handle(handle);
                 }
             }
+            question @ Question::Doing(_) if self.is_inside() => {
+                self.0.dropped.borrow_mut().push(Left::Question(Box::new(question)));
+            }
             Question::Doing(doing) => {
-                let _ = self.with(|core| {
-                    doing.abandon(core);
-                    Ok(())
-                });
+                // What is left of it goes when the core is free.
+                let left = self.with(|core| Ok(doing.abandon(core)));
                 self.drop_all_displaced();
+                drop(left);
             }
         }
     }
@@ -463,6 +501,10 @@ impl Link for Local {
     }
 
     fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
+        if self.is_inside() {
+            waker.wake_by_ref(); // It is looked at when that has ended.
+            return Poll::Pending;
+        }
         let waker = waker.clone(); // Not under the borrow: a clone may run anybody's code.
         let polled = self.with(|core| Ok(core.poll(ticket, Some(waker))));
         self.drop_all_displaced();
@@ -513,16 +555,22 @@ impl Link for Local {
     }
 
     fn abandon(&self, ticket: Ticket) {
+        if self.is_inside() {
+            return self.0.dropped.borrow_mut().push(Left::Request(ticket));
+        }
         let _ = self.with(|core| {
             core.abandon(ticket);
             Ok(())
         });
         self.drop_all_displaced();
+        if !self.is_full() {
+            self.0.room.wake();
+        }
     }
 
     fn close_handle(&self, handle: Handle) {
-        if self.0.core.try_borrow_mut().is_err() {
-            return self.0.dropped.borrow_mut().push(handle);
+        if self.is_inside() {
+            return self.0.dropped.borrow_mut().push(Left::Handle(handle));
         }
         let _ = self.with(|core| {
             core.close_handle(handle);
@@ -553,6 +601,9 @@ impl Future for Drive {
     type Output = Error;
 
     fn poll(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Error> {
+        if let Err(closed) = self.link.with(|_| Ok(())) {
+            return Poll::Ready(closed);
+        }
         self.link.set_driver(context.waker());
         let in_flight = self.link.in_flight() > 0;
         if !in_flight && self.link.0.room.until().is_none() {

@@ -19,6 +19,7 @@ pub struct Options {
     /// Size and backend of the engine.
     pub config: Config,
     /// A page cache for [`Mode::Cached`](crate::Mode::Cached), if there is to be one. Its memory comes on top of the arena's.
+    /// What was written through it and not synced is lost when the link is dropped without [`Link::close`](crate::Link::close).
     pub cache: Option<CacheConfig>,
     /// Makes the cache's eviction policy, where that is the caller's own. It runs on the core's thread.
     pub eviction: Option<MakeEviction>,

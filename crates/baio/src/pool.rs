@@ -63,9 +63,18 @@ impl Pool<'_> {
         let Some(pin) = self.core.pin_there(handle, page)? else {
             return Ok(None);
         };
-        let done = act(self.core, &pin);
-        self.core.unpin(pin);
-        done.map(Some)
+        // Given back also when `act` panics.
+        struct Back<'a>(&'a mut Core, Option<baio_storage::PinnedPage>);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                if let Some(pin) = self.1.take() {
+                    self.0.unpin(pin);
+                }
+            }
+        }
+        let back = &mut Back(self.core, Some(pin));
+        let Back(core, Some(pin)) = back else { return Ok(None) };
+        act(core, pin).map(Some)
     }
 
     /// As [`Link::set_durable_lsn`].
@@ -216,6 +225,11 @@ impl<L: Link> Opened<L> {
     /// # Errors
     /// There is no cache; what the read said; `NoRoom` when more is lent than may be: drop some.
     pub async fn read_pages(&self, pages: Range<u64>) -> Result<LentPages> {
+        let count = pages.end.saturating_sub(pages.start);
+        if !(1..=16).contains(&count) {
+            let fault = Fault::BadSize(format!("{count} pages: 1 to 16 are read at a time"));
+            return Err(Error::new("lend", self.name(), fault).at(pages.start.saturating_mul(PAGE as u64)));
+        }
         if let Some(lent) = self.link().lend_here(self.borrower(), self.handle(), pages.clone()) {
             return Ok(lent);
         }
@@ -229,7 +243,7 @@ impl<L: Link> Opened<L> {
             pins.push(self.pin(page).await?);
         }
         let no_room = || {
-            let error = Error::new("lend", self.name(), Fault::Cache(CacheError::NoRoom));
+            let error = Error::new("lend", self.name(), Fault::Cache(CacheError::LentOut));
             error.at(pages.start.saturating_mul(PAGE as u64))
         };
         self.lend(pages.clone()).await?.ok_or_else(no_room)

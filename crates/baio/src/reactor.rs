@@ -52,9 +52,14 @@ async fn drive_for_ever<R: Reactor>(link: &Local) -> Result<std::convert::Infall
         let mut has_yielded = false;
         poll_fn(|context| {
             link.set_driver(context.waker());
-            // Something was queued between the turn and here, or was refused at once; or there is less time to sleep.
+            // Something was queued between the turn and here, or was refused at once; or there is less time to sleep. Others of the
+            // thread go on before the next turn: there may be many in a row.
             if link.has_news() || is_sooner(link.next_wake(), until) {
-                return Poll::Ready(Ok(()));
+                if std::mem::replace(&mut has_yielded, true) {
+                    return Poll::Ready(Ok(()));
+                }
+                context.waker().wake_by_ref();
+                return Poll::Pending;
             }
             let timer = timer.as_mut().as_pin_mut();
             if timer.is_some_and(|timer| timer.poll(context).is_ready()) {

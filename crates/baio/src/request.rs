@@ -327,7 +327,8 @@ impl<L: Link, B: IoBuf> Request<L, B> {
 /// Can the device not use its memory, for all that is known?
 fn must_bounce(request: &SegmentRequest) -> bool {
     const SAFE: u64 = 4096;
-    request.mode == Mode::Direct && request.memory.misplaced(SAFE)
+    let usable = request.op.changes_bytes() || request.memory.is_writable();
+    request.mode == Mode::Direct && usable && request.memory.misplaced(SAFE)
 }
 
 /// Puts a buffer of the arena in the place of the request's memory, which is given back.

@@ -426,10 +426,7 @@ impl Doing {
                 }),
                 None => gone(core),
             }),
-            Doing::Opening(opening) => opening.poll(waker).map(|opened| {
-                let (file, access) = opened?;
-                Ok(Reply::OpenedFile(core.add_file(file, access)))
-            }),
+            Doing::Opening(opening) => opening.poll(core, waker).map_ok(Reply::OpenedFile),
             Doing::Waiting(waiting) => waiting.poll(core, waker),
         }
     }
@@ -443,18 +440,24 @@ impl Doing {
         }
     }
 
-    /// Nobody wants the answer any more. What was asked for may happen all the same.
-    pub fn abandon(self, core: &mut Core) {
+    /// Nobody wants the answer any more. What was asked for may happen all the same. What is given back may have others' code in it:
+    /// it is to be dropped when the core is not borrowed.
+    pub fn abandon(self, core: &mut Core) -> Option<Doing> {
         match self {
             Doing::Operation(id) => core.abandon_operation(id),
             Doing::Request(ticket) => core.abandon(ticket),
-            Doing::Opening(_) => {} // The file is closed when it has been opened.
+            Doing::Opening(opening) => {
+                opening.abandon(core);
+                return Some(Doing::Opening(opening));
+            }
             Doing::Waiting(waiting) => {
                 if let Some(doing) = waiting.begun.take() {
-                    doing.abandon(core);
+                    let _ = doing.abandon(core);
                 }
+                return Some(Doing::Waiting(waiting));
             }
         }
+        None
     }
 }
 

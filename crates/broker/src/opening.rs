@@ -1,17 +1,23 @@
 //! A file is opened by a thread of its own: open(2) may wait for a device or a server, and whoever turns a core must not.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Poll, Waker, ready};
 
-use baio_engine::{Doorbell, File, Open};
-use baio_storage::{Access, Core, Error, Result};
+use baio_engine::{Doorbell, Errno, File, Kind, Memory, Open, SetupError};
+use baio_storage::{Access, Core, Error, Fault, Handle, Result, SegmentOp, SegmentRequest, Ticket};
 
 type Opened = Result<(File, Access)>;
 
-/// A file that is being opened. Dropped, it is closed as soon as it is open.
+/// A file that is being opened. Given up, it is closed as soon as it is open.
 #[derive(Debug)]
-pub struct Opening(Arc<Mutex<State>>);
+pub struct Opening {
+    state: Arc<Mutex<State>>,
+    /// Cut to no bytes when it is open: by a request, which the page cache knows of.
+    truncate: bool,
+    cutting: Cell<Option<(Handle, Ticket)>>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -25,32 +31,78 @@ impl Opening {
         let state = Arc::new(Mutex::new(State::default()));
         let theirs = Arc::downgrade(&state);
         let doorbell = core.engine().doorbell();
-        let work = {
-            let path = path.clone();
-            move || {
-                let opened = open(&path, &options, truncate);
-                if let Some(state) = theirs.upgrade() {
-                    end(&state, opened, Some(&doorbell));
-                }
+        let name = path.display().to_string();
+        let work = move || {
+            let opened = open(&path, &options);
+            if let Some(state) = theirs.upgrade() {
+                end(&state, opened, Some(&doorbell));
             }
         };
-        // Without a thread it is opened here: it may take longer, and is no reason to fail.
         let spawned = std::thread::Builder::new().name("baio-open".into()).spawn(work);
-        if spawned.is_err() {
-            end(&state, open(&path, &options, truncate), None);
+        if let Err(error) = spawned {
+            let errno = Errno::from_raw(error.raw_os_error().unwrap_or(11));
+            let error = SetupError::new("start", "a thread".into(), errno);
+            let error = error.cure("open fewer files at once, or raise RLIMIT_NPROC (`ulimit -u`)");
+            end(&state, Err(Error::new("open", name, error)), None);
         }
-        Opening(state)
+        Opening {
+            state,
+            truncate,
+            cutting: Cell::new(None),
+        }
+    }
+
+    /// A handle on the file, once, when it is open and cut; else remembers whom to wake.
+    pub(crate) fn poll(&self, core: &mut Core, waker: Option<Waker>) -> Poll<Result<Handle>> {
+        let (handle, ticket) = match self.cutting.get() {
+            Some(cutting) => cutting,
+            None => {
+                let (file, access) = ready!(self.opened(core, waker.clone()))?;
+                // As O_TRUNC: it is for regular files, and means nothing to others.
+                let truncate = self.truncate && file.kind() == Kind::Regular;
+                let handle = core.add_file(file, access);
+                if !truncate {
+                    return Poll::Ready(Ok(handle));
+                }
+                let cut = SegmentRequest::new(handle, SegmentOp::Truncate { len: 0 }, Memory::None);
+                let Ok(ticket) = core.start(cut) else {
+                    core.close_handle(handle);
+                    let fault = Fault::Io(baio_engine::Error::Full);
+                    return Poll::Ready(Err(Error::new("truncate", "a file that was opened", fault)));
+                };
+                self.cutting.set(Some((handle, ticket)));
+                (handle, ticket)
+            }
+        };
+        let cut = ready!(core.poll(ticket, waker));
+        self.cutting.set(None);
+        let cut = cut.ok_or_else(|| Error::new("truncate", "a file that was opened", Fault::Stale));
+        Poll::Ready(match cut.and_then(|outcome| outcome.result) {
+            Ok(_) => Ok(handle),
+            Err(error) => {
+                core.close_handle(handle);
+                Err(error)
+            }
+        })
+    }
+
+    /// Nobody wants the file any more.
+    pub(crate) fn abandon(&self, core: &mut Core) {
+        if let Some((handle, ticket)) = self.cutting.take() {
+            core.abandon(ticket);
+            core.close_handle(handle);
+        }
     }
 
     /// The file, once, when it is open; else remembers whom to wake.
-    pub(crate) fn poll(&self, waker: Option<Waker>) -> Poll<Opened> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn opened(&self, core: &mut Core, waker: Option<Waker>) -> Poll<Opened> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let displaced = match state.ended.take() {
             Some(ended) => return Poll::Ready(ended),
             None => std::mem::replace(&mut state.waker, waker),
         };
         drop(state);
-        drop(displaced); // With the lock free: that may run anybody's code.
+        core.displace(displaced);
         Poll::Pending
     }
 }
@@ -70,12 +122,9 @@ fn end(state: &Mutex<State>, opened: Opened, doorbell: Option<&Doorbell>) {
     }
 }
 
-fn open(path: &std::path::Path, options: &Open, truncate: bool) -> Opened {
+fn open(path: &std::path::Path, options: &Open) -> Opened {
     let name = path.display().to_string();
     let file = File::open(path, options).map_err(|error| Error::new("open", &name, error))?;
-    if truncate {
-        file.set_size(0).map_err(|errno| Error::new("truncate", &name, errno))?;
-    }
     let access = if options.write { Access::Write } else { Access::Read };
     Ok((file, access))
 }

@@ -247,12 +247,14 @@ impl<K: Carrier> Client<K> {
     /// Wakes whoever is to be woken and rings for the service, with the lock free and the role handed over.
     fn outside<'a>(&'a self, mut state: Guard<'a, K>, ring: bool) -> Guard<'a, K> {
         self.hand_over(&mut state);
+        let litter = std::mem::take(&mut state.litter);
         let mut fired = Fired::new(state.table.take_fired(), &self.telling);
         drop(state);
         if ring {
             self.carrier.ring();
         }
         fired.wake();
+        drop(litter);
         let mut state = self.lock();
         state.table.give_back(std::mem::take(&mut fired.wakers));
         state
@@ -260,7 +262,7 @@ impl<K: Carrier> Client<K> {
 
     /// The same for whoever does not need the lock any more.
     pub(crate) fn finish_up(&self, mut state: Guard<'_, K>, ring: bool) {
-        if state.table.has_fired() {
+        if state.has_to_leave() {
             drop(self.outside(state, ring));
             return;
         }
@@ -316,7 +318,7 @@ impl<K: Carrier> Client<K> {
             let ring = self.flush(&mut state);
             state.drain(&self.shared, &self.name);
             state.table.wake_late(sync::monotonic);
-            if !ring && !state.table.has_fired() {
+            if !ring && !state.has_to_leave() {
                 return state;
             }
             state = self.outside(state, ring);

@@ -72,11 +72,12 @@ impl<K: Carrier> State<K> {
         };
         let parcel = shared.exchange.take(index);
         if ending.abandoned {
-            if let Some(Parcel::Reply(reply)) = parcel {
-                if let Some(handle) = K::opened(&reply) {
+            if let Some(Parcel::Reply(reply)) = &parcel {
+                if let Some(handle) = K::opened(reply) {
                     self.closing.push(handle); // Opened for somebody who has left.
                 }
             }
+            self.litter.extend(parcel);
             self.table.end_abandoned(ticket, || {
                 completion.result.map_err(|failure| errno(ending.kind, failure))
             });
@@ -126,6 +127,7 @@ impl<K: Carrier> State<K> {
         // What the service never took comes back.
         let parcel = shared.exchange.take(ticket.parts().0);
         if ending.abandoned {
+            self.litter.extend(parcel);
             let failure = match ending.kind {
                 Kind::Request { op, .. } if op.changes_bytes() => Failure::Io(IoError::Indeterminate),
                 _ => Failure::Ending,
@@ -133,7 +135,10 @@ impl<K: Carrier> State<K> {
             return self.table.end_abandoned(ticket, || Err(errno(ending.kind, failure)));
         }
         let ended = match ending.kind {
-            Kind::Command => Ended::Command(Err(RequestError::new("ask", name, RequestFault::ServiceEnded))),
+            Kind::Command => {
+                self.litter.extend(parcel);
+                Ended::Command(Err(RequestError::new("ask", name, RequestFault::ServiceEnded)))
+            }
             Kind::Request { op, handle, len } => {
                 let memory = match parcel {
                     Some(Parcel::Memory(memory)) => Some(memory),

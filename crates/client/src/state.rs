@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use baio_ring::exchange::Parcel;
 use baio_ring::ring::Cursor;
 use baio_words::Handle;
 
@@ -26,6 +27,8 @@ pub(crate) struct State<K: Carrier> {
     pub(crate) names: Vec<(Handle, String)>,
     /// Handles to be closed as soon as there is room in the ring.
     pub(crate) closing: Vec<Handle>,
+    /// What nobody wants any more, to be dropped when the lock is free: that may run anybody's code.
+    pub(crate) litter: Vec<Parcel<K::Memory, K::Command, K::Reply>>,
 }
 
 pub(crate) type Guard<'a, K> = MutexGuard<'a, State<K>>;
@@ -43,7 +46,13 @@ impl<K: Carrier> State<K> {
             helper: Helper::new(shared),
             names: Vec::new(),
             closing: Vec::new(),
+            litter: Vec::new(),
         }
+    }
+
+    /// Is there anything to be done with the lock free?
+    pub(crate) fn has_to_leave(&self) -> bool {
+        self.table.has_fired() || !self.litter.is_empty()
     }
 
     pub(crate) fn take_parker(&mut self, shared: &Arc<Between<K>>) -> Arc<Parker<K>> {

@@ -44,10 +44,12 @@ pub enum CacheError {
     /// A sync waits for this page, and the page for the log: it can be changed again when the log is durable up to this LSN
     /// and the page has been written.
     LogFirst(u64),
+    /// More pages are lent than may be.
+    LentOut,
 }
 
 /// What has nothing more to say, in the order of their words.
-const PLAIN: [CacheError; 14] = [
+const PLAIN: [CacheError; 15] = [
     CacheError::Cancelled,
     CacheError::PastEnd,
     CacheError::Stuck,
@@ -62,6 +64,7 @@ const PLAIN: [CacheError; 14] = [
     CacheError::StalePin,
     CacheError::BeingWritten,
     CacheError::NoRoom,
+    CacheError::LentOut,
 ];
 
 /// Words below the plain ones: those with a number.
@@ -108,7 +111,9 @@ impl CacheError {
             CacheError::NoObject => Errno::EBADF,
             CacheError::Busy | CacheError::Pinned => Errno::EBUSY,
             CacheError::StalePin => Errno::ESTALE,
-            CacheError::BeingWritten | CacheError::NoRoom | CacheError::LogFirst(_) => Errno::EAGAIN,
+            CacheError::BeingWritten | CacheError::NoRoom | CacheError::LogFirst(_) | CacheError::LentOut => {
+                Errno::EAGAIN
+            }
         }
     }
 
@@ -124,7 +129,8 @@ impl CacheError {
             CacheError::Busy => "wait until what is under way has ended",
             CacheError::Pinned => "unpin the pages of that range, or write them through the pool",
             CacheError::StalePin => "pin the page again",
-            CacheError::BeingWritten | CacheError::NoRoom => "ask to be told when the page can be changed",
+            CacheError::BeingWritten | CacheError::NoRoom => "wait for it (`Pin::changeable`), and try again",
+            CacheError::LentOut => "drop pages that were lent before",
             CacheError::LogFirst(_) => "flush the log, say how far it is durable, and try again",
             CacheError::NoObject => "open it again",
             CacheError::Cancelled | CacheError::PastEnd | CacheError::TooLong => "ask again, for less",
@@ -157,6 +163,7 @@ impl fmt::Display for CacheError {
             CacheError::StalePin => f.write_str("the pinned page has left: pin it again"),
             CacheError::BeingWritten => f.write_str("the page is being written: wait for the end of that"),
             CacheError::NoRoom => f.write_str("too many pages are changed and not written: wait for the cleaner"),
+            CacheError::LentOut => f.write_str("more pages are lent than may be at a time"),
             CacheError::LogFirst(lsn) => write!(
                 f,
                 "a sync waits for this page: make the log durable up to {lsn}, and say so"

@@ -7,7 +7,7 @@ use crate::advice::{IN_LINE, ON_LINES, into_std, write_advice};
 use crate::cache_error::CacheError;
 use crate::errno::Errno;
 use crate::failure::{FEATURES, Failure, word_at, word_in};
-use crate::io_error::IoError;
+use crate::io_error::{Argument, IoError};
 use crate::op::SegmentOp;
 
 /// Why a request failed.
@@ -78,11 +78,11 @@ impl RequestFault {
             }
             RequestFault::Beyond { size, .. } => return Some(format!("offset plus length of at most {size} bytes")),
             RequestFault::Io(_) | RequestFault::Cache(_) => return None,
-            RequestFault::NotYet(_) => "what this build has: `direct`, and `cached` on plain files",
-            RequestFault::NoCache => "a core with a page cache",
+            RequestFault::NotYet(_) => "what this build has: `direct`, and `cached`",
+            RequestFault::NoCache => "a link with a page cache",
             RequestFault::NotAFile => "a plain file",
             RequestFault::ReadOnly => "a handle opened for writing",
-            RequestFault::Stale => "a handle of a segment that exists and is open",
+            RequestFault::Stale => "a handle that is open, of a segment or file that exists, on a link that is open",
             RequestFault::NobodyDrives => "somebody who completes requests",
             RequestFault::ServiceEnded => "a service that runs",
         };
@@ -93,8 +93,14 @@ impl RequestFault {
     #[must_use]
     pub fn cure(self) -> Option<String> {
         let fixed = match self {
+            RequestFault::Io(IoError::Misaligned {
+                argument: Argument::Memory,
+                ..
+            }) => "take the memory from `buffer(len)` of the link, or let the request go through one (`bounced()`)",
             RequestFault::Io(IoError::Misaligned { argument, need, .. }) => {
-                return Some(format!("align the {argument} to {need} bytes"));
+                return Some(format!(
+                    "align the {argument} to {need} bytes, or use a mode that takes any: `cached`, or `kernel` on a plain file"
+                ));
             }
             RequestFault::Io(IoError::Poisoned(_)) => "close the volume and open it again, then check what was written",
             RequestFault::Io(IoError::Unsupported { .. }) => "`baio doctor` shows what works here",
@@ -103,11 +109,11 @@ impl RequestFault {
             RequestFault::Beyond { write: true, .. } => "write less, or make a larger segment",
             RequestFault::Beyond { .. } => "read less",
             RequestFault::NotYet(_) => "use mode `direct`",
-            RequestFault::NoCache => "call `Core::use_cache` first, or use mode `direct`",
+            RequestFault::NoCache => "open the link with one (`Options::with_cache`), or use another mode",
             RequestFault::Cache(error) => error.cure(),
             RequestFault::NotAFile => "resize the segment instead (`baio resize`); a device has the size that it has",
             RequestFault::ReadOnly => "open it with write access",
-            RequestFault::Stale => "open the segment again",
+            RequestFault::Stale => "open it again; if its link was closed, open that first",
             RequestFault::NobodyDrives => "run it inside `block_on`, keep a `drive()` beside it, or call `wait`",
             RequestFault::ServiceEnded => "open the volume again, and read back what was being written",
         };
@@ -136,12 +142,14 @@ impl fmt::Display for RequestFault {
                 "{} of {len} bytes goes beyond its end at {size}",
                 if *write { "a write" } else { "a read" }
             ),
-            RequestFault::NoCache => f.write_str("this core has no page cache"),
+            RequestFault::NoCache => f.write_str("this link has no page cache"),
             RequestFault::Cache(error) => write!(f, "{error}"),
             RequestFault::NotYet(what) => write!(f, "{what} is not available yet"),
             RequestFault::NotAFile => f.write_str("a request cannot change its size"),
             RequestFault::ReadOnly => f.write_str("the handle was opened for reading only"),
-            RequestFault::Stale => f.write_str("the segment behind this handle is gone"),
+            RequestFault::Stale => {
+                f.write_str("what is behind this handle was deleted or closed, or its link was closed")
+            }
             RequestFault::NobodyDrives => f.write_str("nobody completes the requests of this link"),
             RequestFault::ServiceEnded => f.write_str("the service of the volume has ended"),
         }

@@ -103,7 +103,9 @@ impl IoError {
                 "check or rewrite the data, then acknowledge the failure; a repeated sync would prove nothing"
             }
             IoError::Full => "complete some requests first, or start the engine with more slots",
-            IoError::NoDescription { .. } => "open the file for that mode, or use another one",
+            IoError::NoDescription { .. } => {
+                "open the file for that mode too (`OpenOptions::every_mode`), or use the one that it was opened for"
+            }
             IoError::Unsupported { .. } => "choose another backend: `baio doctor` lists them",
             IoError::ReadOnlyMemory => "read into a buffer of your own",
             IoError::DeviceLost { .. } => {

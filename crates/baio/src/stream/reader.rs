@@ -50,6 +50,7 @@ use crate::pool::PAGE;
 /// # #[cfg(not(feature = "futures-io"))]
 /// # fn main() {}
 /// ```
+#[must_use = "nothing is moved before it is read or written"]
 pub struct Reader<L: Link> {
     opened: Opened<L>,
     line: Line<L>,
@@ -110,7 +111,6 @@ impl<L: Link> Opened<L> {
 
 impl<L: Link> Reader<L> {
     /// Keeps at most so many requests ahead, at least one: 8 unless this is said.
-    #[must_use]
     pub fn with_depth(mut self, requests: usize) -> Reader<L> {
         self.line.depth = requests.max(1);
         self

@@ -36,6 +36,7 @@ use crate::request::Request;
 /// part is read and written whole, so nobody else may write to that page meanwhile. In a file's last page, which may end anywhere,
 /// that would make the file longer: such a piece goes through the kernel's page cache, for which the file must be open too
 /// ([`OpenOptions::every_mode`](crate::OpenOptions::every_mode)).
+#[must_use = "nothing is moved before it is read or written"]
 pub struct Writer<L: Link> {
     opened: Opened<L>,
     line: Line<L>,
@@ -92,7 +93,6 @@ impl<L: Link> Opened<L> {
 
 impl<L: Link> Writer<L> {
     /// Keeps at most so many requests on their way, at least one: 8 unless this is said.
-    #[must_use]
     pub fn with_depth(mut self, requests: usize) -> Writer<L> {
         self.line.depth = requests.max(1);
         self

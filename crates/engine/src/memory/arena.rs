@@ -333,6 +333,14 @@ impl Frozen {
 }
 
 impl Frozen {
+    /// The first `len` bytes of the same memory, shared with this.
+    #[must_use]
+    pub fn first(&self, len: usize) -> Frozen {
+        let mut first = self.clone();
+        first.len = first.len.min(u32::try_from(len).unwrap_or(u32::MAX));
+        first
+    }
+
     pub(super) fn pointer(&self) -> *mut u8 {
         self.arena.pointer(self.at)
     }

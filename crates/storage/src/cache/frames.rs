@@ -414,13 +414,13 @@ impl Frames {
     /// Shares the first `len` bytes with the device, for a write.
     pub(super) fn share(&mut self, frame: u32, len: usize) -> Option<Frozen> {
         if let Bytes::Shared(lent) = &self.get(frame).bytes {
-            return (lent.len() == len).then(|| lent.clone()); // Only whole pages are lent.
+            return Some(lent.first(len));
         }
-        let mut buffer = self.lend(frame, len)?;
-        buffer.set_len(len);
-        let frozen = buffer.freeze();
-        self.get_mut(frame).bytes = Bytes::Shared(frozen.clone());
-        Some(frozen)
+        // The frame keeps all of it: what it is a page of may grow meanwhile, and its readers want what lies behind then.
+        let frozen = self.lend(frame, PAGE_BYTES)?.freeze();
+        let first = frozen.first(len);
+        self.get_mut(frame).bytes = Bytes::Shared(frozen);
+        Some(first)
     }
 
     /// Ends the sharing with the device; false when that still holds the bytes. Those of a lent page who borrowed them may hold:

@@ -130,11 +130,7 @@ impl Core {
         else {
             return false;
         };
-        let has_come = match self.freeze.stillness() {
-            Stillness::Frozen => self.device_is_still(),
-            _ => self.cache_is_still(),
-        };
-        if !has_come {
+        if !self.has_come_still() {
             return false;
         }
         if let Some(running) = self.running.at_mut(index) {
@@ -142,6 +138,18 @@ impl Core {
         }
         self.step(index, Event::Still);
         true
+    }
+
+    fn has_come_still(&self) -> bool {
+        match self.freeze.stillness() {
+            Stillness::Frozen => self.device_is_still(),
+            _ => self.cache_is_still(),
+        }
+    }
+
+    /// Has what a freeze waits for come about, so that a turn would go on with it?
+    pub(super) fn is_still_at_last(&self) -> bool {
+        self.awaits_stillness() && self.has_come_still()
     }
 
     /// Has the cache none of callers' writes, but those that wait for a log?

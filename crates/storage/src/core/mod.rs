@@ -277,7 +277,7 @@ impl Core {
     pub fn volume_name(&self) -> String {
         self.volume
             .as_ref()
-            .map_or_else(|| "no volume".to_owned(), |volume| volume.device.name().to_owned())
+            .map_or_else(|| "plain files".to_owned(), |volume| volume.device.name().to_owned())
     }
 
     /// The core's number in this process, which its handles carry.
@@ -470,6 +470,11 @@ impl Core {
         self.take_operation_wakers(into);
     }
 
+    /// A waker that nobody needs any more, of whoever drives the core; see [`Core::take_displaced`].
+    pub fn displace(&mut self, waker: Option<Waker>) {
+        self.displaced.extend(waker);
+    }
+
     /// Wakers that nobody needs any more; to be dropped when the core is not borrowed any more, because that may run
     /// anybody's code.
     pub fn take_displaced(&mut self, into: &mut Vec<Waker>) {
@@ -496,7 +501,7 @@ impl Core {
     #[must_use]
     pub fn has_news(&self) -> bool {
         let news = self.is_told || self.requests.is_woken() || !self.next_turn.is_empty();
-        news || self.engine.queued() + self.engine.completed() > 0 || self.in_cache().1
+        news || self.engine.queued() + self.engine.completed() > 0 || self.in_cache().1 || self.is_still_at_last()
     }
 
     /// Writes back what is cached, ends everything under way (moves stop at their next mark), notes a clean close and gives the volume back.

@@ -257,9 +257,9 @@ impl Core {
             // Its segment is being deleted.
             CacheError::NoObject => Fault::Stale,
             CacheError::PastEnd => Fault::Beyond {
-                len,
+                len: if len == 0 { 4096 } else { len }, // A pin is of a page.
                 size: self.size_now(asked),
-                write: true,
+                write: asked.op.changes_bytes(),
             },
             error => Fault::Cache(error),
         };
