@@ -42,11 +42,13 @@ struct Owner<D: Send + 'static> {
     #[allow(dead_code)]
     with: D,
 }
+// SAFETY: a boxed slice stays where it is when its owner moves.
 unsafe impl<D: Send + 'static> OwnedBytes for Owner<D> {
     fn bytes(&mut self) -> (*mut u8, usize) {
         (self.page.0.as_mut_ptr(), 4096)
     }
 }
+// SAFETY: as above, and nobody else has it.
 unsafe impl<D: Send + 'static> OwnedBytesMut for Owner<D> {}
 fn owner<D: Send + 'static>(with: D) -> Owned<Owner<D>> {
     Owned(Owner {
@@ -149,6 +151,7 @@ fn dropping_waker() -> Waker {
     const fn raw() -> RawWaker {
         RawWaker::new(std::ptr::null(), &TABLE)
     }
+    // SAFETY: its functions use no pointer.
     unsafe { Waker::from_raw(raw()) }
 }
 fn reads(volume: &Local, count: u64) -> Futures {
