@@ -6,27 +6,28 @@
 //! cmp /tmp/from /tmp/to
 //! ```
 
-use baio::{Durability, File, Link, Local, Result};
+use baio::{Durability, File, Link, Local, Options, Result};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-const CHUNK: u64 = 256 << 10;
-
 fn main() -> Result<()> {
-    let [_, from, to] = &std::env::args().collect::<Vec<_>>()[..] else {
-        panic!("usage: copy FROM TO")
-    };
-    let link = Local::new()?;
+    let mut words = std::env::args().skip(1);
+    let mut word = || words.next().expect("usage: copy FROM TO");
+    let mut options = Options::default();
+    options.config.arena_bytes = 16 << 20; // All of it is touched when it is registered.
+    options.config.register_arena = true;
+    let link = Local::new_with(&options)?;
     link.block_on(async {
-        let from = File::open(&link, from).await?;
-        let to = File::options().write().create().truncate().open(&link, to).await?;
+        let from = File::options().direct().open(&link, word()).await?;
+        let new = File::options().write().create().truncate();
+        let to = new.direct().open(&link, word()).await?;
         let size = from.size().await?;
-        let chunks = stream::iter((0..size).step_by(CHUNK as usize)).map(async |at| {
-            let buffer = from.buffer(CHUNK.min(size - at) as usize)?;
-            let read = from.read_exact_at(at, buffer).await?;
-            to.write_all_at(at, read.buffer).await?;
-            Result::Ok(())
+        to.allocate(0, size.max(1)).await?; // Direct writes that lengthen a file wait for each other.
+        let chunks = stream::iter((0..size).step_by(256 << 10)).map(async |at| {
+            let read = from.read_at(at, from.buffer(256 << 10)?).await?;
+            Result::Ok(to.write_all_at(at, read.buffer).await?.bytes)
         });
-        chunks.buffer_unordered(32).try_collect::<()>().await?;
+        chunks.buffer_unordered(32).try_for_each(async |_| Ok(())).await?;
+        to.truncate(size).await?; // The last chunk was written whole.
         to.sync(Durability::Data).await?;
         Ok(())
     })?

@@ -4,27 +4,28 @@
 //! cargo run -p baio --example durable -- /tmp/file
 //! ```
 
-use baio::{Durability, File, Link, Remote, Result};
+use baio::{Durability, File, Link, Local, Result};
+use tokio::task::{LocalSet, spawn_local};
 
-#[tokio::main]
-async fn main() -> Result<()> {
+fn main() -> Result<()> {
     let path = std::env::args().nth(1).expect("usage: durable FILE");
-    let link = Remote::new()?;
-    let file = File::options().write().create().direct().open(&link, path).await?;
-    let write = async |file: File<Remote>, task: u64| {
-        let mut page = file.buffer(4096)?;
-        for nth in (task..10_000).step_by(8) {
-            page = file
-                .write_all_at(nth * 4096, page)
-                .durable(Durability::Data)
-                .await?
-                .buffer;
+    let link = Local::new()?;
+    let tasks = async {
+        let file = File::options().write().create().direct().open(&link, path).await?;
+        let write = async |file: File<Local>, task: u64| {
+            let mut page = file.buffer(4096)?;
+            for nth in (task..10_000).step_by(8) {
+                let written = file.write_all_at(nth * 4096, page).durable(Durability::Data);
+                page = written.await?.buffer;
+            }
+            Result::Ok(())
+        };
+        let tasks: Vec<_> = (0..8).map(|task| spawn_local(write(file.clone(), task))).collect();
+        for task in tasks {
+            task.await.expect("it does not panic")?;
         }
         Result::Ok(())
     };
-    let tasks: Vec<_> = (0..8).map(|task| tokio::spawn(write(file.clone(), task))).collect();
-    for task in tasks {
-        task.await.expect("it does not panic")?;
-    }
+    link.block_on(LocalSet::new().run_until(tasks))??;
     link.close()
 }
