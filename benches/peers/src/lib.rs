@@ -3,6 +3,8 @@
 //! Every program reads 4 KiB at random places of one file, keeps `--depth` reads under way in one thread, and stamps after its
 //! setup. Only at depth 1 is each read timed: the clock would be a part of what is compared.
 
+pub mod programs;
+
 use std::cell::{Cell, RefCell};
 use std::error::Error;
 use std::path::PathBuf;
