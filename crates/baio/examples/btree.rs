@@ -1,10 +1,12 @@
-//! A B-tree with transactions on the buffer pool: `cargo run --release -p baio --example btree -- VOLUME KEY [VALUE]` puts or gets in
-//! two segments, made by `baio create VOLUME#tree --size 16M` and `baio create VOLUME#log --size 16M`. Any number of tasks may use it.
-//! A transaction runs on the core's thread, where nothing else happens meanwhile, on copies of the pages that it changes. A page that
-//! is not in the cache ends the run; the page is brought in, and it runs again. Its commit writes the copies to the log, durably, and
-//! then puts them into the pool, all in one go: nobody sees half of one, and there is nothing to undo. A full log ends in a checkpoint.
-//! A page of `tree`: level (0: a leaf), count, pairs of key and value or page, in order; page 0 has one pair: pages in use, and the
-//! root. Page 0 of `log`: the last transaction that needs none; then for each a page (number, count, hash, its pages) and these.
+//! A B-tree with transactions on the buffer pool, for any number of tasks at once. With a value it puts a pair, without one it gets it.
+//! ```sh
+//! baio format /tmp/vol --size 64M && baio create /tmp/vol#tree --size 16M && baio create /tmp/vol#log --size 16M
+//! cargo run -p baio --example btree -- /tmp/vol 7 49 && cargo run -p baio --example btree -- /tmp/vol 7
+//! ```
+//! A transaction runs on the core's thread, where nothing else happens meanwhile, on copies of the pages that it changes; for a page that
+//! is not in the cache it stops, and runs again when that is there. Its commit writes the copies to the log, durably, and then puts
+//! them into the pool, all in one go: nobody sees half of one, and there is nothing to undo. A full log ends in a checkpoint.
+//! Page 0 of `tree`: pages in use, and the root. Page 0 of `log`: the last transaction that needs none; then records.
 
 use baio::{Access, Durability, Handle, Link, Mode, Options, PAGE, Pin, Pool, Remote, Segment};
 use std::collections::BTreeMap;
@@ -16,7 +18,6 @@ type Pages = BTreeMap<u64, Node>;
 type Run<T> = Arc<dyn Fn(&mut Transaction<'_, '_>) -> Result<T> + Send + Sync>;
 const PAIRS: usize = PAGE / 16 - 1;
 const CHANGES_MAX: usize = 60; // Pages that one transaction may change.
-
 fn words(bytes: &[u8]) -> Vec<u64> {
     let words = bytes.as_chunks().0.iter();
     words.map(|word| u64::from_le_bytes(*word)).collect()
@@ -35,7 +36,6 @@ struct Node {
     level: u64,
     pairs: Vec<(u64, u64)>,
 }
-
 impl Node {
     fn of(page: &[u8]) -> Node {
         let words = words(page);

@@ -1,5 +1,8 @@
 //! A server that sends back what it receives and logs it to a file: sockets and file in one loop of one thread.
-//! `cargo run -p baio --example echo -- 127.0.0.1:7777 echo.log`, then `nc 127.0.0.1 7777`.
+//! ```sh
+//! cargo run -p baio --example echo -- 127.0.0.1:7777 /tmp/echo.log
+//! ```
+//! Then `nc 127.0.0.1 7777` from elsewhere.
 use std::cell::Cell;
 use std::net::TcpListener;
 

@@ -1,7 +1,11 @@
-//! How long one poll holds the thread of a tokio runtime, in processor time, while a large segment is made and resized and many are listed on a
-//! `Local` link: `cargo run --release -p baio --features tokio --example longest_poll -- PATH [GIB] [SEGMENTS]`.
+//! How long one poll holds the thread of a tokio runtime, in processor time, while a large segment is made and resized and many are
+//! listed on a `Local` link: PATH, GiB of the segment, segments of the list. PATH is made, and deleted at the end. To measure, add `--release`.
 //!
-//! PATH is made, and deleted at the end. Both kinds of polls count: of the operation, and of the link's driver, which makes the turns.
+//! ```sh
+//! cargo run -p baio --features tokio --example longest_poll -- /tmp/longest 1 100
+//! ```
+//!
+//! Both kinds of polls count: of the operation, and of the link's driver, which makes the turns.
 
 use std::cell::Cell;
 use std::future::Future;
