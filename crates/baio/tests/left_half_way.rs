@@ -56,6 +56,10 @@ fn owner<D: Send + 'static>(with: D) -> Owned<Owner<D>> {
         with,
     })
 }
+/// Polls once, in the task that awaits this.
+async fn polled<F: Future + ?Sized>(mut future: Pin<&mut F>) -> Poll<F::Output> {
+    std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
+}
 fn noop() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
@@ -605,13 +609,13 @@ mod reactor {
             run(&volume, async {
                 let frozen = volume.freeze().await.unwrap();
                 let mut write = Box::pin(segment.write_at(0, segment.buffer(4096).unwrap()));
-                assert!(futures_util::poll!(write.as_mut()).is_pending());
+                assert!(polled(write.as_mut()).await.is_pending());
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 drop(frozen);
                 write.await.unwrap();
                 let frozen = volume.freeze().await.unwrap();
                 let mut write = Box::pin(segment.write_at(0, segment.buffer(4096).unwrap()));
-                assert!(futures_util::poll!(write.as_mut()).is_pending());
+                assert!(polled(write.as_mut()).await.is_pending());
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 std::thread::spawn(move || {
                     std::thread::sleep(Duration::from_millis(50));
@@ -630,7 +634,7 @@ mod reactor {
                 let frozen = volume.freeze().await.unwrap();
                 println!("frozen");
                 let mut write = Box::pin(segment.write_at(0, segment.buffer(4096).unwrap()));
-                assert!(futures_util::poll!(write.as_mut()).is_pending());
+                assert!(polled(write.as_mut()).await.is_pending());
                 if driven {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
@@ -695,7 +699,7 @@ mod reactor {
                     }
                 }
                 let mut waits = Box::pin(segment.pin(100));
-                let first = futures_util::poll!(waits.as_mut());
+                let first = polled(waits.as_mut()).await;
                 println!("pending {}", first.is_pending());
             });
         });
@@ -842,7 +846,7 @@ mod beside {
             let frozen = volume.freeze().wait().unwrap();
             let done = run(&volume, async {
                 let mut write = Box::pin(segment.write_at(0, segment.buffer(4096).unwrap()));
-                assert!(futures_util::poll!(write.as_mut()).is_pending());
+                assert!(polled(write.as_mut()).await.is_pending());
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 drop(frozen);
                 write.await.unwrap();
@@ -859,7 +863,7 @@ mod beside {
             let frozen = volume.freeze().wait().unwrap();
             let done = run(&volume, async {
                 let mut write = Box::pin(segment.write_at(0, segment.buffer(4096).unwrap()));
-                assert!(futures_util::poll!(write.as_mut()).is_pending());
+                assert!(polled(write.as_mut()).await.is_pending());
                 std::thread::spawn(move || {
                     std::thread::sleep(Duration::from_millis(100));
                     drop(frozen)
