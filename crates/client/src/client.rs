@@ -247,8 +247,8 @@ impl<K: Carrier> Client<K> {
     /// Wakes whoever is to be woken and rings for the service, with the lock free and the role handed over.
     fn outside<'a>(&'a self, mut state: Guard<'a, K>, ring: bool) -> Guard<'a, K> {
         self.hand_over(&mut state);
-        let litter = std::mem::take(&mut state.litter);
         let mut fired = Fired::new(state.table.take_fired(), &self.telling);
+        let litter = std::mem::take(&mut state.litter);
         drop(state);
         if ring {
             self.carrier.ring();

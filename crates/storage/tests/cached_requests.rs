@@ -186,7 +186,7 @@ fn what_cannot_be_cached_is_refused_with_what_was_needed() {
     let asked = cached(&core, handle);
     let error = run(&mut core, asked).result.unwrap_err();
     assert!(
-        matches!(error.fault, Fault::NoCache) && error.cure().unwrap().contains("use_cache"),
+        matches!(error.fault, Fault::NoCache) && error.cure().unwrap().contains("with_cache"),
         "{error}"
     );
     let too_large = CacheConfig {
