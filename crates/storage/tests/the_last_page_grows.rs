@@ -28,7 +28,7 @@ fn sync(core: &mut Core, handle: Handle) -> Result<u32, String> {
 }
 
 fn file(bytes: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
-    let dir = tempfile::tempdir_in("/work/readB/target").unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     std::fs::write(&path, bytes).unwrap();
     (dir, path)
