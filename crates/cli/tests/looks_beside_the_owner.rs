@@ -6,9 +6,9 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Lines, Read};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use baio_engine::Config;
 use baio_storage::{Core, CreateOptions, Identity, ResizeOptions};
@@ -59,7 +59,8 @@ fn the_owner() {
     }
 }
 
-fn start_owner(place: &Place) -> Child {
+/// With what it says, to be kept: after a minute the test runner says there that it still runs, and ends where nobody can hear.
+fn start_owner(place: &Place) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut owner = Command::new(std::env::current_exe().unwrap())
         .args([OWNER, "--exact", "--ignored", "--nocapture"])
         .env(VOLUME, place.path("vol"))
@@ -69,7 +70,7 @@ fn start_owner(place: &Place) -> Child {
         .unwrap();
     let mut lines = BufReader::new(owner.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap() == "open"), "the owner has ended");
-    owner
+    (owner, lines)
 }
 
 /// Which rule of the owner's walk a list breaks that is told to be of one moment.
@@ -100,7 +101,7 @@ fn wrong(segments: &Value) -> Option<&'static str> {
 fn a_thousand_lists_and_stats_tell_of_states_that_were() {
     let place = Place::new();
     place.baio("format vol --size 16M").succeeds();
-    let mut owner = start_owner(&place);
+    let (mut owner, _said) = start_owner(&place);
     let (mut torn, mut states) = (0, std::collections::BTreeSet::new());
     for round in 0..2 * ROUNDS {
         // Every other one is a list.
