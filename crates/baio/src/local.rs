@@ -4,9 +4,11 @@
 //! [`Local::wait`](crate::Link::wait), [`Local::drive`] and the tokio adapter take it while they run. A future that is
 //! polled with nobody in the role gives an error instead of waiting for ever.
 //!
-//! The core is borrowed only inside the functions of this file, and never while anybody else's code runs: wakers are woken,
+//! The core is borrowed only inside the functions of this file and of `driving.rs`, and never while anybody else's code runs: wakers are woken,
 //! and wakers that are not needed any more are dropped, after the borrow has ended. So a waker may do anything, even drop
 //! other requests of the same link.
+
+mod driving;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -16,7 +18,6 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use baio_broker::control::{self, Begun, Command, Doing, Reply};
 use baio_engine::{Buffer, Doorbell, Errno, Time, Wait};
@@ -29,6 +30,8 @@ use crate::local_io::Ours;
 use crate::options::Options;
 use crate::room::Room;
 use crate::trace;
+
+pub use driving::Drive;
 
 /// A core in this thread: a volume, plain files, or both. Clones are the same link; neither `Send` nor `Sync`, as the ring is not.
 ///
@@ -78,19 +81,6 @@ pub enum Question {
 impl fmt::Debug for Local {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Local")
-    }
-}
-
-/// The role of reaping, given back when dropped.
-pub(crate) struct Role(Local);
-
-impl Drop for Role {
-    fn drop(&mut self) {
-        let left = self.0.0.reapers.get().saturating_sub(1);
-        self.0.0.reapers.set(left);
-        if left == 0 {
-            self.0.leave_role();
-        }
     }
 }
 
@@ -173,63 +163,6 @@ impl Local {
         turned.map(drop)
     }
 
-    /// Drives the link from inside any executor: the returned future never ends; run it beside the work (`select`, or a
-    /// task of its own). It has the role of reaping from now on until it is dropped.
-    ///
-    /// It is the place where the executor's thread sleeps: each poll submits what is queued and waits for one completion.
-    /// Where other tasks of the thread must not be kept waiting so long, use an adapter for the executor's own reactor.
-    #[must_use = "the link is driven only while this is polled"]
-    pub fn drive(&self) -> Drive {
-        Drive {
-            link: self.clone(),
-            _role: self.take_role(),
-        }
-    }
-
-    pub(crate) fn take_role(&self) -> Role {
-        self.0.reapers.set(self.0.reapers.get() + 1);
-        Role(self.clone())
-    }
-
-    /// Nobody reaps any more: whoever waits is woken, to be told so.
-    fn leave_role(&self) {
-        drop(self.0.drivers.take());
-        let mut waiting = Vec::new();
-        let _ = self.with(|core| {
-            core.take_wakers(&mut waiting);
-            Ok(())
-        });
-        self.0.ours.take_wakers(&mut waiting);
-        waiting.into_iter().for_each(Waker::wake);
-        self.0.room.wake();
-    }
-
-    /// Is there anything that a turn would find or submit without waiting?
-    #[cfg(any(feature = "compio", feature = "tokio"))]
-    pub(crate) fn has_news(&self) -> bool {
-        self.with(|core| Ok(core.has_news())).unwrap_or(true) // Closed: the next turn says so.
-    }
-
-    /// Has whoever drives the link from outside look again.
-    pub(crate) fn call_driver(&self) {
-        self.0.drivers.take().into_iter().for_each(Waker::wake);
-    }
-
-    pub(crate) fn set_driver(&self, waker: &Waker) {
-        let waker = waker.clone(); // Not under the borrow: a clone may run anybody's code.
-        let mut drivers = self.0.drivers.borrow_mut();
-        let is_known = drivers.iter().any(|driver| driver.will_wake(&waker));
-        let left = match is_known {
-            true => Some(waker),
-            false => {
-                drivers.push(waker);
-                None
-            }
-        };
-        drop(drivers);
-        drop(left);
-    }
-
     /// Borrows the core for the length of one call. Foreign code runs inside of [`Link::with_pool`] only: there the link is refused.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
         let Ok(mut borrowed) = self.0.core.try_borrow_mut() else {
@@ -238,8 +171,10 @@ impl Local {
         match borrowed.as_mut() {
             Some(core) => {
                 let done = act(core);
+                let freed = core.places_freed();
                 drop(borrowed);
                 self.clear_up();
+                self.0.room.wake_if_freed(freed);
                 done
             }
             None => Err(Error::new("use", "a closed link", Fault::Stale)),
@@ -274,14 +209,9 @@ impl Local {
             core.take_fired(&mut fired);
             Ok(())
         });
-        // What was abandoned leaves its slot and wakes nobody.
-        let room = !fired.is_empty() || !self.is_full();
         fired.drain(..).for_each(Waker::wake);
         self.drop_displaced(&mut fired);
         self.0.fired.set(fired);
-        if room {
-            self.0.room.wake();
-        }
         self.take_ours();
     }
 
@@ -292,30 +222,6 @@ impl Local {
 
     pub(crate) fn ours(&self) -> &Ours {
         &self.0.ours
-    }
-
-    /// Until so many requests have completed, or somebody who waits for a slot gives up.
-    fn wait_for_next(&self, count: u32) -> Wait {
-        Wait::Until {
-            count,
-            min_wait: Duration::ZERO,
-            deadline: self.0.room.until(),
-        }
-    }
-
-    /// Until when a loop that is not the engine's may sleep: then a request is overdue, or somebody who waits for a slot gives up, or
-    /// the cache has something to write.
-    #[cfg(any(feature = "compio", feature = "tokio"))]
-    pub(crate) fn next_wake(&self) -> Option<Time> {
-        let of_core = self.with(|core| Ok(core.next_wake())).ok().flatten();
-        of_core.into_iter().chain(self.0.room.until()).min()
-    }
-
-    /// Wakes whoever has waited for a slot long enough.
-    pub(crate) fn wake_late(&self) {
-        if self.0.room.until().is_some_and(|at| at <= self.now()) {
-            self.0.room.wake();
-        }
     }
 
     fn drop_displaced(&self, into: &mut Vec<Waker>) {
@@ -336,11 +242,7 @@ impl Local {
 
 impl Link for Local {
     fn next_outcome(&self) -> Option<Outcome> {
-        let outcome = self.with(|core| Ok(core.next_outcome())).ok().flatten();
-        if outcome.is_some() {
-            self.0.room.wake();
-        }
-        outcome
+        self.with(|core| Ok(core.next_outcome())).ok().flatten()
     }
 
     fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
@@ -360,7 +262,7 @@ impl Link for Local {
     }
 
     fn close(self) -> Result<()> {
-        if self.0.core.try_borrow_mut().is_err() {
+        if self.is_inside() {
             return Err(inside());
         }
         // Refused when another clone has closed it: then nothing is under way.
@@ -496,7 +398,9 @@ impl Link for Local {
             Ok(Some(core)) => core.start(request),
             _ => Err(request),
         };
-        self.call_driver();
+        if started.is_ok() {
+            self.call_driver();
+        }
         started
     }
 
@@ -508,15 +412,7 @@ impl Link for Local {
         let waker = waker.clone(); // Not under the borrow: a clone may run anybody's code.
         let polled = self.with(|core| Ok(core.poll(ticket, Some(waker))));
         self.drop_all_displaced();
-        match polled {
-            Ok(polled) => {
-                if polled.is_ready() {
-                    self.0.room.wake();
-                }
-                polled
-            }
-            Err(_) => Poll::Ready(None),
-        }
+        polled.unwrap_or(Poll::Ready(None))
     }
 
     fn start_awaited(
@@ -530,6 +426,9 @@ impl Link for Local {
 
     fn wake_when_room(&self, waker: &Waker, until: Option<Time>) {
         self.0.room.add(waker.clone(), until);
+        if until.is_some() {
+            self.call_driver(); // It may have to wake up sooner.
+        }
     }
 
     fn now(&self) -> Time {
@@ -563,9 +462,6 @@ impl Link for Local {
             Ok(())
         });
         self.drop_all_displaced();
-        if !self.is_full() {
-            self.0.room.wake();
-        }
     }
 
     fn close_handle(&self, handle: Handle) {
@@ -582,40 +478,4 @@ impl Link for Local {
 /// Why a link is refused to what runs on its core.
 pub(crate) fn inside() -> Error {
     Error::new("use", "a link inside of `with_pool`", Errno::EDEADLK)
-}
-
-/// See [`Local::drive`].
-pub struct Drive {
-    link: Local,
-    _role: Role,
-}
-
-impl fmt::Debug for Drive {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Drive")
-    }
-}
-
-impl Future for Drive {
-    /// Only ever an error: the backend is broken, or the link was closed.
-    type Output = Error;
-
-    fn poll(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Error> {
-        if let Err(closed) = self.link.with(|_| Ok(())) {
-            return Poll::Ready(closed);
-        }
-        self.link.set_driver(context.waker());
-        let in_flight = self.link.in_flight() > 0;
-        if !in_flight && self.link.0.room.until().is_none() {
-            return Poll::Pending; // Woken by the next request.
-        }
-        match self.link.turn(self.link.wait_for_next(u32::from(in_flight))) {
-            Ok(_) => {
-                self.link.wake_late();
-                context.waker().wake_by_ref();
-                Poll::Pending
-            }
-            Err(error) => Poll::Ready(error),
-        }
-    }
 }

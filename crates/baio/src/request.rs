@@ -188,6 +188,9 @@ impl<L: Link, B: IoBuf> Request<L, B> {
         };
         match link.start_awaited(request, context.waker()) {
             Ok((ticket, polled)) => {
+                if behind.is_some() {
+                    link.count_bounce(asked);
+                }
                 let started = Started {
                     ticket,
                     op,
@@ -337,7 +340,6 @@ fn bounce<L: Link>(link: &L, request: &mut SegmentRequest) -> Result<Memory, Err
     if request.op.changes_bytes() {
         request.memory.copy_out_at(0, &mut buffer);
     }
-    link.count_bounce(buffer.len());
     Ok(std::mem::replace(&mut request.memory, Memory::Own(buffer)))
 }
 

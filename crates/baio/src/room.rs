@@ -12,6 +12,8 @@ pub(crate) struct Room {
     waiting: RefCell<Waiting>,
     /// Kept for the next ones, so that waiting allocates nothing.
     spare: Cell<Waiting>,
+    /// How many places had been freed when they were woken last.
+    freed: Cell<u64>,
 }
 
 impl Room {
@@ -30,6 +32,14 @@ impl Room {
     /// When the first of them gives up.
     pub(crate) fn until(&self) -> Option<Time> {
         self.waiting.borrow().iter().filter_map(|(_, until)| *until).min()
+    }
+
+    /// Wakes them all if more places than before have been freed. Not because there *is* a place: it may be none for those
+    /// who wait, and they would be woken for ever.
+    pub(crate) fn wake_if_freed(&self, freed: u64) {
+        if self.freed.replace(freed) != freed {
+            self.wake();
+        }
     }
 
     /// Wakes them all: there may be a slot, or one has waited long enough.

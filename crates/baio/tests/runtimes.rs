@@ -181,6 +181,30 @@ fn endless(link: &Local, pipe: &File<Local>, deadline: Option<Time>) -> SegmentR
     }
 }
 
+/// Slots that the engine keeps for others are no room: who waits for one is not asked to try again and again.
+#[test]
+fn who_waits_for_a_slot_sleeps() {
+    on_each(|runtime, driver| {
+        let (_writer, link, pipe) = link_and_pipe(16);
+        let mut under_way = Vec::new();
+        while let Ok(ticket) = link.start(endless(&link, &pipe, None)) {
+            under_way.push(ticket);
+        }
+        let polls = Rc::new(Cell::new(0));
+        let counted = Rc::clone(&polls);
+        let mut read = pipe.read_at(0, vec![0; 10]).within(Duration::from_millis(50));
+        let work = poll_fn(move |context| {
+            counted.set(counted.get() + 1);
+            Pin::new(&mut read).poll(context).map(|read| {
+                assert_eq!(read.unwrap_err().error.code(), "ECANCELED");
+            })
+        });
+        runtime.run(driver(&link), Box::pin(work));
+        assert!(polls.get() < 20, "{} polls", polls.get());
+        under_way.into_iter().for_each(|ticket| link.abandon(ticket));
+    });
+}
+
 #[test]
 fn a_deadline_ends_the_sleep() {
     on_each(|runtime, driver| {

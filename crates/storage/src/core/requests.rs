@@ -32,6 +32,12 @@ impl Core {
         self.requests.is_full()
     }
 
+    /// Grows whenever there may be room for a request that found none, in the table or in the engine.
+    #[must_use]
+    pub fn places_freed(&self) -> u64 {
+        self.requests.given_back().wrapping_add(self.engine.stats().completions)
+    }
+
     /// Takes a request into the table and sends it on its way: to the cache, to the engine, or behind a hold.
     pub(super) fn enter(
         &mut self,

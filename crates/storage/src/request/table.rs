@@ -89,6 +89,8 @@ pub(crate) struct Requests {
     called_up: Option<Ticket>,
     /// Nobody has tried to begin the last of those.
     is_woken: bool,
+    /// How many entries were given back by what had begun.
+    given_back: u64,
     /// When what is not with the engine is overdue, with names that may be old ones.
     deadlines: BinaryHeap<Reverse<(Time, u32, u32)>>,
     /// Which fences wait for which writes.
@@ -111,6 +113,7 @@ impl Requests {
             woken: VecDeque::new(),
             called_up: None,
             is_woken: false,
+            given_back: 0,
             deadlines: BinaryHeap::new(),
             fences: Fences::default(),
             displaced: Vec::new(),
@@ -119,6 +122,10 @@ impl Requests {
 
     pub(crate) fn is_full(&self) -> bool {
         self.free.len() <= self.kept
+    }
+
+    pub(crate) fn given_back(&self) -> u64 {
+        self.given_back
     }
 
     /// Makes so many entries more, which callers do not get.
@@ -465,6 +472,9 @@ impl Requests {
 
     /// Nothing is left to be told.
     pub(crate) fn free(&mut self, ticket: Ticket) {
+        // What goes back to its caller at once has left as much room as it found.
+        let had_begun = self.entry(ticket).is_some_and(|entry| entry.state != State::InHand);
+        self.given_back += u64::from(had_begun);
         self.transition(ticket, State::Free);
         let entry = &mut self.entries[ticket.index as usize];
         entry.status = None;

@@ -1,0 +1,146 @@
+//! Who reaps the completions of a local link, and whoever has to be called for that.
+
+use std::fmt;
+use std::future::Future;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+#[cfg(any(feature = "compio", feature = "tokio"))]
+use baio_engine::Time;
+use baio_engine::Wait;
+use baio_storage::Error;
+
+use super::Local;
+use crate::link::Link;
+
+/// The role of reaping, given back when dropped.
+pub(crate) struct Role(Local);
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        let left = self.0.0.reapers.get().saturating_sub(1);
+        self.0.0.reapers.set(left);
+        if left == 0 {
+            self.0.leave_role();
+        }
+    }
+}
+
+impl Local {
+    /// Drives the link from inside any executor: the returned future never ends; run it beside the work (`select`, or a
+    /// task of its own). It has the role of reaping from now on until it is dropped.
+    ///
+    /// It is the place where the executor's thread sleeps: each poll submits what is queued and waits for one completion.
+    /// Where other tasks of the thread must not be kept waiting so long, use an adapter for the executor's own reactor.
+    #[must_use = "the link is driven only while this is polled"]
+    pub fn drive(&self) -> Drive {
+        Drive {
+            link: self.clone(),
+            _role: self.take_role(),
+        }
+    }
+
+    pub(crate) fn take_role(&self) -> Role {
+        self.0.reapers.set(self.0.reapers.get() + 1);
+        Role(self.clone())
+    }
+
+    /// Nobody reaps any more: whoever waits is woken, to be told so.
+    fn leave_role(&self) {
+        drop(self.0.drivers.take());
+        let mut waiting = Vec::new();
+        let _ = self.with(|core| {
+            core.take_wakers(&mut waiting);
+            Ok(())
+        });
+        self.0.ours.take_wakers(&mut waiting);
+        waiting.into_iter().for_each(Waker::wake);
+        self.0.room.wake();
+    }
+
+    /// Has whoever drives the link from outside look again.
+    pub(crate) fn call_driver(&self) {
+        self.0.drivers.take().into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn set_driver(&self, waker: &Waker) {
+        let waker = waker.clone(); // Not under the borrow: a clone may run anybody's code.
+        let mut drivers = self.0.drivers.borrow_mut();
+        let is_known = drivers.iter().any(|driver| driver.will_wake(&waker));
+        let left = match is_known {
+            true => Some(waker),
+            false => {
+                drivers.push(waker);
+                None
+            }
+        };
+        drop(drivers);
+        drop(left);
+    }
+
+    /// Is there anything that a turn would find or submit without waiting?
+    #[cfg(any(feature = "compio", feature = "tokio"))]
+    pub(crate) fn has_news(&self) -> bool {
+        self.with(|core| Ok(core.has_news())).unwrap_or(true) // Closed: the next turn says so.
+    }
+
+    /// Until so many requests have completed, or somebody who waits for a slot gives up.
+    pub(super) fn wait_for_next(&self, count: u32) -> Wait {
+        Wait::Until {
+            count,
+            min_wait: Duration::ZERO,
+            deadline: self.0.room.until(),
+        }
+    }
+
+    /// Until when a loop that is not the engine's may sleep: then a request is overdue, or somebody who waits for a slot gives up, or
+    /// the cache has something to write.
+    #[cfg(any(feature = "compio", feature = "tokio"))]
+    pub(crate) fn next_wake(&self) -> Option<Time> {
+        let of_core = self.with(|core| Ok(core.next_wake())).ok().flatten();
+        of_core.into_iter().chain(self.0.room.until()).min()
+    }
+
+    /// Wakes whoever has waited for a slot long enough.
+    pub(crate) fn wake_late(&self) {
+        if self.0.room.until().is_some_and(|at| at <= self.now()) {
+            self.0.room.wake();
+        }
+    }
+}
+
+/// See [`Local::drive`].
+pub struct Drive {
+    link: Local,
+    _role: Role,
+}
+
+impl fmt::Debug for Drive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Drive")
+    }
+}
+
+impl Future for Drive {
+    /// Only ever an error: the backend is broken, or the link was closed.
+    type Output = Error;
+
+    fn poll(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Error> {
+        if let Err(closed) = self.link.with(|_| Ok(())) {
+            return Poll::Ready(closed);
+        }
+        self.link.set_driver(context.waker());
+        let in_flight = self.link.in_flight() > 0;
+        if !in_flight && self.link.0.room.until().is_none() {
+            return Poll::Pending; // Woken by the next request.
+        }
+        match self.link.turn(self.link.wait_for_next(u32::from(in_flight))) {
+            Ok(_) => {
+                self.link.wake_late();
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(error),
+        }
+    }
+}
