@@ -432,7 +432,7 @@ impl Link for Local {
     }
 
     fn now(&self) -> Time {
-        self.with(|core| Ok(core.engine().now())).unwrap_or_default()
+        self.with(|core| Ok(core.engine().clock())).unwrap_or_default()
     }
 
     fn refusal(&self) -> Option<Fault> {

@@ -40,6 +40,7 @@ on_each_backend! {
     pipes_too
     connections_are_made_and_taken
     timers_end_in_their_order
+    a_timer_lasts_as_long_as_was_asked
     what_is_dropped_is_given_up
     a_close_ends_what_waits_for_ever
     an_undriven_link_is_told
@@ -141,6 +142,17 @@ fn timers_end_in_their_order(link: Local) {
     assert_eq!(*order.borrow(), [0, 10, 20, 30, 40]);
     assert!(begun.elapsed() >= Duration::from_millis(40));
     link.sleep(Duration::from_millis(1)).wait().unwrap();
+}
+
+/// However long ago the link's last turn is.
+fn a_timer_lasts_as_long_as_was_asked(link: Local) {
+    link.block_on(async {
+        std::thread::sleep(Duration::from_millis(30));
+        let begun = Instant::now();
+        link.sleep(Duration::from_millis(30)).await.unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(30));
+    })
+    .unwrap();
 }
 
 /// A timeout as one would write it: the read that has lost is dropped, and the next one finds the bytes.

@@ -452,6 +452,12 @@ impl Engine {
         if self.now_is_old { self.backend.now() } else { self.now }
     }
 
+    /// Engine time of this moment, for what is to be so long from now: the last turn may be long ago.
+    #[must_use]
+    pub fn clock(&self) -> Time {
+        self.backend.now()
+    }
+
     /// Random bytes for identities.
     ///
     /// # Errors

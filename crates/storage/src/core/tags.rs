@@ -42,7 +42,7 @@ impl Core {
     /// use baio_storage::Core;
     ///
     /// let mut core = Core::new(&Config::default())?;
-    /// let at = core.engine().now().after(Duration::from_millis(1));
+    /// let at = core.engine().clock().after(Duration::from_millis(1));
     /// let timer = Request::bare(Op::Timer { at }, None, Policy::kernel()).tagged(7);
     /// core.engine_mut().submit(timer).map_err(|_| "every slot is taken")?;
     /// while core.in_flight() > 0 {
