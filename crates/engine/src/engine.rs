@@ -514,6 +514,12 @@ impl Engine {
         &self.measures
     }
 
+    /// Completions delivered so far ([`Stats::completions`]), for who asks often.
+    #[must_use]
+    pub fn completions(&self) -> u64 {
+        self.stats.completions
+    }
+
     /// Counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -35,7 +35,7 @@ impl Core {
     /// Grows whenever there may be room for a request that found none, in the table or in the engine.
     #[must_use]
     pub fn places_freed(&self) -> u64 {
-        self.requests.given_back().wrapping_add(self.engine.stats().completions)
+        self.requests.given_back().wrapping_add(self.engine.completions())
     }
 
     /// Takes a request into the table and sends it on its way: to the cache, to the engine, or behind a hold.
