@@ -1,7 +1,7 @@
 //! baio as a library: futures on a segment, joined and driven by `block_on`. The segment lies in a volume of its own, which is
 //! made when it is missing: `baio-futures VOLUME --make BYTES`.
 
-use baio::{Access, Buffer, Choice, Config, CreateOptions, Durability, Format, Link, Local, Options, Segment};
+use baio::{Access, Backend, Buffer, Config, CreateOptions, Durability, Format, Link, Local, Options, Segment};
 use baio_peers::{BLOCK, Load, Outcome};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -18,7 +18,7 @@ fn main() -> Outcome {
     }
     let load = Load::from_arguments()?;
     let config = Config {
-        backend: Choice::Uring,
+        backend: Backend::Uring,
         arena_bytes: 4 << 20,
         register_arena: true,
         ..Config::default()
