@@ -122,10 +122,11 @@ fn the_end_does_not_wait_for_peers_and_removes_the_socket() {
     let metadata = std::fs::symlink_metadata(&path).unwrap();
     assert!(metadata.file_type().is_socket());
     assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
-    let _silent = UnixStream::connect(&path).unwrap();
+    // Each would be waited for a second.
+    let _silent: Vec<UnixStream> = (0..30).map(|_| UnixStream::connect(&path).unwrap()).collect();
     let began = Instant::now();
     drop(server);
-    assert!(began.elapsed() < Duration::from_millis(900), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     assert!(!path.exists());
     assert!(ask(&path, GET).is_err());
 }

@@ -188,9 +188,10 @@ fn damage_is_no_change() {
     let mut lost = bytes.clone();
     lost[..data_at].fill(0x5a);
     std::fs::write(&path, &lost).unwrap();
+    // What changes is looked at for two seconds.
     let began = std::time::Instant::now();
-    assert!(Core::inspect_beside(&path, ME).is_err());
-    assert!(began.elapsed() < std::time::Duration::from_secs(1));
+    assert!((0..30).all(|_| Core::inspect_beside(&path, ME).is_err()));
+    assert!(began.elapsed() < std::time::Duration::from_secs(30));
     std::fs::write(&path, &bytes).unwrap();
     core.close().unwrap();
 }
