@@ -5,7 +5,11 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baio::{Backend, File, IoBuf, IoBufMut, Link, Local, Mode, OpenOptions, Owned, OwnedBytes, OwnedBytesMut, Remote};
+use baio::{
+    Backend, File, IoBuf, IoBufMut, Link, Local, Memory, Mode, OpenOptions, Owned, OwnedBytes, OwnedBytesMut, Remote,
+    SegmentOp,
+};
+use baio_engine::Foreign;
 
 const TEXT: &[u8; 27] = b"the bytes that are written\n";
 
@@ -183,6 +187,49 @@ fn the_cache_copies_in_and_out_of_them() {
     link.close().unwrap();
     let (_dir, path) = common::image(16 << 20);
     through_the_cache(&Remote::open_with(&path, &cached).unwrap());
+}
+
+/// A bounce would write what others share.
+#[test]
+fn shared_memory_is_not_read_into_by_a_bounce() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, vec![9; 8192]).unwrap();
+    let link = Local::new().unwrap();
+    let file = File::options().direct().open(&link, &path).wait().unwrap();
+    let shared: Arc<[u8]> = Arc::from(vec![1; 4096]);
+    let read = || {
+        let memory = Memory::from(Foreign::of_arc(Arc::clone(&shared)));
+        file.run(file.request(SegmentOp::Read { offset: 0 }, memory)).direct()
+    };
+    for read in [read(), read().bounced()] {
+        let failed = read.wait().unwrap_err();
+        assert!(failed.error.to_string().contains("shared and read-only"), "{failed}");
+    }
+    assert_eq!(shared[..], [1; 4096]);
+}
+
+/// Memory of no bytes has an address that no device takes.
+#[test]
+fn nothing_may_be_bounced_and_written_in_no_pieces() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, vec![9; 8192]).unwrap();
+    let link = Local::new().unwrap();
+    let file = File::options().write().every_mode().open(&link, &path).wait().unwrap();
+    // Refused or not: it answers.
+    let _ = file.read_at(0, Vec::<u8>::new()).direct().wait();
+    assert_eq!(
+        file.read_at(0, Vec::<u8>::new())
+            .direct()
+            .bounced()
+            .wait()
+            .unwrap()
+            .bytes,
+        0
+    );
+    let pieces = Vec::<Vec<u8>>::new();
+    assert_eq!(file.write_vectored_at(0, pieces).wait().unwrap().bytes, 0);
 }
 
 /// What nobody waits for keeps its memory until the kernel has let go.

@@ -5,23 +5,18 @@ mod common;
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
 
 use baio::{
-    Backend, Buffer, CreateOptions, Done, Failed, Fault, Link, Local, Memory, SegmentOp, StatusWord, Ticket, Wait,
+    Backend, Buffer, CreateOptions, Done, Failed, Fault, Link, Local, Memory, Request, Segment, SegmentOp, StatusWord,
+    Ticket, Wait,
 };
+use common::story::tell_of;
+use common::{Flag, begun};
 use futures_util::future::join;
-
-struct Flag(AtomicBool);
-
-impl Wake for Flag {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
 
 #[test]
 fn a_refused_request_answers_inside_block_on_and_beside_a_driver() {
@@ -56,12 +51,105 @@ fn the_last_driver_that_leaves_wakes_those_who_wait() {
     let (_dir, volume) = common::volume(Backend::Auto);
     let segment = common::segment(&volume, "left", 64 << 10);
     let driver = volume.drive();
-    let flag = Arc::new(Flag(AtomicBool::new(false)));
-    let waker = Waker::from(Arc::clone(&flag));
+    let (flag, waker) = Flag::new();
     let mut read = std::pin::pin!(segment.read_at(0, segment.buffer(4096).unwrap()));
     assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     drop(driver);
-    assert!(flag.0.load(Ordering::SeqCst));
+    assert!(flag.is_up());
+}
+
+/// Whichever of the drivers is there hears of what there is to do.
+#[test]
+fn a_driver_that_leaves_leaves_the_link_to_the_other() {
+    let (_dir, volume) = common::volume(Backend::Auto);
+    let segment = common::segment(&volume, "left", 64 << 10);
+    let mut one = std::pin::pin!(volume.drive());
+    let (flag, waker) = Flag::new();
+    assert!(one.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let (_, another) = Flag::new();
+    let mut two = Box::pin(volume.drive());
+    assert!(two.as_mut().poll(&mut Context::from_waker(&another)).is_pending());
+    drop(two);
+    let _read = begun(segment.read_at(0, segment.buffer(4096).unwrap()));
+    assert!(flag.is_up());
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn a_tokio_driver_that_leaves_leaves_the_link_to_the_other() {
+    let (_dir, volume) = common::volume(Backend::Auto);
+    let segment = common::segment(&volume, "left", 64 << 10);
+    let read = || segment.read_at(0, segment.buffer(4096).unwrap());
+    common::beside_tokio(&volume, async {
+        let moment = || tokio::time::sleep(Duration::from_millis(50));
+        read().await.unwrap();
+        moment().await;
+        let own = tokio::task::spawn_local(volume.drive_tokio());
+        moment().await;
+        own.abort();
+        read().await.unwrap();
+    });
+}
+
+type Read = Pin<Box<Request<Local, Buffer>>>;
+
+/// As many reads as there are slots, under way; beside a driver.
+fn take_every_slot(segment: &Segment<Local>) -> Vec<Read> {
+    let mut all = Vec::new();
+    loop {
+        let read = begun(segment.read_at(0, segment.buffer(4096).unwrap()));
+        if found_no_slot(&read) {
+            return all;
+        }
+        all.push(read);
+    }
+}
+
+/// Its words say what it would do as long as it has not begun.
+fn found_no_slot(read: &Request<Local, Buffer>) -> bool {
+    format!("{read:?}").contains("read")
+}
+
+#[test]
+fn who_waits_for_a_slot_is_woken_when_others_give_theirs_up() {
+    tell_of(|| {
+        let (_dir, volume) = few_slots();
+        let segment = common::segment(&volume, "full", 64 << 10);
+        let _driver = volume.drive();
+        let all = take_every_slot(&segment);
+        let (flag, waker) = Flag::new();
+        let mut late = Box::pin(segment.read_at(0, segment.buffer(4096).unwrap()));
+        assert!(late.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(found_no_slot(&late));
+        flag.lower();
+        drop(all);
+        common::finish(&volume);
+        assert!(flag.is_up());
+    });
+}
+
+#[test]
+fn block_on_goes_on_when_others_give_their_slots_up() {
+    tell_of(|| {
+        let (_dir, volume) = few_slots();
+        let segment = common::segment(&volume, "full", 64 << 10);
+        let driver = volume.drive();
+        let mut all = Some(take_every_slot(&segment));
+        drop(driver);
+        let mut late = Box::pin(segment.read_at(0, segment.buffer(4096).unwrap()));
+        let work = std::future::poll_fn(|context| {
+            let polled = late.as_mut().poll(context);
+            all = None;
+            polled
+        });
+        assert_eq!(volume.block_on(work).unwrap().unwrap().bytes, 4096);
+    });
+}
+
+fn few_slots() -> (tempfile::TempDir, Local) {
+    let (dir, path) = common::image(16 << 20);
+    let volume = Local::open_with(&path, &common::options(Backend::Auto, 8)).unwrap();
+    (dir, volume)
 }
 
 #[test]

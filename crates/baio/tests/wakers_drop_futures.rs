@@ -10,7 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 
-use baio::{Backend, Buffer, Link, Local, Request, Wait};
+use baio::{Backend, Buffer, File, Link, Local, Operation, Request, Wait};
+use common::story::tell_of;
 
 type Futures = Rc<RefCell<Vec<Pin<Box<Request<Local, Buffer>>>>>>;
 
@@ -122,4 +123,41 @@ fn replacing_a_waker_may_drop_other_futures() {
     );
     assert!(all.borrow().is_empty());
     drop((first, driver));
+}
+
+type Open = Pin<Box<Operation<Local, File<Local>>>>;
+
+/// An open has places of its own for wakers, since it waits for a path and for no slot.
+fn an_open_lets_its_waker_go(how: fn(Open)) {
+    let (dir, volume) = common::volume(Backend::Auto);
+    let free = volume.arena_free_bytes();
+    let driver = volume.drive();
+    let all = reads(&volume, 8);
+    for read in all.borrow_mut().iter_mut() {
+        assert!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    let mut open = Box::pin(File::open(&volume, common::fifo(dir.path())));
+    let waker = dropping_waker();
+    assert!(open.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    VICTIMS.set(Some(Rc::clone(&all)));
+    how(open);
+    assert!(all.borrow().is_empty());
+    common::finish(&volume);
+    drop(driver);
+    assert_eq!(volume.arena_free_bytes(), free);
+}
+
+#[test]
+fn replacing_the_waker_of_an_open_may_drop_other_futures() {
+    tell_of(|| {
+        an_open_lets_its_waker_go(|mut open| {
+            let polled = open.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_pending());
+        });
+    });
+}
+
+#[test]
+fn leaving_an_open_may_drop_other_futures() {
+    tell_of(|| an_open_lets_its_waker_go(drop));
 }

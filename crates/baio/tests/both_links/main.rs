@@ -2,6 +2,7 @@
 //! told of both: the same answers, the same failures, the same ends.
 
 mod ends;
+mod freezes;
 mod inside;
 mod lower;
 mod opened;
@@ -10,6 +11,9 @@ mod pool;
 mod rig;
 mod room;
 mod segments;
+#[path = "../common/story.rs"]
+#[allow(unreachable_pub, reason = "the other tests have it in a module of their own")]
+mod story;
 
 use baio::{Local, Remote};
 
@@ -66,6 +70,7 @@ mod of_both {
             pages_are_read_and_changed_at_once
             what_comes_of_it_comes_back
             a_panic_is_its_callers
+            a_panic_over_a_page_lets_it_go
             the_log_as_the_pool_sees_it;
         inside:
             the_link_is_refused_inside
@@ -79,7 +84,12 @@ mod of_both {
         room:
             futures_wait_for_room
             pins_wait_for_room
+            more_pins_than_slots
+            more_watched_pins_than_slots
             a_deadline_counts_while_it_waits;
+        freezes:
+            a_frozen_link_is_dropped_with_writes_that_wait
+            a_frozen_link_is_closed_with_operations_that_wait;
         ends:
             a_request_is_cancelled
             a_deadline_passes

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use baio::Fault;
+use baio::{Fault, Wait};
 
 use crate::rig::{Made, Volume, byte_of, options, page, segment};
 
@@ -78,6 +78,24 @@ pub(crate) fn a_panic_is_its_callers<L: Made>() {
     open.write_at(4096, page(&link, 2)).wait().unwrap();
     assert_eq!(byte_of(&open, 1), 2);
     drop((pin, open));
+    link.close().unwrap();
+}
+
+/// What looks at a cached page panics: the page can leave the cache all the same.
+pub(crate) fn a_panic_over_a_page_lets_it_go<L: Made>() {
+    let volume = Volume::new();
+    let link: L = volume.link();
+    let open = segment(&link, "one", 16);
+    let handle = open.handle();
+    drop(open.pin(0).wait().unwrap());
+    let look = link.with_pool(move |pool| pool.read(handle, 0, |_| panic!("of the caller")).map(drop));
+    assert!(catch_unwind(AssertUnwindSafe(|| look.wait())).is_err());
+    let mut left = 0;
+    for _ in 0..100 {
+        left += open.drop_cached(0..1).wait().unwrap();
+        let _ = link.turn(Wait::No);
+    }
+    assert_eq!(left, 1);
     link.close().unwrap();
 }
 

@@ -1,14 +1,14 @@
 //! What a story gets: a volume of its own and a link to it.
 
 use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::mpsc;
 use std::task::Poll;
 use std::time::Duration;
 
 use baio::{Access, Buffer, Config, CreateOptions, Format, Identity, Link, Local, Options, Remote, Result, Segment};
+
+pub(crate) use crate::story::tell_of;
 
 pub(crate) const PAGE: usize = 4096;
 
@@ -37,24 +37,6 @@ impl Made for Remote {
 
     fn new_with(options: &Options) -> Result<Remote> {
         Remote::new_with(options)
-    }
-}
-
-/// Tells a story on a thread of its own: one that hangs fails, and the others go on.
-pub(crate) fn tell_of(story: fn()) {
-    const STUCK: Duration = Duration::from_secs(40);
-    let (done, told) = mpsc::channel();
-    let thread = move || {
-        let _ = done.send(catch_unwind(AssertUnwindSafe(story)));
-    };
-    let name = std::thread::current().name().unwrap_or_default().to_owned();
-    let thread = std::thread::Builder::new().name(name).spawn(thread).unwrap();
-    match told.recv_timeout(STUCK) {
-        Ok(ended) => {
-            thread.join().unwrap();
-            ended.unwrap_or_else(|panic| resume_unwind(panic));
-        }
-        Err(_) => panic!("it hangs"),
     }
 }
 

@@ -8,9 +8,18 @@ use futures_util::future::{join, join_all};
 use crate::rig::{Made, PAGE, Volume, options, page, segment};
 
 fn few<L: Made>(volume: &Volume) -> L {
-    let mut few = options(16);
-    few.config.slots = 8;
-    L::open_with(&volume.path, &few).unwrap()
+    with(volume, 16, 8)
+}
+
+/// With fewer slots still, and room in the cache.
+fn scarce<L: Made>(volume: &Volume) -> L {
+    with(volume, 64, 4)
+}
+
+fn with<L: Made>(volume: &Volume, cache_pages: usize, slots: u32) -> L {
+    let mut options = options(cache_pages);
+    options.config.slots = slots;
+    L::open_with(&volume.path, &options).unwrap()
 }
 
 /// Takes every slot by outcomes that nobody has taken.
@@ -90,6 +99,32 @@ pub(crate) fn pins_wait_for_room<L: Made>() {
     reads.into_iter().for_each(|read| assert_eq!(read.unwrap().bytes, PAGE));
     changes.into_iter().for_each(|change| change.unwrap());
     pins.into_iter().for_each(|pin| drop(pin.unwrap()));
+}
+
+pub(crate) fn more_pins_than_slots<L: Made>() {
+    let volume = Volume::new();
+    let link = scarce::<L>(&volume);
+    let open = segment(&link, "one", 256);
+    let pins = (0..24).map(|nth| open.pin(nth * 5));
+    let pins = link.block_on(join_all(pins)).unwrap();
+    assert!(
+        pins.iter().all(Result::is_ok),
+        "{:?}",
+        pins.iter().find(|pin| pin.is_err())
+    );
+}
+
+pub(crate) fn more_watched_pins_than_slots<L: Made>() {
+    let volume = Volume::new();
+    let link = scarce::<L>(&volume);
+    let open = segment(&link, "one", 256);
+    let pins = (0..24).map(|nth| open.pin(nth * 5).watched().0);
+    let pins = link.block_on(join_all(pins)).unwrap();
+    assert!(
+        pins.iter().all(Result::is_ok),
+        "{:?}",
+        pins.iter().find(|pin| pin.is_err())
+    );
 }
 
 pub(crate) fn a_deadline_counts_while_it_waits<L: Made>() {

@@ -4,13 +4,18 @@
 
 pub mod gate;
 pub mod remote;
+pub mod story;
 
 use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+#[cfg(feature = "tokio")]
+use std::time::Duration;
 
-use baio::{Access, Backend, Config, CreateOptions, Format, Link, Local, Options, Segment};
+use baio::{Access, Backend, Config, CreateOptions, Format, Link, Local, Options, Segment, Wait};
 
 pub fn options(backend: Backend, slots: u32) -> Options {
     Options {
@@ -42,6 +47,17 @@ pub fn volume(backend: Backend) -> (tempfile::TempDir, Local) {
     (dir, volume)
 }
 
+pub fn cached_options(cache_pages: usize, slots: u32) -> Options {
+    options(Backend::Auto, slots).with_cache(cache_pages * 4096)
+}
+
+/// In this thread, with a page cache.
+pub fn cached(cache_pages: usize, slots: u32) -> (tempfile::TempDir, Local) {
+    let (dir, path) = image(16 << 20);
+    let volume = Local::open_with(&path, &cached_options(cache_pages, slots)).unwrap();
+    (dir, volume)
+}
+
 pub fn segment<L: Link>(volume: &L, name: &str, size: u64) -> Segment<L> {
     volume
         .create_segment(name, &CreateOptions::of_size(size))
@@ -50,11 +66,76 @@ pub fn segment<L: Link>(volume: &L, name: &str, size: u64) -> Segment<L> {
     volume.open_segment(name, Access::Write).wait().unwrap()
 }
 
-struct Flag(AtomicBool);
+/// A pipe: who opens it to read waits until somebody opens it to write.
+pub fn fifo(dir: &Path) -> PathBuf {
+    let path = dir.join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    path
+}
+
+/// The future after its first poll, by a waker that does nothing: it is not done.
+#[track_caller]
+pub fn begun<F: Future>(future: F) -> Pin<Box<F>> {
+    let mut future = Box::pin(future);
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(future.as_mut().poll(&mut context).is_pending());
+    future
+}
+
+/// The same, in the task that awaits this.
+pub async fn begun_here<F: Future>(future: F) -> Pin<Box<F>> {
+    let mut future = Box::pin(future);
+    let polled = std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await;
+    assert!(polled.is_pending());
+    future
+}
+
+/// Turns until nothing is under way.
+pub fn finish(volume: &Local) {
+    while volume.in_flight() > 0 {
+        volume.turn(Wait::one()).unwrap();
+    }
+}
+
+/// Runs the work in tokio's runtime of this thread, beside a task that drives the link.
+#[cfg(feature = "tokio")]
+pub fn beside_tokio<F: Future>(link: &Local, work: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let driver = tokio::task::spawn_local(link.drive_tokio());
+        let output = tokio::time::timeout(Duration::from_secs(10), work)
+            .await
+            .expect("the link sleeps");
+        driver.abort();
+        output
+    })
+}
+
+/// A waker that tells whether it was woken.
+#[derive(Default)]
+pub struct Flag(AtomicBool);
+
+impl Flag {
+    pub fn new() -> (Arc<Flag>, Waker) {
+        let flag = Arc::new(Flag::default());
+        (Arc::clone(&flag), Waker::from(flag))
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    pub fn lower(&self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
 
 impl Wake for Flag {
     fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Release);
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 
@@ -62,11 +143,11 @@ impl Wake for Flag {
 pub fn run_elsewhere<F: Future>(volume: &Local, work: F) -> F::Output {
     let mut work = std::pin::pin!(work);
     let mut driver = std::pin::pin!(volume.drive());
-    let flag = Arc::new(Flag(AtomicBool::new(true)));
-    let waker = Waker::from(Arc::clone(&flag));
+    let (flag, waker) = Flag::new();
+    waker.wake_by_ref();
     let mut context = Context::from_waker(&waker);
     loop {
-        assert!(flag.0.swap(false, Ordering::AcqRel), "nobody woke the executor");
+        assert!(flag.0.swap(false, Ordering::SeqCst), "nobody woke the executor");
         if let Poll::Ready(output) = work.as_mut().poll(&mut context) {
             return output;
         }

@@ -1,0 +1,71 @@
+//! What runs inside of `with_pool` may reach futures of its own local link, and poll or drop them there: none of them loses what it has.
+
+mod common;
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use baio::{Backend, Buffer, Link, Local, Request};
+use common::begun;
+use common::story::tell_of;
+
+type Ends = Pin<Box<dyn Future<Output = ()>>>;
+type Read = Pin<Box<Request<Local, Buffer>>>;
+
+thread_local! {
+    /// What runs inside must be `Send`, and these are not.
+    static READ: RefCell<Option<Read>> = const { RefCell::new(None) };
+    static FREEZE: RefCell<Option<Ends>> = const { RefCell::new(None) };
+}
+
+/// A read under way is taken into `with_pool`, and its buffer is back in the arena at the end.
+fn a_read_ends_inside(how: fn(Read)) {
+    let (_dir, volume) = common::volume(Backend::Auto);
+    let segment = common::segment(&volume, "one", 64 << 10);
+    let free = volume.arena_free_bytes();
+    let driver = volume.drive();
+    READ.set(Some(begun(segment.read_at(0, segment.buffer(4096).unwrap()))));
+    let inside = volume.with_pool(move |_| how(READ.take().unwrap()));
+    inside.wait().unwrap();
+    common::finish(&volume);
+    drop(driver);
+    assert_eq!(volume.arena_free_bytes(), free);
+}
+
+#[test]
+fn a_request_is_polled_inside() {
+    tell_of(|| {
+        a_read_ends_inside(|mut read| {
+            let polled = read.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_pending());
+        });
+    });
+}
+
+#[test]
+fn a_request_is_dropped_inside() {
+    tell_of(|| a_read_ends_inside(drop));
+}
+
+/// Otherwise the volume would stay frozen, and nobody could thaw it.
+#[test]
+fn a_freeze_is_polled_and_dropped_inside() {
+    tell_of(|| {
+        let (_dir, volume) = common::cached(64, 64);
+        let segment = common::segment(&volume, "one", 64 << 10);
+        let driver = volume.drive();
+        let freeze = volume.freeze();
+        FREEZE.set(Some(begun(async move { drop(freeze.await) })));
+        let inside = volume.with_pool(|_| {
+            let mut freeze = FREEZE.take().unwrap();
+            let _ = freeze.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        });
+        inside.wait().unwrap();
+        drop(driver);
+        let write = segment.write_at(0, segment.buffer(4096).unwrap());
+        write.within(Duration::from_secs(3)).wait().unwrap();
+    });
+}
