@@ -33,7 +33,6 @@ use rig::{Bench, Case, Made, Stop};
 /// (case, or group of cases by one `*` at its end; what is missing). Such a case is tried all the same, and told when it passes.
 #[rustfmt::skip]
 const NOT_YET: &[(&str, &str)] = &[
-    ("lengths::an_open_that_cuts_a_cached_file_is_seen", "an open cuts the file behind the cache's back"),
     ("messages::a_missing_file_is_named_once", "an error of opening names the file again"),
 ];
 
