@@ -5,6 +5,8 @@
 pub mod gate;
 pub mod remote;
 pub mod story;
+#[cfg(all(feature = "futures-io", feature = "tokio"))]
+pub mod stream;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
