@@ -3,19 +3,10 @@
 mod common;
 
 use std::future::Future;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
 use baio::{Backend, Fault, Link};
-
-struct Count(AtomicU32);
-
-impl Wake for Count {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
+use common::Wakes;
 
 #[test]
 fn a_future_that_is_under_way_is_woken_and_told() {
@@ -23,11 +14,10 @@ fn a_future_that_is_under_way_is_woken_and_told() {
     let segment = common::segment(&volume, "open", 64 << 10);
     let _driver = volume.drive();
     let mut read = std::pin::pin!(segment.read_at(0, segment.buffer(4096).unwrap()));
-    let count = Arc::new(Count(AtomicU32::new(0)));
-    let waker = Waker::from(Arc::clone(&count));
+    let (wakes, waker) = Wakes::new();
     assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     volume.clone().close().unwrap();
-    assert_eq!(count.0.load(Ordering::Relaxed), 1);
+    assert_eq!(wakes.count(), 1);
     let Poll::Ready(ended) = read.as_mut().poll(&mut Context::from_waker(&waker)) else {
         panic!("pending for ever");
     };
@@ -46,12 +36,11 @@ fn a_future_that_waits_for_a_slot_is_woken_and_gets_its_buffer_back() {
     for read in &mut reads {
         assert!(read.as_mut().poll(&mut noop).is_pending());
     }
-    let count = Arc::new(Count(AtomicU32::new(0)));
-    let waker = Waker::from(Arc::clone(&count));
+    let (wakes, waker) = Wakes::new();
     let mut late = std::pin::pin!(segment.read_at(0, segment.buffer(4096).unwrap()));
     assert!(late.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     volume.clone().close().unwrap();
-    assert!(count.0.load(Ordering::Relaxed) > 0);
+    assert!(wakes.count() > 0);
     let Poll::Ready(ended) = late.as_mut().poll(&mut noop) else {
         panic!("pending for ever");
     };

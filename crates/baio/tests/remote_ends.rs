@@ -5,25 +5,16 @@ mod common;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use baio::{
     Backend, Buffer, CreateOptions, Done, Failed, Fault, Link, Remote, Request, Segment, SegmentOp, Status, StatusWord,
     Wait,
 };
+use common::Wakes;
 use common::gate::{self, Gate};
 use futures_util::future::join_all;
-
-struct Count(AtomicU32);
-
-impl Wake for Count {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
 
 type Reads = Vec<Pin<Box<Request<Remote, Buffer>>>>;
 type Ended = Result<Done<Buffer>, Failed<Buffer>>;
@@ -50,12 +41,12 @@ fn crowd(count: u64, segment: &Segment<Remote>, context: &mut Context<'_>) -> Re
     all
 }
 
-fn ends(mut all: Reads, count: &Count, waker: &Waker) -> Vec<Ended> {
+fn ends(mut all: Reads, wakes: &Wakes, waker: &Waker) -> Vec<Ended> {
     let guard = Instant::now();
     let mut ends = Vec::new();
     while !all.is_empty() {
         assert!(guard.elapsed() < Duration::from_secs(60), "{} wait for ever", all.len());
-        while count.0.swap(0, Ordering::SeqCst) == 0 {
+        while wakes.take() == 0 {
             assert!(guard.elapsed() < Duration::from_secs(60), "nobody was woken");
             std::thread::yield_now();
         }
@@ -75,8 +66,7 @@ fn dies(kill: fn(&Gate)) {
     let segment = common::segment(&volume, "doomed", 64 << 10);
     let free = volume.arena_free_bytes();
     gate.close();
-    let count = Arc::new(Count(AtomicU32::new(0)));
-    let waker = Waker::from(Arc::clone(&count));
+    let (wakes, waker) = Wakes::new();
     let all = crowd(CROWD, &segment, &mut Context::from_waker(&waker));
     let word = StatusWord::new();
     let thread = {
@@ -85,7 +75,7 @@ fn dies(kill: fn(&Gate)) {
     };
     gate.wait_for(32);
     kill(&gate);
-    let ends = ends(all, &count, &waker);
+    let ends = ends(all, &wakes, &waker);
     let errors = || ends.iter().map(|ended| &ended.as_ref().unwrap_err().error);
     for error in errors() {
         assert!(error.cure().is_some(), "{error}");
@@ -171,8 +161,7 @@ fn closing_lets_what_is_under_way_end_and_turns_others_away() {
     let (gate, volume) = gate::gated();
     let segment = common::segment(&volume, "open", 64 << 10);
     gate.close();
-    let count = Arc::new(Count(AtomicU32::new(0)));
-    let waker = Waker::from(Arc::clone(&count));
+    let (wakes, waker) = Wakes::new();
     let all = crowd(CROWD, &segment, &mut Context::from_waker(&waker));
     let closer = {
         let volume = volume.clone();
@@ -182,7 +171,7 @@ fn closing_lets_what_is_under_way_end_and_turns_others_away() {
         std::thread::yield_now();
     }
     gate.open();
-    let ends = ends(all, &count, &waker);
+    let ends = ends(all, &wakes, &waker);
     closer.join().unwrap().unwrap();
     let (done, refused): (Vec<_>, Vec<_>) = ends.into_iter().partition(Result::is_ok);
     assert!(
@@ -269,9 +258,7 @@ fn dropped_futures_give_their_memory_back() {
     let segment = common::segment(&volume, "dropped", 64 << 10);
     let free = volume.arena_free_bytes();
     gate.close();
-    let count = Arc::new(Count(AtomicU32::new(0)));
-    let waker = Waker::from(Arc::clone(&count));
-    let all = crowd(100, &segment, &mut Context::from_waker(&waker));
+    let all = crowd(100, &segment, &mut Context::from_waker(Waker::noop()));
     gate.wait_for(32);
     drop(all);
     gate.open();

@@ -4,9 +4,7 @@
 mod common;
 
 use std::future::Future;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 
 use baio::{
     Access, Backend, Buffer, CreateOptions, Durability, Error, Fault, Link, Local, Operation, Remote, Request, Segment,
@@ -36,27 +34,18 @@ const _: () = {
     let _ = <Request<Local, Buffer> as NotSend<_>>::holds;
 };
 
-struct Flag(AtomicBool);
-
-impl Wake for Flag {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
-
 #[test]
 fn a_future_needs_no_driver() {
     let (_dir, volume) = remote::volume(Backend::Auto);
     let segment = common::segment(&volume, "alone", 64 << 10);
     let mut read = std::pin::pin!(segment.read_at(0, segment.buffer(4096).unwrap()));
-    let flag = Arc::new(Flag(AtomicBool::new(false)));
-    let waker = Waker::from(Arc::clone(&flag));
+    let (wakes, waker) = common::Wakes::new();
     let mut context = Context::from_waker(&waker);
     let ended = loop {
         if let Poll::Ready(ended) = read.as_mut().poll(&mut context) {
             break ended;
         }
-        while !flag.0.swap(false, Ordering::SeqCst) {
+        while wakes.take() == 0 {
             std::thread::yield_now();
         }
     };

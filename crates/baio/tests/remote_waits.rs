@@ -4,23 +4,14 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use baio::{Backend, Link, Memory, Remote, SegmentOp, StatusWord, Vectored, Wait};
 use baio_engine::Region;
-use common::{gate, remote};
+use common::{Wakes, gate, remote};
 
 const GUARD: Duration = Duration::from_secs(20);
-
-struct Count(AtomicU32);
-
-impl Wake for Count {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -108,9 +99,9 @@ fn a_ticket_polled_elsewhere_is_sent_and_woken() {
     let segment = common::segment(&volume, "polled", 64 << 10);
     let request = segment.request(SegmentOp::Read { offset: 0 }, segment.buffer(4096).unwrap());
     let ticket = segment.submit(request).unwrap();
-    let count = Arc::new(Count(AtomicU32::new(0)));
-    assert!(volume.poll(ticket, &Waker::from(Arc::clone(&count))).is_pending());
-    until("nobody was woken", || count.0.load(Ordering::SeqCst) > 0);
+    let (wakes, waker) = Wakes::new();
+    assert!(volume.poll(ticket, &waker).is_pending());
+    until("nobody was woken", || wakes.count() > 0);
 }
 
 /// Whoever watches the word of a request whose future has gone sees its end.

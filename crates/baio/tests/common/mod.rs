@@ -12,7 +12,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 #[cfg(feature = "tokio")]
 use std::time::Duration;
@@ -116,28 +116,28 @@ pub fn beside_tokio<F: Future>(link: &Local, work: F) -> F::Output {
     })
 }
 
-/// A waker that tells whether it was woken.
-#[derive(Default)]
-pub struct Flag(AtomicBool);
+/// A waker that counts how often it is woken.
+pub struct Wakes(AtomicU32);
 
-impl Flag {
-    pub fn new() -> (Arc<Flag>, Waker) {
-        let flag = Arc::new(Flag::default());
-        (Arc::clone(&flag), Waker::from(flag))
+impl Wakes {
+    pub fn new() -> (Arc<Wakes>, Waker) {
+        let wakes = Arc::new(Wakes(AtomicU32::new(0)));
+        (Arc::clone(&wakes), Waker::from(wakes))
     }
 
-    pub fn is_up(&self) -> bool {
+    pub fn count(&self) -> u32 {
         self.0.load(Ordering::SeqCst)
     }
 
-    pub fn lower(&self) {
-        self.0.store(false, Ordering::SeqCst);
+    /// The count, which begins anew.
+    pub fn take(&self) -> u32 {
+        self.0.swap(0, Ordering::SeqCst)
     }
 }
 
-impl Wake for Flag {
+impl Wake for Wakes {
     fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::SeqCst);
+        self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -145,11 +145,11 @@ impl Wake for Flag {
 pub fn run_elsewhere<F: Future>(volume: &Local, work: F) -> F::Output {
     let mut work = std::pin::pin!(work);
     let mut driver = std::pin::pin!(volume.drive());
-    let (flag, waker) = Flag::new();
+    let (wakes, waker) = Wakes::new();
     waker.wake_by_ref();
     let mut context = Context::from_waker(&waker);
     loop {
-        assert!(flag.0.swap(false, Ordering::SeqCst), "nobody woke the executor");
+        assert!(wakes.take() > 0, "nobody woke the executor");
         if let Poll::Ready(output) = work.as_mut().poll(&mut context) {
             return output;
         }
