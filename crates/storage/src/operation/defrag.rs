@@ -149,18 +149,18 @@ impl Defrag {
                 self.report.largest_free_before_bytes = bytes(cx, cx.volume.free.largest_free_run().1);
                 Ok(self.begin_pass())
             }
-            (Phase::Begin, Event::Token) => Ok(match Walk::begin(cx) {
-                Ok(walk) => self.walked(cx, Box::new(walk), Ok(Walked::Reading)),
-                Err(error) => Step::Done(Err(error)),
-            }),
-            (Phase::Walking(mut walk), Event::Completed(completion)) => {
+            (Phase::Begin, Event::Token) => {
+                let walked = Walk::begin(cx);
+                Ok(self.walked(cx, walked))
+            }
+            (Phase::Walking(walk), Event::Completed(completion)) => {
                 let (who, waiting) = (self.subject.who, &mut self.waiting);
                 let walked = walk.advance(cx, completion, &mut |volume, at, inode| {
                     if let Some(info) = seen(volume, who, at, inode) {
                         waiting.insert((info.start_block, at), info);
                     }
                 });
-                Ok(self.walked(cx, walk, walked))
+                Ok(self.walked(cx, walked))
             }
             (Phase::Packing, Event::Turn) => Ok(self.pack_on(cx)),
             (Phase::Moving(at, segment, then), Event::Answered(answer)) => {
@@ -178,13 +178,13 @@ impl Defrag {
         Step::Token
     }
 
-    fn walked(&mut self, cx: &mut Context<'_>, walk: Box<Walk>, walked: CoreResult<Walked>) -> Step {
+    fn walked(&mut self, cx: &mut Context<'_>, walked: CoreResult<Walked>) -> Step {
         match walked {
-            Ok(Walked::Reading) if !walk.is_empty() => {
+            Ok(Walked::Reading(walk)) => {
                 self.phase = Phase::Walking(walk);
                 Step::Requests
             }
-            Ok(_) => {
+            Ok(Walked::Ended) => {
                 cx.release_token();
                 self.progress.pass += 1;
                 self.progress.segments_done = 0;

@@ -56,11 +56,11 @@ impl List {
     pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
         match (std::mem::replace(&mut self.phase, Phase::Begin), event) {
             (Phase::Begin, Event::Begin) => Ok(Step::Token),
-            (Phase::Begin, Event::Token) => Ok(match Walk::begin(cx) {
-                Ok(walk) => self.walked(cx, Box::new(walk), Ok(Walked::Reading)),
-                Err(error) => Step::Done(Err(error)),
-            }),
-            (Phase::Walking(mut walk), Event::Completed(completion)) => {
+            (Phase::Begin, Event::Token) => {
+                let walked = Walk::begin(cx);
+                Ok(self.walked(cx, walked))
+            }
+            (Phase::Walking(walk), Event::Completed(completion)) => {
                 let (who, found) = (self.subject.who, &mut self.found);
                 let walked = walk.advance(cx, completion, &mut |volume, at, inode| {
                     if let Some(mut info) = seen(volume, who, at, inode) {
@@ -68,20 +68,20 @@ impl List {
                         found.insert((info.owner_uid, name, at), info);
                     }
                 });
-                Ok(self.walked(cx, walk, walked))
+                Ok(self.walked(cx, walked))
             }
             (Phase::Gathering(found, gathered), Event::Turn) => Ok(self.gather(found, gathered)),
             (_, event) => Err(cx.unexpected(&event)),
         }
     }
 
-    fn walked(&mut self, cx: &mut Context<'_>, walk: Box<Walk>, walked: CoreResult<Walked>) -> Step {
+    fn walked(&mut self, cx: &mut Context<'_>, walked: CoreResult<Walked>) -> Step {
         match walked {
-            Ok(Walked::Reading) if !walk.is_empty() => {
+            Ok(Walked::Reading(walk)) => {
                 self.phase = Phase::Walking(walk);
                 Step::Requests
             }
-            Ok(_) => {
+            Ok(Walked::Ended) => {
                 cx.release_token();
                 let found = std::mem::take(&mut self.found);
                 let gathered = Vec::with_capacity(found.len());

@@ -25,10 +25,9 @@ const SPARE_BYTES: usize = 16 << 10;
 pub(crate) type Visit<'a> = dyn FnMut(&Volume, SlotAddress, &Inode) + 'a;
 
 /// How far it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Walked {
-    /// Requests are under way.
-    Reading,
+    /// Requests are under way, for this walk.
+    Reading(Box<Walk>),
     /// All was shown.
     Ended,
 }
@@ -178,15 +177,15 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Begins it; the operation has the token.
+    /// Begins it; the operation has the token. It has ended if nothing of the table is written.
     ///
     /// # Errors
     /// As [`Walk::advance`].
-    pub(crate) fn begin(cx: &mut Context<'_>) -> Result<Walk> {
+    pub(crate) fn begin(cx: &mut Context<'_>) -> Result<Walked> {
         let superblock = &cx.volume.superblock;
         let layout = superblock.layout();
         let begin = layout.table_at();
-        let mut walk = Walk {
+        let mut walk = Box::new(Walk {
             begin,
             end: begin + layout.table_bytes(),
             next: begin,
@@ -199,9 +198,16 @@ impl Walk {
             ahead: None,
             shown: 0,
             mirror: None,
-        };
+        });
         walk.read_on(cx)?;
-        Ok(walk)
+        Ok(walk.reading())
+    }
+
+    fn reading(self: Box<Walk>) -> Walked {
+        match self.front {
+            Some(_) => Walked::Reading(self),
+            None => Walked::Ended,
+        }
     }
 
     /// Bytes of the table that were looked at, and bytes that it has.
@@ -216,7 +222,7 @@ impl Walk {
     /// A bucket of which no image is valid, or one cannot be read; no memory; what the device said. Requests may be under way
     /// then: their ends are nobody's.
     pub(crate) fn advance(
-        &mut self,
+        mut self: Box<Walk>,
         cx: &mut Context<'_>,
         completion: Completion,
         visit: &mut Visit<'_>,
@@ -235,21 +241,13 @@ impl Walk {
                 return Err(broken(cx, fault, front.offset));
             }
             if !self.show(cx, visit)? {
-                return Ok(Walked::Reading);
+                return Ok(Walked::Reading(self));
             }
             self.front = self.ahead.take();
             self.shown = 0;
             self.read_on(cx)?;
         }
-        match self.front {
-            Some(_) => Ok(Walked::Reading),
-            None => Ok(Walked::Ended),
-        }
-    }
-
-    /// Is nothing of the table written?
-    pub(crate) fn is_empty(&self) -> bool {
-        self.front.is_none()
+        Ok(self.reading())
     }
 
     /// Begins what is to be under way.
