@@ -68,6 +68,7 @@ pub(crate) fn no_bytes_are_no_failure<L: Made>(bench: &Bench<L>) -> Case {
         assert_eq!(read(&file, 0, 0), [], "{mode:?}");
         write(&file, 0, &[]);
         assert_eq!(file.read_exact_at(0, buffer(&link, &[])).wait().unwrap().bytes, 0);
+        assert_eq!(file.read_at(0, Vec::<u8>::new()).wait().unwrap().bytes, 0, "{mode:?}");
     }
     assert_eq!(std::fs::read(path).unwrap(), bytes(PAGE));
     Ok(())

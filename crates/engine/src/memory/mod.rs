@@ -188,7 +188,11 @@ impl Memory {
     fn place_where(&self, is_true: impl Fn(u64) -> bool) -> Option<u64> {
         match self {
             Memory::None => None,
-            flat => Some(flat.flat().0 as u64).filter(|&place| is_true(place)),
+            flat => {
+                // No bytes lie nowhere: an empty vector's address means nothing.
+                let (pointer, len) = flat.flat();
+                Some(pointer as u64).filter(|&place| len > 0 && is_true(place))
+            }
         }
     }
 
