@@ -75,6 +75,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "the kernel's /proc knows nothing of Miri's threads")]
     fn a_ring_that_ends_a_sleep_ends_no_other() {
         let bell = Bell::default();
         let (tell, told) = std::sync::mpsc::channel();
