@@ -117,8 +117,8 @@ pub fn places(reader: u64, pages: u64) -> impl Iterator<Item = u64> {
     let mut random = reader;
     (0..READS / READERS).map(move |_| {
         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-        let page = (random >> 20) % pages / if random >> 60 > 0 { 10 } else { 1 };
-        page * BLOCK as u64
+        let among = if random >> 60 > 0 { pages / 10 + 1 } else { pages };
+        (random >> 20) % among.min(pages) * BLOCK as u64
     })
 }
 
