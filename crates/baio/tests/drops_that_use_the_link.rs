@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use baio::{Backend, Buffer, Link, Local, Owned, OwnedBytes, OwnedBytesMut, Request, Wait};
+use baio::{Backend, Buffer, Link, Local, Owned, OwnedBytes, OwnedBytesMut, Remote, Request, Wait};
 use common::begun;
 use common::story::tell_of;
 
@@ -39,6 +39,14 @@ fn memory_with<D: Send + 'static>(dropped: D) -> Owned<With<D>> {
     })
 }
 
+/// Until nothing is under way on the link of a service; a story that waits for ever fails by its guard.
+fn settle(volume: &Remote) {
+    while volume.in_flight() > 0 {
+        volume.turn(Wait::No).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn abandoned_memory_has_the_segment_that_is_read() {
     tell_of(|| {
@@ -49,11 +57,7 @@ fn abandoned_memory_has_the_segment_that_is_read() {
         gate.wait_for(1);
         drop((read, segment));
         gate.open();
-        let start = Instant::now();
-        while volume.in_flight() > 0 {
-            assert!(start.elapsed() < Duration::from_secs(10));
-            let _ = volume.turn(Wait::No);
-        }
+        settle(&volume);
         volume.close().unwrap();
     });
 }
@@ -70,8 +74,7 @@ fn an_answer_that_nobody_takes_has_a_segment() {
         }));
         std::thread::sleep(Duration::from_millis(50));
         drop((segment, run));
-        std::thread::sleep(Duration::from_millis(300));
-        assert_eq!(volume.in_flight(), 0);
+        settle(&volume);
         volume.close().unwrap();
     });
 }
@@ -162,11 +165,10 @@ fn a_drop_that_panics_beside_a_service_fails_nobody_else() {
         drop(read);
         gate.open();
         // The helper drops it.
-        std::thread::sleep(Duration::from_millis(200));
+        settle(&volume);
         let other = segment.read_at(4096, segment.buffer(4096).unwrap());
         assert_eq!(other.wait().unwrap().bytes, 4096);
-        volume.turn(Wait::one()).unwrap();
-        assert_eq!(volume.in_flight(), 0);
+        settle(&volume);
         volume.close().unwrap();
     });
 }
