@@ -12,6 +12,7 @@
 //! | `operation/` | create, open, resize, rename, delete, quota as state machines |
 //! | `volume/` | opening, healing, closing, formatting, inspecting |
 //! | [`cache`] | the page cache, without any I/O |
+//! | [`log`] | the durable log, without any I/O |
 //! | [`segment`] | the format on disk, without any I/O |
 //! | `identity` | who asks, and what they may |
 //!
@@ -22,6 +23,7 @@ mod core;
 mod error;
 mod holds;
 mod identity;
+pub mod log;
 mod object;
 mod operation;
 mod request;

@@ -1,0 +1,252 @@
+//! Appending: from any thread, without waiting and without I/O.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use baio_engine::Doorbell;
+
+use super::Lsn;
+use super::error::LogError;
+use super::front::{Front, Life};
+use super::retain::Retained;
+use super::waits::{Fired, WaitPlace, WhenDurable};
+
+/// What both halves of a log share.
+pub(super) struct Shared {
+    /// Everything below is durable, in whole groups.
+    durable: AtomicU64,
+    front: Mutex<Front>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Log(durable {})", self.durable())
+    }
+}
+
+impl Shared {
+    pub(super) fn new(front: Front) -> Shared {
+        Shared {
+            durable: AtomicU64::new(0),
+            front: Mutex::new(front),
+        }
+    }
+
+    /// A panic under the lock leaves numbers behind that are whole: nothing there is half-way when it calls out.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Front> {
+        self.front.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn durable(&self) -> u64 {
+        // Acquire: whoever sees this LSN sees what the driver did before it said so.
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// The driver alone stores, under the lock, so that nobody begins to wait in between.
+    pub(super) fn set_durable(&self, lsn: u64) {
+        // Release: pairs with the load in `durable`.
+        self.durable.store(lsn, Ordering::Release);
+    }
+}
+
+/// Appends records to a log and tells when they are durable. Of any thread; a clone appends to the same log.
+#[derive(Clone, Debug)]
+pub struct Appender {
+    shared: Arc<Shared>,
+    is_quiet: bool,
+}
+
+impl Appender {
+    pub(super) fn new(shared: &Arc<Shared>) -> Appender {
+        Appender {
+            shared: Arc::clone(shared),
+            is_quiet: false,
+        }
+    }
+
+    /// The same for the thread that drives the log itself: it never rings the bell.
+    #[must_use]
+    pub fn quiet(&self) -> Appender {
+        Appender {
+            shared: Arc::clone(&self.shared),
+            is_quiet: true,
+        }
+    }
+
+    /// Appends one record of 0 to 16 MiB; its LSN. It is in memory then, not durable: see [`Appender::poll_durable`].
+    ///
+    /// # Errors
+    /// `WouldBlock` when there is no room now, `TooLong` when there never will be, `Failed` after a failed write, `Closed`.
+    pub fn append(&self, record: &[u8]) -> Result<Lsn, LogError> {
+        self.append_all(&[record])
+    }
+
+    /// Appends records as one group: a crash leaves all of them, or none. The LSN of the last.
+    ///
+    /// # Errors
+    /// As [`Appender::append`]; nothing has been appended then.
+    pub fn append_all(&self, records: &[&[u8]]) -> Result<Lsn, LogError> {
+        let (lsn, bell) = {
+            let mut front = self.shared.lock();
+            let had_work = front.has_work();
+            let lsn = front.append(records)?;
+            let is_first = !had_work && !self.is_quiet;
+            (lsn, if is_first { front.bell_to_ring() } else { None })
+        };
+        bell.inspect(Doorbell::ring);
+        Ok(lsn)
+    }
+
+    /// Everything below is durable: a record with this LSN or a later one may not be.
+    #[must_use]
+    pub fn durable_lsn(&self) -> Lsn {
+        Lsn(self.shared.durable())
+    }
+
+    /// An LSN above those of all records that have been appended, and not above that of the next.
+    #[must_use]
+    pub fn end_lsn(&self) -> Lsn {
+        Lsn(self.shared.lock().next_lsn())
+    }
+
+    /// The oldest LSN that is kept.
+    #[must_use]
+    pub fn head_lsn(&self) -> Lsn {
+        Lsn(self.shared.lock().head)
+    }
+
+    /// Is the record with this LSN durable, and with it its whole group and all before? Else the waker hears when it is worth to ask
+    /// again. The key keeps the place among those who wait; its drop gives it up.
+    ///
+    /// # Errors
+    /// `Failed` when it will never be acknowledged, `Closed` when the log was closed before such a record came.
+    pub fn poll_durable(&self, lsn: Lsn, key: &mut WaitKey, waker: &Waker) -> Poll<Result<(), LogError>> {
+        if lsn.0 < self.shared.durable() {
+            key.forget();
+            return Poll::Ready(Ok(()));
+        }
+        let place = match &key.waits {
+            Some((shared, Waiting::Durable(place))) if Arc::ptr_eq(shared, &self.shared) => Some(*place),
+            _ => {
+                key.forget();
+                None
+            }
+        };
+        let old = {
+            let mut front = self.shared.lock();
+            if lsn.0 < self.shared.durable() || lsn.0 >= front.lost_from {
+                let result = front.lost(lsn.0);
+                drop(front);
+                key.forget();
+                return Poll::Ready(result);
+            }
+            if place.is_some_and(|place| front.waits.is_waiting(lsn.0, place, waker)) {
+                return Poll::Pending;
+            }
+            let old = place.and_then(|place| front.waits.forget_durable(place));
+            let place = front.waits.wait_durable(lsn.0, waker);
+            match &mut key.waits {
+                Some((_, waiting)) => *waiting = Waiting::Durable(place),
+                none => *none = Some((Arc::clone(&self.shared), Waiting::Durable(place))),
+            }
+            old
+        };
+        drop(old);
+        Poll::Pending
+    }
+
+    /// Calls back, in the driver's thread, when the record with this LSN is durable, or never will be.
+    pub fn when_durable(&self, lsn: Lsn, callback: WhenDurable) {
+        let bell = {
+            let mut front = self.shared.lock();
+            if lsn.0 < self.shared.durable() || lsn.0 >= front.lost_from {
+                let result = front.lost(lsn.0);
+                front.waits.fired.push(Fired::Call(callback, result));
+                if self.is_quiet { None } else { front.bell.clone() }
+            } else {
+                front.waits.call_when_durable(lsn.0, callback);
+                None
+            }
+        };
+        bell.inspect(Doorbell::ring);
+    }
+
+    /// Would a record of so many bytes find room now? Else the waker hears when it is worth to try again.
+    ///
+    /// # Errors
+    /// Those that an append would meet, but for `WouldBlock`.
+    pub fn poll_room(&self, bytes: usize, key: &mut WaitKey, waker: &Waker) -> Poll<Result<(), LogError>> {
+        key.forget();
+        let mut front = self.shared.lock();
+        let answer = match front.has_room(bytes as u64) {
+            Ok(false) => {
+                let number = front.waits.wait_room(bytes as u64, waker);
+                key.waits = Some((Arc::clone(&self.shared), Waiting::Room(number)));
+                return Poll::Pending;
+            }
+            Ok(true) => Ok(()),
+            Err(error) => Err(error),
+        };
+        Poll::Ready(answer)
+    }
+
+    /// Keeps records from this LSN on (or from the head, when that is further) until the answer is dropped or advanced.
+    pub fn retain(&self, from: Lsn) -> Retained {
+        Retained::new(&self.shared, from)
+    }
+
+    /// Whom to wake when a batch begins while the driver may sleep.
+    pub fn set_bell(&self, bell: Doorbell) {
+        let old = self.shared.lock().bell.replace(bell);
+        drop(old);
+    }
+}
+
+impl Front {
+    /// What who waits for this LSN is told, when it is durable or never will be.
+    fn lost(&self, lsn: u64) -> Result<(), LogError> {
+        if lsn < self.lost_from {
+            return Ok(());
+        }
+        match &self.life {
+            Life::Failed(error) => Err(error.clone()),
+            _ => Err(LogError::Closed),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Waiting {
+    Durable(WaitPlace),
+    Room(u64),
+}
+
+/// A place among those who wait; its drop gives it up.
+#[derive(Debug, Default)]
+pub struct WaitKey {
+    waits: Option<(Arc<Shared>, Waiting)>,
+}
+
+impl WaitKey {
+    fn forget(&mut self) {
+        let Some((shared, waiting)) = self.waits.take() else {
+            return;
+        };
+        let waker = {
+            let mut front = shared.lock();
+            match waiting {
+                Waiting::Durable(place) => front.waits.forget_durable(place),
+                Waiting::Room(number) => front.waits.forget_room(number),
+            }
+        };
+        drop(waker);
+    }
+}
+
+impl Drop for WaitKey {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}

@@ -1,0 +1,132 @@
+//! What can go wrong with a log.
+
+use std::fmt;
+
+use baio_engine::Errno;
+
+use super::Lsn;
+
+/// Why a log did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LogError {
+    /// No room now: in the area until it is truncated, or in memory until what was appended is durable.
+    WouldBlock,
+    /// The record, or the group, is longer than this log ever takes.
+    TooLong {
+        /// Bytes of the payloads.
+        bytes: u64,
+        /// The most that one record alone may have.
+        max: u64,
+    },
+    /// A write failed. Nothing from this LSN on is acknowledged; what becomes of it only the next opening knows.
+    Failed {
+        /// What the device said.
+        errno: Errno,
+        /// The first LSN that is not acknowledged.
+        lsn: Lsn,
+    },
+    /// The log is not open yet, or was closed.
+    Closed,
+    /// The area holds no log.
+    NotLog,
+    /// The log has a format that this build does not know.
+    Version(u32),
+    /// Both copies of the header are damaged.
+    HeaderLost,
+    /// A batch that was durable is not there any more, and others behind it are or were.
+    Rot {
+        /// The end of what can be read in front of it.
+        lsn: Lsn,
+        /// Where in the area it lay, in bytes.
+        offset: u64,
+    },
+    /// The space of these records has been given up.
+    Truncated {
+        /// The oldest LSN that is kept.
+        head: Lsn,
+    },
+    /// Longer batches, a wider window or an area of this size do not go together.
+    BadSize {
+        /// Bytes of the area.
+        size_bytes: u64,
+        /// Bytes that it needs at least, for these batches and this window.
+        need: u64,
+    },
+    /// The log has blocks that this device cannot write.
+    BlockBytes {
+        /// Of the log.
+        log: u32,
+        /// Of the device.
+        device: u32,
+    },
+    /// The options are not possible.
+    BadOptions(&'static str),
+    /// The area is smaller than the log that its header tells of.
+    Cut {
+        /// Bytes of the area.
+        size_bytes: u64,
+        /// Bytes that the log has.
+        need: u64,
+    },
+    /// No buffer could be had from the arena.
+    NoMemory,
+    /// A read failed.
+    Read(Errno),
+    /// The request does not go with what the log does now.
+    Busy,
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogError::WouldBlock => f.write_str("no room now: wait for `room`, or truncate the log"),
+            LogError::TooLong { bytes, max } => write!(
+                f,
+                "{bytes} bytes are more than this log takes at once ({max}): make the log or its buffer larger, or append in pieces"
+            ),
+            LogError::Failed { errno, lsn } => write!(
+                f,
+                "a write failed ({errno}): nothing from LSN {lsn} on is acknowledged; repair the device, and open the log again"
+            ),
+            LogError::Closed => f.write_str("the log is not open"),
+            LogError::NotLog => f.write_str("no log is there: create one"),
+            LogError::Version(version) => {
+                write!(
+                    f,
+                    "the log has format version {version}, or features, that this build does not know: use a newer one"
+                )
+            }
+            LogError::HeaderLost => {
+                f.write_str("both copies of the log's header are damaged: restore the log from a copy")
+            }
+            LogError::Rot { lsn, offset } => write!(
+                f,
+                "what was durable at LSN {lsn}, byte {offset} of the area, cannot be read any more: restore it from a copy, or open with `salvage` to go on behind it"
+            ),
+            LogError::Truncated { head } => write!(f, "given up: the oldest LSN that is kept is {head}"),
+            LogError::BadSize { size_bytes, need } => write!(
+                f,
+                "{size_bytes} bytes are too few: {need} are needed for these batches and this window"
+            ),
+            LogError::BlockBytes { log, device } => {
+                write!(
+                    f,
+                    "the log has blocks of {log} bytes, and the device writes {device}: copy the log's records into a new one"
+                )
+            }
+            LogError::BadOptions(what) => f.write_str(what),
+            LogError::Cut { size_bytes, need } => {
+                write!(
+                    f,
+                    "the log has {need} bytes, and only {size_bytes} are there: restore the size"
+                )
+            }
+            LogError::NoMemory => f.write_str("no memory for a batch: give the core a larger arena"),
+            LogError::Read(errno) => write!(f, "a read failed: {errno}"),
+            LogError::Busy => f.write_str("the log is doing that already"),
+        }
+    }
+}
+
+impl std::error::Error for LogError {}

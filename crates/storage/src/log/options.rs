@@ -1,0 +1,100 @@
+//! How a log is made and opened.
+
+use std::time::Duration;
+
+use super::error::LogError;
+use super::format::{AHEAD_MAX, BATCH_MAX, DATA_AT, FIRST_LSN, Head, Header, WINDOW_MAX};
+
+/// How a log is made and opened.
+#[derive(Clone, Copy, Debug)]
+pub struct LogOptions {
+    /// Block size that the device asks for: 512 or 4096. 0 for the log's own, and 4096 for a new one.
+    pub block_bytes: u32,
+    /// Batches in flight at once.
+    pub window: u32,
+    /// How long the first record of a batch may wait for others. Zero: no batch waits, and records gather while the device is busy.
+    pub gather: Duration,
+    /// How far LSNs may lie beyond what is durable, in bytes: what is appended and waits.
+    pub buffer_bytes: usize,
+    /// Longest batch of a new log; a multiple of the block.
+    pub batch_bytes_max: u32,
+    /// Durable batches that are kept in memory while somebody reads the tail.
+    pub recent_bytes: usize,
+    /// Go on behind batches that were durable and cannot be read.
+    pub salvage: bool,
+}
+
+impl Default for LogOptions {
+    fn default() -> LogOptions {
+        LogOptions {
+            block_bytes: 0,
+            window: 2,
+            gather: Duration::ZERO,
+            buffer_bytes: 32 << 20,
+            batch_bytes_max: 256 << 10,
+            recent_bytes: 1 << 20,
+            salvage: false,
+        }
+    }
+}
+
+impl LogOptions {
+    pub(super) fn check(&self) -> Result<(), LogError> {
+        if !matches!(self.block_bytes, 0 | 512 | 4096) {
+            return Err(LogError::BadOptions("a log's blocks have 512 or 4096 bytes"));
+        }
+        if !(1..=WINDOW_MAX).contains(&self.window) {
+            return Err(LogError::BadOptions("the window of a log is 1 to 1024 batches"));
+        }
+        let batch = self.batch_bytes_max;
+        if batch == 0 || batch > BATCH_MAX || batch % self.block() != 0 {
+            return Err(LogError::BadOptions(
+                "the longest batch of a log is a multiple of its block, up to 16 MiB",
+            ));
+        }
+        if self.buffer_bytes as u64 > AHEAD_MAX / 2 {
+            return Err(LogError::BadOptions("the buffer of a log has at most 8 TiB"));
+        }
+        Ok(())
+    }
+
+    fn block(&self) -> u32 {
+        if self.block_bytes == 0 { 4096 } else { self.block_bytes }
+    }
+
+    /// How far LSNs may lie beyond what is durable: the buffer, and at least all batches in flight and one more.
+    pub(super) fn ahead(&self, batch_max: u32) -> u64 {
+        let window = u64::from(self.window + 1) * u64::from(batch_max);
+        (self.buffer_bytes as u64).max(window).next_multiple_of(4096)
+    }
+
+    /// The first header of a new log in an area of so many bytes.
+    pub(super) fn header(&self, size_bytes: u64, uuid: [u8; 16]) -> Result<Header, LogError> {
+        self.check()?;
+        let block = u64::from(self.block());
+        let need = DATA_AT + (4 * u64::from(self.window) * u64::from(self.batch_bytes_max)).next_multiple_of(block);
+        if size_bytes < need || size_bytes > u64::MAX / 8 {
+            return Err(LogError::BadSize { size_bytes, need });
+        }
+        let first = FIRST_LSN;
+        Ok(Header {
+            block_bytes: self.block(),
+            uuid,
+            sequence: 1,
+            epoch: 1,
+            head: Head {
+                lsn: first,
+                batch: first,
+                place: 0,
+            },
+            epoch_first: first,
+            watermark: first,
+            capacity: (size_bytes - DATA_AT) / block * block,
+            ahead: self.ahead(self.batch_bytes_max),
+            holes_below: 0,
+            batch_bytes_max: self.batch_bytes_max,
+            window: self.window,
+            is_clean: false,
+        })
+    }
+}

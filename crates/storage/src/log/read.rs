@@ -1,0 +1,306 @@
+//! Reading batches: the latest from memory, others from the device, found by the index.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use baio_engine::{Buffer, Errno, Frozen};
+
+use super::chain::{Chain, Step as ChainStep};
+use super::error::LogError;
+use super::format::{BatchHeader, DATA_AT, SeenBatch};
+use super::recent::Recent;
+use super::{IoOwner, LogAnswer, LogIoKind, LogPart, LogRequestId, Lsn};
+use crate::slot_map::{SlotKey, SlotMap};
+
+/// Bytes that a read gives at most, and one batch at least.
+const READ_BYTES: u32 = 1 << 20;
+/// Places that are remembered for who reads on.
+const CURSORS: usize = 16;
+
+/// Whole batches, one after the other.
+#[derive(Clone, Debug)]
+pub struct Batches {
+    bytes: Frozen,
+    ranges: Vec<BatchRange>,
+    next: Lsn,
+}
+
+/// A batch among others.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchRange {
+    /// What it says of itself.
+    pub header: BatchHeader,
+    /// Where it begins.
+    pub at: u32,
+    /// LSN of its end, padding included.
+    pub end: u64,
+}
+
+impl Batches {
+    /// Where to read on.
+    #[must_use]
+    pub fn next(&self) -> Lsn {
+        self.next
+    }
+
+    /// The batches.
+    #[must_use]
+    pub fn ranges(&self) -> &[BatchRange] {
+        &self.ranges
+    }
+
+    /// The bytes of one, its header included, without padding.
+    #[must_use]
+    pub fn bytes(&self, range: &BatchRange) -> &[u8] {
+        let at = range.at as usize;
+        self.bytes.get(at..at + range.header.bytes as usize).unwrap_or(&[])
+    }
+}
+
+#[derive(Debug)]
+struct Read {
+    owner: u64,
+    id: LogRequestId,
+    from: u64,
+    chain: Chain,
+    at: u64,
+}
+
+/// Reads on their way, and what makes them cheap.
+#[derive(Debug)]
+pub(super) struct Reads {
+    under_way: SlotMap<Read>,
+    recent: Recent,
+    /// LSNs and places where reads ended.
+    cursors: VecDeque<(u64, u64)>,
+}
+
+impl Reads {
+    pub(super) fn new(recent_bytes: usize) -> Reads {
+        Reads {
+            under_way: SlotMap::default(),
+            recent: Recent::new(recent_bytes),
+            cursors: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.under_way.iter().next().is_none()
+    }
+
+    pub(super) fn keep(&mut self, prev: u64, end: u64, batch: &[u8]) {
+        self.recent.keep(prev, end, batch);
+    }
+
+    /// The area has changed.
+    pub(super) fn forget_places(&mut self) {
+        self.cursors.clear();
+    }
+
+    fn remember(&mut self, lsn: u64, place: u64) {
+        if self.cursors.len() >= CURSORS {
+            self.cursors.pop_front();
+        }
+        self.cursors.push_back((lsn, place));
+    }
+
+    fn cursor(&mut self, lsn: u64) -> Option<u64> {
+        let index = self.cursors.iter().position(|(known, _)| *known == lsn)?;
+        self.cursors.remove(index).map(|(_, place)| place)
+    }
+}
+
+impl LogPart {
+    pub(super) fn start_read(&mut self, owner: u64, id: LogRequestId, from: Lsn) {
+        match self.read_now(owner, id, from.0) {
+            Ok(None) => {}
+            Ok(Some(batches)) => self.end(Some((owner, id)), Ok(LogAnswer::Batches(batches))),
+            Err(error) => self.end(Some((owner, id)), Err(error)),
+        }
+    }
+
+    /// The answer, when there is one at once.
+    #[allow(
+        clippy::option_option,
+        reason = "no answer yet, or an answer, which may be that nothing is there"
+    )]
+    fn read_now(&mut self, owner: u64, id: LogRequestId, from: u64) -> Result<Option<Option<Arc<Batches>>>, LogError> {
+        if self.recovered.epoch == 0 {
+            return Err(LogError::Closed);
+        }
+        if from < self.head.lsn {
+            return Err(LogError::Truncated {
+                head: Lsn(self.head.lsn),
+            });
+        }
+        self.reads.recent.is_wanted();
+        if from >= self.flights.durable_end {
+            return Ok(Some(None));
+        }
+        if let Some(batches) = self.recent_from(from)? {
+            self.counts.reads_recent += 1;
+            return Ok(Some(Some(Arc::new(batches))));
+        }
+        let header = self.header.ok_or(LogError::Closed)?;
+        let start = Chain::new(
+            header.uuid,
+            header.block_bytes,
+            header.batch_bytes_max,
+            header.capacity,
+            self.head,
+        );
+        let mark = self.index.find(from).filter(|mark| mark.lsn > self.head.batch);
+        let chain = match (self.reads.cursor(from), mark) {
+            _ if from == self.head.lsn => start,
+            (Some(place), _) => start.within(from, place, None),
+            (None, Some(mark)) => start.within(mark.lsn, mark.place, None),
+            (None, None) => start,
+        };
+        let at = chain.place;
+        let key = self.reads.under_way.insert(Read {
+            owner,
+            id,
+            from,
+            chain,
+            at,
+        });
+        if let Err(error) = self.ask_read(key, None) {
+            self.reads.under_way.remove(key);
+            return Err(error);
+        }
+        self.counts.reads_device += 1;
+        Ok(None)
+    }
+
+    fn recent_from(&self, from: u64) -> Result<Option<Batches>, LogError> {
+        let Some(header) = self.header else {
+            return Ok(None);
+        };
+        let recent = || self.reads.recent.from(from, READ_BYTES as usize);
+        let len: usize = recent().map(<[u8]>::len).sum();
+        if len == 0 {
+            return Ok(None);
+        }
+        let mut buffer = self.arena.buffer(len).ok_or(LogError::NoMemory)?;
+        let (mut at, mut ranges, mut next) = (0, Vec::new(), from);
+        for batch in recent() {
+            buffer[at..at + batch.len()].copy_from_slice(batch);
+            if let SeenBatch::Whole(seen) = BatchHeader::look(batch, &header.uuid, batch.len() as u64) {
+                next = seen.lsn + batch.len() as u64;
+                ranges.push(BatchRange {
+                    header: seen,
+                    at: at as u32,
+                    end: next,
+                });
+            }
+            at += batch.len();
+        }
+        Ok(Some(Batches {
+            bytes: buffer.freeze(),
+            ranges,
+            next: Lsn(next),
+        }))
+    }
+
+    fn ask_read(&mut self, key: SlotKey, buffer: Option<Buffer>) -> Result<(), LogError> {
+        let header = self.header.ok_or(LogError::Closed)?;
+        let batch_max = header.batch_bytes_max;
+        let wanted = READ_BYTES.max(batch_max) as usize;
+        let buffer = buffer
+            .or_else(|| self.arena.buffer(wanted))
+            .or_else(|| self.arena.buffer(batch_max as usize));
+        let mut buffer = buffer.ok_or(LogError::NoMemory)?;
+        let Some(read) = self.reads.under_way.get_mut(key) else {
+            return Ok(());
+        };
+        read.at = read.chain.place;
+        let len = (buffer.capacity() as u64).min(header.capacity - read.at) as u32;
+        let len = len / header.block_bytes * header.block_bytes;
+        buffer.set_len(len as usize);
+        let offset = DATA_AT + read.at;
+        self.ask(IoOwner::Read(key), LogIoKind::Read { offset, len }, Some(buffer));
+        Ok(())
+    }
+
+    pub(super) fn read_io_ended(&mut self, key: SlotKey, result: Result<u32, Errno>, buffer: Option<Buffer>) {
+        let Some(mut read) = self.reads.under_way.remove(key) else {
+            return;
+        };
+        let who = Some((read.owner, read.id));
+        let buffer = match (result, buffer) {
+            (Ok(len), Some(buffer)) if len as usize == buffer.len() => buffer,
+            (result, _) => {
+                let errno = result.err().unwrap_or(Errno::EIO);
+                return self.end(who, Err(LogError::Read(errno)));
+            }
+        };
+        match self.batches_of(&mut read, &buffer) {
+            Ok(Some((ranges, next))) => {
+                let batches = Batches {
+                    bytes: buffer.freeze(),
+                    ranges,
+                    next: Lsn(next),
+                };
+                self.end(who, Ok(LogAnswer::Batches(Some(Arc::new(batches)))));
+            }
+            Ok(None) => {
+                let key = self.reads.under_way.insert(read);
+                if let Err(error) = self.ask_read(key, Some(buffer)) {
+                    self.reads.under_way.remove(key);
+                    self.end(who, Err(error));
+                }
+            }
+            Err(error) => self.end(who, Err(error)),
+        }
+    }
+
+    /// The batches that are wanted of what was read, and the LSN of their end; nothing when the read has to go on.
+    fn batches_of(&mut self, read: &mut Read, buffer: &Buffer) -> Result<Option<(Vec<BatchRange>, u64)>, LogError> {
+        let mut ranges = Vec::new();
+        let durable = self.flights.durable_end;
+        while read.chain.end < durable {
+            let place = read.chain.place;
+            let at = place.checked_sub(read.at).unwrap_or(u64::MAX) as usize;
+            let bytes = buffer.get(at..).unwrap_or(&[]);
+            if bytes.is_empty() {
+                break;
+            }
+            match read.chain.step(bytes, |_| {}) {
+                ChainStep::Batch { header, .. } if read.chain.end > read.from => ranges.push(BatchRange {
+                    header,
+                    at: at as u32,
+                    end: read.chain.end,
+                }),
+                ChainStep::Batch { .. } => {}
+                ChainStep::Longer if place != read.at => break,
+                _ if !ranges.is_empty() => break,
+                _ => self.behind_hole(read)?,
+            }
+        }
+        if ranges.is_empty() {
+            // Nothing durable is behind it after all: the epoch has just begun.
+            return Ok((read.chain.end >= durable).then_some((ranges, read.chain.end)));
+        }
+        self.reads.remember(read.chain.end, read.chain.place);
+        Ok(Some((ranges, read.chain.end)))
+    }
+
+    /// What should lie at a place does not: it has been given up meanwhile, or there is a hole, or it has rotted.
+    fn behind_hole(&self, read: &mut Read) -> Result<(), LogError> {
+        if read.from < self.head.lsn {
+            return Err(LogError::Truncated {
+                head: Lsn(self.head.lsn),
+            });
+        }
+        let end = read.chain.end;
+        let mut holes = self.recovered.holes.iter();
+        let hole = holes.find(|hole| end <= hole.to.0 && hole.offset == DATA_AT + read.chain.place);
+        let mark = hole.and_then(|hole| self.index.behind(hole.to.0 - 1));
+        let mark = mark.filter(|mark| mark.lsn > end).ok_or(LogError::Rot {
+            lsn: Lsn(end),
+            offset: DATA_AT + read.chain.place,
+        })?;
+        read.chain.skip_to(mark.place);
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+//! Who waits for what: for an LSN to be durable, or for room.
+//!
+//! Ordered by LSN, so that an end of a batch touches only those whose time has come. One task often waits for many LSNs: its waker
+//! is kept once, and woken once for all of them.
+
+use std::collections::BTreeMap;
+use std::task::Waker;
+
+use super::error::LogError;
+
+/// What is called when an LSN is durable, or never will be.
+pub type WhenDurable = Box<dyn FnOnce(Result<(), LogError>) + Send>;
+
+/// Who is to hear now; to be let go outside of every borrow.
+pub enum Fired {
+    /// A waker.
+    Wake(Waker),
+    /// A callback, and what it is told.
+    Call(WhenDurable, Result<(), LogError>),
+}
+
+impl Fired {
+    /// Wakes, or calls.
+    pub fn fire(self) {
+        match self {
+            Fired::Wake(waker) => waker.wake(),
+            Fired::Call(callback, result) => callback(result),
+        }
+    }
+}
+
+impl std::fmt::Debug for Fired {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Fired::Wake(_) => "Wake",
+            Fired::Call(..) => "Call",
+        })
+    }
+}
+
+/// A place among those who wait: its LSN (or bytes), and a number that is never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct WaitPlace {
+    pub(super) lsn: u64,
+    number: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    waker: Option<Waker>,
+    waiters: u32,
+    /// In which round it was woken last.
+    round: u64,
+}
+
+/// Wakers, each with how many wait by it.
+#[derive(Debug, Default)]
+struct Wakers {
+    kept: Vec<Kept>,
+    free: Vec<u32>,
+    latest: Option<u32>,
+    round: u64,
+}
+
+impl Wakers {
+    fn keep(&mut self, waker: &Waker) -> u32 {
+        if let Some(latest) = self.latest {
+            let kept = &mut self.kept[latest as usize];
+            if kept.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+                kept.waiters += 1;
+                return latest;
+            }
+        }
+        let kept = Kept {
+            waker: Some(waker.clone()),
+            waiters: 1,
+            round: 0,
+        };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.kept[index as usize] = kept;
+                index
+            }
+            None => {
+                self.kept.push(kept);
+                self.kept.len() as u32 - 1
+            }
+        };
+        self.latest = Some(index);
+        index
+    }
+
+    fn is(&self, index: u32, waker: &Waker) -> bool {
+        let known = self.kept[index as usize].waker.as_ref();
+        known.is_some_and(|known| known.will_wake(waker))
+    }
+
+    /// One waiter less; the waker when it was the last.
+    fn forget(&mut self, index: u32) -> Option<Waker> {
+        let kept = &mut self.kept[index as usize];
+        kept.waiters -= 1;
+        if kept.waiters > 0 {
+            return None;
+        }
+        if self.latest == Some(index) {
+            self.latest = None;
+        }
+        self.free.push(index);
+        kept.waker.take()
+    }
+
+    /// One waiter is woken: once for all of a round.
+    fn fire(&mut self, index: u32, into: &mut Vec<Fired>) {
+        let is_first = self.kept[index as usize].round != self.round;
+        self.kept[index as usize].round = self.round;
+        let last = self.forget(index);
+        if is_first {
+            let waker = last.or_else(|| self.kept[index as usize].waker.clone());
+            into.extend(waker.map(Fired::Wake));
+        }
+    }
+}
+
+/// Everybody who waits.
+#[derive(Default)]
+pub(super) struct Waits {
+    wakers: Wakers,
+    durable: BTreeMap<WaitPlace, u32>,
+    callbacks: BTreeMap<WaitPlace, WhenDurable>,
+    room: BTreeMap<u64, (u64, u32)>,
+    number: u64,
+    /// Whose time has come.
+    pub(super) fired: Vec<Fired>,
+}
+
+impl Waits {
+    fn number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// Does who has this place wait for this LSN by this waker?
+    pub(super) fn is_waiting(&self, lsn: u64, place: WaitPlace, waker: &Waker) -> bool {
+        let index = self.durable.get(&place);
+        place.lsn == lsn && index.is_some_and(|index| self.wakers.is(*index, waker))
+    }
+
+    /// Waits for this LSN.
+    pub(super) fn wait_durable(&mut self, lsn: u64, waker: &Waker) -> WaitPlace {
+        let place = WaitPlace {
+            lsn,
+            number: self.number(),
+        };
+        let index = self.wakers.keep(waker);
+        self.durable.insert(place, index);
+        place
+    }
+
+    /// Its waker, when nobody else waits by it: to be dropped when the lock is free, as dropping it may end a task that waits here.
+    #[must_use]
+    pub(super) fn forget_durable(&mut self, place: WaitPlace) -> Option<Waker> {
+        let index = self.durable.remove(&place)?;
+        self.wakers.forget(index)
+    }
+
+    pub(super) fn call_when_durable(&mut self, lsn: u64, callback: WhenDurable) {
+        let number = self.number();
+        self.callbacks.insert(WaitPlace { lsn, number }, callback);
+    }
+
+    /// Everything below this LSN is durable.
+    pub(super) fn durable_to(&mut self, durable: u64) {
+        self.wakers.round += 1;
+        while let Some(entry) = self.durable.first_entry() {
+            if entry.key().lsn >= durable {
+                break;
+            }
+            let index = entry.remove();
+            self.wakers.fire(index, &mut self.fired);
+        }
+        while let Some(entry) = self.callbacks.first_entry() {
+            if entry.key().lsn >= durable {
+                break;
+            }
+            self.fired.push(Fired::Call(entry.remove(), Ok(())));
+        }
+    }
+
+    /// Nothing from this LSN on will be durable.
+    pub(super) fn fail_from(&mut self, lsn: u64, error: &LogError) {
+        self.wakers.round += 1;
+        let from = WaitPlace { lsn, number: 0 };
+        for index in self.durable.split_off(&from).into_values() {
+            self.wakers.fire(index, &mut self.fired);
+        }
+        for callback in self.callbacks.split_off(&from).into_values() {
+            self.fired.push(Fired::Call(callback, Err(error.clone())));
+        }
+        for (_, index) in std::mem::take(&mut self.room).into_values() {
+            self.wakers.fire(index, &mut self.fired);
+        }
+    }
+
+    /// Waits for room for so many bytes.
+    pub(super) fn wait_room(&mut self, bytes: u64, waker: &Waker) -> u64 {
+        let number = self.number();
+        let index = self.wakers.keep(waker);
+        self.room.insert(number, (bytes, index));
+        number
+    }
+
+    #[must_use]
+    pub(super) fn forget_room(&mut self, number: u64) -> Option<Waker> {
+        let (_, index) = self.room.remove(&number)?;
+        self.wakers.forget(index)
+    }
+
+    pub(super) fn has_room_waiters(&self) -> bool {
+        !self.room.is_empty()
+    }
+
+    /// There is room for so many bytes: all who want no more try again. Who is refused waits again; so nobody sleeps beside room
+    /// that another was woken for and did not take.
+    pub(super) fn room_for(&mut self, bytes: u64) {
+        self.wakers.round += 1;
+        let (wakers, fired) = (&mut self.wakers, &mut self.fired);
+        self.room.retain(|_, (wanted, index)| {
+            let fits = *wanted <= bytes;
+            if fits {
+                wakers.fire(*index, fired);
+            }
+            !fits
+        });
+    }
+}
