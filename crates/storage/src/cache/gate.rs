@@ -30,8 +30,7 @@ pub(super) struct Gate {
     shut: bool,
     /// The latest LSN that was told.
     newest: u64,
-    /// Frames that are gated, and some that were, each once, with the LSN that it waited for when it was put there: or a later one by
-    /// now.
+    /// The gated frames, each with the LSN that it waited for when it was put there: or a later one by now.
     frames: BTreeSet<(u64, u32)>,
     /// Frames of pages whose changes wait, and some whose did; each once.
     held_up: Vec<u32>,
@@ -63,16 +62,11 @@ impl Cache {
         while let Some(&(of, frame)) = self.gate.frames.first().filter(|(of, _)| *of <= lsn) {
             self.stats.pages_gone_over += 1;
             self.gate.frames.remove(&(of, frame));
-            let entry = self.frames.get_mut(frame);
-            let is_gated = entry.state == FrameState::Gated;
-            if is_gated && entry.pool.lsn > lsn {
-                entry.pool.listed = Some(entry.pool.lsn);
-                self.gate.frames.insert((entry.pool.lsn, frame)); // It was changed meanwhile.
-                continue;
-            }
-            entry.pool.listed = None;
-            if is_gated {
-                self.ungate(frame);
+            let pool = &mut self.frames.get_mut(frame).pool;
+            pool.listed = (pool.lsn > lsn).then_some(pool.lsn);
+            match pool.listed {
+                Some(later) => drop(self.gate.frames.insert((later, frame))), // It was changed meanwhile.
+                None => self.ungate(frame),
             }
         }
         self.settle();
@@ -110,9 +104,6 @@ impl Cache {
     /// How far the log must be durable for all to go on that waits for it now; `None` when nothing does.
     #[must_use]
     pub fn lsn_wanted(&self) -> Option<u64> {
-        if self.frames.count(FrameState::Gated) == 0 {
-            return None;
-        }
         let all = !self.frame_waiters.is_empty() || !self.dirty_waiters.is_empty();
         let gated = self.gated().filter(|&frame| all || self.is_wanted(frame));
         gated.map(|frame| self.frames.get(frame).pool.lsn).max()
@@ -158,8 +149,7 @@ impl Cache {
     }
 
     fn gated(&self) -> impl Iterator<Item = u32> + '_ {
-        let frames = self.gate.frames.iter().map(|(_, frame)| *frame);
-        frames.filter(|&frame| self.frames.get(frame).state == FrameState::Gated)
+        self.gate.frames.iter().map(|(_, frame)| *frame)
     }
 
     /// A dirty page was changed under this LSN.
@@ -186,13 +176,8 @@ impl Cache {
     fn close_gate(&mut self, frame: u32) {
         self.transition(frame, FrameState::Gated);
         let entry = self.frames.get_mut(frame);
-        let lsn = entry.pool.lsn;
-        if entry.pool.listed.is_none_or(|listed| lsn < listed) {
-            // Under a later one it stands for a page that was in this frame before.
-            let before = entry.pool.listed.replace(lsn);
-            before.map(|listed| self.gate.frames.remove(&(listed, frame)));
-            self.gate.frames.insert((lsn, frame));
-        }
+        entry.pool.listed = Some(entry.pool.lsn);
+        self.gate.frames.insert((entry.pool.lsn, frame));
         let (object, page, since) = (entry.object, entry.page, entry.since);
         let mut left_one = false;
         for pass in &mut self.objects[object as usize].passes {
@@ -371,6 +356,9 @@ impl Cache {
         self.forget_recovery(frame);
         self.not_due(frame);
         let pool = &mut self.frames.get_mut(frame).pool;
+        if let Some(listed) = pool.listed.take() {
+            self.gate.frames.remove(&(listed, frame));
+        }
         pool.epoch = pool.epoch.wrapping_add(1);
         pool.lsn = 0;
         pool.wanted = false;
@@ -397,8 +385,7 @@ impl Cache {
     }
 }
 
-/// Is this a gated page that counts for a sync of the object?
+/// Does this gated page count for a sync of the object?
 fn is_gated_in(entry: &Frame, object: u32, covers: &Range<u64>, version: u64) -> bool {
-    let is_of_it = entry.object == object && covers.contains(&entry.page) && entry.since <= version;
-    entry.state == FrameState::Gated && is_of_it
+    entry.object == object && covers.contains(&entry.page) && entry.since <= version
 }

@@ -18,7 +18,7 @@ pub(super) struct Pooled {
     pub(super) wanted: bool,
     /// The log waits for that: it has become too long.
     pub(super) is_due: bool,
-    /// It is on the list of the gate, under this LSN.
+    /// It is gated, and on the gate's list under this LSN.
     pub(super) listed: Option<u64>,
     /// It is on the gate's list of those whose changes wait.
     pub(super) held_up: bool,
