@@ -290,12 +290,19 @@ impl Cache {
     }
 
     fn set_recovery(&mut self, frame: u32, lsn: Option<u64>) {
-        let before = std::mem::replace(&mut self.frames.get_mut(frame).pool.recovery, lsn);
+        let entry = self.frames.get_mut(frame);
+        let before = std::mem::replace(&mut entry.pool.recovery, lsn);
+        let logged = &mut self.objects[entry.object as usize].logged;
         if let Some(before) = before {
+            *logged -= 1;
             self.gate.recovery.remove(&(before, frame));
         }
         if let Some(lsn) = lsn {
+            *logged += 1;
             self.gate.recovery.insert((lsn, frame));
+        } else {
+            entry.pool.lsn = 0; // The log is past it, or it could not have been written.
+            self.not_due(frame);
         }
     }
 
@@ -360,7 +367,6 @@ impl Cache {
             self.gate.frames.remove(&(listed, frame));
         }
         pool.epoch = pool.epoch.wrapping_add(1);
-        pool.lsn = 0;
         pool.wanted = false;
         let (lent, kept) = (std::mem::take(&mut pool.lent), pool.kept);
         if lent > 0 {

@@ -7,7 +7,7 @@ pub(super) struct Pooled {
     pub(super) lent: u32,
     /// Counts the pages that the frame has held: a pin of an earlier one is stale.
     pub(super) epoch: u32,
-    /// LSN of its last change; 0 for none that was logged.
+    /// LSN of its last change; 0 when none that was logged waits to be safe.
     pub(super) lsn: u64,
     /// LSN of its first change since it was clean.
     pub(super) recovery: Option<u64>,
