@@ -18,34 +18,67 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::frames::{Frame, FrameState};
+use super::log_distance::LogCleaner;
 use super::pooled::Written;
 use super::{Cache, CacheError, CacheOp};
 
-/// What all pages together owe to the log.
+/// What pages owe to one log.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     /// The log is durable up to here.
     durable: u64,
-    /// It will not go on.
-    shut: bool,
     /// The latest LSN that was told.
     newest: u64,
     /// The gated frames, each with the LSN that it waited for when it was put there: or a later one by now.
     frames: BTreeSet<(u64, u32)>,
+    /// Recovery LSNs and their frames.
+    recovery: BTreeSet<(u64, u32)>,
+    /// The cleaner for the sake of this log.
+    pub(super) cleaner: LogCleaner,
+}
+
+/// All gates, and what they have in common.
+#[derive(Debug)]
+pub(super) struct Gates {
+    /// By the number that objects have of theirs.
+    pub(super) all: Vec<Gate>,
+    /// Those whose log is too long, or that have pages which are due; and some that had.
+    pub(super) long: Vec<u32>,
+    /// Their logs will not go on.
+    shut: bool,
     /// Frames of pages whose changes wait, and some whose did; each once.
     held_up: Vec<u32>,
     /// Somebody who waited for pages does so no more.
     eased: bool,
-    /// Recovery LSNs and their frames.
-    recovery: BTreeSet<(u64, u32)>,
     /// Objects and frames of which a write is not covered and not the last.
     written: BTreeSet<(u32, u32)>,
 }
 
-impl Gate {
+impl Default for Gates {
+    fn default() -> Gates {
+        Gates {
+            all: vec![Gate::default()],
+            long: Vec::new(),
+            shut: false,
+            held_up: Vec::new(),
+            eased: false,
+            written: BTreeSet::new(),
+        }
+    }
+}
+
+impl Gates {
     /// Are there changes that wait?
     pub(super) fn holds_up(&self) -> bool {
         !self.held_up.is_empty()
+    }
+
+    pub(super) fn get(&self, gate: u32) -> &Gate {
+        &self.all[gate as usize]
+    }
+
+    pub(super) fn get_mut(&mut self, gate: u32) -> &mut Gate {
+        &mut self.all[gate as usize]
     }
 }
 
@@ -53,43 +86,47 @@ impl Cache {
     /// The log is durable up to this LSN, itself included: pages whose last change is no later may be written. It never goes
     /// back.
     pub fn set_durable_lsn(&mut self, lsn: u64) {
-        if lsn <= self.gate.durable {
+        let number = 0;
+        let gate = self.gates.get_mut(number);
+        if lsn <= gate.durable {
             return;
         }
-        self.gate.durable = lsn;
-        self.gate.newest = self.gate.newest.max(lsn);
-        self.gate.eased = true;
-        while let Some(&(of, frame)) = self.gate.frames.first().filter(|(of, _)| *of <= lsn) {
+        gate.durable = lsn;
+        gate.newest = gate.newest.max(lsn);
+        self.gates.eased = true;
+        while let Some(&(of, frame)) = self.gates.get(number).frames.first().filter(|(of, _)| *of <= lsn) {
             self.stats.pages_gone_over += 1;
-            self.gate.frames.remove(&(of, frame));
+            self.gates.get_mut(number).frames.remove(&(of, frame));
             let pool = &mut self.frames.get_mut(frame).pool;
             pool.listed = (pool.lsn > lsn).then_some(pool.lsn);
             match pool.listed {
-                Some(later) => drop(self.gate.frames.insert((later, frame))), // It was changed meanwhile.
+                // It was changed meanwhile.
+                Some(later) => drop(self.gates.get_mut(number).frames.insert((later, frame))),
                 None => self.ungate(frame),
             }
         }
+        self.look_at_length(number);
         self.settle();
     }
 
     /// The log will not go on: what waits for it is cancelled, and syncs make the rest safe and say `LogFirst`. For whoever ends.
     pub fn shut_gate(&mut self) {
-        self.gate.shut = true;
+        self.gates.shut = true;
         let all = self.frames.count(FrameState::Gated) > 0;
         // New changes would only wait behind it.
         self.cancel_those(|op| all || matches!(op, CacheOp::PinNew { .. } | CacheOp::Change { .. }));
     }
 
     pub(super) fn is_gate_shut(&self) -> bool {
-        self.gate.shut
+        self.gates.shut
     }
 
     /// Why a sync of this object that ended well must not say so.
     pub(super) fn left_behind(&self, object: u32) -> Option<CacheError> {
-        if !self.gate.shut {
+        if !self.gates.shut {
             return None;
         }
-        let gated = self.gated().map(|frame| self.frames.get(frame));
+        let gated = self.gated(self.gate_of(object)).map(|frame| self.frames.get(frame));
         let lsn = gated.filter(|entry| entry.object == object).map(|entry| entry.pool.lsn);
         lsn.max().map(CacheError::LogFirst)
     }
@@ -98,14 +135,18 @@ impl Cache {
     /// every logged change is safe. A look-up in an ordered set.
     #[must_use]
     pub fn oldest_recovery_lsn(&self) -> Option<u64> {
-        self.gate.recovery.first().map(|(lsn, _)| *lsn)
+        self.oldest_recovery_of(0)
+    }
+
+    pub(super) fn oldest_recovery_of(&self, gate: u32) -> Option<u64> {
+        self.gates.get(gate).recovery.first().map(|(lsn, _)| *lsn)
     }
 
     /// How far the log must be durable for all to go on that waits for it now; `None` when nothing does.
     #[must_use]
     pub fn lsn_wanted(&self) -> Option<u64> {
         let all = !self.frame_waiters.is_empty() || !self.dirty_waiters.is_empty();
-        let gated = self.gated().filter(|&frame| all || self.is_wanted(frame));
+        let gated = self.gated(0).filter(|&frame| all || self.is_wanted(frame));
         gated.map(|frame| self.frames.get(frame).pool.lsn).max()
     }
 
@@ -125,14 +166,29 @@ impl Cache {
         self.lsn_wanted()
     }
 
+    /// The gate that this object is under.
+    pub(super) fn gate_of(&self, object: u32) -> u32 {
+        self.objects[object as usize].gate
+    }
+
+    /// The gate of the page in this frame.
+    pub(super) fn gate_of_page(&self, frame: u32) -> u32 {
+        self.gate_of(self.frames.get(frame).object)
+    }
+
     /// The latest LSN of a change, or of the log.
-    pub(super) fn newest_lsn(&self) -> u64 {
-        self.gate.newest
+    pub(super) fn newest_lsn(&self, gate: u32) -> u64 {
+        self.gates.get(gate).newest
     }
 
     /// Pages of which a change up to this LSN is neither safe nor written.
-    pub(super) fn logged_by(&self, lsn: u64) -> impl Iterator<Item = u32> + '_ {
-        let all = self.gate.recovery.range(..=(lsn, u32::MAX)).map(|(_, frame)| *frame);
+    pub(super) fn logged_by(&self, gate: u32, lsn: u64) -> impl Iterator<Item = u32> + '_ {
+        let all = self
+            .gates
+            .get(gate)
+            .recovery
+            .range(..=(lsn, u32::MAX))
+            .map(|(_, frame)| *frame);
         all.filter(move |&frame| {
             let pool = &self.frames.get(frame).pool;
             let last = pool.written.iter().flatten().last();
@@ -142,14 +198,14 @@ impl Cache {
     }
 
     /// The object of the oldest change that is not safe, if all that it waits for is a flush.
-    pub(super) fn oldest_waits_for_flush(&self) -> Option<u32> {
-        let entry = self.frames.get(self.gate.recovery.first()?.1);
+    pub(super) fn oldest_waits_for_flush(&self, gate: u32) -> Option<u32> {
+        let entry = self.frames.get(self.gates.get(gate).recovery.first()?.1);
         let is_written = entry.state == FrameState::Unflushed || entry.pool.written[0].is_some();
         is_written.then_some(entry.object)
     }
 
-    fn gated(&self) -> impl Iterator<Item = u32> + '_ {
-        self.gate.frames.iter().map(|(_, frame)| *frame)
+    fn gated(&self, gate: u32) -> impl Iterator<Item = u32> + '_ {
+        self.gates.get(gate).frames.iter().map(|(_, frame)| *frame)
     }
 
     /// A dirty page was changed under this LSN.
@@ -157,10 +213,12 @@ impl Cache {
         if lsn == 0 {
             return;
         }
-        self.gate.newest = self.gate.newest.max(lsn);
+        let number = self.gate_of_page(frame);
+        let gate = self.gates.get_mut(number);
+        gate.newest = gate.newest.max(lsn);
         let entry = self.frames.get_mut(frame);
         entry.pool.lsn = entry.pool.lsn.max(lsn);
-        let gated = entry.pool.lsn > self.gate.durable && entry.state != FrameState::Gated;
+        let gated = entry.pool.lsn > gate.durable && entry.state != FrameState::Gated;
         for written in entry.pool.written.iter_mut().flatten() {
             written.next = Some(written.next.map_or(lsn, |next| next.min(lsn)));
         }
@@ -170,21 +228,23 @@ impl Cache {
         if gated {
             self.close_gate(frame);
         }
-        self.mark_for_log();
+        self.look_at_length(number);
+        self.mark_for_log(number);
     }
 
     fn close_gate(&mut self, frame: u32) {
         self.transition(frame, FrameState::Gated);
         let entry = self.frames.get_mut(frame);
-        entry.pool.listed = Some(entry.pool.lsn);
-        self.gate.frames.insert((entry.pool.lsn, frame));
         let (object, page, since) = (entry.object, entry.page, entry.since);
+        entry.pool.listed = Some(entry.pool.lsn);
+        let gate = self.gates.get_mut(self.objects[object as usize].gate);
+        gate.frames.insert((entry.pool.lsn, frame));
         let mut left_one = false;
         for pass in &mut self.objects[object as usize].passes {
             if !pass.covers.contains(&page) || since > pass.version {
                 continue;
             }
-            if pass.request.is_some() && !self.gate.shut {
+            if pass.request.is_some() && !self.gates.shut {
                 entry.pool.wanted = true;
             } else {
                 pass.left = pass.left.saturating_sub(1);
@@ -204,7 +264,7 @@ impl Cache {
         for pass in &mut self.objects[object as usize].passes {
             if pass.covers.contains(&page) && since <= pass.version {
                 // Who began when the gate was shut had left it out as well.
-                pass.left += u64::from(pass.request.is_none() || self.gate.shut);
+                pass.left += u64::from(pass.request.is_none() || self.gates.shut);
                 pass.pages.start = pass.pages.start.min(page); // It was passed over.
             }
         }
@@ -213,11 +273,11 @@ impl Cache {
 
     /// Counts the gated pages that a sync of this object covers; from now on it waits for them.
     pub(super) fn want_gated(&mut self, object: u32, covers: &Range<u64>, version: u64) -> u64 {
-        if self.gate.shut || self.objects[object as usize].gated == 0 {
+        if self.gates.shut || self.objects[object as usize].gated == 0 {
             return 0;
         }
         let mut count = 0;
-        for &(_, frame) in &self.gate.frames {
+        for &(_, frame) in &self.gates.get(self.gate_of(object)).frames {
             if is_gated_in(self.frames.get(frame), object, covers, version) {
                 self.frames.get_mut(frame).pool.wanted = true;
                 count += 1;
@@ -228,10 +288,10 @@ impl Cache {
 
     /// The gated pages that count for a sync of this object.
     pub(super) fn count_gated(&self, object: u32, covers: &Range<u64>, version: u64) -> u64 {
-        if self.gate.shut || self.objects[object as usize].gated == 0 {
+        if self.gates.shut || self.objects[object as usize].gated == 0 {
             return 0;
         }
-        let frames = self.gate.frames.iter().map(|(_, frame)| self.frames.get(*frame));
+        let frames = self.gated(self.gate_of(object)).map(|frame| self.frames.get(frame));
         frames
             .filter(|entry| is_gated_in(entry, object, covers, version))
             .count() as u64
@@ -240,7 +300,7 @@ impl Cache {
     /// Does somebody wait until this page has been written? Who was given up does not.
     fn is_wanted(&self, frame: u32) -> bool {
         let entry = self.frames.get(frame);
-        let is_due = entry.pool.is_due && !self.gate.shut;
+        let is_due = entry.pool.is_due && !self.gates.shut;
         if !entry.pool.wanted {
             return is_due;
         }
@@ -255,32 +315,33 @@ impl Cache {
 
     /// Must a change under this LSN wait, so that those who wait for the page are not kept waiting by it?
     pub(super) fn must_wait(&self, frame: u32, lsn: u64) -> bool {
-        lsn > self.frames.get(frame).pool.lsn.max(self.gate.durable) && self.is_wanted(frame)
+        let gate = self.gates.get(self.gate_of_page(frame));
+        lsn > self.frames.get(frame).pool.lsn.max(gate.durable) && self.is_wanted(frame)
     }
 
     /// A change waits for this page.
     pub(super) fn hold_up(&mut self, frame: u32) {
         let pool = &mut self.frames.get_mut(frame).pool;
         if !std::mem::replace(&mut pool.held_up, true) {
-            self.gate.held_up.push(frame);
+            self.gates.held_up.push(frame);
         }
     }
 
     /// A sync, a durable write or a reservation has gone, or is content with less: what waits because of it may go on.
     pub(super) fn ease(&mut self) {
-        self.gate.eased = true;
+        self.gates.eased = true;
     }
 
     /// Wakes the changes that need not wait any more; says whether there was reason to look.
     pub(super) fn wake_changes(&mut self) -> bool {
-        if !std::mem::take(&mut self.gate.eased) || self.gate.held_up.is_empty() {
+        if !std::mem::take(&mut self.gates.eased) || self.gates.held_up.is_empty() {
             return false;
         }
         let mut at = 0;
-        while let Some(&frame) = self.gate.held_up.get(at) {
+        while let Some(&frame) = self.gates.held_up.get(at) {
             self.wake_page(frame);
             if self.frames.get(frame).waiters.is_empty() {
-                self.gate.held_up.swap_remove(at);
+                self.gates.held_up.swap_remove(at);
                 self.frames.get_mut(frame).pool.held_up = false;
             } else {
                 at += 1;
@@ -292,14 +353,15 @@ impl Cache {
     fn set_recovery(&mut self, frame: u32, lsn: Option<u64>) {
         let entry = self.frames.get_mut(frame);
         let before = std::mem::replace(&mut entry.pool.recovery, lsn);
-        let logged = &mut self.objects[entry.object as usize].logged;
+        let object = &mut self.objects[entry.object as usize];
+        let gate = self.gates.get_mut(object.gate);
         if let Some(before) = before {
-            *logged -= 1;
-            self.gate.recovery.remove(&(before, frame));
+            object.logged -= 1;
+            gate.recovery.remove(&(before, frame));
         }
         if let Some(lsn) = lsn {
-            *logged += 1;
-            self.gate.recovery.insert((lsn, frame));
+            object.logged += 1;
+            gate.recovery.insert((lsn, frame));
         } else {
             entry.pool.lsn = 0; // The log is past it, or it could not have been written.
             self.not_due(frame);
@@ -317,13 +379,13 @@ impl Cache {
         // Of two that the same flush will cover the last says more.
         let is_other = all[0].is_some_and(|first| first.flushes != flushes);
         all[usize::from(is_other)] = Some(Written { flushes, next: None });
-        self.gate.written.insert((entry.object, frame));
+        self.gates.written.insert((entry.object, frame));
     }
 
     /// A flush of this object has ended; `number`, if it ended well: what it covers is safe, also of pages changed since.
     pub(super) fn settle_written(&mut self, object: u32, number: Option<u64>) {
         let mut from = 0;
-        while let Some(&(_, frame)) = self.gate.written.range((object, from)..=(object, u32::MAX)).next() {
+        while let Some(&(_, frame)) = self.gates.written.range((object, from)..=(object, u32::MAX)).next() {
             from = frame.saturating_add(1); // No cache has so many.
             let Some(number) = number else {
                 self.forget_written(frame); // All counts as not written.
@@ -343,7 +405,7 @@ impl Cache {
     fn forget_written(&mut self, frame: u32) {
         let entry = self.frames.get_mut(frame);
         entry.pool.written = [None; 2];
-        self.gate.written.remove(&(entry.object, frame));
+        self.gates.written.remove(&(entry.object, frame));
     }
 
     /// All changes of this page are safe.
@@ -362,9 +424,10 @@ impl Cache {
     pub(super) fn left_pool(&mut self, frame: u32) {
         self.forget_recovery(frame);
         self.not_due(frame);
+        let gate = self.gate_of_page(frame);
         let pool = &mut self.frames.get_mut(frame).pool;
         if let Some(listed) = pool.listed.take() {
-            self.gate.frames.remove(&(listed, frame));
+            self.gates.get_mut(gate).frames.remove(&(listed, frame));
         }
         pool.epoch = pool.epoch.wrapping_add(1);
         pool.wanted = false;
@@ -381,7 +444,7 @@ impl Cache {
 
     /// A sync of the pages that an LSN's recovery would need: their changes, and whatever was changed before the last of them.
     pub(super) fn flush_to(&mut self, object: u32, request: u32, lsn: u64) {
-        let up_to = self.gate.recovery.range(..=(lsn, u32::MAX));
+        let up_to = self.gates.get(self.gate_of(object)).recovery.range(..=(lsn, u32::MAX));
         let frames = up_to.map(|(_, frame)| self.frames.get(*frame));
         // A page that was written and not flushed has no such version: the flush that ends the pass covers it.
         let since = frames.filter(|entry| entry.object == object && entry.since != u64::MAX);

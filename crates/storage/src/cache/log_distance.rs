@@ -24,49 +24,58 @@ pub(super) struct LogCleaner {
     /// The latest LSN when pages last became due, and when a flush last began for them.
     marked: u64,
     flushed: u64,
-}
-
-impl LogCleaner {
-    /// Has nothing become due that was not looked at since?
-    pub(super) fn is_idle(&self) -> bool {
-        self.due.is_empty()
-    }
+    /// It is among those to be looked at ([`Gates::long`](super::gate::Gates)).
+    is_long: bool,
 }
 
 impl Cache {
     /// The log is too long for the oldest change that is not safe: gives the LSN up to which pages are due.
-    fn log_limit(&self) -> Option<u64> {
+    fn log_limit(&self, gate: u32) -> Option<u64> {
         let distance = self.config.log_distance_max;
         if distance == u64::MAX {
             return None;
         }
-        let newest = self.newest_lsn();
-        let oldest = self.oldest_recovery_lsn()?;
+        let newest = self.newest_lsn(gate);
+        let oldest = self.oldest_recovery_of(gate)?;
         (newest.saturating_sub(oldest) > distance).then(|| newest - distance / 2)
     }
 
     /// Has the log grown enough since then to look again?
-    fn has_grown_since(&self, lsn: u64) -> bool {
-        self.newest_lsn().saturating_sub(lsn) >= self.config.log_distance_max / 8
+    fn has_grown_since(&self, gate: u32, lsn: u64) -> bool {
+        self.newest_lsn(gate).saturating_sub(lsn) >= self.config.log_distance_max / 8
+    }
+
+    /// The log has grown. One that is too long stays in mind until it is not.
+    pub(super) fn look_at_length(&mut self, gate: u32) {
+        if !self.gates.get(gate).cleaner.is_long && self.log_limit(gate).is_some() {
+            self.keep_in_mind(gate);
+        }
+    }
+
+    fn keep_in_mind(&mut self, gate: u32) {
+        if !std::mem::replace(&mut self.gates.get_mut(gate).cleaner.is_long, true) {
+            self.gates.long.push(gate);
+        }
     }
 
     /// Pages become due, if the log has become too long. What could not be written since the last time is being written or waits for
     /// the log, so this waits until that has grown.
-    pub(super) fn mark_for_log(&mut self) {
-        if !self.log_cleaner.due.is_empty() || !self.has_grown_since(self.log_cleaner.marked) {
+    pub(super) fn mark_for_log(&mut self, gate: u32) {
+        let cleaner = &self.gates.get(gate).cleaner;
+        if !cleaner.due.is_empty() || !self.has_grown_since(gate, cleaner.marked) {
             return;
         }
-        let Some(limit) = self.log_limit() else { return };
-        self.log_cleaner.marked = self.newest_lsn();
-        let mut due = std::mem::take(&mut self.log_cleaner.due);
-        due.extend(self.logged_by(limit));
+        let Some(limit) = self.log_limit(gate) else { return };
+        let mut due = std::mem::take(&mut self.gates.get_mut(gate).cleaner.due);
+        due.extend(self.logged_by(gate, limit));
+        let mut left = 0;
         due.retain(|&frame| {
             let entry = self.frames.get_mut(frame);
             let is_new = matches!(
                 entry.state,
                 FrameState::Dirty | FrameState::Gated | FrameState::WriteBack
             ) && !std::mem::replace(&mut entry.pool.is_due, true);
-            self.log_cleaner.left += u32::from(is_new);
+            left += u32::from(is_new);
             is_new && entry.state == FrameState::Dirty
         });
         let place = |frame: &u32| {
@@ -74,52 +83,80 @@ impl Cache {
             (entry.object, entry.page)
         };
         due.make_contiguous().sort_unstable_by_key(place);
-        self.log_cleaner.due = due;
+        let newest = self.newest_lsn(gate);
+        let cleaner = &mut self.gates.get_mut(gate).cleaner;
+        cleaner.marked = newest;
+        cleaner.left += left;
+        cleaner.due = due;
     }
 
-    /// The next write that lets the log become shorter.
+    /// The next write that lets a log become shorter. Logs that are too long take turns.
     pub(super) fn clean_for_log(&mut self) -> bool {
-        self.mark_for_log();
-        while let Some(frame) = self.log_cleaner.due.pop_front() {
-            let entry = self.frames.get(frame);
-            if !entry.pool.is_due || entry.state != FrameState::Dirty {
-                continue;
+        let mut at = 0;
+        while let Some(&gate) = self.gates.long.get(at) {
+            self.mark_for_log(gate);
+            if let Some(frame) = self.next_due(gate) {
+                let entry = self.frames.get(frame);
+                let (object, page) = (entry.object, entry.page);
+                let frames = self.run_of(object, page, u64::MAX, u64::MAX, false);
+                self.stats.cleaner_writes += 1;
+                self.start_write(object, page, frames, Durability::None);
+                self.gates.long.rotate_left(at + 1);
+                return true;
             }
-            let (object, page) = (entry.object, entry.page);
-            let frames = self.run_of(object, page, u64::MAX, u64::MAX, false);
-            self.stats.cleaner_writes += 1;
-            self.start_write(object, page, frames, Durability::None);
-            return true;
+            if self.log_limit(gate).is_some() {
+                at += 1;
+            } else {
+                self.gates.long.swap_remove(at);
+                self.gates.get_mut(gate).cleaner.is_long = false;
+            }
         }
         false
+    }
+
+    fn next_due(&mut self, gate: u32) -> Option<u32> {
+        while let Some(frame) = self.gates.get_mut(gate).cleaner.due.pop_front() {
+            let entry = self.frames.get(frame);
+            if entry.pool.is_due && entry.state == FrameState::Dirty {
+                return Some(frame);
+            }
+        }
+        None
     }
 
     /// A page that is due waited for the log, and does so no longer. It goes first: it is one that is changed often.
     pub(super) fn due_again(&mut self, frame: u32) {
         if self.frames.get(frame).pool.is_due {
-            self.log_cleaner.due.push_front(frame);
+            let gate = self.gate_of_page(frame);
+            self.gates.get_mut(gate).cleaner.due.push_front(frame);
+            self.keep_in_mind(gate);
         }
     }
 
     /// The write of a page has ended, or it has none any more.
     pub(super) fn not_due(&mut self, frame: u32) {
         if std::mem::take(&mut self.frames.get_mut(frame).pool.is_due) {
-            self.log_cleaner.left -= 1;
+            let gate = self.gate_of_page(frame);
+            self.gates.get_mut(gate).cleaner.left -= 1;
         }
     }
 
-    /// The object whose flush would let the log become shorter: when all that was due has been written, and while that goes on and on
+    /// The object whose flush would let a log become shorter: when all that was due has been written, and while that goes on and on
     /// at times.
     pub(super) fn flush_for_log(&mut self) -> Option<u32> {
-        self.log_limit()?;
-        if self.log_cleaner.left > 0 && !self.has_grown_since(self.log_cleaner.flushed) {
-            return None;
+        for at in 0..self.gates.long.len() {
+            let gate = self.gates.long[at];
+            let cleaner = &self.gates.get(gate).cleaner;
+            let is_time = cleaner.left == 0 || self.has_grown_since(gate, cleaner.flushed);
+            if !is_time || self.log_limit(gate).is_none() {
+                continue;
+            }
+            let object = self.oldest_waits_for_flush(gate);
+            if let Some(object) = object.filter(|object| self.objects[*object as usize].flush.is_none()) {
+                self.gates.get_mut(gate).cleaner.flushed = self.newest_lsn(gate);
+                return Some(object);
+            }
         }
-        let object = self.oldest_waits_for_flush()?;
-        if self.objects[object as usize].flush.is_some() {
-            return None;
-        }
-        self.log_cleaner.flushed = self.newest_lsn();
-        Some(object)
+        None
     }
 }

@@ -80,11 +80,10 @@ use caller::Caller;
 use eviction::{Eviction, Policy};
 use flight::Flights;
 use frames::Frames;
-use gate::Gate;
+use gate::Gates;
 use hit::Looked;
 pub(crate) use hit::Started;
 use lend::Loans;
-use log_distance::LogCleaner;
 use object::CachedObject;
 use ranges::pages_of;
 use request::{Clearing, Phase, Request, Requests};
@@ -178,7 +177,7 @@ pub struct Cache {
     frame_waiters: List,
     dirty_waiters: List,
     flights: Flights,
-    gate: Gate,
+    gates: Gates,
     outgoing: VecDeque<Io>,
     /// I/Os on callers' own memory, which need not wait for others.
     bypasses: VecDeque<Io>,
@@ -191,7 +190,6 @@ pub struct Cache {
     clean_round: Round,
     flush_round: Round,
     ages: Ages,
-    log_cleaner: LogCleaner,
     /// Too few frames are clean, and the cleaner writes.
     is_cleaning: bool,
     /// It fills its depth up.
@@ -258,7 +256,7 @@ impl Cache {
             frame_waiters: List::default(),
             dirty_waiters: List::default(),
             flights: Flights::default(),
-            gate: Gate::default(),
+            gates: Gates::default(),
             outgoing: VecDeque::new(),
             bypasses: VecDeque::new(),
             uncopied: None,
@@ -267,7 +265,6 @@ impl Cache {
             clean_round: Round::default(),
             flush_round: Round::default(),
             ages: Ages::default(),
-            log_cleaner: LogCleaner::default(),
             is_cleaning: false,
             filling_depth: true,
             loans: Loans::default(),

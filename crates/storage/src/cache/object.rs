@@ -88,6 +88,8 @@ pub(super) struct CachedObject {
     pub(super) failed: u32,
     pub(super) gated: u32,
     pub(super) unflushed: u32,
+    /// The gate behind which its logged changes wait.
+    pub(super) gate: u32,
     /// Pages with a change under an LSN that is not safe.
     pub(super) logged: u32,
     /// Pages that pins of the pool hold.

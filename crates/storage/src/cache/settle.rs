@@ -66,9 +66,9 @@ impl Cache {
     /// Is nothing changed, and does nobody wait for what all share? Then there is nothing to write, to flush or to hand out: so it is
     /// after every step in a cache that is only read from.
     fn is_quiet(&mut self) -> bool {
-        let waits = !self.frame_waiters.is_empty() || !self.dirty_waiters.is_empty() || self.gate.holds_up();
+        let waits = !self.frame_waiters.is_empty() || !self.dirty_waiters.is_empty() || self.gates.holds_up();
         let writes = self.frames.count_unsafe() > 0 || self.flights.live_background > 0;
-        if waits || writes || !self.passing.is_empty() || !self.log_cleaner.is_idle() {
+        if waits || writes || !self.passing.is_empty() || !self.gates.long.is_empty() {
             return false;
         }
         (self.is_cleaning, self.filling_depth) = (false, true);
