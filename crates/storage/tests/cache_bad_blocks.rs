@@ -8,7 +8,7 @@ mod through_cache;
 
 use baio_engine::Memory;
 use baio_engine::sim::{Disk, Fault, Faults, Trigger};
-use baio_storage::cache::{CacheError, CacheOp};
+use baio_storage::cache::{CacheError, CacheOp, GateId};
 use baio_storage::{Core, Handle, Mode};
 use cached::hand::{Hand, P, hand, is_sync, read_at, write_at};
 use cached::{PAGE, buffer};
@@ -174,8 +174,8 @@ fn a_pass_that_nobody_waits_for_leaves_out_what_waits_for_the_log() {
     h.fail(bad);
     h.told(sync);
     h.quiet();
-    assert_eq!(h.cache.lsn_wanted(), None);
-    h.cache.set_durable_lsn(9);
+    assert_eq!(h.cache.lsn_wanted(GateId::default()), None);
+    h.cache.set_durable_lsn(GateId::default(), 9);
     let sync = h.sync();
     let mut written = Vec::new();
     while let Some(io) = h.cache.next_io() {

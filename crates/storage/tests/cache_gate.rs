@@ -4,7 +4,7 @@
 mod cached;
 
 use baio_engine::{Durability, Memory};
-use baio_storage::cache::{CacheError, CacheOp};
+use baio_storage::cache::{CacheError, CacheOp, GateId};
 use cached::PAGE;
 use cached::hand::{P, hand, is_sync, write_at};
 
@@ -110,7 +110,7 @@ fn a_recovery_lsn_moves_on_with_a_flush_of_what_is_changed_again() {
         let mut h = hand(16);
         h.logged(1, 5, 1);
         h.logged(3, 5, 1);
-        h.cache.set_durable_lsn(durable);
+        h.cache.set_durable_lsn(GateId::default(), durable);
         let flush = h.pool(CacheOp::FlushTo { lsn: 5 });
         let (write, other) = (h.io(), h.io());
         let pin = h.hit(1);
@@ -132,20 +132,32 @@ fn a_recovery_lsn_moves_on_with_a_flush_of_what_is_changed_again() {
             // And changed again: that is left behind by the flush after this one.
             h.change(&pin, 30, 3);
         });
-        assert_eq!(h.cache.oldest_recovery_lsn(), Some(5), "the flush may fail");
+        assert_eq!(
+            h.cache.oldest_recovery_lsn(GateId::default()),
+            Some(5),
+            "the flush may fail"
+        );
         h.end(first, 0);
         h.good(flush);
-        assert_eq!(h.cache.oldest_recovery_lsn(), Some(20), "{before} {durable} {out:?}");
-        h.cache.set_durable_lsn(30);
+        assert_eq!(
+            h.cache.oldest_recovery_lsn(GateId::default()),
+            Some(20),
+            "{before} {durable} {out:?}"
+        );
+        h.cache.set_durable_lsn(GateId::default(), 30);
         let sync = h.sync();
         let write = h.io();
         h.end(write, 0);
         let flush = h.io();
         h.change(&pin, 40, 4);
-        assert_eq!(h.cache.oldest_recovery_lsn(), Some(20), "written is not safe");
+        assert_eq!(
+            h.cache.oldest_recovery_lsn(GateId::default()),
+            Some(20),
+            "written is not safe"
+        );
         h.end(flush, 0);
         h.good(sync);
-        assert_eq!(h.cache.oldest_recovery_lsn(), Some(40));
+        assert_eq!(h.cache.oldest_recovery_lsn(GateId::default()), Some(40));
         h.cache.unpin(pin);
     }
 }
@@ -154,7 +166,7 @@ fn a_recovery_lsn_moves_on_with_a_flush_of_what_is_changed_again() {
 fn a_flush_moves_the_recovery_lsn_past_what_it_covers_and_no_further() {
     let mut h = hand(16);
     h.logged(1, 5, 1);
-    h.cache.set_durable_lsn(100);
+    h.cache.set_durable_lsn(GateId::default(), 100);
     let pin = h.hit(1);
     let one = h.sync();
     let write = h.io();
@@ -168,13 +180,13 @@ fn a_flush_moves_the_recovery_lsn_past_what_it_covers_and_no_further() {
     h.change(&pin, 30, 3);
     h.end(flush, 0);
     h.good(one);
-    assert_eq!(h.cache.oldest_recovery_lsn(), Some(20));
+    assert_eq!(h.cache.oldest_recovery_lsn(GateId::default()), Some(20));
     let flush = h.io();
     assert!(is_sync(&flush));
     h.change(&pin, 0, 4);
     h.end(flush, 0);
     h.good(two);
-    assert_eq!(h.cache.oldest_recovery_lsn(), Some(30));
+    assert_eq!(h.cache.oldest_recovery_lsn(GateId::default()), Some(30));
     // A page that is changed under no LSN behind its last write owes nothing to the log.
     let three = h.sync();
     let write = h.io();
@@ -183,7 +195,7 @@ fn a_flush_moves_the_recovery_lsn_past_what_it_covers_and_no_further() {
     let flush = h.io();
     h.end(flush, 0);
     h.good(three);
-    assert_eq!(h.cache.oldest_recovery_lsn(), None);
+    assert_eq!(h.cache.oldest_recovery_lsn(GateId::default()), None);
     // A flush that fails covers nothing, nor does a later one of what went before it.
     h.change(&pin, 50, 6);
     let four = h.sync();
@@ -193,7 +205,7 @@ fn a_flush_moves_the_recovery_lsn_past_what_it_covers_and_no_further() {
     h.change(&pin, 60, 7);
     h.fail(flush);
     h.told(four);
-    assert_eq!(h.cache.oldest_recovery_lsn(), Some(50));
+    assert_eq!(h.cache.oldest_recovery_lsn(GateId::default()), Some(50));
     h.logged(3, 70, 1);
     let five = h.ask(
         h.object,
@@ -210,7 +222,7 @@ fn a_flush_moves_the_recovery_lsn_past_what_it_covers_and_no_further() {
     let flush = h.io();
     h.end(flush, 0);
     h.good(five);
-    assert_eq!(h.cache.oldest_recovery_lsn(), Some(50));
+    assert_eq!(h.cache.oldest_recovery_lsn(GateId::default()), Some(50));
     h.cache.unpin(pin);
 }
 
@@ -226,15 +238,15 @@ fn a_log_that_moves_on_looks_at_the_pages_that_it_lets_go() {
     let pin = h.hit(199);
     for lsn in 1..=400 {
         h.change(&pin, 400 + lsn, 2); // And one is changed on and on.
-        h.cache.set_durable_lsn(lsn);
+        h.cache.set_durable_lsn(GateId::default(), lsn);
     }
     h.cache.unpin(pin);
     let stats = h.cache.stats();
     let gone_over = stats.pages_gone_over - before.pages_gone_over;
     assert!((199..=210).contains(&gone_over), "{gone_over} pages");
     assert_eq!(stats.frames_gated, 1);
-    assert_eq!(h.cache.lsn_wanted(), None);
-    h.cache.set_durable_lsn(800);
+    assert_eq!(h.cache.lsn_wanted(GateId::default()), None);
+    h.cache.set_durable_lsn(GateId::default(), 800);
     assert_eq!(h.cache.stats().frames_gated, 0);
 }
 
@@ -246,15 +258,15 @@ fn a_page_does_not_wait_for_the_log_of_the_one_before_it_in_its_frame() {
         let mut h = hand(16);
         h.logged(0, first, 1);
         h.logged(0, 100, 1);
-        h.cache.set_durable_lsn(10);
+        h.cache.set_durable_lsn(GateId::default(), 10);
         let other = h.cache.add(10 * P, 0);
         h.cache.discard(h.object);
         h.object = other;
         // Another's change of an earlier LSN comes later; it takes the frame that has become free.
         h.logged(0, 60, 2);
         assert_eq!(h.cache.stats().frames_gated, 1);
-        assert_eq!(h.cache.lsn_wanted(), None);
-        h.cache.set_durable_lsn(70);
+        assert_eq!(h.cache.lsn_wanted(GateId::default()), None);
+        h.cache.set_durable_lsn(GateId::default(), 70);
         assert_eq!(h.cache.stats().frames_gated, 0, "{first}");
         let sync = h.sync();
         while let Some(io) = h.cache.next_io() {
@@ -272,12 +284,12 @@ fn a_change_goes_on_when_its_own_log_is_there() {
     pages.into_iter().for_each(|page| h.logged(page, 5, 1));
     let pin = h.hit(4);
     let sync = h.sync();
-    h.cache.set_durable_lsn(5);
+    h.cache.set_durable_lsn(GateId::default(), 5);
     let writes = [h.io(), h.io()]; // The depth is two: page 4 may be written, and is not yet.
     let change = h.pool(CacheOp::Change { page: 4, lsn: 9 });
-    h.cache.set_durable_lsn(8);
+    h.cache.set_durable_lsn(GateId::default(), 8);
     h.quiet();
-    h.cache.set_durable_lsn(9);
+    h.cache.set_durable_lsn(GateId::default(), 9);
     h.good(change);
     writes.into_iter().for_each(|io| h.end(io, 0));
     let last = h.io();
@@ -294,7 +306,7 @@ fn a_change_goes_on_when_its_own_log_is_there() {
 #[test]
 fn a_flush_to_an_lsn_writes_what_its_object_had_changed_by_then() {
     let mut h = hand(32);
-    h.cache.set_durable_lsn(100);
+    h.cache.set_durable_lsn(GateId::default(), 100);
     h.logged(1, 10, 1);
     let later = h.write(3, 1);
     h.good(later);

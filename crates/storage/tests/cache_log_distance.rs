@@ -6,7 +6,7 @@ mod cached;
 use std::collections::VecDeque;
 
 use baio_engine::Arena;
-use baio_storage::cache::{Cache, CacheConfig, CacheError, Io, IoKind, PagePin};
+use baio_storage::cache::{Cache, CacheConfig, CacheError, GateId, Io, IoKind, PagePin};
 use cached::hand::P;
 use cached::{PAGE, Random};
 
@@ -93,14 +93,14 @@ impl World {
             }
             let other = 1 + self.random.below(others);
             if self.change(other) || hot {
-                self.cache.set_durable_lsn(durable(self.lsn));
+                self.cache.set_durable_lsn(GateId::default(), durable(self.lsn));
                 self.device(4);
             } else {
                 // Nobody can do anything: then a log is flushed.
-                self.cache.set_durable_lsn(self.lsn);
+                self.cache.set_durable_lsn(GateId::default(), self.lsn);
                 self.device(0);
             }
-            let oldest = self.cache.oldest_recovery_lsn().unwrap_or(self.lsn);
+            let oldest = self.cache.oldest_recovery_lsn(GateId::default()).unwrap_or(self.lsn);
             furthest = furthest.max(self.lsn - oldest);
         }
         furthest
@@ -147,9 +147,9 @@ fn who_is_held_up_for_the_log_goes_on() {
     while world.lsn < 3 * DISTANCE && world.change(0) {}
     let held_at = world.lsn;
     assert!(held_at <= 2 * DISTANCE, "{held_at}");
-    assert_eq!(world.cache.lsn_wanted(), Some(held_at));
-    world.cache.set_durable_lsn(held_at);
+    assert_eq!(world.cache.lsn_wanted(GateId::default()), Some(held_at));
+    world.cache.set_durable_lsn(GateId::default(), held_at);
     world.device(0);
     assert!(world.change(0));
-    assert_eq!(world.cache.oldest_recovery_lsn(), Some(held_at + 1));
+    assert_eq!(world.cache.oldest_recovery_lsn(GateId::default()), Some(held_at + 1));
 }

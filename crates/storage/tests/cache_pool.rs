@@ -5,7 +5,7 @@ mod cached;
 
 use baio_engine::{Durability, Memory};
 use baio_storage::cache::window::Pattern;
-use baio_storage::cache::{CacheError, CacheOp, PagePin};
+use baio_storage::cache::{CacheError, CacheOp, GateId, PagePin};
 use cached::hand::{Hand, P, hand, is_sync, read_at, write_at};
 use cached::{PAGE, bytes};
 
@@ -134,11 +134,11 @@ fn nobody_writes_a_page_before_its_log() {
     }
     let reserve = h.reserve(0, 1);
     h.quiet();
-    assert_eq!(h.cache.lsn_wanted(), Some(5));
-    h.cache.set_durable_lsn(4);
+    assert_eq!(h.cache.lsn_wanted(GateId::default()), Some(5));
+    h.cache.set_durable_lsn(GateId::default(), 4);
     h.quiet();
-    h.cache.set_durable_lsn(5);
-    assert_eq!(h.cache.lsn_wanted(), None);
+    h.cache.set_durable_lsn(GateId::default(), 5);
+    assert_eq!(h.cache.lsn_wanted(GateId::default()), None);
     let mut ends = Vec::new();
     loop {
         let io = h.cache.next_io();
@@ -163,14 +163,18 @@ fn pressure_does_not_write_a_gated_page_and_goes_on_with_the_log() {
     h.logged(1, 6, 1);
     let write = h.write(2, 1);
     h.quiet();
-    assert_eq!(h.cache.lsn_wanted(), Some(6), "who waits for room waits for the log");
+    assert_eq!(
+        h.cache.lsn_wanted(GateId::default()),
+        Some(6),
+        "who waits for room waits for the log"
+    );
     let pin = h.cache.pin_hit(h.object, 0).unwrap();
     h.cache.unpin(pin);
     h.cached(3, 1, 0);
     let pin = h.hit(3);
     assert_eq!(h.cache.change(&pin, 7), Err(CacheError::NoRoom));
     h.cache.unpin(pin);
-    h.cache.set_durable_lsn(5);
+    h.cache.set_durable_lsn(GateId::default(), 5);
     let io = h.io();
     assert_eq!(write_at(&io), (0, 1, false));
     h.end(io, 0);
@@ -195,7 +199,7 @@ fn who_waits_for_room_to_zero_a_page_keeps_its_frame_from_nobody() {
     assert_eq!(read_at(&fill), (10, 1));
     h.end(fill, 0);
     h.good(read);
-    h.cache.set_durable_lsn(6);
+    h.cache.set_durable_lsn(GateId::default(), 6);
     while let Some(io) = h.cache.next_io() {
         h.end(io, 0);
     }
@@ -216,7 +220,7 @@ fn a_sync_is_not_kept_waiting_by_a_page_that_changes_on_and_on() {
     assert_eq!(h.cache.change(&pin, 7), Err(CacheError::LogFirst(6)));
     let change = h.pool(CacheOp::Change { page: 0, lsn: 7 });
     h.quiet();
-    h.cache.set_durable_lsn(6);
+    h.cache.set_durable_lsn(GateId::default(), 6);
     let write = h.io();
     assert_eq!(bytes(&write.memory), [2; PAGE]);
     assert_eq!(h.cache.change(&pin, 8), Err(CacheError::BeingWritten));
@@ -237,7 +241,7 @@ fn a_page_that_is_gated_under_a_running_sync_is_written_by_it() {
     for page in [0, 2, 4] {
         h.logged(page, 1, 1);
     }
-    h.cache.set_durable_lsn(1);
+    h.cache.set_durable_lsn(GateId::default(), 1);
     let sync = h.sync();
     let (first, second) = (h.io(), h.io());
     h.quiet(); // Two writes at once; page 4 has not been begun.
@@ -247,7 +251,7 @@ fn a_page_that_is_gated_under_a_running_sync_is_written_by_it() {
     h.end(first, 0);
     h.end(second, 0);
     h.quiet();
-    h.cache.set_durable_lsn(2);
+    h.cache.set_durable_lsn(GateId::default(), 2);
     let third = h.io();
     assert_eq!((write_at(&third), bytes(&third.memory)), ((4, 1, false), vec![9; PAGE]));
     h.end(third, 0);
@@ -275,7 +279,7 @@ fn what_grew_old_behind_the_gate_is_written_after_it() {
     assert!(is_sync(&io), "the cleaner does not wait for the log either");
     h.end(io, 0);
     h.quiet();
-    h.cache.set_durable_lsn(5);
+    h.cache.set_durable_lsn(GateId::default(), 5);
     old(&mut h, 20);
     let io = h.io();
     assert_eq!(write_at(&io), (0, 1, false));
@@ -292,7 +296,7 @@ fn the_cleaners_walk_does_not_wait_for_a_page_that_is_gated_meanwhile() {
     for page in [0, 2, 4] {
         h.logged(page, 1, 1);
     }
-    h.cache.set_durable_lsn(1);
+    h.cache.set_durable_lsn(GateId::default(), 1);
     h.cache.tick(baio_engine::Time(10_000_000_000));
     let (first, second) = (h.io(), h.io());
     h.quiet(); // Two writes at once; page 4 has not been begun.
@@ -316,7 +320,7 @@ fn the_cleaners_walk_takes_up_a_page_that_the_log_lets_go_meanwhile() {
     h.cache.tick(baio_engine::Time(10_000_000_000));
     let first = h.io();
     h.quiet();
-    h.cache.set_durable_lsn(5);
+    h.cache.set_durable_lsn(GateId::default(), 5);
     let second = h.io();
     assert_eq!((write_at(&first).0, write_at(&second).0), (0, 4));
     h.end(second, 0);
@@ -332,51 +336,59 @@ fn the_cleaners_walk_takes_up_a_page_that_the_log_lets_go_meanwhile() {
 #[test]
 fn the_oldest_recovery_lsn_is_kept_until_its_page_is_safe() {
     let mut h = hand(16);
-    assert_eq!(h.cache.oldest_recovery_lsn(), None);
+    assert_eq!(h.cache.oldest_recovery_lsn(GateId::default()), None);
     h.logged(1, 10, 1);
     h.logged(3, 20, 1);
     let pin = h.hit(1);
     h.change(&pin, 30, 2); // A later change of the page leaves its recovery LSN.
-    assert_eq!(h.cache.oldest_recovery_lsn(), Some(10));
-    h.cache.set_durable_lsn(30);
+    assert_eq!(h.cache.oldest_recovery_lsn(GateId::default()), Some(10));
+    h.cache.set_durable_lsn(GateId::default(), 30);
     let flush = h.pool(CacheOp::FlushTo { lsn: 15 });
     let io = h.io();
     assert_eq!(write_at(&io), (1, 1, false));
     h.end(io, 0);
     let io = h.io();
     assert!(is_sync(&io), "page 3 is not of those");
-    assert_eq!(h.cache.oldest_recovery_lsn(), Some(10), "written is not safe");
+    assert_eq!(
+        h.cache.oldest_recovery_lsn(GateId::default()),
+        Some(10),
+        "written is not safe"
+    );
     h.change(&pin, 31, 2); // Its recovery LSN is still the old one: the flush may fail.
     h.fail(io);
     h.told(flush);
-    assert_eq!(h.cache.oldest_recovery_lsn(), Some(10));
+    assert_eq!(h.cache.oldest_recovery_lsn(GateId::default()), Some(10));
     h.cache.unpin(pin);
-    h.cache.set_durable_lsn(31);
+    h.cache.set_durable_lsn(GateId::default(), 31);
     let flush = h.pool(CacheOp::FlushTo { lsn: 15 });
     while let Some(io) = h.cache.next_io() {
         h.end(io, 0);
     }
     h.good(flush);
-    assert!(h.cache.oldest_recovery_lsn().is_none_or(|lsn| lsn > 15));
+    assert!(
+        h.cache
+            .oldest_recovery_lsn(GateId::default())
+            .is_none_or(|lsn| lsn > 15)
+    );
 }
 
 #[test]
 fn a_failed_write_keeps_the_recovery_lsn() {
     let mut h = hand(16);
     h.logged(1, 10, 1);
-    h.cache.set_durable_lsn(10);
+    h.cache.set_durable_lsn(GateId::default(), 10);
     let flush = h.pool(CacheOp::FlushTo { lsn: 10 });
     let io = h.io();
     h.fail(io);
     h.told(flush);
-    assert_eq!(h.cache.oldest_recovery_lsn(), Some(10));
+    assert_eq!(h.cache.oldest_recovery_lsn(GateId::default()), Some(10));
     let flush = h.pool(CacheOp::FlushTo { lsn: 10 });
     let io = h.io();
     h.end(io, 0);
     let io = h.io();
     h.end(io, 0);
     h.good(flush);
-    assert_eq!(h.cache.oldest_recovery_lsn(), None);
+    assert_eq!(h.cache.oldest_recovery_lsn(GateId::default()), None);
 }
 
 #[test]
@@ -386,7 +398,7 @@ fn a_new_page_is_zero_and_reads_nothing() {
     let pin = h.good(new).pin.unwrap();
     h.quiet();
     assert_eq!(h.cache.page(&pin).unwrap(), [0; PAGE]);
-    assert_eq!(h.cache.oldest_recovery_lsn(), Some(3));
+    assert_eq!(h.cache.oldest_recovery_lsn(GateId::default()), Some(3));
     h.change(&pin, 4, 8);
     // Once more, over what is there.
     let again = h.pool(CacheOp::PinNew { page: 5, lsn: 6 });
@@ -463,8 +475,8 @@ fn a_direct_write_waits_for_the_log_of_what_it_replaces() {
     h.logged(0, 5, 1);
     let reserve = h.reserve(0, 1);
     h.quiet();
-    assert_eq!(h.cache.lsn_wanted(), Some(5));
-    h.cache.set_durable_lsn(5);
+    assert_eq!(h.cache.lsn_wanted(GateId::default()), Some(5));
+    h.cache.set_durable_lsn(GateId::default(), 5);
     let io = h.io();
     assert_eq!(write_at(&io), (0, 1, true));
     h.end(io, 0);
@@ -479,8 +491,8 @@ fn a_direct_write_asks_at_once_for_the_log_of_all_that_it_replaces() {
     }
     let reserve = h.reserve(0, 5);
     h.quiet();
-    assert_eq!(h.cache.lsn_wanted(), Some(9));
-    h.cache.set_durable_lsn(9);
+    assert_eq!(h.cache.lsn_wanted(GateId::default()), Some(9));
+    h.cache.set_durable_lsn(GateId::default(), 9);
     while let Some(io) = h.cache.next_io() {
         h.end(io, 0);
     }
@@ -515,7 +527,7 @@ fn a_pin_of_what_is_gone_is_stale_and_harms_nobody() {
     let (one, two, three) = (h.hit(0), h.hit(0), h.hit(0));
     h.change(&one, 9, 1);
     assert_eq!(h.cache.remove(h.object), Ok(1), "one changed page was lost");
-    assert_eq!(h.cache.oldest_recovery_lsn(), None);
+    assert_eq!(h.cache.oldest_recovery_lsn(GateId::default()), None);
     h.object = h.cache.add(1000 * P, 0);
     h.cached(0, 4, 3);
     assert_eq!(h.cache.page(&one), Err(CacheError::StalePin));
@@ -527,7 +539,7 @@ fn a_pin_of_what_is_gone_is_stale_and_harms_nobody() {
     let read = h.read(10, 1);
     assert_eq!(h.done(read).result, Err(CacheError::NoFrame), "the new pins still hold");
     held.into_iter().for_each(|pin| _ = h.cache.unpin(pin));
-    h.cache.set_durable_lsn(100);
+    h.cache.set_durable_lsn(GateId::default(), 100);
     // Every frame is the cache's again.
     (20..24).for_each(|page| h.cached(page, 1, 0));
     let all: Vec<PagePin> = (20..24).map(|page| h.hit(page)).collect();

@@ -4,7 +4,7 @@
 mod cached;
 
 use baio_engine::{Durability, Memory};
-use baio_storage::cache::CacheOp;
+use baio_storage::cache::{CacheOp, GateId};
 use cached::PAGE;
 use cached::hand::{Hand, P, hand, is_sync, write_at};
 
@@ -24,13 +24,13 @@ fn logged(h: &mut Hand, page: u64, lsn: u64) {
 fn a_sync_behind_a_shut_gate_waits_for_every_write_it_covers() {
     let mut h = hand(8);
     logged(&mut h, 7, 5);
-    h.cache.shut_gate();
+    h.cache.shut_gates();
     let plain = h.write(3, 2);
     h.good(plain);
     let sync = h.sync();
     let write = h.io();
     assert_eq!(write_at(&write), (3, 1, false));
-    h.cache.set_durable_lsn(5);
+    h.cache.set_durable_lsn(GateId::default(), 5);
     let late = h.io();
     assert_eq!(write_at(&late), (7, 1, false));
     h.end(late, 0);
@@ -51,7 +51,7 @@ fn who_waits_for_room_when_the_gate_is_shut_is_told() {
     for page in 10..18 {
         let _ = pool(&mut h, CacheOp::PinNew { page, lsn: 100 });
     }
-    h.cache.shut_gate();
+    h.cache.shut_gates();
     let _ = h.sync();
     let mut steps = 0;
     while h.cache.requests_under_way() > 0 {
@@ -70,7 +70,7 @@ fn a_durable_write_that_waited_for_the_log_leaves_nothing_behind() {
     logged(&mut h, 3, 5);
     let durable = h.write_with(3 * P, 2 * PAGE, 2, Durability::Data);
     h.quiet();
-    h.cache.set_durable_lsn(5);
+    h.cache.set_durable_lsn(GateId::default(), 5);
     let write = h.io();
     assert_eq!(write_at(&write), (3, 2, true));
     h.end(write, 0);

@@ -4,7 +4,7 @@
 mod cached;
 
 use baio_engine::{Durability, Errno, Memory};
-use baio_storage::cache::{CacheError, CacheOp, Io, ObjectId, RequestId};
+use baio_storage::cache::{CacheError, CacheOp, GateId, Io, ObjectId, RequestId};
 use cached::hand::{Hand, P, hand, is_sync, write_at};
 use cached::{PAGE, buffer, bytes};
 
@@ -294,7 +294,7 @@ fn a_writer_does_not_wait_for_ever_for_room_that_cannot_come() {
 fn the_iterations_of_all_ends_are_those_of_the_statistics() {
     let mut h = hand(16);
     h.logged(5, 9, 1);
-    h.cache.set_durable_lsn(9);
+    h.cache.set_durable_lsn(GateId::default(), 9);
     h.cached(0, 2, 1);
     let (start, end) = (0, 2 * P);
     let before = h.cache.stats().iterations;

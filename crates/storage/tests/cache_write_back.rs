@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use baio_engine::{Arena, Durability, Memory, Open, Time, Wait};
 use baio_storage::cache::eviction::Hint;
-use baio_storage::cache::{Cache, CacheConfig, CacheOp, CacheRequest, IoKind, ObjectId};
+use baio_storage::cache::{Cache, CacheConfig, CacheOp, CacheRequest, GateId, IoKind, ObjectId};
 use baio_storage::{Core, Mode, SegmentOp, SegmentRequest};
 use cached::hand::P;
 use cached::{PAGE, Random};
@@ -77,7 +77,7 @@ impl World {
 
     /// Changes a page that is cached, under an LSN that the log has made durable.
     fn change(&mut self, page: u64, lsn: u64) {
-        self.cache.set_durable_lsn(lsn);
+        self.cache.set_durable_lsn(GateId::default(), lsn);
         let pin = self.cache.pin_hit(self.object, page).unwrap();
         self.cache.change(&pin, lsn).unwrap().fill(lsn as u8);
         self.cache.unpin(pin);
@@ -163,15 +163,15 @@ fn a_long_log_has_its_oldest_pages_written_and_no_others() {
         world.change(3 * (19 - nth), 50 * (nth + 1));
         assert_eq!(world.drain(), [], "the log is short");
     }
-    assert_eq!(world.cache.oldest_recovery_lsn(), Some(50));
-    world.cache.set_durable_lsn(1050);
+    assert_eq!(world.cache.oldest_recovery_lsn(GateId::default()), Some(50));
+    world.cache.set_durable_lsn(GateId::default(), 1050);
     assert_eq!(world.drain(), [], "1000 behind is not too far");
-    world.cache.set_durable_lsn(1051);
+    world.cache.set_durable_lsn(GateId::default(), 1051);
     // First changed at 551 at the latest: the first eleven changes, in the order of offsets.
     let expected: Vec<(u64, u64)> = (9..20).map(|nth| (3 * nth, 1)).collect();
     assert_eq!(world.drain(), expected);
     // And they are safe: the log may be cut behind them.
-    let oldest = world.cache.oldest_recovery_lsn().unwrap();
+    let oldest = world.cache.oldest_recovery_lsn(GateId::default()).unwrap();
     assert_eq!(oldest, 600);
     let stats = world.cache.stats();
     assert_eq!((stats.foreground_writes, stats.spurious_wakeups), (0, 0));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use baio_engine::sim::{Fault as Injected, Faults};
 use baio_engine::{Durability, Errno, Memory, Vectored, Wait};
-use baio_storage::cache::{CacheError, CacheOp, Io, RequestId};
+use baio_storage::cache::{CacheError, CacheOp, GateId, Io, RequestId};
 use baio_storage::{Fault, Mode, SegmentOp, SegmentRequest};
 use cached::hand::{Hand, P, hand, is_sync, read_at, write_at};
 use cached::{PAGE, buffer, bytes};
@@ -144,7 +144,7 @@ fn what_it_cannot_have_at_once_is_copied_first() {
     h.logged(111, 5, 1);
     let write = large(&mut h, 110, 1);
     h.quiet();
-    h.cache.set_durable_lsn(5);
+    h.cache.set_durable_lsn(GateId::default(), 5);
     copied(&mut h, write);
     // It goes on where the last ended: they may share a write.
     let together = [large(&mut h, 200, 1), large(&mut h, 204, 1)];

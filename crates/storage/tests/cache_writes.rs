@@ -6,6 +6,7 @@ mod cached;
 use baio_engine::{Durability, Memory, Time};
 use baio_storage::cache::CacheError;
 use baio_storage::cache::CacheOp;
+use baio_storage::cache::GateId;
 use cached::hand::{Hand, P, hand, is_sync, read_at, write_at};
 use cached::{PAGE, bytes};
 
@@ -189,7 +190,7 @@ fn who_waits_at_the_dirty_limit_for_the_log_has_nothing_flushed() {
     }
     let waits = h.write(20, 2);
     h.quiet(); // A flush makes no room.
-    h.cache.set_durable_lsn(5);
+    h.cache.set_durable_lsn(GateId::default(), 5);
     while let Some(io) = h.cache.next_io() {
         h.end(io, 0);
     }

@@ -93,6 +93,12 @@ const BUGS: &[(&str, &str)] = &[
         "the-first-reading-is-believed",
         "what_is_seen_was_so_or_is_told_as_torn",
     ),
+    (
+        "gate-of-another",
+        "a_page_never_goes_out_before_the_log_of_its_own_gate",
+    ),
+    ("gate-of-another", "no_mix_of_logs_writes_a_page_before_its_own"),
+    ("gate-of-another", "with_a_buffer_pool"),
 ];
 
 /// What the model alone must notice, without knowing what to look for.
@@ -113,6 +119,10 @@ fn test_in(test: &str) -> &'static str {
         MODEL => "cached_core_model",
         "beside_nothing" | "beside_a_move" => "requests_end_at_every_step",
         test if test.starts_with("a_cold_read_") => "cache_bypass",
+        "a_page_never_goes_out_before_the_log_of_its_own_gate" | "no_mix_of_logs_writes_a_page_before_its_own" => {
+            "cache_gates"
+        }
+        "with_a_buffer_pool" => "cache_model",
         "a_page_shows_no_bytes_that_it_never_had" => "cache_write_through",
         "what_is_lent_stays_as_it_is_and_who_writes_writes_a_copy" => "cache_lend",
         "what_is_seen_was_so_or_is_told_as_torn" => "looks_beside_the_owner",
@@ -156,6 +166,10 @@ fn are_found() {
             "cache_write_through",
             "--test",
             "cache_lend",
+            "--test",
+            "cache_gates",
+            "--test",
+            "cache_model",
             "--test",
             "looks_beside_the_owner",
             "--no-run",

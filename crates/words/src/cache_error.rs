@@ -46,10 +46,14 @@ pub enum CacheError {
     LogFirst(u64),
     /// More pages are lent than may be.
     LentOut,
+    /// There is no such write gate (any more).
+    NoGate,
+    /// The object has pages that were changed under LSNs of another gate and are not safe.
+    OtherGate,
 }
 
 /// What has nothing more to say, in the order of their words.
-const PLAIN: [CacheError; 15] = [
+const PLAIN: [CacheError; 17] = [
     CacheError::Cancelled,
     CacheError::PastEnd,
     CacheError::Stuck,
@@ -65,6 +69,8 @@ const PLAIN: [CacheError; 15] = [
     CacheError::BeingWritten,
     CacheError::NoRoom,
     CacheError::LentOut,
+    CacheError::NoGate,
+    CacheError::OtherGate,
 ];
 
 /// Words below the plain ones: those with a number.
@@ -108,8 +114,8 @@ impl CacheError {
             CacheError::NoFrame | CacheError::NoMemory => Errno::ENOMEM,
             CacheError::ReadOnlyMemory => Errno::EFAULT,
             CacheError::MemoryKind | CacheError::TooLong => Errno::EINVAL,
-            CacheError::NoObject => Errno::EBADF,
-            CacheError::Busy | CacheError::Pinned => Errno::EBUSY,
+            CacheError::NoObject | CacheError::NoGate => Errno::EBADF,
+            CacheError::Busy | CacheError::Pinned | CacheError::OtherGate => Errno::EBUSY,
             CacheError::StalePin => Errno::ESTALE,
             CacheError::BeingWritten | CacheError::NoRoom | CacheError::LogFirst(_) | CacheError::LentOut => {
                 Errno::EAGAIN
@@ -133,6 +139,8 @@ impl CacheError {
             CacheError::LentOut => "drop pages that were lent before",
             CacheError::LogFirst(_) => "flush the log, say how far it is durable, and try again",
             CacheError::NoObject => "open it again",
+            CacheError::NoGate => "make a gate, and name that",
+            CacheError::OtherGate => "sync it, and try again",
             CacheError::Cancelled | CacheError::PastEnd | CacheError::TooLong => "ask again, for less",
             CacheError::ReadOnlyMemory | CacheError::MemoryKind => "use a buffer of the core",
         }
@@ -164,6 +172,8 @@ impl fmt::Display for CacheError {
             CacheError::BeingWritten => f.write_str("the page is being written: wait for the end of that"),
             CacheError::NoRoom => f.write_str("too many pages are changed and not written: wait for the cleaner"),
             CacheError::LentOut => f.write_str("more pages are lent than may be at a time"),
+            CacheError::NoGate => f.write_str("no such write gate"),
+            CacheError::OtherGate => f.write_str("pages that another log describes are not safe yet: sync them first"),
             CacheError::LogFirst(lsn) => write!(
                 f,
                 "a sync waits for this page: make the log durable up to {lsn}, and say so"

@@ -136,6 +136,7 @@ impl Cache {
         let lost = self.objects[slot as usize].not_safe();
         self.drop_all(slot);
         self.set_dirty_since(slot, None);
+        self.leave_gate(slot);
         let object = &mut self.objects[slot as usize];
         let generation = object.generation.wrapping_add(1);
         *object = object.emptied(generation);
@@ -191,8 +192,10 @@ impl Cache {
             }
         }
         self.set_dirty_since(slot, None);
-        let object = &mut self.objects[slot as usize];
+        let object = &self.objects[slot as usize];
         if object.flights == 0 && object.tree.next(0, None).is_none() {
+            self.leave_gate(slot);
+            let object = &mut self.objects[slot as usize];
             *object = object.emptied(object.generation);
             self.free_objects.push(slot);
         }

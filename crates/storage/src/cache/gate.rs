@@ -1,5 +1,6 @@
 //! The write gate: no page goes to the device before the log that describes its changes (write-ahead logging), and the recovery
-//! LSNs from which a checkpoint knows where a restart must begin.
+//! LSNs from which a checkpoint knows where a restart must begin. All of it is about one log, and the objects under its gate
+//! (`gates`).
 //!
 //! A page changed under an LSN beyond what the log has made durable is `Gated`: dirty, but in a state of its own that no
 //! writer takes: not the cleaner, not a sync, a durable write or a reservation. [`Cache::set_durable_lsn`] makes it dirty like
@@ -18,6 +19,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::frames::{Frame, FrameState};
+use super::gates::GateId;
 use super::log_distance::LogCleaner;
 use super::pooled::Written;
 use super::{Cache, CacheError, CacheOp};
@@ -35,58 +37,29 @@ pub(super) struct Gate {
     recovery: BTreeSet<(u64, u32)>,
     /// The cleaner for the sake of this log.
     pub(super) cleaner: LogCleaner,
+    /// How many objects are under it; of the default gate nobody asks.
+    pub(super) objects: u32,
+    /// Counts the gates that had its number.
+    pub(super) generation: u32,
+    /// It was removed, and its number is free.
+    pub(super) is_gone: bool,
 }
 
-/// All gates, and what they have in common.
-#[derive(Debug)]
-pub(super) struct Gates {
-    /// By the number that objects have of theirs.
-    pub(super) all: Vec<Gate>,
-    /// Those whose log is too long, or that have pages which are due; and some that had.
-    pub(super) long: Vec<u32>,
-    /// Their logs will not go on.
-    shut: bool,
-    /// Frames of pages whose changes wait, and some whose did; each once.
-    held_up: Vec<u32>,
-    /// Somebody who waited for pages does so no more.
-    eased: bool,
-    /// Objects and frames of which a write is not covered and not the last.
-    written: BTreeSet<(u32, u32)>,
-}
-
-impl Default for Gates {
-    fn default() -> Gates {
-        Gates {
-            all: vec![Gate::default()],
-            long: Vec::new(),
-            shut: false,
-            held_up: Vec::new(),
-            eased: false,
-            written: BTreeSet::new(),
+impl Gate {
+    /// One of a log that is to grow so long.
+    pub(super) fn new(log_distance_max: u64) -> Gate {
+        Gate {
+            cleaner: LogCleaner::new(log_distance_max),
+            ..Gate::default()
         }
     }
 }
 
-impl Gates {
-    /// Are there changes that wait?
-    pub(super) fn holds_up(&self) -> bool {
-        !self.held_up.is_empty()
-    }
-
-    pub(super) fn get(&self, gate: u32) -> &Gate {
-        &self.all[gate as usize]
-    }
-
-    pub(super) fn get_mut(&mut self, gate: u32) -> &mut Gate {
-        &mut self.all[gate as usize]
-    }
-}
-
 impl Cache {
-    /// The log is durable up to this LSN, itself included: pages whose last change is no later may be written. It never goes
-    /// back.
-    pub fn set_durable_lsn(&mut self, lsn: u64) {
-        let number = 0;
+    /// The log of this gate is durable up to this LSN, itself included: pages whose last change is no later may be written. It never
+    /// goes back. A gate that is no more is nothing.
+    pub fn set_durable_lsn(&mut self, gate: GateId, lsn: u64) {
+        let Some(number) = self.gates.find(gate) else { return };
         let gate = self.gates.get_mut(number);
         if lsn <= gate.durable {
             return;
@@ -109,15 +82,15 @@ impl Cache {
         self.settle();
     }
 
-    /// The log will not go on: what waits for it is cancelled, and syncs make the rest safe and say `LogFirst`. For whoever ends.
-    pub fn shut_gate(&mut self) {
+    /// No log will go on: what waits for one is cancelled, and syncs make the rest safe and say `LogFirst`. For whoever ends.
+    pub fn shut_gates(&mut self) {
         self.gates.shut = true;
         let all = self.frames.count(FrameState::Gated) > 0;
         // New changes would only wait behind it.
         self.cancel_those(|op| all || matches!(op, CacheOp::PinNew { .. } | CacheOp::Change { .. }));
     }
 
-    pub(super) fn is_gate_shut(&self) -> bool {
+    pub(super) fn are_gates_shut(&self) -> bool {
         self.gates.shut
     }
 
@@ -131,39 +104,53 @@ impl Cache {
         lsn.max().map(CacheError::LogFirst)
     }
 
-    /// The oldest LSN of a change that may not be safe in its page: the log from there on is needed at a restart. `None` when
-    /// every logged change is safe. A look-up in an ordered set.
+    /// The oldest LSN of a change that may not be safe in its page: the log of this gate from there on is needed at a restart. `None`
+    /// when every logged change is safe. A look-up in an ordered set.
     #[must_use]
-    pub fn oldest_recovery_lsn(&self) -> Option<u64> {
-        self.oldest_recovery_of(0)
+    pub fn oldest_recovery_lsn(&self, gate: GateId) -> Option<u64> {
+        self.oldest_recovery_of(self.gates.find(gate)?)
     }
 
     pub(super) fn oldest_recovery_of(&self, gate: u32) -> Option<u64> {
         self.gates.get(gate).recovery.first().map(|(lsn, _)| *lsn)
     }
 
-    /// How far the log must be durable for all to go on that waits for it now; `None` when nothing does.
+    /// How far the log of this gate must be durable for all to go on that waits for it now; `None` when nothing does.
     #[must_use]
-    pub fn lsn_wanted(&self) -> Option<u64> {
+    pub fn lsn_wanted(&self, gate: GateId) -> Option<u64> {
+        self.wanted_of(self.gates.find(gate)?)
+    }
+
+    /// The same when nothing but logs can bring anything about: no I/O is on its way or about to begin, and no direct write has a
+    /// range for itself.
+    #[must_use]
+    pub fn lsn_awaited(&self, gate: GateId) -> Option<u64> {
+        let gate = self.gates.find(gate).filter(|_| self.only_logs_help())?;
+        self.wanted_of(gate)
+    }
+
+    /// [`Cache::lsn_wanted`] of each gate that something waits for. Goes over all gates.
+    pub fn lsns_wanted(&self) -> impl Iterator<Item = (GateId, u64)> + '_ {
+        (0..self.gates.all.len() as u32).filter_map(|gate| Some((self.gates.id(gate), self.wanted_of(gate)?)))
+    }
+
+    /// [`Cache::lsn_awaited`] of each gate that something waits for. Goes over all gates.
+    pub fn lsns_awaited(&self) -> impl Iterator<Item = (GateId, u64)> + '_ {
+        let gates = self.only_logs_help().then(|| self.lsns_wanted());
+        gates.into_iter().flatten()
+    }
+
+    fn wanted_of(&self, gate: u32) -> Option<u64> {
         let all = !self.frame_waiters.is_empty() || !self.dirty_waiters.is_empty();
-        let gated = self.gated(0).filter(|&frame| all || self.is_wanted(frame));
+        let gated = self.gated(gate).filter(|&frame| all || self.is_wanted(frame));
         gated.map(|frame| self.frames.get(frame).pool.lsn).max()
     }
 
-    /// The same when nothing but the log can bring anything about: no I/O is on its way or about to begin, and no direct write
-    /// has a range for itself.
-    #[must_use]
-    pub fn lsn_awaited(&self) -> Option<u64> {
+    fn only_logs_help(&self) -> bool {
         let is_moving = self.flights.live > 0 || !self.outgoing.is_empty() || !self.copied.is_empty();
         let is_told = self.ready.is_empty() && self.done.is_empty() && !self.is_put_off();
-        if is_moving || !is_told {
-            return None;
-        }
         let mut held = self.objects.iter().flat_map(|object| &object.reservations);
-        if held.any(|held| held.granted) {
-            return None;
-        }
-        self.lsn_wanted()
+        !is_moving && is_told && !held.any(|held| held.granted)
     }
 
     /// The gate that this object is under.
@@ -174,6 +161,14 @@ impl Cache {
     /// The gate of the page in this frame.
     pub(super) fn gate_of_page(&self, frame: u32) -> u32 {
         self.gate_of(self.frames.get(frame).object)
+    }
+
+    /// How far the log of this gate is durable.
+    fn durable_of(&self, gate: u32) -> u64 {
+        if crate::seeded_bug("gate-of-another") {
+            return self.gates.all.iter().map(|gate| gate.durable).max().unwrap_or(0);
+        }
+        self.gates.get(gate).durable
     }
 
     /// The latest LSN of a change, or of the log.
@@ -214,11 +209,12 @@ impl Cache {
             return;
         }
         let number = self.gate_of_page(frame);
+        let durable = self.durable_of(number);
         let gate = self.gates.get_mut(number);
         gate.newest = gate.newest.max(lsn);
         let entry = self.frames.get_mut(frame);
         entry.pool.lsn = entry.pool.lsn.max(lsn);
-        let gated = entry.pool.lsn > gate.durable && entry.state != FrameState::Gated;
+        let gated = entry.pool.lsn > durable && entry.state != FrameState::Gated;
         for written in entry.pool.written.iter_mut().flatten() {
             written.next = Some(written.next.map_or(lsn, |next| next.min(lsn)));
         }
@@ -315,8 +311,8 @@ impl Cache {
 
     /// Must a change under this LSN wait, so that those who wait for the page are not kept waiting by it?
     pub(super) fn must_wait(&self, frame: u32, lsn: u64) -> bool {
-        let gate = self.gates.get(self.gate_of_page(frame));
-        lsn > self.frames.get(frame).pool.lsn.max(gate.durable) && self.is_wanted(frame)
+        let durable = self.durable_of(self.gate_of_page(frame));
+        lsn > self.frames.get(frame).pool.lsn.max(durable) && self.is_wanted(frame)
     }
 
     /// A change waits for this page.

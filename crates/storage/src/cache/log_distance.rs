@@ -1,4 +1,5 @@
-//! The cleaner for the sake of the log: a restart shall not have to read more of it than `log_distance_max`.
+//! The cleaner for the sake of a log: a restart shall not have to read more of it than `log_distance_max`, or what was said when its
+//! gate was made. Each gate has its own; those whose log is too long take turns.
 //!
 //! When the oldest recovery LSN lies further back than that, what was first changed before the younger half of the distance is *due*: it
 //! is written in offset order, and one flush follows when the last of it has been written. What is due is held: its next change
@@ -17,6 +18,8 @@ use super::frames::FrameState;
 
 #[derive(Debug, Default)]
 pub(super) struct LogCleaner {
+    /// How far the oldest change that is not safe may lie behind the latest.
+    distance_max: u64,
     /// Frames that had to wait for the log and are due; then the others, in offset order. Some are not any more.
     due: VecDeque<u32>,
     /// Pages that are due and whose write has not ended.
@@ -24,14 +27,23 @@ pub(super) struct LogCleaner {
     /// The latest LSN when pages last became due, and when a flush last began for them.
     marked: u64,
     flushed: u64,
-    /// It is among those to be looked at ([`Gates::long`](super::gate::Gates)).
+    /// It is among those to be looked at ([`Gates::long`](super::gates::Gates)).
     is_long: bool,
+}
+
+impl LogCleaner {
+    pub(super) fn new(distance_max: u64) -> LogCleaner {
+        LogCleaner {
+            distance_max,
+            ..LogCleaner::default()
+        }
+    }
 }
 
 impl Cache {
     /// The log is too long for the oldest change that is not safe: gives the LSN up to which pages are due.
     fn log_limit(&self, gate: u32) -> Option<u64> {
-        let distance = self.config.log_distance_max;
+        let distance = self.gates.get(gate).cleaner.distance_max;
         if distance == u64::MAX {
             return None;
         }
@@ -42,7 +54,7 @@ impl Cache {
 
     /// Has the log grown enough since then to look again?
     fn has_grown_since(&self, gate: u32, lsn: u64) -> bool {
-        self.newest_lsn(gate).saturating_sub(lsn) >= self.config.log_distance_max / 8
+        self.newest_lsn(gate).saturating_sub(lsn) >= self.gates.get(gate).cleaner.distance_max / 8
     }
 
     /// The log has grown. One that is too long stays in mind until it is not.

@@ -23,7 +23,7 @@
 //! | `rounds` | which objects have something to be written or flushed |
 //! | `reserve` | direct writes beside cached ones (§4) |
 //! | `hints` | prefetch, drop, keep; whom a policy of the caller's own may evict |
-//! | [`pool`], `page_pin`, `gate`, `pooled` | a buffer pool of the caller's own: pins; pages wait for the log |
+//! | [`pool`], `page_pin`, `gate`, `gates`, `pooled` | a buffer pool of the caller's own: pins; pages wait for their log |
 //! | `change` | objects that grow, shrink, go away |
 //! | `wait`, `settle`, `end` | who waits for what; how waking goes on (§7.2); how requests end |
 //! | `flight` | I/Os on their way |
@@ -45,6 +45,7 @@ pub mod eviction;
 mod flight;
 mod frames;
 mod gate;
+mod gates;
 mod hints;
 mod hit;
 mod lend;
@@ -80,7 +81,7 @@ use caller::Caller;
 use eviction::{Eviction, Policy};
 use flight::Flights;
 use frames::Frames;
-use gate::Gates;
+use gates::Gates;
 use hit::Looked;
 pub(crate) use hit::Started;
 use lend::Loans;
@@ -94,6 +95,7 @@ use write_through::is_durable;
 
 pub use flight::{Io, IoId, IoKind};
 pub use frames::PAGE_BYTES;
+pub use gates::GateId;
 pub use lend::{Borrower, LentPages};
 pub use object::ObjectId;
 pub use page_pin::PagePin;
@@ -118,7 +120,7 @@ pub struct CacheConfig {
     /// How old a change may grow before the cleaner writes it.
     pub age_max: Duration,
     /// How far, in LSNs, the oldest change of the buffer pool that is not safe may lie behind the latest before the cleaner writes
-    /// what is old: so long a log a restart must read. `u64::MAX` for no such bound.
+    /// what is old: so long a log a restart must read. `u64::MAX` for no such bound. Other gates have their own ([`Cache::add_gate`]).
     pub log_distance_max: u64,
 }
 
@@ -256,7 +258,7 @@ impl Cache {
             frame_waiters: List::default(),
             dirty_waiters: List::default(),
             flights: Flights::default(),
-            gates: Gates::default(),
+            gates: Gates::new(config.log_distance_max),
             outgoing: VecDeque::new(),
             bypasses: VecDeque::new(),
             uncopied: None,

@@ -154,7 +154,7 @@ impl Core {
 
     /// Has the cache none of callers' writes, but those that wait for a log?
     fn cache_is_still(&self) -> bool {
-        let awaits_log = |cached: &super::cached::PageCache| cached.cache.lsn_awaited().is_some();
+        let awaits_log = |cached: &super::cached::PageCache| cached.cache.lsns_awaited().next().is_some();
         self.requests.cached_writes() == 0 || self.cached.as_deref().is_some_and(awaits_log)
     }
 
@@ -168,7 +168,7 @@ impl Core {
     /// What waits for a log may wait for a write that waits for the end of the freeze: so it is not waited for.
     fn call_off_syncs(&mut self) {
         let cached = self.cached.as_mut().filter(|_| !self.freeze.syncs.is_empty());
-        if let Some(cached) = cached.filter(|cached| cached.cache.lsn_awaited().is_some()) {
+        if let Some(cached) = cached.filter(|cached| cached.cache.lsns_awaited().next().is_some()) {
             for id in std::mem::take(&mut self.freeze.syncs) {
                 cached.cache_mut().cancel(id);
             }

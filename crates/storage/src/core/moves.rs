@@ -55,6 +55,6 @@ impl Core {
     pub fn wind_down(&mut self) {
         self.claims.ask_all_to_end();
         self.end_freezes();
-        self.shut_gate();
+        self.shut_gates();
     }
 }

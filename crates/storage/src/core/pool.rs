@@ -12,7 +12,7 @@ use super::Core;
 use super::requests::Coming;
 use crate::cache::eviction::{Eviction, Hint};
 use crate::cache::window::Pattern;
-use crate::cache::{Cache, CacheConfig, CacheError, CacheOp, CacheRequest, ObjectId, PAGE_BYTES};
+use crate::cache::{Cache, CacheConfig, CacheError, CacheOp, CacheRequest, GateId, ObjectId, PAGE_BYTES};
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::object::ObjectState;
@@ -272,7 +272,10 @@ impl Core {
             }
             let is_idle = self.engine.in_flight() + self.engine.completed() == 0 && !self.has_news();
             // The engine may be busy with what has nothing to do with it: deadlines, others' requests.
-            let awaited = self.cached.as_ref().and_then(|cached| cached.cache.lsn_awaited());
+            let awaited = self
+                .cached
+                .as_ref()
+                .and_then(|cached| cached.cache.lsn_awaited(GateId::default()));
             if let Some(lsn) = awaited.or_else(|| self.lsn_wanted().filter(|_| is_idle)) {
                 self.cancel(ticket);
                 self.abandon(ticket);
@@ -302,7 +305,7 @@ impl Core {
     /// There is no cache.
     pub fn set_durable_lsn(&mut self, lsn: u64) -> Result<()> {
         let cached = self.cached.as_mut().ok_or_else(no_cache)?;
-        cached.cache_mut().set_durable_lsn(lsn);
+        cached.cache_mut().set_durable_lsn(GateId::default(), lsn);
         self.take_done();
         Ok(())
     }
@@ -310,13 +313,13 @@ impl Core {
     /// The oldest LSN of a change that may not be safe in its page: the log from there on is needed at a restart.
     #[must_use]
     pub fn oldest_recovery_lsn(&self) -> Option<u64> {
-        self.cached.as_ref()?.cache.oldest_recovery_lsn()
+        self.cached.as_ref()?.cache.oldest_recovery_lsn(GateId::default())
     }
 
     /// How far the log must be durable for all to go on that waits for it now: syncs, durable and direct writes, those who want room.
     #[must_use]
     pub fn lsn_wanted(&self) -> Option<u64> {
-        self.cached.as_ref()?.cache.lsn_wanted()
+        self.cached.as_ref()?.cache.lsn_wanted(GateId::default())
     }
 
     /// Makes safe the pages whose first change since they were clean is no later than this LSN, as a sync does: when all files
@@ -432,9 +435,9 @@ impl Core {
     }
 
     /// The core is about to be closed: nobody will say any more that the log has gone on.
-    pub(super) fn shut_gate(&mut self) {
+    pub(super) fn shut_gates(&mut self) {
         if let Some(cached) = &mut self.cached {
-            cached.cache_mut().shut_gate();
+            cached.cache_mut().shut_gates();
             self.take_done();
         }
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use baio_engine::{Arena, Durability, Errno, Memory, Time, Vectored};
 use baio_storage::cache::eviction::{Hint, Policy};
 use baio_storage::cache::{
-    Cache, CacheConfig, CacheDone, CacheError, CacheOp, CacheRequest, Io, IoId, IoKind, ObjectId, RequestId,
+    Cache, CacheConfig, CacheDone, CacheError, CacheOp, CacheRequest, GateId, Io, IoId, IoKind, ObjectId, RequestId,
 };
 
 use self::lent::Lent;
@@ -191,7 +191,8 @@ impl World {
         let arena = Arena::new(frames.next_multiple_of(64) * PAGE).unwrap();
         let memory = Arena::new(16 << 20).unwrap();
         let mut cache = Cache::new(&arena, config).unwrap();
-        let objects = sizes
+        let pool = Pool::new(&mut cache, &mut random);
+        let objects: Vec<Object> = sizes
             .iter()
             .map(|&size| Object {
                 id: cache.add(size as u64, 16 * PAGE),
@@ -206,7 +207,7 @@ impl World {
                 ],
             })
             .collect();
-        World {
+        let mut world = World {
             cache,
             seen: Seen::default(),
             config,
@@ -215,14 +216,16 @@ impl World {
             objects,
             active: BTreeMap::new(),
             work: Vec::new(),
-            pool: Pool::default(),
+            pool,
             lent: Lent::default(),
             random,
             faults,
             next: 1,
             now: 0,
             spurious: 0,
-        }
+        };
+        world.put_under_gates();
+        world
     }
 
     /// Some operation or other.

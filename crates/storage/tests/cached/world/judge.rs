@@ -211,7 +211,7 @@ impl World {
     pub(crate) fn cut(&mut self) {
         self.seen.cuts += 1;
         self.drain();
-        let recovery = self.cache.oldest_recovery_lsn();
+        let recovery = self.recovery();
         for at in 0..self.objects.len() {
             let running = self.work.iter().filter_map(|work| match work {
                 Work::Io { object, write, .. } | Work::GivenUp { object, write, .. } if *object == at => write.as_ref(),
@@ -219,7 +219,7 @@ impl World {
                 _ => None,
             });
             let found = self.objects[at].device.cut(running, &mut self.random);
-            self.judge_recovery(at, &found, recovery);
+            self.judge_recovery(at, &found, &recovery);
             for (nth, (number, cell)) in cells_of(&found).zip(&mut self.objects[at].cells).enumerate() {
                 assert!(
                     cell.since_safe.contains(&number),
@@ -249,9 +249,10 @@ impl World {
         .unwrap();
         drop(std::mem::replace(&mut self.cache, spare));
         self.cache = Cache::new(&self.arena, self.config).unwrap();
-        self.cache.set_durable_lsn(self.pool.durable);
         for object in &mut self.objects {
             object.id = self.cache.add(object.device.current.len() as u64, 16 * PAGE);
         }
+        self.make_gates();
+        self.put_under_gates();
     }
 }

@@ -1,7 +1,10 @@
 //! The buffer pool in the model: pins and changes under LSNs by random steps, a log that goes on now and then.
 //!
-//! A change is a write that is done at once. Beside what holds for writes: no page goes to the device whose last LSN the log has
+//! A change is a write that is done at once. Beside what holds for writes: no page goes to the device whose last LSN its log has
 //! not reached, and what a power cut takes away of logged changes the log still has from the oldest recovery LSN on.
+//!
+//! There are up to three logs, each with a gate and LSNs of its own, far from the others'. Objects go from one to another when they
+//! may: what they owed to the one before is safe then.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,28 +24,76 @@ struct Logged {
     cells: Range<usize>,
     number: u64,
     lsn: u64,
+    /// How often the object had been put under another gate.
+    moved: u64,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Pool {
-    pins: Vec<(usize, u64, PagePin)>,
+/// A log and its gate; the first is the default gate's.
+#[derive(Debug)]
+struct Log {
+    gate: GateId,
     /// Given out last.
     lsn: u64,
-    pub(super) durable: u64,
+    durable: u64,
+    distance: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Pool {
+    pins: Vec<(usize, u64, PagePin)>,
+    logs: Vec<Log>,
+    /// Which of them each object has, and how often it was put under another gate; the first, where it is not said.
+    under: BTreeMap<usize, (usize, u64)>,
     /// Last LSN of each page.
     last: BTreeMap<(usize, u64), u64>,
     logged: Vec<Logged>,
 }
 
 impl Pool {
+    pub(super) fn new(cache: &mut Cache, random: &mut Random) -> Pool {
+        let mut logs = Vec::new();
+        for nth in 0..1 + random.below(3) {
+            let distance = [u64::MAX, 8, 100][random.below(3) as usize];
+            let gate = if nth == 0 {
+                GateId::default()
+            } else {
+                cache.add_gate(distance)
+            };
+            // The numbers of one say nothing about those of another.
+            let lsn = [0, 5000, 1 << 40][nth as usize];
+            let durable = lsn;
+            logs.push(Log {
+                gate,
+                lsn,
+                durable,
+                distance,
+            });
+        }
+        Pool {
+            pins: Vec::new(),
+            logs,
+            under: BTreeMap::new(),
+            last: BTreeMap::new(),
+            logged: Vec::new(),
+        }
+    }
+
+    fn under(&self, object: usize) -> (usize, u64) {
+        self.under.get(&object).copied().unwrap_or_default()
+    }
+
+    fn log_of(&self, object: usize) -> &Log {
+        &self.logs[self.under(object).0]
+    }
+
     /// The write-ahead rule, at the moment when a write is asked of the device.
     pub(super) fn may_write(&self, object: usize, pages: Range<u64>) {
+        let log = self.log_of(object);
         for page in pages {
             let last = self.last.get(&(object, page)).copied().unwrap_or(0);
             assert!(
-                last <= self.durable,
-                "page {page} is written at {last}, and the log is at {}",
-                self.durable
+                last <= log.durable,
+                "page {page} of object {object} is written at {last}, before its log: {log:?}"
             );
         }
     }
@@ -58,12 +109,13 @@ impl Pool {
         self.logged.clear();
     }
 
-    fn next_lsn(&mut self, random: &mut Random) -> u64 {
+    fn next_lsn(&mut self, object: usize, random: &mut Random) -> u64 {
         if random.one_in(5) {
             return 0;
         }
-        self.lsn += 1;
-        self.lsn
+        let log = self.under(object).0;
+        self.logs[log].lsn += 1;
+        self.logs[log].lsn
     }
 }
 
@@ -73,7 +125,7 @@ impl World {
         let pages = (self.objects[object].cells.len() * CELL).div_ceil(PAGE) as u64;
         let space = if self.random.one_in(2) { pages } else { pages.min(6) };
         let page = self.random.below(space);
-        match self.random.below(20) {
+        match self.random.below(21) {
             0..4 => self.log_on(),
             4..8 if self.pool.pins.len() < PINS_MAX => self.pin(object, page),
             8 if self.pool.pins.len() < PINS_MAX => self.pin_new(object, page),
@@ -87,7 +139,8 @@ impl World {
             }
             11 if !self.pool.pins.is_empty() => self.change_later(),
             12 => {
-                let lsn = self.random.below(self.pool.lsn + 1);
+                let back = self.random.below(30);
+                let lsn = self.pool.log_of(object).lsn.saturating_sub(back);
                 let id = self.objects[object].id;
                 let changes = self.changes_up_to(object, lsn);
                 self.ask(id, CacheOp::FlushTo { lsn }, Active::FlushTo { object, changes });
@@ -98,6 +151,7 @@ impl World {
             }
             13 => self.cache.keep_no_more(self.objects[object].id, 0..u64::MAX).unwrap(),
             14..17 => self.unpin(),
+            20 => self.move_to_another_gate(object),
             _ => self.change(),
         }
     }
@@ -119,8 +173,51 @@ impl World {
     }
 
     fn log_on(&mut self) {
-        self.pool.durable += self.random.below(self.pool.lsn - self.pool.durable + 1);
-        self.cache.set_durable_lsn(self.pool.durable);
+        let nth = self.random.below(self.pool.logs.len() as u64) as usize;
+        let log = &mut self.pool.logs[nth];
+        log.durable += self.random.below(log.lsn - log.durable + 1);
+        self.cache.set_durable_lsn(log.gate, log.durable);
+    }
+
+    /// A new cache gets the gates that the last one had.
+    pub(super) fn make_gates(&mut self) {
+        for (nth, log) in self.pool.logs.iter_mut().enumerate() {
+            if nth > 0 {
+                log.gate = self.cache.add_gate(log.distance);
+            }
+            self.cache.set_durable_lsn(log.gate, log.durable);
+        }
+    }
+
+    /// Each object has a log of its own, as far as there are so many.
+    pub(super) fn put_under_gates(&mut self) {
+        self.pool.under.clear();
+        for (at, object) in self.objects.iter().enumerate() {
+            let log = at % self.pool.logs.len();
+            self.cache.set_gate(object.id, self.pool.logs[log].gate).unwrap();
+            self.pool.under.insert(at, (log, 0));
+        }
+    }
+
+    fn move_to_another_gate(&mut self, object: usize) {
+        let (from, moved) = self.pool.under(object);
+        let to = self.random.below(self.pool.logs.len() as u64) as usize;
+        let gate = self.pool.logs[to].gate;
+        match self.cache.set_gate(self.objects[object].id, gate) {
+            Ok(()) if from != to => {
+                *self.seen.done.entry("gate").or_default() += 1;
+                self.pool.under.insert(object, (to, moved + 1));
+                self.pool.last.retain(|(of, _), _| *of != object);
+            }
+            Ok(()) | Err(CacheError::OtherGate | CacheError::Busy) => {}
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    /// The oldest recovery LSN of each log.
+    pub(super) fn recovery(&self) -> Vec<Option<u64>> {
+        let logs = self.pool.logs.iter();
+        logs.map(|log| self.cache.oldest_recovery_lsn(log.gate)).collect()
     }
 
     fn pin(&mut self, object: usize, page: u64) {
@@ -147,7 +244,7 @@ impl World {
             return;
         }
         if self.lock(object, &cells, ZERO) {
-            let lsn = self.pool.next_lsn(&mut self.random);
+            let lsn = self.pool.next_lsn(object, &mut self.random);
             let active = Active::PinNew {
                 object,
                 page,
@@ -181,7 +278,7 @@ impl World {
         let number = self.next;
         self.next += 1;
         if self.lock(object, &cells, number) {
-            let lsn = self.pool.next_lsn(&mut self.random);
+            let lsn = self.pool.next_lsn(object, &mut self.random);
             let changed = match self.cache.change(&pin, lsn) {
                 Ok(bytes) => {
                     let first = (cells.start - all.start) * CELL;
@@ -209,7 +306,7 @@ impl World {
     fn change_later(&mut self) {
         let at = self.random.below(self.pool.pins.len() as u64) as usize;
         let (object, page, _) = self.pool.pins[at];
-        let lsn = self.pool.next_lsn(&mut self.random);
+        let lsn = self.pool.next_lsn(object, &mut self.random);
         let active = Active::Change { object, page, lsn };
         self.ask(self.objects[object].id, CacheOp::Change { page, lsn }, active);
     }
@@ -226,11 +323,13 @@ impl World {
         self.pool.changed(object, page, lsn);
         // The number of a new page is not its own.
         if lsn > 0 && number != ZERO {
+            let (_, moved) = self.pool.under(object);
             self.pool.logged.push(Logged {
                 object,
                 cells,
                 number,
                 lsn,
+                moved,
             });
         }
         if self.pool.logged.len() > 500 {
@@ -243,9 +342,10 @@ impl World {
     }
 
     fn changes_up_to(&self, object: usize, lsn: u64) -> Vec<(Range<usize>, u64)> {
+        let (_, moved) = self.pool.under(object);
         let logged = self.pool.logged.iter();
         logged
-            .filter(|logged| logged.object == object && logged.lsn <= lsn)
+            .filter(|logged| logged.object == object && (logged.moved < moved || logged.lsn <= lsn))
             .map(|logged| (logged.cells.clone(), logged.number))
             .collect()
     }
@@ -261,11 +361,14 @@ impl World {
         }
     }
 
-    /// Whatever is missing of logged changes, the log has it from the oldest recovery LSN on.
-    pub(super) fn judge_recovery(&self, object: usize, found: &[u8], recovery: Option<u64>) {
+    /// Whatever is missing of logged changes, their log has it from the oldest recovery LSN on. What was changed under another gate
+    /// than the object's last one is missing nowhere.
+    pub(super) fn judge_recovery(&self, object: usize, found: &[u8], recovery: &[Option<u64>]) {
+        let (log, moved) = self.pool.under(object);
+        let recovery = recovery[log];
         let found: Vec<u64> = cells_of(found).collect();
         for logged in self.pool.logged.iter().filter(|logged| logged.object == object) {
-            if recovery.is_some_and(|recovery| logged.lsn >= recovery) {
+            if logged.moved == moved && recovery.is_some_and(|recovery| logged.lsn >= recovery) {
                 continue;
             }
             for at in logged.cells.clone() {
@@ -281,10 +384,12 @@ impl World {
         }
     }
 
-    /// The log is written to its end, and nothing is pinned any more.
+    /// The logs are written to their ends, and nothing is pinned any more.
     pub(super) fn end_pool(&mut self) {
-        self.pool.durable = self.pool.lsn;
-        self.cache.set_durable_lsn(self.pool.durable);
+        for log in &mut self.pool.logs {
+            log.durable = log.lsn;
+            self.cache.set_durable_lsn(log.gate, log.durable);
+        }
         while !self.pool.pins.is_empty() {
             self.unpin();
         }
