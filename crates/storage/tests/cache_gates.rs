@@ -292,6 +292,73 @@ fn a_gate_stays_while_the_device_has_a_page_under_it() {
     t.h.cache.remove_gate(log_a).unwrap();
 }
 
+/// A log that failed: its pages never go out, who waits for them is told, and the rest of the cache goes on.
+#[test]
+fn a_log_that_will_not_go_on_holds_up_nobody_else() {
+    let mut t = two(16, u64::MAX);
+    let ((a, log_a), (b, log_b)) = (t.a, t.b);
+    t.logged(b, 0, 10);
+    t.logged(a, 0, 10);
+    let (start, end, durability) = (0, u64::MAX, Durability::Data);
+    let waits = [
+        t.h.sync(),
+        t.h.write_with(0, 100, 2, Durability::Data),
+        t.h.reserve(0, 1),
+        t.h.pool(CacheOp::FlushTo { lsn: 10 }),
+        t.h.ask(a, CacheOp::WriteOut { start: 0, end: P }, Memory::None),
+        t.h.pool(CacheOp::Change { page: 0, lsn: 11 }),
+    ];
+    let others = t.h.ask(b, CacheOp::Sync { start, end, durability }, Memory::None);
+    let read = t.h.read(30, 1);
+    t.h.cache.shut_gate(log_a);
+    for _ in waits {
+        let done = t.h.cache.next_done().expect("an end");
+        let is_stale = done.result == Err(CacheError::StalePin); // The change: nobody holds that page.
+        assert!(
+            waits.contains(&done.id) && (is_stale || done.result == Err(CacheError::LogFirst(10))),
+            "{done:?}"
+        );
+    }
+    assert!(t.end_all().is_empty());
+    t.h.good(read);
+    // It is the same from now on, and what is not of that page is made safe.
+    let plain = t.h.write(5, 1);
+    t.h.good(plain);
+    let durable = t.h.write_with(6 * P, 100, 2, Durability::Data);
+    t.end_all();
+    t.h.good(durable);
+    for which in 0..5 {
+        let late = match which {
+            0 => t.h.sync(),
+            1 => t.h.write_with(0, 100, 2, Durability::Data),
+            2 => t.h.reserve(0, 1),
+            3 => t.h.pool(CacheOp::FlushTo { lsn: 10 }),
+            _ => t.h.ask(a, CacheOp::WriteOut { start: 0, end: P }, Memory::None),
+        };
+        assert!(t.end_all().iter().all(|(object, page)| *object == a && *page > 0));
+        assert_eq!(t.h.done(late).result, Err(CacheError::LogFirst(10)));
+    }
+    let out = t.h.ask(
+        a,
+        CacheOp::WriteOut {
+            start: 5 * P,
+            end: 9 * P,
+        },
+        Memory::None,
+    );
+    t.end_all();
+    t.h.good(out);
+    t.h.cache.set_durable_lsn(log_b, 10);
+    assert_eq!(t.end_all(), [(b, 0)]);
+    t.h.good(others);
+    assert_eq!(t.h.cache.lsn_wanted(log_a), None);
+    assert_eq!(t.h.cache.oldest_recovery_lsn(log_a), Some(10), "a restart needs it");
+    t.h.cache.discard(a);
+    t.h.cache.remove_gate(log_a).unwrap();
+    assert_eq!(t.h.cache.stats().frames_gated, 0);
+    assert_eq!(t.h.cache.stats().spurious_wakeups, 0);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     /// A change of this page of this object, with the next LSN of its log or with none.

@@ -24,7 +24,7 @@ fn logged(h: &mut Hand, page: u64, lsn: u64) {
 fn a_sync_behind_a_shut_gate_waits_for_every_write_it_covers() {
     let mut h = hand(8);
     logged(&mut h, 7, 5);
-    h.cache.shut_gates();
+    h.cache.shut_gates(|_| true);
     let plain = h.write(3, 2);
     h.good(plain);
     let sync = h.sync();
@@ -51,7 +51,7 @@ fn who_waits_for_room_when_the_gate_is_shut_is_told() {
     for page in 10..18 {
         let _ = pool(&mut h, CacheOp::PinNew { page, lsn: 100 });
     }
-    h.cache.shut_gates();
+    h.cache.shut_gates(|_| true);
     let _ = h.sync();
     let mut steps = 0;
     while h.cache.requests_under_way() > 0 {

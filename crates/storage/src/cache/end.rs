@@ -17,9 +17,14 @@ impl Cache {
 
     pub(super) fn finish(&mut self, slot: u32, mut request: Box<Request>, mut result: Result<u32, CacheError>) {
         self.progress += 1;
-        if matches!(request.op, CacheOp::Sync { .. } | CacheOp::FlushTo { .. }) && result.is_ok() {
-            result = self.left_behind(request.object).map_or(result, Err);
-        }
+        let left_behind = match request.op {
+            CacheOp::Sync { .. } | CacheOp::FlushTo { .. } if result.is_ok() => self.left_behind(request.object),
+            CacheOp::WriteOut { start, end } if result.is_ok() => {
+                self.left_behind_in(request.object, &pages_of(start, end.saturating_sub(start)))
+            }
+            _ => None,
+        };
+        result = left_behind.map_or(result, Err);
         self.let_go(&mut request, u64::MAX);
         if let Some(frame) = request.granted.take() {
             self.frames.give_free(frame);

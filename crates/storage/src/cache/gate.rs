@@ -18,6 +18,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use baio_engine::Durability;
+
 use super::frames::{Frame, FrameState};
 use super::gates::GateId;
 use super::log_distance::LogCleaner;
@@ -37,6 +39,8 @@ pub(super) struct Gate {
     recovery: BTreeSet<(u64, u32)>,
     /// The cleaner for the sake of this log.
     pub(super) cleaner: LogCleaner,
+    /// The log will not go on.
+    pub(super) is_shut: bool,
     /// How many objects are under it; of the default gate nobody asks.
     pub(super) objects: u32,
     /// Counts the gates that had its number.
@@ -82,26 +86,80 @@ impl Cache {
         self.settle();
     }
 
-    /// No log will go on: what waits for one is cancelled, and syncs make the rest safe and say `LogFirst`. For whoever ends.
-    pub fn shut_gates(&mut self) {
-        self.gates.shut = true;
-        let all = self.frames.count(FrameState::Gated) > 0;
+    /// The logs of these gates will not go on: what waits for one is cancelled, and syncs make the rest safe and say `LogFirst`. For
+    /// whoever ends.
+    pub fn shut_gates(&mut self, which: impl Fn(GateId) -> bool) {
+        let mut all = false;
+        for gate in 0..self.gates.all.len() as u32 {
+            if which(self.gates.id(gate)) {
+                all |= !self.gates.get(gate).frames.is_empty();
+                self.gates.shut(gate);
+            }
+        }
         // New changes would only wait behind it.
         self.cancel_those(|op| all || matches!(op, CacheOp::PinNew { .. } | CacheOp::Change { .. }));
     }
 
-    pub(super) fn are_gates_shut(&self) -> bool {
-        self.gates.shut
+    /// The log of this gate will not go on, and all else does. What waits for its pages is told `LogFirst`, as is from now on who asks
+    /// that they be made safe. They stay, and can be read and changed, until their objects are discarded.
+    pub fn shut_gate(&mut self, gate: GateId) {
+        let Some(number) = self.gates.find(gate) else { return };
+        self.copy_late();
+        self.gates.shut(number);
+        for slot in 0..self.requests.slots() {
+            let Some(request) = self.requests.get(slot) else {
+                continue;
+            };
+            let (object, op) = (request.object, request.op);
+            let waits = match op {
+                CacheOp::Read { .. } | CacheOp::Pin { .. } => false,
+                CacheOp::Write { durability, .. } => durability != Durability::None,
+                _ => true,
+            };
+            if !waits || object == u32::MAX || self.gate_of(object) != number {
+                continue;
+            }
+            if let Some(error) = self.left_behind(object) {
+                self.stop_waiting(slot);
+                self.copied.retain(|&copied| copied != slot);
+                self.finish_slot(slot, Err(error));
+            }
+        }
+        self.ease();
+        self.settle();
+    }
+
+    /// May any gated page be written one day?
+    pub(super) fn may_a_log_go_on(&self) -> bool {
+        let mut gates = self.gates.all.iter();
+        self.frames.count(FrameState::Gated) > 0 && gates.any(|gate| !gate.is_shut && !gate.frames.is_empty())
+    }
+
+    /// Will the log of this object not go on?
+    fn is_shut(&self, object: u32) -> bool {
+        self.gates.get(self.gate_of(object)).is_shut
     }
 
     /// Why a sync of this object that ended well must not say so.
     pub(super) fn left_behind(&self, object: u32) -> Option<CacheError> {
-        if !self.gates.shut {
+        self.left_behind_in(object, &(0..u64::MAX))
+    }
+
+    /// The same for what wants these pages written.
+    pub(super) fn left_behind_in(&self, object: u32, pages: &Range<u64>) -> Option<CacheError> {
+        if !self.is_shut(object) || self.objects[object as usize].gated == 0 {
             return None;
         }
         let gated = self.gated(self.gate_of(object)).map(|frame| self.frames.get(frame));
-        let lsn = gated.filter(|entry| entry.object == object).map(|entry| entry.pool.lsn);
-        lsn.max().map(CacheError::LogFirst)
+        let its = gated.filter(|entry| entry.object == object && pages.contains(&entry.page));
+        its.map(|entry| entry.pool.lsn).max().map(CacheError::LogFirst)
+    }
+
+    /// Why nobody need wait for this gated page.
+    pub(super) fn never_written(&self, frame: u32) -> Option<CacheError> {
+        let entry = self.frames.get(frame);
+        self.is_shut(entry.object)
+            .then_some(CacheError::LogFirst(entry.pool.lsn))
     }
 
     /// The oldest LSN of a change that may not be safe in its page: the log of this gate from there on is needed at a restart. `None`
@@ -235,12 +293,13 @@ impl Cache {
         entry.pool.listed = Some(entry.pool.lsn);
         let gate = self.gates.get_mut(self.objects[object as usize].gate);
         gate.frames.insert((entry.pool.lsn, frame));
+        let is_shut = gate.is_shut;
         let mut left_one = false;
         for pass in &mut self.objects[object as usize].passes {
             if !pass.covers.contains(&page) || since > pass.version {
                 continue;
             }
-            if pass.request.is_some() && !self.gates.shut {
+            if pass.request.is_some() && !is_shut {
                 entry.pool.wanted = true;
             } else {
                 pass.left = pass.left.saturating_sub(1);
@@ -257,10 +316,11 @@ impl Cache {
         self.due_again(frame);
         let entry = self.frames.get(frame);
         let (object, page, since) = (entry.object, entry.page, entry.since);
+        let is_shut = self.is_shut(object);
         for pass in &mut self.objects[object as usize].passes {
             if pass.covers.contains(&page) && since <= pass.version {
                 // Who began when the gate was shut had left it out as well.
-                pass.left += u64::from(pass.request.is_none() || self.gates.shut);
+                pass.left += u64::from(pass.request.is_none() || is_shut);
                 pass.pages.start = pass.pages.start.min(page); // It was passed over.
             }
         }
@@ -269,7 +329,7 @@ impl Cache {
 
     /// Counts the gated pages that a sync of this object covers; from now on it waits for them.
     pub(super) fn want_gated(&mut self, object: u32, covers: &Range<u64>, version: u64) -> u64 {
-        if self.gates.shut || self.objects[object as usize].gated == 0 {
+        if self.is_shut(object) || self.objects[object as usize].gated == 0 {
             return 0;
         }
         let mut count = 0;
@@ -284,7 +344,7 @@ impl Cache {
 
     /// The gated pages that count for a sync of this object.
     pub(super) fn count_gated(&self, object: u32, covers: &Range<u64>, version: u64) -> u64 {
-        if self.gates.shut || self.objects[object as usize].gated == 0 {
+        if self.is_shut(object) || self.objects[object as usize].gated == 0 {
             return 0;
         }
         let frames = self.gated(self.gate_of(object)).map(|frame| self.frames.get(frame));
@@ -296,7 +356,7 @@ impl Cache {
     /// Does somebody wait until this page has been written? Who was given up does not.
     fn is_wanted(&self, frame: u32) -> bool {
         let entry = self.frames.get(frame);
-        let is_due = entry.pool.is_due && !self.gates.shut;
+        let is_due = entry.pool.is_due && !self.is_shut(entry.object);
         if !entry.pool.wanted {
             return is_due;
         }
@@ -445,7 +505,7 @@ impl Cache {
         // A page that was written and not flushed has no such version: the flush that ends the pass covers it.
         let since = frames.filter(|entry| entry.object == object && entry.since != u64::MAX);
         let version = since.map(|entry| entry.since).max().unwrap_or(0);
-        let flush = Some(baio_engine::Durability::Data);
+        let flush = Some(Durability::Data);
         self.start_pass_to(object, Some(request), 0..u64::MAX, flush, version);
     }
 }

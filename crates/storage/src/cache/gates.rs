@@ -34,8 +34,6 @@ pub(super) struct Gates {
     free: Vec<u32>,
     /// Those whose log is too long, or that have pages which are due; and some that had.
     pub(super) long: Vec<u32>,
-    /// Their logs will not go on.
-    pub(super) shut: bool,
     /// Frames of pages whose changes wait, and some whose did; each once.
     pub(super) held_up: Vec<u32>,
     /// Somebody who waited for pages does so no more.
@@ -51,7 +49,6 @@ impl Gates {
             all: vec![Gate::new(log_distance_max)],
             free: Vec::new(),
             long: Vec::new(),
-            shut: false,
             held_up: Vec::new(),
             eased: false,
             written: BTreeSet::new(),
@@ -69,6 +66,10 @@ impl Gates {
 
     pub(super) fn get_mut(&mut self, gate: u32) -> &mut Gate {
         &mut self.all[gate as usize]
+    }
+
+    pub(super) fn shut(&mut self, gate: u32) {
+        self.get_mut(gate).is_shut = true;
     }
 
     pub(super) fn find(&self, id: GateId) -> Option<u32> {

@@ -109,7 +109,12 @@ impl Cache {
                 self.start_run(request, page..pages.end, left);
             }
             let entry = self.frames.get_mut(frame);
-            entry.pool.wanted |= entry.state == FrameState::Gated;
+            let is_gated = entry.state == FrameState::Gated;
+            entry.pool.wanted |= is_gated;
+            if let Some(error) = self.never_written(frame).filter(|_| is_gated) {
+                return Err(Step::Done(Err(error)));
+            }
+            let entry = self.frames.get(frame);
             if entry.state.is_busy() || entry.state == FrameState::Gated || entry.pins > 0 {
                 self.look_ahead(request, pages, left);
                 return Err(Step::Wait(Wait::Settled(frame, page)));

@@ -303,7 +303,7 @@ impl Cache {
         if !self.copied.is_empty() || self.is_put_off() {
             return false; // Their writes are about to begin, or pages to become clean.
         }
-        if self.frames.count(FrameState::Gated) > 0 && !self.are_gates_shut() {
+        if self.may_a_log_go_on() {
             return false; // The log goes on, and then they can be written.
         }
         if let Some(slot) = self.dirty_waiters.first() {

@@ -234,6 +234,9 @@ impl Cache {
             return Step::Wait(Wait::WriteBackEnded(frame));
         }
         if let Some((page, frame)) = gated {
+            if let Some(error) = self.never_written(frame) {
+                return Step::Done(Err(error));
+            }
             self.hold_more(request, page, frame);
             self.frames.get_mut(frame).pool.wanted = true;
             self.durable_waits(slot, request, window);

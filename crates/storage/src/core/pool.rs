@@ -437,7 +437,7 @@ impl Core {
     /// The core is about to be closed: nobody will say any more that the log has gone on.
     pub(super) fn shut_gates(&mut self) {
         if let Some(cached) = &mut self.cached {
-            cached.cache_mut().shut_gates();
+            cached.cache_mut().shut_gates(|_| true);
             self.take_done();
         }
     }
