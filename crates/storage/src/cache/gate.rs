@@ -86,6 +86,12 @@ impl Cache {
         self.settle();
     }
 
+    /// How far the log of this gate is durable, as was told last; `None` for a gate that is no more.
+    #[must_use]
+    pub fn durable_lsn(&self, gate: GateId) -> Option<u64> {
+        Some(self.gates.get(self.gates.find(gate)?).durable)
+    }
+
     /// The logs of these gates will not go on: what waits for one is cancelled, and syncs make the rest safe and say `LogFirst`. For
     /// whoever ends.
     pub fn shut_gates(&mut self, which: impl Fn(GateId) -> bool) {

@@ -29,6 +29,7 @@ pub(crate) mod cached;
 pub(crate) mod counters;
 mod defrag;
 mod freeze;
+mod gates;
 mod lend;
 mod looks;
 mod moves;

@@ -255,12 +255,26 @@ impl Core {
                 Ok(_) => return self.change(pin, lsn), // Once more: the borrow would last over the loop.
                 Err(error) => error,
             };
-            if !matches!(error.fault, Fault::Cache(CacheError::BeingWritten | CacheError::NoRoom)) {
+            let can_wait = match error.fault {
+                Fault::Cache(CacheError::BeingWritten | CacheError::NoRoom) => true,
+                Fault::Cache(CacheError::LogFirst(lsn)) => self.is_driven_to(pin, lsn),
+                _ => false,
+            };
+            if !can_wait {
                 return Err(error);
             }
             let ticket = self.change_later(pin, lsn)?;
             self.drive(ticket)?.result?;
         }
+    }
+
+    /// Will a log that the core drives come as far as this page needs?
+    fn is_driven_to(&self, pin: &PinnedPage, lsn: u64) -> bool {
+        let gate = self
+            .cached
+            .as_ref()
+            .and_then(|cached| cached.cache.gate(pin.pin.object()));
+        gate.is_some_and(|gate| self.log_comes_to(gate, lsn))
     }
 
     /// Turns the core until the ticket's request has ended, or only the log could bring that about.
@@ -272,11 +286,7 @@ impl Core {
             }
             let is_idle = self.engine.in_flight() + self.engine.completed() == 0 && !self.has_news();
             // The engine may be busy with what has nothing to do with it: deadlines, others' requests.
-            let awaited = self
-                .cached
-                .as_ref()
-                .and_then(|cached| cached.cache.lsn_awaited(GateId::default()));
-            if let Some(lsn) = awaited.or_else(|| self.lsn_wanted().filter(|_| is_idle)) {
+            if let Some(lsn) = self.only_caller_helps(is_idle) {
                 self.cancel(ticket);
                 self.abandon(ticket);
                 let fault = Fault::Cache(CacheError::LogFirst(lsn));
@@ -284,6 +294,21 @@ impl Core {
             }
             self.turn(Wait::one())?;
         }
+    }
+
+    /// How far a log of the caller's own must go on before anything can; none while a log goes on that the core drives. Of a core that
+    /// has nothing to do it is enough that somebody waits for that.
+    fn only_caller_helps(&self, is_idle: bool) -> Option<u64> {
+        let cache = &self.cached.as_ref()?.cache;
+        let idle = is_idle.then(|| cache.lsns_wanted()).into_iter().flatten();
+        let mut first = None;
+        for (gate, lsn) in cache.lsns_awaited().chain(idle) {
+            if self.log_comes_to(gate, lsn) {
+                return None;
+            }
+            first = first.or(Some(lsn));
+        }
+        first
     }
 
     /// Gives a pin back.
@@ -299,27 +324,25 @@ impl Core {
     }
 
     /// The log is durable up to this LSN, itself included: pages may be written whose last change is no later. It never goes back.
-    /// Without this, what was changed under an LSN stays in memory.
+    /// Without this, what was changed under an LSN stays in memory. It is the log of the default gate, under which everything is that
+    /// was put under no other ([`Core::set_gate`]).
     ///
     /// # Errors
     /// There is no cache.
     pub fn set_durable_lsn(&mut self, lsn: u64) -> Result<()> {
-        let cached = self.cached.as_mut().ok_or_else(no_cache)?;
-        cached.cache_mut().set_durable_lsn(GateId::default(), lsn);
-        self.take_done();
-        Ok(())
+        self.set_durable_lsn_of(GateId::default(), lsn)
     }
 
     /// The oldest LSN of a change that may not be safe in its page: the log from there on is needed at a restart.
     #[must_use]
     pub fn oldest_recovery_lsn(&self) -> Option<u64> {
-        self.cached.as_ref()?.cache.oldest_recovery_lsn(GateId::default())
+        self.oldest_recovery_lsn_of(GateId::default())
     }
 
     /// How far the log must be durable for all to go on that waits for it now: syncs, durable and direct writes, those who want room.
     #[must_use]
     pub fn lsn_wanted(&self) -> Option<u64> {
-        self.cached.as_ref()?.cache.lsn_wanted(GateId::default())
+        self.lsn_wanted_of(GateId::default())
     }
 
     /// Makes safe the pages whose first change since they were clean is no later than this LSN, as a sync does: when all files
@@ -387,7 +410,7 @@ impl Core {
     }
 
     /// The cache's object behind a handle, which is cached from now on if it was not.
-    fn pool_object(&mut self, handle: Handle, op: SegmentOp) -> Result<ObjectId> {
+    pub(super) fn pool_object(&mut self, handle: Handle, op: SegmentOp) -> Result<ObjectId> {
         let mut request = SegmentRequest {
             mode: Mode::Cached,
             ..SegmentRequest::new(handle, op, Memory::None)
@@ -429,17 +452,9 @@ impl Core {
         Ok(ticket)
     }
 
-    fn name_of(&self, handle: Handle) -> String {
+    pub(super) fn name_of(&self, handle: Handle) -> String {
         let object = self.objects.get(handle);
         object.map_or_else(|| "a closed handle".into(), |object| object.name.clone())
-    }
-
-    /// The core is about to be closed: nobody will say any more that the log has gone on.
-    pub(super) fn shut_gates(&mut self) {
-        if let Some(cached) = &mut self.cached {
-            cached.cache_mut().shut_gates(|_| true);
-            self.take_done();
-        }
     }
 }
 
@@ -447,7 +462,7 @@ fn byte(page: u64) -> u64 {
     page.saturating_mul(PAGE_BYTES as u64)
 }
 
-fn no_cache() -> Error {
+pub(super) fn no_cache() -> Error {
     Error::new("use", "the buffer pool", Fault::NoCache)
 }
 

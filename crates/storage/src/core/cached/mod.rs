@@ -30,6 +30,7 @@ use self::io::Join;
 pub(super) use self::objects::whole_sectors;
 use self::objects::{Cached, Cut, Memo};
 use super::Core;
+use super::gates::Drivers;
 use crate::cache::eviction::Hint;
 use crate::cache::{Cache, CacheConfig, CacheError, CacheOp, CacheRequest, CacheStats, ObjectId};
 use crate::error::{Error, Fault, Result};
@@ -63,6 +64,8 @@ pub(crate) struct PageCache {
     joins: SlotMap<Join>,
     /// The first failure of what nobody waits for.
     failed: Option<CacheError>,
+    /// The write gates that follow logs of the core's.
+    pub(super) drivers: Drivers,
     /// Everything that the cache wants has been started.
     pub(super) is_served: bool,
     /// Bytes of requests since then.
@@ -117,6 +120,7 @@ impl Core {
             delayed: VecDeque::new(),
             joins: SlotMap::default(),
             failed: None,
+            drivers: Drivers::default(),
             is_served: true,
             gathered: 0,
             told: 0,
