@@ -142,6 +142,8 @@ pub enum Fault {
     ReadOnlyVolume,
     /// Its size is not for a request to change.
     NotAFile,
+    /// A log is open on it, which alone may write there.
+    HasLog,
     /// A write through a handle that was opened for reading.
     ReadOnly,
     /// The handle's segment was deleted or closed.
@@ -166,6 +168,7 @@ macro_rules! of_a_request {
             | Fault::Cache(_)
             | Fault::NotYet(_)
             | Fault::NotAFile
+            | Fault::HasLog
             | Fault::ReadOnly
             | Fault::Stale
             | Fault::NobodyDrives
@@ -498,6 +501,7 @@ impl From<RequestFault> for Fault {
             RequestFault::Cache(error) => Fault::Cache(error),
             RequestFault::NotYet(what) => Fault::NotYet(what),
             RequestFault::NotAFile => Fault::NotAFile,
+            RequestFault::HasLog => Fault::HasLog,
             RequestFault::ReadOnly => Fault::ReadOnly,
             RequestFault::Stale => Fault::Stale,
             RequestFault::NobodyDrives => Fault::NobodyDrives,
@@ -528,6 +532,7 @@ impl Fault {
             Fault::Cache(error) => RequestFault::Cache(*error),
             Fault::NotYet(what) => RequestFault::NotYet(what),
             Fault::NotAFile => RequestFault::NotAFile,
+            Fault::HasLog => RequestFault::HasLog,
             Fault::ReadOnly => RequestFault::ReadOnly,
             Fault::Stale => RequestFault::Stale,
             Fault::NobodyDrives => RequestFault::NobodyDrives,

@@ -32,6 +32,8 @@ pub enum Failure {
     Ending,
     /// Its size is not for a request to change.
     NotAFile,
+    /// A log is open on it.
+    HasLog,
 }
 
 /// What a service may not have: the words for [`Failure::NotYet`]. The last one stands for everything else.
@@ -96,6 +98,7 @@ pub(crate) fn encode_failure(failure: Failure) -> (u8, u32, u32, u64) {
         Failure::NoCache => (15, 0, 0, 0),
         Failure::Cache { word, with } => (16, word, 0, with),
         Failure::NotAFile => (17, 0, 0, 0),
+        Failure::HasLog => (18, 0, 0, 0),
     }
 }
 
@@ -137,6 +140,7 @@ pub(crate) fn decode_failure(code: u8, small: u32, second: u32, large: u64) -> O
             with: large,
         },
         17 => Failure::NotAFile,
+        18 => Failure::HasLog,
         _ => return None,
     })
 }

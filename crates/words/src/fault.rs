@@ -32,6 +32,8 @@ pub enum RequestFault {
     NotYet(&'static str),
     /// Its size, or the space it has, is not for a request to change: it is a segment, a device or a stream.
     NotAFile,
+    /// A log is open on it, which alone may write there.
+    HasLog,
     /// A write through a handle that was opened for reading.
     ReadOnly,
     /// What is behind the handle was deleted or closed.
@@ -62,6 +64,7 @@ impl RequestFault {
             RequestFault::Beyond { .. } => Errno::EINVAL,
             RequestFault::NoCache | RequestFault::NotYet(_) | RequestFault::NotAFile => Errno::EOPNOTSUPP,
             RequestFault::Cache(error) => error.errno(),
+            RequestFault::HasLog => Errno::EBUSY,
             RequestFault::ReadOnly => Errno::EBADF,
             RequestFault::Stale => Errno::ESTALE,
             RequestFault::NobodyDrives => Errno::EDEADLK,
@@ -81,6 +84,7 @@ impl RequestFault {
             RequestFault::NotYet(_) => "what this build has: `direct`, and `cached`",
             RequestFault::NoCache => "a link with a page cache",
             RequestFault::NotAFile => "a plain file",
+            RequestFault::HasLog => "a segment or file on which no log is open",
             RequestFault::ReadOnly => "a handle opened for writing",
             RequestFault::Stale => "a handle that is open, of a segment or file that exists, on a link that is open",
             RequestFault::NobodyDrives => "somebody who completes requests",
@@ -112,6 +116,7 @@ impl RequestFault {
             RequestFault::NoCache => "open the link with one (`Options::with_cache`), or use another mode",
             RequestFault::Cache(error) => error.cure(),
             RequestFault::NotAFile => "resize the segment instead (`baio resize`); a device has the size that it has",
+            RequestFault::HasLog => "close the log first, or write elsewhere",
             RequestFault::ReadOnly => "open it with write access",
             RequestFault::Stale => "open it again; if its link was closed, open that first",
             RequestFault::NobodyDrives => "run it inside `block_on`, keep a `drive()` beside it, or call `wait`",
@@ -146,6 +151,7 @@ impl fmt::Display for RequestFault {
             RequestFault::Cache(error) => write!(f, "{error}"),
             RequestFault::NotYet(what) => write!(f, "{what} is not available yet"),
             RequestFault::NotAFile => f.write_str("a request cannot change its size"),
+            RequestFault::HasLog => f.write_str("a log is open on it"),
             RequestFault::ReadOnly => f.write_str("the handle was opened for reading only"),
             RequestFault::Stale => {
                 f.write_str("what is behind this handle was deleted or closed, or its link was closed")
@@ -169,6 +175,7 @@ impl From<RequestFault> for Failure {
             }
             RequestFault::NotYet(what) => Failure::NotYet(word_in(&FEATURES, what)),
             RequestFault::NotAFile => Failure::NotAFile,
+            RequestFault::HasLog => Failure::HasLog,
             RequestFault::ReadOnly => Failure::ReadOnly,
             RequestFault::Stale => Failure::Stale,
             RequestFault::NobodyDrives => Failure::Io(IoError::System(fault.errno())),
@@ -189,6 +196,7 @@ impl Failure {
                 write: op.changes_bytes(),
             },
             Failure::NotAFile => RequestFault::NotAFile,
+            Failure::HasLog => RequestFault::HasLog,
             Failure::ReadOnly => RequestFault::ReadOnly,
             Failure::Stale => RequestFault::Stale,
             Failure::NoCache => RequestFault::NoCache,

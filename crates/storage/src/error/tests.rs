@@ -77,6 +77,7 @@ fn all_faults() -> Vec<Fault> {
         Fault::MoveStopped { mark: 4096 },
         Fault::ReadOnlyVolume,
         Fault::NotAFile,
+        Fault::HasLog,
         Fault::ReadOnly,
         Fault::Stale,
         Fault::NobodyDrives,
@@ -124,6 +125,7 @@ fn number(fault: &Fault) -> usize {
         Fault::Unexpected(_) => 33,
         Fault::ReadOnlyVolume => 34,
         Fault::NotAFile => 35,
+        Fault::HasLog => 36,
     }
 }
 
@@ -131,7 +133,7 @@ fn number(fault: &Fault) -> usize {
 fn the_number_of_an_error_agrees_with_its_code() {
     let faults = all_faults();
     let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
-    assert!(seen.into_iter().eq(0..36), "a variant is missing in all_faults");
+    assert!(seen.into_iter().eq(0..37), "a variant is missing in all_faults");
     for fault in faults {
         let error = Error::new("test", "it", fault);
         let expected = match error.code() {

@@ -219,6 +219,7 @@ fn a_completion_comes_out_as_it_went_in() {
         Err(Failure::Io(IoError::Full)),
         Err(Failure::Beyond { size: 1 << 40 }),
         Err(Failure::ReadOnly),
+        Err(Failure::HasLog),
         Err(Failure::Stale),
         Err(Failure::NotYet(1)),
         Err(Failure::Ending),
