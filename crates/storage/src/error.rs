@@ -11,6 +11,7 @@ use baio_words::{DEVICE_CURE, RequestError, RequestFault};
 
 use crate::cache::CacheError;
 use crate::identity::Sight;
+use crate::log::LogError;
 use crate::segment::free_set::NoSpace;
 use crate::segment::layout::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, LayoutError, SEGMENTS_MIN};
 use crate::segment::name::NameError;
@@ -104,6 +105,8 @@ pub enum Fault {
     NoCache,
     /// The page cache could not do it.
     Cache(CacheError),
+    /// A log could not do it.
+    Log(Box<LogError>),
     /// Not built yet.
     NotYet(&'static str),
     /// An earlier metadata write failed; what the volume holds is known again after the next open.
@@ -241,6 +244,7 @@ impl Error {
         match &self.fault {
             fault @ of_a_request!() => fault.of_request().map_or("EIO", RequestFault::code),
             Fault::Latched => "EPOISONED",
+            Fault::Log(error) => of_log::code(error),
             Fault::Setup(error) => error.errno.name(),
             Fault::NotVolume(_) => "ENOTVOLUME",
             Fault::Version(_) => "EVERSION",
@@ -268,6 +272,7 @@ impl Error {
         Some(match &self.fault {
             fault @ of_a_request!() => fault.of_request()?.errno(),
             Fault::Setup(error) => error.errno,
+            Fault::Log(error) => of_log::errno(error),
             Fault::NotVolume(_) | Fault::Version(_) => Errno::EINVAL,
             Fault::Corrupt(_) | Fault::Latched | Fault::Unexpected(_) => Errno::EIO,
             Fault::LostWrite { .. } | Fault::Unreadable { .. } | Fault::Shrunk { .. } => Errno::EIO,
@@ -292,6 +297,7 @@ impl Error {
         match &self.fault {
             fault @ of_a_request!() => fault.of_request()?.need(),
             Fault::Setup(error) => error.need.clone(),
+            Fault::Log(error) => of_log::need(error),
             Fault::NoSpace { asked, .. } => Some(format!("{asked} contiguous free bytes")),
             Fault::OverQuota {
                 what,
@@ -332,6 +338,7 @@ impl Error {
             fault @ of_a_request!() => return fault.of_request()?.cure(),
             Fault::Unreadable { .. } => Some(DEVICE_CURE),
             Fault::Setup(error) => return error.cure.clone(),
+            Fault::Log(_) => None, // It is in the line already.
             Fault::NotVolume(_) => Some("check the path"),
             Fault::Version(_) => Some("use a newer baio"),
             Fault::Corrupt(_) => Some("`baio check` names what is damaged, and with --repair saves what can be saved"),
@@ -430,6 +437,7 @@ impl fmt::Display for Fault {
             Fault::Access { uid } => write!(f, "uid {uid} may not do this"),
             Fault::Group { gid } => write!(f, "the caller is not in group {gid}"),
             Fault::Name(error) => write!(f, "{error}"),
+            Fault::Log(error) => write!(f, "{error}"),
             Fault::Layout(error) => write!(f, "{error}"),
             Fault::Latched => f.write_str("an earlier metadata write failed"),
             Fault::Moving => f.write_str("the segment is being moved, and its move was stopped by an error"),
@@ -582,6 +590,7 @@ impl Fault {
     }
 }
 
+mod of_log;
 mod shown;
 #[cfg(test)]
 mod tests;

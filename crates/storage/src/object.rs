@@ -272,6 +272,23 @@ impl Objects {
         self.get(handle).map(|object| object.line)
     }
 
+    /// Is a log open on a handle's file or segment, by whatever handle?
+    pub(crate) fn has_log(&self, handle: Handle) -> bool {
+        self.get(handle).is_some_and(|object| self.lines.has_log(object.line))
+    }
+
+    /// The same of a segment.
+    pub(crate) fn segment_has_log(&self, address: SlotAddress) -> bool {
+        self.lines.segment_has_log(address)
+    }
+
+    /// A log was opened on a handle's file or segment, or has been wound down.
+    pub(crate) fn set_log(&mut self, handle: Handle, has_log: bool) {
+        if let Some(line) = self.line(handle) {
+            self.lines.set_log(line, has_log);
+        }
+    }
+
     /// Where the inode of a handle's segment lives.
     pub(crate) fn address(&self, handle: Handle) -> Option<SlotAddress> {
         self.get(handle)?.address()

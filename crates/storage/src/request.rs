@@ -11,7 +11,7 @@ use crate::cache::PagePin;
 use crate::error::Result;
 use crate::identity::Access;
 
-pub(crate) use state::{Asked, CacheIo, Owner, State};
+pub(crate) use state::{Asked, CacheIo, LogIo, Owner, State};
 pub(crate) use table::Requests;
 
 /// One operation on a handle, with the engine's memory.

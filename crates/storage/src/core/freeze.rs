@@ -102,7 +102,7 @@ impl Core {
             return way;
         }
         let waits = match (owner, request.op) {
-            (Owner::Cache(_), op) => op.changes_bytes() && stillness == Stillness::Frozen,
+            (Owner::Cache(_) | Owner::Log(_), op) => op.changes_bytes() && stillness == Stillness::Frozen,
             // What was changed through pins would have to be written.
             (Owner::Caller, SegmentOp::Sync | SegmentOp::Fence) => self.object_known(request.handle).is_some(),
             (Owner::Caller, op) => op.changes_bytes(),

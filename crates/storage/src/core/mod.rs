@@ -16,6 +16,7 @@
 //! | `returns.rs` | pins and freezes that are let go on other threads |
 //! | `defrag.rs` | packing a volume by moves |
 //! | `resize.rs` | the volume itself: what is wrong with it, growing it |
+//! | `logs.rs` | the logs: opened, asked, driven, wound down |
 //! | `freeze.rs` | the device kept still for a copy of the volume |
 //! | `moves.rs` | moves: begun, begun again after an open, stopped by a close |
 //! | `operations.rs` | runs the operations, hands the table token round, keeps the answers |
@@ -31,6 +32,7 @@ mod defrag;
 mod freeze;
 mod gates;
 mod lend;
+pub(crate) mod logs;
 mod looks;
 mod moves;
 mod operations;
@@ -103,6 +105,7 @@ pub struct Core {
     displaced: Vec<Waker>,
     /// So many of those kept a turn from sleeping already.
     fired_known: usize,
+    logs: logs::Logs,
     /// Something has ended since the last turn that nobody was told of: nobody sleeps over it.
     is_told: bool,
 }
@@ -185,6 +188,7 @@ impl Core {
     fn around(engine: Engine, volume: Option<Volume>, config: &Config) -> Core {
         let id = baio_words::next_number();
         let returns = returns::Returns::new(engine.doorbell());
+        let logs = logs::Logs::new(engine.doorbell());
         Core {
             engine,
             volume,
@@ -206,6 +210,7 @@ impl Core {
             fired: Vec::new(),
             displaced: Vec::new(),
             fired_known: 0,
+            logs,
             is_told: false,
         }
     }
@@ -395,8 +400,9 @@ impl Core {
     }
 
     /// Closes a handle. What is under way on it ends. With the last one on a plain file the page cache forgets it, as soon as what
-    /// was changed is safe.
+    /// was changed is safe; a log that was opened by it is wound down.
     pub fn close_handle(&mut self, handle: Handle) {
+        self.end_logs_by(handle);
         if let Some(file) = self.objects.close(handle) {
             self.engine.detach(&file);
             self.file_closed(&file);
@@ -417,9 +423,15 @@ impl Core {
         } else {
             self.sleep_for(wait)
         };
-        self.engine
-            .turn(wait)
-            .map_err(|error| Error::new("turn", self.volume_name(), error))?;
+        // What was appended since is submitted by the next turn, which comes at once.
+        let wait = if wait == Wait::No || self.logs.fall_asleep() {
+            wait
+        } else {
+            Wait::No
+        };
+        let turned = self.engine.turn(wait);
+        self.logs.wake_up();
+        turned.map_err(|error| Error::new("turn", self.volume_name(), error))?;
         let (mut count, mut bytes) = (0, 0);
         // Who waits for one outcome gets some before the bytes of all that the cache has read are copied, so that the device has its
         // next requests meanwhile. Direct requests copy nothing and are handed on together. Not without a wait: outside loops
@@ -443,6 +455,7 @@ impl Core {
             self.serve_cache();
             self.forget_left();
         }
+        self.end_log_turn();
         count += self.end_overdue();
         self.begin_again();
         Ok(count)
@@ -489,7 +502,8 @@ impl Core {
     pub fn in_flight(&self) -> usize {
         let waiting = self.requests.waiting() + self.requests.following();
         let operations = self.operations_in_flight();
-        self.engine.in_flight() + self.engine.completed() + self.in_cache().0 + waiting + operations
+        let logs = self.logs.under_way();
+        self.engine.in_flight() + self.engine.completed() + self.in_cache().0 + waiting + operations + logs
     }
 
     /// Has anything ended that [`Core::next_outcome`] would give?
@@ -501,7 +515,7 @@ impl Core {
     /// Is there anything that a turn would find or submit without waiting?
     #[must_use]
     pub fn has_news(&self) -> bool {
-        let news = self.is_told || self.requests.is_woken() || !self.next_turn.is_empty();
+        let news = self.is_told || self.requests.is_woken() || !self.next_turn.is_empty() || self.logs.want_io();
         news || self.engine.queued() + self.engine.completed() > 0 || self.in_cache().1 || self.is_still_at_last()
     }
 

@@ -56,5 +56,6 @@ impl Core {
         self.claims.ask_all_to_end();
         self.end_freezes();
         self.shut_gates();
+        self.end_logs();
     }
 }

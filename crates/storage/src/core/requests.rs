@@ -2,7 +2,7 @@
 
 use std::task::{Poll, Waker};
 
-use baio_engine::{Argument, Completion, Errno, File, Kind, Memory, Notice, Op, Policy, Request, Space, Wait};
+use baio_engine::{Argument, Completion, Errno, File, Kind, Memory, Notice, Op, Policy, Request, Space};
 
 use super::cached::whole_sectors;
 use super::tags::Recipient;
@@ -45,7 +45,8 @@ impl Core {
         mut request: SegmentRequest,
     ) -> std::result::Result<Ticket, SegmentRequest> {
         let (handle, asked) = (request.handle, request.memory.len());
-        let way = self.check(&mut request, Coming::First);
+        let way = self.must_be_free(owner, &request);
+        let way = way.and_then(|()| self.check(&mut request, Coming::First));
         let way = way.map(|way| self.way_while_frozen(owner, &request, way));
         let way = way.and_then(|way| Ok((self.whom_to_ask(owner, &way, &request)?, way)));
         let Some(ticket) = self.requests.insert(owner, &request) else {
@@ -64,7 +65,7 @@ impl Core {
             }
             Ok((None, Way::Device(file, op, policy))) => {
                 let memory = std::mem::take(&mut request.memory);
-                let is_reserved = matches!(owner, Owner::Cache(_));
+                let is_reserved = !matches!(owner, Owner::Caller);
                 if let Err(memory) = self.submit(ticket, (file, op, policy), memory, is_reserved) {
                     self.requests.free(ticket);
                     request.memory = memory;
@@ -92,8 +93,10 @@ impl Core {
         match (owner, way) {
             (Owner::Cache(_), _) | (_, Way::Nothing) => Ok(None),
             // It keeps the cache out when it begins, and not while an operation holds a part of its range.
-            (Owner::Caller, Way::Hold) if request.op.changes_bytes() => self.object_asked(request).map(|_| None),
-            (Owner::Caller, _) => self.object_asked(request),
+            (Owner::Caller | Owner::Log(_), Way::Hold) if request.op.changes_bytes() => {
+                self.object_asked(request).map(|_| None)
+            }
+            (Owner::Caller | Owner::Log(_), _) => self.object_asked(request),
         }
     }
 
@@ -165,7 +168,8 @@ impl Core {
         };
         let mut request = asked.with(memory);
         let owner = self.requests.owner(ticket).unwrap_or(Owner::Caller);
-        let way = self.check(&mut request, Coming::Again);
+        let way = self.must_be_free(owner, &request);
+        let way = way.and_then(|()| self.check(&mut request, Coming::Again));
         let mut way = way.map(|way| self.way_while_frozen(owner, &request, way));
         if matches!(way, Ok(Way::Cache)) {
             match self.object_asked(&request) {
@@ -174,7 +178,7 @@ impl Core {
                 Err(error) => way = Err(error),
             }
         }
-        let is_callers = matches!(owner, Owner::Caller);
+        let is_callers = !matches!(owner, Owner::Cache(_));
         let is_to_clear = asked.op.changes_bytes() && is_callers && !self.requests.is_reserved(ticket);
         if matches!(way, Ok(Way::Device(..))) && (asked.op.is_sync() && is_callers || is_to_clear) {
             if let Some(object) = self.object_known(asked.handle) {
@@ -185,7 +189,7 @@ impl Core {
         self.requests.set_len(ticket, memory.len() as u64);
         match way {
             Ok(Way::Device(file, op, policy)) => {
-                let is_reserved = matches!(self.requests.owner(ticket), Some(Owner::Cache(_)));
+                let is_reserved = !matches!(owner, Owner::Caller);
                 if let Err(memory) = self.submit(ticket, (file, op, policy), memory, is_reserved) {
                     self.requests.put_off(ticket, memory);
                 }
@@ -236,6 +240,13 @@ impl Core {
                     None => self.requests.free(ticket),
                 }
                 self.io_ended(io, outcome, held.is_some());
+            }
+            Some(Owner::Log(io)) => {
+                match held {
+                    Some(id) => self.requests.transition(ticket, State::Left(id)),
+                    None => self.requests.free(ticket),
+                }
+                self.log_io_ended(io, outcome);
             }
             None => {}
         }
@@ -375,7 +386,7 @@ impl Core {
                 self.tell(Outcome::told(ticket, completion, result), held);
             }
             _ if is_held => {} // It was given up before this was read.
-            (_, Owner::Caller) => self.requests.released(ticket),
+            (_, Owner::Caller | Owner::Log(_)) => self.requests.released(ticket),
             (_, Owner::Cache(io)) => {
                 self.requests.released(ticket);
                 self.io_released(io, completion.memory);
@@ -450,25 +461,6 @@ impl Core {
     /// Takes the next outcome in the order of completion, of requests that nobody polls for with a waker.
     pub fn next_outcome(&mut self) -> Option<Outcome> {
         self.requests.next_finished()
-    }
-
-    /// Turns the core until the request has ended. `None` for a ticket that is not valid any more.
-    ///
-    /// # Errors
-    /// The backend itself is broken.
-    pub fn wait(&mut self, ticket: Ticket) -> Result<Option<Outcome>> {
-        loop {
-            if let Poll::Ready(outcome) = self.requests.poll(ticket, None) {
-                self.note_what_waits();
-                return Ok(outcome);
-            }
-            self.turn(Wait::one())?;
-        }
-    }
-
-    /// What others may take has been gathered by turns that their driver did not make: he does not sleep over it.
-    pub(super) fn note_what_waits(&mut self) {
-        self.is_told |= !self.foreign.is_empty() || self.requests.has_finished();
     }
 }
 

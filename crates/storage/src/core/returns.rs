@@ -1,4 +1,4 @@
-//! What may be let go on any thread, and finds its way back to the core by itself: pinned pages, freezes.
+//! What may be let go on any thread, and finds its way back to the core by itself: pinned pages, freezes, logs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use baio_engine::Doorbell;
 
 use super::Core;
+use super::logs::LogId;
 use crate::operation::freeze::FreezeId;
 use crate::request::PinnedPage;
 
-enum Returned {
+pub(super) enum Returned {
     Pin(PinnedPage),
     Freeze(FreezeId),
+    Log(LogId),
 }
 
 /// What was let go and not yet taken back.
@@ -31,7 +33,7 @@ impl Returns {
         })
     }
 
-    fn add(&self, returned: Returned) {
+    pub(super) fn add(&self, returned: Returned) {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.push(returned);
         self.has_any.store(true, Ordering::Release);
@@ -121,6 +123,7 @@ impl Core {
             match returned {
                 Returned::Pin(pin) => self.unpin(pin),
                 Returned::Freeze(id) => self.thaw(id),
+                Returned::Log(id) => self.end_log(id),
             }
         }
     }

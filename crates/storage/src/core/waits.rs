@@ -5,10 +5,13 @@
 //! cache, where its memory is only ever copied from or to, it comes back at once as `Indeterminate`: a write may have been done in part.
 //! Where the device has its memory, of a cold read or a large durable write, it is answered without it, as a direct request.
 
+use std::task::Poll;
+
 use baio_engine::{Time, Wait};
 
 use super::Core;
-use crate::request::{State, Ticket};
+use crate::error::Result;
+use crate::request::{Outcome, State, Ticket};
 
 impl Core {
     /// What can begin does. Has anybody been told of an end since the last sleep, or will be? Then whoever turns the core may not want to
@@ -18,6 +21,7 @@ impl Core {
         is_told |= self.step_threads() | self.step_freeze();
         is_told |= self.begin_again();
         is_told |= self.cached.is_some() && self.turn_cache();
+        is_told |= self.turn_logs();
         // Nor over wakers that were collected since the last turn; once, if nobody takes them.
         is_told |= self.fired.len() > self.fired_known;
         self.fired_known = self.fired.len();
@@ -37,11 +41,11 @@ impl Core {
         };
         let due = self.next_due();
         let is_idle = self.engine.in_flight() + self.engine.completed() == 0;
-        let times_somebody = self.requests.next_deadline().is_some();
+        let times_somebody = self.requests.next_deadline().is_some() || self.logs.under_way() > 0;
         if is_idle && (times_somebody || self.requests.waiting() > 0 || !self.with_threads.is_empty()) {
             // The engine would not sleep for want of requests of its own.
             count = 0;
-        } else if self.cached.is_some() {
+        } else if self.cached.is_some() || self.logs.any() {
             count = count.max(u32::from(self.engine.in_flight() > 0));
         }
         if self.requests.waiting() + self.requests.following() > 0 {
@@ -60,13 +64,17 @@ impl Core {
         let overdue = self.requests.next_deadline().map(|(at, _)| at);
         let cached = self.cached.as_ref().filter(|_| !self.is_frozen());
         let tick = cached.and_then(|cached| cached.cache.next_tick());
-        overdue.into_iter().chain(tick).min()
+        overdue.into_iter().chain(tick).chain(self.logs.next_tick()).min()
     }
 
     /// Until when a loop of your own may sleep on [`Engine::ready_fd`](baio_engine::Engine::ready_fd), in engine time. Then a request is
     /// overdue, here or in the engine, or the cleaner has something to write; the descriptor does not tell. Turn without waiting, and ask
-    /// again before the next sleep: it may take a second turn until all that was due is done.
+    /// again before the next sleep: it may take a second turn until all that was due is done. Whoever appends to a log after this was
+    /// asked rings the doorbell.
     pub fn next_wake(&mut self) -> Option<Time> {
+        if !self.logs.fall_asleep() {
+            return Some(self.engine.now());
+        }
         self.next_due().into_iter().chain(self.engine.next_deadline()).min()
     }
 
@@ -98,6 +106,25 @@ impl Core {
             count += 1;
         }
         count
+    }
+
+    /// Turns the core until the request has ended. `None` for a ticket that is not valid any more.
+    ///
+    /// # Errors
+    /// The backend itself is broken.
+    pub fn wait(&mut self, ticket: Ticket) -> Result<Option<Outcome>> {
+        loop {
+            if let Poll::Ready(outcome) = self.requests.poll(ticket, None) {
+                self.note_what_waits();
+                return Ok(outcome);
+            }
+            self.turn(Wait::one())?;
+        }
+    }
+
+    /// What others may take has been gathered by turns that their driver did not make: he does not sleep over it.
+    pub(super) fn note_what_waits(&mut self) {
+        self.is_told |= !self.foreign.is_empty() || self.requests.has_finished();
     }
 
     /// Asks that a request end early.

@@ -42,6 +42,7 @@ impl std::error::Error for Error {
             Fault::Name(error) => Some(error),
             Fault::Layout(error) => Some(error),
             Fault::Cache(error) => Some(error),
+            Fault::Log(error) => Some(error.as_ref()),
             _ => None,
         }
     }

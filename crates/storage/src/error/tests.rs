@@ -83,6 +83,11 @@ fn all_faults() -> Vec<Fault> {
         Fault::NobodyDrives,
         Fault::ServiceEnded,
         Fault::NoMemory { asked: 1 },
+        Fault::Log(Box::new(LogError::WouldBlock)),
+        Fault::Log(Box::new(LogError::NotLog)),
+        Fault::Log(Box::new(LogError::Version(2))),
+        Fault::Log(Box::new(LogError::HeaderLost)),
+        Fault::Log(Box::new(LogError::Closed)),
     ]
 }
 
@@ -126,6 +131,7 @@ fn number(fault: &Fault) -> usize {
         Fault::ReadOnlyVolume => 34,
         Fault::NotAFile => 35,
         Fault::HasLog => 36,
+        Fault::Log(_) => 37,
     }
 }
 
@@ -133,11 +139,11 @@ fn number(fault: &Fault) -> usize {
 fn the_number_of_an_error_agrees_with_its_code() {
     let faults = all_faults();
     let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
-    assert!(seen.into_iter().eq(0..37), "a variant is missing in all_faults");
+    assert!(seen.into_iter().eq(0..38), "a variant is missing in all_faults");
     for fault in faults {
         let error = Error::new("test", "it", fault);
         let expected = match error.code() {
-            "ENOTVOLUME" | "EVERSION" => "EINVAL",
+            "ENOTVOLUME" | "ENOTLOG" | "EVERSION" => "EINVAL",
             "ECORRUPT" | "EPOISONED" => "EIO",
             "EINDETERMINATE" => "ETIMEDOUT",
             code => code,

@@ -16,6 +16,7 @@
 //! | `front`, `appender` | the batch that is being filled; appending |
 //! | `waits`, `retain` | who waits for an LSN or for room; who still needs old records |
 //! | `flights` | batches at the device; what is durable; a failed write |
+//! | `driven` | what its driver asks before it sleeps |
 //! | `jobs` | requests that change the log, one after the other |
 //! | `headers` | the two copies of the header |
 //! | `chain`, `opening` | which batch follows which; making, recovery |
@@ -29,6 +30,7 @@
 
 mod appender;
 mod chain;
+mod driven;
 mod error;
 mod flights;
 pub mod format;

@@ -17,6 +17,8 @@ enum Thing {
 struct Line {
     thing: Thing,
     handles: u32,
+    /// A log is open on it.
+    has_log: bool,
 }
 
 /// The lines of what is open. A number is used again when the last handle has gone, and with it the last request.
@@ -43,7 +45,11 @@ impl Lines {
     }
 
     fn begin(&mut self, thing: Thing) -> u32 {
-        let line = Line { thing, handles: 0 };
+        let line = Line {
+            thing,
+            handles: 0,
+            has_log: false,
+        };
         let number = match self.free.pop() {
             Some(number) => {
                 self.lines[number as usize] = line;
@@ -67,6 +73,21 @@ impl Lines {
             self.free.push(number);
             self.forget(thing, number);
         }
+    }
+
+    /// Is a log open on it?
+    pub(super) fn has_log(&self, number: u32) -> bool {
+        self.lines[number as usize].has_log
+    }
+
+    pub(super) fn set_log(&mut self, number: u32, has_log: bool) {
+        self.lines[number as usize].has_log = has_log;
+    }
+
+    /// The same of a segment, by the place of its inode.
+    pub(super) fn segment_has_log(&self, address: SlotAddress) -> bool {
+        let number = self.of.get(&Thing::Segment(address));
+        number.is_some_and(|number| self.has_log(*number))
     }
 
     /// The inode of a segment lives elsewhere now.

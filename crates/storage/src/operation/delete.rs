@@ -98,6 +98,9 @@ impl Delete {
             Looked::Absent(_) => return Err(Fault::NotFound),
             Looked::Found { address, inode, bucket } => (address, inode, bucket),
         };
+        if cx.objects.segment_has_log(address) {
+            return Err(Fault::HasLog);
+        }
         if !cx.claims.claim(address, cx.index, Claim::Closed) {
             cx.claims.ask_to_end(address);
             return Ok(cx.wait_for_claim(address));

@@ -214,6 +214,9 @@ impl Resize {
             blocks,
             reserve,
         };
+        if plan.shrinks() && cx.objects.segment_has_log(at) {
+            return Err(Fault::HasLog);
+        }
         if (plan.blocks, plan.reserve) == (plan.found.blocks, plan.found.reserve_blocks) {
             cx.release_token();
             return self.answer(cx, &plan.found);

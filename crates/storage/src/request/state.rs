@@ -21,6 +21,7 @@ use baio_engine::{Durability, Memory, RequestId, Time};
 
 use super::{Handle, Mode, SegmentOp, SegmentRequest};
 use crate::cache::{self, IoId, IoKind, ObjectId};
+use crate::log::{LogIoId, LogIoKind};
 use crate::slot_map::SlotKey;
 
 /// Where a request stands.
@@ -106,6 +107,17 @@ pub(crate) enum Owner {
     Caller,
     /// The page cache.
     Cache(CacheIo),
+    /// A log.
+    Log(LogIo),
+}
+
+/// One direct request for a log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogIo {
+    /// Of the core's logs.
+    pub(crate) log: SlotKey,
+    pub(crate) id: LogIoId,
+    pub(crate) kind: LogIoKind,
 }
 
 /// One direct request for the page cache: an I/O, or a part of one.

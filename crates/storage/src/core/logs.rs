@@ -1,0 +1,599 @@
+//! The logs of a core: what they want of their devices, and what is asked of them.
+//!
+//! A log does no I/O ([`crate::log`]): here its reads and writes become direct requests like any caller's, on a handle of the
+//! log's own, so that moves, holds and freezes treat them as such. Entries of the table and slots of the engine are kept for them: a
+//! table full of callers who wait for a log cannot stop it.
+//!
+//! Records do not come this way: they are appended to the log's memory on any thread, by its [`Appender`]. A turn seals what was
+//! appended until it submits, as one batch, and so everything that comes while a device works goes out together. An append wakes the
+//! driver only if he sleeps, and may do something about it.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `logs.rs` | opening, asking, closing; a log's turn |
+//! | `held.rs` | an open log, held on any thread |
+
+mod held;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Wake, Waker};
+
+use baio_engine::{Caching, Doorbell, Durability, Errno, Memory, Time};
+
+pub use self::held::HeldLog;
+use super::Core;
+use crate::error::{Error, Fault, Result};
+use crate::identity::Access;
+use crate::log::{
+    Appender, Fired, LogAnswer, LogDone, LogError, LogIoKind, LogOptions, LogPart, LogRequest, LogUsage, WhenDurable,
+};
+use crate::object::{ObjectState, Target};
+use crate::request::{Handle, LogIo, Mode, Outcome, Owner, SegmentOp, SegmentRequest};
+use crate::slot_map::{SlotKey, SlotMap};
+
+/// Entries of the table that are kept for each open log, beside one for each batch in flight: header copies, reads.
+const ENTRIES: u32 = 6;
+
+/// Who asked for what nobody waits for.
+const NOBODY: u64 = u64::MAX;
+
+/// Names an open log of a core. A stale one names nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogId(SlotKey);
+
+/// Names what was asked of a log, until its answer was taken.
+#[derive(Debug, PartialEq, Eq)]
+pub struct LogQuestion(SlotKey);
+
+/// What was asked of a log and has ended.
+#[derive(Debug)]
+pub enum LogReply {
+    /// It is open, and this is what was found.
+    Opened(HeldLog, LogAnswer),
+    /// It is done.
+    Done(LogAnswer),
+}
+
+#[derive(Debug)]
+struct OpenLog {
+    part: LogPart,
+    /// The core's own.
+    handle: Handle,
+    /// By which it was opened: with that it closes.
+    by: Handle,
+    /// What the table or the engine had no room for.
+    delayed: VecDeque<(LogIo, Memory)>,
+    entries: u32,
+    is_closing: bool,
+}
+
+/// Somebody asked something.
+#[derive(Debug)]
+struct Asked {
+    log: SlotKey,
+    what: &'static str,
+    /// Its answer is the open log.
+    opens: bool,
+    answer: Option<Result<LogAnswer>>,
+    waker: Option<Waker>,
+    left_alone: bool,
+}
+
+/// The logs of a core.
+#[derive(Debug)]
+pub(crate) struct Logs {
+    open: SlotMap<OpenLog>,
+    count: usize,
+    asked: SlotMap<Asked>,
+    /// Of those, so many have no answer.
+    unanswered: usize,
+    /// Entries kept in the table, and how many of them open logs count on.
+    kept: u32,
+    used: u32,
+    doorbell: Doorbell,
+    /// Kept for the next turn.
+    fired: Vec<Fired>,
+    /// An I/O has ended, so there may be more to be asked of the device.
+    is_told: bool,
+}
+
+impl Logs {
+    pub(super) fn new(doorbell: Doorbell) -> Logs {
+        Logs {
+            open: SlotMap::default(),
+            count: 0,
+            asked: SlotMap::default(),
+            unanswered: 0,
+            kept: 0,
+            used: 0,
+            doorbell,
+            fired: Vec::new(),
+            is_told: false,
+        }
+    }
+
+    /// Is any open?
+    #[inline]
+    pub(super) fn any(&self) -> bool {
+        self.count > 0
+    }
+
+    /// Questions without an answer; and whether a log has something for its device, now or soon.
+    pub(super) fn under_way(&self) -> usize {
+        match self.any() {
+            true => self.unanswered + usize::from(self.want_io() || self.gathers()),
+            false => 0,
+        }
+    }
+
+    /// Would a turn have something to submit?
+    pub(super) fn want_io(&self) -> bool {
+        self.any() && (self.is_told || self.open.iter().any(|(_, log)| log.part.wants_io()))
+    }
+
+    fn gathers(&self) -> bool {
+        self.open.iter().any(|(_, log)| log.part.is_gathering())
+    }
+
+    /// When one of them has something to do that no end and no append tells.
+    pub(super) fn next_tick(&self) -> Option<Time> {
+        self.open.iter().filter_map(|(_, log)| log.part.next_tick()).min()
+    }
+
+    /// The driver is awake: appends ring no more.
+    pub(super) fn wake_up(&mut self) {
+        self.open.values_mut().for_each(|log| log.part.set_driver_awake(true));
+    }
+
+    /// The driver is about to sleep: appends ring from now on. False: something was appended meanwhile.
+    pub(super) fn fall_asleep(&mut self) -> bool {
+        self.open.values_mut().for_each(|log| log.part.set_driver_awake(false));
+        !self.want_io()
+    }
+}
+
+impl Core {
+    /// Begins to make a log in all of a segment or file, whose bytes are lost. It is empty then, and open.
+    ///
+    /// # Errors
+    /// A log is open there; the handle is for reading, or stale; the log cannot be so small. What the device says is told by the answer.
+    pub fn begin_create_log(&mut self, handle: Handle, options: &LogOptions) -> Result<LogQuestion> {
+        const WHAT: &str = "create the log in";
+        let (size, options) = self.log_place(WHAT, handle, options)?;
+        let mut uuid = [0; 16];
+        let drawn = self.engine.random(&mut uuid);
+        drawn.map_err(|errno| Error::new(WHAT, self.log_name(handle), errno))?;
+        let part = LogPart::create(self.engine.arena(), size, uuid, &options);
+        self.begin_to_open(WHAT, handle, &options, part)
+    }
+
+    /// Begins to open the log in a segment or file: it is recovered, and its epoch raised, before the answer.
+    ///
+    /// # Errors
+    /// As [`Core::begin_create_log`]; what is found is told by the answer.
+    pub fn begin_open_log(&mut self, handle: Handle, options: &LogOptions) -> Result<LogQuestion> {
+        const WHAT: &str = "open the log in";
+        let (size, options) = self.log_place(WHAT, handle, options)?;
+        let part = LogPart::open(self.engine.arena(), size, &options);
+        self.begin_to_open(WHAT, handle, &options, part)
+    }
+
+    /// Begins something on an open log; not [`LogRequest::Open`], which opening has begun.
+    ///
+    /// # Errors
+    /// The log is closed, or on its way.
+    pub fn begin_on_log(&mut self, log: LogId, request: LogRequest) -> Result<LogQuestion> {
+        let what = log_request_name(&request);
+        let LogId(key) = log;
+        let Some(open) = self.logs.open.get(key).filter(|log| !log.is_closing) else {
+            return Err(Error::new(what, "a closed log", Fault::Stale));
+        };
+        if let LogRequest::Grow { size_bytes } = request {
+            let has = self.size(open.handle)?;
+            if has < size_bytes {
+                let fault = Fault::BadSize(format!("the log is to have {size_bytes} bytes, there are {has}"));
+                return Err(Error::new(what, self.log_name(open.handle), fault));
+            }
+        }
+        Ok(self.ask_log(key, what, request, false))
+    }
+
+    /// The answer to a question, if there is one; else remembers whom to wake. `None` for a question that was answered before.
+    pub fn poll_log(&mut self, question: &LogQuestion, waker: Option<Waker>) -> Poll<Option<Result<LogReply>>> {
+        let &LogQuestion(key) = question;
+        match self.logs.asked.get_mut(key) {
+            Some(asked) if asked.answer.is_none() => {
+                if waker.is_some() {
+                    let old = std::mem::replace(&mut asked.waker, waker);
+                    self.displaced.extend(old);
+                }
+                Poll::Pending
+            }
+            _ => {
+                self.displaced.extend(waker);
+                Poll::Ready(self.take_log_answer(key))
+            }
+        }
+    }
+
+    /// Nobody will take the answer. What was asked may happen all the same; a log that it would have given is closed.
+    pub fn abandon_log(&mut self, question: LogQuestion) {
+        let LogQuestion(key) = question;
+        if let Some(asked) = self.logs.asked.get_mut(key) {
+            asked.left_alone = true;
+            self.displaced.extend(asked.waker.take());
+            if asked.answer.is_some() {
+                drop(self.take_log_answer(key)); // Dropping an open log closes it.
+            }
+        }
+    }
+
+    /// Turns the core until a question is answered.
+    ///
+    /// # Errors
+    /// As the answer; and that the core cannot be turned.
+    pub fn wait_log(&mut self, question: &LogQuestion) -> Result<LogReply> {
+        loop {
+            if let Poll::Ready(answer) = self.poll_log(question, None) {
+                self.note_what_waits();
+                return answer.unwrap_or_else(|| Err(Error::new("ask", "a log", Fault::Stale)));
+            }
+            self.turn(baio_engine::Wait::one())?;
+        }
+    }
+
+    /// How an open log stands.
+    #[must_use]
+    pub fn log_usage(&self, log: LogId) -> Option<LogUsage> {
+        Some(self.logs.open.get(log.0)?.part.usage())
+    }
+
+    /// Begins to wind a log down: batches in flight end, and the watermark is written. Whoever waits for what was not durable is told.
+    pub fn end_log(&mut self, log: LogId) {
+        let LogId(key) = log;
+        if let Some(open) = self.logs.open.get_mut(key).filter(|log| !log.is_closing) {
+            open.is_closing = true;
+            self.ask_log(key, "close", LogRequest::Close, true);
+        }
+    }
+
+    /// Begins to wind down every log.
+    pub(super) fn end_logs(&mut self) {
+        for index in self.logs.open.indices() {
+            if let Some(key) = self.logs.open.key_at(index) {
+                self.end_log(LogId(key));
+            }
+        }
+    }
+
+    /// Winds down the logs that were opened by a handle, which is being closed.
+    pub(super) fn end_logs_by(&mut self, handle: Handle) {
+        if !self.logs.any() {
+            return;
+        }
+        for index in self.logs.open.indices() {
+            let key = self.logs.open.key_at(index);
+            if let Some(key) = key.filter(|key| self.logs.open.get(*key).is_some_and(|log| log.by == handle)) {
+                self.end_log(LogId(key));
+            }
+        }
+    }
+
+    /// No caller writes where a log is open; and the end of its file stays where it is, or moves up.
+    pub(super) fn must_be_free(&self, owner: Owner, request: &SegmentRequest) -> Result<()> {
+        if !matches!(owner, Owner::Caller) || !request.op.changes_bytes() || !self.objects.has_log(request.handle) {
+            return Ok(());
+        }
+        let is_harmless = match request.op {
+            SegmentOp::Allocate { .. } => true,
+            SegmentOp::Truncate { len } => self.size(request.handle).is_ok_and(|size| len >= size),
+            _ => false,
+        };
+        if is_harmless {
+            return Ok(());
+        }
+        let object = self.objects.get(request.handle);
+        let name = object.map_or("a closed handle", |object| &object.name);
+        let error = Error::new(request.op.name(), name, Fault::HasLog);
+        Err(match request.op.offset() {
+            Some(offset) => error.at(offset),
+            None => error,
+        })
+    }
+
+    fn log_name(&self, handle: Handle) -> String {
+        let object = self.objects.get(handle);
+        object.map_or_else(|| "a closed handle".to_owned(), |object| object.name.clone())
+    }
+
+    /// How many bytes a log has there, and the options with the block that the device asks for.
+    fn log_place(&self, what: &'static str, handle: Handle, options: &LogOptions) -> Result<(u64, LogOptions)> {
+        let object = self
+            .objects
+            .get(handle)
+            .filter(|object| object.state == ObjectState::Open);
+        let object = object.ok_or_else(|| Error::new(what, "a closed handle", Fault::Stale))?;
+        let fail = |fault: Fault| Error::new(what, &object.name, fault);
+        if object.access == Access::Read {
+            return Err(fail(Fault::ReadOnly));
+        }
+        if self.objects.has_log(handle) {
+            return Err(fail(Fault::HasLog));
+        }
+        let file = match &object.target {
+            Target::Plain(file) => file,
+            Target::Segment { .. } => {
+                let volume = self.volume_or(what)?;
+                volume.may_change().map_err(fail)?;
+                &volume.device.file
+            }
+        };
+        let least = file.direct_limits().offset.max(512);
+        let mut options = *options;
+        if options.block_bytes == 0 {
+            options.block_bytes = least.next_power_of_two();
+        }
+        if options.block_bytes < least {
+            let why = format!(
+                "blocks of {} bytes, the device has sectors of {least}",
+                options.block_bytes
+            );
+            return Err(fail(Fault::BadSize(why)));
+        }
+        Ok((self.size(handle)?, options))
+    }
+
+    fn begin_to_open(
+        &mut self,
+        what: &'static str,
+        by: Handle,
+        options: &LogOptions,
+        part: std::result::Result<LogPart, LogError>,
+    ) -> Result<LogQuestion> {
+        let part = part.map_err(|error| Error::of_log(what, self.log_name(by), error))?;
+        let Some(object) = self.objects.get(by) else {
+            return Err(Error::new(what, "a closed handle", Fault::Stale));
+        };
+        let (name, access, target) = (object.name.clone(), object.access, object.target.clone());
+        if let Target::Plain(file) = &target {
+            self.engine.attach(file);
+        }
+        let handle = self.objects.add(name, access, target);
+        self.objects.set_log(handle, true);
+        let entries = ENTRIES + options.window;
+        self.logs.used += entries;
+        if let Some(more) = self.logs.used.checked_sub(self.logs.kept).filter(|more| *more > 0) {
+            self.requests.keep_entries(more);
+            self.logs.kept = self.logs.used;
+        }
+        part.appender().set_bell(self.logs.doorbell.clone());
+        self.logs.count += 1;
+        let log = OpenLog {
+            part,
+            handle,
+            by,
+            delayed: VecDeque::new(),
+            entries,
+            is_closing: false,
+        };
+        let key = self.logs.open.insert(log);
+        let question = self.ask_log(key, what, LogRequest::Open, false);
+        if let Some(asked) = self.logs.asked.get_mut(question.0) {
+            asked.opens = true;
+        }
+        Ok(question)
+    }
+
+    fn ask_log(&mut self, log: SlotKey, what: &'static str, request: LogRequest, alone: bool) -> LogQuestion {
+        self.logs.unanswered += 1;
+        self.logs.is_told = true;
+        let key = self.logs.asked.insert(Asked {
+            log,
+            what,
+            opens: false,
+            answer: None,
+            waker: None,
+            left_alone: alone,
+        });
+        if let Some(open) = self.logs.open.get_mut(log) {
+            open.is_closing |= matches!(request, LogRequest::Close);
+            open.part.start(owner_of(key), request);
+        }
+        self.take_log_ends(log);
+        LogQuestion(key)
+    }
+
+    fn take_log_answer(&mut self, key: SlotKey) -> Option<Result<LogReply>> {
+        let asked = self.logs.asked.remove(key)?;
+        let answer = asked.answer?;
+        if !asked.opens {
+            return Some(answer.map(LogReply::Done));
+        }
+        Some(answer.and_then(|found| match self.hold_log(LogId(asked.log)) {
+            Some(held) => Ok(LogReply::Opened(held, found)),
+            None => Err(Error::new(asked.what, "a log that was closed meanwhile", Fault::Stale)),
+        }))
+    }
+
+    /// Has the log wound down when this is dropped, on whatever thread.
+    fn hold_log(&self, log: LogId) -> Option<HeldLog> {
+        let open = self.logs.open.get(log.0)?;
+        let appender: Appender = open.part.appender();
+        let name = self.log_name(open.handle);
+        Some(HeldLog::new(log, appender, name, Arc::clone(&self.returns)))
+    }
+
+    /// Seals what was appended, and starts what the logs want. Has anybody been told of an end?
+    pub(super) fn turn_logs(&mut self) -> bool {
+        if !self.logs.any() {
+            return false;
+        }
+        self.logs.is_told = false;
+        let told = self.fired.len();
+        let unanswered = self.logs.unanswered;
+        let now = self.engine.now();
+        for index in self.logs.open.indices() {
+            let Some(key) = self.logs.open.key_at(index) else {
+                continue;
+            };
+            if let Some(log) = self.logs.open.get_mut(key) {
+                log.part.tick(now);
+            }
+            self.start_log_ios(key);
+            self.take_log_ends(key);
+        }
+        self.fired.len() > told || self.logs.unanswered < unanswered
+    }
+
+    /// Takes what has ended in the logs. Nothing is sealed: who is woken by it may append before the next turn submits.
+    pub(super) fn end_log_turn(&mut self) {
+        if self.logs.any() {
+            for index in self.logs.open.indices() {
+                if let Some(key) = self.logs.open.key_at(index) {
+                    self.take_log_ends(key);
+                }
+            }
+        }
+    }
+
+    fn start_log_ios(&mut self, key: SlotKey) {
+        while let Some(log) = self.logs.open.get_mut(key) {
+            let next = log.delayed.pop_front().or_else(|| {
+                let (id, kind, memory) = log.part.next_io()?;
+                Some((LogIo { log: key, id, kind }, memory))
+            });
+            let Some((io, memory)) = next else { return };
+            let handle = log.handle;
+            let (op, durability) = match io.kind {
+                LogIoKind::Read { offset, .. } => (SegmentOp::Read { offset }, Durability::None),
+                LogIoKind::Write { offset, .. } => (SegmentOp::Write { offset }, Durability::Data),
+                LogIoKind::Sync => (SegmentOp::Sync, Durability::Data),
+            };
+            let request = SegmentRequest {
+                durability,
+                mode: self.log_mode(handle),
+                ..SegmentRequest::new(handle, op, memory)
+            };
+            if let Err(request) = self.enter(Owner::Log(io), request) {
+                // Something is under way, then, and with its end this comes again.
+                if let Some(log) = self.logs.open.get_mut(key) {
+                    log.delayed.push_front((io, request.memory));
+                }
+                return;
+            }
+        }
+    }
+
+    /// A file system without direct I/O keeps the log in its own cache, and durable writes reach the device all the same.
+    fn log_mode(&self, handle: Handle) -> Mode {
+        match self.objects.get(handle).map(|object| &object.target) {
+            Some(Target::Plain(file)) if !file.gives(Caching::Direct) => Mode::Kernel,
+            _ => Mode::Direct,
+        }
+    }
+
+    /// A log's I/O has ended; one that the kernel still has comes without its memory, which goes back to the arena by itself.
+    pub(super) fn log_io_ended(&mut self, io: LogIo, ended: Outcome) {
+        let Some(log) = self.logs.open.get_mut(io.log) else {
+            return;
+        };
+        let result = ended.result.map_err(|error| error.errno().unwrap_or(Errno::EIO));
+        log.part.io_ended(io.id, result, ended.memory);
+        self.logs.is_told = true;
+    }
+
+    fn take_log_ends(&mut self, key: SlotKey) {
+        while let Some(log) = self.logs.open.get_mut(key) {
+            take_fired(&mut log.part, &mut self.logs.fired, &mut self.fired);
+            match log.part.next_done() {
+                Some(done) => self.log_done(key, done),
+                None => return,
+            }
+        }
+    }
+
+    fn log_done(&mut self, key: SlotKey, done: LogDone) {
+        let Some(handle) = self.logs.open.get(key).map(|log| log.handle) else {
+            return;
+        };
+        let question = key_of(done.owner);
+        let Some(asked) = self.logs.asked.get_mut(question).filter(|_| done.owner != NOBODY) else {
+            return;
+        };
+        let object = self.objects.get(handle);
+        let name = object.map_or("a closed handle", |object| &object.name);
+        let failed = done.result.is_err();
+        let answer = done.result.map_err(|error| Error::of_log(asked.what, name, error));
+        let (opens, left_alone) = (asked.opens, asked.left_alone);
+        let closes = asked.what == CLOSE;
+        self.fired.extend(asked.waker.take());
+        asked.answer = Some(answer);
+        self.logs.unanswered -= 1;
+        if closes || opens && failed {
+            self.log_over(key);
+        }
+        if left_alone {
+            drop(self.take_log_answer(question));
+        }
+    }
+
+    /// Nothing of a log is under way any more.
+    fn log_over(&mut self, key: SlotKey) {
+        let Some(mut log) = self.logs.open.remove(key) else {
+            return;
+        };
+        take_fired(&mut log.part, &mut self.logs.fired, &mut self.fired);
+        self.logs.count -= 1;
+        self.logs.used -= log.entries;
+        self.objects.set_log(log.handle, false);
+        self.close_handle(log.handle);
+    }
+}
+
+/// Callbacks go out as wakers do: to be called when nothing is borrowed.
+fn take_fired(part: &mut LogPart, spare: &mut Vec<Fired>, into: &mut Vec<Waker>) {
+    part.take_fired(spare);
+    into.extend(spare.drain(..).map(|fired| match fired {
+        Fired::Wake(waker) => waker,
+        Fired::Call(callback, result) => Waker::from(Arc::new(Callback(Mutex::new(Some((callback, result)))))),
+    }));
+}
+
+/// Somebody's callback, and what it is told.
+struct Callback(Mutex<Option<(WhenDurable, std::result::Result<(), LogError>)>>);
+
+impl Wake for Callback {
+    fn wake(self: Arc<Self>) {
+        let call = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((callback, result)) = call {
+            callback(result);
+        }
+    }
+}
+
+const CLOSE: &str = "close";
+
+/// What is being done to a log, for messages.
+#[must_use]
+pub fn log_request_name(request: &LogRequest) -> &'static str {
+    match request {
+        LogRequest::Open => "open",
+        LogRequest::Truncate { .. } => "truncate",
+        LogRequest::Read { .. } => "read",
+        LogRequest::Grow { .. } => "grow",
+        LogRequest::NoteWatermark => "note the watermark of",
+        LogRequest::Close => CLOSE,
+    }
+}
+
+fn owner_of(key: SlotKey) -> u64 {
+    u64::from(key.generation) << 32 | u64::from(key.index)
+}
+
+fn key_of(owner: u64) -> SlotKey {
+    SlotKey {
+        index: owner as u32,
+        generation: (owner >> 32) as u32,
+    }
+}

@@ -1,0 +1,65 @@
+//! What a log says, in the words of every error: a number, a place, what was needed.
+
+use baio_engine::Errno;
+
+use super::{Error, Fault};
+use crate::log::LogError;
+
+impl Error {
+    /// What a log said, with the place in it where that is one.
+    #[must_use]
+    pub fn of_log(operation: &'static str, object: impl Into<String>, error: LogError) -> Error {
+        let mut of_log = Error::new(operation, object, Fault::Log(Box::new(error)));
+        if let Fault::Log(error) = &of_log.fault {
+            of_log.0.offset = offset(error);
+        }
+        of_log
+    }
+}
+
+/// The word that stands for it in JSON.
+pub(super) fn code(error: &LogError) -> &'static str {
+    match error {
+        LogError::NotLog => "ENOTLOG",
+        LogError::Version(_) => "EVERSION",
+        LogError::HeaderLost | LogError::Rot { .. } => "ECORRUPT",
+        error => errno(error).name(),
+    }
+}
+
+/// The nearest error number.
+pub(super) fn errno(error: &LogError) -> Errno {
+    match error {
+        LogError::WouldBlock => Errno::EAGAIN,
+        LogError::TooLong { .. } => Errno::EMSGSIZE,
+        LogError::Failed { errno, .. } | LogError::Read(errno) => *errno,
+        LogError::Closed => Errno::ESTALE,
+        LogError::HeaderLost | LogError::Rot { .. } | LogError::Cut { .. } => Errno::EIO,
+        LogError::Truncated { .. } => Errno::ENODATA,
+        LogError::BadSize { .. } => Errno::ENOSPC,
+        LogError::NoMemory => Errno::ENOBUFS,
+        LogError::Busy => Errno::EBUSY,
+        // Of the caller: not a log, a version, options; and what later versions say.
+        _ => Errno::EINVAL,
+    }
+}
+
+/// At which byte of the segment or file it was met.
+pub(super) fn offset(error: &LogError) -> Option<u64> {
+    match error {
+        LogError::Rot { offset, .. } => Some(*offset),
+        _ => None,
+    }
+}
+
+/// What was needed instead.
+pub(super) fn need(error: &LogError) -> Option<String> {
+    match error {
+        LogError::TooLong { max, .. } => Some(format!("at most {max} bytes at once")),
+        LogError::BadSize { need, .. } | LogError::Cut { need, .. } => Some(format!("{need} bytes")),
+        LogError::BlockBytes { device, .. } => Some(format!("a log with blocks of {device} bytes")),
+        LogError::Truncated { head } => Some(format!("an LSN of at least {head}")),
+        LogError::NotLog => Some("a segment or file in which a log was created".into()),
+        _ => None,
+    }
+}

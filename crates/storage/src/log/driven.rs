@@ -1,0 +1,34 @@
+//! What whoever drives a log asks before it sleeps.
+
+use super::LogPart;
+use super::front::Life;
+
+impl LogPart {
+    /// Would [`LogPart::next_io`] give something, without anything else happening here?
+    #[must_use]
+    pub fn wants_io(&self) -> bool {
+        if !self.outgoing.is_empty() {
+            return true;
+        }
+        let front = self.shared.lock();
+        if matches!(front.life, Life::Opening | Life::Failed(_)) || front.in_flight >= front.shape.window {
+            return false;
+        }
+        let gathers = !self.options.gather.is_zero() && front.life == Life::Open;
+        let is_over = self
+            .gather_since
+            .is_none_or(|since| self.now >= since.after(self.options.gather));
+        !front.full.is_empty() || front.open.is_some() && (!gathers || is_over)
+    }
+
+    /// Does the open batch wait for more records, and for the clock?
+    #[must_use]
+    pub fn is_gathering(&self) -> bool {
+        self.gather_since.is_some()
+    }
+
+    /// Says whether the driver looks again before it sleeps: appends ring no bell then. Ask [`LogPart::wants_io`] after saying no.
+    pub fn set_driver_awake(&mut self, is_awake: bool) {
+        self.shared.lock().is_driver_awake = is_awake;
+    }
+}
