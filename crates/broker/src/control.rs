@@ -15,10 +15,11 @@ use std::task::{Poll, Waker};
 
 use baio_engine::{File, Memory, Open};
 use baio_storage::cache::window::Pattern;
+use baio_storage::log::{LogAnswer, LogOptions, LogRequest, LogUsage};
 use baio_storage::{
     Access, Account, Answer, CheckReport, Core, Counters, CreateOptions, DefragReport, Error, Fault, Handle,
-    HeldFreeze, HeldPage, Identity, Limits, OperationId, Pinning, ResizeOptions, Result, SegmentInfo, Ticket,
-    VolumeView, Watch,
+    HeldFreeze, HeldLog, HeldPage, Identity, Limits, LogId, LogQuestion, LogReply, OperationId, Pinning, ResizeOptions,
+    Result, SegmentInfo, Ticket, VolumeView, Watch, log_request_name,
 };
 
 use crate::opening::Opening;
@@ -142,6 +143,29 @@ pub enum Command {
     },
     /// The log is durable so far.
     DurableLsn(u64),
+    /// Make a log in a segment or file.
+    CreateLog {
+        /// Which.
+        handle: Handle,
+        /// What it is to be like.
+        options: LogOptions,
+    },
+    /// Open the log in a segment or file.
+    OpenLog {
+        /// Which.
+        handle: Handle,
+        /// How.
+        options: LogOptions,
+    },
+    /// Ask something of an open log.
+    OnLog {
+        /// Which.
+        log: LogId,
+        /// What.
+        request: LogRequest,
+    },
+    /// How an open log stands.
+    LogUsage(LogId),
     /// Run this on the core's thread. It must not block, and cannot use a link of the core.
     Run(Run),
     /// This command, and how far it is.
@@ -194,6 +218,12 @@ pub enum Reply {
     Count(u64),
     /// A held page, given back when this is dropped.
     Pinned(HeldPage),
+    /// A log that was opened, wound down when this is dropped; and what was found.
+    Log(HeldLog, LogAnswer),
+    /// A log has done something.
+    OnLog(LogAnswer),
+    /// How a log stands.
+    LogUsage(Box<LogUsage>),
     /// What came of running something; `Err` is its panic.
     Ran(std::thread::Result<Box<dyn Any + Send>>),
     /// It is done.
@@ -244,6 +274,10 @@ impl Command {
             Command::ChangeLater { .. } => "change",
             Command::FlushTo { .. } => "flush",
             Command::DurableLsn(_) => "note the durable LSN",
+            Command::CreateLog { .. } => "create the log in",
+            Command::OpenLog { .. } => "open the log in",
+            Command::OnLog { request, .. } => log_request_name(request),
+            Command::LogUsage(_) => "look at the log in",
             Command::Run(_) => "run",
             Command::Watched(command, _) => command.name(),
             Command::Close => "close",
@@ -272,6 +306,8 @@ pub enum Doing {
     Operation(OperationId),
     /// As a request: of the buffer pool.
     Request(Ticket),
+    /// By a log.
+    Log(LogQuestion),
     /// A thread opens a file.
     Opening(Opening),
     /// As a request that waits for a slot.
@@ -344,6 +380,9 @@ pub fn begin(core: &mut Core, who: Identity, command: Command) -> Begun {
                 other => other,
             };
         }
+        Command::CreateLog { handle, options } => return of_log(core.begin_create_log(handle, &options)),
+        Command::OpenLog { handle, options } => return of_log(core.begin_open_log(handle, &options)),
+        Command::OnLog { log, request } => return of_log(core.begin_on_log(log, request)),
         Command::Close => return Begun::Close,
         at_once => return Begun::Answered(answer(core, who, at_once)),
     };
@@ -375,6 +414,11 @@ fn answer(core: &mut Core, who: Identity, command: Command) -> Result<Reply> {
             Ok(Reply::Count(done))
         }
         Command::DurableLsn(lsn) => core.set_durable_lsn(lsn).map(|()| Reply::Done),
+        Command::LogUsage(log) => {
+            let gone = || Error::new("look at", "a closed log", Fault::Stale);
+            let usage = core.log_usage(log).ok_or_else(gone)?;
+            Ok(Reply::LogUsage(Box::new(usage)))
+        }
         Command::Run(run) => {
             // A panic is its caller's, who gets it; it was inside of no change of the core's.
             Ok(Reply::Ran(catch_unwind(AssertUnwindSafe(|| run(core)))))
@@ -395,6 +439,13 @@ fn requested(core: &mut Core, ticket: Result<Ticket>) -> Begun {
     match doing.poll(core, Some(Waker::noop().clone())) {
         Poll::Ready(answer) => Begun::Answered(answer),
         Poll::Pending => Begun::Doing(doing),
+    }
+}
+
+fn of_log(question: Result<LogQuestion>) -> Begun {
+    match question {
+        Ok(question) => Begun::Doing(Doing::Log(question)),
+        Err(error) => Begun::Answered(Err(error)),
     }
 }
 
@@ -426,6 +477,13 @@ impl Doing {
                 }),
                 None => gone(core),
             }),
+            Doing::Log(question) => core.poll_log(question, waker).map(|answer| match answer {
+                Some(answer) => answer.map(|answer| match answer {
+                    LogReply::Opened(held, found) => Reply::Log(held, found),
+                    LogReply::Done(answer) => Reply::OnLog(answer),
+                }),
+                None => gone(core),
+            }),
             Doing::Opening(opening) => opening.poll(core, waker).map_ok(Reply::OpenedFile),
             Doing::Waiting(waiting) => waiting.poll(core, waker),
         }
@@ -436,7 +494,7 @@ impl Doing {
         match self {
             Doing::Request(ticket) => core.cancel(*ticket),
             Doing::Waiting(waiting) => waiting.cancel(core),
-            Doing::Operation(_) | Doing::Opening(_) => {}
+            Doing::Operation(_) | Doing::Opening(_) | Doing::Log(_) => {}
         }
     }
 
@@ -446,6 +504,7 @@ impl Doing {
         match self {
             Doing::Operation(id) => core.abandon_operation(id),
             Doing::Request(ticket) => core.abandon(ticket),
+            Doing::Log(question) => core.abandon_log(question),
             Doing::Opening(opening) => {
                 opening.abandon(core);
                 return Some(Doing::Opening(opening));

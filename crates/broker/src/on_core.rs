@@ -1,5 +1,7 @@
 //! A volume's core, served.
 
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Poll, Waker};
 
 use baio_engine::{Engine, Errno, Memory, Wait};
@@ -61,7 +63,9 @@ impl Served for Core {
     }
 
     fn turn(&mut self, wait: Wait) -> Result<usize> {
-        Core::turn(self, wait)
+        let turned = Core::turn(self, wait);
+        wake(self);
+        turned
     }
 
     fn begin(&mut self, who: Identity, command: Command) -> Begun<Core> {
@@ -99,6 +103,23 @@ impl Served for Core {
     fn close(self) -> Result<Reply> {
         Core::close(self).map(|()| Reply::Done)
     }
+}
+
+thread_local! {
+    /// Kept for the next turn, so that turns allocate nothing.
+    static FIRED: Cell<Vec<Waker>> = const { Cell::new(Vec::new()) };
+}
+
+/// Wakes who waits for a log, on whatever thread that is. A waker is anybody's code: its panic is not the service's.
+fn wake(core: &mut Core) {
+    let mut fired = FIRED.take();
+    core.take_fired(&mut fired);
+    for waker in fired.drain(..) {
+        let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+    }
+    core.take_displaced(&mut fired);
+    fired.clear();
+    FIRED.set(fired);
 }
 
 impl From<NotStarted> for Error {
