@@ -34,6 +34,7 @@
 //! | [`Operation`] | whatever else takes a while, as a future |
 //! | [`IoBuf`], [`IoBufMut`] | what requests carry: any owned buffer |
 //! | [`Pin`], [`Pool`] | pages of the cache, held and changed in place |
+//! | [`Log`] | a durable log in a segment or file: appended without waiting, from any thread |
 //! | [`Stream`], [`Event`] | sockets, pipes and timers in the loop of a local link |
 //! | [`Options`]: [`Config`], [`Backend`], [`CacheConfig`] | how a link is opened: its size, its backend, its page cache |
 //! | [`metrics`] | all counters, as Prometheus' text and on a socket (feature `metrics`) |
@@ -55,6 +56,7 @@ mod file;
 mod link;
 mod local;
 mod local_io;
+mod log;
 pub mod metrics;
 mod opened;
 mod operation;
@@ -85,6 +87,7 @@ pub use baio_engine::{
 pub use baio_storage::cache::eviction::{Eviction, Hint, Policy};
 pub use baio_storage::cache::window::Pattern;
 pub use baio_storage::cache::{CacheConfig, CacheError, CacheStats, LentPages};
+pub use baio_storage::log::{Hole, LogError, LogOptions, LogUsage, Lsn, Recovered, Retained};
 pub use baio_storage::segment::layout::LayoutError;
 pub use baio_storage::segment::name::NameError;
 pub use baio_storage::{
@@ -101,6 +104,7 @@ pub use file::{File, OpenOptions};
 pub use link::{FrozenVolume, Link};
 pub use local::{Drive, Local};
 pub use local_io::{Event, Stream, StreamRequest};
+pub use log::{Durable, Log, LogEvents, LogRecord, NextRecord, Records, Room};
 pub use metrics::Metrics;
 pub use opened::Opened;
 pub use operation::Operation;

@@ -8,9 +8,10 @@ use std::time::Duration;
 use baio_broker::control::{Command, Reply};
 use baio_engine::{Buffer, Stats, Time, Wait};
 use baio_storage::cache::{Borrower, CacheStats, LentPages};
+use baio_storage::log::Appender;
 use baio_storage::{
-    Access, Account, CheckReport, CreateOptions, DefragReport, Fault, Handle, HeldFreeze, Identity, Limits, Outcome,
-    ResizeOptions, Result, SegmentInfo, SegmentRequest, Ticket, VolumeView,
+    Access, Account, CheckReport, CreateOptions, DefragReport, Fault, Handle, HeldFreeze, HeldLog, Identity, Limits,
+    Outcome, ResizeOptions, Result, SegmentInfo, SegmentRequest, Ticket, VolumeView,
 };
 
 use crate::metrics::Metrics;
@@ -347,6 +348,18 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     /// Is anybody there who will reap what is started?
     #[doc(hidden)]
     fn is_driven(&self) -> bool;
+
+    /// Does anybody turn the core, so that what was appended to a log becomes durable?
+    #[doc(hidden)]
+    fn is_turned(&self) -> bool;
+
+    /// The appending half of a log, for whoever has this link.
+    #[doc(hidden)]
+    fn appender_of(&self, held: &HeldLog) -> Appender;
+
+    /// Something was appended to a log: whoever drives the link from outside is to look.
+    #[doc(hidden)]
+    fn nudge(&self);
 
     /// Closes a handle; what is under way on it ends.
     #[doc(hidden)]

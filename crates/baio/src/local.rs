@@ -22,7 +22,8 @@ use std::task::{Context, Poll, Waker};
 use baio_broker::control::{self, Begun, Command, Doing, Reply};
 use baio_engine::{Buffer, Doorbell, Errno, Time, Wait};
 use baio_storage::cache::{Borrower, LentPages};
-use baio_storage::{Core, Error, Fault, Handle, Identity, Outcome, Result, SegmentRequest, Ticket};
+use baio_storage::log::Appender;
+use baio_storage::{Core, Error, Fault, Handle, HeldLog, Identity, Outcome, Result, SegmentRequest, Ticket};
 
 use crate::alarm::Alarm;
 use crate::link::{Link, NotAsked};
@@ -444,6 +445,19 @@ impl Link for Local {
 
     fn is_driven(&self) -> bool {
         self.0.reapers.get() > 0
+    }
+
+    fn is_turned(&self) -> bool {
+        self.is_driven()
+    }
+
+    /// In the thread that turns the core nobody has to be woken for what the next turn finds.
+    fn appender_of(&self, held: &HeldLog) -> Appender {
+        held.appender().quiet()
+    }
+
+    fn nudge(&self) {
+        self.call_driver();
     }
 
     fn wait(&self, ticket: Ticket) -> Result<Option<Outcome>> {

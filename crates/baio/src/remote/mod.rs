@@ -25,7 +25,8 @@ use baio_broker::{Setup, start};
 use baio_client::Ended;
 use baio_engine::{Buffer, Config, Time, Wait};
 use baio_storage::cache::{Borrower, LentPages};
-use baio_storage::{Core, Error, Fault, Handle, Identity, Outcome, Result, SegmentRequest, Ticket};
+use baio_storage::log::Appender;
+use baio_storage::{Core, Error, Fault, Handle, HeldLog, Identity, Outcome, Result, SegmentRequest, Ticket};
 use baio_words::RequestFault;
 
 use self::carried::{Carried, Client, outcome};
@@ -356,6 +357,17 @@ impl Link for Remote {
     fn is_driven(&self) -> bool {
         self.client().is_driven()
     }
+
+    /// The service turns it; when that has ended, its logs have told everybody.
+    fn is_turned(&self) -> bool {
+        true
+    }
+
+    fn appender_of(&self, held: &HeldLog) -> Appender {
+        held.appender().clone()
+    }
+
+    fn nudge(&self) {} // Whoever appends rings for the service himself.
 
     fn close_handle(&self, handle: Handle) {
         self.client().close_handle(handle);

@@ -4,7 +4,7 @@
 //! (`router.rs`) only wants to be looked at: the turn goes on. Who has rung is told by a flag beside the descriptor, set before it
 //! is written: whoever reads the descriptor and then finds the flag has heard the ring, also if it is written once more.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -101,6 +101,13 @@ impl Doorbell {
 
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.bell.fd
+    }
+}
+
+impl AsFd for Doorbell {
+    /// Readable while it rings; [`Doorbell::silence`] ends that.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.fd.as_fd()
     }
 }
 

@@ -1,0 +1,270 @@
+//! The durable log: records that are appended without waiting, and are safe when they are said to be.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `log.rs` | opening a log, appending to it, what is asked of it |
+//! | `waiting.rs` | futures: until a record is durable, until there is room |
+//! | `reading.rs` | its records, to the durable end or following it |
+//! | `events.rs` | an event fd that tells of progress |
+//!
+//! Appending crosses no ring: a record goes into memory that the caller's thread and the core share, and the core's next turn writes
+//! all that has gathered there as one batch.
+
+mod events;
+mod reading;
+mod waiting;
+
+use std::fmt;
+use std::sync::Arc;
+
+use baio_broker::control::{Command, Reply};
+use baio_storage::log::{Appender, LogAnswer, LogError, LogOptions, LogRequest, LogUsage, Lsn, Recovered, Retained};
+use baio_storage::{Error, Fault, HeldLog, Result};
+
+pub use self::events::LogEvents;
+pub use self::reading::{LogRecord, NextRecord, Records};
+pub use self::waiting::{Durable, Room};
+use crate::link::Link;
+use crate::opened::Opened;
+use crate::operation::Operation;
+
+/// An open log in all of a segment or file. Clones share it; the last one closes it, and with it go its readers. Over
+/// [`Remote`](crate::Remote) it is `Send` and `Sync`: any number of threads append, and no append wakes the service while that is awake.
+///
+/// ```
+/// use baio::{Access, CreateOptions, Link, Local, LogOptions};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = std::env::temp_dir().join(format!("baio-log-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?;
+/// # let path = dir.join("volume.img");
+/// # baio::format(&path, &baio::Format { size_bytes: Some(16 << 20), force: true, ..baio::Format::default() })?;
+/// let volume = Local::open(&path)?;
+/// volume.block_on(async {
+///     volume.create_segment("log", &CreateOptions::of_size(8 << 20)).await?;
+///     let segment = volume.open_segment("log", Access::Write).await?;
+///     let log = segment.create_log(&LogOptions::default()).await?;
+///     let first = log.append(b"debit")?;
+///     let last = log.append(b"credit")?;
+///     log.durable(last).await?; // And all before it.
+///     let mut records = log.records(first);
+///     assert_eq!(records.next_record().await?.unwrap().payload(), b"debit");
+///     baio::Result::Ok(())
+/// })??;
+/// # volume.close()?;
+/// # std::fs::remove_dir_all(dir)?;
+/// # Ok(()) }
+/// ```
+pub struct Log<L: Link> {
+    shared: Arc<Shared<L>>,
+}
+
+struct Shared<L: Link> {
+    // Dropped first: the log is wound down while its handle is open.
+    held: HeldLog,
+    appender: Appender,
+    found: Recovered,
+    opened: Opened<L>,
+}
+
+impl<L: Link> Clone for Log<L> {
+    fn clone(&self) -> Log<L> {
+        Log {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<L: Link> fmt::Debug for Log<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Log({})", self.name())
+    }
+}
+
+impl<L: Link> Opened<L> {
+    /// Makes a log in all of it, whose bytes are lost, and opens it: what it will need is written with zeros, so that later writes
+    /// change nothing else. A plain file must have its size first ([`File::allocate`](crate::File::allocate)).
+    pub fn create_log(&self, options: &LogOptions) -> Operation<L, Log<L>> {
+        let (handle, options) = (self.handle(), *options);
+        self.ask(Command::CreateLog { handle, options }, log_of)
+    }
+
+    /// Opens the log in it, after recovery: every record that was acknowledged is there, in order, without a gap.
+    /// [`Log::found`] says what else was met. While it is open nobody else writes there, and it is not deleted or shortened.
+    pub fn open_log(&self, options: &LogOptions) -> Operation<L, Log<L>> {
+        let (handle, options) = (self.handle(), *options);
+        self.ask(Command::OpenLog { handle, options }, log_of)
+    }
+}
+
+fn log_of<L: Link>(opened: &Opened<L>, reply: Reply) -> Option<Log<L>> {
+    match reply {
+        Reply::Log(held, LogAnswer::Opened(found)) => Some(Log {
+            shared: Arc::new(Shared {
+                appender: opened.link().appender_of(&held),
+                held,
+                found,
+                opened: opened.clone(),
+            }),
+        }),
+        _ => None,
+    }
+}
+
+impl<L: Link> Log<L> {
+    /// The segment or file that it is in, as messages call it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.shared.held.name()
+    }
+
+    /// The link it was opened on.
+    #[must_use]
+    pub fn link(&self) -> &L {
+        self.shared.opened.link()
+    }
+
+    /// What its opening found: where its records begin and end, whether it had been closed, and what was cut off.
+    #[must_use]
+    pub fn found(&self) -> &Recovered {
+        &self.shared.found
+    }
+
+    /// Appends a record of up to 16 MiB and gives its LSN. Never waits: the record is in memory, and safe once
+    /// [`Log::durable`] says so. Records are recovered in the order of their LSNs.
+    ///
+    /// # Errors
+    /// `EAGAIN` when there is no room, in memory or in the log ([`Log::room`], [`Log::truncate`]); too long; a write has failed;
+    /// the log was closed.
+    pub fn append(&self, record: &[u8]) -> Result<Lsn> {
+        self.appended(self.shared.appender.append(record))
+    }
+
+    /// Appends records as one group: recovered whole or not at all. Gives the LSN of the last.
+    ///
+    /// # Errors
+    /// As [`Log::append`]; then none of them was appended.
+    pub fn append_all(&self, records: &[&[u8]]) -> Result<Lsn> {
+        self.appended(self.shared.appender.append_all(records))
+    }
+
+    fn appended(&self, appended: std::result::Result<Lsn, LogError>) -> Result<Lsn> {
+        self.link().nudge();
+        appended.map_err(|error| self.shared.held.failed("append to", error))
+    }
+
+    /// Until a record is durable, with all before it and the rest of its group.
+    pub fn durable(&self, lsn: Lsn) -> Durable<L> {
+        Durable::new(self, Ok(lsn))
+    }
+
+    /// Appends a record now, and waits until it is durable.
+    pub fn append_durable(&self, record: &[u8]) -> Durable<L> {
+        Durable::new(self, self.append(record))
+    }
+
+    /// Every record below this LSN is durable, with its whole group: one load. Also the word to look at instead of waiting.
+    #[must_use]
+    pub fn durable_lsn(&self) -> Lsn {
+        self.shared.appender.durable_lsn()
+    }
+
+    /// The LSN of the oldest record that is kept.
+    #[must_use]
+    pub fn head_lsn(&self) -> Lsn {
+        self.shared.appender.head_lsn()
+    }
+
+    /// Records that are appended from now on have this LSN or a later one.
+    #[must_use]
+    pub fn end_lsn(&self) -> Lsn {
+        self.shared.appender.end_lsn()
+    }
+
+    /// Calls this when a record is durable, or never will be: on the thread that drives the link, where it must not block.
+    pub fn when_durable(&self, lsn: Lsn, callback: impl FnOnce(Result<()>) + Send + 'static) {
+        let name = self.name().to_owned();
+        let callback = move |result: std::result::Result<(), LogError>| {
+            callback(result.map_err(|error| Error::of_log(WAIT, &name, error)));
+        };
+        self.shared.appender.when_durable(lsn, Box::new(callback));
+    }
+
+    /// Until an append of so many bytes may succeed again. Others may be faster: append, and wait again if need be.
+    pub fn room(&self, bytes: usize) -> Room<L> {
+        Room::new(self, bytes)
+    }
+
+    /// An event fd that is readable whenever more has become durable.
+    ///
+    /// # Errors
+    /// No descriptor can be had.
+    pub fn events(&self) -> Result<LogEvents> {
+        LogEvents::new(self.name(), &self.shared.appender)
+    }
+
+    /// The records from this LSN on, or from the first after it, to what is durable when it gets there.
+    pub fn records(&self, from: Lsn) -> Records<L> {
+        Records::new(self, from, false)
+    }
+
+    /// The same without an end: behind the last it waits until another is durable.
+    pub fn follow(&self, from: Lsn) -> Records<L> {
+        Records::new(self, from, true)
+    }
+
+    /// Gives up what lies before this LSN, as far as nobody retains it, so that its space is used again. Gives the oldest LSN that is
+    /// kept.
+    pub fn truncate(&self, to: Lsn) -> Operation<L, Lsn> {
+        self.ask(LogRequest::Truncate { to }, |answer| match answer {
+            LogAnswer::Head(head) => Some(head),
+            _ => None,
+        })
+    }
+
+    /// Keeps the records from this LSN on, whoever truncates, until it is dropped: for an archiver or a replica.
+    pub fn retain(&self, from: Lsn) -> Retained {
+        self.shared.appender.retain(from)
+    }
+
+    /// How it stands: its records, its space, its batches.
+    pub fn usage(&self) -> Operation<L, LogUsage> {
+        let command = Command::LogUsage(self.shared.held.id());
+        self.shared.opened.ask(command, |_, reply| match reply {
+            Reply::LogUsage(usage) => Some(*usage),
+            _ => None,
+        })
+    }
+
+    /// Lets it use more of its segment or file, which was made larger before.
+    pub fn grow(&self, size_bytes: u64) -> Operation<L, ()> {
+        self.ask(LogRequest::Grow { size_bytes }, |_| Some(()))
+    }
+
+    /// Closes it, whoever has a clone: what was appended becomes durable, and that is noted, so that the next opening has nothing to
+    /// look for.
+    pub fn close(&self) -> Operation<L, ()> {
+        self.ask(LogRequest::Close, |_| Some(()))
+    }
+
+    fn ask<T>(
+        &self,
+        request: LogRequest,
+        read: impl FnOnce(LogAnswer) -> Option<T> + Send + Sync + 'static,
+    ) -> Operation<L, T> {
+        let log = self.shared.held.id();
+        let command = Command::OnLog { log, request };
+        self.shared.opened.ask(command, |_, reply| match reply {
+            Reply::OnLog(answer) => read(answer),
+            _ => None,
+        })
+    }
+
+    /// With nobody who turns the core, waiting would last for ever.
+    fn nobody(&self) -> Option<Fault> {
+        let link = self.link();
+        (!link.is_turned()).then(|| link.refusal().unwrap_or(Fault::NobodyDrives))
+    }
+}
+
+/// What is being done by whoever waits, for messages.
+const WAIT: &str = "wait for the log in";

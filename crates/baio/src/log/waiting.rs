@@ -1,0 +1,122 @@
+//! Futures of a log: they ask the part that is shared with the core, and cross no ring.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use baio_storage::log::{Lsn, WaitKey};
+use baio_storage::{Error, Result};
+
+use super::{Log, WAIT};
+use crate::link::Link;
+
+/// Until a record is durable: gives its LSN. Dropping it takes nothing back.
+#[must_use = "nobody waits before it is awaited, or `wait` is called"]
+pub struct Durable<L: Link> {
+    log: Log<L>,
+    /// What is waited for; or why it was not appended, once.
+    lsn: Option<Result<Lsn>>,
+    key: WaitKey,
+}
+
+impl<L: Link> fmt::Debug for Durable<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Durable({})", self.log.name())
+    }
+}
+
+impl<L: Link> Durable<L> {
+    pub(super) fn new(log: &Log<L>, lsn: Result<Lsn>) -> Durable<L> {
+        Durable {
+            log: log.clone(),
+            lsn: Some(lsn),
+            key: WaitKey::default(),
+        }
+    }
+
+    /// Waits in this thread, driving the link meanwhile.
+    ///
+    /// # Errors
+    /// It never will be durable: a write failed, or the log was closed before; nobody knows then whether it is there after the next
+    /// opening. Or the link could not be driven.
+    pub fn wait(self) -> Result<Lsn> {
+        let link = self.log.link().clone();
+        link.block_on(self)?
+    }
+}
+
+impl<L: Link> Future for Durable<L> {
+    type Output = Result<Lsn>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Lsn>> {
+        let this = self.get_mut();
+        let lsn = match this.lsn.take() {
+            Some(Ok(lsn)) => lsn,
+            Some(Err(error)) => return Poll::Ready(Err(error)),
+            None => return Poll::Ready(Err(Error::new(WAIT, this.log.name(), baio_storage::Fault::Stale))),
+        };
+        let shared = &this.log.shared;
+        match shared.appender.poll_durable(lsn, &mut this.key, context.waker()) {
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(lsn)),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(shared.held.failed(WAIT, error))),
+            Poll::Pending => match this.log.nobody() {
+                Some(fault) => Poll::Ready(Err(Error::new(WAIT, this.log.name(), fault))),
+                None => {
+                    this.lsn = Some(Ok(lsn));
+                    Poll::Pending
+                }
+            },
+        }
+    }
+}
+
+/// Until an append of so many bytes may succeed.
+#[must_use = "nobody waits before it is awaited, or `wait` is called"]
+pub struct Room<L: Link> {
+    log: Log<L>,
+    bytes: usize,
+    key: WaitKey,
+}
+
+impl<L: Link> fmt::Debug for Room<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Room({} bytes in {})", self.bytes, self.log.name())
+    }
+}
+
+impl<L: Link> Room<L> {
+    pub(super) fn new(log: &Log<L>, bytes: usize) -> Room<L> {
+        Room {
+            log: log.clone(),
+            bytes,
+            key: WaitKey::default(),
+        }
+    }
+
+    /// Waits in this thread, driving the link meanwhile.
+    ///
+    /// # Errors
+    /// A write failed, or the log was closed; it is more than the log ever takes; or the link could not be driven.
+    pub fn wait(self) -> Result<()> {
+        let link = self.log.link().clone();
+        link.block_on(self)?
+    }
+}
+
+impl<L: Link> Future for Room<L> {
+    type Output = Result<()>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let this = self.get_mut();
+        let shared = &this.log.shared;
+        match shared.appender.poll_room(this.bytes, &mut this.key, context.waker()) {
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(shared.held.failed(WAIT, error))),
+            Poll::Pending => match this.log.nobody() {
+                Some(fault) => Poll::Ready(Err(Error::new(WAIT, this.log.name(), fault))),
+                None => Poll::Pending,
+            },
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A child appends and is killed at some moment: what it was told to be durable is there, in order and without a gap.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use baio::{Access, Backend, Link, LogOptions, Lsn, Remote};
+
+use crate::rig::{Place, Rig, payloads};
+
+const ROLE: &str = "BAIO_LOG_CHILD";
+const ROUNDS: u64 = 8;
+
+fn options() -> LogOptions {
+    LogOptions {
+        batch_bytes_max: 16 << 10,
+        ..LogOptions::default()
+    }
+}
+
+/// Appends numbers, each by one of some threads, and says on stderr which are durable.
+fn work(volume: &Path) {
+    let link = Remote::open(volume).unwrap();
+    let segment = link.open_segment("log", Access::Write).wait().unwrap();
+    let log = segment.open_log(&options()).wait().unwrap();
+    let threads: Vec<_> = (0..4_u8)
+        .map(|thread| {
+            let log = log.clone();
+            std::thread::spawn(move || {
+                let mut number = 0_u64;
+                loop {
+                    let mut record = vec![thread; 9 + (number % 200) as usize];
+                    record[1..9].copy_from_slice(&number.to_le_bytes());
+                    match log.append_durable(&record).wait() {
+                        Ok(lsn) => {
+                            let told = format!("{thread} {number} {lsn}\n");
+                            std::io::stderr().write_all(told.as_bytes()).unwrap();
+                            number += 1;
+                        }
+                        // Full: the parent looks at all that it holds, so it ends here.
+                        Err(_) => std::thread::sleep(Duration::from_secs(60)),
+                    }
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn what_was_acknowledged_survives_sigkill() {
+    if let Ok(volume) = std::env::var(ROLE) {
+        return work(Path::new(&volume));
+    }
+    let rig = Rig::new(Place {
+        backend: Backend::Auto,
+        is_file: false,
+        block_bytes: 512,
+    });
+    let mut latest = Lsn(0);
+    for round in 0..ROUNDS {
+        let link = rig.link::<Remote>();
+        drop(rig.opened(&link).create_log(&options()).wait().unwrap());
+        link.close().unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "killed::what_was_acknowledged_survives_sigkill",
+                "--exact",
+                "--nocapture",
+                "--test-threads=1",
+            ])
+            .env(ROLE, &rig.volume)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = child.stderr.take().unwrap();
+        let (begun, has_begun) = channel();
+        let listener = std::thread::spawn(move || {
+            let mut told = Vec::new();
+            for line in BufReader::new(stderr).lines() {
+                let line = line.unwrap();
+                let words: Vec<u64> = line.split(' ').map(|word| word.parse().unwrap()).collect();
+                told.push([words[0], words[1], words[2]]);
+                let _ = begun.send(());
+            }
+            told
+        });
+        has_begun.recv_timeout(Duration::from_secs(20)).unwrap();
+        std::thread::sleep(Duration::from_millis(3 + round * 17 % 60));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let told = listener.join().unwrap();
+        let link = rig.link::<Remote>();
+        let log = rig.opened(&link).open_log(&options()).wait().unwrap();
+        assert!(!log.found().was_clean);
+        let mut next = [0_u64; 4];
+        for payload in payloads(&log) {
+            let thread = payload[0] as usize;
+            let number = u64::from_le_bytes(payload[1..9].try_into().unwrap());
+            assert_eq!(number, next[thread], "in order, without a gap");
+            next[thread] += 1;
+        }
+        for [thread, number, lsn] in told {
+            assert!(
+                number < next[thread as usize],
+                "round {round}: {number} of {thread} was acknowledged"
+            );
+            latest = latest.max(Lsn(lsn));
+        }
+        let lsn = log.append_durable(b"after").wait().unwrap();
+        assert!(lsn > latest, "no LSN is given twice");
+        latest = Lsn(0); // A new log comes next.
+        drop(log);
+        link.close().unwrap();
+    }
+}

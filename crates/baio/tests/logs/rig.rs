@@ -1,0 +1,162 @@
+//! Where the stories take place: a link, and a segment or a plain file on it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use baio::{
+    Access, Backend, Config, CreateOptions, File, Format, Identity, Link, Local, LogOptions, Opened, Options, Remote,
+    Result,
+};
+
+pub(crate) trait Made: Link {
+    fn open_with(path: &Path, options: &Options) -> Result<Self>;
+}
+
+impl Made for Local {
+    fn open_with(path: &Path, options: &Options) -> Result<Local> {
+        Local::open_with(path, options)
+    }
+}
+
+impl Made for Remote {
+    fn open_with(path: &Path, options: &Options) -> Result<Remote> {
+        Remote::open_with(path, options)
+    }
+}
+
+/// One of the places.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) backend: Backend,
+    pub(crate) is_file: bool,
+    pub(crate) block_bytes: u32,
+}
+
+/// A volume, and a plain file beside it.
+pub(crate) struct Rig {
+    pub(crate) place: Place,
+    _dir: tempfile::TempDir,
+    pub(crate) volume: PathBuf,
+    pub(crate) file: PathBuf,
+}
+
+pub(crate) const LOG_BYTES: u64 = 1 << 20;
+
+impl Rig {
+    pub(crate) fn new(place: Place) -> Rig {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let volume = dir.path().join("volume.img");
+        let format = Format {
+            size_bytes: Some(16 << 20),
+            segments: Some(256),
+            ..Format::default()
+        };
+        baio::format(&volume, &format).unwrap();
+        let file = dir.path().join("file");
+        std::fs::File::create(&file).unwrap().set_len(LOG_BYTES).unwrap();
+        let rig = Rig {
+            place,
+            _dir: dir,
+            volume,
+            file,
+        };
+        let link = rig.link::<Local>();
+        for name in ["log", "other"] {
+            let size = CreateOptions::of_size(LOG_BYTES);
+            link.create_segment(name, &size).wait().unwrap();
+        }
+        link.close().unwrap();
+        rig
+    }
+
+    pub(crate) fn link<L: Made>(&self) -> L {
+        let options = Options {
+            identity: Identity::new(0, 0),
+            config: Config {
+                backend: self.place.backend,
+                slots: 32,
+                arena_bytes: 16 << 20,
+                ..Config::default()
+            },
+            ..Options::default()
+        };
+        L::open_with(&self.volume, &options).unwrap()
+    }
+
+    /// Where the log is to be.
+    pub(crate) fn opened<L: Link>(&self, link: &L) -> Opened<L> {
+        match self.place.is_file {
+            true => {
+                let file = File::options().write().direct().open(link, &self.file).wait().unwrap();
+                (*file).clone()
+            }
+            false => segment(link, "log"),
+        }
+    }
+
+    pub(crate) fn options(&self) -> LogOptions {
+        LogOptions {
+            block_bytes: self.place.block_bytes,
+            batch_bytes_max: 32 << 10,
+            ..LogOptions::default()
+        }
+    }
+}
+
+pub(crate) fn segment<L: Link>(link: &L, name: &str) -> Opened<L> {
+    (*link.open_segment(name, Access::Write).wait().unwrap()).clone()
+}
+
+/// Tells a story in every place; one that hangs fails, and says where.
+pub(crate) fn everywhere<L: Made>(story: fn(&Rig)) {
+    let backends = [Backend::Sync, Backend::Threads, Backend::Aio, Backend::Uring];
+    for (nth, backend) in backends.into_iter().enumerate() {
+        // Each of the four once with two backends.
+        let blocks = if nth % 2 == 0 { [512, 4096] } else { [4096, 512] };
+        for (is_file, block_bytes) in [false, true].into_iter().zip(blocks) {
+            let place = Place {
+                backend,
+                is_file,
+                block_bytes,
+            };
+            tell(place, story);
+        }
+    }
+}
+
+fn tell(place: Place, story: fn(&Rig)) {
+    const STUCK: Duration = Duration::from_secs(40);
+    let (done, told) = mpsc::channel();
+    let run = move || {
+        let _ = done.send(catch_unwind(AssertUnwindSafe(|| story(&Rig::new(place)))));
+    };
+    let thread = std::thread::Builder::new()
+        .name(format!("{place:?}"))
+        .spawn(run)
+        .unwrap();
+    match told.recv_timeout(STUCK) {
+        Ok(ended) => {
+            thread.join().unwrap();
+            ended.unwrap_or_else(|panic| resume_unwind(panic));
+        }
+        Err(_) => panic!("it hangs: {place:?}"),
+    }
+}
+
+/// The payloads of the records from there to the durable end.
+pub(crate) fn payloads<L: Link>(log: &baio::Log<L>) -> Vec<Vec<u8>> {
+    let mut records = log.records(log.head_lsn());
+    let mut all = Vec::new();
+    while let Some(record) = records.next_record().wait().unwrap() {
+        all.push(record.payload().to_vec());
+    }
+    all
+}
+
+pub(crate) fn numbered(number: u64) -> Vec<u8> {
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.resize(8 + (number % 300) as usize, number as u8);
+    bytes
+}
