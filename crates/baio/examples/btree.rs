@@ -4,11 +4,11 @@
 //! cargo run -p baio --example btree -- /tmp/vol 7 49 && cargo run -p baio --example btree -- /tmp/vol 7
 //! ```
 //! A transaction runs on the core's thread, where nothing else happens meanwhile, on copies of the pages that it changes; for a page that
-//! is not in the cache it stops, and runs again when that is there. Its commit writes the copies to the log, durably, and then puts
-//! them into the pool, all in one go: nobody sees half of one, and there is nothing to undo. A full log ends in a checkpoint.
-//! Page 0 of `tree`: pages in use, and the root. Page 0 of `log`: the last transaction that needs none; then records.
+//! is not in the cache it stops, and runs again when that is there. Its commit appends the copies to the log as one record, waits until
+//! that is durable, and then puts them into the pool, all in one go: nobody sees half of one, and there is nothing to undo. A full
+//! log ends in a checkpoint. Page 0 of `tree`: pages in use, and the root.
 
-use baio::{Access, Durability, Handle, Link, Mode, Options, PAGE, Pin, Pool, Remote, Segment};
+use baio::{Access, Fault, Handle, Link, Log, LogError, LogOptions, Lsn, Options, PAGE, Pin, Pool, Remote, Segment};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Mutex;
@@ -26,11 +26,6 @@ fn bytes(words: impl Iterator<Item = u64>) -> Vec<u8> {
     let words = words.chain(std::iter::repeat(0)).take(PAGE / 8);
     words.flat_map(u64::to_le_bytes).collect()
 }
-fn hash(images: &[u8]) -> u64 {
-    let add = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x100_0000_01b3).rotate_left(29);
-    words(images).into_iter().fold(0xcbf2_9ce4_8422_2325, add)
-}
-
 #[derive(Clone)]
 struct Node {
     level: u64,
@@ -53,37 +48,44 @@ impl Node {
 
 pub(crate) struct Tree {
     pages: Segment<Remote>,
-    log: Segment<Remote>,
-    writer: Mutex<(u64, u64)>, // The last transaction, and where its record ends: for one at a time.
+    log: Log<Remote>,
+    writer: Mutex<Lsn>, // The last transaction: for one at a time.
+}
+
+/// What a log says when it has no room now.
+fn is_full(error: &baio::Error) -> bool {
+    matches!(&error.fault, Fault::Log(error) if **error == LogError::WouldBlock)
 }
 
 impl Tree {
-    /// Brings the tree to where the log ends.
+    /// Brings the tree to where the log ends. Where there is none yet the tree is empty.
     pub(crate) async fn open(pages: Segment<Remote>, log: Segment<Remote>) -> Result<Tree> {
-        let log = log.with_mode(Mode::Cached);
-        let all = log.read_at(0, vec![0_u8; log.info().size_bytes as usize]).await?.buffer;
-        let (mut last, mut end) = (words(&all[..PAGE])[0], PAGE);
-        pages.link().set_durable_lsn(last).await?;
-        let writer = Mutex::default();
-        let tree = Tree { pages, log, writer };
-        while let Some((head, rest)) = all[end..].split_at_checked(PAGE) {
-            let head = words(head);
-            let images = rest
-                .get(..head[1] as usize % (CHANGES_MAX + 1) * PAGE)
-                .unwrap_or_default();
-            if head[0] <= last || head[2] != hash(images) {
-                break;
+        let options = LogOptions {
+            batch_bytes_max: 64 << 10, // The log may be small.
+            ..LogOptions::default()
+        };
+        let log = match log.open_log(&options).await {
+            Err(error) if matches!(&error.fault, Fault::Log(error) if **error == LogError::NotLog) => {
+                log.create_log(&options).await?
             }
-            (last, end) = (head[0], end + PAGE + images.len());
-            let changed = head[3..].iter().copied().zip(images.chunks(PAGE).map(Node::of));
-            tree.apply(changed.collect(), last).await?;
+            opened => opened?,
+        };
+        let writer = Mutex::new(log.head_lsn());
+        let tree = Tree { pages, log, writer };
+        let mut records = tree.log.records(tree.log.head_lsn());
+        while let Some(record) = records.next_record().await? {
+            let (head, images) = record.payload().split_at(PAGE);
+            let pages = words(head).into_iter().skip(1);
+            let changed = pages.zip(images.chunks(PAGE).map(Node::of));
+            tree.apply(changed.collect(), record.lsn()).await?;
+            *tree.writer.lock().await = record.lsn();
         }
-        *tree.writer.lock().await = (last, end as u64);
+        drop(records);
         Ok(tree)
     }
 
     /// Puts pages that the log has into the pool, all in one go, and lets them go to the device.
-    async fn apply(&self, changed: Pages, lsn: u64) -> Result<()> {
+    async fn apply(&self, changed: Pages, Lsn(lsn): Lsn) -> Result<()> {
         let mut pins: Vec<Pin<Remote>> = Vec::new();
         for page in changed.keys() {
             let pin = self.pages.pin(*page).await?;
@@ -124,26 +126,25 @@ impl Tree {
 
     /// Runs a transaction, perhaps several times: all of it is done, durably, or nothing.
     pub(crate) async fn transact<T: Send + 'static>(&self, run: Run<T>) -> Result<T> {
-        let (last, end) = &mut *self.writer.lock().await;
+        let mut last = self.writer.lock().await;
         let (done, changed) = self.attempt(run).await?;
         if changed.len() > CHANGES_MAX {
             return Err("the transaction is too large".into());
         }
-        let images: Vec<u8> = changed.values().flat_map(Node::image).collect();
-        if *end + (PAGE + images.len()) as u64 > self.log.info().size_bytes {
-            // A checkpoint: what the log was for is made safe, and it begins anew.
-            self.pages.flush_to(*last).await?;
-            let first = bytes([*last].into_iter());
-            self.log.write_at(0, first).durable(Durability::Data).await?;
-            *end = PAGE as u64;
-        }
-        *last += 1; // The number is used up, whatever becomes of it.
-        let head = [*last, changed.len() as u64, hash(&images)].into_iter();
-        let record = [bytes(head.chain(changed.keys().copied())), images].concat();
-        let at = std::mem::replace(end, u64::MAX / 2); // If it fails, nobody knows what is there: a checkpoint comes first.
-        self.log.write_at(at, record).durable(Durability::Data).await?;
-        *end = at + ((1 + changed.len()) * PAGE) as u64;
-        self.apply(changed, *last).await?;
+        let head = [changed.len() as u64].into_iter().chain(changed.keys().copied());
+        let record = [bytes(head), changed.values().flat_map(Node::image).collect()].concat();
+        let lsn = match self.log.append(&record) {
+            Err(error) if is_full(&error) => {
+                // A checkpoint: what the log was for is made safe, and its space is used again.
+                self.pages.flush_to(last.0).await?;
+                self.log.truncate(self.log.end_lsn()).await?;
+                self.log.append(&record)?
+            }
+            appended => appended?,
+        };
+        self.log.durable(lsn).await?;
+        *last = lsn;
+        self.apply(changed, lsn).await?;
         Ok(done)
     }
 }
@@ -234,6 +235,7 @@ pub(crate) async fn run(volume: &str, key: u64, value: Option<u64>) -> Result<Op
         }
         None => tree.get(key).await?,
     };
+    drop(tree);
     link.close()?;
     Ok(found)
 }
