@@ -9,17 +9,20 @@
 //! | [`target`] | a file, a device, a volume or a segment, as typed and as meant |
 //! | [`named`] | a target that must be a segment |
 //! | [`memory_limit`] | how much a command may take for its buffers |
+//! | [`device`], [`mount`] | the block device below a path, and the file system between |
 //! | [`failure`] | what went wrong, where, what would be needed, what to do |
 //! | [`output`] | an answer as a table for people or an object for programs |
 //! | `json` | the one object that `--json` prints |
 //! | [`printable`] | text that is safe to show |
 //! | [`exit_status`] | what the parent process is told |
 
+pub mod device;
 pub mod duration;
 pub mod exit_status;
 pub mod failure;
 mod json;
 pub mod memory_limit;
+pub mod mount;
 pub mod named;
 pub mod output;
 pub mod printable;

@@ -10,14 +10,12 @@
 //! | `system.rs` | settings and limits, and which of them is to blame |
 //! | `place.rs` | what a path is and can do |
 //! | `modes.rs` | what each caching mode really is there |
-//! | `mount.rs`, `device.rs` | the file system and the device below |
+//! | `mount`, `device` of `baio-console` | the file system and the device below |
 //! | `extents.rs` | space that was preallocated and never written |
 
 mod backends;
-mod device;
 mod extents;
 mod modes;
-mod mount;
 mod place;
 mod system;
 

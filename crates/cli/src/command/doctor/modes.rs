@@ -7,12 +7,11 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use baio_console::mount::Mount;
 use baio_console::output::Table;
 use baio_engine::{Caching, Durability, DurableBy, Engine, Errno, Error, File, Kind, Open, Policy, Request};
 use rustix::fs::{Advice, IFlags, Mode as FileMode, OFlags};
 use serde::Serialize;
-
-use super::mount::Mount;
 
 /// Bytes of one trial: fits every alignment in use.
 const TRIAL_BYTES: usize = 4096;

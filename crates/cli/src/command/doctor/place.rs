@@ -7,7 +7,9 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use baio_console::device::Device;
 use baio_console::failure::Failure;
+use baio_console::mount::Mount;
 use baio_console::output::Table;
 use baio_console::size::format_size;
 use baio_engine::{Caching, DurableBy, Engine, Errno, File, Kind, Open, SetupError};
@@ -15,10 +17,8 @@ use baio_storage::{Core, Error, Identity};
 use rustix::fs::{AtFlags, FileType, Mode as FileMode, OFlags, Stat, StatxFlags};
 use serde::Serialize;
 
-use super::device::Device;
 use super::extents;
 use super::modes::{self, DirectWrites, DurableWrites, Mode};
-use super::mount::Mount;
 
 /// `STATX_WRITE_ATOMIC` (statx(2), Linux 6.11).
 const WRITE_ATOMIC: StatxFlags = StatxFlags::from_bits_retain(0x1_0000);
@@ -231,14 +231,10 @@ impl Place {
     }
 
     fn add_mount(&mut self, held: &Held, mount: Option<Mount>) {
-        self.device = Device::of(held.stat.st_dev);
+        self.device = Device::below(held.stat.st_dev, mount.as_ref());
         let Some(mount) = mount else {
             return;
         };
-        if self.device.is_none() {
-            // btrfs and others have a device number of their own.
-            self.device = Device::of_node(&mount.source).or_else(|| Device::of_upper_layer(&mount));
-        }
         self.file_system = Some(mount.file_system);
         self.mount_point = Some(mount.mount_point);
         self.mount_source = Some(mount.source);

@@ -6,18 +6,18 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use baio_console::output::Table;
-use baio_console::size::format_size;
 use serde::Serialize;
 
-use super::mount::Mount;
+use crate::mount::Mount;
+use crate::output::Table;
+use crate::size::format_size;
 
 /// Devices on devices at most.
 const DEPTH_MAX: usize = 8;
 
 /// One device, or one partition with the queue of its disk. What sysfs does not tell is null.
 #[derive(Serialize)]
-pub(super) struct Device {
+pub struct Device {
     name: String,
     /// The disk, for a partition.
     partition_of: Option<String>,
@@ -59,8 +59,14 @@ struct Backing {
 
 impl Device {
     /// The device of this number; `None` where it is none (a file system over the network, in memory, on several devices).
-    pub(super) fn of(number: u64) -> Option<Device> {
+    pub fn of(number: u64) -> Option<Device> {
         Device::numbered(number, DEPTH_MAX)
+    }
+
+    /// The device below a file of this device number, on this mount.
+    pub fn below(number: u64, mount: Option<&Mount>) -> Option<Device> {
+        // btrfs and others have a device number of their own.
+        Device::of(number).or_else(|| Device::of_node(&mount?.source).or_else(|| Device::of_upper_layer(mount?)))
     }
 
     fn numbered(number: u64, depth: usize) -> Option<Device> {
@@ -70,13 +76,13 @@ impl Device {
     }
 
     /// The device with this node, such as the source of a mount.
-    pub(super) fn of_node(node: &str) -> Option<Device> {
+    fn of_node(node: &str) -> Option<Device> {
         let metadata = Path::new(node).metadata().ok().filter(|_| node.starts_with("/dev/"))?;
         Device::of(metadata.rdev())
     }
 
     /// The device of the layer that an overlay writes to; `None` for other mounts, and where that layer is out of sight.
-    pub(super) fn of_upper_layer(mount: &Mount) -> Option<Device> {
+    fn of_upper_layer(mount: &Mount) -> Option<Device> {
         let mut options = mount.options.iter();
         let upper = options.find_map(|option| option.strip_prefix("upperdir=/"))?;
         let metadata = Path::new("/").join(upper).metadata().ok()?;
@@ -115,7 +121,7 @@ impl Device {
     }
 
     /// What costs speed here, and what to do about it.
-    pub(super) fn advice(&self) -> Vec<(String, String)> {
+    pub fn advice(&self) -> Vec<(String, String)> {
         let mut advice = Vec::new();
         let disk = self.partition_of.as_ref().unwrap_or(&self.name);
         if let Some(backing) = self.backing.as_ref().filter(|backing| backing.direct_io == Some(false)) {
@@ -138,7 +144,7 @@ impl Device {
     }
 
     /// Shows it and what lies below.
-    pub(super) fn add_rows(&self, table: &mut Table, indent: usize) {
+    pub fn add_rows(&self, table: &mut Table, indent: usize) {
         let mut row = |what: &str, said: Option<String>| {
             if let Some(said) = said {
                 table.row([format!("{:indent$}{what}", ""), said]);

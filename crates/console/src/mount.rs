@@ -8,19 +8,20 @@ use serde::Serialize;
 
 /// One mount.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Mount {
+pub struct Mount {
     /// The name that the kernel gives the file system: `ext4`, `fuse.sshfs`.
-    pub(super) file_system: String,
-    pub(super) mount_point: PathBuf,
+    pub file_system: String,
+    /// Where.
+    pub mount_point: PathBuf,
     /// What is mounted: a device, or whatever the file system calls it.
-    pub(super) source: String,
+    pub source: String,
     /// Those of the mount, then those of the file system.
-    pub(super) options: Vec<String>,
+    pub options: Vec<String>,
 }
 
 impl Mount {
     /// The one that the file behind `fd` was reached through; `None` where `/proc` does not tell.
-    pub(super) fn of(fd: impl AsFd) -> Option<Mount> {
+    pub fn of(fd: impl AsFd) -> Option<Mount> {
         let raw = fd.as_fd().as_raw_fd();
         let about = fs::read_to_string(format!("/proc/self/fdinfo/{raw}")).ok()?;
         let id = about.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
@@ -28,7 +29,8 @@ impl Mount {
         mounts.lines().find_map(|line| Mount::parse(line, id))
     }
 
-    pub(super) fn has(&self, option: &str) -> bool {
+    /// Was it mounted with this option?
+    pub fn has(&self, option: &str) -> bool {
         self.options.iter().any(|word| word == option)
     }
 
