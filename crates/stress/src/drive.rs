@@ -384,7 +384,8 @@ impl<'a, T: Target> Driver<'a, T> {
     }
 }
 
-fn put(memory: &mut Memory, bytes: &[u8]) {
+/// Fills a buffer.
+pub(super) fn put(memory: &mut Memory, bytes: &[u8]) {
     match memory {
         Memory::Own(buffer) => {
             let len = buffer.len().min(bytes.len());

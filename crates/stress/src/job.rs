@@ -7,6 +7,9 @@ use baio_engine::{Caching, Choice, Durability};
 use baio_storage::Identity;
 use clap::ValueEnum;
 
+/// Segments are read and written in multiples of this: volumes have no smaller block.
+pub(crate) const SEGMENT_BLOCK: u64 = 4096;
+
 /// A whole run.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
@@ -186,7 +189,7 @@ impl Mode {
 
 /// A way to execute requests, as typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Backend {
+pub enum Backend {
     /// The best that works here
     Auto,
     /// Blocking system calls

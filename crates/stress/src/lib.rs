@@ -20,6 +20,7 @@
 //! | `place.rs` | what a path is, and whether it may be written over |
 //! | `fill.rs` | making files, really written |
 //! | `cold.rs` | files out of the kernel's page cache |
+//! | `subject.rs` | the same targets, request by request, for other commands that measure |
 //! | `deal.rs` | streams, and the lanes that get them |
 //! | `pattern.rs` | the offsets of one stream: in order, at random, each exactly once |
 //! | `schedule.rs` | the rotation through a lane's streams |
@@ -41,9 +42,10 @@ pub use cache_counts::CacheCounts;
 pub use cold::drop_pages_of;
 pub use command::aio_stress::args::AioStressArgs;
 pub use command::stress::args::StressArgs;
-pub use job::{Rw, warm_bytes};
+pub use job::{Backend, Rw, warm_bytes};
 pub use measurement::{Latency, Measurement, Recorder};
 pub use pattern::{Permutation, Random, mix};
+pub use subject::{Ground, Manner, Reply, Subject, Wish, may_replace};
 
 mod cache_counts;
 mod cold;
@@ -60,6 +62,7 @@ mod place;
 mod result;
 mod round;
 mod schedule;
+mod subject;
 mod target;
 mod verify;
 

@@ -8,9 +8,10 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 use baio_console::failure::Failure;
+use baio_console::named::NamedSegment;
 use baio_engine::{Caching, Create, Descriptions, Errno, File, Open, SetupError};
-use baio_storage::Error;
 use baio_storage::segment::superblock::MAGIC;
+use baio_storage::{Error, Identity};
 
 /// Bytes that a whole superblock copy lies behind the first.
 const SECOND_SUPERBLOCK_AT: u64 = 64 << 10;
@@ -116,6 +117,27 @@ impl Place {
         }
         Ok(Claim(Some(file)))
     }
+}
+
+/// Makes sure that a segment may be written over: one of mine may.
+///
+/// # Errors
+/// It is somebody else's, and `force` is not given.
+pub(crate) fn may_write_segment(
+    command: &'static str,
+    named: &NamedSegment,
+    who: Identity,
+    force: bool,
+) -> Result<(), Failure> {
+    let owner_uid = named.owner_uid(who);
+    if owner_uid == who.uid || force {
+        return Ok(());
+    }
+    let said = format!("it is the segment of user {owner_uid}, and would be overwritten");
+    Err(Failure::new(command, "EPERM", said)
+        .on(named.typed.as_str())
+        .needing("a segment of your own")
+        .cured_by("name one of yours, only read, or insist with --force"))
 }
 
 /// The first or the second copy of a superblock begins in a way that nothing else does.

@@ -12,7 +12,8 @@ use baio_console::size::format_size;
 use baio_storage::{Core, Identity};
 
 use super::args::StressArgs;
-use crate::job::{Mode, Rw, SegmentPath, Verify};
+use crate::job::{Mode, Rw, SEGMENT_BLOCK, SegmentPath, Verify};
+use crate::place::may_write_segment;
 use crate::{
     Claim, Job, Kind, Objects, Place, STAMP_MIN, STAMPED_BLOCKS_MAX, Stage, Stream, Want, contexts, deal, shares,
 };
@@ -27,9 +28,6 @@ const SIZE_DEFAULT: u64 = 1 << 30;
 
 /// How long a run without another end lasts.
 const RUNTIME_DEFAULT: Duration = Duration::from_secs(5);
-
-/// Segments are read and written in multiples of this: volumes have no smaller block.
-const SEGMENT_BLOCK: u64 = 4096;
 
 /// A job, and what it needs first.
 #[derive(Debug)]
@@ -213,12 +211,8 @@ fn plan_segment(args: &StressArgs, named: &NamedSegment) -> Result<Plan, Failure
     let who = Identity::effective();
     let owner_uid = named.owner_uid(who);
     let stages = stages(args);
-    if owner_uid != who.uid && !args.force && stages.iter().any(|stage| stage.rw.writes()) {
-        let said = format!("it is the segment of user {owner_uid}, and would be overwritten");
-        return Err(Failure::new(COMMAND, "EPERM", said)
-            .on(typed())
-            .needing("a segment of your own")
-            .cured_by("name one of yours, only read, or insist with --force"));
+    if stages.iter().any(|stage| stage.rw.writes()) {
+        may_write_segment(COMMAND, named, who, args.force)?;
     }
     let request_size = args.request_size.bytes();
     if !request_size.is_multiple_of(SEGMENT_BLOCK) {
