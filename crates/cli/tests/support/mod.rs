@@ -235,3 +235,33 @@ impl Unchanged {
         assert_eq!(modified, self.modified, "{after}: the time of change");
     }
 }
+
+/// A loop device over a file, gone with it.
+pub(crate) struct Loop(pub(crate) PathBuf);
+
+impl Loop {
+    /// `None`, and says so, where none can be made.
+    pub(crate) fn over(file: &Path) -> Option<Loop> {
+        let made = Loop::make(file);
+        if made.is_none() {
+            skip("no loop device can be made here (it takes losetup)");
+        }
+        made
+    }
+
+    fn make(file: &Path) -> Option<Loop> {
+        let made = Command::new("losetup")
+            .args(["--find", "--show"])
+            .arg(file)
+            .output()
+            .ok()?;
+        let node = String::from_utf8(made.stdout).ok()?.trim().to_owned();
+        (made.status.success() && node.starts_with("/dev/loop")).then(|| Loop(node.into()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
