@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use baio_console::failure::Failure;
 use baio_console::output::Output;
-use baio_measure::ReportArgs;
+use baio_measure::{LatencyArgs, ReportArgs};
 use baio_stress::{AioStressArgs, StressArgs};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -145,6 +145,8 @@ pub(crate) enum Command {
     Stress(StressArgs),
     /// The same with the letters and the output of aio-stress
     AioStress(AioStressArgs),
+    /// Measure how long single requests take, and writes that are posted at once
+    Latency(LatencyArgs),
     /// Carry a file through a volume and back, and measure random reads against threads and fio
     Report(ReportArgs),
     /// Show the counters of a process that has opened a metrics socket

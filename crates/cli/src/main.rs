@@ -1,4 +1,4 @@
-//! The `baio` program: volumes, segments, dd, stress, report, doctor.
+//! The `baio` program: volumes, segments, dd, stress, latency, report, doctor.
 //!
 //! This file is the table of contents. The command line becomes an [`args::Invocation`], its command runs in a module of its
 //! own under `command/`, or in `baio-stress` or `baio-measure`, and what comes back, an answer or a failure, is printed once by
@@ -42,6 +42,7 @@ fn run(Invocation { output, command }: Invocation) -> ExitStatus {
         Command::Dd(operands) => output.tell(command::dd::run(operands)),
         Command::Stress(args) => output.tell(baio_stress::stress(args)),
         Command::AioStress(args) => output.tell(baio_stress::aio_stress(args)),
+        Command::Latency(args) => output.tell(baio_measure::latency(args)),
         Command::Report(args) => output.tell(baio_measure::report(args)),
         Command::Metrics(args) => output.tell(command::metrics::run(args)),
         Command::Doctor(args) => output.tell(command::doctor::run(args)),

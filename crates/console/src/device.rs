@@ -18,17 +18,20 @@ const DEPTH_MAX: usize = 8;
 /// One device, or one partition with the queue of its disk. What sysfs does not tell is null.
 #[derive(Serialize)]
 pub struct Device {
-    name: String,
+    /// As sysfs has it.
+    pub name: String,
     /// The disk, for a partition.
-    partition_of: Option<String>,
-    scheduler: Option<String>,
+    pub partition_of: Option<String>,
+    /// The one in force.
+    pub scheduler: Option<String>,
     /// What the scheduler does to requests, in one phrase.
     scheduler_cost: Option<&'static str>,
-    schedulers: Vec<String>,
+    /// Those that there are.
+    pub schedulers: Vec<String>,
     /// `write back` or `write through`.
-    write_cache: Option<String>,
+    pub write_cache: Option<String>,
     /// Can one write be made durable without a flush of everything?
-    fua: Option<bool>,
+    pub fua: Option<bool>,
     /// Requests that may wait in the scheduler.
     requests_max: Option<u64>,
     hardware_queues: Option<u64>,
@@ -67,6 +70,19 @@ impl Device {
     pub fn below(number: u64, mount: Option<&Mount>) -> Option<Device> {
         // btrfs and others have a device number of their own.
         Device::of(number).or_else(|| Device::of_node(&mount?.source).or_else(|| Device::of_upper_layer(mount?)))
+    }
+
+    /// The device that a path is, or below the file that it is.
+    ///
+    /// # Errors
+    /// The path cannot be opened to look at it.
+    pub fn under(path: &Path) -> std::io::Result<Option<Device>> {
+        let metadata = path.metadata()?;
+        if metadata.rdev() != 0 {
+            return Ok(Device::of(metadata.rdev()));
+        }
+        let mount = Mount::of(fs::File::open(path)?);
+        Ok(Device::below(metadata.dev(), mount.as_ref()))
     }
 
     fn numbered(number: u64, depth: usize) -> Option<Device> {

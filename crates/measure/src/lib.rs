@@ -1,7 +1,7 @@
 //! # baio-measure: what baio is measured by
 //!
-//! `baio report` does the main job and takes figures beside the peers that do the same work. The program calls it; nothing here
-//! knows the program.
+//! `baio report` does the main job and takes figures beside the peers that do the same work; `baio latency` measures one target. The
+//! program calls them; nothing here knows the program.
 //!
 //! ```text
 //! report ----> figures     an experiment compares sides; each side is a process, and all are measured alike
@@ -13,6 +13,7 @@
 //! | `figures/` | the costs of a process; our sides (`stress`, workers) and fio's |
 //! | `figures/worker/` | sides of ours that no command has, each in a process of its own |
 //! | `../examples/` | those of them that are programs of their own, worth reading and running alone |
+//! | `latency/` | `baio latency`: single requests, writes posted at once, I/O schedulers |
 //! | `report/` | the experiments, each one line in a table; what they share: sides in turn, marks, places |
 //!
 //! A process of ours is this program again: with the words of a command line, or with a job in its environment, for which
@@ -26,9 +27,11 @@ use std::process::ExitCode;
 use baio_console::failure::Failure;
 use baio_console::output::Answer;
 
+pub use latency::args::LatencyArgs;
 pub use report::args::ReportArgs;
 
 mod figures;
+mod latency;
 pub mod program;
 mod report;
 
@@ -38,6 +41,14 @@ mod report;
 /// What was typed makes no sense, or one of our own sides cannot run.
 pub fn report(args: ReportArgs) -> Result<impl Answer, Failure> {
     report::run(args)
+}
+
+/// Measures how long single requests take, or many writes that are posted at once.
+///
+/// # Errors
+/// What was typed makes no sense, or something could not be set up. A request that fails is told in the answer.
+pub fn latency(args: LatencyArgs) -> Result<impl Answer, Failure> {
+    latency::run(args)
 }
 
 /// Does the job that the report has started this process for, and gives the status to end with; `None` in every other process.

@@ -15,7 +15,7 @@
 //! | `gauge.rs` | how far a long command has come |
 //! | `shown.rs` | how volumes and segments are shown |
 //!
-//! Those that measure are in `baio-stress` (`stress`, `aio-stress`) and `baio-measure` (`report`).
+//! Those that measure are in `baio-stress` (`stress`, `aio-stress`) and `baio-measure` (`latency`, `report`).
 
 pub(crate) mod check;
 pub(crate) mod create;

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::figures::child::{self, Finished};
 use crate::figures::quoted;
+use crate::latency::schedulers;
 use crate::program;
 
 pub(crate) mod bare;
@@ -49,6 +50,8 @@ pub(crate) enum Job {
     OneQueue(one_queue::Job),
     /// A volume of many segments, filled or used; it prints findings of its own.
     VolumeScale(many_segments::Job),
+    /// Puts the I/O scheduler of a device back when its parent is gone.
+    SchedulerGuard(schedulers::Guard),
 }
 
 /// The environment variable by which the program knows that it is a worker.
@@ -76,6 +79,7 @@ fn work(job: Job) -> Result<Value, String> {
         Job::PageCleaners(job) => page_cleaners::run(&job)?,
         Job::OneQueue(job) => one_queue::run(&job)?,
         Job::VolumeScale(job) => return many_segments::run(&job),
+        Job::SchedulerGuard(guard) => return guard.run(),
     };
     measurement.rss_bytes = memory_max("self");
     serde_json::to_value(&measurement).map_err(|error| error.to_string())
@@ -101,11 +105,17 @@ pub(crate) fn ask<T: DeserializeOwned>(job: &Job) -> Result<T, String> {
     parse(&finish(job)?)
 }
 
-fn finish(job: &Job) -> Result<Finished, String> {
+/// This program again, with a job.
+pub(crate) fn command(job: &Job) -> Result<Command, String> {
     let program = std::env::current_exe().map_err(|error| format!("find this program: {error}"))?;
     let json = serde_json::to_string(job).map_err(|error| error.to_string())?;
-    let finished =
-        child::run(Command::new(program).env(JOB, json)).map_err(|error| format!("start a worker: {error}"))?;
+    let mut command = Command::new(program);
+    command.env(JOB, json);
+    Ok(command)
+}
+
+fn finish(job: &Job) -> Result<Finished, String> {
+    let finished = child::run(&mut command(job)?).map_err(|error| format!("start a worker: {error}"))?;
     if finished.success {
         Ok(finished)
     } else {

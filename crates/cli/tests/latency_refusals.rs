@@ -1,0 +1,129 @@
+//! Promise: what `baio latency` must not or cannot do is refused before anything is changed, with need and cure.
+
+mod support;
+
+use support::{Place, Unchanged};
+
+#[test]
+fn nothing_precious_is_written_over_unasked() {
+    let place = Place::new();
+    place.volume("16M", "1M");
+    let watched = Unchanged::watch(&place.path("vol"));
+    for line in [
+        "latency vol --write",
+        "latency vol --writes 10",
+        "latency vol --writes 10 --same-block",
+    ] {
+        let error = place.baio(&format!("{line} --json")).fails_with(1).error();
+        assert_eq!(error["code"], "EEXIST", "{line}");
+        assert!(error["cure"].as_str().unwrap().contains("--force"), "{line}");
+        watched.check(line);
+    }
+    place.baio("latency vol --count 3").succeeds();
+    watched.check("reading it");
+    let before = place.read("vol");
+    place.baio("latency vol --writes 200 --force").succeeds();
+    assert!(before[..512] != place.read("vol")[..512], "whoever insists gets it");
+}
+
+#[test]
+fn results_replace_neither_the_target_nor_a_volume_nor_each_other() {
+    let place = Place::new();
+    place.volume("16M", "1M");
+    place.write("f", &support::random_bytes(64 << 10, 1));
+    std::os::unix::fs::symlink("f", place.path("link")).unwrap();
+    let file = Unchanged::watch(&place.path("f"));
+    let volume = Unchanged::watch(&place.path("vol"));
+    for (line, status, code) in [
+        ("--csv f", 2, "EUSAGE"),
+        ("--html link", 2, "EUSAGE"),
+        ("--csv new --svg new", 2, "EUSAGE"),
+        ("--csv new --svg ./new", 2, "EUSAGE"),
+        ("--svg vol", 1, "EEXIST"),
+        ("--svg .", 1, "EISDIR"),
+        ("--svg missing/x", 1, "ENOENT"),
+        ("--csv new --svg missing/x", 1, "ENOENT"),
+    ] {
+        let error = place
+            .baio(&format!("latency f --writes 10 {line} --json"))
+            .fails_with(status)
+            .error();
+        assert_eq!(error["code"], code, "{line}: {error}");
+        file.check(line);
+        volume.check(line);
+        assert!(
+            !place.path("new").exists(),
+            "{line}: a file without results does not stay"
+        );
+    }
+    // Of a segment the volume is the target.
+    place.baio("latency vol#a --writes 10 --csv vol").fails_with(1);
+    volume.check("its own volume");
+    place.write("old.csv", &[b'x'; 100_000]);
+    place.baio("latency f --writes 10 --csv old.csv").succeeds();
+    assert!(
+        place.read("old.csv").starts_with(b"scheduler,write,"),
+        "an ordinary file is"
+    );
+    assert!(!place.read("old.csv").contains(&b'x'), "whole");
+}
+
+#[test]
+fn command_lines_that_make_no_sense() {
+    let place = Place::new();
+    place.volume("16M", "1M");
+    place.write("empty", b"");
+    place.write("f", &[1; 64 << 10]);
+    let volume = Unchanged::watch(&place.path("vol"));
+    let file = Unchanged::watch(&place.path("f"));
+    for (line, status, code) in [
+        ("latency", 2, "EUSAGE"),
+        ("latency empty", 2, "EUSAGE"),
+        ("latency f --count 0", 2, "EUSAGE"),
+        ("latency f --interval 5", 2, "EUSAGE"),
+        ("latency f --request-size 0", 2, "EUSAGE"),
+        ("latency f --request-size 128K", 2, "EUSAGE"),
+        ("latency f --request-size 16383P", 2, "EUSAGE"),
+        ("latency f --backend foo", 2, "EUSAGE"),
+        ("latency f --durable", 2, "EUSAGE"),
+        ("latency f --size 1M", 2, "EUSAGE"),
+        ("latency f --writes 0", 2, "EUSAGE"),
+        ("latency f --writes 16385", 2, "EUSAGE"),
+        ("latency f --writes 1000 --request-size 4K", 2, "EUSAGE"),
+        ("latency f --writes 10 --write", 2, "EUSAGE"),
+        ("latency f --writes 10 --count 3", 2, "EUSAGE"),
+        ("latency f --same-block", 2, "EUSAGE"),
+        ("latency f --csv x", 2, "EUSAGE"),
+        ("latency f --schedulers", 2, "EUSAGE"),
+        ("latency new --size 4K --writes 1000", 2, "EUSAGE"),
+        ("latency new --size 8191P", 1, "ENOSPC"),
+        ("latency .", 1, "EISDIR"),
+        ("latency /dev/null", 1, "EINVAL"),
+        ("latency vol#a --request-size 512", 2, "EUSAGE"),
+        ("latency vol#a --size 2M", 2, "EUSAGE"),
+        ("latency vol#b", 1, "ENOENT"),
+        ("latency unix:/run/x#a", 1, "EOPNOTSUPP"),
+    ] {
+        let told = place.baio(&format!("{line} --json")).fails_with(status).json();
+        let error = &told["error"];
+        assert_eq!(error["code"], code, "{line}: {error}");
+        assert!(error["cure"].is_string(), "{line}: {error}");
+        volume.check(line);
+        file.check(line);
+        assert!(!place.path("new").exists(), "{line}");
+    }
+}
+
+#[test]
+fn a_segment_of_somebody_else() {
+    if !support::is_root() {
+        return; // Only root may make segments for others.
+    }
+    let place = Place::new();
+    place.volume("16M", "1M");
+    place.baio("create vol#12345/b --size 64K").succeeds();
+    let error = place.baio("latency vol#12345/b --write --json").fails_with(1).error();
+    assert_eq!(error["code"], "EPERM");
+    place.baio("latency vol#12345/b --count 1").succeeds();
+    place.baio("latency vol#12345/b --write --count 1 --force").succeeds();
+}

@@ -1,0 +1,80 @@
+//! `baio latency`: how long single requests take, and when writes that are posted at once are known complete (seed 003).
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `args.rs` | what is typed |
+//! | `single.rs` | one request at a time |
+//! | `posted.rs` | seed 003's test: many writes, two times of each |
+//! | `schedulers.rs` | that test with each I/O scheduler of the device, and the guard that puts the old one back |
+//! | `below.rs` | what lies below the target, and whether a write must be made durable |
+//! | `sheets.rs` | files with results: what they may replace, CSV |
+//! | `charts.rs` | seed 003's two graphs, as SVG and on a page |
+//! | `show.rs` | latencies for people: points of the distribution, a histogram |
+
+use std::io::{self, Write};
+
+use baio_console::exit_status::ExitStatus;
+use baio_console::failure::Failure;
+use baio_console::output::Answer;
+use serde::Serialize;
+
+pub(crate) mod args;
+mod below;
+mod charts;
+mod posted;
+pub(crate) mod schedulers;
+mod sheets;
+mod show;
+mod single;
+
+use args::LatencyArgs;
+
+const COMMAND: &str = "latency";
+
+/// Bytes of a file that is made.
+const SIZE_DEFAULT: u64 = 64 << 20;
+
+/// What `latency` has to say.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(crate) enum Told {
+    Single(Box<single::Told>),
+    Posted(Box<posted::Told>),
+}
+
+/// Measures what was asked for.
+pub(crate) fn run(args: LatencyArgs) -> Result<Told, Failure> {
+    match args.writes {
+        Some(writes) => posted::run(&args, writes).map(|told| Told::Posted(told.into())),
+        None => single::run(&args).map(|told| Told::Single(told.into())),
+    }
+}
+
+impl Told {
+    fn answer(&self) -> &dyn Shown {
+        match self {
+            Told::Single(told) => &**told,
+            Told::Posted(told) => &**told,
+        }
+    }
+}
+
+/// An answer of one kind of run.
+trait Shown {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()>;
+    /// Requests that failed.
+    fn errors(&self) -> u64;
+}
+
+impl Answer for Told {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.answer().write_text(out)
+    }
+
+    fn exit_status(&self) -> ExitStatus {
+        match self.answer().errors() {
+            0 => ExitStatus::Success,
+            _ => ExitStatus::Failed,
+        }
+    }
+}

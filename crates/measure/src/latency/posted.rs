@@ -1,0 +1,355 @@
+//! Seed 003's test: writes of one small block, direct, posted as fast as possible into a queue that holds all of them. Each is stamped
+//! before it is enqueued and when it is known complete, and the two times are matched by the request's tag.
+//!
+//! The document stamps completions in a thread of its own, in the order in which they come. Here one thread does both: each
+//! posting call also learns of what has completed meanwhile, and when all are posted the thread sleeps until more have. What one call
+//! learns of is a *batch*.
+//!
+//! The document's text says that the data are written "in a linear manner"; its code writes the same block again and again. Linear is
+//! the default here, the other is `--same-block`.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use baio_console::failure::Failure;
+use baio_console::size::format_size;
+use baio_engine::{Durability, Wait};
+use baio_stress::{Ground, Latency, Manner, Recorder, Subject, Wish};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::args::LatencyArgs;
+use super::below::{self, Below};
+use super::schedulers::Schedulers;
+use super::sheets::{Sheets, Written};
+use super::show::{self, Bucket};
+use super::{COMMAND, SIZE_DEFAULT, Shown};
+
+/// What came out.
+#[derive(Serialize)]
+pub(crate) struct Told {
+    pub(super) target: String,
+    pub(super) writes: u32,
+    pub(super) request_size: u64,
+    pub(super) same_block: bool,
+    mode: &'static str,
+    pub(super) durability: &'static str,
+    pub(super) durability_because: &'static str,
+    pub(super) backend: &'static str,
+    pub(super) below: Below,
+    /// One, or one with each scheduler.
+    pub(super) runs: Vec<Run>,
+    errors: u64,
+    first_error: Option<Value>,
+    files: Written,
+}
+
+/// All writes once.
+#[derive(Serialize)]
+pub(super) struct Run {
+    pub(super) scheduler: Option<String>,
+    /// From the first stamp to the last.
+    pub(super) seconds: f64,
+    /// The part of it in which writes were posted.
+    pub(super) post_seconds: f64,
+    /// From the stamp before the enqueuing call to the one at which the completion was known.
+    pub(super) latency_us: Latency,
+    /// Time in the enqueuing call.
+    pub(super) enqueue_us: Latency,
+    /// Calls that have learnt of completions.
+    pub(super) batches: u64,
+    pub(super) batch_size_mean: f64,
+    pub(super) batch_size_max: u32,
+    /// Of the write of each batch that was enqueued first.
+    pub(super) first_of_batch_latency_us: Latency,
+    pub(super) histogram: Vec<Bucket>,
+    pub(super) errors: u64,
+    #[serde(skip)]
+    pub(super) times: Vec<Times>,
+}
+
+/// What is known of one write; the times are since the first one's enqueuing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Times {
+    pub(super) offset: u64,
+    pub(super) enqueued: Duration,
+    /// When the enqueuing call had returned.
+    pub(super) posted: Duration,
+    pub(super) known: Duration,
+    /// The call that has learnt of it, counted from 0.
+    pub(super) batch: u32,
+    pub(super) failed: bool,
+}
+
+impl Times {
+    pub(super) fn latency(&self) -> Duration {
+        self.known.saturating_sub(self.enqueued)
+    }
+}
+
+pub(super) fn run(args: &LatencyArgs, writes: u32) -> Result<Told, Failure> {
+    let ground = Ground::prepare(&Wish {
+        command: COMMAND,
+        target: &args.target,
+        write: true,
+        force: args.force,
+        request_size: args.request_size.map(|size| size.bytes()),
+        request_size_default: 512,
+        requests: if args.same_block { 1 } else { writes.into() },
+        size: args.size.map(|size| size.bytes()),
+        size_default: SIZE_DEFAULT,
+    })?;
+    let below = Below::look(&ground);
+    let (durability, durability_because) = match below.durability(&ground) {
+        (Durability::None, _) if args.durable => (Durability::Data, "it was asked for"),
+        known => known,
+    };
+    let sheets = Sheets::prepare(args, &ground)?;
+    let manner = Manner {
+        backend: args.backend,
+        durability,
+        depth: writes,
+    };
+    let (mut backend, mut first_error, mut runs) = ("", None, Vec::new());
+    let mut once = |scheduler: Option<String>| -> Result<(), Failure> {
+        let (run, by, failure) = all_writes(&ground, manner, args.same_block, scheduler)?;
+        backend = by;
+        first_error = first_error.take().or(failure);
+        runs.push(run);
+        Ok(())
+    };
+    if args.schedulers {
+        let schedulers = Schedulers::take(&args.target.to_string(), &below)?;
+        schedulers.each(|name| once(Some(name.to_owned())))?;
+    } else {
+        once(below.scheduler.clone())?;
+    }
+    let mut told = Told {
+        target: args.target.to_string(),
+        writes,
+        request_size: ground.request_size,
+        same_block: args.same_block,
+        mode: "direct",
+        durability: below::name(durability),
+        durability_because,
+        backend,
+        below,
+        errors: runs.iter().map(|run| run.errors).sum(),
+        runs,
+        first_error: first_error.map(|failure| {
+            eprintln!("{failure}");
+            failure.to_json()["error"].take()
+        }),
+        files: Written::default(),
+    };
+    told.files = sheets.write(&told)?;
+    Ok(told)
+}
+
+/// Opens the target, posts all writes, waits for all, and closes it. Also the backend, and the first write that failed.
+fn all_writes(
+    ground: &Ground,
+    manner: Manner,
+    same_block: bool,
+    scheduler: Option<String>,
+) -> Result<(Run, &'static str, Option<Failure>), Failure> {
+    let mut subject = ground.open(manner)?;
+    let backend = subject.backend();
+    let step = if same_block { 0 } else { ground.request_size };
+    let times = (0..u64::from(manner.depth)).map(|index| Times {
+        offset: index * step,
+        ..Times::default()
+    });
+    let mut posting = Posting {
+        begun: Instant::now(),
+        times: times.collect(),
+        left: manner.depth,
+        batches: 0,
+        failure: None,
+    };
+    let ended = posting.run(&mut subject);
+    let closed = subject.close();
+    ended?;
+    closed?;
+    Ok((Run::of(posting.times, scheduler), backend, posting.failure))
+}
+
+struct Posting {
+    begun: Instant,
+    times: Vec<Times>,
+    /// Not known complete.
+    left: u32,
+    batches: u32,
+    failure: Option<Failure>,
+}
+
+impl Posting {
+    fn run(&mut self, subject: &mut Subject) -> Result<(), Failure> {
+        self.begun = Instant::now();
+        for index in 0..self.times.len() {
+            let Some(memory) = subject.buffer() else {
+                return Err(Failure::new(COMMAND, "ENOMEM", "there is no buffer for each write"));
+            };
+            self.times[index].enqueued = self.begun.elapsed();
+            let started = subject.start(true, self.times[index].offset, memory, index as u64);
+            if started.is_err() {
+                return Err(Failure::new(COMMAND, "EAGAIN", "the queue does not hold all writes"));
+            }
+            subject.turn(Wait::No)?;
+            let now = self.begun.elapsed();
+            self.times[index].posted = now;
+            self.learn(subject, now);
+        }
+        while self.left > 0 {
+            subject.turn(Wait::one())?;
+            self.learn(subject, self.begun.elapsed());
+        }
+        Ok(())
+    }
+
+    /// Stamps what the last call has learnt of. Buffers are kept back: each write has its own.
+    fn learn(&mut self, subject: &mut Subject, now: Duration) {
+        let before = self.left;
+        while let Some(reply) = subject.next_reply() {
+            let times = &mut self.times[reply.tag as usize];
+            times.known = now;
+            times.batch = self.batches;
+            self.left -= 1;
+            if let Some(failure) = subject.failure_of(true, times.offset, reply.result) {
+                times.failed = true;
+                self.failure.get_or_insert(failure);
+            }
+        }
+        self.batches += u32::from(self.left < before);
+    }
+}
+
+impl Run {
+    fn of(times: Vec<Times>, scheduler: Option<String>) -> Run {
+        let succeeded = || times.iter().filter(|times| !times.failed);
+        let recorded = |durations: &mut dyn Iterator<Item = Duration>| {
+            let mut recorder = Recorder::new();
+            durations.for_each(|duration| recorder.record(duration));
+            recorder
+        };
+        let batches = times.iter().map(|times| times.batch + 1).max().unwrap_or(0);
+        let mut sizes = vec![0_u32; batches as usize];
+        // Writes are in the order of their enqueuing: the first that a batch has is its first.
+        let mut firsts = vec![None; batches as usize];
+        for times in &times {
+            sizes[times.batch as usize] += 1;
+            firsts[times.batch as usize].get_or_insert(times.latency());
+        }
+        let latency = recorded(&mut succeeded().map(Times::latency));
+        let seconds = |at: Option<Duration>| at.unwrap_or_default().as_secs_f64();
+        Run {
+            scheduler,
+            seconds: seconds(times.iter().map(|times| times.known).max()),
+            post_seconds: seconds(times.iter().map(|times| times.posted).max()),
+            latency_us: latency.latency(),
+            enqueue_us: recorded(&mut times.iter().map(|times| times.posted - times.enqueued)).latency(),
+            batches: batches.into(),
+            batch_size_mean: times.len() as f64 / f64::from(batches.max(1)),
+            batch_size_max: sizes.into_iter().max().unwrap_or(0),
+            first_of_batch_latency_us: recorded(&mut firsts.into_iter().flatten()).latency(),
+            histogram: show::histogram(&latency),
+            errors: times.iter().filter(|times| times.failed).count() as u64,
+            times,
+        }
+    }
+}
+
+impl Told {
+    /// `f: 1000 writes of 512 B, linear, direct, uring (vda, scheduler none, cache write back)`.
+    pub(super) fn headline(&self) -> String {
+        format!(
+            "{}: {} writes of {}, {}, direct, {} ({})",
+            self.target,
+            self.writes,
+            format_size(self.request_size),
+            if self.same_block { "the same block" } else { "linear" },
+            self.backend,
+            self.below.sentence(),
+        )
+    }
+
+    /// What each write has made safe, and why that was asked for.
+    pub(super) fn durability_sentence(&self) -> String {
+        match self.durability {
+            "none" => format!("no flag of durability: {}", self.durability_because),
+            level => format!("each {level}-durable: {}", self.durability_because),
+        }
+    }
+}
+
+impl Run {
+    /// What a run has to say: a name and a value each.
+    pub(super) fn lines(&self) -> [(&'static str, String); 4] {
+        [
+            ("latency", show::points(&self.latency_us)),
+            ("enqueuing call", show::points(&self.enqueue_us)),
+            ("first of a batch", show::points(&self.first_of_batch_latency_us)),
+            (
+                "batches",
+                format!(
+                    "{} of {:.1} on average, {} at most; {} until all were posted, {} until all were complete",
+                    self.batches,
+                    self.batch_size_mean,
+                    self.batch_size_max,
+                    show::shown(self.post_seconds * 1e6),
+                    show::shown(self.seconds * 1e6),
+                ),
+            ),
+        ]
+    }
+}
+
+impl Shown for Told {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{}", self.headline())?;
+        writeln!(out, "{}", self.durability_sentence())?;
+        for run in &self.runs {
+            if let (Some(scheduler), true) = (&run.scheduler, self.runs.len() > 1) {
+                writeln!(out, "scheduler {scheduler}")?;
+            }
+            for (name, said) in run.lines() {
+                writeln!(out, "{name}: {said}")?;
+            }
+            show::write_histogram(&run.histogram, out)?;
+        }
+        if self.errors > 0 {
+            writeln!(out, "{} writes failed", self.errors)?;
+        }
+        Ok(())
+    }
+
+    fn errors(&self) -> u64 {
+        self.errors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_each_batch_is_the_one_enqueued_first() {
+        let us = Duration::from_micros;
+        let write = |enqueued, known, batch| Times {
+            enqueued: us(enqueued),
+            posted: us(enqueued + 1),
+            known: us(known),
+            batch,
+            ..Times::default()
+        };
+        let run = Run::of(
+            vec![write(0, 100, 0), write(1, 200, 1), write(2, 100, 0), write(3, 200, 1)],
+            None,
+        );
+        assert_eq!((run.batches, run.batch_size_max), (2, 2));
+        let first = run.first_of_batch_latency_us;
+        assert!(first.max.unwrap() > 195.0 && first.mean.unwrap() > 145.0, "{first:?}");
+        assert_eq!(run.seconds, 0.0002);
+        assert_eq!(run.errors, 0);
+    }
+}
