@@ -9,6 +9,8 @@ use baio_console::target::TypedTarget;
 use baio_stress::Backend;
 use clap::Args;
 
+use super::log::args::LogArgs;
+
 /// `baio latency`
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -60,6 +62,8 @@ pub struct LatencyArgs {
     /// The same as a page, with the figures
     #[arg(long, value_name = "FILE", requires = "writes")]
     pub(super) html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) log: LogArgs,
     /// How requests are executed
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(super) backend: Backend,

@@ -1,4 +1,5 @@
-//! `baio latency`: how long single requests take, and when writes that are posted at once are known complete (seed 003).
+//! `baio latency`: how long single requests take, when writes that are posted at once are known complete (seed 003), and how long a small
+//! record takes to be durable, and known to be (seed 002).
 //!
 //! | file | what it is |
 //! |---|---|
@@ -6,6 +7,7 @@
 //! | `single.rs` | one request at a time |
 //! | `posted.rs` | seed 003's test: many writes, two times of each |
 //! | `schedulers.rs` | that test with each I/O scheduler of the device, and the guard that puts the old one back |
+//! | `log/` | seed 002's question: durable appends, by those who keep a log |
 //! | `below.rs` | what lies below the target, and whether a write must be made durable |
 //! | `sheets.rs` | files with results: what they may replace, CSV |
 //! | `charts.rs` | seed 003's two graphs, as SVG and on a page |
@@ -21,6 +23,7 @@ use serde::Serialize;
 pub(crate) mod args;
 mod below;
 mod charts;
+mod log;
 mod posted;
 pub(crate) mod schedulers;
 mod sheets;
@@ -40,10 +43,14 @@ const SIZE_DEFAULT: u64 = 64 << 20;
 pub(crate) enum Told {
     Single(Box<single::Told>),
     Posted(Box<posted::Told>),
+    Log(Box<log::Told>),
 }
 
 /// Measures what was asked for.
 pub(crate) fn run(args: LatencyArgs) -> Result<Told, Failure> {
+    if args.log.is_asked_for() {
+        return log::run(&args).map(|told| Told::Log(told.into()));
+    }
     match args.writes {
         Some(writes) => posted::run(&args, writes).map(|told| Told::Posted(told.into())),
         None => single::run(&args).map(|told| Told::Single(told.into())),
@@ -55,6 +62,7 @@ impl Told {
         match self {
             Told::Single(told) => &**told,
             Told::Posted(told) => &**told,
+            Told::Log(told) => &**told,
         }
     }
 }

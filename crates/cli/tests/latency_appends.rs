@@ -1,0 +1,108 @@
+//! Promise: `baio latency --peer` appends records through each peer, in a closed and in an open loop, and they really are on the target; all
+//! sides are loaded alike, in turn.
+
+mod support;
+
+use support::{Place, Unchanged};
+
+const PEERS: [&str; 4] = ["thread-fdatasync", "thread-direct", "posix-aio", "libaio"];
+
+#[test]
+fn each_peer_writes_its_records_from_the_beginning() {
+    let place = Place::new();
+    for peer in PEERS {
+        place.write("f", &[0; 32 << 20]);
+        let line = format!("latency f --peer {peer} --waiting 4 --record-size 100 --runtime 500ms --json");
+        let told = place.baio(&line).succeeds().json();
+        let side = &told["sides"][0];
+        assert_eq!((&side["side"], &told["waiting"]), (&peer.into(), &4.into()));
+        for key in [
+            "appends_per_second",
+            "cpu_us_per_append",
+            "batches",
+            "records_per_batch_mean",
+        ] {
+            assert!(side[key].as_f64().unwrap() > 0.0, "{peer}: {key}: {side}");
+        }
+        assert!(side["records_per_batch_max"].as_f64().unwrap() <= 4.0, "{side}");
+        let bytes = place.read("f");
+        assert_eq!(bytes.len(), 32 << 20);
+        // The first record: its length, its bytes, zeros to 8.
+        assert_eq!(bytes[..8], 100_u64.to_le_bytes(), "{peer}");
+        assert!(
+            bytes[8..108].iter().any(|byte| *byte != 0) && bytes[108..112] == [0; 4],
+            "{peer}"
+        );
+    }
+}
+
+#[test]
+fn sides_take_turns_under_every_load() {
+    let place = Place::new();
+    place.write("f", &[0; 32 << 20]);
+    let all = PEERS.map(|peer| format!("--peer {peer}")).join(" ");
+    let told = place
+        .baio(&format!("latency f {all} --rate 500 --runtime 300ms --json"))
+        .succeeds()
+        .json();
+    assert_eq!(
+        (&told["rate"], &told["waiting"]),
+        (&500.into(), &serde_json::Value::Null)
+    );
+    let sides = told["sides"].as_array().unwrap();
+    assert_eq!(
+        sides
+            .iter()
+            .map(|side| side["side"].as_str().unwrap())
+            .collect::<Vec<_>>(),
+        PEERS
+    );
+    for side in sides {
+        assert_eq!(side["rounds"].as_array().unwrap().len(), 3, "{side}");
+        assert!(side["latency_us"]["p50"].as_f64().unwrap() > 0.0, "{side}");
+    }
+    let line = "latency f --peer thread-fdatasync --peer thread-direct --threads 3 --rounds 2 --runtime 60ms";
+    let done = place.baio(line).succeeds();
+    let text = String::from_utf8_lossy(done.out()).into_owned();
+    assert!(text.starts_with("f: durable records of 256 B, 3 threads"), "{text}");
+    assert!(text.contains("the median of 2 rounds"), "{text}");
+}
+
+#[test]
+fn records_as_large_as_they_may_be() {
+    let place = Place::new();
+    let line = "latency new --size 64M --peer thread-direct --peer libaio --waiting 60 --record-size 1M --rounds 1 --runtime 60ms --json";
+    let told = place.baio(line).succeeds().json();
+    for side in told["sides"].as_array().unwrap() {
+        assert_eq!(side["records_per_batch_max"], 1.0, "{side}");
+    }
+}
+
+#[test]
+fn what_cannot_be_or_must_not_be() {
+    let place = Place::new();
+    place.volume("16M", "8M");
+    place.write("f", &[1; 64 << 10]);
+    let volume = Unchanged::watch(&place.path("vol"));
+    let file = Unchanged::watch(&place.path("f"));
+    for (line, status, code) in [
+        ("latency vol --peer libaio", 1, "EEXIST"),
+        ("latency vol#a --peer libaio", 2, "EUSAGE"),
+        ("latency f --peer libaio", 2, "EUSAGE"),
+        ("latency f --peer nobody", 2, "EUSAGE"),
+        ("latency f --peer libaio --threads 2", 2, "EUSAGE"),
+        ("latency f --peer thread-direct --threads 2 --rate 5", 2, "EUSAGE"),
+        ("latency f --peer libaio --writes 5", 2, "EUSAGE"),
+        ("latency f --peer libaio --write", 2, "EUSAGE"),
+        ("latency f --peer libaio --record-size 2M", 2, "EUSAGE"),
+        ("latency f --peer libaio --rate 0", 2, "EUSAGE"),
+        ("latency f --waiting 5", 2, "EUSAGE"),
+        ("latency f --record-size 5", 2, "EUSAGE"),
+    ] {
+        let error = place.baio(&format!("{line} --json")).fails_with(status).json()["error"].take();
+        assert_eq!(error["code"], code, "{line}: {error}");
+        assert!(error["cure"].is_string(), "{line}: {error}");
+        volume.check(line);
+        file.check(line);
+    }
+}

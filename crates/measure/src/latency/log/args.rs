@@ -1,0 +1,81 @@
+//! What is appended, how, and by whom, as typed.
+
+use std::time::Duration;
+
+use baio_console::duration::parse_duration;
+use baio_console::size::Size;
+use clap::{Args, ValueEnum};
+
+/// The part of `baio latency` that appends.
+#[derive(Debug, Args)]
+pub(crate) struct LogArgs {
+    /// Append durable records to a writer of this sort; several take turns
+    #[arg(long = "peer", value_name = "NAME", conflicts_with_all = ["writes", "write", "durable", "count", "interval", "request_size"])]
+    pub(super) peers: Vec<Peer>,
+    /// Closed loop: one thread keeps so many records waiting to become durable [default: 8]
+    #[arg(long, value_name = "N", requires = "peers", conflicts_with_all = ["threads", "rate"], value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(super) waiting: Option<u32>,
+    /// Closed loop: so many threads, each of which waits for its own record
+    #[arg(long, value_name = "N", requires = "peers", conflicts_with = "rate", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(super) threads: Option<u32>,
+    /// Open loop: so many records a second at random moments, each latency from the moment at which it should have come
+    #[arg(long, value_name = "N", requires = "peers", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(super) rate: Option<u32>,
+    /// Bytes of each record
+    #[arg(long, value_name = "SIZE", default_value = "256", requires = "peers", value_parser = record_size)]
+    pub(super) record_size: Size,
+    /// How long each round is
+    #[arg(long, value_name = "TIME", default_value = "3s", requires = "peers", value_parser = parse_duration)]
+    pub(super) runtime: Duration,
+    /// Rounds of each side, in turn [default: 3, of a single one 1]
+    #[arg(long, value_name = "N", requires = "peers", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) rounds: Option<u32>,
+}
+
+/// Who else keeps a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Peer {
+    /// A thread that writes what there is, then calls fdatasync
+    ThreadFdatasync,
+    /// A thread that writes what there is with O_DIRECT and O_DSYNC
+    ThreadDirect,
+    /// Batches posted by aio_write(3), O_DIRECT and O_DSYNC
+    PosixAio,
+    /// Batches posted by io_submit(2), O_DIRECT and O_DSYNC
+    Libaio,
+}
+
+impl LogArgs {
+    /// Is it this part of the command that is meant?
+    pub(crate) fn is_asked_for(&self) -> bool {
+        !self.peers.is_empty()
+    }
+}
+
+impl Peer {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Peer::ThreadFdatasync => "thread-fdatasync",
+            Peer::ThreadDirect => "thread-direct",
+            Peer::PosixAio => "posix-aio",
+            Peer::Libaio => "libaio",
+        }
+    }
+
+    /// Can it be loaded so?
+    pub(super) fn takes(self, load: &super::Load) -> bool {
+        let has_thread = matches!(self, Peer::ThreadFdatasync | Peer::ThreadDirect);
+        has_thread || !matches!(load, super::Load::Threads { .. })
+    }
+}
+
+/// The largest record that this test appends.
+const RECORD_MAX: u64 = 1 << 20;
+
+fn record_size(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse()?;
+    match size.bytes() {
+        0..=RECORD_MAX => Ok(size),
+        _ => Err("a record has at most 1M".to_owned()),
+    }
+}

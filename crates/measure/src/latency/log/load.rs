@@ -1,0 +1,286 @@
+//! How appends come: a closed loop keeps so many records waiting, from one thread or from a thread each; an open loop brings them at random
+//! moments, whatever the log does, and counts each latency from the moment at which the record should have come.
+//!
+//! A tenth of the time goes by before anything is counted.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use baio_stress::costs::{Costs, own_costs};
+use baio_stress::{Random, Recorder};
+
+use super::appender::Appender;
+use super::args::LogArgs;
+use super::stream::Batches;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Load {
+    /// One thread keeps so many waiting.
+    Waiting { count: u32, runtime: Duration },
+    /// So many threads, one each.
+    Threads { count: u32, runtime: Duration },
+    /// So many a second, from one thread.
+    Rate { per_second: u32, runtime: Duration },
+}
+
+/// Waiting records unless something is said.
+const WAITING_DEFAULT: u32 = 8;
+
+/// What one round gave.
+pub(super) struct Loaded {
+    pub(super) appends: u64,
+    pub(super) seconds: f64,
+    /// To the moment at which whoever appended knew that the record is durable.
+    pub(super) latency: Recorder,
+    /// Time in the call that appends.
+    pub(super) call: Recorder,
+    /// Of the oldest record of those that were known durable together.
+    pub(super) first: Recorder,
+    /// Of this process, loader and writer.
+    pub(super) costs: Costs,
+    /// How often there was no room.
+    pub(super) refused: u64,
+    /// Of the whole round.
+    pub(super) batches: Batches,
+}
+
+/// What is counted while a round runs.
+struct Tally {
+    latency: Recorder,
+    call: Recorder,
+    first: Recorder,
+    refused: u64,
+}
+
+/// When a round begins to count, and ends.
+#[derive(Clone, Copy)]
+struct Times {
+    from: Instant,
+    until: Instant,
+}
+
+impl Load {
+    pub(super) fn of(args: &LogArgs) -> Load {
+        let runtime = args.runtime;
+        match (args.threads, args.rate) {
+            (Some(count), _) => Load::Threads { count, runtime },
+            (None, Some(per_second)) => Load::Rate { per_second, runtime },
+            (None, None) => Load::Waiting {
+                count: args.waiting.unwrap_or(WAITING_DEFAULT),
+                runtime,
+            },
+        }
+    }
+
+    fn times(self) -> Times {
+        let (Load::Waiting { runtime, .. } | Load::Threads { runtime, .. } | Load::Rate { runtime, .. }) = self;
+        let from = Instant::now() + runtime / 10;
+        Times {
+            from,
+            until: from + runtime,
+        }
+    }
+
+    /// Appends from this thread.
+    pub(super) fn by_one(self, side: &impl Appender, record: usize) -> Result<Loaded, String> {
+        let record = payload(record);
+        match self {
+            Load::Waiting { count, .. } => closed(side, &record, count as usize, self.times()),
+            Load::Rate { per_second, .. } => open(side, &record, per_second.into(), self.times()),
+            Load::Threads { .. } => Err("one thread is not many".to_owned()),
+        }
+    }
+
+    /// Appends from many threads.
+    pub(super) fn by_many<A: Appender + Sync>(self, side: &A, record: usize) -> Result<Loaded, String> {
+        let Load::Threads { count, .. } = self else {
+            return self.by_one(side, record);
+        };
+        let times = self.times();
+        let record = payload(record);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..count).map(|_| scope.spawn(|| each(side, &record, times))).collect();
+            std::thread::sleep(times.from.saturating_duration_since(Instant::now()));
+            let (before, from) = (own_costs(), Instant::now());
+            std::thread::sleep(times.until.saturating_duration_since(from));
+            let (costs, seconds) = (own_costs() - before, from.elapsed().as_secs_f64());
+            let mut tally = Tally::new();
+            for thread in threads {
+                tally.merge(&crate::program::joined(thread.join())?);
+            }
+            Ok(tally.told(costs, seconds))
+        })
+    }
+}
+
+/// Records that no device can leave out.
+fn payload(len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    Random::new(1).fill(&mut bytes);
+    bytes
+}
+
+/// One of many threads: a record, and until it is durable nothing else.
+fn each(side: &impl Appender, record: &[u8], times: Times) -> Result<Tally, String> {
+    let mut tally = Tally::new();
+    let mut now = Instant::now();
+    while now < times.until {
+        let Some(end) = side.append(record)? else {
+            tally.refused += 1;
+            std::thread::yield_now();
+            now = Instant::now();
+            continue;
+        };
+        let called = Instant::now();
+        side.wait(end, None)?;
+        let after = Instant::now();
+        if after >= times.from && after <= times.until {
+            tally.call.record(called - now);
+            tally.latency.record(after - now);
+        }
+        now = after;
+    }
+    Ok(tally)
+}
+
+fn closed(side: &impl Appender, record: &[u8], count: usize, times: Times) -> Result<Loaded, String> {
+    let mut round = Round::new(times);
+    while let Some(mut now) = round.go_on() {
+        while round.waiting.len() < count {
+            let Some(end) = side.append(record)? else {
+                round.tally.refused += 1;
+                break;
+            };
+            let after = Instant::now();
+            round.tally.call.record(after - now);
+            round.waiting.push_back((end, now));
+            now = after;
+        }
+        round.learn(side, None)?;
+    }
+    Ok(round.end())
+}
+
+fn open(side: &impl Appender, record: &[u8], per_second: f64, times: Times) -> Result<Loaded, String> {
+    let mut round = Round::new(times);
+    let mut random = Random::new(u64::from(std::process::id()));
+    // An exponential gap between one record and the next.
+    let mut gap = || {
+        let even = ((random.word() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+        Duration::from_secs_f64(-even.ln() / per_second)
+    };
+    let mut next = Instant::now() + gap();
+    while let Some(mut now) = round.go_on() {
+        while next <= now {
+            let Some(end) = side.append(record)? else {
+                round.tally.refused += 1;
+                break;
+            };
+            let after = Instant::now();
+            round.tally.call.record(after - now);
+            round.waiting.push_back((end, next));
+            next += gap();
+            now = after;
+        }
+        if round.waiting.is_empty() {
+            std::thread::sleep(next.min(times.until).saturating_duration_since(now));
+        } else {
+            round.learn(side, Some(next.min(times.until)))?;
+        }
+    }
+    // The slowest must not be left out.
+    while !round.waiting.is_empty() {
+        round.learn(side, None)?;
+    }
+    Ok(round.end())
+}
+
+/// A loop of one thread.
+struct Round {
+    times: Times,
+    tally: Tally,
+    /// Where each record ends, and since when it counts.
+    waiting: VecDeque<(u64, Instant)>,
+    /// What the process had cost when counting began, and when that was.
+    before: Option<(Costs, Instant)>,
+}
+
+impl Round {
+    fn new(times: Times) -> Round {
+        Round {
+            times,
+            tally: Tally::new(),
+            waiting: VecDeque::new(),
+            before: None,
+        }
+    }
+
+    /// What time it is, unless the round is over.
+    fn go_on(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        if self.before.is_none() && now >= self.times.from {
+            self.tally = Tally::new();
+            self.before = Some((own_costs(), now));
+        }
+        (now < self.times.until).then_some(now)
+    }
+
+    /// Waits for the oldest record, and takes all that are durable by then.
+    fn learn(&mut self, side: &impl Appender, until: Option<Instant>) -> Result<(), String> {
+        let Some(&(oldest, _)) = self.waiting.front() else {
+            return Err("there is no room for a single record".to_owned());
+        };
+        let durable = side.wait(oldest, until)?;
+        let now = Instant::now();
+        let mut is_first = true;
+        while let Some(&(end, since)) = self.waiting.front() {
+            if end > durable {
+                break;
+            }
+            self.waiting.pop_front();
+            let latency = now.saturating_duration_since(since);
+            self.tally.latency.record(latency);
+            if std::mem::take(&mut is_first) {
+                self.tally.first.record(latency);
+            }
+        }
+        Ok(())
+    }
+
+    fn end(self) -> Loaded {
+        let (before, from) = self.before.unwrap_or_else(|| (own_costs(), Instant::now()));
+        self.tally.told(own_costs() - before, from.elapsed().as_secs_f64())
+    }
+}
+
+impl Tally {
+    fn new() -> Tally {
+        Tally {
+            latency: Recorder::new(),
+            call: Recorder::new(),
+            first: Recorder::new(),
+            refused: 0,
+        }
+    }
+
+    fn merge(&mut self, other: &Tally) {
+        self.latency.merge(&other.latency);
+        self.call.merge(&other.call);
+        self.first.merge(&other.first);
+        self.refused += other.refused;
+    }
+
+    fn told(self, costs: Costs, seconds: f64) -> Loaded {
+        Loaded {
+            appends: self.latency.count(),
+            seconds,
+            latency: self.latency,
+            call: self.call,
+            first: self.first,
+            costs,
+            refused: self.refused,
+            batches: Batches::default(),
+        }
+    }
+}

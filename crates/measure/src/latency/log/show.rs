@@ -1,0 +1,193 @@
+//! What came out of appending: each round of each side, and the medians.
+
+use std::io::{self, Write};
+
+use baio_console::output::{Align, Table};
+use baio_console::size::format_size;
+use baio_stress::Latency;
+use serde::Serialize;
+
+use super::super::args::LatencyArgs;
+use super::super::below::Below;
+use super::super::{Shown, show};
+use super::args::Peer;
+use super::load::{Load, Loaded};
+use crate::figures::median;
+
+/// What `latency` has to say of appends.
+#[derive(Serialize)]
+pub(crate) struct Told {
+    target: String,
+    record_size: u64,
+    /// Of the three the one that was asked for.
+    waiting: Option<u32>,
+    threads: Option<u32>,
+    rate: Option<u32>,
+    runtime_seconds: f64,
+    below: Below,
+    sides: Vec<Side>,
+}
+
+/// One side: the median of its rounds, figure by figure.
+#[derive(Serialize)]
+struct Side {
+    side: &'static str,
+    #[serde(flatten)]
+    median: Figures,
+    rounds: Vec<Figures>,
+}
+
+#[derive(Clone, Serialize)]
+struct Figures {
+    appends_per_second: f64,
+    bytes_per_second: f64,
+    cpu_us_per_append: f64,
+    context_switches_per_append: f64,
+    latency_us: Latency,
+    append_us: Latency,
+    first_of_batch_latency_us: Latency,
+    batches: f64,
+    records_per_batch_mean: f64,
+    records_per_batch_max: f64,
+    batch_bytes_mean: f64,
+    /// How often an append found no room.
+    refused: f64,
+}
+
+impl Told {
+    pub(super) fn of(args: &LatencyArgs, load: Load, below: Below, sides: Vec<(Peer, Vec<Loaded>)>) -> Told {
+        let record_size = args.log.record_size.bytes();
+        let (waiting, threads, rate) = match load {
+            Load::Waiting { count, .. } => (Some(count), None, None),
+            Load::Threads { count, .. } => (None, Some(count), None),
+            Load::Rate { per_second, .. } => (None, None, Some(per_second)),
+        };
+        let side = |(peer, loaded): (Peer, Vec<Loaded>)| {
+            let rounds: Vec<Figures> = loaded.iter().map(|round| Figures::of(round, record_size)).collect();
+            Side {
+                side: peer.name(),
+                median: Figures::median(&rounds),
+                rounds,
+            }
+        };
+        Told {
+            target: args.target.to_string(),
+            record_size,
+            waiting,
+            threads,
+            rate,
+            runtime_seconds: args.log.runtime.as_secs_f64(),
+            below,
+            sides: sides.into_iter().map(side).collect(),
+        }
+    }
+
+    fn load(&self) -> String {
+        match (self.waiting, self.threads, self.rate) {
+            (Some(count), _, _) => format!("{count} waiting, of one thread"),
+            (_, Some(count), _) => format!("{count} threads"),
+            (_, _, Some(rate)) => format!("{rate} a second at random"),
+            _ => String::new(),
+        }
+    }
+}
+
+impl Figures {
+    fn of(loaded: &Loaded, record_size: u64) -> Figures {
+        let appends = loaded.appends.max(1) as f64;
+        let batches = loaded.batches;
+        let per_second = loaded.appends as f64 / loaded.seconds.max(1e-9);
+        Figures {
+            appends_per_second: per_second,
+            bytes_per_second: per_second * record_size as f64,
+            cpu_us_per_append: loaded.costs.cpu.as_secs_f64() * 1e6 / appends,
+            context_switches_per_append: loaded.costs.context_switches as f64 / appends,
+            latency_us: loaded.latency.latency(),
+            append_us: loaded.call.latency(),
+            first_of_batch_latency_us: loaded.first.latency(),
+            batches: batches.count as f64,
+            records_per_batch_mean: batches.records as f64 / batches.count.max(1) as f64,
+            records_per_batch_max: batches.records_max.into(),
+            batch_bytes_mean: batches.bytes as f64 / batches.count.max(1) as f64,
+            refused: loaded.refused as f64,
+        }
+    }
+
+    fn median(rounds: &[Figures]) -> Figures {
+        let of = |pick: fn(&Figures) -> f64| median(&rounds.iter().map(pick).collect::<Vec<_>>());
+        let latency = |pick: fn(&Figures) -> &Latency| {
+            let point = |of: fn(&Latency) -> Option<f64>| {
+                let known: Vec<f64> = rounds.iter().filter_map(|round| of(pick(round))).collect();
+                (!known.is_empty()).then(|| median(&known))
+            };
+            Latency {
+                mean: point(|latency| latency.mean),
+                p50: point(|latency| latency.p50),
+                p99: point(|latency| latency.p99),
+                p999: point(|latency| latency.p999),
+                max: point(|latency| latency.max),
+            }
+        };
+        Figures {
+            appends_per_second: of(|round| round.appends_per_second),
+            bytes_per_second: of(|round| round.bytes_per_second),
+            cpu_us_per_append: of(|round| round.cpu_us_per_append),
+            context_switches_per_append: of(|round| round.context_switches_per_append),
+            latency_us: latency(|round| &round.latency_us),
+            append_us: latency(|round| &round.append_us),
+            first_of_batch_latency_us: latency(|round| &round.first_of_batch_latency_us),
+            batches: of(|round| round.batches),
+            records_per_batch_mean: of(|round| round.records_per_batch_mean),
+            records_per_batch_max: of(|round| round.records_per_batch_max),
+            batch_bytes_mean: of(|round| round.batch_bytes_mean),
+            refused: of(|round| round.refused),
+        }
+    }
+}
+
+impl Shown for Told {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(
+            out,
+            "{}: durable records of {}, {} ({}); the median of {} rounds of {} s",
+            self.target,
+            format_size(self.record_size),
+            self.load(),
+            self.below.sentence(),
+            self.sides.first().map_or(0, |side| side.rounds.len()),
+            self.runtime_seconds,
+        )?;
+        let right = |heading| (heading, Align::Right);
+        let mut table = Table::with_headings(&[
+            ("SIDE", Align::Left),
+            right("APPENDS/s"),
+            right("p50"),
+            right("p99"),
+            right("p99.9"),
+            right("append p50"),
+            right("CPU us"),
+            right("switches"),
+            right("records/batch"),
+        ]);
+        let shown = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), show::shown);
+        for side in &self.sides {
+            let figures = &side.median;
+            table.row([
+                side.side.to_owned(),
+                format!("{:.0}", figures.appends_per_second),
+                shown(figures.latency_us.p50),
+                shown(figures.latency_us.p99),
+                shown(figures.latency_us.p999),
+                shown(figures.append_us.p50),
+                format!("{:.2}", figures.cpu_us_per_append),
+                format!("{:.3}", figures.context_switches_per_append),
+                format!("{:.1}", figures.records_per_batch_mean),
+            ]);
+        }
+        table.write(out)
+    }
+
+    fn errors(&self) -> u64 {
+        0
+    }
+}
