@@ -135,6 +135,11 @@ impl Cache {
         self.settle();
     }
 
+    /// Was it said that this gate's log will not go on? `None` for a gate that is no more.
+    pub(crate) fn is_gate_shut(&self, gate: GateId) -> Option<bool> {
+        Some(self.gates.get(self.gates.find(gate)?).is_shut)
+    }
+
     /// May any gated page be written one day?
     pub(super) fn may_a_log_go_on(&self) -> bool {
         let mut gates = self.gates.all.iter();

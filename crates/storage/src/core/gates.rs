@@ -120,13 +120,12 @@ impl Core {
     /// page ([`Core::pin_now`], [`Core::change_now`]) waits for this log, and is told `LogFirst` for an LSN that it has not given out.
     ///
     /// # Errors
-    /// There is no cache; `NoGate`; `Busy` when it is driven by a log.
+    /// There is no cache; `NoGate`; `Busy` when it is driven by a log, or was: a log that is opened again counts on far behind what it
+    /// has lost, and would let pages out that it knows nothing of. It gets a gate of its own.
     pub fn drive_gate(&mut self, gate: GateId, next_lsn: impl Fn() -> u64 + Send + 'static) -> Result<()> {
         let cached = self.cached.as_mut().ok_or_else(no_cache)?;
-        if cached.cache.durable_lsn(gate).is_none() {
-            return Err(wrong("drive", CacheError::NoGate));
-        }
-        if cached.drivers.get(gate).is_some() {
+        let is_shut = cached.cache.is_gate_shut(gate);
+        if is_shut.ok_or_else(|| wrong("drive", CacheError::NoGate))? || cached.drivers.get(gate).is_some() {
             return Err(wrong("drive", CacheError::Busy));
         }
         let next_lsn = Box::new(next_lsn);
@@ -134,11 +133,15 @@ impl Core {
         Ok(())
     }
 
-    /// The log of this gate has made safe everything below this LSN. Costs a comparison when that is no news. A gate that is no more
-    /// is nothing.
+    /// The log that drives this gate has made safe everything below this LSN. Costs a comparison when that is no news. Nothing for a
+    /// gate that no log drives (any more).
     pub fn log_durable(&mut self, gate: GateId, end: u64) {
-        if let Some(lsn) = end.checked_sub(1) {
-            let _ = self.set_durable_lsn_of(gate, lsn); // It may have been removed while its log was still at work.
+        let Some(cached) = &mut self.cached else { return };
+        let is_driven = cached.drivers.get(gate).is_some();
+        let lsn = end.checked_sub(1).filter(|_| is_driven);
+        if let Some(lsn) = lsn.filter(|lsn| cached.cache.durable_lsn(gate) < Some(*lsn)) {
+            cached.cache_mut().set_durable_lsn(gate, lsn);
+            self.take_done();
         }
     }
 
