@@ -385,7 +385,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever is asked in whatever order: no page goes to the device before its own log, each recovery LSN is no later than the
     /// oldest change of its log that is not safe, nothing of one log moves with another, and when the logs have gone on all ends.
