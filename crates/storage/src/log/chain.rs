@@ -132,7 +132,8 @@ impl Chain {
         }) {
             SeenBatch::None => None,
             SeenBatch::Longer(_) => Some(Later::Longer),
-            SeenBatch::Whole(header) => Some(Later::Batch(header)),
+            // Only one that `step` would take: a recovery that skips to it goes on.
+            SeenBatch::Whole(header) => walk(bytes, &header, Carry::Unknown, |_| {}).map(|_| Later::Batch(header)),
         }
     }
 

@@ -79,6 +79,15 @@ impl Flights {
         })
     }
 
+    /// How much from this place on may be durable batches, up to the area's end.
+    pub(super) fn durable_behind(&self, place: u64, capacity: u64) -> u64 {
+        if place < self.durable_place {
+            self.durable_place - place
+        } else {
+            capacity - place
+        }
+    }
+
     /// The wrapped part of the area lies elsewhere now.
     pub(super) fn move_to(&mut self, place: u64) {
         self.durable_place = place;

@@ -396,6 +396,7 @@ impl LogPart {
             IoOwner::Job => self.job_io_ended(result, buffer),
             IoOwner::Read(key) => self.read_io_ended(key, result, buffer),
         }
+        self.go_on();
     }
 
     /// The next request that has ended.

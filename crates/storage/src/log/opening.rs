@@ -377,7 +377,7 @@ impl LogPart {
                 scan.look = Some(look);
                 return None;
             }
-            if let Some((place, _, passed)) = look.found {
+            if let Some((place, _, passed)) = look.found.filter(|_| scan.passed < scan.header.capacity) {
                 scan.chain.skip_to(place);
                 scan.passed += passed;
                 return None;
@@ -389,13 +389,15 @@ impl LogPart {
         if !goes_on {
             return Some(Verdict::Rot(LogError::Rot { lsn: Lsn(end), offset }));
         }
-        let to = look.found.map_or(scan.watermark, |(_, lsn, _)| lsn);
+        // A lap is the most that is followed.
+        let found = look.found.filter(|_| scan.passed < scan.header.capacity);
+        let to = found.map_or(scan.watermark, |(_, lsn, _)| lsn);
         scan.holes.push(Hole {
             from: Lsn(scan.chain.complete().lsn),
             to: Lsn(to),
             offset,
         });
-        match look.found {
+        match found {
             Some((place, _, passed)) => {
                 scan.passed += passed;
                 scan.chain.skip_to(place);
@@ -416,7 +418,9 @@ impl LogPart {
         let end = scan.chain.end;
         let was_clean = old.is_clean && old.watermark == end && scan.holes.is_empty();
         let seen = end.max(old.epoch_first).max(scan.watermark);
-        let mut first = if was_clean { end } else { seen.saturating_add(old.ahead) };
+        // After a clean close none was given beyond the end, or, with nothing appended, beyond where that opening began.
+        let ahead = if was_clean { 0 } else { old.ahead };
+        let mut first = seen.saturating_add(ahead);
         let mut epoch = old.epoch.max(scan.chain.epoch) + 1;
         if crate::seeded_bug("log-epoch-not-raised") {
             (first, epoch) = (end, old.epoch);

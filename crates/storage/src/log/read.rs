@@ -214,7 +214,9 @@ impl LogPart {
             return Ok(());
         };
         read.at = read.chain.place;
-        let len = (buffer.capacity() as u64).min(header.capacity - read.at) as u32;
+        // Not beyond what is durable: there a write may be under way, or nothing was ever to be read.
+        let rest = self.flights.durable_behind(read.at, header.capacity);
+        let len = (buffer.capacity() as u64).min(rest) as u32;
         let len = len / header.block_bytes * header.block_bytes;
         buffer.set_len(len as usize);
         let offset = DATA_AT + read.at;

@@ -91,7 +91,8 @@ impl LogPart {
             return Next::End(Err(LogError::NoMemory));
         };
         find.at = find.chain.place;
-        let len = (bytes as u64).min(header.capacity - find.at) as u32;
+        let rest = self.flights.durable_behind(find.at, header.capacity);
+        let len = (bytes as u64).min(rest) as u32;
         buffer.set_len(len as usize);
         let kind = LogIoKind::Read {
             offset: DATA_AT + find.at,
