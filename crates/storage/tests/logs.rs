@@ -312,3 +312,53 @@ fn an_idle_log_notes_its_watermark() {
     core.wait(ticket).unwrap().unwrap().result.unwrap();
     core.close().unwrap();
 }
+
+/// Pages of two databases wait for their own logs, which nobody has to speak for.
+#[test]
+fn pages_wait_for_the_log_that_they_are_under() {
+    let (mut core, _disk) = volume();
+    core.use_cache(&CacheConfig {
+        bytes: 512 << 10,
+        ..CacheConfig::default()
+    })
+    .unwrap();
+    let [logs, pages] = [["log a", "log b"], ["a", "b"]].map(|names| {
+        names.map(|name| {
+            create(&mut core, name, LOG_BYTES);
+            open_write(&mut core, name)
+        })
+    });
+    let logs = logs.map(|handle| create_log(&mut core, handle));
+    for (handle, log) in pages.into_iter().zip(&logs) {
+        core.set_log(handle, log.id()).unwrap();
+    }
+    let lsns = [0, 1].map(|nth| {
+        let lsn = logs[nth].appender().append(b"change page 3").unwrap();
+        let pin = core.pin_now(pages[nth], 3).unwrap();
+        core.change(&pin, lsn.0).unwrap()[0] = 7;
+        core.unpin(pin);
+        lsn
+    });
+    // A sync waits for the log, and by turning the core drives it.
+    for (handle, log, lsn) in [(pages[1], &logs[1], lsns[1]), (pages[0], &logs[0], lsns[0])] {
+        let ticket = start(&mut core, harness::sync_request(handle));
+        core.wait(ticket).unwrap().unwrap().result.unwrap();
+        assert!(is_durable(log, lsn), "the log goes first");
+    }
+    // One whose log has gone is not written.
+    let lsn = logs[0].appender().append(b"change page 4").unwrap();
+    wait(&mut core, &logs[0], lsn);
+    core.end_log(logs[0].id());
+    while core.in_flight() > 0 {
+        core.turn(Wait::one()).unwrap();
+    }
+    let pin = core.pin_now(pages[0], 4).unwrap();
+    if let Ok(bytes) = core.change(&pin, lsn.0 + (1 << 20)) {
+        bytes[0] = 9;
+    }
+    core.unpin(pin);
+    let ticket = start(&mut core, harness::sync_request(pages[0]));
+    assert!(core.wait(ticket).unwrap().unwrap().result.is_err());
+    assert!(core.set_log(pages[1], logs[0].id()).is_err(), "it is closed");
+    let _ = core.close();
+}

@@ -11,25 +11,31 @@
 //! | file | what it does |
 //! |---|---|
 //! | `logs.rs` | opening, asking, closing; a log's turn |
+//! | `io.rs` | their reads and writes; nobody else writes there |
+//! | `gates.rs` | pages of the cache wait for their log |
 //! | `held.rs` | an open log, held on any thread |
 
+mod gates;
 mod held;
+mod io;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Wake, Waker};
 
-use baio_engine::{Caching, Doorbell, Durability, Errno, Memory, Time};
+use baio_engine::{Doorbell, Memory, Time};
 
+use self::gates::LogGate;
 pub use self::held::HeldLog;
 use super::Core;
+use crate::cache::GateId;
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::log::{
-    Appender, Fired, LogAnswer, LogDone, LogError, LogIoKind, LogOptions, LogPart, LogRequest, LogUsage, WhenDurable,
+    Appender, Fired, LogAnswer, LogDone, LogError, LogOptions, LogPart, LogRequest, LogUsage, WhenDurable,
 };
 use crate::object::{ObjectState, Target};
-use crate::request::{Handle, LogIo, Mode, Outcome, Owner, SegmentOp, SegmentRequest};
+use crate::request::{Handle, LogIo};
 use crate::slot_map::{SlotKey, SlotMap};
 
 /// Entries of the table that are kept for each open log, beside one for each batch in flight: header copies, reads.
@@ -40,7 +46,10 @@ const NOBODY: u64 = u64::MAX;
 
 /// Names an open log of a core. A stale one names nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogId(SlotKey);
+pub struct LogId {
+    core: u32,
+    key: SlotKey,
+}
 
 /// Names what was asked of a log, until its answer was taken.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,6 +75,8 @@ struct OpenLog {
     delayed: VecDeque<(LogIo, Memory)>,
     entries: u32,
     is_closing: bool,
+    /// When pages wait for it.
+    gate: Option<LogGate>,
 }
 
 /// Somebody asked something.
@@ -92,6 +103,8 @@ pub(crate) struct Logs {
     kept: u32,
     used: u32,
     doorbell: Doorbell,
+    /// Gates of logs that were closed, while something is under them.
+    gates_left: Vec<GateId>,
     /// Kept for the next turn.
     fired: Vec<Fired>,
     /// An I/O has ended, so there may be more to be asked of the device.
@@ -108,6 +121,7 @@ impl Logs {
             kept: 0,
             used: 0,
             doorbell,
+            gates_left: Vec::new(),
             fired: Vec::new(),
             is_told: false,
         }
@@ -163,7 +177,7 @@ impl Core {
         let (size, options) = self.log_place(WHAT, handle, options)?;
         let mut uuid = [0; 16];
         let drawn = self.engine.random(&mut uuid);
-        drawn.map_err(|errno| Error::new(WHAT, self.log_name(handle), errno))?;
+        drawn.map_err(|errno| Error::new(WHAT, self.name_of(handle), errno))?;
         let part = LogPart::create(self.engine.arena(), size, uuid, &options);
         self.begin_to_open(WHAT, handle, &options, part)
     }
@@ -185,15 +199,15 @@ impl Core {
     /// The log is closed, or on its way.
     pub fn begin_on_log(&mut self, log: LogId, request: LogRequest) -> Result<LogQuestion> {
         let what = log_request_name(&request);
-        let LogId(key) = log;
-        let Some(open) = self.logs.open.get(key).filter(|log| !log.is_closing) else {
+        let found = self.log_key(log).and_then(|key| Some((key, self.logs.open.get(key)?)));
+        let Some((key, open)) = found.filter(|(_, log)| !log.is_closing) else {
             return Err(Error::new(what, "a closed log", Fault::Stale));
         };
         if let LogRequest::Grow { size_bytes } = request {
             let has = self.size(open.handle)?;
             if has < size_bytes {
                 let fault = Fault::BadSize(format!("the log is to have {size_bytes} bytes, there are {has}"));
-                return Err(Error::new(what, self.log_name(open.handle), fault));
+                return Err(Error::new(what, self.name_of(open.handle), fault));
             }
         }
         Ok(self.ask_log(key, what, request, false))
@@ -246,15 +260,20 @@ impl Core {
     /// How an open log stands.
     #[must_use]
     pub fn log_usage(&self, log: LogId) -> Option<LogUsage> {
-        Some(self.logs.open.get(log.0)?.part.usage())
+        Some(self.logs.open.get(self.log_key(log)?)?.part.usage())
     }
 
     /// Begins to wind a log down: batches in flight end, and the watermark is written. Whoever waits for what was not durable is told.
     pub fn end_log(&mut self, log: LogId) {
-        let LogId(key) = log;
+        if let Some(key) = self.log_key(log) {
+            self.wind_down_log(key);
+        }
+    }
+
+    fn wind_down_log(&mut self, key: SlotKey) {
         if let Some(open) = self.logs.open.get_mut(key).filter(|log| !log.is_closing) {
             open.is_closing = true;
-            self.ask_log(key, "close", LogRequest::Close, true);
+            self.ask_log(key, CLOSE, LogRequest::Close, true);
         }
     }
 
@@ -262,7 +281,7 @@ impl Core {
     pub(super) fn end_logs(&mut self) {
         for index in self.logs.open.indices() {
             if let Some(key) = self.logs.open.key_at(index) {
-                self.end_log(LogId(key));
+                self.wind_down_log(key);
             }
         }
     }
@@ -275,36 +294,14 @@ impl Core {
         for index in self.logs.open.indices() {
             let key = self.logs.open.key_at(index);
             if let Some(key) = key.filter(|key| self.logs.open.get(*key).is_some_and(|log| log.by == handle)) {
-                self.end_log(LogId(key));
+                self.wind_down_log(key);
             }
         }
     }
 
-    /// No caller writes where a log is open; and the end of its file stays where it is, or moves up.
-    pub(super) fn must_be_free(&self, owner: Owner, request: &SegmentRequest) -> Result<()> {
-        if !matches!(owner, Owner::Caller) || !request.op.changes_bytes() || !self.objects.has_log(request.handle) {
-            return Ok(());
-        }
-        let is_harmless = match request.op {
-            SegmentOp::Allocate { .. } => true,
-            SegmentOp::Truncate { len } => self.size(request.handle).is_ok_and(|size| len >= size),
-            _ => false,
-        };
-        if is_harmless {
-            return Ok(());
-        }
-        let object = self.objects.get(request.handle);
-        let name = object.map_or("a closed handle", |object| &object.name);
-        let error = Error::new(request.op.name(), name, Fault::HasLog);
-        Err(match request.op.offset() {
-            Some(offset) => error.at(offset),
-            None => error,
-        })
-    }
-
-    fn log_name(&self, handle: Handle) -> String {
-        let object = self.objects.get(handle);
-        object.map_or_else(|| "a closed handle".to_owned(), |object| object.name.clone())
+    /// Which of ours, if it is.
+    fn log_key(&self, log: LogId) -> Option<SlotKey> {
+        (log.core == self.number()).then_some(log.key)
     }
 
     /// How many bytes a log has there, and the options with the block that the device asks for.
@@ -351,7 +348,7 @@ impl Core {
         options: &LogOptions,
         part: std::result::Result<LogPart, LogError>,
     ) -> Result<LogQuestion> {
-        let part = part.map_err(|error| Error::of_log(what, self.log_name(by), error))?;
+        let part = part.map_err(|error| Error::of_log(what, self.name_of(by), error))?;
         let Some(object) = self.objects.get(by) else {
             return Err(Error::new(what, "a closed handle", Fault::Stale));
         };
@@ -376,6 +373,7 @@ impl Core {
             delayed: VecDeque::new(),
             entries,
             is_closing: false,
+            gate: None,
         };
         let key = self.logs.open.insert(log);
         let question = self.ask_log(key, what, LogRequest::Open, false);
@@ -410,17 +408,19 @@ impl Core {
         if !asked.opens {
             return Some(answer.map(LogReply::Done));
         }
-        Some(answer.and_then(|found| match self.hold_log(LogId(asked.log)) {
+        Some(answer.and_then(|found| match self.hold_log(asked.log) {
             Some(held) => Ok(LogReply::Opened(held, found)),
             None => Err(Error::new(asked.what, "a log that was closed meanwhile", Fault::Stale)),
         }))
     }
 
     /// Has the log wound down when this is dropped, on whatever thread.
-    fn hold_log(&self, log: LogId) -> Option<HeldLog> {
-        let open = self.logs.open.get(log.0)?;
+    fn hold_log(&self, key: SlotKey) -> Option<HeldLog> {
+        let open = self.logs.open.get(key)?;
+        let core = self.number();
+        let log = LogId { core, key };
         let appender: Appender = open.part.appender();
-        let name = self.log_name(open.handle);
+        let name = self.name_of(open.handle);
         Some(HeldLog::new(log, appender, name, Arc::clone(&self.returns)))
     }
 
@@ -457,53 +457,8 @@ impl Core {
         }
     }
 
-    fn start_log_ios(&mut self, key: SlotKey) {
-        while let Some(log) = self.logs.open.get_mut(key) {
-            let next = log.delayed.pop_front().or_else(|| {
-                let (id, kind, memory) = log.part.next_io()?;
-                Some((LogIo { log: key, id, kind }, memory))
-            });
-            let Some((io, memory)) = next else { return };
-            let handle = log.handle;
-            let (op, durability) = match io.kind {
-                LogIoKind::Read { offset, .. } => (SegmentOp::Read { offset }, Durability::None),
-                LogIoKind::Write { offset, .. } => (SegmentOp::Write { offset }, Durability::Data),
-                LogIoKind::Sync => (SegmentOp::Sync, Durability::Data),
-            };
-            let request = SegmentRequest {
-                durability,
-                mode: self.log_mode(handle),
-                ..SegmentRequest::new(handle, op, memory)
-            };
-            if let Err(request) = self.enter(Owner::Log(io), request) {
-                // Something is under way, then, and with its end this comes again.
-                if let Some(log) = self.logs.open.get_mut(key) {
-                    log.delayed.push_front((io, request.memory));
-                }
-                return;
-            }
-        }
-    }
-
-    /// A file system without direct I/O keeps the log in its own cache, and durable writes reach the device all the same.
-    fn log_mode(&self, handle: Handle) -> Mode {
-        match self.objects.get(handle).map(|object| &object.target) {
-            Some(Target::Plain(file)) if !file.gives(Caching::Direct) => Mode::Kernel,
-            _ => Mode::Direct,
-        }
-    }
-
-    /// A log's I/O has ended; one that the kernel still has comes without its memory, which goes back to the arena by itself.
-    pub(super) fn log_io_ended(&mut self, io: LogIo, ended: Outcome) {
-        let Some(log) = self.logs.open.get_mut(io.log) else {
-            return;
-        };
-        let result = ended.result.map_err(|error| error.errno().unwrap_or(Errno::EIO));
-        log.part.io_ended(io.id, result, ended.memory);
-        self.logs.is_told = true;
-    }
-
     fn take_log_ends(&mut self, key: SlotKey) {
+        self.tell_gate(key);
         while let Some(log) = self.logs.open.get_mut(key) {
             take_fired(&mut log.part, &mut self.logs.fired, &mut self.fired);
             match log.part.next_done() {
@@ -544,6 +499,7 @@ impl Core {
             return;
         };
         take_fired(&mut log.part, &mut self.logs.fired, &mut self.fired);
+        self.end_gate(log.gate.take());
         self.logs.count -= 1;
         self.logs.used -= log.entries;
         self.objects.set_log(log.handle, false);

@@ -27,6 +27,12 @@ impl LogPart {
         self.gather_since.is_some()
     }
 
+    /// Will nothing more be durable before it is opened again?
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        matches!(self.shared.lock().life, Life::Failed(_))
+    }
+
     /// Says whether the driver looks again before it sleeps: appends ring no bell then. Ask [`LogPart::wants_io`] after saying no.
     pub fn set_driver_awake(&mut self, is_awake: bool) {
         self.shared.lock().is_driver_awake = is_awake;

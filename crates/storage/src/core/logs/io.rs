@@ -1,0 +1,80 @@
+//! A log's own I/O: what it wants is started as direct requests, and it is told how they ended.
+
+use baio_engine::{Caching, Durability, Errno};
+
+use crate::core::Core;
+use crate::error::{Error, Fault, Result};
+use crate::log::LogIoKind;
+use crate::object::Target;
+use crate::request::{Handle, LogIo, Mode, Outcome, Owner, SegmentOp, SegmentRequest};
+use crate::slot_map::SlotKey;
+
+impl Core {
+    /// No caller writes where a log is open; and the end of its file stays where it is, or moves up.
+    pub(in crate::core) fn must_be_free(&self, owner: Owner, request: &SegmentRequest) -> Result<()> {
+        if !matches!(owner, Owner::Caller) || !request.op.changes_bytes() || !self.objects.has_log(request.handle) {
+            return Ok(());
+        }
+        let is_harmless = match request.op {
+            SegmentOp::Allocate { .. } => true,
+            SegmentOp::Truncate { len } => self.size(request.handle).is_ok_and(|size| len >= size),
+            _ => false,
+        };
+        if is_harmless {
+            return Ok(());
+        }
+        let object = self.objects.get(request.handle);
+        let name = object.map_or("a closed handle", |object| &object.name);
+        let error = Error::new(request.op.name(), name, Fault::HasLog);
+        Err(match request.op.offset() {
+            Some(offset) => error.at(offset),
+            None => error,
+        })
+    }
+
+    pub(super) fn start_log_ios(&mut self, key: SlotKey) {
+        while let Some(log) = self.logs.open.get_mut(key) {
+            let next = log.delayed.pop_front().or_else(|| {
+                let (id, kind, memory) = log.part.next_io()?;
+                Some((LogIo { log: key, id, kind }, memory))
+            });
+            let Some((io, memory)) = next else { return };
+            let handle = log.handle;
+            let (op, durability) = match io.kind {
+                LogIoKind::Read { offset, .. } => (SegmentOp::Read { offset }, Durability::None),
+                LogIoKind::Write { offset, .. } => (SegmentOp::Write { offset }, Durability::Data),
+                LogIoKind::Sync => (SegmentOp::Sync, Durability::Data),
+            };
+            let request = SegmentRequest {
+                durability,
+                mode: self.log_mode(handle),
+                ..SegmentRequest::new(handle, op, memory)
+            };
+            if let Err(request) = self.enter(Owner::Log(io), request) {
+                // Something is under way, then, and with its end this comes again.
+                if let Some(log) = self.logs.open.get_mut(key) {
+                    log.delayed.push_front((io, request.memory));
+                }
+                return;
+            }
+        }
+    }
+
+    /// A file system without direct I/O keeps the log in its own cache, and durable writes reach the device all the same.
+    fn log_mode(&self, handle: Handle) -> Mode {
+        match self.objects.get(handle).map(|object| &object.target) {
+            Some(Target::Plain(file)) if !file.gives(Caching::Direct) => Mode::Kernel,
+            _ => Mode::Direct,
+        }
+    }
+
+    /// A log's I/O has ended; one that the kernel still has comes without its memory, which goes back to the arena by itself.
+    pub(in crate::core) fn log_io_ended(&mut self, io: LogIo, ended: Outcome) {
+        let Some(log) = self.logs.open.get_mut(io.log) else {
+            return;
+        };
+        let result = ended.result.map_err(|error| error.errno().unwrap_or(Errno::EIO));
+        log.part.io_ended(io.id, result, ended.memory);
+        self.logs.is_told = true;
+    }
+}
