@@ -69,6 +69,49 @@ fn sides_take_turns_under_every_load() {
 }
 
 #[test]
+fn our_log_is_loaded_as_they_are() {
+    let place = Place::new();
+    place.write("f", &[0; 32 << 20]);
+    for (load, side) in [
+        ("--waiting 16", "log"),
+        ("--rate 300", "log"),
+        ("--threads 3", "log-service"),
+    ] {
+        let line = format!("latency f --log --peer thread-direct {load} --rounds 2 --runtime 300ms --json");
+        let told = place.baio(&line).succeeds().json();
+        let sides = told["sides"].as_array().unwrap();
+        assert_eq!(
+            (&sides[0]["side"], sides.len()),
+            (&side.into(), 2),
+            "the log first: {told}"
+        );
+        for figures in sides {
+            assert!(figures["appends_per_second"].as_f64().unwrap() > 0.0, "{figures}");
+            assert!(figures["records_per_batch_mean"].as_f64().unwrap() >= 1.0, "{figures}");
+        }
+        let ratio = &told["ratios"][0];
+        assert_eq!(
+            (&ratio["side"], &ratio["peer"]),
+            (&side.into(), &"thread-direct".into())
+        );
+        assert!(ratio["appends_per_second"].as_f64().unwrap() > 0.0, "{ratio}");
+    }
+    let line = "latency f --log --service --waiting 8 --runtime 200ms";
+    let done = place.baio(line).succeeds();
+    assert!(String::from_utf8_lossy(done.out()).contains("log-service"));
+}
+
+#[test]
+fn a_log_that_is_appended_to_longer_than_it_is_large() {
+    let place = Place::new();
+    // Each lap gives old records up.
+    let line = "latency new --size 8M --log --waiting 64 --record-size 64K --runtime 2s --json";
+    let told = place.baio(line).succeeds().json();
+    let side = &told["sides"][0];
+    assert!(side["appends_per_second"].as_f64().unwrap() > 0.0, "{side}");
+}
+
+#[test]
 fn records_as_large_as_they_may_be() {
     let place = Place::new();
     let line = "latency new --size 64M --peer thread-direct --peer libaio --waiting 60 --record-size 1M --rounds 1 --runtime 60ms --json";
@@ -96,6 +139,9 @@ fn what_cannot_be_or_must_not_be() {
         ("latency f --peer libaio --write", 2, "EUSAGE"),
         ("latency f --peer libaio --record-size 2M", 2, "EUSAGE"),
         ("latency f --peer libaio --rate 0", 2, "EUSAGE"),
+        ("latency vol --log", 1, "EEXIST"),
+        ("latency f --service", 2, "EUSAGE"),
+        ("latency f --peer libaio --service", 2, "EUSAGE"),
         ("latency f --waiting 5", 2, "EUSAGE"),
         ("latency f --record-size 5", 2, "EUSAGE"),
     ] {

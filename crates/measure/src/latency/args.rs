@@ -16,6 +16,7 @@ use super::log::args::LogArgs;
 #[command(after_help = "\
 One request at a time, direct: 4 KiB are read at random places, 100 times. With --writes N it is another test: N writes of 512 bytes,
 posted as fast as possible into a queue that holds all of them, each stamped when it is enqueued and when it is known complete.
+With --log or --peer NAME a third: small durable records, appended to a log.
 A run that writes overwrites its target, by the rules of `baio stress`: an existing file or a segment of mine without asking, a volume
 image or a device or somebody else's segment only with --force. A missing file is made, really written, and stays.
 Exit status: 1 a request failed.
@@ -24,7 +25,8 @@ Examples:
   baio latency /tmp/file
   baio latency /tmp/vol#log --write --durable --count 1000 --interval 0s
   baio latency /dev/loop0 --writes 1000 --force --svg writes.svg --csv writes.csv
-  baio latency /dev/loop0 --writes 1000 --force --schedulers --html schedulers.html")]
+  baio latency /dev/loop0 --writes 1000 --force --schedulers --html schedulers.html
+  baio latency /tmp/log --log --peer thread-direct --peer libaio --waiting 64")]
 pub struct LatencyArgs {
     /// The file, device or segment
     #[arg(value_name = "TARGET")]

@@ -4,31 +4,38 @@ use std::time::Duration;
 
 use baio_console::duration::parse_duration;
 use baio_console::size::Size;
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 
 /// The part of `baio latency` that appends.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("appends").args(["log", "peers"]).multiple(true)))]
 pub(crate) struct LogArgs {
+    /// Append durable records to a log of ours, which is made in the target; all that is there is lost
+    #[arg(long, conflicts_with_all = ["writes", "write", "durable", "count", "interval", "request_size"])]
+    pub(super) log: bool,
+    /// The log behind a service thread, as with --threads; without it, it is driven by the thread that appends
+    #[arg(long, requires = "log")]
+    pub(super) service: bool,
     /// Append durable records to a writer of this sort; several take turns
     #[arg(long = "peer", value_name = "NAME", conflicts_with_all = ["writes", "write", "durable", "count", "interval", "request_size"])]
     pub(super) peers: Vec<Peer>,
     /// Closed loop: one thread keeps so many records waiting to become durable [default: 8]
-    #[arg(long, value_name = "N", requires = "peers", conflicts_with_all = ["threads", "rate"], value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", requires = "appends", conflicts_with_all = ["threads", "rate"], value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(super) waiting: Option<u32>,
     /// Closed loop: so many threads, each of which waits for its own record
-    #[arg(long, value_name = "N", requires = "peers", conflicts_with = "rate", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", requires = "appends", conflicts_with = "rate", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) threads: Option<u32>,
     /// Open loop: so many records a second at random moments, each latency from the moment at which it should have come
-    #[arg(long, value_name = "N", requires = "peers", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", requires = "appends", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(super) rate: Option<u32>,
     /// Bytes of each record
-    #[arg(long, value_name = "SIZE", default_value = "256", requires = "peers", value_parser = record_size)]
+    #[arg(long, value_name = "SIZE", default_value = "256", requires = "appends", value_parser = record_size)]
     pub(super) record_size: Size,
     /// How long each round is
-    #[arg(long, value_name = "TIME", default_value = "3s", requires = "peers", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "3s", requires = "appends", value_parser = parse_duration)]
     pub(super) runtime: Duration,
     /// Rounds of each side, in turn [default: 3, of a single one 1]
-    #[arg(long, value_name = "N", requires = "peers", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", requires = "appends", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) rounds: Option<u32>,
 }
 
@@ -48,7 +55,7 @@ pub(crate) enum Peer {
 impl LogArgs {
     /// Is it this part of the command that is meant?
     pub(crate) fn is_asked_for(&self) -> bool {
-        !self.peers.is_empty()
+        self.log || !self.peers.is_empty()
     }
 }
 
@@ -60,12 +67,6 @@ impl Peer {
             Peer::PosixAio => "posix-aio",
             Peer::Libaio => "libaio",
         }
-    }
-
-    /// Can it be loaded so?
-    pub(super) fn takes(self, load: &super::Load) -> bool {
-        let has_thread = matches!(self, Peer::ThreadFdatasync | Peer::ThreadDirect);
-        has_thread || !matches!(load, super::Load::Threads { .. })
     }
 }
 

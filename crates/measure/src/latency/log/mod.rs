@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `args.rs` | what is typed |
 //! | `appender.rs` | what a side must do |
+//! | `own.rs` | our own log, in the thread that appends or behind a service |
 //! | `stream.rs` | records gathered into batches, for the peers |
 //! | `thread.rs` | peers with a thread that writes: write and fdatasync, or one direct data-synchronous write |
 //! | `queue.rs` | peers without one: the submitting thread posts batches itself, by libaio or POSIX AIO |
@@ -17,7 +18,9 @@
 
 use std::path::Path;
 
+use baio::{Local, Remote};
 use baio_console::failure::Failure;
+use baio_engine::Choice;
 use baio_stress::{Ground, Wish};
 
 use super::COMMAND;
@@ -27,13 +30,14 @@ use super::below::Below;
 mod appender;
 pub(super) mod args;
 mod load;
+mod own;
 mod queue;
 mod show;
 mod stream;
 mod sys;
 mod thread;
 
-use args::Peer;
+use args::{LogArgs, Peer};
 use load::{Load, Loaded};
 pub(super) use show::Told;
 
@@ -55,10 +59,11 @@ struct Area<'a> {
 pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
     let record = args.log.record_size.bytes();
     let load = Load::of(&args.log);
-    if let Some(peer) = args.log.peers.iter().find(|peer| !peer.takes(&load)) {
+    let who = Who::all(&args.log, &load);
+    if let Some(who) = who.iter().find(|who| !who.takes(&load)) {
         let said = "it has no thread of its own, so one thread alone can append";
         return Err(Failure::usage(COMMAND, said)
-            .on(format!("--peer {}", peer.name()))
+            .on(format!("--peer {}", who.name()))
             .needing("--waiting or --rate")
             .cured_by("leave out --threads, or name a peer with a thread"));
     }
@@ -75,10 +80,12 @@ pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
         size_default: SIZE_DEFAULT,
     })?;
     if ground.is_segment() {
-        return Err(Failure::usage(COMMAND, "the peers write to files and devices alone")
-            .on(args.target.to_string())
-            .needing("a file or a device")
-            .cured_by("name a file"));
+        return Err(
+            Failure::usage(COMMAND, "appends are measured on files and devices alone")
+                .on(args.target.to_string())
+                .needing("a file or a device")
+                .cured_by("name a file"),
+        );
     }
     let area = Area {
         path: &ground.path,
@@ -86,29 +93,77 @@ pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
         block: ground.request_size,
         record: record as usize,
     };
-    let rounds = args.log.rounds.unwrap_or(if args.log.peers.len() > 1 { 3 } else { 1 });
-    let mut sides: Vec<(Peer, Vec<Loaded>)> = args.log.peers.iter().map(|&peer| (peer, Vec::new())).collect();
+    let rounds = args.log.rounds.unwrap_or(if who.len() > 1 { 3 } else { 1 });
+    let mut sides: Vec<(Who, Vec<Loaded>)> = who.into_iter().map(|who| (who, Vec::new())).collect();
     for _ in 0..rounds {
-        for (peer, measured) in &mut sides {
-            measured.push(one(*peer, area, load).map_err(|said| failed(*peer, &args.target.to_string(), said))?);
+        for (who, measured) in &mut sides {
+            let one = who.load(area, load, args.backend.into());
+            measured.push(one.map_err(|said| failed(*who, &args.target.to_string(), said))?);
         }
     }
     Ok(Told::of(args, load, Below::look(&ground), sides))
 }
 
-/// One round of one side, from its beginning to its end.
-fn one(peer: Peer, area: Area<'_>, load: Load) -> Result<Loaded, String> {
-    match peer {
-        Peer::ThreadFdatasync | Peer::ThreadDirect => {
-            let writer = thread::Writer::start(area, peer == Peer::ThreadDirect)?;
-            let loaded = match load {
-                Load::Threads { .. } => load.by_many(&writer, area.record),
-                _ => load.by_one(&writer, area.record),
-            };
-            finish(loaded, writer.end())
+/// A side.
+#[derive(Clone, Copy, Debug)]
+enum Who {
+    /// Our log, driven by whoever appends.
+    Log,
+    /// Our log behind a service.
+    LogService,
+    Peer(Peer),
+}
+
+impl Who {
+    /// Those that are asked for, the log first.
+    fn all(args: &LogArgs, load: &Load) -> Vec<Who> {
+        let of_many = matches!(load, Load::Threads { .. });
+        let log = if args.service || of_many {
+            Who::LogService
+        } else {
+            Who::Log
+        };
+        let log = args.log.then_some(log);
+        log.into_iter()
+            .chain(args.peers.iter().copied().map(Who::Peer))
+            .collect()
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Who::Log => "log",
+            Who::LogService => "log-service",
+            Who::Peer(peer) => peer.name(),
         }
-        Peer::Libaio => by_queue(sys::Native::new(area.path)?, area, load),
-        Peer::PosixAio => by_queue(sys::Posix::new(area.path)?, area, load),
+    }
+
+    /// Can it be loaded so?
+    fn takes(self, load: &Load) -> bool {
+        let one_thread_only = matches!(self, Who::Log | Who::Peer(Peer::Libaio | Peer::PosixAio));
+        !one_thread_only || !matches!(load, Load::Threads { .. })
+    }
+
+    /// One round, from its beginning to its end.
+    fn load(self, area: Area<'_>, load: Load, backend: Choice) -> Result<Loaded, String> {
+        match self {
+            Who::Log => {
+                let log = own::Own::<Local>::create(area, backend)?;
+                let loaded = load.by_one(&log, area.record);
+                finish(loaded, log.end())
+            }
+            Who::LogService => {
+                let log = own::Own::<Remote>::create(area, backend)?;
+                let loaded = load.by_many(&log, area.record);
+                finish(loaded, log.end())
+            }
+            Who::Peer(peer @ (Peer::ThreadFdatasync | Peer::ThreadDirect)) => {
+                let writer = thread::Writer::start(area, peer == Peer::ThreadDirect)?;
+                let loaded = load.by_many(&writer, area.record);
+                finish(loaded, writer.end())
+            }
+            Who::Peer(Peer::Libaio) => by_queue(sys::Native::new(area.path)?, area, load),
+            Who::Peer(Peer::PosixAio) => by_queue(sys::Posix::new(area.path)?, area, load),
+        }
     }
 }
 
@@ -125,9 +180,9 @@ fn finish(loaded: Result<Loaded, String>, batches: Result<stream::Batches, Strin
     Ok(loaded)
 }
 
-fn failed(peer: Peer, target: &str, said: String) -> Failure {
-    Failure::new(COMMAND, "EIO", format!("{}: {said}", peer.name()))
+fn failed(who: Who, target: &str, said: String) -> Failure {
+    Failure::new(COMMAND, "EIO", format!("{}: {said}", who.name()))
         .on(target)
-        .needing("a target to which this peer can append")
-        .cured_by("leave this --peer out, or see what the system says of the target")
+        .needing("a target to which it can append")
+        .cured_by("leave this side out, or see what the system says of the target")
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::super::args::LatencyArgs;
 use super::super::below::Below;
 use super::super::{Shown, show};
-use super::args::Peer;
+use super::Who;
 use super::load::{Load, Loaded};
 use crate::figures::median;
 
@@ -26,6 +26,8 @@ pub(crate) struct Told {
     runtime_seconds: f64,
     below: Below,
     sides: Vec<Side>,
+    /// Of the log to each peer.
+    ratios: Vec<Ratio>,
 }
 
 /// One side: the median of its rounds, figure by figure.
@@ -35,6 +37,18 @@ struct Side {
     #[serde(flatten)]
     median: Figures,
     rounds: Vec<Figures>,
+}
+
+/// The log's figures by a peer's, round by round; the median of them.
+#[derive(Serialize)]
+struct Ratio {
+    side: &'static str,
+    peer: &'static str,
+    appends_per_second: f64,
+    cpu_us_per_append: f64,
+    context_switches_per_append: f64,
+    latency_us_p50: f64,
+    latency_us_p99: f64,
 }
 
 #[derive(Clone, Serialize)]
@@ -48,27 +62,34 @@ struct Figures {
     first_of_batch_latency_us: Latency,
     batches: f64,
     records_per_batch_mean: f64,
-    records_per_batch_max: f64,
+    /// Null where nobody has counted.
+    records_per_batch_max: Option<f64>,
     batch_bytes_mean: f64,
     /// How often an append found no room.
     refused: f64,
 }
 
 impl Told {
-    pub(super) fn of(args: &LatencyArgs, load: Load, below: Below, sides: Vec<(Peer, Vec<Loaded>)>) -> Told {
+    pub(super) fn of(args: &LatencyArgs, load: Load, below: Below, sides: Vec<(Who, Vec<Loaded>)>) -> Told {
         let record_size = args.log.record_size.bytes();
         let (waiting, threads, rate) = match load {
             Load::Waiting { count, .. } => (Some(count), None, None),
             Load::Threads { count, .. } => (None, Some(count), None),
             Load::Rate { per_second, .. } => (None, None, Some(per_second)),
         };
-        let side = |(peer, loaded): (Peer, Vec<Loaded>)| {
+        let side = |(who, loaded): (Who, Vec<Loaded>)| {
             let rounds: Vec<Figures> = loaded.iter().map(|round| Figures::of(round, record_size)).collect();
             Side {
-                side: peer.name(),
+                side: who.name(),
                 median: Figures::median(&rounds),
                 rounds,
             }
+        };
+        let has_log = matches!(sides.first(), Some((Who::Log | Who::LogService, _)));
+        let sides: Vec<Side> = sides.into_iter().map(side).collect();
+        let ratios = match sides.split_first() {
+            Some((log, peers)) if has_log => peers.iter().map(|peer| Ratio::of(log, peer)).collect(),
+            _ => Vec::new(),
         };
         Told {
             target: args.target.to_string(),
@@ -78,7 +99,8 @@ impl Told {
             rate,
             runtime_seconds: args.log.runtime.as_secs_f64(),
             below,
-            sides: sides.into_iter().map(side).collect(),
+            sides,
+            ratios,
         }
     }
 
@@ -88,6 +110,25 @@ impl Told {
             (_, Some(count), _) => format!("{count} threads"),
             (_, _, Some(rate)) => format!("{rate} a second at random"),
             _ => String::new(),
+        }
+    }
+}
+
+impl Ratio {
+    fn of(log: &Side, peer: &Side) -> Ratio {
+        let of = |pick: &dyn Fn(&Figures) -> f64| {
+            let pairs = log.rounds.iter().zip(&peer.rounds);
+            let ratios: Vec<f64> = pairs.map(|(log, peer)| pick(log) / pick(peer)).collect();
+            median(&ratios)
+        };
+        Ratio {
+            side: log.side,
+            peer: peer.side,
+            appends_per_second: of(&|round| round.appends_per_second),
+            cpu_us_per_append: of(&|round| round.cpu_us_per_append),
+            context_switches_per_append: of(&|round| round.context_switches_per_append),
+            latency_us_p50: of(&|round| round.latency_us.p50.unwrap_or(f64::NAN)),
+            latency_us_p99: of(&|round| round.latency_us.p99.unwrap_or(f64::NAN)),
         }
     }
 }
@@ -107,7 +148,7 @@ impl Figures {
             first_of_batch_latency_us: loaded.first.latency(),
             batches: batches.count as f64,
             records_per_batch_mean: batches.records as f64 / batches.count.max(1) as f64,
-            records_per_batch_max: batches.records_max.into(),
+            records_per_batch_max: batches.records_max.map(f64::from),
             batch_bytes_mean: batches.bytes as f64 / batches.count.max(1) as f64,
             refused: loaded.refused as f64,
         }
@@ -115,11 +156,12 @@ impl Figures {
 
     fn median(rounds: &[Figures]) -> Figures {
         let of = |pick: fn(&Figures) -> f64| median(&rounds.iter().map(pick).collect::<Vec<_>>());
+        let known = |pick: &dyn Fn(&Figures) -> Option<f64>| {
+            let known: Vec<f64> = rounds.iter().filter_map(pick).collect();
+            (!known.is_empty()).then(|| median(&known))
+        };
         let latency = |pick: fn(&Figures) -> &Latency| {
-            let point = |of: fn(&Latency) -> Option<f64>| {
-                let known: Vec<f64> = rounds.iter().filter_map(|round| of(pick(round))).collect();
-                (!known.is_empty()).then(|| median(&known))
-            };
+            let point = |of: fn(&Latency) -> Option<f64>| known(&|round| of(pick(round)));
             Latency {
                 mean: point(|latency| latency.mean),
                 p50: point(|latency| latency.p50),
@@ -138,7 +180,7 @@ impl Figures {
             first_of_batch_latency_us: latency(|round| &round.first_of_batch_latency_us),
             batches: of(|round| round.batches),
             records_per_batch_mean: of(|round| round.records_per_batch_mean),
-            records_per_batch_max: of(|round| round.records_per_batch_max),
+            records_per_batch_max: known(&|round| round.records_per_batch_max),
             batch_bytes_mean: of(|round| round.batch_bytes_mean),
             refused: of(|round| round.refused),
         }
@@ -184,7 +226,21 @@ impl Shown for Told {
                 format!("{:.1}", figures.records_per_batch_mean),
             ]);
         }
-        table.write(out)
+        table.write(out)?;
+        for ratio in &self.ratios {
+            writeln!(
+                out,
+                "{} / {}: appends/s {:.2}, p50 {:.2}, p99 {:.2}, CPU {:.2}, switches {:.2}",
+                ratio.side,
+                ratio.peer,
+                ratio.appends_per_second,
+                ratio.latency_us_p50,
+                ratio.latency_us_p99,
+                ratio.cpu_us_per_append,
+                ratio.context_switches_per_append,
+            )?;
+        }
+        Ok(())
     }
 
     fn errors(&self) -> u64 {

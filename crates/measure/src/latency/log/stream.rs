@@ -41,8 +41,9 @@ pub(super) struct Batch {
 pub(super) struct Batches {
     pub(super) count: u64,
     pub(super) records: u64,
-    pub(super) records_max: u32,
-    /// As they were written, with headers; without what fills a block.
+    /// Of the largest; `None` where nobody has counted.
+    pub(super) records_max: Option<u32>,
+    /// As they were written, with headers.
     pub(super) bytes: u64,
 }
 
@@ -101,7 +102,7 @@ impl Stream {
         let batch = self.gathered.pop_front()?;
         self.taken.count += 1;
         self.taken.records += u64::from(batch.records);
-        self.taken.records_max = self.taken.records_max.max(batch.records);
+        self.taken.records_max = self.taken.records_max.max(Some(batch.records));
         self.taken.bytes += batch.len as u64;
         Some(batch)
     }

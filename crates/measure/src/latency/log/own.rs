@@ -1,0 +1,179 @@
+//! Our own log as a side: in the thread that appends, which drives it when it waits (`Local`); or behind a service, to which any thread
+//! appends (`Remote`).
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use baio::{File, Link, Local, Log, LogOptions, Lsn, Operation, Options, Remote};
+use baio_engine::{Choice, Config};
+
+use super::Area;
+use super::appender::Appender;
+use super::stream::Batches;
+
+/// A log that was made for a round.
+pub(super) struct Own<L: Link> {
+    log: Log<L>,
+    link: L,
+    given_up: Mutex<GivenUp<L>>,
+    /// Records are given up when so many bytes have been appended.
+    part: u64,
+}
+
+/// Old records are of no use here, and a log that is full takes no more.
+struct GivenUp<L: Link> {
+    /// Nothing before it is kept, or will be.
+    to: u64,
+    /// Under way, polled by whoever waits.
+    under_way: Option<Operation<L, Lsn>>,
+}
+
+/// A way to wait for a future until some moment.
+pub(super) trait Timed: Link {
+    /// Runs it to its end, or until `until`: then `None`.
+    fn run<T>(&self, future: impl Future<Output = T>, until: Option<Instant>) -> Result<Option<T>, String>;
+
+    fn made(options: &Options) -> baio::Result<Self>;
+}
+
+impl<L: Timed> Own<L> {
+    /// Makes a log in a file or a device, all of whose bytes are lost.
+    pub(super) fn create(area: Area<'_>, backend: Choice) -> Result<Own<L>, String> {
+        let config = Config {
+            backend,
+            ..Config::default()
+        };
+        let options = Options {
+            config,
+            ..Options::default()
+        };
+        let link = L::made(&options).map_err(|error| error.to_string())?;
+        let log = make(&link, area.path).map_err(|error| error.to_string())?;
+        Ok(Own {
+            given_up: Mutex::new(GivenUp {
+                to: log.head_lsn().0,
+                under_way: None,
+            }),
+            log,
+            link,
+            part: area.size / 4,
+        })
+    }
+
+    /// Waits until everything is durable, and closes it.
+    pub(super) fn end(self) -> Result<Batches, String> {
+        let told = |error: baio::Error| error.to_string();
+        drop(self.given_up);
+        let usage = self.log.usage().wait().map_err(told)?;
+        self.log.close().wait().map_err(told)?;
+        drop(self.log);
+        self.link.close().map_err(told)?;
+        Ok(Batches {
+            count: usage.batches,
+            records: usage.batch_records,
+            records_max: None,
+            bytes: usage.batch_bytes,
+        })
+    }
+
+    /// Polls what gives up old records, and begins it when enough has been appended since.
+    fn give_up(&self, context: &mut Context<'_>) {
+        // Somebody else is at it.
+        let Ok(mut given_up) = self.given_up.try_lock() else {
+            return;
+        };
+        let durable = self.log.durable_lsn().0;
+        if given_up.under_way.is_none() && durable > given_up.to + self.part {
+            given_up.to = durable;
+            given_up.under_way = Some(self.log.truncate(Lsn(durable)));
+        }
+        if let Some(operation) = &mut given_up.under_way
+            && Pin::new(operation).poll(context).is_ready()
+        {
+            given_up.under_way = None;
+        }
+    }
+}
+
+fn make<L: Link>(link: &L, path: &Path) -> baio::Result<Log<L>> {
+    let file: File<L> = File::options().write().direct().open(link, path).wait()?;
+    file.create_log(&LogOptions::default()).wait()
+}
+
+impl<L: Timed> Appender for Own<L> {
+    fn append(&self, record: &[u8]) -> Result<Option<u64>, String> {
+        match self.log.append(record) {
+            Ok(lsn) => Ok(Some(lsn.0 + 1)),
+            Err(error) if error.errno() == Some(baio::Errno::EAGAIN) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn wait(&self, end: u64, until: Option<Instant>) -> Result<u64, String> {
+        let mut durable = self.log.durable(Lsn(end - 1));
+        let both = std::future::poll_fn(|context| {
+            self.give_up(context);
+            Pin::new(&mut durable).poll(context)
+        });
+        match self.link.run(both, until)? {
+            Some(Err(error)) => Err(error.to_string()),
+            Some(Ok(_)) | None => Ok(self.log.durable_lsn().0),
+        }
+    }
+}
+
+impl Timed for Local {
+    fn run<T>(&self, future: impl Future<Output = T>, until: Option<Instant>) -> Result<Option<T>, String> {
+        let told = |error: baio::Error| error.to_string();
+        let Some(until) = until else {
+            return self.block_on(future).map(Some).map_err(told);
+        };
+        let mut future = pin!(future);
+        let mut clock = pin!(self.sleep(until.saturating_duration_since(Instant::now())));
+        let first = std::future::poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending => clock.as_mut().poll(context).map(|_| None),
+        });
+        self.block_on(first).map_err(told)
+    }
+
+    fn made(options: &Options) -> baio::Result<Local> {
+        Local::new_with(options)
+    }
+}
+
+impl Timed for Remote {
+    /// The service's thread drives it: this one only sleeps.
+    fn run<T>(&self, future: impl Future<Output = T>, until: Option<Instant>) -> Result<Option<T>, String> {
+        let waker = Waker::from(Arc::new(Sleeper(std::thread::current())));
+        let mut context = Context::from_waker(&waker);
+        let mut future = pin!(future);
+        loop {
+            if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+                return Ok(Some(value));
+            }
+            match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => std::thread::park(),
+                Some(Duration::ZERO) => return Ok(None),
+                Some(left) => std::thread::park_timeout(left),
+            }
+        }
+    }
+
+    fn made(options: &Options) -> baio::Result<Remote> {
+        Remote::new_with(options)
+    }
+}
+
+struct Sleeper(Thread);
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Sleeper>) {
+        self.0.unpark();
+    }
+}
