@@ -346,7 +346,10 @@ impl LogPart {
                 });
             }
             _ => {
-                let window = u64::from(scan.header.window + 1) * u64::from(scan.header.batch_bytes_max);
+                // While one write is slow, others end and more follow: batches at the device lie as far apart as LSNs are given beyond
+                // what is durable.
+                let batch_max = u64::from(scan.header.batch_bytes_max);
+                let window = scan.header.ahead.max(u64::from(scan.header.window) * batch_max) + batch_max;
                 let rest = scan.header.capacity.saturating_sub(scan.passed);
                 let far = self.options.salvage || scan.chain.end < scan.header.holes_below;
                 scan.look = Some(Look {
