@@ -102,6 +102,20 @@ fn our_log_is_loaded_as_they_are() {
 }
 
 #[test]
+fn our_log_in_a_segment() {
+    let place = Place::new();
+    place.volume("32M", "8M");
+    for service in ["", "--service"] {
+        let line = format!("latency vol#a --log {service} --waiting 4 --runtime 300ms --json");
+        let told = place.baio(&line).succeeds().json();
+        assert!(told["sides"][0]["appends_per_second"].as_f64().unwrap() > 0.0, "{told}");
+        let stat = place.baio("stat vol --json").succeeds().json();
+        assert_eq!(stat["clean"], true, "closed: {stat}");
+    }
+    place.baio("check vol").succeeds();
+}
+
+#[test]
 fn a_log_that_is_appended_to_longer_than_it_is_large() {
     let place = Place::new();
     // Each lap gives old records up.

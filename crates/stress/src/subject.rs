@@ -43,6 +43,8 @@ pub struct Wish<'a> {
     pub request_size_default: u64,
     /// Requests that must fit into it side by side.
     pub requests: u64,
+    /// Bytes that it must have, whatever the size of a request.
+    pub bytes_min: u64,
     /// Bytes of it that are used, as asked for.
     pub size: Option<u64>,
     /// Bytes of a file that is missing, if no size is asked for.
@@ -115,9 +117,12 @@ impl Ground {
         }
     }
 
-    /// Is it a segment of a volume?
-    pub fn is_segment(&self) -> bool {
-        matches!(self.objects, Objects::Segment(_))
+    /// The owner and the name of a segment; `None` of a file or device.
+    pub fn segment(&self) -> Option<(u32, &str)> {
+        match &self.objects {
+            Objects::Files(_) => None,
+            Objects::Segment(segment) => Some((segment.owner_uid, &segment.name)),
+        }
     }
 
     /// Opens it, with as many buffers as there may be requests under way.
@@ -382,6 +387,11 @@ fn fits(wish: &Wish<'_>, there: u64, size: u64, request_size: u64) -> Result<(),
             format_size(size)
         );
         return refused(said, "a --size that fits".to_owned(), "leave out --size");
+    }
+    if size < wish.bytes_min {
+        let said = format!("{} are too few to work on", format_size(size));
+        let cure = "choose a larger target or --size";
+        return refused(said, format!("{} bytes", wish.bytes_min), cure);
     }
     if size < needed {
         let (count, size) = (wish.requests.max(1), format_size(size));

@@ -69,7 +69,7 @@ pub struct LatencyArgs {
     /// How requests are executed
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(super) backend: Backend,
-    /// Bytes of the target to use [default: all of it; a missing file gets 64M, or what the writes need]
+    /// Bytes of the target to use [default: all of it; a missing file gets 64M, or what the writes need, for appends 256M]
     #[arg(long, value_name = "SIZE")]
     pub(super) size: Option<Size>,
     /// Overwrite a volume image, a device or somebody else's segment

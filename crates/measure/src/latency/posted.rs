@@ -96,6 +96,7 @@ pub(super) fn run(args: &LatencyArgs, writes: u32) -> Result<Told, Failure> {
         request_size: args.request_size.map(|size| size.bytes()),
         request_size_default: 512,
         requests: if args.same_block { 1 } else { writes.into() },
+        bytes_min: 0,
         size: args.size.map(|size| size.bytes()),
         size_default: SIZE_DEFAULT,
     })?;

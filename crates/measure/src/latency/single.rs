@@ -50,6 +50,7 @@ pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
         request_size: args.request_size.map(|size| size.bytes()),
         request_size_default: 4096,
         requests: 1,
+        bytes_min: 0,
         size: args.size.map(|size| size.bytes()),
         size_default: SIZE_DEFAULT,
     })?;

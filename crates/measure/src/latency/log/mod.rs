@@ -48,6 +48,8 @@ const SIZE_DEFAULT: u64 = 256 << 20;
 #[derive(Clone, Copy, Debug)]
 struct Area<'a> {
     path: &'a Path,
+    /// Of a segment, whose volume `path` is: the owner and the name.
+    segment: Option<(u32, &'a str)>,
     /// Bytes of it; behind the last one a side begins again at the first.
     size: u64,
     /// Direct writes are whole blocks of so many bytes.
@@ -74,21 +76,21 @@ pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
         force: args.force,
         request_size: None,
         request_size_default: 512,
+        requests: 1,
         // Room for a few batches.
-        requests: 4 * stream::batch_bytes(record as usize) as u64 / 512,
+        bytes_min: 4 * stream::batch_bytes(record as usize) as u64,
         size: args.size.map(|size| size.bytes()),
         size_default: SIZE_DEFAULT,
     })?;
-    if ground.is_segment() {
-        return Err(
-            Failure::usage(COMMAND, "appends are measured on files and devices alone")
-                .on(args.target.to_string())
-                .needing("a file or a device")
-                .cured_by("name a file"),
-        );
+    if ground.segment().is_some() && !args.log.peers.is_empty() {
+        return Err(Failure::usage(COMMAND, "the peers write to files and devices alone")
+            .on(args.target.to_string())
+            .needing("a file or a device, or --log alone")
+            .cured_by("name a file, or leave out --peer"));
     }
     let area = Area {
         path: &ground.path,
+        segment: ground.segment(),
         size: ground.size / ground.request_size * ground.request_size,
         block: ground.request_size,
         record: record as usize,

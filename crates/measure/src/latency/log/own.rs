@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use baio::{File, Link, Local, Log, LogOptions, Lsn, Operation, Options, Remote};
+use baio::{Access, File, Link, Local, Log, LogOptions, Lsn, Operation, Options, Remote};
 use baio_engine::{Choice, Config};
 
 use super::Area;
@@ -39,10 +39,12 @@ pub(super) trait Timed: Link {
     fn run<T>(&self, future: impl Future<Output = T>, until: Option<Instant>) -> Result<Option<T>, String>;
 
     fn made(options: &Options) -> baio::Result<Self>;
+
+    fn opened(volume: &Path, options: &Options) -> baio::Result<Self>;
 }
 
 impl<L: Timed> Own<L> {
-    /// Makes a log in a file or a device, all of whose bytes are lost.
+    /// Makes a log in a file, a device or a segment, all of whose bytes are lost.
     pub(super) fn create(area: Area<'_>, backend: Choice) -> Result<Own<L>, String> {
         let config = Config {
             backend,
@@ -52,8 +54,12 @@ impl<L: Timed> Own<L> {
             config,
             ..Options::default()
         };
-        let link = L::made(&options).map_err(|error| error.to_string())?;
-        let log = make(&link, area.path).map_err(|error| error.to_string())?;
+        let link = match area.segment {
+            None => L::made(&options),
+            Some(_) => L::opened(area.path, &options),
+        };
+        let link = link.map_err(|error| error.to_string())?;
+        let log = make(&link, area).map_err(|error| error.to_string())?;
         Ok(Own {
             given_up: Mutex::new(GivenUp {
                 to: log.head_lsn().0,
@@ -100,9 +106,14 @@ impl<L: Timed> Own<L> {
     }
 }
 
-fn make<L: Link>(link: &L, path: &Path) -> baio::Result<Log<L>> {
-    let file: File<L> = File::options().write().direct().open(link, path).wait()?;
-    file.create_log(&LogOptions::default()).wait()
+fn make<L: Link>(link: &L, area: Area<'_>) -> baio::Result<Log<L>> {
+    let options = LogOptions::default();
+    if let Some((owner, name)) = area.segment {
+        let segment = link.open_segment_of(owner, name, Access::Write).wait()?;
+        return segment.create_log(&options).wait();
+    }
+    let file: File<L> = File::options().write().direct().open(link, area.path).wait()?;
+    file.create_log(&options).wait()
 }
 
 impl<L: Timed> Appender for Own<L> {
@@ -145,6 +156,10 @@ impl Timed for Local {
     fn made(options: &Options) -> baio::Result<Local> {
         Local::new_with(options)
     }
+
+    fn opened(volume: &Path, options: &Options) -> baio::Result<Local> {
+        Local::open_with(volume, options)
+    }
 }
 
 impl Timed for Remote {
@@ -167,6 +182,10 @@ impl Timed for Remote {
 
     fn made(options: &Options) -> baio::Result<Remote> {
         Remote::new_with(options)
+    }
+
+    fn opened(volume: &Path, options: &Options) -> baio::Result<Remote> {
+        Remote::open_with(volume, options)
     }
 }
 
