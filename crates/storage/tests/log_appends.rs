@@ -382,6 +382,50 @@ fn a_log_grows_wherever_its_end_is() {
 }
 
 #[test]
+fn a_read_that_a_growth_overtakes_gives_the_right_batches() {
+    let mut rig = Rig::create(SIZE, &small());
+    let mut lsns: Vec<u64> = (0..28).map(|number| rig.write(&record(number, 1900))).collect();
+    rig.truncate(lsns[20]);
+    lsns.drain(..20);
+    lsns.extend((28..40).map(|number| rig.write(&record(number, 1900))));
+    let expected = rig.read();
+    assert_eq!(expected.len(), lsns.len());
+    rig.device.bytes.resize(SIZE as usize * 2, 0);
+    let read = rig.start(LogRequest::Read { from: Lsn(lsns[0]) });
+    rig.pump();
+    let held = rig.ios.remove(0);
+    assert!(matches!(held.kind, LogIoKind::Read { .. }));
+    rig.ask(LogRequest::Grow { size_bytes: SIZE * 2 }).unwrap();
+    rig.ios.push(held);
+    rig.end(0);
+    rig.run();
+    let Some(Ok(LogAnswer::Batches(Some(batches)))) = rig.take_done(read) else {
+        panic!("it has an answer");
+    };
+    let mut reader = RecordReader::new(Lsn(lsns[0]));
+    reader.push(&batches);
+    let mut got = 0;
+    while let Some(record) = reader.next_record() {
+        assert_eq!((record.lsn.0, record.bytes), (expected[got].0, &expected[got].1[..]));
+        got += 1;
+    }
+    assert!(got > 0);
+    assert_eq!(rig.read(), expected);
+}
+
+#[test]
+fn truncation_that_could_not_read_is_tried_again() {
+    let mut rig = Rig::create(SIZE, &small());
+    let lsns: Vec<u64> = (0..6).map(|number| rig.write(&record(number, 100))).collect();
+    let start = lsns[0] - 64;
+    rig.device.unreadable.push(start..start + 512);
+    let refused = rig.ask(LogRequest::Truncate { to: Lsn(lsns[3]) });
+    assert_eq!(refused.err(), Some(LogError::Read(Errno::EIO)));
+    rig.device.unreadable.clear();
+    assert_eq!(rig.truncate(lsns[3]), lsns[3]);
+}
+
+#[test]
 fn growth_is_refused_where_it_cannot_be() {
     let mut rig = Rig::create(SIZE, &small());
     assert!(matches!(
@@ -461,6 +505,21 @@ fn a_gathering_log_waits_for_others_and_no_longer() {
     assert_eq!(rig.ios.len(), 1);
     assert!(rig.ios[0].bytes().windows(3).any(|bytes| bytes == b"two"));
     rig.run();
+    // Nor longer because the device is busy.
+    rig.tick(20);
+    for _ in 0..4 {
+        let now = rig.ios.len() as u64;
+        rig.batch(b"busy");
+        rig.tick(30 + 2 * now);
+        rig.pump();
+    }
+    assert_eq!(rig.ios.len(), 3, "the window");
+    assert_eq!(rig.part.next_tick(), None, "an end comes first");
+    rig.tick(50);
+    rig.end(0);
+    rig.pump();
+    assert_eq!(rig.ios.len(), 3, "it has gathered long enough");
+    rig.run();
     // A full batch does not wait.
     rig.batch(&[0; 3000]);
     assert_eq!(rig.ios.len(), 1);
@@ -469,7 +528,7 @@ fn a_gathering_log_waits_for_others_and_no_longer() {
     rig.append(b"three");
     rig.ask(LogRequest::Close).unwrap();
     let mut rig = Rig::open(rig.crash(|_, _| false), &gathering);
-    assert_eq!(rig.payloads().len(), 4);
+    assert_eq!(rig.payloads().len(), 8);
 }
 
 #[test]

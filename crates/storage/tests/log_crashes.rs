@@ -370,6 +370,7 @@ fn a_group_is_recovered_whole_or_not_at_all() {
     let slices: Vec<&[u8]> = group.iter().map(Vec::as_slice).collect();
     for landed in 0..=3 {
         let mut rig = three();
+        let first = rig.appender.end_lsn().0 + 64;
         let last = rig.appender.append_all(&slices).unwrap();
         rig.pump();
         assert_eq!(rig.ios.len(), 3, "it takes three batches");
@@ -378,6 +379,7 @@ fn a_group_is_recovered_whole_or_not_at_all() {
         }
         let is_whole = landed == 3;
         assert_eq!(rig.is_durable(last.0), is_whole);
+        assert_eq!(rig.is_durable(first), is_whole, "nor is any other of the group");
         assert_eq!(rig.payloads_at_hand(), if is_whole { 8 } else { 3 });
         let mut rig = reopened(rig.crash(|_, _| false));
         let found = rig.payloads();

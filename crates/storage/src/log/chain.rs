@@ -101,6 +101,11 @@ impl Chain {
         self.link = Link::BehindHole;
     }
 
+    /// Was it begun in an area of this size?
+    pub(super) fn is_of(&self, capacity: u64) -> bool {
+        self.capacity == capacity
+    }
+
     /// Where whole groups end.
     pub(super) fn complete(&self) -> Head {
         self.group.unwrap_or(Head {

@@ -177,6 +177,7 @@ impl LogPart {
                     let who = running.job.who;
                     self.running = None;
                     if let Err(error) = &result {
+                        self.truncated_for = self.head.lsn;
                         self.fail_opening(error);
                     }
                     self.end(who, result);

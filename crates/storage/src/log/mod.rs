@@ -418,7 +418,13 @@ impl LogPart {
     /// When [`LogPart::tick`] has something to do next.
     #[must_use]
     pub fn next_tick(&self) -> Option<Time> {
-        let gathers = self.gather_since.map(|since| since.after(self.options.gather));
+        // With a full window the end of a batch comes first.
+        let may_send = || {
+            let front = self.shared.lock();
+            front.in_flight < front.shape.window
+        };
+        let gathers = self.gather_since.filter(|_| may_send());
+        let gathers = gathers.map(|since| since.after(self.options.gather));
         let idles = self.idle_note_at();
         match (gathers, idles) {
             (Some(one), Some(other)) => Some(one.min(other)),

@@ -422,7 +422,8 @@ impl LogPart {
         let was_clean = old.is_clean && old.watermark == end && scan.holes.is_empty();
         let seen = end.max(old.epoch_first).max(scan.watermark);
         // After a clean close none was given beyond the end, or, with nothing appended, beyond where that opening began.
-        let ahead = if was_clean { 0 } else { old.ahead };
+        let is_certain = was_clean || crate::seeded_bug("log-lsns-do-not-skip");
+        let ahead = if is_certain { 0 } else { old.ahead };
         let mut first = seen.saturating_add(ahead);
         let mut epoch = old.epoch.max(scan.chain.epoch) + 1;
         if crate::seeded_bug("log-epoch-not-raised") {

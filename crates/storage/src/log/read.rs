@@ -229,6 +229,10 @@ impl LogPart {
             return;
         };
         let who = Some((read.owner, read.id));
+        if self.header.is_some_and(|header| !read.chain.is_of(header.capacity)) {
+            // The log has grown meanwhile, and batches lie elsewhere.
+            return self.start_read(read.owner, read.id, Lsn(read.from));
+        }
         let buffer = match (result, buffer) {
             (Ok(len), Some(buffer)) if len as usize == buffer.len() => buffer,
             (result, _) => {

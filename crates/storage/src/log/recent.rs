@@ -47,6 +47,9 @@ impl Recent {
             self.kept.clear();
             return;
         }
+        if self.kept.back().is_some_and(|last| last.end != prev) {
+            self.kept.clear(); // One between could not be kept.
+        }
         if self.ring.is_empty() {
             self.ring = vec![0; self.bytes_max];
         }
@@ -117,6 +120,9 @@ mod tests {
                 assert!(bytes.iter().all(|byte| *byte == bytes[0]));
             }
         }
+        recent.keep(end + 512, end + 1024, &[7; 512]);
+        assert_eq!(recent.from(end - 1, 1 << 20).count(), 0, "one between is not there");
+        assert_eq!(recent.from(end + 512, 1 << 20).count(), 1);
         recent.keep(end, end + 20_000, &[1; 20_000]);
         assert_eq!(recent.from(end, 1 << 20).count(), 0, "too long to be kept");
     }
