@@ -605,6 +605,57 @@ fn a_log_that_does_not_fit_is_refused_with_what_it_needs() {
 }
 
 #[test]
+fn a_look_changes_nothing() {
+    let mut rig = Rig::create(SIZE, &small());
+    for number in 0..30 {
+        let lsn = rig.write(&record(number, 1500));
+        if number == 20 {
+            rig.truncate(lsn);
+        }
+    }
+    let expected = rig.read();
+    // A group of which the first batch alone has landed.
+    let slices = [&[1; 1500][..]; 3];
+    rig.appender.append_all(&slices).unwrap();
+    rig.pump();
+    let usage = rig.part.usage();
+    let device = rig.crash(|io, _| io == 0);
+    let mut looked = Rig::try_look(device.clone(), &small()).unwrap();
+    assert_eq!(looked.read(), expected);
+    assert!(looked.device.bytes == device.bytes, "nothing was written");
+    let seen = looked.part.usage();
+    assert_eq!(
+        (seen.head, seen.epoch, seen.durable.0),
+        (usage.head, 1, usage.durable.0 + 64)
+    );
+    assert_eq!(looked.recovered().end, seen.durable);
+    assert_eq!(looked.appender.append(b"x"), Err(LogError::Closed));
+    assert!(matches!(
+        looked.ask(LogRequest::Truncate { to: Lsn(u64::MAX) }),
+        Err(LogError::Closed)
+    ));
+    looked.tick(10_000);
+    looked.run();
+    assert!(looked.ask(LogRequest::Close).is_ok());
+    assert!(looked.device.bytes == device.bytes);
+    let mut rig = Rig::open(looked.crash(|_, _| false), &small());
+    assert_eq!(rig.read(), expected);
+}
+
+#[test]
+fn what_can_be_held_is_told_while_truncation_looks() {
+    let mut rig = Rig::create(SIZE, &small());
+    let lsns: Vec<u64> = (0..10).map(|number| rig.write(&record(number, 100))).collect();
+    let owner = rig.start(LogRequest::Truncate { to: Lsn(lsns[5]) });
+    rig.pump();
+    let held = rig.appender.retain(Lsn(lsns[2]));
+    assert_eq!(held.from().0, lsns[5], "what is below goes");
+    rig.run();
+    assert!(matches!(rig.take_done(owner), Some(Ok(LogAnswer::Head(head))) if head.0 == lsns[5]));
+    assert_eq!(rig.read().len(), 5);
+}
+
+#[test]
 fn what_was_there_before_is_gone() {
     let mut rig = Rig::create(SIZE, &small());
     for number in 0..20 {

@@ -30,6 +30,11 @@ fn used() -> Device {
 
 /// Opens it in both ways, reads, appends, truncates and grows, whatever comes of it.
 fn try_all(device: &Device) {
+    if let Ok(mut rig) = Rig::try_look(device.clone(), &small()) {
+        let head = rig.part.usage().head.0;
+        let _ = rig.try_read(head);
+        assert!(rig.device.bytes == device.bytes);
+    }
     for salvage in [false, true] {
         let options = LogOptions { salvage, ..small() };
         let Ok(mut rig) = Rig::try_open(device.clone(), &options) else {

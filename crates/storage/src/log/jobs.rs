@@ -178,6 +178,7 @@ impl LogPart {
                     self.running = None;
                     if let Err(error) = &result {
                         self.truncated_for = self.head.lsn;
+                        self.shared.lock().retains.going_to = self.head.lsn;
                         self.fail_opening(error);
                     }
                     self.end(who, result);

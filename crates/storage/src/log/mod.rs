@@ -280,6 +280,8 @@ pub struct LogPart {
     truncated_for: u64,
     /// For headers: kept, so that truncation needs no memory.
     block_buffer: Option<Buffer>,
+    /// Nothing is written.
+    only_looks: bool,
     /// Every record of the open batch has come after this time.
     gather_since: Option<Time>,
     now: Time,
@@ -331,6 +333,17 @@ impl LogPart {
         Ok(part)
     }
 
+    /// The log that is in an area of so many bytes, to be read only: nothing is written, no epoch raised, nothing appended.
+    /// [`LogRequest::Open`] tells what an opening would find. Beside another who writes it, what is read may be gone already.
+    ///
+    /// # Errors
+    /// As [`LogPart::open`].
+    pub fn look(arena: &Arc<Arena>, size_bytes: u64, options: &LogOptions) -> Result<LogPart, LogError> {
+        let mut part = LogPart::open(arena, size_bytes, options)?;
+        part.only_looks = true;
+        Ok(part)
+    }
+
     fn of(arena: &Arc<Arena>, size_bytes: u64, options: &LogOptions) -> LogPart {
         LogPart {
             shared: Arc::new(Shared::new(Front::new(arena))),
@@ -350,6 +363,7 @@ impl LogPart {
             head: Head::default(),
             truncated_for: 0,
             block_buffer: None,
+            only_looks: false,
             gather_since: None,
             now: Time(0),
             next_request: 0,

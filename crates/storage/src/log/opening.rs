@@ -17,7 +17,7 @@ use super::format::{COPIES_AT, DATA_AT, Header, HeaderFault, LSN_MAX};
 use super::front::{Life, Shape, Tail};
 use super::index::Mark;
 use super::jobs::{AfterHeader, AfterZero, Ended, HeaderWrite, Job, Next, Running, Step};
-use super::{Hole, LogIoKind, LogPart, LogRequest, Lsn, Recovered};
+use super::{Hole, LogAnswer, LogIoKind, LogPart, LogRequest, Lsn, Recovered};
 
 /// Bytes that are read at once, if the arena has them.
 const CHUNK: u32 = 1 << 20;
@@ -100,6 +100,9 @@ impl LogPart {
         self.block_buffer = self.arena.buffer(4096);
         if self.block_buffer.is_none() {
             return Err(LogError::NoMemory);
+        }
+        if self.only_looks {
+            return Ok(());
         }
         front.take_buffers()
     }
@@ -220,7 +223,7 @@ impl LogPart {
 
     fn begin_scan(&mut self) -> Result<Next, LogError> {
         let header = self.headers.newest()?;
-        if self.options.block_bytes > header.block_bytes {
+        if self.options.block_bytes > header.block_bytes && !self.only_looks {
             return Err(LogError::BlockBytes {
                 log: header.block_bytes,
                 device: self.options.block_bytes,
@@ -445,6 +448,9 @@ impl LogPart {
             was_clean,
             holes: std::mem::take(&mut scan.holes),
         };
+        if self.only_looks {
+            return self.looked(&scan);
+        }
         scan.header = Header {
             sequence: old.sequence + 1,
             epoch,
@@ -461,6 +467,29 @@ impl LogPart {
             return self.synced(scan, None);
         }
         Next::Io(Step::Sync(scan), LogIoKind::Sync, None)
+    }
+
+    /// Nothing more is done: what was found can be read.
+    fn looked(&mut self, scan: &Scan) -> Next {
+        let (head, complete) = (scan.header.head, scan.chain.complete());
+        self.head = head;
+        self.flights.begin(scan.chain.end, scan.chain.place);
+        self.recovered.epoch = scan.header.epoch;
+        let mut front = self.shared.lock();
+        front.life = Life::Closed;
+        front.tail = Tail {
+            lsn: self.recovered.next.0,
+            prev: scan.chain.end,
+            place: scan.chain.place,
+        };
+        front.durable_to = self.recovered.next.0;
+        front.head = head.lsn;
+        front.used = front.used_from(head);
+        front.lost_from = complete.lsn;
+        self.shared.set_durable(complete.lsn);
+        front.waits.durable_to(complete.lsn);
+        front.waits.fail_from(complete.lsn, &LogError::Closed);
+        Next::End(Ok(LogAnswer::Done))
     }
 
     /// What was found is durable: the epoch is raised.

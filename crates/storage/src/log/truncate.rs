@@ -79,6 +79,7 @@ impl LogPart {
     }
 
     fn head_is_there(&self) -> Next {
+        self.shared.lock().retains.going_to = self.head.lsn;
         Next::End(Ok(LogAnswer::Head(Lsn(self.head.lsn))))
     }
 
@@ -166,7 +167,7 @@ impl LogPart {
         self.index.truncate(head);
         let mut front = self.shared.lock();
         front.head = head.lsn;
-        front.retains.going_to = front.retains.going_to.max(head.lsn);
+        front.retains.going_to = head.lsn;
         front.used = front.used_from(head);
         front.tell_room();
     }

@@ -118,6 +118,13 @@ impl Rig {
         Rig::try_open(device, options).unwrap()
     }
 
+    /// Looks at what is on a device.
+    pub fn try_look(device: Device, options: &LogOptions) -> Result<Rig, LogError> {
+        let arena = Arena::new(64 << 20).unwrap();
+        let part = LogPart::look(&arena, device.bytes.len() as u64, options)?;
+        Rig::of(arena, device, part)
+    }
+
     pub fn of(arena: Arc<Arena>, device: Device, part: LogPart) -> Result<Rig, LogError> {
         let appender = part.appender();
         let mut rig = Rig {
