@@ -94,6 +94,16 @@ impl<L: Link> Opened<L> {
         let (handle, options) = (self.handle(), *options);
         self.ask(Command::OpenLog { handle, options }, log_of)
     }
+
+    /// Pages of it that are changed under an LSN ([`Pin::change`](crate::Pin::change)) wait for this log from now on, and for no other:
+    /// each is written once the record with its LSN is durable, and nobody has to say so
+    /// ([`Link::set_durable_lsn`] is for a log of your own). It is so for all handles on it, until another log takes it over.
+    pub fn set_log(&self, log: &Log<L>) -> Operation<L, ()> {
+        let (handle, log) = (self.handle(), log.shared.held.id());
+        self.ask(Command::SetLog { handle, log }, |_, reply| {
+            matches!(reply, Reply::Done).then_some(())
+        })
+    }
 }
 
 fn log_of<L: Link>(opened: &Opened<L>, reply: Reply) -> Option<Log<L>> {

@@ -164,6 +164,13 @@ pub enum Command {
         /// What.
         request: LogRequest,
     },
+    /// Pages of a file or segment wait for an open log from now on.
+    SetLog {
+        /// Which.
+        handle: Handle,
+        /// For which.
+        log: LogId,
+    },
     /// How an open log stands.
     LogUsage(LogId),
     /// Run this on the core's thread. It must not block, and cannot use a link of the core.
@@ -277,6 +284,7 @@ impl Command {
             Command::CreateLog { .. } => "create the log in",
             Command::OpenLog { .. } => "open the log in",
             Command::OnLog { request, .. } => log_request_name(request),
+            Command::SetLog { .. } => "put under a log",
             Command::LogUsage(_) => "look at the log in",
             Command::Run(_) => "run",
             Command::Watched(command, _) => command.name(),
@@ -414,6 +422,7 @@ fn answer(core: &mut Core, who: Identity, command: Command) -> Result<Reply> {
             Ok(Reply::Count(done))
         }
         Command::DurableLsn(lsn) => core.set_durable_lsn(lsn).map(|()| Reply::Done),
+        Command::SetLog { handle, log } => core.set_log(handle, log).map(|()| Reply::Done),
         Command::LogUsage(log) => {
             let gone = || Error::new("look at", "a closed log", Fault::Stale);
             let usage = core.log_usage(log).ok_or_else(gone)?;

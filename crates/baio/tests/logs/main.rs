@@ -2,7 +2,9 @@
 //! backend, in blocks of 512 bytes and of 4 KiB. Each case is a story about any of these.
 
 mod contract;
+mod driven;
 mod ends;
+mod gates;
 mod killed;
 mod rig;
 mod threads;

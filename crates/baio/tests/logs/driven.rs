@@ -1,0 +1,76 @@
+//! A local link that is driven from other loops: what tasks append becomes durable, and they hear of it; also when a batch waits for the
+//! clock, and when nothing else is under way.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use baio::{Backend, Error, Link, Local, LogOptions};
+
+use crate::rig::{Place, Rig, payloads};
+
+const PLACE: Place = Place {
+    backend: Backend::Auto,
+    is_file: false,
+    block_bytes: 4096,
+};
+
+/// Tasks of one thread append and wait, beside whoever drives the link.
+fn tasks_append<D: Future<Output = Error>>(options: LogOptions, drive: impl FnOnce(&Local) -> D) {
+    let rig = Rig::new(PLACE);
+    let link = rig.link::<Local>();
+    let log = rig.opened(&link).create_log(&options).wait().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let begun = Instant::now();
+    runtime.block_on(async {
+        let driven = drive(&link);
+        let work = async {
+            let tasks = tokio::task::LocalSet::new();
+            for task in 0..5_u8 {
+                let log = log.clone();
+                tasks.spawn_local(async move {
+                    for number in 0..10_u8 {
+                        log.append_durable(&[task, number]).await.unwrap();
+                        tokio::task::yield_now().await;
+                    }
+                });
+            }
+            tasks.await;
+            let mut follower = log.follow(log.head_lsn());
+            for _ in 0..50 {
+                follower.next_record().await.unwrap().unwrap();
+            }
+        };
+        tokio::select! {
+            error = driven => panic!("{error}"),
+            () = work => {}
+        }
+    });
+    assert!(begun.elapsed() < Duration::from_secs(20), "nobody was left asleep");
+    assert_eq!(payloads(&log).len(), 50);
+    drop(log);
+    link.close().unwrap();
+}
+
+fn options(gather: Duration) -> LogOptions {
+    LogOptions {
+        batch_bytes_max: 32 << 10,
+        gather,
+        ..LogOptions::default()
+    }
+}
+
+#[test]
+fn beside_any_executor() {
+    tasks_append(options(Duration::ZERO), Local::drive);
+    tasks_append(options(Duration::from_millis(2)), Local::drive);
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn by_the_reactor_of_tokio() {
+    tasks_append(options(Duration::ZERO), Local::drive_tokio);
+    tasks_append(options(Duration::from_millis(2)), Local::drive_tokio);
+}
