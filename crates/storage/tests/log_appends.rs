@@ -550,6 +550,19 @@ fn the_bell_rings_when_the_driver_may_sleep() {
     }
     rig.append(b"the window is full");
     assert!(!bell.silence(), "an end will wake it");
+
+    let gathering = LogOptions {
+        gather: Duration::from_millis(2),
+        ..small()
+    };
+    let mut rig = Rig::create(SIZE, &gathering);
+    rig.appender.set_bell(bell.clone());
+    rig.batch(b"x");
+    assert!(bell.silence(), "there is one to wait for");
+    rig.append(b"y");
+    assert!(!bell.silence(), "it waits for that one");
+    rig.append(&[0; 3000]);
+    assert!(bell.silence(), "a batch is full");
 }
 
 #[test]

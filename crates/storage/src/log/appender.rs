@@ -90,10 +90,12 @@ impl Appender {
     pub fn append_all(&self, records: &[&[u8]]) -> Result<Lsn, LogError> {
         let (lsn, bell) = {
             let mut front = self.shared.lock();
-            let had_work = front.has_work();
+            let (had_work, had_full) = (front.has_work(), !front.full.is_empty());
             let lsn = front.append(records)?;
-            let is_first = !had_work && !self.is_quiet;
-            (lsn, if is_first { front.bell_to_ring() } else { None })
+            // The first of a batch; and a batch that gathered and is full now.
+            let is_news = !had_work || !had_full && !front.full.is_empty();
+            let rings = is_news && !self.is_quiet;
+            (lsn, if rings { front.bell_to_ring() } else { None })
         };
         bell.inspect(Doorbell::ring);
         Ok(lsn)

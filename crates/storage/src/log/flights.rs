@@ -189,13 +189,11 @@ impl LogPart {
                 front.seal(None, false);
             }
         }
+        front.has_rung = false;
         let batch = front.full.pop_front();
-        match &batch {
-            Some(_) => {
-                front.in_flight += 1;
-                self.gather_since = None;
-            }
-            None => front.is_driver_awake = false,
+        if batch.is_some() {
+            front.in_flight += 1;
+            self.gather_since = None;
         }
         batch
     }

@@ -94,8 +94,10 @@ pub(super) struct Front {
     pub(super) lost_from: u64,
     /// Batches at the device: with fewer than the window the driver is told of a new one.
     pub(super) in_flight: u32,
-    /// The driver looks here again before it sleeps.
+    /// The driver has said that it looks here again before it sleeps.
     pub(super) is_driver_awake: bool,
+    /// It was rung for, and has not looked since.
+    pub(super) has_rung: bool,
     pub(super) bell: Option<Doorbell>,
     pub(super) waits: Waits,
     pub(super) retains: Retains,
@@ -118,6 +120,7 @@ impl Front {
             lost_from: u64::MAX,
             in_flight: 0,
             is_driver_awake: false,
+            has_rung: false,
             bell: None,
             waits: Waits::default(),
             retains: Retains::default(),
@@ -435,11 +438,11 @@ impl Front {
 
     /// A batch has come that the driver may not know of: rings when it may sleep.
     pub(super) fn bell_to_ring(&mut self) -> Option<Doorbell> {
-        if self.is_driver_awake || self.in_flight >= self.shape.window {
+        if self.is_driver_awake || self.has_rung || self.in_flight >= self.shape.window {
             return None;
         }
         let bell = self.bell.clone()?;
-        self.is_driver_awake = true;
+        self.has_rung = true;
         self.counts.bells += 1;
         Some(bell)
     }

@@ -63,7 +63,6 @@ use headers::Headers;
 use index::Index;
 use jobs::{Job, Running};
 use read::Reads;
-use waits::Fired as FiredWaiter;
 
 pub use appender::{Appender, WaitKey};
 pub use error::LogError;
@@ -419,7 +418,7 @@ impl LogPart {
     }
 
     /// Who waited, and hears now: to be let go outside of every borrow.
-    pub fn take_fired(&mut self, into: &mut Vec<FiredWaiter>) {
+    pub fn take_fired(&mut self, into: &mut Vec<Fired>) {
         into.append(&mut self.shared.lock().waits.fired);
     }
 
@@ -516,6 +515,6 @@ impl Drop for LogPart {
             front.drop_buffers();
             std::mem::take(&mut front.waits.fired)
         };
-        fired.into_iter().for_each(FiredWaiter::fire);
+        fired.into_iter().for_each(Fired::fire);
     }
 }

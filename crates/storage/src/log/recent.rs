@@ -13,6 +13,9 @@ struct Kept {
     len: usize,
 }
 
+/// However much is wished.
+const BYTES_MAX: usize = 1 << 30;
+
 /// A ring of bytes, with whole batches in it that follow one another.
 #[derive(Debug)]
 pub(super) struct Recent {
@@ -25,7 +28,7 @@ pub(super) struct Recent {
 impl Recent {
     pub(super) fn new(bytes_max: usize) -> Recent {
         Recent {
-            bytes_max,
+            bytes_max: bytes_max.min(BYTES_MAX),
             ring: Vec::new(),
             kept: VecDeque::new(),
             interest: 0,
