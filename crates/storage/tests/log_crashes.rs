@@ -130,6 +130,24 @@ fn rot_of_the_last_batch_is_known_by_the_header_of_a_closed_log() {
 }
 
 #[test]
+fn rot_of_many_batches_is_known_by_the_header_of_a_busy_log() {
+    let size = 8192 + (80 << 20);
+    let options = LogOptions {
+        batch_bytes_max: 256 << 10,
+        buffer_bytes: 2 << 20,
+        ..small()
+    };
+    let mut rig = Rig::create(size, &options);
+    for number in 0..66 {
+        rig.write(&record(number, 1 << 20));
+    }
+    // All that was written is gone, but for the beginning.
+    rig.device.bytes[8192 + (1 << 20)..].fill(0);
+    let error = Rig::try_open(rig.crash(|_, _| false), &options).err();
+    assert!(matches!(error, Some(LogError::Rot { .. })), "{error:?}");
+}
+
+#[test]
 fn rot_above_the_watermark_cuts_the_tail() {
     // A single copy cannot tell it from a batch that was never whole: the last one, of a log that was not idle yet.
     let mut rig = three();

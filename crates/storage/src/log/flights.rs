@@ -17,6 +17,9 @@ pub const BATCH_CLASSES: usize = 16;
 /// A log that is idle for so long tells the device how far it is durable.
 const IDLE_NOTE: Duration = Duration::from_millis(100);
 
+/// One that is never idle tells it after so many bytes: behind a hole of many batches no other may be left to tell.
+const BUSY_NOTE: u64 = 64 << 20;
+
 #[derive(Debug)]
 struct Flight {
     lsn: u64,
@@ -252,6 +255,16 @@ impl LogPart {
             front.waits.durable_to(complete);
         }
         front.tell_room();
+        drop(front);
+        self.note_when_busy();
+    }
+
+    fn note_when_busy(&mut self) {
+        let noted = self.header.map_or(u64::MAX, |header| header.watermark);
+        let is_due = self.flights.durable_end.saturating_sub(noted) >= BUSY_NOTE;
+        if is_due && self.jobs.is_empty() && self.running.is_none() {
+            self.start_job(None, LogRequest::NoteWatermark);
+        }
     }
 
     /// A write of a batch failed: what is before it may still be acknowledged.
