@@ -1,0 +1,119 @@
+//! No heap allocation per record, batch or waiter once a log is warm: its whole round of append, wait, write, acknowledge, wake.
+
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::task::Waker;
+
+use baio_engine::{Arena, Memory};
+use baio_storage::log::{Fired, LogIoId, LogIoKind, LogOptions, LogPart, LogRequest, WaitKey};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, and a count of this thread's calls.
+struct Counting;
+
+fn count() {
+    let _ = ALLOCATIONS.try_with(|calls| calls.set(calls.get() + 1));
+}
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn end((id, kind, memory): (LogIoId, LogIoKind, Memory), part: &mut LogPart) {
+    let result = match kind {
+        LogIoKind::Read { len, .. } | LogIoKind::Write { len, .. } => Ok(len),
+        LogIoKind::Sync => Ok(0),
+    };
+    part.io_ended(id, result, memory);
+}
+
+#[test]
+fn a_warm_log_allocates_nothing() {
+    let arena = Arena::new(16 << 20).unwrap();
+    let options = LogOptions::default();
+    let mut part = LogPart::create(&arena, 64 << 20, [7; 16], &options).unwrap();
+    let appender = part.appender();
+    let mut fired: Vec<Fired> = Vec::with_capacity(16);
+    // Eight at a time wait, as many tasks by one waker; each has a key of its own.
+    let mut keys: Vec<WaitKey> = (0..8).map(|_| WaitKey::default()).collect();
+    let mut round = |part: &mut LogPart| {
+        let record = [3; 256];
+        for key in &mut keys {
+            let lsn = appender.append(&record).unwrap();
+            assert!(appender.poll_durable(lsn, key, Waker::noop()).is_pending());
+        }
+        while let Some(io) = part.next_io() {
+            end(io, part);
+        }
+        part.take_fired(&mut fired);
+        fired.drain(..).for_each(Fired::fire);
+        assert!(part.next_done().is_none());
+        let durable = appender.durable_lsn();
+        keys.iter_mut().for_each(|key| *key = WaitKey::default());
+        durable
+    };
+    while let Some(io) = part.next_io() {
+        end(io, &mut part);
+    }
+    for _ in 0..50 {
+        round(&mut part);
+    }
+    let before = ALLOCATIONS.get();
+    let mut last = round(&mut part);
+    for _ in 0..2000 {
+        let durable = round(&mut part);
+        assert!(durable > last);
+        last = durable;
+    }
+    let allocations = ALLOCATIONS.get() - before;
+    // 8 MB of log: the index of its places has grown.
+    assert!(allocations <= 4, "{allocations}");
+    part.start(1, LogRequest::Close);
+}
+
+#[test]
+fn an_append_allocates_nothing() {
+    let arena = Arena::new(64 << 20).unwrap();
+    let mut part = LogPart::create(&arena, 64 << 20, [7; 16], &LogOptions::default()).unwrap();
+    let appender = part.appender();
+    while let Some(io) = part.next_io() {
+        end(io, &mut part);
+    }
+    // Beyond what one batch holds, and beyond the buffers that are kept: twice, as the lists grow once.
+    let mut counted = 0;
+    for _ in 0..3 {
+        let before = ALLOCATIONS.get();
+        for _ in 0..10_000 {
+            appender.append(&[5; 256]).unwrap();
+        }
+        counted = ALLOCATIONS.get() - before;
+        while let Some(io) = part.next_io() {
+            end(io, &mut part);
+        }
+    }
+    assert_eq!(counted, 0);
+}
