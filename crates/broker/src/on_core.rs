@@ -100,7 +100,13 @@ impl Served for Core {
         answer.as_ref().ok()?.handle()
     }
 
-    fn close(self) -> Result<Reply> {
+    /// Who waits for a log hears its end while there is somebody to say so.
+    fn close(mut self) -> Result<Reply> {
+        Core::wind_down(&mut self);
+        while Core::in_flight(&self) > 0 {
+            Served::turn(&mut self, Wait::one())?;
+        }
+        wake(&mut self);
         Core::close(self).map(|()| Reply::Done)
     }
 }

@@ -74,3 +74,35 @@ fn by_the_reactor_of_tokio() {
     tasks_append(options(Duration::ZERO), Local::drive_tokio);
     tasks_append(options(Duration::from_millis(2)), Local::drive_tokio);
 }
+
+/// Whoever waits when the driver leaves is told so.
+#[test]
+fn the_driver_leaves() {
+    let rig = Rig::new(PLACE);
+    let link = rig.link::<Local>();
+    let log = rig.opened(&link).create_log(&options(Duration::ZERO)).wait().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let tasks = tokio::task::LocalSet::new();
+    tasks.block_on(&runtime, async {
+        let driven = link.drive();
+        let far = baio::Lsn(log.end_lsn().0 + (1 << 20));
+        let waiting = tokio::task::spawn_local(log.durable(far));
+        let mut driven = Box::pin(driven);
+        for _ in 0..3 {
+            tokio::select! {
+                biased;
+                _ = &mut driven => panic!("it does not end"),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        assert!(!waiting.is_finished());
+        drop(driven);
+        let error = waiting.await.unwrap().unwrap_err();
+        assert_eq!(error.errno(), Some(baio::Errno::EDEADLK), "{error}");
+    });
+    drop(log);
+    link.close().unwrap();
+}

@@ -424,6 +424,15 @@ impl Core {
         Some(HeldLog::new(log, appender, name, Arc::clone(&self.returns)))
     }
 
+    /// Wakes all who wait for a log, and for its answers: nobody turns the core any more.
+    pub(super) fn take_log_wakers(&mut self, into: &mut Vec<Waker>) {
+        for log in self.logs.open.values_mut() {
+            log.part.stir();
+            take_fired(&mut log.part, &mut self.logs.fired, into);
+        }
+        into.extend(self.logs.asked.values_mut().filter_map(|asked| asked.waker.take()));
+    }
+
     /// Seals what was appended, and starts what the logs want. Has anybody been told of an end?
     pub(super) fn turn_logs(&mut self) -> bool {
         if !self.logs.any() {

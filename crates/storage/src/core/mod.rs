@@ -482,6 +482,7 @@ impl Core {
     pub fn take_wakers(&mut self, into: &mut Vec<Waker>) {
         self.requests.take_wakers(into);
         self.take_operation_wakers(into);
+        self.take_log_wakers(into);
     }
 
     /// A waker that nobody needs any more, of whoever drives the core; see [`Core::take_displaced`].

@@ -33,6 +33,11 @@ impl LogPart {
         matches!(self.shared.lock().life, Life::Failed(_))
     }
 
+    /// The driver leaves: whoever waits is woken by the next [`LogPart::take_fired`], to find that nobody drives.
+    pub fn stir(&mut self) {
+        self.shared.lock().waits.stir();
+    }
+
     /// Says whether the driver looks again before it sleeps: appends ring no bell then. Ask [`LogPart::wants_io`] after saying no.
     pub fn set_driver_awake(&mut self, is_awake: bool) {
         self.shared.lock().is_driver_awake = is_awake;

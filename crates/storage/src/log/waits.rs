@@ -215,6 +215,12 @@ impl Waits {
         self.wakers.forget(index)
     }
 
+    /// Everybody who waits by a waker is to look again, and waits on meanwhile.
+    pub(super) fn stir(&mut self) {
+        let wakers = self.wakers.kept.iter().filter_map(|kept| kept.waker.clone());
+        self.fired.extend(wakers.map(Fired::Wake));
+    }
+
     pub(super) fn has_room_waiters(&self) -> bool {
         !self.room.is_empty()
     }
