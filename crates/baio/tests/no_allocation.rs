@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
 
-use baio::{Backend, Buffer, Link, Remote, Request, Segment, SegmentOp, Wait};
+use baio::{Backend, Buffer, Link, LogOptions, Lsn, Remote, Request, Segment, SegmentOp, Wait};
 use common::remote;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -225,4 +225,29 @@ fn an_allocation_is_counted() {
         .join()
         .unwrap();
     assert!(ALLOCATIONS.load(Ordering::Relaxed) > before);
+}
+
+/// Appending copies into memory that the log has; only what is done once a batch may allocate.
+#[test]
+fn appending_to_a_log_allocates_nothing() {
+    let _alone = alone();
+    let (_dir, volume) = common::volume(Backend::Auto);
+    let segment = common::segment(&volume, "log", 4 << 20);
+    let log = segment.create_log(&LogOptions::default()).wait().unwrap();
+    let append_all = || {
+        let mut last = Lsn(0);
+        for number in 0..1000_u64 {
+            last = log.append(&number.to_le_bytes()).unwrap();
+        }
+        last
+    };
+    let runs = (0..6).map(|_| {
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let last = append_all();
+        let count = ALLOCATIONS.load(Ordering::Relaxed) - before;
+        log.durable(last).wait().unwrap();
+        count
+    });
+    let counts: Vec<u64> = runs.collect();
+    assert!(counts[1..].contains(&0), "allocations per 1000 records: {counts:?}");
 }
