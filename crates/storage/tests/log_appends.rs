@@ -108,6 +108,64 @@ fn a_full_buffer_would_block_and_says_when_there_is_room() {
 }
 
 #[test]
+fn nobody_sleeps_beside_room_that_is_large_enough() {
+    for filling in [100, 504, 1000, 1900] {
+        let mut rig = Rig::create(SIZE, &small());
+        let mut lsns = Vec::new();
+        while let Ok(lsn) = rig.appender.append(&vec![1; filling]) {
+            lsns.push(lsn.0);
+        }
+        while rig.appender.append(&[]).is_ok() {}
+        let woken: Vec<Arc<Woken>> = (0..2200).map(|_| Arc::new(Woken::default())).collect();
+        let mut keys: Vec<WaitKey> = woken.iter().map(|_| WaitKey::default()).collect();
+        for (size, (woken, key)) in woken.iter().zip(&mut keys).enumerate() {
+            let waker = Waker::from(Arc::clone(woken));
+            assert!(rig.appender.poll_room(size, key, &waker).is_pending());
+        }
+        rig.run();
+        for step in 0..12 {
+            rig.truncate(lsns[step * 2 + 1]);
+            let mut key = WaitKey::default();
+            for (size, woken) in woken.iter().enumerate().filter(|(_, woken)| woken.count() == 0) {
+                let polled = rig.appender.poll_room(size, &mut key, Waker::noop());
+                assert!(polled.is_pending(), "{filling} {step} {size} {}", woken.count());
+            }
+        }
+    }
+}
+
+#[test]
+fn an_arena_that_is_used_up_is_waited_for_or_told() {
+    let arena = Arena::new(1 << 20).unwrap();
+    let options = LogOptions {
+        batch_bytes_max: 64 << 10,
+        block_bytes: 512,
+        window: 2,
+        ..LogOptions::default()
+    };
+    let part = LogPart::create(&arena, 8 << 20, UUID, &options).unwrap();
+    let mut rig = Rig::of(Arc::clone(&arena), log_harness::Device::new(8 << 20), part).unwrap();
+    let others: Vec<_> = std::iter::from_fn(|| arena.buffer(4096)).collect();
+    let mut key = WaitKey::default();
+    // More than the buffers that the log keeps, and nothing of it will come back.
+    assert_eq!(rig.appender.append(&[1; 300_000]), Err(LogError::NoMemory));
+    let polled = rig.appender.poll_room(300_000, &mut key, Waker::noop());
+    assert_eq!(polled, Poll::Ready(Err(LogError::NoMemory)));
+    // What the log has itself comes back.
+    while rig.appender.append(&[2; 1000]).is_ok() {}
+    assert_eq!(rig.appender.append(&[2; 1000]), Err(LogError::WouldBlock));
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    assert!(rig.appender.poll_room(1000, &mut key, &waker).is_pending());
+    rig.run();
+    assert!(woken.count() > 0);
+    assert_eq!(rig.appender.poll_room(1000, &mut key, &waker), Poll::Ready(Ok(())));
+    rig.write(&[2; 1000]);
+    drop(others);
+    rig.write(&[1; 300_000]);
+}
+
+#[test]
 fn what_never_fits_is_too_long() {
     let rig = Rig::create(SIZE, &small());
     let Err(LogError::TooLong { max, .. }) = rig.appender.append(&vec![0; 64 << 10]) else {

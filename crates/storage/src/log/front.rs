@@ -295,14 +295,19 @@ impl Front {
             self.counts.would_block += 1;
             return Err(LogError::WouldBlock);
         };
+        let memory = self.take_memory(batches);
+        self.counts.would_block += u64::from(memory.is_err());
+        memory
+    }
+
+    /// Has buffers for so many batches. Where the arena has none left, those come back that wait for the device; if none do, nothing will
+    /// change by waiting.
+    fn take_memory(&mut self, batches: usize) -> Result<(), LogError> {
         if self.fetch(batches) {
             return Ok(());
         }
+        self.spare.truncate(self.kept_buffers());
         let is_coming_back = self.in_flight > 0 || self.has_work();
-        while self.spare.len() > self.kept_buffers() {
-            self.spare.pop();
-        }
-        self.counts.would_block += 1;
         Err(if is_coming_back {
             LogError::WouldBlock
         } else {
@@ -310,17 +315,23 @@ impl Front {
         })
     }
 
-    /// Would so many bytes of one record find room now?
-    pub(super) fn has_room(&self, payload: u64) -> Result<bool, LogError> {
-        match self.check_life() {
-            Err(LogError::WouldBlock) => return Ok(false),
-            other => other?,
+    /// Would so many bytes of one record find room, and memory, now?
+    pub(super) fn has_room(&mut self, payload: u64) -> Result<bool, LogError> {
+        match self.check_room(payload) {
+            Ok(()) => Ok(true),
+            Err(LogError::WouldBlock) => Ok(false),
+            Err(error) => Err(error),
         }
+    }
+
+    fn check_room(&mut self, payload: u64) -> Result<(), LogError> {
+        self.check_life()?;
         let max = self.record_max();
         if payload > max {
             return Err(LogError::TooLong { bytes: payload, max });
         }
-        Ok(self.plan(record_bytes(payload as usize)).is_some())
+        let batches = self.plan(record_bytes(payload as usize)).ok_or(LogError::WouldBlock)?;
+        self.take_memory(batches)
     }
 
     /// Wakes those who find room again.
@@ -340,7 +351,8 @@ impl Front {
                 None => too_long = middle,
             }
         }
-        self.waits.room_for(fits);
+        // All up to the next multiple of eight take the same.
+        self.waits.room_for(fits.next_multiple_of(8));
     }
 
     /// The batch to be filled, with room for eight bytes at least. `make_room` has seen to it that there is one.
