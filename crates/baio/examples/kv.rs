@@ -23,6 +23,8 @@ const ANEW: u8 = 3;
 pub(crate) struct Store {
     pairs: Mutex<Pairs>,
     log: Log<Remote>,
+    /// Bytes of half the log.
+    half: u64,
 }
 
 fn record(what: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
@@ -48,8 +50,7 @@ impl Store {
     /// Makes an empty one.
     pub(crate) fn create(segment: &Segment<Remote>) -> Result<Store> {
         let log = segment.create_log(&LogOptions::default()).wait()?;
-        let pairs = Mutex::default();
-        Ok(Store { pairs, log })
+        Ok(Store::new(segment, Pairs::new(), log))
     }
 
     /// Reads all that was acknowledged.
@@ -61,8 +62,12 @@ impl Store {
             apply(&mut pairs, change.payload())?;
         }
         drop(records);
-        let pairs = Mutex::new(pairs);
-        Ok(Store { pairs, log })
+        Ok(Store::new(segment, pairs, log))
+    }
+
+    fn new(segment: &Segment<Remote>, pairs: Pairs, log: Log<Remote>) -> Store {
+        let (pairs, half) = (Mutex::new(pairs), segment.info().size_bytes / 2);
+        Store { pairs, log, half }
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
@@ -103,13 +108,20 @@ impl Store {
         }
     }
 
-    /// Begins the log anew when half of it is used.
+    /// LSNs count bytes; what a crash makes them skip only has this come sooner.
+    fn is_half_full(&self) -> bool {
+        self.log.end_lsn().0 - self.log.head_lsn().0 > self.half
+    }
+
+    /// Begins the log anew when half of it is used. The pairs must find room in the other half.
     fn make_room(&self) -> Result<()> {
-        let usage = self.log.usage().wait()?;
-        if usage.used_bytes < usage.free_bytes {
+        if !self.is_half_full() {
             return Ok(());
         }
         let pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_half_full() {
+            return Ok(()); // Another thread has done it.
+        }
         let all: Vec<Vec<u8>> = std::iter::once(record(ANEW, b"", b""))
             .chain(pairs.iter().map(|(key, value)| record(PUT, key, value)))
             .collect();
