@@ -143,7 +143,9 @@ impl Logs {
 
     /// Would a turn have something to submit?
     pub(super) fn want_io(&self) -> bool {
-        self.any() && (self.is_told || self.open.iter().any(|(_, log)| log.part.wants_io()))
+        // What the engine has no room for now comes again with the end of something else.
+        let wants = |log: &OpenLog| log.delayed.is_empty() && log.part.wants_io();
+        self.any() && (self.is_told || self.open.iter().any(|(_, log)| wants(log)))
     }
 
     fn gathers(&self) -> bool {
