@@ -4,6 +4,8 @@
 //! to the beginning of the old area is copied behind its old end: with the new size the batches follow one another there. The
 //! header with the new size comes last, into both copies. Until then an older header finds all as it was.
 
+use baio_engine::Errno;
+
 use super::error::LogError;
 use super::format::{DATA_AT, Header};
 use super::front::Life;
@@ -87,7 +89,9 @@ impl LogPart {
                 }
             }
             Some(ended) => {
-                if let Err(errno) = ended.result {
+                let len = ended.buffer.as_ref().map(|buffer| buffer.len() as u32);
+                if len.is_none() || ended.result.ok() != len {
+                    let errno = ended.result.err().unwrap_or(Errno::EIO);
                     if growth.is_read {
                         self.resume();
                         return Next::End(Err(LogError::Read(errno)));
