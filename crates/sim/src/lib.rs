@@ -22,6 +22,7 @@
 //! | [`memory`] | how much memory a thread has taken at most |
 //! | [`outside`] | the file of a volume is cut off, lengthened, or copied while it is in use |
 //! | [`engine`] | the engine itself on slow, failing disks: every answer against a model, every seed twice |
+//! | [`log`] | the durable log: crash after crash on one medium, and rot |
 //! | [`explore`] | takes all that apart into numbered trials and runs them |
 //! | [`every_bit`] | every bit of the metadata of reference images, one at a time |
 //! | [`faults`] | one fault of the device under the metadata, during a session |
@@ -43,6 +44,7 @@ pub mod explore;
 pub mod faults;
 pub mod formatting;
 pub mod images;
+pub mod log;
 pub mod mangle;
 pub mod memory;
 pub mod model;

@@ -39,6 +39,8 @@ enum Command {
     Stale(command::stale::Args),
     /// As crash, with ever new seeds until the time is over
     Soak(command::soak::Args),
+    /// The durable log: opens crash states of recorded workloads, and rotten ones
+    Log(command::log::Args),
     /// The engine on slow, failing disks: every answer is compared with a model, and every seed told twice
     Engine(command::engine::Args),
 }
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Rot(args) => command::rot::run(&args),
         Command::Stale(args) => command::stale::run(&args),
         Command::Soak(args) => command::soak::run(&args),
+        Command::Log(args) => command::log::run(&args),
         Command::Engine(args) => command::engine::run(&args),
     }
 }

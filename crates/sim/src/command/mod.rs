@@ -12,6 +12,7 @@ pub(crate) mod exhaustive;
 pub(crate) mod faults;
 pub(crate) mod format;
 pub(crate) mod images;
+pub(crate) mod log;
 pub(crate) mod mutate;
 pub(crate) mod outside;
 pub(crate) mod rot;

@@ -81,7 +81,7 @@ pub enum Until {
 }
 
 impl Until {
-    fn is_done(self, sum: &Sum) -> bool {
+    pub(crate) fn is_done(self, sum: &Sum) -> bool {
         match self {
             Until::Distinct(states) => sum.distinct() >= states,
             Until::Broken(states) => sum.is_broken() || sum.distinct() >= states,

@@ -1,0 +1,56 @@
+//! The promise: after power cuts and kills at any moments, one after the other, with each write that was not acknowledged lost, torn or
+//! there, a log opens with every acknowledged record, whole groups in order, without a gap; and no LSN is given twice. What rots below
+//! the watermark is told with its place, and what rots above it cuts the log there.
+
+use baio_sim::explore::Until;
+use baio_sim::log::{self, Plan};
+
+/// Distinct states for each seed.
+const STATES: u64 = 20_000;
+
+fn explore(seed: u64) {
+    let report = log::run(&Plan { seed, rot: true }, Until::Distinct(STATES), 1);
+    for failure in &report.failures {
+        eprintln!("{}", failure.violation);
+        eprintln!("replay: cargo run --release -p baio-sim -- {}", failure.replay);
+    }
+    assert!(!report.is_broken());
+    assert!(report.distinct >= STATES);
+    for what in [
+        "groups",
+        "appends",
+        "large",
+        "would_block",
+        "truncates",
+        "grows",
+        "idles",
+        "notes",
+        "reads",
+        "failed_writes",
+        "closes",
+    ] {
+        assert!(report.more(what) > 100, "{what}: {report:?}");
+    }
+    for what in ["continued", "kills", "header_rotten", "rot_told", "rot_cut"] {
+        assert!(report.more(what) > STATES / 50, "{what}: {report:?}");
+    }
+}
+
+#[test]
+fn in_the_states_of_seed_1() {
+    explore(1);
+}
+
+#[test]
+fn in_the_states_of_seed_2() {
+    explore(2);
+}
+
+#[test]
+fn equal_seeds_tell_equal_stories_on_any_number_of_threads() {
+    let tell = |threads| {
+        let report = log::run(&Plan { seed: 7, rot: true }, Until::Distinct(2_000), threads);
+        (report.states, report.distinct, report.more)
+    };
+    assert_eq!(tell(1), tell(3));
+}
