@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 
 use baio_sim::images::Said;
 
-use Net::{Another, Crash, Damaged, Each, Faults, Stale};
+use Net::{Another, Crash, Damaged, Each, Faults, Log, Stale};
 
 /// What must find a bug. Each also finds nothing where no bug is planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +26,15 @@ enum Net {
     Each,
     /// A bucket falls back to the image before its newest.
     Stale,
+    /// Crash states of the durable log, and rotten ones.
+    Log,
     /// A reader that shares no code with the library.
     Another,
     /// The same, of damaged and of repaired volumes.
     Damaged,
 }
 
-const NETS: [Net; 6] = [Crash, Faults, Each, Stale, Another, Damaged];
+const NETS: [Net; 7] = [Crash, Faults, Each, Stale, Log, Another, Damaged];
 
 const BUGS: &[(&str, Net)] = &[
     // An update writes over the image that it replaces.
@@ -97,6 +99,22 @@ const BUGS: &[(&str, Net)] = &[
     ("growth-keeps-its-number", Stale),
     ("move-keeps-its-number", Stale),
     ("older-allocation-wins", Stale),
+    // The log: what a crash left half-written, or what lay there before, is taken for the next batch.
+    ("log-torn-batch-accepted", Log),
+    ("log-ghost-accepted", Log),
+    ("log-gap-is-passed-over", Log),
+    // What was durable has rotted, and the log ends there as if nothing had been; or what was never durable is told as rot.
+    ("log-rot-told-as-tail", Log),
+    ("log-watermark-ahead", Log),
+    // An LSN, or an epoch, is given once more.
+    ("log-epoch-not-raised", Log),
+    ("log-lsns-do-not-skip", Log),
+    // Of a group that a crash has cut the first records are served.
+    ("log-groups-by-halves", Log),
+    // A write failed, and is acknowledged.
+    ("log-failed-write-acknowledged", Log),
+    // New batches lie where an older header still looks for the head.
+    ("log-space-reused-early", Log),
     // The library agrees with itself about where names are.
     ("owners-share-their-hash", Another),
     // Of a moving segment that cannot be decoded the target is given away.
@@ -110,6 +128,7 @@ fn cast(net: Net, explorer: &Path, bug: &str) -> Option<String> {
         Faults => &["faults", "--trials", "4000", "--seed", "1"],
         Each => &["each-request"],
         Stale => &["stale", "--workloads", "500", "--seed", "1"],
+        Log => &["log", "--first", "--states", "40000", "--seed", "1"],
         Another => return read_by_another(explorer, bug, &["images", "--images", "160"]),
         Damaged => return read_by_another(explorer, bug, &["mutate", "--images", "2400", "--sample", "1"]),
     };
