@@ -1,0 +1,330 @@
+//! The space of a log, without a crash: room and who waits for it, truncation and who holds it up, laps, growth.
+
+mod log_harness;
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use baio_engine::{Arena, Errno};
+use baio_storage::log::{LogAnswer, LogError, LogIoKind, LogOptions, LogPart, LogRequest, Lsn, RecordReader, WaitKey};
+use log_harness::{Rig, UUID, Woken, record, small};
+
+const SIZE: u64 = 8192 + (64 << 10);
+
+#[test]
+fn a_full_buffer_would_block_and_says_when_there_is_room() {
+    let mut rig = Rig::create(SIZE, &small());
+    let mut appended = 0;
+    while rig.appender.append(&record(appended, 500)).is_ok() {
+        appended += 1;
+    }
+    assert!(appended > 100, "{appended}");
+    assert_eq!(rig.appender.append(&[0; 500]), Err(LogError::WouldBlock));
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut key = WaitKey::default();
+    assert!(rig.appender.poll_room(500, &mut key, &waker).is_pending());
+    // The area is as small as the buffer here: only truncation makes room.
+    rig.run();
+    let lsn = rig.read()[50].0;
+    rig.truncate(lsn);
+    assert!(woken.count() > 0);
+    assert_eq!(rig.appender.poll_room(500, &mut key, &waker), Poll::Ready(Ok(())));
+    rig.write(&[1; 500]);
+
+    // A large area, a small buffer.
+    let mut rig = Rig::create(1 << 20, &small());
+    while rig.appender.append(&[0; 500]).is_ok() {}
+    assert!(rig.appender.poll_room(500, &mut key, &waker).is_pending());
+    let before = woken.count();
+    rig.pump();
+    rig.end(0);
+    assert_eq!(woken.count(), before + 1, "a batch is durable");
+    assert_eq!(rig.appender.poll_room(500, &mut key, &waker), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn nobody_sleeps_beside_room_that_is_large_enough() {
+    for filling in [100, 504, 1000, 1900] {
+        let mut rig = Rig::create(SIZE, &small());
+        let mut lsns = Vec::new();
+        while let Ok(lsn) = rig.appender.append(&vec![1; filling]) {
+            lsns.push(lsn.0);
+        }
+        while rig.appender.append(&[]).is_ok() {}
+        let woken: Vec<Arc<Woken>> = (0..2200).map(|_| Arc::new(Woken::default())).collect();
+        let mut keys: Vec<WaitKey> = woken.iter().map(|_| WaitKey::default()).collect();
+        for (size, (woken, key)) in woken.iter().zip(&mut keys).enumerate() {
+            let waker = Waker::from(Arc::clone(woken));
+            assert!(rig.appender.poll_room(size, key, &waker).is_pending());
+        }
+        rig.run();
+        for step in 0..12 {
+            rig.truncate(lsns[step * 2 + 1]);
+            let mut key = WaitKey::default();
+            for (size, woken) in woken.iter().enumerate().filter(|(_, woken)| woken.count() == 0) {
+                let polled = rig.appender.poll_room(size, &mut key, Waker::noop());
+                assert!(polled.is_pending(), "{filling} {step} {size} {}", woken.count());
+            }
+        }
+    }
+}
+
+#[test]
+fn an_arena_that_is_used_up_is_waited_for_or_told() {
+    let arena = Arena::new(1 << 20).unwrap();
+    let options = LogOptions {
+        batch_bytes_max: 64 << 10,
+        block_bytes: 512,
+        window: 2,
+        ..LogOptions::default()
+    };
+    let part = LogPart::create(&arena, 8 << 20, UUID, &options).unwrap();
+    let mut rig = Rig::of(Arc::clone(&arena), log_harness::Device::new(8 << 20), part).unwrap();
+    let others: Vec<_> = std::iter::from_fn(|| arena.buffer(4096)).collect();
+    let mut key = WaitKey::default();
+    // More than the buffers that the log keeps, and nothing of it will come back.
+    assert_eq!(rig.appender.append(&[1; 300_000]), Err(LogError::NoMemory));
+    let polled = rig.appender.poll_room(300_000, &mut key, Waker::noop());
+    assert_eq!(polled, Poll::Ready(Err(LogError::NoMemory)));
+    // What the log has itself comes back.
+    while rig.appender.append(&[2; 1000]).is_ok() {}
+    assert_eq!(rig.appender.append(&[2; 1000]), Err(LogError::WouldBlock));
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    assert!(rig.appender.poll_room(1000, &mut key, &waker).is_pending());
+    rig.run();
+    assert!(woken.count() > 0);
+    assert_eq!(rig.appender.poll_room(1000, &mut key, &waker), Poll::Ready(Ok(())));
+    rig.write(&[2; 1000]);
+    drop(others);
+    rig.write(&[1; 300_000]);
+}
+
+#[test]
+fn truncation_stops_at_what_is_retained_and_goes_on_by_itself() {
+    let mut rig = Rig::create(SIZE, &small());
+    let lsns: Vec<u64> = (0..20).map(|number| rig.write(&record(number, 100))).collect();
+    let archiver = rig.appender.retain(Lsn(lsns[5]));
+    let replica = rig.appender.retain(Lsn(lsns[8]));
+    let woken = Arc::new(Woken::default());
+    assert_eq!(archiver.wanted(), None);
+    assert!(archiver.poll_wanted(&Waker::from(Arc::clone(&woken))).is_pending());
+    assert_eq!(rig.truncate(lsns[12]), lsns[5]);
+    assert_eq!((woken.count(), archiver.wanted()), (1, Some(Lsn(lsns[12]))));
+    archiver.advance(Lsn(lsns[10]));
+    rig.run();
+    assert_eq!(rig.part.usage().head.0, lsns[8], "the replica's");
+    drop(replica);
+    rig.run();
+    assert_eq!(rig.part.usage().head.0, lsns[10]);
+    archiver.advance(Lsn(lsns[15]));
+    rig.run();
+    assert_eq!(
+        (rig.part.usage().head.0, archiver.wanted()),
+        (lsns[12], None),
+        "what was asked for"
+    );
+    // What is gone cannot be held.
+    assert_eq!(rig.appender.retain(Lsn(lsns[0])).from().0, lsns[12]);
+    assert_eq!(rig.truncate(u64::MAX), lsns[15], "as far as it is held");
+    drop(archiver);
+    rig.run();
+    assert_eq!(rig.payloads().len(), 0);
+    assert_eq!(rig.part.usage().used_bytes, 0);
+}
+
+#[test]
+fn truncation_keeps_the_group_whole() {
+    let mut rig = Rig::create(1 << 20, &small());
+    rig.append(b"before");
+    let group: Vec<Vec<u8>> = (0..4).map(|number| record(number, 3000)).collect();
+    let slices: Vec<&[u8]> = group.iter().map(Vec::as_slice).collect();
+    let last = rig.appender.append_all(&slices).unwrap();
+    rig.write(b"after");
+    let records = rig.read();
+    assert_eq!(rig.truncate(last.0), records[1].0);
+    assert_eq!(rig.read(), records[1..]);
+    assert_eq!(rig.truncate(records[5].0), records[5].0);
+    assert_eq!(rig.payloads(), [b"after".to_vec()]);
+    assert!(matches!(rig.try_read(records[0].0), Err(LogError::Truncated { .. })));
+    let mut rig = Rig::open(rig.crash(|_, _| false), &small());
+    assert_eq!(rig.payloads(), [b"after".to_vec()]);
+}
+
+#[test]
+fn a_log_goes_round_and_round() {
+    for len in [0, 100, 1900, 3000] {
+        let mut rig = Rig::create(SIZE, &small());
+        let mut kept: Vec<(u64, Vec<u8>)> = Vec::new();
+        for number in 0..400 {
+            let bytes = record(number, len);
+            let lsn = loop {
+                match rig.appender.append(&bytes) {
+                    Ok(lsn) => break lsn.0,
+                    Err(LogError::WouldBlock) => {
+                        rig.run();
+                        let half = kept.len() / 2;
+                        assert_eq!(rig.truncate(kept[half].0), kept[half].0);
+                        kept.drain(..half);
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            };
+            kept.push((lsn, bytes));
+            if number % 7 == 0 {
+                rig.run();
+            }
+            if number % 50 == 49 {
+                rig.run();
+                assert!(rig.read() == kept, "{len} {number}");
+                let usage = rig.part.usage();
+                assert_eq!(usage.used_bytes + usage.free_bytes, 64 << 10);
+                rig = Rig::open(rig.crash(|_, _| false), &small());
+                assert!(rig.read() == kept, "{len} {number} reopened");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_log_grows_wherever_its_end_is() {
+    for before in 0..40 {
+        let mut rig = Rig::create(SIZE, &small());
+        let mut kept = Vec::new();
+        for number in 0..20 + before {
+            let bytes = record(number, 1500);
+            kept.push((rig.write(&bytes), bytes));
+            if kept.len() > 20 {
+                let head = kept[10].0;
+                assert_eq!(rig.truncate(head), head);
+                kept.drain(..10);
+            }
+        }
+        rig.device.bytes.resize(SIZE as usize * 2, 0x77);
+        let owner = rig.start(LogRequest::Grow { size_bytes: SIZE * 2 });
+        // Appends go on meanwhile, or wait.
+        let (mut extra, mut blocked) = (0, 0);
+        while rig.take_done(owner).is_none() {
+            rig.pump();
+            match rig.appender.append(&record(1000 + extra, 700)) {
+                Ok(lsn) => kept.push((lsn.0, record(1000 + extra, 700))),
+                Err(LogError::WouldBlock) => blocked += 1,
+                Err(error) => panic!("{error}"),
+            }
+            extra += 1;
+            if !rig.ios.is_empty() {
+                rig.end(0);
+            }
+        }
+        assert!(blocked > 0, "it waits for what is in flight");
+        rig.run();
+        assert!(rig.read() == kept, "{before}");
+        assert_eq!(rig.part.usage().size_bytes, SIZE * 2);
+        // The new room is there.
+        let mut more = 0;
+        while let Ok(lsn) = rig.appender.append(&record(more, 1500)) {
+            rig.run();
+            kept.push((lsn.0, record(more, 1500)));
+            more += 1;
+        }
+        assert!(more > 25, "{before}: {more}");
+        assert!(rig.read() == kept, "{before}");
+        let mut rig = Rig::open(rig.crash(|_, _| false), &small());
+        assert!(rig.read() == kept, "{before} reopened");
+        let half = kept[kept.len() / 2].0;
+        assert_eq!(rig.truncate(half), half);
+        rig.write(b"and on");
+    }
+}
+
+#[test]
+fn a_read_that_a_growth_overtakes_gives_the_right_batches() {
+    let mut rig = Rig::create(SIZE, &small());
+    let mut lsns: Vec<u64> = (0..28).map(|number| rig.write(&record(number, 1900))).collect();
+    rig.truncate(lsns[20]);
+    lsns.drain(..20);
+    lsns.extend((28..40).map(|number| rig.write(&record(number, 1900))));
+    let expected = rig.read();
+    assert_eq!(expected.len(), lsns.len());
+    rig.device.bytes.resize(SIZE as usize * 2, 0);
+    let read = rig.start(LogRequest::Read { from: Lsn(lsns[0]) });
+    rig.pump();
+    let held = rig.ios.remove(0);
+    assert!(matches!(held.kind, LogIoKind::Read { .. }));
+    rig.ask(LogRequest::Grow { size_bytes: SIZE * 2 }).unwrap();
+    rig.ios.push(held);
+    rig.end(0);
+    rig.run();
+    let Some(Ok(LogAnswer::Batches(Some(batches)))) = rig.take_done(read) else {
+        panic!("it has an answer");
+    };
+    let mut reader = RecordReader::new(Lsn(lsns[0]));
+    reader.push(&batches);
+    let mut got = 0;
+    while let Some(record) = reader.next_record() {
+        assert_eq!((record.lsn.0, record.bytes), (expected[got].0, &expected[got].1[..]));
+        got += 1;
+    }
+    assert!(got > 0);
+    assert_eq!(rig.read(), expected);
+}
+
+#[test]
+fn truncation_that_could_not_read_is_tried_again() {
+    let mut rig = Rig::create(SIZE, &small());
+    let lsns: Vec<u64> = (0..6).map(|number| rig.write(&record(number, 100))).collect();
+    let start = lsns[0] - 64;
+    rig.device.unreadable.push(start..start + 512);
+    let refused = rig.ask(LogRequest::Truncate { to: Lsn(lsns[3]) });
+    assert_eq!(refused.err(), Some(LogError::Read(Errno::EIO)));
+    rig.device.unreadable.clear();
+    assert_eq!(rig.truncate(lsns[3]), lsns[3]);
+}
+
+#[test]
+fn growth_is_refused_where_it_cannot_be() {
+    let mut rig = Rig::create(SIZE, &small());
+    assert!(matches!(
+        rig.ask(LogRequest::Grow { size_bytes: SIZE }),
+        Err(LogError::BadSize { .. })
+    ));
+    assert!(matches!(
+        rig.ask(LogRequest::Grow { size_bytes: 100 }),
+        Err(LogError::BadSize { .. })
+    ));
+    // What has wrapped does not fit behind the old end.
+    for number in 0..28 {
+        let lsn = rig.write(&record(number, 1900));
+        if number == 25 {
+            rig.truncate(lsn);
+        }
+    }
+    for number in 0..20 {
+        rig.write(&record(number, 1900));
+    }
+    rig.device.bytes.resize(SIZE as usize + 4096, 0);
+    let records = rig.read();
+    let refused = rig.ask(LogRequest::Grow {
+        size_bytes: SIZE + 4096,
+    });
+    assert!(
+        matches!(refused, Err(LogError::BadSize { need, .. }) if need > SIZE + 4096),
+        "{refused:?}"
+    );
+    assert_eq!(rig.read(), records);
+    rig.write(b"it goes on");
+}
+
+#[test]
+fn what_can_be_held_is_told_while_truncation_looks() {
+    let mut rig = Rig::create(SIZE, &small());
+    let lsns: Vec<u64> = (0..10).map(|number| rig.write(&record(number, 100))).collect();
+    let owner = rig.start(LogRequest::Truncate { to: Lsn(lsns[5]) });
+    rig.pump();
+    let held = rig.appender.retain(Lsn(lsns[2]));
+    assert_eq!(held.from().0, lsns[5], "what is below goes");
+    rig.run();
+    assert!(matches!(rig.take_done(owner), Some(Ok(LogAnswer::Head(head))) if head.0 == lsns[5]));
+    assert_eq!(rig.read().len(), 5);
+}
