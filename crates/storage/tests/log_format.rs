@@ -53,8 +53,9 @@ mod reader {
         fn batch_max(&self) -> u64 {
             u64::from(u32_at(self.0, 112))
         }
-        fn window(&self) -> u64 {
-            u64::from(u32_at(self.0, 116))
+        fn look(&self) -> u64 {
+            let window = u64::from(u32_at(self.0, 116));
+            u64_at(self.0, 96).max(window * self.batch_max()) + self.batch_max()
         }
         fn is_valid(&self) -> bool {
             self.0[..8] == *b"BAIOLOG\0"
@@ -161,7 +162,7 @@ mod reader {
         }
         let mut later = place;
         let mut is_rot = watermark > end;
-        for _ in 0..(header.window() + 1) * header.batch_max() / header.block() {
+        for _ in 0..header.look().min(capacity) / header.block() {
             if let Some(batch) = batch(header, data, later) {
                 let is_later = u64_at(batch, 24) > end && u64_at(batch, 16) >= epoch;
                 is_rot |= is_later && u64_at(batch, 40) > end;
