@@ -20,7 +20,8 @@ impl Group {
     #[must_use]
     pub fn ends_with(&self, record: &Seen) -> bool {
         let (last, number) = (self.lens.len() - 1, self.first + self.lens.len() as u64 - 1);
-        record.lsn == self.lsn && record.bytes.len() == self.lens[last] as usize && is_record(number, &record.bytes)
+        let is_its = record.is_last && record.lsn == self.lsn && record.bytes.len() == self.lens[last] as usize;
+        is_its && is_record(number, &record.bytes)
     }
 }
 

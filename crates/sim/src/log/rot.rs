@@ -415,11 +415,14 @@ impl Look<'_> {
         // What had been in flight behind a gap, or was cut off by an earlier opening, may be found now, and what a growth has copied:
         // it was appended.
         let is_seen = |group: &Group| seen.iter().any(|record| group.ends_with(record));
-        let more = self.unserved.iter().filter(|group| is_seen(group));
+        let is_other = |group: &Group| self.reference.seen.iter().all(|record| record.lsn != group.lsn);
+        let more = self.unserved.iter().filter(|group| is_seen(group) && is_other(group));
         let there = self.reference.groups.iter().zip(touched);
         let there = there.filter(|(group, is_touched)| !**is_touched || is_seen(group));
         let mut groups: Vec<Group> = there.map(|(group, _)| group).chain(more).cloned().collect();
+        // Records without bytes look alike, also one of a log that was there before.
         groups.sort_by_key(|group| group.lsn);
+        groups.dedup_by_key(|group| group.lsn);
         self.check_kept(&groups, &seen).map_err(say)?;
         let is_right = |hole: &Hole| {
             let next = self.chart.links.get(self.nth + 1);
