@@ -38,6 +38,7 @@ reason() { # line
         return
     fi
     case $line in
+    *" /dev/loop0 "*) echo "it needs a loop device" ;;
     *"/mnt/disk"*) echo "it needs a disk mounted there" ;;
     "baio report --only service --json") echo "it measures for minutes" ;;
     *"mutants/Cargo.toml"*) echo "it takes hours" ;;

@@ -55,7 +55,8 @@ impl Core {
     pub fn wind_down(&mut self) {
         self.claims.ask_all_to_end();
         self.end_freezes();
-        self.shut_gates();
+        // A log's last batches still move its gate.
         self.end_logs();
+        self.shut_gates();
     }
 }
