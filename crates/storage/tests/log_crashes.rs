@@ -467,6 +467,51 @@ fn recovery_reads_around_what_cannot_be_read() {
 }
 
 #[test]
+fn what_cannot_be_read_at_the_end_is_no_end() {
+    let end = 8192 + 3 * 512;
+    // The last acknowledged batch, which no watermark names; the block behind it, where another one may begin; a block inside of that;
+    // all data.
+    for unreadable in [end - 512..end, end..end + 512, end + 1536..end + 2048, 8192..SIZE] {
+        let mut device = three().crash(|_, _| false);
+        device.unreadable.push(unreadable.clone());
+        let before = device.bytes.clone();
+        for options in [
+            small(),
+            LogOptions {
+                salvage: true,
+                ..small()
+            },
+        ] {
+            let error = Rig::try_look(device.clone(), &options).err();
+            assert_eq!(error.is_some(), !options.salvage, "{unreadable:?}: {error:?}");
+        }
+        let error = Rig::try_open(device.clone(), &small()).err();
+        assert_eq!(error, Some(LogError::Read(Errno::EIO)), "{unreadable:?}");
+        assert!(device.bytes == before);
+        // It was the cable.
+        device.unreadable.clear();
+        assert_eq!(reopened(device).payloads(), expected(&[0, 1, 2]));
+    }
+    // What lies farther away is no part of the next batch.
+    let mut device = three().crash(|_, _| false);
+    device.unreadable.push(end + 2048..SIZE);
+    assert_eq!(reopened(device).payloads(), expected(&[0, 1, 2]));
+}
+
+#[test]
+fn a_salvage_takes_for_the_end_what_cannot_be_read() {
+    let mut device = three().crash(|_, _| false);
+    device.unreadable.push(8192 + 2 * 512..8192 + 3 * 512);
+    let salvaging = LogOptions {
+        salvage: true,
+        ..small()
+    };
+    let mut rig = Rig::open(device, &salvaging);
+    rig.device.unreadable.clear();
+    assert_eq!(rig.payloads(), expected(&[0, 1]));
+}
+
+#[test]
 fn salvage_goes_on_behind_a_hole_and_says_so() {
     let mut rig = Rig::create(SIZE, &small());
     for number in 0..20 {

@@ -4,12 +4,12 @@
 //! were in flight together with what is missing: those were never acknowledged, and the log ends at the gap. But if the header, or
 //! one of those batches, says that the log was durable beyond it (the watermark), something has rotted, and the opening fails with
 //! the place. With `salvage` it goes on behind the hole, and says so; the header remembers that there are holes, so that later
-//! openings find them known.
+//! openings find them known. Where the place of the gap could not be read nobody knows whether a batch is there: that is no end.
 //!
 //! Then the epoch is raised in both copies of the header, before the first append. After an end that was not a clean close the new
 //! LSNs begin so far ahead that none was ever given; the place does not skip.
 
-use baio_engine::Buffer;
+use baio_engine::{Buffer, Errno};
 
 use super::chain::{Chain, Later, Step as ChainStep};
 use super::error::LogError;
@@ -23,8 +23,6 @@ use super::{Hole, LogAnswer, LogIoKind, LogPart, LogRequest, Lsn, Recovered};
 const CHUNK: u32 = 1 << 20;
 /// Bytes of zeroes that are written at once.
 const ZEROES: u64 = 256 << 10;
-/// Where a part cannot be read whole it is read in pieces of so many bytes.
-const PIECE: u32 = 4096;
 
 /// How far a recovery has come.
 #[derive(Debug)]
@@ -38,6 +36,8 @@ pub(super) struct Scan {
     /// Which bytes of the data are in the buffer.
     at: u64,
     len: u32,
+    /// Blocks in the buffer that could not be read, and stand there as zeroes.
+    unreadable: Vec<(u64, Errno)>,
     /// Bytes of the data that were gone over.
     passed: u64,
     look: Option<Look>,
@@ -51,6 +51,8 @@ struct Look {
     left: u64,
     passed: u64,
     is_rot: bool,
+    /// The next batch may be there all the same: its place could not be read.
+    unreadable: Option<Errno>,
     /// Where the first later batch lies, its LSN, and how far behind the gap.
     found: Option<(u64, u64, u64)>,
 }
@@ -58,10 +60,10 @@ struct Look {
 /// What a gap is, when it is not a hole behind which the log goes on.
 enum Verdict {
     Tail,
-    Rot(LogError),
+    Fault(LogError),
 }
 
-/// Reading a part in pieces: those that cannot be read count as zeroes.
+/// Reading a part block by block: those that cannot be read stand there as zeroes, and are remembered.
 #[derive(Debug)]
 pub(super) struct Fill {
     piece: u32,
@@ -262,6 +264,7 @@ impl LogPart {
             chunk,
             at: 0,
             len: 0,
+            unreadable: Vec::new(),
             passed: 0,
             look: None,
             holes: Vec::new(),
@@ -271,6 +274,7 @@ impl LogPart {
     pub(super) fn scan(&mut self, mut scan: Box<Scan>, ended: Option<Ended>) -> Next {
         if let Some(ended) = ended {
             scan.buffer = ended.buffer;
+            scan.unreadable.clear();
             if ended.result != Ok(scan.len) {
                 return Next::Go(Step::Fill(scan, Fill { piece: 0 }));
             }
@@ -283,7 +287,7 @@ impl LogPart {
                 match self.gap_is_judged(&mut scan) {
                     None => continue,
                     Some(Verdict::Tail) => return self.tail_found(scan),
-                    Some(Verdict::Rot(error)) => return Next::End(Err(error)),
+                    Some(Verdict::Fault(error)) => return Next::End(Err(error)),
                 }
             }
             let Some(mut buffer) = scan.buffer.take() else {
@@ -355,11 +359,21 @@ impl LogPart {
                 let window = scan.header.ahead.max(u64::from(scan.header.window) * batch_max) + batch_max;
                 let rest = scan.header.capacity.saturating_sub(scan.passed);
                 let far = self.options.salvage || scan.chain.end < scan.header.holes_below;
+                // The whole of the batch that would begin here: it crosses neither the end of the data nor the head.
+                let next = u64::from(scan.header.batch_bytes_max)
+                    .min(rest)
+                    .min(scan.header.capacity - place);
+                if !is_begin && (bytes.len() as u64) < next {
+                    return false;
+                }
+                let is_of_next = |at: u64| (place..place + next).contains(&at);
+                let unreadable = scan.unreadable.iter().find(|(at, _)| is_of_next(*at));
                 scan.look = Some(Look {
                     place: scan.chain.place,
                     left: if far { rest } else { window.min(scan.header.capacity) },
                     passed: 0,
                     is_rot: scan.watermark > scan.chain.end,
+                    unreadable: unreadable.map(|(_, errno)| *errno),
                     found: None,
                 });
             }
@@ -389,11 +403,15 @@ impl LogPart {
                 return None;
             }
         }
+        let tail = match look.unreadable.filter(|_| !self.options.salvage) {
+            Some(errno) => Verdict::Fault(LogError::Read(errno)),
+            None => Verdict::Tail,
+        };
         if !look.is_rot || crate::seeded_bug("log-rot-told-as-tail") {
-            return Some(Verdict::Tail);
+            return Some(tail);
         }
         if !goes_on {
-            return Some(Verdict::Rot(LogError::Rot { lsn: Lsn(end), offset }));
+            return Some(Verdict::Fault(LogError::Rot { lsn: Lsn(end), offset }));
         }
         // A lap is the most that is followed.
         let found = look.found.filter(|_| scan.passed < scan.header.capacity);
@@ -414,7 +432,7 @@ impl LogPart {
                 });
                 None
             }
-            None => Some(Verdict::Tail),
+            None => Some(tail),
         }
     }
 
@@ -507,17 +525,20 @@ impl LogPart {
         }))
     }
 
-    /// A part that could not be read whole, piece by piece: one that cannot be read is a gap.
+    /// A part that could not be read whole, block by block.
     pub(super) fn fill(&mut self, mut scan: Box<Scan>, fill: Fill, ended: Option<Ended>) -> Next {
         let mut piece = fill.piece;
-        let len_of = |piece: u32, len: u32| PIECE.min(len - piece);
+        let len = scan.header.block_bytes;
         if let Some(ended) = ended {
-            let len = len_of(piece, scan.len);
             if let Some(buffer) = &mut scan.buffer {
                 let into = &mut buffer[piece as usize..(piece + len) as usize];
                 match &ended.buffer {
                     Some(read) if ended.result == Ok(len) => into.copy_from_slice(&read[..len as usize]),
-                    _ => into.fill(0),
+                    _ => {
+                        into.fill(0);
+                        let errno = ended.result.err().unwrap_or(Errno::EIO);
+                        scan.unreadable.push((scan.at + u64::from(piece), errno));
+                    }
                 }
             }
             self.block_buffer = ended.buffer;
@@ -526,7 +547,6 @@ impl LogPart {
         if piece >= scan.len {
             return Next::Go(Step::Scan(scan));
         }
-        let len = len_of(piece, scan.len);
         let Some(buffer) = self.take_block(len) else {
             return Next::End(Err(LogError::NoMemory));
         };
