@@ -2,8 +2,11 @@
 
 mod log_harness;
 
-use baio_engine::Errno;
-use baio_storage::log::{LogError, LogOptions, LogRequest, Lsn};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+
+use baio_engine::{Arena, Errno};
+use baio_storage::log::{LogError, LogOptions, LogPart, LogRequest, Lsn, WaitKey};
 use log_harness::{Device, Rig, record, small};
 
 const SIZE: u64 = 8192 + (64 << 10);
@@ -214,7 +217,7 @@ fn a_failed_write_fails_all_from_it_on() {
     );
     for lsn in [lsns[1], lsns[2], later] {
         match rig.poll(lsn) {
-            std::task::Poll::Ready(Err(LogError::Failed { errno, lsn: from })) => {
+            Poll::Ready(Err(LogError::Failed { errno, lsn: from })) => {
                 assert!(errno == Errno::EIO && from.0 <= lsns[1] && from.0 > lsns[0], "{from}");
             }
             other => panic!("{other:?}"),
@@ -509,6 +512,78 @@ fn a_salvage_takes_for_the_end_what_cannot_be_read() {
     let mut rig = Rig::open(device, &salvaging);
     rig.device.unreadable.clear();
     assert_eq!(rig.payloads(), expected(&[0, 1]));
+}
+
+#[test]
+fn what_a_crash_has_lost_is_never_told_as_durable() {
+    let mut rig = three();
+    let kept = rig.read()[2].0;
+    let lost = rig.batch(&one(3));
+    let waits = |rig: &Rig, lsn: u64| {
+        let heard = Arc::new(Mutex::new(None));
+        let into = Arc::clone(&heard);
+        let callback = move |result| *into.lock().unwrap() = Some(result);
+        rig.appender.when_durable(Lsn(lsn), Box::new(callback));
+        heard
+    };
+    let device = rig.crash(|_, _| false);
+    // Some ask before the opening is over.
+    let arena = Arena::new(64 << 20).unwrap();
+    let part = LogPart::open(&arena, SIZE, &small()).unwrap();
+    let appender = part.appender();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    for lsn in [kept, lost] {
+        let into = Arc::clone(&heard);
+        let callback = move |result| into.lock().unwrap().push((lsn, result));
+        appender.when_durable(Lsn(lsn), Box::new(callback));
+    }
+    let mut rig = Rig::of(arena, device, part).unwrap();
+    let recovered = rig.recovered();
+    let error = LogError::Lost {
+        end: recovered.end,
+        next: recovered.next,
+    };
+    assert!(recovered.end.0 < lost && lost < recovered.next.0);
+    assert_eq!(*heard.lock().unwrap(), [(kept, Ok(())), (lost, Err(error.clone()))]);
+    assert_eq!(rig.poll(kept), Poll::Ready(Ok(())));
+    for lsn in [lost, recovered.next.0 - 8] {
+        assert_eq!(rig.poll(lsn), Poll::Ready(Err(error.clone())));
+        let heard = waits(&rig, lsn);
+        rig.collect();
+        assert_eq!(*heard.lock().unwrap(), Some(Err(error.clone())));
+    }
+    // A reader who has read all waits at the old end for the first new record: nothing is lost for it.
+    let (end, mut key) = (recovered.end.0, WaitKey::default());
+    assert!(rig.try_read(end).unwrap().is_empty());
+    assert!(
+        rig.appender
+            .poll_durable(Lsn(end), &mut key, Waker::noop())
+            .is_pending()
+    );
+    let heard = waits(&rig, end);
+    let new = rig.write(&one(4));
+    assert_eq!(*heard.lock().unwrap(), Some(Ok(())));
+    assert_eq!(rig.poll(end), Poll::Ready(Ok(())));
+    assert_eq!(rig.poll(new), Poll::Ready(Ok(())));
+    assert_eq!(rig.poll(lost), Poll::Ready(Err(error)));
+    assert_eq!(rig.try_read(end).unwrap(), [(new, one(4))]);
+}
+
+#[test]
+fn a_group_that_a_crash_has_cut_is_lost_as_a_whole() {
+    let mut rig = three();
+    let group: Vec<Vec<u8>> = (0..4).map(|number| record(number, 1500)).collect();
+    let slices: Vec<&[u8]> = group.iter().map(Vec::as_slice).collect();
+    rig.appender.append_all(&slices).unwrap();
+    rig.pump();
+    let mut rig = reopened(rig.crash(|io, _| io < 2));
+    let recovered = rig.recovered();
+    // Its first record stands in a batch that is there.
+    assert!(matches!(
+        rig.poll(recovered.end.0),
+        Poll::Ready(Err(LogError::Lost { .. }))
+    ));
+    assert_eq!(rig.payloads(), expected(&[0, 1, 2]));
 }
 
 #[test]

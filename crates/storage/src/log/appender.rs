@@ -17,6 +17,8 @@ use super::waits::{Fired, WaitPlace, WhenDurable};
 pub(super) struct Shared {
     /// Everything below is durable, in whole groups.
     durable: AtomicU64,
+    /// First LSN of this epoch: some below may be lost, which the front knows.
+    epoch_first: AtomicU64,
     front: Mutex<Front>,
 }
 
@@ -30,6 +32,7 @@ impl Shared {
     pub(super) fn new(front: Front) -> Shared {
         Shared {
             durable: AtomicU64::new(0),
+            epoch_first: AtomicU64::new(0),
             front: Mutex::new(front),
         }
     }
@@ -42,6 +45,17 @@ impl Shared {
     pub(super) fn durable(&self) -> u64 {
         // Acquire: whoever sees this LSN sees what the driver did before it said so.
         self.durable.load(Ordering::Acquire)
+    }
+
+    /// Is it durable, without a look at what may be lost?
+    fn is_durable(&self, lsn: u64) -> bool {
+        // Relaxed: stored once, before an LSN of its epoch is durable.
+        lsn < self.durable() && lsn >= self.epoch_first.load(Ordering::Relaxed)
+    }
+
+    /// Before `set_durable` says so.
+    pub(super) fn set_epoch_first(&self, lsn: u64) {
+        self.epoch_first.store(lsn, Ordering::Relaxed);
     }
 
     /// The driver alone stores, under the lock, so that nobody begins to wait in between.
@@ -101,7 +115,8 @@ impl Appender {
         Ok(lsn)
     }
 
-    /// Everything below is durable: a record with this LSN or a later one may not be.
+    /// Everything below is durable, but what an earlier crash has lost ([`Recovered`](super::Recovered) tells: from `end` to
+    /// `next`): a record with this LSN or a later one may not be.
     #[must_use]
     pub fn durable_lsn(&self) -> Lsn {
         Lsn(self.shared.durable())
@@ -123,9 +138,9 @@ impl Appender {
     /// again. The key keeps the place among those who wait; its drop gives it up.
     ///
     /// # Errors
-    /// `Failed` when it will never be acknowledged, `Closed` when the log was closed before such a record came.
+    /// `Failed` when it will never be acknowledged, `Lost` when the crash before this opening has lost it, `Closed` when the log was closed before such a record came.
     pub fn poll_durable(&self, lsn: Lsn, key: &mut WaitKey, waker: &Waker) -> Poll<Result<(), LogError>> {
-        if lsn.0 < self.shared.durable() {
+        if self.shared.is_durable(lsn.0) {
             key.forget();
             return Poll::Ready(Ok(()));
         }
@@ -138,17 +153,18 @@ impl Appender {
         };
         let old = {
             let mut front = self.shared.lock();
-            if lsn.0 < self.shared.durable() || lsn.0 >= front.lost_from {
-                let result = front.lost(lsn.0);
+            let lsn = front.gap.wanted(lsn.0);
+            if lsn < self.shared.durable() || lsn >= front.lost_from {
+                let result = front.lost(lsn);
                 drop(front);
                 key.forget();
                 return Poll::Ready(result);
             }
-            if place.is_some_and(|place| front.waits.is_waiting(lsn.0, place, waker)) {
+            if place.is_some_and(|place| front.waits.is_waiting(lsn, place, waker)) {
                 return Poll::Pending;
             }
             let old = place.and_then(|place| front.waits.forget_durable(place));
-            let place = front.waits.wait_durable(lsn.0, waker);
+            let place = front.waits.wait_durable(lsn, waker);
             match &mut key.waits {
                 Some((_, waiting)) => *waiting = Waiting::Durable(place),
                 none => *none = Some((Arc::clone(&self.shared), Waiting::Durable(place))),
@@ -163,12 +179,13 @@ impl Appender {
     pub fn when_durable(&self, lsn: Lsn, callback: WhenDurable) {
         let bell = {
             let mut front = self.shared.lock();
-            if lsn.0 < self.shared.durable() || lsn.0 >= front.lost_from {
-                let result = front.lost(lsn.0);
+            let lsn = front.gap.wanted(lsn.0);
+            if lsn < self.shared.durable() || lsn >= front.lost_from {
+                let result = front.lost(lsn);
                 front.waits.fired.push(Fired::Call(callback, result));
                 if self.is_quiet { None } else { front.bell.clone() }
             } else {
-                front.waits.call_when_durable(lsn.0, callback);
+                front.waits.call_when_durable(lsn, callback);
                 None
             }
         };
@@ -209,6 +226,7 @@ impl Appender {
 impl Front {
     /// What who waits for this LSN is told, when it is durable or never will be.
     fn lost(&self, lsn: u64) -> Result<(), LogError> {
+        self.gap.check(lsn)?;
         if lsn < self.lost_from {
             return Ok(());
         }

@@ -26,6 +26,13 @@ pub enum LogError {
         /// The first LSN that is not acknowledged.
         lsn: Lsn,
     },
+    /// A record with this LSN was appended before an earlier crash, if ever, and did not outlive it.
+    Lost {
+        /// Where what outlived the crash ends.
+        end: Lsn,
+        /// The first LSN that was given after it.
+        next: Lsn,
+    },
     /// The log is not open yet, or was closed.
     Closed,
     /// The area holds no log.
@@ -88,6 +95,10 @@ impl fmt::Display for LogError {
             LogError::Failed { errno, lsn } => write!(
                 f,
                 "a write failed ({errno}): nothing from LSN {lsn} on is acknowledged; repair the device, and open the log again"
+            ),
+            LogError::Lost { end, next } => write!(
+                f,
+                "lost at an earlier crash: records from LSN {end} on did not outlive it, and new ones have LSNs from {next} on"
             ),
             LogError::Closed => f.write_str("the log is not open"),
             LogError::NotLog => f.write_str("no log is there: create one"),

@@ -67,6 +67,39 @@ pub(super) struct Shape {
     pub(super) ahead: u64,
 }
 
+/// LSNs between what an opening found and the first one that it gives: those of records that a crash has lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Gap {
+    /// End of the last whole group.
+    pub(super) lost: u64,
+    /// End of the last batch: where a reader who has read all goes on. No record has this LSN.
+    pub(super) end: u64,
+    /// First LSN of the epoch.
+    pub(super) next: u64,
+}
+
+impl Gap {
+    /// The LSN that is waited for: a reader at the end of the old batches goes on with the new ones.
+    pub(super) fn wanted(&self, lsn: u64) -> u64 {
+        if lsn == self.end { self.next } else { lsn }
+    }
+
+    /// Was a record with this LSN lost?
+    pub(super) fn check(&self, lsn: u64) -> Result<(), LogError> {
+        if lsn < self.lost || lsn >= self.next {
+            return Ok(());
+        }
+        Err(self.error())
+    }
+
+    pub(super) fn error(&self) -> LogError {
+        LogError::Lost {
+            end: Lsn(self.lost),
+            next: Lsn(self.next),
+        }
+    }
+}
+
 /// Counters of the appending side.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FrontCounts {
@@ -92,6 +125,8 @@ pub(super) struct Front {
     pub(super) head: u64,
     /// Nothing from this LSN on is acknowledged: a write failed, or the log was closed there.
     pub(super) lost_from: u64,
+    /// What the opening did not find.
+    pub(super) gap: Gap,
     /// Batches at the device: with fewer than the window the driver is told of a new one.
     pub(super) in_flight: u32,
     /// The driver has said that it looks here again before it sleeps.
@@ -118,6 +153,7 @@ impl Front {
             used: 0,
             head: 0,
             lost_from: u64::MAX,
+            gap: Gap::default(),
             in_flight: 0,
             is_driver_awake: false,
             has_rung: false,

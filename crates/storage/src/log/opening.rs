@@ -14,7 +14,7 @@ use baio_engine::{Buffer, Errno};
 use super::chain::{Chain, Later, Step as ChainStep};
 use super::error::LogError;
 use super::format::{COPIES_AT, DATA_AT, Header, HeaderFault, LSN_MAX};
-use super::front::{Life, Shape, Tail};
+use super::front::{Gap, Life, Shape, Tail};
 use super::index::Mark;
 use super::jobs::{AfterHeader, AfterZero, Ended, HeaderWrite, Job, Next, Running, Step};
 use super::{Hole, LogAnswer, LogIoKind, LogPart, LogRequest, Lsn, Recovered};
@@ -579,8 +579,16 @@ impl LogPart {
         front.used = front.used_from(header.head);
         front.retains.going_to = header.head.lsn;
         front.life = Life::Open;
+        front.gap = Gap {
+            lost: self.recovered.end.0,
+            end,
+            next: header.epoch_first,
+        };
+        self.shared.set_epoch_first(header.epoch_first);
         self.shared.set_durable(header.epoch_first);
-        front.waits.durable_to(header.epoch_first);
+        let lost = Err(front.gap.error());
+        front.waits.durable_to(self.recovered.end.0);
+        front.waits.end_below(header.epoch_first, &lost);
         front.tell_room();
     }
 }

@@ -170,6 +170,11 @@ impl Waits {
 
     /// Everything below this LSN is durable.
     pub(super) fn durable_to(&mut self, durable: u64) {
+        self.end_below(durable, &Ok(()));
+    }
+
+    /// Who waits for an LSN below this one is told so.
+    pub(super) fn end_below(&mut self, durable: u64, result: &Result<(), LogError>) {
         self.wakers.round += 1;
         while let Some(entry) = self.durable.first_entry() {
             if entry.key().lsn >= durable {
@@ -182,7 +187,7 @@ impl Waits {
             if entry.key().lsn >= durable {
                 break;
             }
-            self.fired.push(Fired::Call(entry.remove(), Ok(())));
+            self.fired.push(Fired::Call(entry.remove(), result.clone()));
         }
     }
 
