@@ -237,3 +237,28 @@ fn memory_that_does_not_come_back_is_no_panic() {
         Err(LogError::Failed { errno: Errno::EIO, .. })
     ));
 }
+
+#[test]
+fn a_header_with_numbers_that_no_log_has_is_refused() {
+    let change: [fn(&mut Header); 7] = [
+        |header| header.ahead += 4,
+        |header| header.ahead = u64::from(header.window + 1) * u64::from(header.batch_bytes_max) - 512,
+        |header| header.epoch_first += 100_001,
+        |header| header.watermark += 2,
+        |header| header.holes_below = 8193,
+        |header| header.head.lsn += 1,
+        |header| header.head.batch -= 4,
+    ];
+    for (number, change) in change.into_iter().enumerate() {
+        let mut rig = Rig::create(SIZE, &small());
+        rig.write(b"one");
+        let mut device = rig.crash(|_, _| false);
+        for at in [0, 4096] {
+            let mut header = Header::decode(&device.bytes[at..at + HEADER_BYTES]).unwrap();
+            change(&mut header);
+            device.bytes[at..at + HEADER_BYTES].copy_from_slice(&header.encode());
+        }
+        let error = Rig::try_open(device, &small()).err();
+        assert_eq!(error, Some(LogError::HeaderLost), "{number}");
+    }
+}

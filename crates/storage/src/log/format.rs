@@ -250,10 +250,12 @@ impl Header {
             && (1..=WINDOW_MAX).contains(&self.window)
             && u64::from(self.window) * u64::from(self.batch_bytes_max) <= self.capacity / 4
             && self.head.is_possible(self.capacity, block, self.batch_bytes_max)
+            && [self.epoch_first, self.watermark, self.holes_below, self.ahead].map(|lsn| lsn % 8) == [0; 4]
             && self.epoch_first <= LSN_MAX
             && self.watermark <= LSN_MAX
             && self.holes_below <= LSN_MAX
             && self.ahead <= AHEAD_MAX
+            && self.ahead >= u64::from(self.window + 1) * u64::from(self.batch_bytes_max)
             && self.epoch < LSN_MAX
             && self.sequence < LSN_MAX
     }

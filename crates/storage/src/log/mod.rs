@@ -24,7 +24,8 @@
 //! | `index`, `recent`, `read`, `reader` | finding batches, reading them, records out of them |
 //!
 //! What it promises: a record whose LSN is below the durable LSN is there after a crash, and its whole group; what is recovered has
-//! no gap. An LSN is never given twice. Who waits for one that the crash before this opening has lost hears so. A failed write acknowledges nothing from its batch on, until the log is opened again.
+//! no gap. An LSN is never given twice. Who waits for one that the crash before this opening has lost hears so. A failed write
+//! acknowledges nothing from its batch on, until the log is opened again.
 //!
 //! The format stands in `docs/log-format.md`.
 
