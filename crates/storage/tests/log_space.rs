@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 
 use baio_engine::{Arena, Errno};
 use baio_storage::log::{LogAnswer, LogError, LogIoKind, LogOptions, LogPart, LogRequest, Lsn, RecordReader, WaitKey};
-use log_harness::{Rig, UUID, Woken, record, small};
+use log_harness::{Device, Rig, UUID, Woken, record, small};
 
 const SIZE: u64 = 8192 + (64 << 10);
 
@@ -327,4 +327,99 @@ fn what_can_be_held_is_told_while_truncation_looks() {
     rig.run();
     assert!(matches!(rig.take_done(owner), Some(Ok(LogAnswer::Head(head))) if head.0 == lsns[5]));
     assert_eq!(rig.read().len(), 5);
+}
+
+#[test]
+fn truncation_that_found_no_memory_is_tried_again() {
+    let options = LogOptions {
+        window: 1,
+        batch_bytes_max: 64 << 10,
+        ..small()
+    };
+    let (arena, size) = (Arena::new(2 << 20).unwrap(), 8 << 20);
+    let part = LogPart::create(&arena, size, UUID, &options).unwrap();
+    let mut rig = Rig::of(arena, Device::new(size), part).unwrap();
+    let lsns: Vec<u64> = (0..20).map(|number| rig.write(&record(number, 5000))).collect();
+    let mut hogs = Vec::new();
+    while let Some(buffer) = rig.arena.buffer(4096) {
+        hogs.push(buffer);
+    }
+    let refused = rig.ask(LogRequest::Truncate { to: Lsn(lsns[18]) });
+    assert_eq!(refused.err(), Some(LogError::NoMemory));
+    hogs.clear();
+    assert_eq!(rig.truncate(lsns[18]), lsns[18]);
+}
+
+/// A log that has gone round, with so many records left.
+fn around(size: u64, options: &LogOptions, count: u64, len: usize, keep: usize) -> (Rig, Vec<u64>) {
+    let mut rig = Rig::create(size, options);
+    let mut lsns = Vec::new();
+    for number in 0..count {
+        let lsn = loop {
+            match rig.appender.append(&record(number, len)) {
+                Ok(lsn) => break lsn.0,
+                Err(_) => {
+                    let gone = lsns.len() - keep;
+                    rig.truncate(lsns[gone]);
+                    lsns.drain(..gone);
+                }
+            }
+        };
+        rig.run();
+        lsns.push(lsn);
+    }
+    (rig, lsns)
+}
+
+#[test]
+fn a_known_hole_is_still_one_when_the_log_has_grown() {
+    let (rig, _) = around(8192 + (32 << 10), &small(), 40, 900, 20);
+    let head = rig.part.usage().head.0;
+    let mut device = rig.crash(|_, _| false);
+    // The log has wrapped by eight batches: the third of those rots.
+    device.flip(8192 + 2 * 1024 + 300);
+    let salvaging = LogOptions {
+        salvage: true,
+        ..small()
+    };
+    let mut rig = Rig::open(device, &salvaging);
+    let offset = rig.recovered().holes[0].offset;
+    assert_eq!(offset, 8192 + 2 * 1024);
+    let before = rig.try_read(head).unwrap();
+    let (old, new) = (rig.device.bytes.len(), rig.device.bytes.len() + (64 << 10));
+    rig.device.bytes.resize(new, 0xA5);
+    rig.ask(LogRequest::Grow { size_bytes: new as u64 }).unwrap();
+    assert!(rig.try_read(head).unwrap() == before);
+    assert_eq!(rig.recovered().holes[0].offset, offset + old as u64 - 8192);
+    let mut rig = Rig::open(rig.crash(|_, _| false), &small());
+    assert!(rig.try_read(head).unwrap() == before);
+}
+
+#[test]
+fn a_read_over_a_growth_and_a_lap_finds_its_records() {
+    let options = LogOptions {
+        recent_bytes: 0,
+        ..small()
+    };
+    let (mut rig, lsns) = around(8192 + (3584 << 10), &options, 1851, 1900, 600);
+    let from = *lsns.last().unwrap();
+    let owner = rig.start(LogRequest::Read { from: Lsn(from) });
+    rig.pump();
+    let read = rig.ios.remove(0);
+    let size = rig.device.bytes.len() + (1 << 20);
+    rig.device.bytes.resize(size, 0xA5);
+    rig.ask(LogRequest::Grow {
+        size_bytes: size as u64,
+    })
+    .unwrap();
+    rig.truncate(from);
+    for number in 0..700 {
+        rig.write(&record(number, 1900));
+    }
+    assert_eq!(rig.part.usage().head, Lsn(from), "it is kept");
+    rig.ios.push(read);
+    rig.end(0);
+    rig.run();
+    let answer = rig.take_done(owner).unwrap();
+    assert!(answer.is_ok(), "{answer:?}");
 }

@@ -149,6 +149,11 @@ impl LogPart {
             front.tail.place = place;
             self.flights.move_to(place);
             self.index.shift(growth.wrapped, growth.old);
+            for hole in &mut self.recovered.holes {
+                if hole.offset < DATA_AT + growth.wrapped {
+                    hole.offset += growth.old;
+                }
+            }
         }
         drop(front);
         self.reads.forget_places();
