@@ -115,7 +115,8 @@ impl LogPart {
         };
         if let Some(ended) = ended {
             self.block_buffer = ended.buffer;
-            if let Err(errno) = ended.result {
+            if ended.result != Ok(header.block_bytes) {
+                let errno = ended.result.err().unwrap_or(Errno::EIO);
                 return Next::End(Err(self.header_failed(errno)));
             }
         }
@@ -141,7 +142,10 @@ impl LogPart {
     pub(super) fn zero(&mut self, at: u64, end: u64, then: AfterZero, ended: Option<Ended>) -> Next {
         let (mut at, mut buffer) = (at, None);
         if let Some(ended) = ended {
-            match ended.result {
+            let block = self.header.map_or(4096, |header| header.block_bytes);
+            // Whole blocks, and not for ever.
+            match ended.result.map(|written| written / block * block) {
+                Ok(0) => return Next::End(Err(self.header_failed(Errno::EIO))),
                 Ok(written) => at += u64::from(written),
                 Err(errno) => return Next::End(Err(self.header_failed(errno))),
             }

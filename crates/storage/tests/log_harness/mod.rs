@@ -126,8 +126,15 @@ impl Rig {
     }
 
     pub fn of(arena: Arc<Arena>, device: Device, part: LogPart) -> Result<Rig, LogError> {
+        let mut rig = Rig::of_unopened(arena, device, part);
+        rig.ask(LogRequest::Open)?;
+        Ok(rig)
+    }
+
+    /// Nothing is asked yet.
+    pub fn of_unopened(arena: Arc<Arena>, device: Device, part: LogPart) -> Rig {
         let appender = part.appender();
-        let mut rig = Rig {
+        Rig {
             arena,
             device,
             part,
@@ -137,9 +144,7 @@ impl Rig {
             fired: Vec::new(),
             next_owner: 0,
             is_damaged: false,
-        };
-        rig.ask(LogRequest::Open)?;
-        Ok(rig)
+        }
     }
 
     pub fn recovered(&mut self) -> Recovered {
