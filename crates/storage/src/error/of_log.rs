@@ -35,7 +35,7 @@ pub(super) fn errno(error: &LogError) -> Errno {
         LogError::Failed { errno, .. } | LogError::Read(errno) => *errno,
         LogError::Closed => Errno::ESTALE,
         LogError::HeaderLost | LogError::Rot { .. } | LogError::Cut { .. } => Errno::EIO,
-        LogError::Truncated { .. } => Errno::ENODATA,
+        LogError::Truncated { .. } | LogError::Lost { .. } => Errno::ENODATA,
         LogError::BadSize { .. } => Errno::ENOSPC,
         LogError::NoMemory => Errno::ENOBUFS,
         LogError::Busy => Errno::EBUSY,
@@ -59,6 +59,7 @@ pub(super) fn need(error: &LogError) -> Option<String> {
         LogError::BadSize { need, .. } | LogError::Cut { need, .. } => Some(format!("{need} bytes")),
         LogError::BlockBytes { device, .. } => Some(format!("a log with blocks of {device} bytes")),
         LogError::Truncated { head } => Some(format!("an LSN of at least {head}")),
+        LogError::Lost { next, .. } => Some(format!("an LSN of at least {next}")),
         LogError::NotLog => Some("a segment or file in which a log was created".into()),
         _ => None,
     }
