@@ -13,6 +13,7 @@ use baio_stress::{AioStressArgs, StressArgs};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::command::log::LogArgs;
 use crate::command::metrics::MetricsArgs;
 use crate::command::volume_args::{
     CheckArgs, CreateArgs, DefragArgs, DeleteArgs, FormatArgs, ListArgs, QuotaArgs, RenameArgs, ResizeArgs, StatArgs,
@@ -149,6 +150,8 @@ pub(crate) enum Command {
     Latency(LatencyArgs),
     /// Carry a file through a volume and back, and measure random reads against threads and fio
     Report(ReportArgs),
+    /// Show what a durable log holds, and its records
+    Log(LogArgs),
     /// Show the counters of a process that has opened a metrics socket
     Metrics(MetricsArgs),
     /// Tell which backend works here, why not a better one, and the cure
@@ -247,6 +250,7 @@ mod tests {
         assert!(matches!(parsed("baio list v").command, Command::List(_)));
         assert!(matches!(parsed("baio stat v#a").command, Command::Stat(_)));
         assert!(matches!(parsed("baio delete v#a").command, Command::Delete(_)));
+        assert!(matches!(parsed("baio log v#a --from 8").command, Command::Log(_)));
         assert!(matches!(parsed("baio metrics m.sock").command, Command::Metrics(_)));
         assert!(matches!(parsed("baio doctor").command, Command::Doctor(_)));
         let line = "baio report --dir d --input f --quick --only a --only b";

@@ -44,6 +44,7 @@ fn run(Invocation { output, command }: Invocation) -> ExitStatus {
         Command::AioStress(args) => output.tell(baio_stress::aio_stress(args)),
         Command::Latency(args) => output.tell(baio_measure::latency(args)),
         Command::Report(args) => output.tell(baio_measure::report(args)),
+        Command::Log(args) => output.tell(command::log::run(args)),
         Command::Metrics(args) => output.tell(command::metrics::run(args)),
         Command::Doctor(args) => output.tell(command::doctor::run(args)),
     }

@@ -1,4 +1,4 @@
-//! Promise: `list` and `stat` write nothing, neither to a volume that was closed cleanly nor to one whose owner was
+//! Promise: `list`, `stat` and `log` write nothing, neither to a volume that was closed cleanly nor to one whose owner was
 //! killed; and what was acknowledged before the kill is there.
 
 mod support;
@@ -18,6 +18,9 @@ fn look(place: &Place) {
         place.baio(line).succeeds();
         image.check(line);
     }
+    // No log is there, and none is made.
+    place.baio("log vol#a").fails_with(1);
+    image.check("log vol#a");
 }
 
 #[test]

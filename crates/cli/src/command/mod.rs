@@ -8,6 +8,7 @@
 //! | `quota.rs` | what a user holds and may hold |
 //! | `check.rs`, `defrag.rs` | read or tidy a whole volume |
 //! | `list.rs`, `stat.rs` | look, and write nothing |
+//! | `log/` | looks at a durable log, and writes nothing |
 //! | `metrics.rs` | the counters of a process that runs |
 //! | `dd/` | copies, with many requests in flight |
 //! | `doctor.rs` | tells what works here |
@@ -26,6 +27,7 @@ pub(crate) mod doctor;
 pub(crate) mod format;
 mod gauge;
 pub(crate) mod list;
+pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod quota;
 pub(crate) mod rename;

@@ -1,5 +1,6 @@
 //! How volumes and segments are shown: their keys in JSON, and tables.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use baio_console::output::{Align, Answer, Table};
@@ -95,7 +96,7 @@ pub(crate) struct Volume {
 
 /// Who has a volume open to write.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct User {
+pub(crate) struct User {
     /// Null where the kernel does not tell, or it is another user's process.
     pid: Option<u32>,
 }
@@ -103,6 +104,15 @@ struct User {
 impl From<InUse> for User {
     fn from(InUse { pid }: InUse) -> User {
         User { pid }
+    }
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pid {
+            Some(pid) => write!(f, "process {pid}"),
+            None => f.write_str("another process"),
+        }
     }
 }
 
@@ -167,10 +177,7 @@ impl Answer for Volume {
             table.row(["your segments", &format!("{}{most}", used.segments)]);
         }
         if let Some(user) = self.in_use {
-            let who = user
-                .pid
-                .map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"));
-            table.row(["in use", &format!("by {who}")]);
+            table.row(["in use", &format!("by {user}")]);
         }
         table.row([
             "closed cleanly",
@@ -238,7 +245,7 @@ pub(crate) fn tell_torn(torn: bool, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// `8-4-4-4-12` hexadecimal digits, as everybody writes a uuid.
-fn uuid_text(uuid: [u8; 16]) -> String {
+pub(crate) fn uuid_text(uuid: [u8; 16]) -> String {
     let mut text = String::with_capacity(36);
     for (index, byte) in uuid.iter().enumerate() {
         if matches!(index, 4 | 6 | 8 | 10) {

@@ -1,0 +1,175 @@
+//! Where a log lies, and reading it there: a file, a device, or a segment, whose volume is read beside its owner if it has one.
+//!
+//! Nothing is opened to write. Reads are direct where that works, so that the owner's own direct writes are not disturbed.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use baio_console::failure::Failure;
+use baio_console::named::{Named, NamedSegment};
+use baio_console::target::TypedTarget;
+use baio_engine::{Arena, Errno, Memory};
+use baio_storage::log::{LogAnswer, LogError, LogIoKind, LogOptions, LogPart, LogRequest, Recovered};
+use baio_storage::{Core, Identity, InUse, SegmentInfo};
+
+/// What cannot be read as one is read in pieces of so many bytes.
+const PIECE: usize = 4096;
+
+/// The bytes that a log may have.
+pub(super) struct Area {
+    /// As it was typed, for messages.
+    pub(super) typed: String,
+    /// Who has the volume open to write.
+    pub(super) in_use: Option<InUse>,
+    buffered: File,
+    direct: Option<File>,
+    /// Where in the file it begins.
+    begin: u64,
+    size: u64,
+    segment: Option<(NamedSegment, SegmentInfo)>,
+}
+
+impl Area {
+    /// Finds and opens it.
+    pub(super) fn open(typed: &TypedTarget) -> Result<Area, Failure> {
+        match Named::resolve("log", typed)? {
+            Named::File(path) => Area::of_file(&path, typed.to_string()),
+            Named::Segment(named) => Area::of_segment(named),
+        }
+    }
+
+    fn of_file(path: &Path, typed: String) -> Result<Area, Failure> {
+        let told = |error: io::Error| refused(&typed, &error);
+        let kind = path.metadata().map_err(told)?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            let errno = if kind.is_dir() { Errno::EISDIR } else { Errno::EINVAL };
+            return Err(told(io::Error::from_raw_os_error(errno.raw())));
+        }
+        let mut buffered = File::open(path).map_err(told)?;
+        let size = buffered.seek(SeekFrom::End(0)).map_err(told)?;
+        let direct = File::options().read(true).custom_flags(libc::O_DIRECT).open(path);
+        Ok(Area {
+            in_use: None,
+            buffered,
+            direct: direct.ok(),
+            begin: 0,
+            size,
+            segment: None,
+            typed,
+        })
+    }
+
+    fn of_segment(named: NamedSegment) -> Result<Area, Failure> {
+        let info = segment_info(&named)?;
+        let seen = Core::inspect_beside(&named.volume, Identity::effective());
+        let (volume, _) = named.told("log", seen)?.found;
+        let area = Area::of_file(&named.volume, named.typed.clone())?;
+        Ok(Area {
+            in_use: volume.in_use,
+            begin: volume.data_at_bytes + info.start_block * u64::from(volume.block_size),
+            size: info.size_bytes,
+            segment: Some((named, info)),
+            ..area
+        })
+    }
+
+    /// Is the segment still where it was? What was read is another's, else.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        match &self.segment {
+            Some((named, info)) if segment_info(named)? != *info => Err(changing(&self.typed)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What an opening would find.
+    pub(super) fn look(&self, arena: &Arc<Arena>, salvage: bool) -> Result<(LogPart, Recovered), LogError> {
+        let options = LogOptions {
+            salvage,
+            ..LogOptions::default()
+        };
+        let mut part = LogPart::look(arena, self.size, &options)?;
+        match self.ask(&mut part, LogRequest::Open)? {
+            LogAnswer::Opened(recovered) => Ok((part, recovered)),
+            _ => Err(LogError::Closed),
+        }
+    }
+
+    /// Carries out what the log wants done for a request.
+    pub(super) fn ask(&self, part: &mut LogPart, request: LogRequest) -> Result<LogAnswer, LogError> {
+        part.start(0, request);
+        while let Some((id, kind, memory)) = part.next_io() {
+            let (result, memory) = self.carry_out(kind, memory);
+            part.io_ended(id, result, memory);
+        }
+        part.next_done().map_or(Err(LogError::Closed), |done| done.result)
+    }
+
+    fn carry_out(&self, kind: LogIoKind, memory: Memory) -> (Result<u32, Errno>, Memory) {
+        let LogIoKind::Read { offset, len } = kind else {
+            return (Err(Errno::EROFS), memory);
+        };
+        let Some(mut buffer) = memory.into_buffer() else {
+            return (Err(Errno::EINVAL), Memory::None);
+        };
+        let mut read = self.read(&mut buffer, offset);
+        if read.is_err() && buffer.len() > PIECE {
+            // As a recovery takes it: what cannot be read is not there.
+            for (at, piece) in (offset..).step_by(PIECE).zip(buffer.chunks_mut(PIECE)) {
+                if self.read(piece, at).is_err() {
+                    piece.fill(0);
+                }
+            }
+            read = Ok(());
+        }
+        let errno = |error: io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+        (read.map(|()| len).map_err(errno), Memory::Own(buffer))
+    }
+
+    fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        let at = self.begin.saturating_add(offset);
+        match self.direct.as_ref().map(|direct| direct.read_exact_at(bytes, at)) {
+            // The log's blocks may be smaller than the device's.
+            None => self.buffered.read_exact_at(bytes, at),
+            Some(Err(error)) if error.kind() == ErrorKind::InvalidInput => self.buffered.read_exact_at(bytes, at),
+            Some(read) => read,
+        }
+    }
+}
+
+fn segment_info(named: &NamedSegment) -> Result<SegmentInfo, Failure> {
+    let who = Identity::effective();
+    let seen = Core::inspect_segment_beside(&named.volume, who, named.owner_uid(who), &named.name);
+    let seen = named.told("log", seen)?;
+    if seen.torn {
+        return Err(changing(&named.typed));
+    }
+    if seen.found.state != "live" {
+        return Err(Failure::new("log", "EBUSY", "the segment is being moved")
+            .on(named.typed.clone())
+            .needing("a segment whose move has ended")
+            .cured_by("wait for that; a move that a crash stopped goes on when the volume is opened to write"));
+    }
+    Ok(seen.found)
+}
+
+/// Each look found something else.
+pub(super) fn changing(typed: &str) -> Failure {
+    Failure::new("log", "EAGAIN", "it was changing each time that it was looked at")
+        .on(typed)
+        .needing("a moment in which its owner does less")
+        .cured_by("look again")
+}
+
+fn refused(typed: &str, error: &io::Error) -> Failure {
+    let cure = match error.kind() {
+        ErrorKind::PermissionDenied => "read it as its owner, or as root",
+        _ => "check the path; a log in a volume is named PATH#SEGMENT",
+    };
+    Failure::from_io("log", error)
+        .on(typed)
+        .needing("a file, a device or a segment that holds a log, and the permission to read it")
+        .cured_by(cure)
+}

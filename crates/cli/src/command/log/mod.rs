@@ -1,0 +1,353 @@
+//! `baio log`: what a durable log holds, also while its owner writes it. Writes nothing.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `area.rs` | where the log lies, and reading it there |
+//!
+//! Beside an owner the bytes change while they are read, and a batch that was not there yet when one looked at its place seems
+//! lost as soon as later ones are met. So what seems wrong is looked at anew, and believed when the second look finds the same:
+//! by then what was durable at the first one is there to be read.
+
+mod area;
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use baio_console::exit_status::ExitStatus;
+use baio_console::failure::Failure;
+use baio_console::output::{Align, Answer, Table};
+use baio_console::size::format_size;
+use baio_console::target::TypedTarget;
+use baio_engine::Arena;
+use baio_storage::Error;
+use baio_storage::log::{LogAnswer, LogError, LogPart, LogRequest, LogUsage, Lsn, RecordReader, Recovered};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use crate::command::shown::{User, uuid_text};
+use area::{Area, changing};
+
+/// For the longest batch there is, twice; touched only as it is used.
+const ARENA_BYTES: usize = 64 << 20;
+/// Bytes of a payload that are shown.
+const PREVIEW_BYTES: usize = 48;
+/// How often, and how soon again, a log is looked at in which something is wrong, each time something else.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// `baio log`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Tells what an opening would find, and changes nothing: neither the log nor its epoch. A log that its owner has open can be
+looked at; what is shown may be gone already then.
+Exit status: 0 all is there that was durable; 3 something of it cannot be read any more.
+
+Examples:
+  baio log /tmp/vol#log
+  baio log /tmp/journal --from 8192 --count 100 --payload text
+  baio log /tmp/vol#log --count 0 --json")]
+pub(crate) struct LogArgs {
+    /// The segment, file or device in which the log is
+    #[arg(value_name = "PATH[#[UID/]NAME]")]
+    target: TypedTarget,
+    /// Show records from this LSN on [default: the oldest that is kept]
+    #[arg(long, value_name = "LSN")]
+    from: Option<u64>,
+    /// Show so many records at most
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    count: u64,
+    /// Show how each record begins
+    #[arg(long, value_name = "HOW")]
+    payload: Option<PayloadArg>,
+}
+
+/// How payloads are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PayloadArg {
+    /// As text
+    Text,
+    /// In hexadecimal digits
+    Hex,
+}
+
+/// What `log` shows.
+#[derive(Serialize)]
+pub(crate) struct Looked {
+    uuid: String,
+    size_bytes: u64,
+    block_size: u32,
+    used_bytes: u64,
+    free_bytes: u64,
+    epoch: u64,
+    clean: bool,
+    head_lsn: u64,
+    durable_lsn: u64,
+    /// Known ones, and those that rot has made.
+    holes: Vec<Lost>,
+    rot: Option<Rot>,
+    records: Vec<Shown>,
+    /// Of the first record behind those that are shown.
+    next_lsn: Option<u64>,
+    /// There only while somebody has the volume open to write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_use: Option<User>,
+}
+
+/// LSNs whose records are lost.
+#[derive(Serialize)]
+struct Lost {
+    from_lsn: u64,
+    to_lsn: u64,
+    offset: u64,
+}
+
+/// Where an opening fails: something that was durable is not there.
+#[derive(Clone, Copy, Serialize)]
+struct Rot {
+    lsn: u64,
+    offset: u64,
+}
+
+/// A record.
+#[derive(Serialize)]
+struct Shown {
+    lsn: u64,
+    bytes: u64,
+    ends_group: bool,
+    /// How it begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<String>,
+}
+
+/// Looks.
+pub(crate) fn run(args: LogArgs) -> Result<Looked, Failure> {
+    let area = Area::open(&args.target)?;
+    let arena = Arena::new(ARENA_BYTES).map_err(|error| {
+        let error = Error::new("start", "the arena", error);
+        Failure::from_storage("log", area.typed.clone(), &error)
+    })?;
+    let seen = look_until_sure(&area, &arena, &args)?;
+    area.check()?;
+    seen.map_err(|error| refused(&area, error))
+}
+
+/// What two looks in turn agree on, or the first that finds nothing wrong.
+fn look_until_sure(area: &Area, arena: &Arc<Arena>, args: &LogArgs) -> Result<Result<Looked, LogError>, Failure> {
+    let mut before = None;
+    for _ in 0..TRIES {
+        let seen = look(area, arena, args);
+        let wrong = match &seen {
+            Ok(Looked { rot: None, .. }) => return Ok(seen),
+            Ok(Looked { rot: Some(rot), .. }) => LogError::Rot {
+                lsn: Lsn(rot.lsn),
+                offset: rot.offset,
+            },
+            Err(error) => error.clone(),
+        };
+        if before.as_ref() == Some(&wrong) {
+            return Ok(seen);
+        }
+        before = Some(wrong);
+        std::thread::sleep(PAUSE);
+    }
+    Err(changing(&area.typed))
+}
+
+fn look(area: &Area, arena: &Arc<Arena>, args: &LogArgs) -> Result<Looked, LogError> {
+    let (mut part, recovered, rot) = match area.look(arena, false) {
+        Ok((part, recovered)) => (part, recovered, None),
+        // What lies behind it is there all the same.
+        Err(LogError::Rot { lsn: Lsn(lsn), offset }) => {
+            let (part, recovered) = area.look(arena, true)?;
+            (part, recovered, Some(Rot { lsn, offset }))
+        }
+        Err(error) => return Err(error),
+    };
+    let from = args.from.map_or(recovered.head, Lsn);
+    let mut records = read(area, &mut part, from, args)?;
+    let next_lsn = match records.len() as u64 > args.count {
+        true => records.pop().map(|record| record.lsn),
+        false => None,
+    };
+    Ok(Looked {
+        records,
+        next_lsn,
+        rot,
+        in_use: area.in_use.map(User::from),
+        ..Looked::of(&part.usage(), recovered)
+    })
+}
+
+/// So many records as are to be shown, and one more.
+fn read(area: &Area, part: &mut LogPart, from: Lsn, args: &LogArgs) -> Result<Vec<Shown>, LogError> {
+    let mut reader = RecordReader::new(from);
+    let mut records = Vec::new();
+    loop {
+        let from = reader.next_batch();
+        let LogAnswer::Batches(Some(batches)) = area.ask(part, LogRequest::Read { from })? else {
+            return Ok(records);
+        };
+        reader.push(&batches);
+        while let Some(record) = reader.next_record() {
+            records.push(Shown {
+                lsn: record.lsn.0,
+                bytes: record.bytes.len() as u64,
+                ends_group: record.is_last,
+                payload: args.payload.map(|how| how.preview(record.bytes)),
+            });
+            if records.len() as u64 > args.count {
+                return Ok(records);
+            }
+        }
+        if reader.next_batch() == from {
+            return Ok(records);
+        }
+    }
+}
+
+fn refused(area: &Area, error: LogError) -> Failure {
+    let (need, cure) = match &error {
+        LogError::NotLog => (
+            None,
+            "name the file or segment of a log; one in a volume is PATH#SEGMENT",
+        ),
+        LogError::Version(_) => (Some("a log of a format that this program knows"), "use a newer baio"),
+        LogError::HeaderLost => (Some("one whole copy of the header"), "restore the log from a copy"),
+        LogError::Cut { .. } => (None, "give it its size back: the bytes that were cut off are lost"),
+        LogError::Truncated { .. } => (None, "leave out --from, or name a later LSN"),
+        _ => (
+            Some("a log that can be read"),
+            "look again, or restore the log from a copy",
+        ),
+    };
+    let error = Error::of_log("look at", area.typed.clone(), error);
+    let failure = Failure::from_storage("log", area.typed.clone(), &error).cured_by(cure);
+    match need {
+        Some(need) => failure.needing(need),
+        None => failure,
+    }
+}
+
+impl PayloadArg {
+    fn preview(self, bytes: &[u8]) -> String {
+        let bytes = bytes.get(..PREVIEW_BYTES).unwrap_or(bytes);
+        match self {
+            PayloadArg::Text => String::from_utf8_lossy(bytes).into_owned(),
+            PayloadArg::Hex => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        }
+    }
+}
+
+impl Looked {
+    fn of(usage: &LogUsage, recovered: Recovered) -> Looked {
+        let holes = recovered.holes.into_iter().map(|hole| Lost {
+            from_lsn: hole.from.0,
+            to_lsn: hole.to.0,
+            offset: hole.offset,
+        });
+        Looked {
+            uuid: uuid_text(usage.uuid),
+            size_bytes: usage.size_bytes,
+            block_size: usage.block_bytes,
+            used_bytes: usage.used_bytes,
+            free_bytes: usage.free_bytes,
+            epoch: recovered.epoch,
+            clean: recovered.was_clean,
+            head_lsn: recovered.head.0,
+            durable_lsn: recovered.end.0,
+            holes: holes.collect(),
+            rot: None,
+            records: Vec::new(),
+            next_lsn: None,
+            in_use: None,
+        }
+    }
+
+    fn write_records(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut table = Table::with_headings(&[
+            ("LSN", Align::Right),
+            ("BYTES", Align::Right),
+            ("GROUP", Align::Left),
+            ("PAYLOAD", Align::Left),
+        ]);
+        for record in &self.records {
+            let more = if record.bytes > PREVIEW_BYTES as u64 { "..." } else { "" };
+            table.row([
+                record.lsn.to_string(),
+                record.bytes.to_string(),
+                if record.ends_group { "ends" } else { "goes on" }.to_owned(),
+                record
+                    .payload
+                    .as_ref()
+                    .map_or_else(String::new, |payload| format!("{payload}{more}")),
+            ]);
+        }
+        table.write(out)
+    }
+}
+
+impl Answer for Looked {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut table = Table::without_headings(&[Align::Left, Align::Left]);
+        table.row(["uuid", &self.uuid]);
+        table.row(["size", &format_size(self.size_bytes)]);
+        table.row(["block size", &format_size(self.block_size.into())]);
+        let (used, free) = (format_size(self.used_bytes), format_size(self.free_bytes));
+        table.row(["used", &format!("{used}; free {free}")]);
+        table.row(["epoch", &self.epoch.to_string()]);
+        table.row([
+            "closed cleanly",
+            match (self.clean, self.rot) {
+                (true, _) => "yes",
+                (false, None) => "no: it is in use, or its next opening recovers it",
+                (false, Some(_)) => "no, or it was damaged since",
+            },
+        ]);
+        table.row(["head", &self.head_lsn.to_string()]);
+        table.row(["durable", &self.durable_lsn.to_string()]);
+        for Lost {
+            from_lsn,
+            to_lsn,
+            offset,
+        } in &self.holes
+        {
+            table.row([
+                "hole",
+                &format!("LSN {from_lsn} to {to_lsn} are lost, from byte {offset} on"),
+            ]);
+        }
+        if let Some(Rot { lsn, offset }) = self.rot {
+            let rot = format!(
+                "what was durable at LSN {lsn}, byte {offset}, cannot be read: an opening fails; with `salvage` it goes on behind"
+            );
+            table.row(["rot", &rot]);
+        }
+        if let Some(user) = self.in_use {
+            table.row(["in use", &format!("the volume, by {user}")]);
+        }
+        table.write(out)?;
+        if !self.records.is_empty() {
+            writeln!(out)?;
+            self.write_records(out)?;
+        }
+        if let Some(next) = self.next_lsn {
+            writeln!(out, "more: --from {next}")?;
+        }
+        if !self.clean {
+            writeln!(
+                out,
+                "if it is in use: what is shown may be gone already, and there may be more"
+            )?;
+        }
+        Ok(())
+    }
+
+    /// What was durable and is lost did not verify.
+    fn exit_status(&self) -> ExitStatus {
+        match self.rot {
+            Some(_) => ExitStatus::NotVerified,
+            None => ExitStatus::Success,
+        }
+    }
+}
