@@ -16,6 +16,15 @@ pub(crate) struct LogArgs {
     /// The log behind a service thread, as with --threads; without it, it is driven by the thread that appends
     #[arg(long, requires = "log")]
     pub(super) service: bool,
+    /// Batches that the log has in flight at once [default: as `LogOptions`]
+    #[arg(long, value_name = "N", requires = "log", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(super) window: Option<u32>,
+    /// How long the first record of a batch of the log may wait for others
+    #[arg(long, value_name = "TIME", requires = "log", default_value = "0s", value_parser = parse_duration)]
+    pub(super) gather: Duration,
+    /// Longest batch of the log, a multiple of 4 KiB up to 16M [default: as `LogOptions`]
+    #[arg(long, value_name = "SIZE", requires = "log")]
+    pub(super) batch_max: Option<Size>,
     /// Append durable records to a writer of this sort; several take turns
     #[arg(long = "peer", value_name = "NAME", conflicts_with_all = ["writes", "write", "durable", "count", "interval", "request_size"])]
     pub(super) peers: Vec<Peer>,

@@ -18,7 +18,7 @@
 
 use std::path::Path;
 
-use baio::{Local, Remote};
+use baio::{Local, LogOptions, Remote};
 use baio_console::failure::Failure;
 use baio_engine::Choice;
 use baio_stress::{Ground, Wish};
@@ -97,13 +97,34 @@ pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
     };
     let rounds = args.log.rounds.unwrap_or(if who.len() > 1 { 3 } else { 1 });
     let mut sides: Vec<(Who, Vec<Loaded>)> = who.into_iter().map(|who| (who, Vec::new())).collect();
+    let options = log_options(&args.log)?;
     for _ in 0..rounds {
         for (who, measured) in &mut sides {
-            let one = who.load(area, load, args.backend.into());
+            let one = who.load(area, load, args.backend.into(), &options);
             measured.push(one.map_err(|said| failed(*who, &args.target.to_string(), said))?);
         }
     }
     Ok(Told::of(args, load, Below::look(&ground), sides))
+}
+
+/// Our log, as it is asked for; what it does not take it refuses itself.
+fn log_options(args: &LogArgs) -> Result<LogOptions, Failure> {
+    let mut options = LogOptions {
+        gather: args.gather,
+        ..LogOptions::default()
+    };
+    if let Some(window) = args.window {
+        options.window = window;
+    }
+    if let Some(size) = args.batch_max {
+        options.batch_bytes_max = u32::try_from(size.bytes()).map_err(|_| {
+            Failure::usage(COMMAND, "a batch is not so long")
+                .on("--batch-max")
+                .needing("a multiple of 4096 bytes, up to 16M")
+                .cured_by("name a shorter one")
+        })?;
+    }
+    Ok(options)
 }
 
 /// A side.
@@ -146,15 +167,15 @@ impl Who {
     }
 
     /// One round, from its beginning to its end.
-    fn load(self, area: Area<'_>, load: Load, backend: Choice) -> Result<Loaded, String> {
+    fn load(self, area: Area<'_>, load: Load, backend: Choice, options: &LogOptions) -> Result<Loaded, String> {
         match self {
             Who::Log => {
-                let log = own::Own::<Local>::create(area, backend)?;
+                let log = own::Own::<Local>::create(area, backend, options)?;
                 let loaded = load.by_one(&log, area.record);
                 finish(loaded, log.end())
             }
             Who::LogService => {
-                let log = own::Own::<Remote>::create(area, backend)?;
+                let log = own::Own::<Remote>::create(area, backend, options)?;
                 let loaded = load.by_many(&log, area.record);
                 finish(loaded, log.end())
             }

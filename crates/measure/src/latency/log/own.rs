@@ -45,7 +45,7 @@ pub(super) trait Timed: Link {
 
 impl<L: Timed> Own<L> {
     /// Makes a log in a file, a device or a segment, all of whose bytes are lost.
-    pub(super) fn create(area: Area<'_>, backend: Choice) -> Result<Own<L>, String> {
+    pub(super) fn create(area: Area<'_>, backend: Choice, log_options: &LogOptions) -> Result<Own<L>, String> {
         let config = Config {
             backend,
             ..Config::default()
@@ -59,7 +59,7 @@ impl<L: Timed> Own<L> {
             Some(_) => L::opened(area.path, &options),
         };
         let link = link.map_err(|error| error.to_string())?;
-        let log = make(&link, area).map_err(|error| error.to_string())?;
+        let log = make(&link, area, log_options).map_err(|error| error.to_string())?;
         Ok(Own {
             given_up: Mutex::new(GivenUp {
                 to: log.head_lsn().0,
@@ -106,14 +106,13 @@ impl<L: Timed> Own<L> {
     }
 }
 
-fn make<L: Link>(link: &L, area: Area<'_>) -> baio::Result<Log<L>> {
-    let options = LogOptions::default();
+fn make<L: Link>(link: &L, area: Area<'_>, options: &LogOptions) -> baio::Result<Log<L>> {
     if let Some((owner, name)) = area.segment {
         let segment = link.open_segment_of(owner, name, Access::Write).wait()?;
-        return segment.create_log(&options).wait();
+        return segment.create_log(options).wait();
     }
     let file: File<L> = File::options().write().direct().open(link, area.path).wait()?;
-    file.create_log(&options).wait()
+    file.create_log(options).wait()
 }
 
 impl<L: Timed> Appender for Own<L> {
