@@ -339,10 +339,6 @@ fn a_log_that_does_not_fit_is_refused_with_what_it_needs() {
             batch_bytes_max: 1000,
             ..small()
         },
-        LogOptions {
-            batch_bytes_max: 0,
-            ..small()
-        },
     ] {
         assert!(matches!(
             Rig::try_create(SIZE, &options).err(),
@@ -491,4 +487,35 @@ fn appends_of_many_threads_are_all_there() {
             .collect();
         assert!(numbers.iter().enumerate().all(|(at, number)| at as u8 == *number));
     }
+}
+
+/// Batches are as long as the log has place for, and its link memory.
+#[test]
+fn a_small_log_and_little_memory_have_short_batches() {
+    let longest = |size: u64, arena_bytes: usize| {
+        let arena = Arena::new(arena_bytes).unwrap();
+        let part = LogPart::create(&arena, size, UUID, &LogOptions::default()).unwrap();
+        let mut rig = Rig::of(arena, log_harness::Device::new(size), part).unwrap();
+        let record = vec![7; 8 << 10];
+        for _ in 0..size.min(2 << 20) / 2 / (8 << 10) {
+            rig.append(&record);
+        }
+        rig.pump();
+        let batches = rig.ios.iter().filter(|io| io.is_batch());
+        let longest = batches.map(|io| io.bytes().len()).max().unwrap();
+        rig.run();
+        longest
+    };
+    let least = 8192 + (128 << 10);
+    assert_eq!(longest(least, 64 << 20), 16 << 10);
+    let refused = Rig::try_create(least - 1, &LogOptions::default()).err();
+    let (size_bytes, need) = (least - 1, least);
+    assert_eq!(refused, Some(LogError::BadSize { size_bytes, need }));
+    assert_eq!(longest(8 << 20, 64 << 20), 512 << 10, "a quarter of less than 8 MiB");
+    assert_eq!(longest(9 << 20, 64 << 20), 1 << 20);
+    assert_eq!(
+        longest(9 << 20, 4 << 20),
+        512 << 10,
+        "four of them and a block are more"
+    );
 }

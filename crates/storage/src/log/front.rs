@@ -56,10 +56,14 @@ pub(super) struct Tail {
     pub(super) place: u64,
 }
 
+/// No batch is made shorter than this for want of memory.
+const SHORT_BATCH: u32 = 64 << 10;
+
 /// What stays as it is while a log is open, but for `capacity`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shape {
     pub(super) block: u32,
+    /// At most what the header says.
     pub(super) batch_max: u32,
     pub(super) capacity: u64,
     pub(super) window: u32,
@@ -164,14 +168,18 @@ impl Front {
         }
     }
 
-    /// Takes the buffers that it never gives back: what is in flight, what is open, and one.
+    /// Takes the buffers that it never gives back: what is in flight, what is open, and one. Where the arena has not so much, its
+    /// batches are shorter than the format allows.
     pub(super) fn take_buffers(&mut self) -> Result<(), LogError> {
-        if self.fetch(self.kept_buffers()) {
-            Ok(())
-        } else {
+        while !self.fetch(self.kept_buffers()) {
             self.spare.clear();
-            Err(LogError::NoMemory)
+            let half = self.shape.batch_max / 2;
+            if half < SHORT_BATCH || half % self.shape.block != 0 {
+                return Err(LogError::NoMemory);
+            }
+            self.shape.batch_max = half;
         }
+        Ok(())
     }
 
     fn kept_buffers(&self) -> usize {

@@ -5,6 +5,12 @@ use std::time::Duration;
 use super::error::LogError;
 use super::format::{AHEAD_MAX, BATCH_MAX, DATA_AT, FIRST_LSN, Head, Header, WINDOW_MAX};
 
+/// Longest batch of a log that is large enough.
+const BATCH_WISHED: u32 = 1 << 20;
+
+/// Longest batch of the smallest log, unless another is asked for.
+const BATCH_LEAST: u32 = 16 << 10;
+
 /// How a log is made and opened.
 #[derive(Clone, Copy, Debug)]
 pub struct LogOptions {
@@ -16,7 +22,8 @@ pub struct LogOptions {
     pub gather: Duration,
     /// How far LSNs may lie beyond what is durable, in bytes: what is appended and waits.
     pub buffer_bytes: usize,
-    /// Longest batch of a new log; a multiple of the block.
+    /// Longest batch of a new log; a multiple of the block. 0 for 1 MiB, and less where the log is small. A log holds memory for
+    /// `window` batches and two more; where there is less, it writes shorter ones, down to 64 KiB.
     pub batch_bytes_max: u32,
     /// Durable batches that are kept in memory while somebody reads the tail.
     pub recent_bytes: usize,
@@ -31,7 +38,7 @@ impl Default for LogOptions {
             window: 2,
             gather: Duration::ZERO,
             buffer_bytes: 32 << 20,
-            batch_bytes_max: 256 << 10,
+            batch_bytes_max: 0,
             recent_bytes: 1 << 20,
             salvage: false,
         }
@@ -47,7 +54,7 @@ impl LogOptions {
             return Err(LogError::BadOptions("the window of a log is 1 to 1024 batches"));
         }
         let batch = self.batch_bytes_max;
-        if batch == 0 || batch > BATCH_MAX || batch % self.block() != 0 {
+        if batch > BATCH_MAX || batch % self.block() != 0 {
             return Err(LogError::BadOptions(
                 "the longest batch of a log is a multiple of its block, up to 16 MiB",
             ));
@@ -62,6 +69,20 @@ impl LogOptions {
         if self.block_bytes == 0 { 4096 } else { self.block_bytes }
     }
 
+    /// The longest batch of a log in an area of so many bytes. Longer ones than [`BATCH_WISHED`] gain nothing, shorter ones cost more
+    /// flushes of the device.
+    fn batch(&self, size_bytes: u64) -> u32 {
+        if self.batch_bytes_max != 0 {
+            return self.batch_bytes_max;
+        }
+        let room = size_bytes.saturating_sub(DATA_AT) / (4 * u64::from(self.window));
+        let mut batch = BATCH_WISHED;
+        while u64::from(batch) > room && batch > BATCH_LEAST {
+            batch /= 2;
+        }
+        batch
+    }
+
     /// How far LSNs may lie beyond what is durable: the buffer, and at least all batches in flight and one more.
     pub(super) fn ahead(&self, batch_max: u32) -> u64 {
         let window = u64::from(self.window + 1) * u64::from(batch_max);
@@ -72,7 +93,8 @@ impl LogOptions {
     pub(super) fn header(&self, size_bytes: u64, uuid: [u8; 16]) -> Result<Header, LogError> {
         self.check()?;
         let block = u64::from(self.block());
-        let need = DATA_AT + (4 * u64::from(self.window) * u64::from(self.batch_bytes_max)).next_multiple_of(block);
+        let batch = self.batch(size_bytes);
+        let need = DATA_AT + (4 * u64::from(self.window) * u64::from(batch)).next_multiple_of(block);
         if size_bytes < need || size_bytes > u64::MAX / 8 {
             return Err(LogError::BadSize { size_bytes, need });
         }
@@ -90,9 +112,9 @@ impl LogOptions {
             epoch_first: first,
             watermark: first,
             capacity: (size_bytes - DATA_AT) / block * block,
-            ahead: self.ahead(self.batch_bytes_max),
+            ahead: self.ahead(batch),
             holes_below: 0,
-            batch_bytes_max: self.batch_bytes_max,
+            batch_bytes_max: batch,
             window: self.window,
             is_clean: false,
         })

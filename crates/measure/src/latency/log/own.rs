@@ -48,6 +48,8 @@ impl<L: Timed> Own<L> {
     pub(super) fn create(area: Area<'_>, backend: Choice, log_options: &LogOptions) -> Result<Own<L>, String> {
         let config = Config {
             backend,
+            // As whoever has a log would: long batches are then written without looking up each page.
+            register_arena: true,
             ..Config::default()
         };
         let options = Options {
