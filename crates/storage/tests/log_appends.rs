@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use baio_engine::{Arena, Errno, Time};
 use baio_storage::log::{LogAnswer, LogError, LogIoKind, LogOptions, LogPart, LogRequest, Lsn, RecordReader, WaitKey};
-use log_harness::{Rig, UUID, Woken, record, small};
+use log_harness::{Rig, SALT, UUID, Woken, record, small};
 
 const SIZE: u64 = 8192 + (64 << 10);
 
@@ -327,7 +327,7 @@ fn a_log_that_does_not_fit_is_refused_with_what_it_needs() {
     }
     Rig::create(need, &small());
     let arena = Arena::new(256 << 10).unwrap();
-    let refused = LogPart::create(&arena, 64 << 20, UUID, &LogOptions::default());
+    let refused = LogPart::create(&arena, 64 << 20, UUID, SALT, &LogOptions::default());
     assert!(matches!(refused, Err(LogError::NoMemory)));
     for options in [
         LogOptions { window: 0, ..small() },
@@ -411,7 +411,7 @@ fn what_was_there_before_is_gone() {
         rig.write(&record(number, 1000));
     }
     let arena = Arena::new(8 << 20).unwrap();
-    let part = LogPart::create(&arena, SIZE, UUID, &small()).unwrap();
+    let part = LogPart::create(&arena, SIZE, UUID, SALT, &small()).unwrap();
     let mut rig = Rig::of(arena, rig.crash(|_, _| false), part).unwrap();
     assert_eq!(rig.payloads().len(), 0);
     let mut rig = Rig::open(rig.crash(|_, _| false), &small());

@@ -19,6 +19,8 @@ const NAMES: [&str; 4] = ["closed", "killed", "wrapped", "large-blocks"];
 
 /// What `docs/log-format.md` says, in its order.
 mod reader {
+    use std::hash::Hasher;
+
     pub(super) type Records = Vec<(u64, Vec<u8>)>;
 
     fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -57,6 +59,14 @@ mod reader {
             let window = u64::from(u32_at(self.0, 116));
             u64_at(self.0, 96).max(window * self.batch_max()) + self.batch_max()
         }
+        /// SipHash-2-4 of two numbers, by the standard library.
+        #[allow(deprecated, reason = "it is what the document names, and no code of ours")]
+        fn stamp(&self, epoch: u64, lsn: u64) -> u64 {
+            let mut sip = std::hash::SipHasher::new_with_keys(u64_at(self.0, 136), u64_at(self.0, 144));
+            sip.write(&epoch.to_le_bytes());
+            sip.write(&lsn.to_le_bytes());
+            sip.finish()
+        }
         fn is_valid(&self) -> bool {
             self.0[..8] == *b"BAIOLOG\0"
                 && crc(&self.0[..508]) == u32_at(self.0, 508)
@@ -68,7 +78,7 @@ mod reader {
     /// A batch that is whole, at this place of the data.
     fn batch<'a>(header: &Header<'_>, data: &'a [u8], place: u64) -> Option<&'a [u8]> {
         let bytes = &data[place as usize..];
-        if bytes[..4] != *b"BLOG" || bytes[8..16] != header.0[16..24] {
+        if bytes[..4] != *b"BLOG" || u64_at(bytes, 8) != header.stamp(u64_at(bytes, 16), u64_at(bytes, 24)) {
             return None;
         }
         let used = u64::from(u32_at(bytes, 48));

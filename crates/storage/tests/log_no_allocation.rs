@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::task::Waker;
 
 use baio_engine::{Arena, Memory};
-use baio_storage::log::{Fired, LogIoId, LogIoKind, LogOptions, LogPart, LogRequest, WaitKey};
+use baio_storage::log::{Fired, LogIoId, LogIoKind, LogOptions, LogPart, LogRequest, Salt, WaitKey};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -55,7 +55,7 @@ fn end((id, kind, memory): (LogIoId, LogIoKind, Memory), part: &mut LogPart) {
 fn a_warm_log_allocates_nothing() {
     let arena = Arena::new(16 << 20).unwrap();
     let options = LogOptions::default();
-    let mut part = LogPart::create(&arena, 64 << 20, [7; 16], &options).unwrap();
+    let mut part = LogPart::create(&arena, 64 << 20, [7; 16], Salt([8; 16]), &options).unwrap();
     let appender = part.appender();
     let mut fired: Vec<Fired> = Vec::with_capacity(16);
     // Eight at a time wait, as many tasks by one waker; each has a key of its own.
@@ -98,7 +98,7 @@ fn a_warm_log_allocates_nothing() {
 #[test]
 fn an_append_allocates_nothing() {
     let arena = Arena::new(64 << 20).unwrap();
-    let mut part = LogPart::create(&arena, 64 << 20, [7; 16], &LogOptions::default()).unwrap();
+    let mut part = LogPart::create(&arena, 64 << 20, [7; 16], Salt([8; 16]), &LogOptions::default()).unwrap();
     let appender = part.appender();
     while let Some(io) = part.next_io() {
         end(io, &mut part);

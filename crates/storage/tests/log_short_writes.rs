@@ -4,7 +4,7 @@ mod log_harness;
 
 use baio_engine::Arena;
 use baio_storage::log::{LogAnswer, LogError, LogIoKind, LogPart, LogRequest};
-use log_harness::{Device, Rig, UUID, record, small};
+use log_harness::{Device, Rig, SALT, UUID, record, small};
 
 const SIZE: u64 = 8192 + (64 << 10);
 
@@ -45,7 +45,7 @@ fn a_growth_whose_copy_is_short_fails_and_loses_nothing() {
 /// Makes a log; the write with this number, counted from 0, ends with so many bytes.
 fn made(number: usize, written: u32) -> (Option<Result<LogAnswer, LogError>>, Rig) {
     let arena = Arena::new(16 << 20).unwrap();
-    let part = LogPart::create(&arena, SIZE, UUID, &small()).unwrap();
+    let part = LogPart::create(&arena, SIZE, UUID, SALT, &small()).unwrap();
     let mut rig = Rig::of_unopened(arena, Device::new(SIZE), part);
     let owner = rig.start(LogRequest::Open);
     for _ in 0..number {

@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 
 use baio_engine::{Arena, Errno};
 use baio_storage::log::{LogAnswer, LogError, LogIoKind, LogOptions, LogPart, LogRequest, Lsn, RecordReader, WaitKey};
-use log_harness::{Device, Rig, UUID, Woken, record, small};
+use log_harness::{Device, Rig, SALT, UUID, Woken, record, small};
 
 const SIZE: u64 = 8192 + (64 << 10);
 
@@ -79,7 +79,7 @@ fn an_arena_that_is_used_up_is_waited_for_or_told() {
         window: 2,
         ..LogOptions::default()
     };
-    let part = LogPart::create(&arena, 8 << 20, UUID, &options).unwrap();
+    let part = LogPart::create(&arena, 8 << 20, UUID, SALT, &options).unwrap();
     let mut rig = Rig::of(Arc::clone(&arena), log_harness::Device::new(8 << 20), part).unwrap();
     let others: Vec<_> = std::iter::from_fn(|| arena.buffer(4096)).collect();
     let mut key = WaitKey::default();
@@ -337,7 +337,7 @@ fn truncation_that_found_no_memory_is_tried_again() {
         ..small()
     };
     let (arena, size) = (Arena::new(2 << 20).unwrap(), 8 << 20);
-    let part = LogPart::create(&arena, size, UUID, &options).unwrap();
+    let part = LogPart::create(&arena, size, UUID, SALT, &options).unwrap();
     let mut rig = Rig::of(arena, Device::new(size), part).unwrap();
     let lsns: Vec<u64> = (0..20).map(|number| rig.write(&record(number, 5000))).collect();
     let mut hogs = Vec::new();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use baio_engine::{Arena, Errno, Memory, Time};
 use baio_storage::log::{
     Appender, LogAnswer, LogError, LogIoId, LogIoKind, LogOptions, LogPart, LogRequest, Lsn, RecordReader, Recovered,
+    Salt,
 };
 
 use super::medium::{Medium, Write};
@@ -109,7 +110,8 @@ impl Rig {
         options: &LogOptions,
         random: Random,
     ) -> Result<Rig, Violation> {
-        Rig::of(LogPart::create(arena, size_bytes, uuid, options), medium, random)
+        let salt = Salt(uuid); // As new as that.
+        Rig::of(LogPart::create(arena, size_bytes, uuid, salt, options), medium, random)
     }
 
     /// Opens what is there.

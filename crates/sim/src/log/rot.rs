@@ -49,7 +49,7 @@ fn watermark(image: &[u8]) -> u64 {
 fn batch_at(image: &[u8], header: &Header, offset: u64) -> Option<BatchHeader> {
     let rest = DATA_AT + header.capacity - offset;
     let bytes = &image[offset as usize..(offset + rest) as usize];
-    match BatchHeader::look(bytes, &header.uuid, u64::from(header.batch_bytes_max).min(rest)) {
+    match BatchHeader::look(bytes, &header.salt, u64::from(header.batch_bytes_max).min(rest)) {
         SeenBatch::Whole(batch) => Some(batch),
         _ => None,
     }

@@ -32,7 +32,7 @@ use crate::cache::GateId;
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::log::{
-    Appender, Fired, LogAnswer, LogDone, LogError, LogOptions, LogPart, LogRequest, LogUsage, WhenDurable,
+    Appender, Fired, LogAnswer, LogDone, LogError, LogOptions, LogPart, LogRequest, LogUsage, Salt, WhenDurable,
 };
 use crate::object::{ObjectState, Target};
 use crate::request::{Handle, LogIo};
@@ -177,10 +177,12 @@ impl Core {
     pub fn begin_create_log(&mut self, handle: Handle, options: &LogOptions) -> Result<LogQuestion> {
         const WHAT: &str = "create the log in";
         let (size, options) = self.log_place(WHAT, handle, options)?;
-        let mut uuid = [0; 16];
-        let drawn = self.engine.random(&mut uuid);
-        drawn.map_err(|errno| Error::new(WHAT, self.name_of(handle), errno))?;
-        let part = LogPart::create(self.engine.arena(), size, uuid, &options);
+        let (mut uuid, mut salt) = ([0; 16], Salt([0; 16]));
+        for bytes in [&mut uuid, &mut salt.0] {
+            let drawn = self.engine.random(bytes);
+            drawn.map_err(|errno| Error::new(WHAT, self.name_of(handle), errno))?;
+        }
+        let part = LogPart::create(self.engine.arena(), size, uuid, salt, &options);
         self.begin_to_open(WHAT, handle, &options, part)
     }
 

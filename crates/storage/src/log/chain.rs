@@ -2,18 +2,18 @@
 //!
 //! | rule | what it keeps out |
 //! |---|---|
-//! | magic, uuid, CRC-32C | torn batches, other logs |
+//! | magic, stamp, CRC-32C | torn batches, other logs, records that look like batches |
 //! | `prev` is the end of the batch before | a batch behind one that was lost |
 //! | the LSN is that end, or in a later epoch a higher one | ghosts of the last lap |
 //! | the epoch is not lower | ghosts of an opening before this one |
 //! | its records are as it says | what no writer of ours wrote |
 
-use super::format::{BatchHeader, Carry, Head, RECORD_FIRST, RECORD_LAST, SeenBatch, walk};
+use super::format::{BatchHeader, Carry, Head, Header, RECORD_FIRST, RECORD_LAST, Salt, SeenBatch, walk};
 
 /// A log's batches, followed from a known place on.
 #[derive(Clone, Debug)]
 pub(super) struct Chain {
-    uuid: [u8; 16],
+    salt: Salt,
     block: u32,
     batch_max: u32,
     capacity: u64,
@@ -60,12 +60,12 @@ pub(super) enum Step {
 
 impl Chain {
     /// From a head on.
-    pub(super) fn new(uuid: [u8; 16], block: u32, batch_max: u32, capacity: u64, head: Head) -> Chain {
+    pub(super) fn new(header: &Header, head: Head) -> Chain {
         Chain {
-            uuid,
-            block,
-            batch_max,
-            capacity,
+            salt: header.salt,
+            block: header.block_bytes,
+            batch_max: header.batch_bytes_max,
+            capacity: header.capacity,
             end: head.batch,
             place: head.place,
             epoch: 0,
@@ -132,7 +132,7 @@ impl Chain {
     /// A batch that may be later than this place, when it is there and whole.
     pub(super) fn look_later(&self, bytes: &[u8], place: u64) -> Option<Later> {
         let max = u64::from(self.batch_max).min(self.capacity - place);
-        match BatchHeader::look_if(bytes, &self.uuid, max, |header| {
+        match BatchHeader::look_if(bytes, &self.salt, max, |header| {
             header.lsn > self.end && header.epoch >= self.epoch
         }) {
             SeenBatch::None => None,
@@ -146,7 +146,7 @@ impl Chain {
     /// begins in it is told.
     pub(super) fn step(&mut self, bytes: &[u8], mut each_group: impl FnMut(Head)) -> Step {
         let max = u64::from(self.batch_max).min(self.capacity - self.place);
-        let header = match BatchHeader::look_if(bytes, &self.uuid, max, |header| self.follows(header)) {
+        let header = match BatchHeader::look_if(bytes, &self.salt, max, |header| self.follows(header)) {
             SeenBatch::None => return Step::Gap,
             SeenBatch::Longer(_) => return Step::Longer,
             SeenBatch::Whole(header) => header,

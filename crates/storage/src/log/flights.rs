@@ -168,7 +168,7 @@ impl LogPart {
             first: batch.first,
             goes_on: batch.goes_on,
         }
-        .seal(&mut batch.buffer, &header.uuid);
+        .seal(&mut batch.buffer, &header.salt);
         let offset = DATA_AT + batch.place;
         let id = self.new_io(IoOwner::Batch(number));
         Some((id, LogIoKind::Write { offset, len }, Memory::Own(batch.buffer)))

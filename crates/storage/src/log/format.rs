@@ -24,14 +24,16 @@
 //! | 120 | 4 | incompatible features: an older program must refuse |
 //! | 124 | 4 | compatible features |
 //! | 128 | 4 | flags: bit 0, closed cleanly |
-//! | 132 | 376 | reserved, zero |
+//! | 132 | 4 | reserved, zero |
+//! | 136 | 16 | salt: random, drawn when the log was made |
+//! | 152 | 356 | reserved, zero |
 //! | 508 | 4 | CRC-32C of bytes 0 to 507 |
 //!
 //! | batch, offset | bytes | field |
 //! |---:|---:|---|
 //! | 0 | 4 | magic `BLOG` |
 //! | 4 | 4 | CRC-32C of the bytes from 8 to the end of what is used |
-//! | 8 | 8 | first half of the uuid |
+//! | 8 | 8 | stamp: of epoch and LSN, by the salt |
 //! | 16 | 8 | epoch |
 //! | 24 | 8 | LSN of this batch: of its first byte |
 //! | 32 | 8 | prev: LSN of the end of the batch before it, with its padding |
@@ -46,6 +48,8 @@
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+pub use super::stamp::Salt;
 
 /// The first eight bytes of a header.
 pub const MAGIC: [u8; 8] = *b"BAIOLOG\0";
@@ -92,6 +96,8 @@ pub struct Header {
     pub block_bytes: u32,
     /// Whose log.
     pub uuid: [u8; 16],
+    /// By which its batches are known.
+    pub salt: Salt,
     /// One more with every update.
     pub sequence: u64,
     /// One more with every opening.
@@ -160,13 +166,15 @@ struct RawHeader {
     features_incompat: U32,
     features_compat: U32,
     flags: U32,
-    reserved: [u8; 376],
+    reserved: [u8; 4],
+    salt: [u8; 16],
+    reserved_too: [u8; 356],
     checksum: U32,
 }
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
 const CHECKSUM_AT: usize = std::mem::offset_of!(RawHeader, checksum);
-const _: () = assert!(CHECKSUM_AT == 508);
+const _: () = assert!(CHECKSUM_AT == 508 && std::mem::offset_of!(RawHeader, salt) == 136);
 
 impl Header {
     /// Its 512 bytes.
@@ -190,6 +198,7 @@ impl Header {
         raw.batch_bytes_max = self.batch_bytes_max.into();
         raw.window = self.window.into();
         raw.flags = u32::from(self.is_clean).into();
+        raw.salt = self.salt.0;
         raw.checksum = crc32c::crc32c(&raw.as_bytes()[..CHECKSUM_AT]).into();
         let mut bytes = [0; HEADER_BYTES];
         bytes.copy_from_slice(raw.as_bytes());
@@ -219,6 +228,7 @@ impl Header {
         let header = Header {
             block_bytes: raw.block_bytes.get(),
             uuid: raw.uuid,
+            salt: Salt(raw.salt),
             sequence: raw.sequence.get(),
             epoch: raw.epoch.get(),
             head: Head {
@@ -298,7 +308,7 @@ pub struct BatchHeader {
 struct RawBatch {
     magic: [u8; 4],
     checksum: U32,
-    uuid: [u8; 8],
+    stamp: U64,
     epoch: U64,
     lsn: U64,
     prev: U64,
@@ -330,10 +340,10 @@ impl BatchHeader {
     }
 
     /// Writes itself in front of the records that stand in `batch` from byte 64 to `self.bytes`, with the checksum of all.
-    pub fn seal(&self, batch: &mut [u8], uuid: &[u8; 16]) {
+    pub fn seal(&self, batch: &mut [u8], salt: &Salt) {
         let mut raw = RawBatch::new_zeroed();
         raw.magic = BATCH_MAGIC;
-        raw.uuid.copy_from_slice(&uuid[..8]);
+        raw.stamp = salt.stamp(self.epoch, self.lsn).into();
         raw.epoch = self.epoch.into();
         raw.lsn = self.lsn.into();
         raw.prev = self.prev.into();
@@ -351,21 +361,21 @@ impl BatchHeader {
 
     /// Looks whether a batch of this log begins here, no longer than `max` bytes.
     #[must_use]
-    pub fn look(bytes: &[u8], uuid: &[u8; 16], max: u64) -> SeenBatch {
-        BatchHeader::look_if(bytes, uuid, max, |_| true)
+    pub fn look(bytes: &[u8], salt: &Salt, max: u64) -> SeenBatch {
+        BatchHeader::look_if(bytes, salt, max, |_| true)
     }
 
     /// The same for one whose header is wanted: others are not even summed up.
     pub(super) fn look_if(
         bytes: &[u8],
-        uuid: &[u8; 16],
+        salt: &Salt,
         max: u64,
         is_wanted: impl FnOnce(&BatchHeader) -> bool,
     ) -> SeenBatch {
         let Ok((raw, _)) = RawBatch::ref_from_prefix(bytes) else {
             return SeenBatch::None;
         };
-        if raw.magic != BATCH_MAGIC || raw.uuid != uuid[..8] {
+        if raw.magic != BATCH_MAGIC {
             return SeenBatch::None;
         }
         let used = raw.bytes.get();
@@ -382,6 +392,10 @@ impl BatchHeader {
             goes_on: raw.flags.get() & GOES_ON != 0,
         };
         if !header.is_possible() || !is_wanted(&header) {
+            return SeenBatch::None;
+        }
+        let is_ours = salt.stamp(header.epoch, header.lsn) == raw.stamp.get();
+        if !is_ours && !crate::seeded_bug("log-any-stamp-counts") {
             return SeenBatch::None;
         }
         let Some(whole) = bytes.get(..used as usize) else {

@@ -40,7 +40,7 @@ impl Headers {
     pub(super) fn newest(&self) -> Result<Header, LogError> {
         if let Some(copy) = self.newest_copy() {
             if let [Ok(zero), Ok(one)] = &self.copies {
-                if zero.uuid != one.uuid || zero.block_bytes != one.block_bytes {
+                if (zero.uuid, zero.salt, zero.block_bytes) != (one.uuid, one.salt, one.block_bytes) {
                     return Err(LogError::HeaderLost);
                 }
             }

@@ -12,7 +12,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `format` | bytes: header, batch, record |
+//! | `format`, `stamp` | bytes: header, batch, record; by what a batch is known from a record that looks like one |
 //! | `front`, `appender` | the batch that is being filled; appending |
 //! | `waits`, `retain` | who waits for an LSN or for room; who still needs old records |
 //! | `flights` | batches at the device; what is durable; a failed write |
@@ -46,6 +46,7 @@ mod read;
 mod reader;
 mod recent;
 mod retain;
+mod stamp;
 mod truncate;
 mod waits;
 
@@ -72,6 +73,7 @@ pub use options::LogOptions;
 pub use read::{BatchRange, Batches};
 pub use reader::{Record, RecordReader};
 pub use retain::Retained;
+pub use stamp::Salt;
 pub use waits::{Fired, WhenDurable};
 
 /// A byte position in a log's stream. It only grows, and is never given twice.
@@ -305,7 +307,7 @@ impl fmt::Debug for Front {
 
 impl LogPart {
     /// A new log in an area of so many bytes, in which nothing is kept. It is made by the I/Os of `next_io`, and the request
-    /// [`LogRequest::Open`] ends when it is.
+    /// [`LogRequest::Open`] ends when it is. The salt is random, and nobody's but this log's.
     ///
     /// # Errors
     /// `BadOptions`, `BadSize` with what is needed, `NoMemory`.
@@ -313,9 +315,10 @@ impl LogPart {
         arena: &Arc<Arena>,
         size_bytes: u64,
         uuid: [u8; 16],
+        salt: Salt,
         options: &LogOptions,
     ) -> Result<LogPart, LogError> {
-        let header = options.header(size_bytes, uuid)?;
+        let header = options.header(size_bytes, uuid, salt)?;
         let mut part = LogPart::of(arena, size_bytes, options);
         part.create_by(header)?;
         Ok(part)

@@ -244,13 +244,7 @@ impl LogPart {
         }
         self.take_memory(&header)?;
         self.header = Some(header);
-        let chain = Chain::new(
-            header.uuid,
-            header.block_bytes,
-            header.batch_bytes_max,
-            header.capacity,
-            header.head,
-        );
+        let chain = Chain::new(&header, header.head);
         let chunk = CHUNK.max(header.batch_bytes_max);
         let buffer = self.arena.buffer(chunk as usize);
         let (buffer, chunk) = match buffer {

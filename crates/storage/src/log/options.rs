@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::error::LogError;
-use super::format::{AHEAD_MAX, BATCH_MAX, DATA_AT, FIRST_LSN, Head, Header, WINDOW_MAX};
+use super::format::{AHEAD_MAX, BATCH_MAX, DATA_AT, FIRST_LSN, Head, Header, Salt, WINDOW_MAX};
 
 /// Longest batch of a log that is large enough.
 const BATCH_WISHED: u32 = 1 << 20;
@@ -90,7 +90,7 @@ impl LogOptions {
     }
 
     /// The first header of a new log in an area of so many bytes.
-    pub(super) fn header(&self, size_bytes: u64, uuid: [u8; 16]) -> Result<Header, LogError> {
+    pub(super) fn header(&self, size_bytes: u64, uuid: [u8; 16], salt: Salt) -> Result<Header, LogError> {
         self.check()?;
         let block = u64::from(self.block());
         let batch = self.batch(size_bytes);
@@ -102,6 +102,7 @@ impl LogOptions {
         Ok(Header {
             block_bytes: self.block(),
             uuid,
+            salt,
             sequence: 1,
             epoch: 1,
             head: Head {

@@ -142,13 +142,7 @@ impl LogPart {
             return Ok(Some(Some(Arc::new(batches))));
         }
         let header = self.header.ok_or(LogError::Closed)?;
-        let start = Chain::new(
-            header.uuid,
-            header.block_bytes,
-            header.batch_bytes_max,
-            header.capacity,
-            self.head,
-        );
+        let start = Chain::new(&header, self.head);
         let mark = self.index.find(from).filter(|mark| mark.lsn > self.head.batch);
         let chain = match (self.reads.cursor(from), mark) {
             _ if from == self.head.lsn => start,
@@ -185,7 +179,7 @@ impl LogPart {
         let (mut at, mut ranges, mut next) = (0, Vec::new(), from);
         for batch in recent() {
             buffer[at..at + batch.len()].copy_from_slice(batch);
-            if let SeenBatch::Whole(seen) = BatchHeader::look(batch, &header.uuid, batch.len() as u64) {
+            if let SeenBatch::Whole(seen) = BatchHeader::look(batch, &header.salt, batch.len() as u64) {
                 next = seen.lsn + batch.len() as u64;
                 ranges.push(BatchRange {
                     header: seen,

@@ -58,13 +58,7 @@ impl LogPart {
         let (Some(header), Some(mark)) = (self.header, self.index.find(to)) else {
             return self.head_is_there();
         };
-        let chain = Chain::new(
-            header.uuid,
-            header.block_bytes,
-            header.batch_bytes_max,
-            header.capacity,
-            self.head,
-        );
+        let chain = Chain::new(&header, self.head);
         let chain = if mark.lsn <= self.head.batch {
             chain
         } else {

@@ -8,12 +8,13 @@ use std::task::{Poll, Wake, Waker};
 use baio_engine::{Arena, Errno, Memory, Time};
 use baio_storage::log::{
     Appender, Fired, LogAnswer, LogDone, LogError, LogIoId, LogIoKind, LogOptions, LogPart, LogRequest, Lsn,
-    RecordReader, Recovered, WaitKey,
+    RecordReader, Recovered, Salt, WaitKey,
 };
 
 /// What a device tears apart: it writes so many bytes whole or not.
 pub const SECTOR: usize = 512;
 pub const UUID: [u8; 16] = *b"log of the tests";
+pub const SALT: Salt = Salt(*b"salt of tests' l");
 
 pub type Records = Vec<(u64, Vec<u8>)>;
 
@@ -99,7 +100,7 @@ pub struct Rig {
 impl Rig {
     pub fn try_create(size: u64, options: &LogOptions) -> Result<Rig, LogError> {
         let arena = Arena::new(64 << 20).unwrap();
-        let part = LogPart::create(&arena, size, UUID, options)?;
+        let part = LogPart::create(&arena, size, UUID, SALT, options)?;
         Rig::of(arena, Device::new(size), part)
     }
 

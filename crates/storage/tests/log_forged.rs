@@ -1,0 +1,130 @@
+//! Records that are batches to the byte: whoever appends may know all of a log but its salt, and tears nothing apart with that.
+
+mod log_harness;
+
+use baio_storage::log::format::{BATCH_HEADER, BatchHeader, RECORD_FIRST, RECORD_LAST, Salt, record_header};
+use log_harness::{Device, Rig, SALT, record, small};
+
+const SIZE: u64 = 8192 + (64 << 10);
+const BLOCK: usize = 512;
+
+/// A batch with one record, with the right checksum, by somebody who knows everything but the salt.
+fn forged(header: BatchHeader, payload: &[u8], stamp: Option<[u8; 8]>) -> Vec<u8> {
+    let mut batch = vec![0; BATCH_HEADER];
+    batch.extend(record_header(payload.len() as u32, RECORD_FIRST | RECORD_LAST));
+    batch.extend(payload);
+    batch.resize(batch.len().next_multiple_of(8), 0);
+    let header = BatchHeader {
+        bytes: batch.len() as u32,
+        first: BATCH_HEADER as u32,
+        ..header
+    };
+    header.seal(&mut batch, &Salt([0; 16]));
+    if let Some(stamp) = stamp {
+        batch[8..16].copy_from_slice(&stamp);
+        let checksum = crc32c::crc32c(&batch[8..]);
+        batch[4..8].copy_from_slice(&checksum.to_le_bytes());
+    }
+    batch
+}
+
+/// A record whose bytes are `batch` from the second block of its own batch on.
+fn around(batch: &[u8]) -> Vec<u8> {
+    let mut payload = vec![7; BLOCK - BATCH_HEADER - 8];
+    payload.extend(batch);
+    payload.resize(1900, 7);
+    payload
+}
+
+/// Stamps that are not computed: none, and one that was seen in the log.
+fn stamps(device: &Device) -> [Option<[u8; 8]>; 2] {
+    [None, Some(device.bytes[8192 + 8..8192 + 16].try_into().unwrap())]
+}
+
+fn header(lsn: u64, prev: u64, watermark: u64) -> BatchHeader {
+    BatchHeader {
+        epoch: 1,
+        lsn,
+        prev,
+        watermark,
+        bytes: 0,
+        first: 0,
+        goes_on: false,
+    }
+}
+
+/// A torn batch with one in it that says that the log was durable beyond it.
+fn torn() -> Vec<Device> {
+    (0..2)
+        .map(|which| {
+            let mut rig = Rig::create(SIZE, &small());
+            for number in 0..3 {
+                rig.write(&record(number, 100));
+            }
+            let lsn = rig.appender.end_lsn().0 + BLOCK as u64;
+            let batch = forged(header(lsn, lsn, lsn), b"forged", stamps(&rig.device)[which]);
+            rig.batch(&around(&batch));
+            let device = rig.crash(|_, sector| sector != 0);
+            assert_eq!(
+                device.bytes[8192 + 4 * BLOCK..][..batch.len()],
+                batch,
+                "it stands at a block"
+            );
+            device
+        })
+        .collect()
+}
+
+/// A lap ago a record was written that is the next batch of this lap.
+fn next_lap() -> Vec<Device> {
+    (0..2)
+        .map(|which| {
+            let mut rig = Rig::create(SIZE, &small());
+            let first = rig.write(&record(0, 100));
+            let again = 8192 + BLOCK as u64 + (64 << 10) + BLOCK as u64;
+            let batch = forged(header(again, again, again), b"forged", stamps(&rig.device)[which]);
+            rig.write(&around(&batch));
+            rig.truncate(first + BLOCK as u64);
+            for number in 5..=127 {
+                rig.write(&record(number, 100));
+            }
+            let last = rig.write(&record(128, 100));
+            rig.truncate(last);
+            rig.write(&record(129, 100));
+            assert_eq!(rig.appender.end_lsn().0, again);
+            let device = rig.crash(|_, _| false);
+            assert_eq!(device.bytes[8192 + 2 * BLOCK..][..batch.len()], batch);
+            device
+        })
+        .collect()
+}
+
+#[test]
+fn a_record_that_is_a_batch_is_none() {
+    for device in torn() {
+        let mut rig = Rig::open(device, &small());
+        assert_eq!(
+            rig.payloads(),
+            [0, 1, 2].map(|number| record(number, 100)),
+            "behind a torn one"
+        );
+    }
+    for device in next_lap() {
+        let mut rig = Rig::open(device, &small());
+        assert_eq!(
+            rig.payloads(),
+            [128, 129].map(|number| record(number, 100)),
+            "where the next one goes"
+        );
+    }
+}
+
+#[test]
+fn nobody_is_shown_the_salt() {
+    let rig = Rig::create(SIZE, &small());
+    let shown = format!("{:?} {:?}", rig.part, rig.part.usage());
+    let [one, two, three, ..] = SALT.0;
+    assert!(shown.contains("Salt(..)") && !shown.contains(&format!("{one}, {two}, {three}")));
+    let data = &rig.device.bytes[8192..];
+    assert!(!data.windows(16).any(|bytes| bytes == SALT.0));
+}
