@@ -515,8 +515,33 @@ impl Core {
         self.end_gate(log.gate.take());
         self.logs.count -= 1;
         self.logs.used -= log.entries;
+        self.end_log_questions(key, &log);
         self.objects.set_log(log.handle, false);
         self.close_handle(log.handle);
+    }
+
+    /// Whoever has asked it something is answered: a read may be at the device still, and a log that could not be opened may have been
+    /// asked to close.
+    fn end_log_questions(&mut self, key: SlotKey, log: &OpenLog) {
+        for index in self.logs.asked.indices() {
+            let Some(question) = self.logs.asked.key_at(index) else {
+                continue;
+            };
+            let asked = self.logs.asked.get_mut(question);
+            let Some(asked) = asked.filter(|asked| asked.log == key && asked.answer.is_none()) else {
+                continue;
+            };
+            let name = self
+                .objects
+                .get(log.handle)
+                .map_or("a closed handle", |object| &object.name);
+            asked.answer = Some(Err(Error::of_log(asked.what, name, LogError::Closed)));
+            self.fired.extend(asked.waker.take());
+            self.logs.unanswered -= 1;
+            if asked.left_alone {
+                self.logs.asked.remove(question);
+            }
+        }
     }
 }
 
