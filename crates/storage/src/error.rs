@@ -312,7 +312,7 @@ impl Error {
             Fault::Name(_) => Some("1 to 255 bytes of UTF-8 without '#', '/' and control characters".into()),
             Fault::Access { .. } => Some("the owner's uid, uid 0, or a mode that allows it".into()),
             Fault::Group { .. } => Some("the caller's own group, or uid 0".into()),
-            Fault::Busy { .. } => Some("to be the only process that has the volume open".into()),
+            Fault::Busy { .. } => Some("to be the only process that has it open".into()),
             Fault::Overtaken { .. } => Some("to be the only one that writes to it".into()),
             Fault::Layout(error) => layout_need(error),
             Fault::BadSize(_) => Some("a size of at least one byte, and of no more than there is".into()),

@@ -37,6 +37,7 @@ use crate::log::{
 use crate::object::{ObjectState, Target};
 use crate::request::{Handle, LogIo};
 use crate::slot_map::{SlotKey, SlotMap};
+use crate::volume::device::{Hold, lock};
 
 /// Entries of the table that are kept for each open log, beside one for each batch in flight: header copies, reads.
 const ENTRIES: u32 = 6;
@@ -173,7 +174,8 @@ impl Core {
     /// Begins to make a log in all of a segment or file, whose bytes are lost. It is empty then, and open.
     ///
     /// # Errors
-    /// A log is open there; the handle is for reading, or stale; the log cannot be so small. What the device says is told by the answer.
+    /// A log is open there, by this core or, in a plain file, by another; the handle is for reading, or stale; the log cannot be so small.
+    /// What the device says is told by the answer.
     pub fn begin_create_log(&mut self, handle: Handle, options: &LogOptions) -> Result<LogQuestion> {
         const WHAT: &str = "create the log in";
         let (size, options) = self.log_place(WHAT, handle, options)?;
@@ -358,6 +360,9 @@ impl Core {
         };
         let (name, access, target) = (object.name.clone(), object.access, object.target.clone());
         if let Target::Plain(file) = &target {
+            // A volume has one owner, a file may have many: they would write over each other. What a killed one has under way lands
+            // before the lock is free.
+            lock(file, &name, Hold::Exclusive).map_err(|error| Error::new(what, &name, error.fault.clone()))?;
             self.engine.attach(file);
         }
         let handle = self.objects.add(name, access, target);
@@ -517,6 +522,9 @@ impl Core {
         self.logs.used -= log.entries;
         self.end_log_questions(key, &log);
         self.objects.set_log(log.handle, false);
+        if let Some(file) = self.file(log.handle) {
+            file.unlock();
+        }
         self.close_handle(log.handle);
     }
 

@@ -388,7 +388,7 @@ fn refuse_streams(path: &Path, name: &str) -> Result<()> {
 
 /// Takes the lock. What a dead process still has under way is waited for, and so are those who only look, as they are soon
 /// done; a living owner is an error at once. It names what the caller named, whatever is behind that.
-fn lock(file: &File, name: &str, hold: Hold) -> Result<()> {
+pub(crate) fn lock(file: &File, name: &str, hold: Hold) -> Result<()> {
     let began = Instant::now();
     loop {
         let errno = match file.try_lock(hold == Hold::Exclusive) {

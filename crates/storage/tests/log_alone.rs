@@ -1,0 +1,80 @@
+//! The promise: nobody else writes where a log is, by whatever way, and nobody who only reads there keeps it from writing.
+
+mod harness;
+
+use baio_engine::{Open, Wait};
+use baio_storage::log::{LogAnswer, LogOptions, LogRequest, Lsn};
+use baio_storage::{Core, Fault, Handle, HeldLog, LogReply};
+use harness::config;
+
+const LOG_BYTES: u64 = 512 << 10;
+
+fn options() -> LogOptions {
+    LogOptions {
+        batch_bytes_max: 16 << 10,
+        ..LogOptions::default()
+    }
+}
+
+fn held(reply: LogReply) -> HeldLog {
+    match reply {
+        LogReply::Opened(held, LogAnswer::Opened(_)) => held,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn create_log(core: &mut Core, handle: Handle) -> HeldLog {
+    let question = core.begin_create_log(handle, &options()).unwrap();
+    held(core.wait_log(&question).unwrap())
+}
+
+fn wait(core: &mut Core, log: &HeldLog, lsn: Lsn) {
+    for _ in 0..10_000 {
+        if lsn < log.appender().durable_lsn() {
+            return;
+        }
+        core.turn(Wait::one()).unwrap();
+    }
+    panic!("it does not become durable");
+}
+
+/// On a plain file there is no volume whose owner would be alone.
+#[test]
+fn a_plain_file_has_one_log_in_all_cores() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, vec![0; LOG_BYTES as usize]).unwrap();
+    let mut cores = [0, 1].map(|_| Core::new(&config()).unwrap());
+    let [one, other] = &mut cores;
+    let handle = one.open_file(&path, &Open::write()).unwrap();
+    let second = other.open_file(&path, &Open::write()).unwrap();
+    let log = create_log(one, handle);
+    let lsn = log.appender().append(b"kept").unwrap();
+    wait(one, &log, lsn);
+    for _ in 0..2 {
+        let error = other.begin_open_log(second, &options()).map(|_| ()).unwrap_err();
+        assert!(matches!(error.fault, Fault::Busy { .. }), "{error}");
+        let error = other.begin_create_log(second, &options()).map(|_| ()).unwrap_err();
+        assert!(matches!(error.fault, Fault::Busy { .. }), "{error}");
+    }
+    let close = one.begin_on_log(log.id(), LogRequest::Close).unwrap();
+    one.wait_log(&close).unwrap();
+    let question = other.begin_open_log(second, &options()).unwrap();
+    let again = held(other.wait_log(&question).unwrap());
+    assert!(one.begin_open_log(handle, &options()).is_err());
+    drop(again);
+    // The core that goes gives it back, also without a close.
+    let [mut one, other] = cores;
+    drop(other);
+    let question = one.begin_open_log(handle, &options()).unwrap();
+    drop(held(one.wait_log(&question).unwrap()));
+    // One that could not be opened, too.
+    std::fs::write(dir.path().join("none"), vec![0; LOG_BYTES as usize]).unwrap();
+    let none = one.open_file(&dir.path().join("none"), &Open::write()).unwrap();
+    for _ in 0..2 {
+        let question = one.begin_open_log(none, &options()).unwrap();
+        let error = one.wait_log(&question).map(|_| ()).unwrap_err();
+        assert!(matches!(error.fault, Fault::Log(_)), "{error}");
+    }
+    one.close().unwrap();
+}
