@@ -2,10 +2,11 @@
 
 mod harness;
 
-use baio_engine::{Open, Wait};
+use baio_engine::sim::{Disk, Flash, Profile, Sim};
+use baio_engine::{Engine, File, Open, Wait};
 use baio_storage::log::{LogAnswer, LogOptions, LogRequest, Lsn};
-use baio_storage::{Core, Fault, Handle, HeldLog, LogReply};
-use harness::config;
+use baio_storage::{Core, Fault, Format, Handle, HeldLog, LogReply};
+use harness::{BLOCK, config, create, open_write, simulated_disk, start, write_request};
 
 const LOG_BYTES: u64 = 512 << 10;
 
@@ -14,6 +15,21 @@ fn options() -> LogOptions {
         batch_bytes_max: 16 << 10,
         ..LogOptions::default()
     }
+}
+
+fn disk() -> Disk {
+    let disk = simulated_disk(&Format {
+        size_bytes: Some(16 << 20),
+        segments: Some(64),
+        ..Format::default()
+    });
+    disk.set_profile(Profile::Flash(Flash::default()));
+    disk
+}
+
+fn open(disk: &Disk) -> Core {
+    let engine = Engine::simulated(Sim::new(1).unwrap(), &config()).unwrap();
+    Core::open_simulated(engine, &File::simulated(disk, "disk"), &config()).unwrap()
 }
 
 fn held(reply: LogReply) -> HeldLog {
@@ -77,4 +93,32 @@ fn a_plain_file_has_one_log_in_all_cores() {
         assert!(matches!(error.fault, Fault::Log(_)), "{error}");
     }
     one.close().unwrap();
+}
+
+/// A write that the device has already, also one that nobody waits for, would land over the log's batches.
+#[test]
+fn a_write_under_way_is_not_beside_a_log() {
+    let disk = disk();
+    let mut core = open(&disk);
+    create(&mut core, "log", LOG_BYTES);
+    let handle = open_write(&mut core, "log");
+    let other = open_write(&mut core, "log");
+    for abandons in [false, true] {
+        let request = write_request(&core, other, 0, &[9; BLOCK]);
+        let ticket = start(&mut core, request);
+        core.turn(Wait::No).unwrap();
+        if abandons {
+            core.abandon(ticket);
+        }
+        let error = core.begin_create_log(handle, &options()).map(|_| ()).unwrap_err();
+        assert_eq!(error.code(), "EBUSY", "{error}");
+        while core.in_flight() > 0 {
+            core.turn(Wait::one()).unwrap();
+        }
+        drop(core.wait(ticket));
+    }
+    let log = create_log(&mut core, handle);
+    let lsn = log.appender().append(b"kept").unwrap();
+    wait(&mut core, &log, lsn);
+    core.close().unwrap();
 }

@@ -174,11 +174,12 @@ impl Core {
     /// Begins to make a log in all of a segment or file, whose bytes are lost. It is empty then, and open.
     ///
     /// # Errors
-    /// A log is open there, by this core or, in a plain file, by another; the handle is for reading, or stale; the log cannot be so small.
-    /// What the device says is told by the answer.
+    /// A log is open there, by this core or, in a plain file, by another, or a write is under way there; the handle is for reading, or stale; the
+    /// log cannot be so small. What the device says is told by the answer.
     pub fn begin_create_log(&mut self, handle: Handle, options: &LogOptions) -> Result<LogQuestion> {
         const WHAT: &str = "create the log in";
         let (size, options) = self.log_place(WHAT, handle, options)?;
+        self.must_be_let_go(WHAT, handle)?;
         let (mut uuid, mut salt) = ([0; 16], Salt([0; 16]));
         for bytes in [&mut uuid, &mut salt.0] {
             let drawn = self.engine.random(bytes);
@@ -195,6 +196,7 @@ impl Core {
     pub fn begin_open_log(&mut self, handle: Handle, options: &LogOptions) -> Result<LogQuestion> {
         const WHAT: &str = "open the log in";
         let (size, options) = self.log_place(WHAT, handle, options)?;
+        self.must_be_let_go(WHAT, handle)?;
         let part = LogPart::open(self.engine.arena(), size, &options);
         self.begin_to_open(WHAT, handle, &options, part)
     }

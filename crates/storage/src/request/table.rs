@@ -363,6 +363,16 @@ impl Requests {
         self.entries.iter().filter(is_one).count()
     }
 
+    /// Callers' requests that change bytes, and that the device or the page cache has: nothing is asked again before they do so.
+    pub(crate) fn changes_under_way(&self) -> impl Iterator<Item = (Handle, SegmentOp)> + '_ {
+        let has_begun = |state: State| state.is_at_device() || matches!(state, State::InCache(_) | State::Overdue(_));
+        let is_one = move |entry: &&Entry| {
+            matches!(entry.owner, Owner::Caller) && entry.asked.op.changes_bytes() && has_begun(entry.state)
+        };
+        let changes = self.entries.iter().filter(is_one);
+        changes.map(|entry| (entry.asked.handle, entry.asked.op))
+    }
+
     /// The same for writes alone, with those that wait in the core, which will begin without asking anybody again.
     pub(crate) fn writes_under_way(&self) -> impl Iterator<Item = (Ticket, Handle, Range<u64>)> + '_ {
         let writes = |(_, entry): &(usize, &Entry)| entry.asked.op.changes_bytes() && entry.state.is_at_device();

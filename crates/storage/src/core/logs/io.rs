@@ -32,6 +32,17 @@ impl Core {
         })
     }
 
+    /// Nobody is at work there who would not ask again: what lands later would land over the log's batches, also when nobody waits for it
+    /// any more.
+    pub(super) fn must_be_let_go(&mut self, operation: &'static str, handle: Handle) -> Result<()> {
+        let line = self.objects.line(handle);
+        let is_there = |(other, op)| !matches!(op, SegmentOp::Allocate { .. }) && self.objects.line(other) == line;
+        if self.requests.changes_under_way().any(is_there) {
+            return Err(Error::new(operation, self.name_of(handle), Errno::EBUSY));
+        }
+        Ok(())
+    }
+
     pub(super) fn start_log_ios(&mut self, key: SlotKey) {
         while let Some(log) = self.logs.open.get_mut(key) {
             let next = log.delayed.pop_front().or_else(|| {
