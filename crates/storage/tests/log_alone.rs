@@ -4,6 +4,7 @@ mod harness;
 
 use baio_engine::sim::{Disk, Flash, Profile, Sim};
 use baio_engine::{Engine, File, Open, Wait};
+use baio_storage::cache::CacheConfig;
 use baio_storage::log::{LogAnswer, LogOptions, LogRequest, Lsn};
 use baio_storage::{Core, Fault, Format, Handle, HeldLog, LogReply};
 use harness::{BLOCK, config, create, open_write, simulated_disk, start, write_request};
@@ -120,5 +121,43 @@ fn a_write_under_way_is_not_beside_a_log() {
     let log = create_log(&mut core, handle);
     let lsn = log.appender().append(b"kept").unwrap();
     wait(&mut core, &log, lsn);
+    core.close().unwrap();
+}
+
+/// A page that is pinned can be changed, and until it is let go nothing can be written there: the log would end.
+#[test]
+fn no_page_is_pinned_where_a_log_is() {
+    let disk = disk();
+    let mut core = open(&disk);
+    let bytes = 512 << 10;
+    core.use_cache(&CacheConfig {
+        bytes,
+        ..CacheConfig::default()
+    })
+    .unwrap();
+    create(&mut core, "log", LOG_BYTES);
+    let handle = open_write(&mut core, "log");
+    let other = open_write(&mut core, "log");
+    let pin = core.pin_now(other, 5).unwrap();
+    let error = core.begin_create_log(handle, &options()).map(|_| ()).unwrap_err();
+    assert_eq!(error.code(), "EBUSY", "{error}");
+    let held = core.hold(pin);
+    drop(held); // On whatever thread: it is back at once.
+    let log = create_log(&mut core, handle);
+    let is_refused = |error: baio_storage::Error| assert!(matches!(error.fault, Fault::HasLog), "{error}");
+    for page in [0, 5, 100] {
+        is_refused(core.pin_now(other, page).map(|_| ()).unwrap_err());
+        is_refused(core.pin_new_now(other, page, 0).map(|_| ()).unwrap_err());
+        is_refused(core.pin_there(other, page).map(|_| ()).unwrap_err());
+    }
+    let mut last = Lsn(0);
+    for _ in 0..10 {
+        last = log.appender().append(&[7; 4000]).unwrap();
+    }
+    wait(&mut core, &log, last);
+    let close = core.begin_on_log(log.id(), LogRequest::Close).unwrap();
+    core.wait_log(&close).unwrap();
+    let pin = core.pin_now(other, 5).unwrap();
+    core.unpin(pin);
     core.close().unwrap();
 }

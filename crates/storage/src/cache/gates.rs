@@ -150,6 +150,20 @@ impl Cache {
         Some(self.gates.id(self.gate_of(slot)))
     }
 
+    /// Does a pin of the pool hold a page of it, or will one?
+    #[must_use]
+    pub fn is_pinned(&self, object: ObjectId) -> bool {
+        let Some(slot) = self.object(object) else { return false };
+        let of_pool = |op| {
+            matches!(
+                op,
+                CacheOp::Pin { .. } | CacheOp::PinNew { .. } | CacheOp::Change { .. }
+            )
+        };
+        let will_be = |at: &u32| self.requests.get(*at).is_some_and(|request| of_pool(request.op));
+        self.objects[slot as usize].lent > 0 || self.requests.on(slot).iter().any(will_be)
+    }
+
     /// This object is no longer under its gate: it goes under another, or has gone with all its pages.
     pub(super) fn leave_gate(&mut self, object: u32) {
         let gate = std::mem::take(&mut self.objects[object as usize].gate);

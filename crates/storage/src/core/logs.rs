@@ -174,8 +174,8 @@ impl Core {
     /// Begins to make a log in all of a segment or file, whose bytes are lost. It is empty then, and open.
     ///
     /// # Errors
-    /// A log is open there, by this core or, in a plain file, by another, or a write is under way there; the handle is for reading, or stale; the
-    /// log cannot be so small. What the device says is told by the answer.
+    /// A log is open there, by this core or, in a plain file, by another, or a write is under way or a page pinned there; the handle is for reading,
+    /// or stale; the log cannot be so small. What the device says is told by the answer.
     pub fn begin_create_log(&mut self, handle: Handle, options: &LogOptions) -> Result<LogQuestion> {
         const WHAT: &str = "create the log in";
         let (size, options) = self.log_place(WHAT, handle, options)?;
@@ -524,9 +524,7 @@ impl Core {
         self.logs.used -= log.entries;
         self.end_log_questions(key, &log);
         self.objects.set_log(log.handle, false);
-        if let Some(file) = self.file(log.handle) {
-            file.unlock();
-        }
+        self.file(log.handle).inspect(|file| file.unlock());
         self.close_handle(log.handle);
     }
 

@@ -114,6 +114,7 @@ impl Core {
     /// There is no cache, the handle is stale, or every slot is taken: take outcomes, turn, and try again. What is wrong with
     /// the page itself is told by the outcome, or here if it is known at once.
     pub fn pin(&mut self, handle: Handle, page: u64) -> Result<Pinning> {
+        self.may_be_pinned(handle, page)?;
         if let Some(pin) = self.pin_hit(handle, page) {
             return Ok(Pinning::Held(pin));
         }
@@ -125,6 +126,7 @@ impl Core {
     /// # Errors
     /// As [`Core::pin`]; and `ReadOnly`.
     pub fn pin_new(&mut self, handle: Handle, page: u64, lsn: u64) -> Result<Pinning> {
+        self.may_be_pinned(handle, page)?;
         let write = SegmentOp::Write { offset: byte(page) };
         self.pin_by(handle, write, CacheOp::PinNew { page, lsn })
     }
@@ -162,6 +164,7 @@ impl Core {
     /// # Errors
     /// There is no cache, the handle is stale, or what it stands for cannot be cached.
     pub fn pin_there(&mut self, handle: Handle, page: u64) -> Result<Option<PinnedPage>> {
+        self.may_be_pinned(handle, page)?;
         match self.pin_hit(handle, page) {
             Some(pin) => Ok(Some(pin)),
             None => self
@@ -458,7 +461,7 @@ impl Core {
     }
 }
 
-fn byte(page: u64) -> u64 {
+pub(super) fn byte(page: u64) -> u64 {
     page.saturating_mul(PAGE_BYTES as u64)
 }
 

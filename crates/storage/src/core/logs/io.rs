@@ -3,6 +3,7 @@
 use baio_engine::{Caching, Durability, Errno};
 
 use crate::core::Core;
+use crate::core::pool::byte;
 use crate::error::{Error, Fault, Result};
 use crate::log::LogIoKind;
 use crate::object::Target;
@@ -32,12 +33,29 @@ impl Core {
         })
     }
 
+    /// No page is pinned where a log is open: it would be changed in place, and until it is let go no batch could be written there.
+    #[inline]
+    pub(in crate::core) fn may_be_pinned(&self, handle: Handle, page: u64) -> Result<()> {
+        if self.logs.any() && self.objects.has_log(handle) {
+            return Err(Error::new("pin", self.name_of(handle), Fault::HasLog).at(byte(page)));
+        }
+        Ok(())
+    }
+
     /// Nobody is at work there who would not ask again: what lands later would land over the log's batches, also when nobody waits for it
     /// any more.
     pub(super) fn must_be_let_go(&mut self, operation: &'static str, handle: Handle) -> Result<()> {
         let line = self.objects.line(handle);
         let is_there = |(other, op)| !matches!(op, SegmentOp::Allocate { .. }) && self.objects.line(other) == line;
-        if self.requests.changes_under_way().any(is_there) {
+        let has_begun = self.requests.changes_under_way().any(is_there);
+        self.take_returned(); // Pins among them.
+        let object = self.object_known(handle);
+        let is_pinned = |object| {
+            self.cached
+                .as_ref()
+                .is_some_and(|cached| cached.cache.is_pinned(object))
+        };
+        if has_begun || object.is_some_and(is_pinned) {
             return Err(Error::new(operation, self.name_of(handle), Errno::EBUSY));
         }
         Ok(())
