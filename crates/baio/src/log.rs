@@ -15,6 +15,7 @@ mod reading;
 mod waiting;
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use baio_broker::control::{Command, Reply};
@@ -190,11 +191,14 @@ impl<L: Link> Log<L> {
         self.shared.appender.end_lsn()
     }
 
-    /// Calls this when a record is durable, or never will be: on the thread that drives the link, where it must not block.
+    /// Calls this when a record is durable, or never will be: on the thread that drives the link, where it must not block. If it panics,
+    /// that is told by the panic's message alone: others are called and woken all the same.
     pub fn when_durable(&self, lsn: Lsn, callback: impl FnOnce(Result<()>) + Send + 'static) {
         let name = self.name().to_owned();
         let callback = move |result: std::result::Result<(), LogError>| {
-            callback(result.map_err(|error| Error::of_log(WAIT, &name, error)));
+            let result = result.map_err(|error| Error::of_log(WAIT, &name, error));
+            // Two that panic while a core goes would end the process.
+            let _ = catch_unwind(AssertUnwindSafe(|| callback(result)));
         };
         self.shared.appender.when_durable(lsn, Box::new(callback));
     }

@@ -21,14 +21,14 @@ fn config() -> Config {
     }
 }
 
-fn options() -> LogOptions {
+pub(crate) fn options() -> LogOptions {
     LogOptions {
         batch_bytes_max: 16 << 10,
         ..LogOptions::default()
     }
 }
 
-fn formatted() -> Disk {
+pub(crate) fn formatted() -> Disk {
     let disk = Disk::new(4 << 20);
     let file = File::simulated(&disk, "volume");
     let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config()).unwrap();
@@ -50,7 +50,7 @@ fn local(disk: &Disk) -> Local {
     Local::around(core(disk).unwrap(), Identity::effective())
 }
 
-fn remote(disk: &Disk) -> Remote {
+pub(crate) fn remote(disk: &Disk) -> Remote {
     let disk = disk.clone();
     let options = Options {
         config: config(),

@@ -8,6 +8,7 @@ mod gates;
 mod killed;
 mod rig;
 mod threads;
+mod told;
 
 use baio::{Local, Remote};
 
