@@ -361,6 +361,10 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     #[doc(hidden)]
     fn nudge(&self);
 
+    /// A log has a callback to call: whoever drives the link from outside is to turn the core.
+    #[doc(hidden)]
+    fn call_back(&self);
+
     /// Closes a handle; what is under way on it ends.
     #[doc(hidden)]
     fn close_handle(&self, handle: Handle);

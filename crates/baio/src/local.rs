@@ -460,6 +460,14 @@ impl Link for Local {
         self.call_driver();
     }
 
+    fn call_back(&self) {
+        let _ = self.with(|core| {
+            core.hear_logs();
+            Ok(())
+        });
+        self.call_driver();
+    }
+
     fn wait(&self, ticket: Ticket) -> Result<Option<Outcome>> {
         let _role = self.take_role();
         let waited = self.with(|core| core.wait(ticket));

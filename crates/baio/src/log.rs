@@ -201,6 +201,7 @@ impl<L: Link> Log<L> {
             let _ = catch_unwind(AssertUnwindSafe(|| callback(result)));
         };
         self.shared.appender.when_durable(lsn, Box::new(callback));
+        self.link().call_back(); // It may be so already.
     }
 
     /// Until an append of so many bytes may succeed again. Others may be faster: append, and wait again if need be.

@@ -369,6 +369,8 @@ impl Link for Remote {
 
     fn nudge(&self) {} // Whoever appends rings for the service himself.
 
+    fn call_back(&self) {} // So does who leaves a callback.
+
     fn close_handle(&self, handle: Handle) {
         self.client().close_handle(handle);
     }

@@ -152,6 +152,39 @@ fn until_finished<T>(thread: std::thread::JoinHandle<T>) -> T {
     thread.join().unwrap()
 }
 
+/// What is durable already is told by a callback too, when the link is driven from an outside loop that has nothing else to do.
+#[test]
+fn a_callback_that_comes_late_is_told_by_an_outside_loop() {
+    let rig = Rig::new(PLACE);
+    let link = rig.link::<Local>();
+    let log = log_on(&rig, &link);
+    let lsn = log.append_durable(b"one").wait().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let work = async {
+            for _ in 0..3 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                let (tell, told) = tokio::sync::oneshot::channel();
+                log.when_durable(lsn, move |result| tell.send(result.map_err(drop)).unwrap());
+                tokio::time::timeout(Duration::from_secs(5), told)
+                    .await
+                    .expect("it is called")
+                    .unwrap()
+                    .unwrap();
+            }
+        };
+        tokio::select! {
+            error = link.drive() => panic!("{error}"),
+            () = work => {}
+        }
+    });
+    drop(log);
+    link.close().unwrap();
+}
+
 /// A reader is at the device when the link closes: both end.
 #[test]
 fn a_link_closes_beside_a_reader() {

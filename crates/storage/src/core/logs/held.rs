@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::LogId;
+use crate::core::Core;
 use crate::core::returns::{Returned, Returns};
 use crate::error::Error;
 use crate::log::{Appender, LogError};
@@ -55,6 +56,13 @@ impl HeldLog {
     #[must_use]
     pub fn failed(&self, what: &'static str, error: LogError) -> Error {
         Error::of_log(what, &self.name, error)
+    }
+}
+
+impl Core {
+    /// A callback was left with a log by the thread that turns the core, and nothing else tells of it: the next turn has something to do.
+    pub fn hear_logs(&mut self) {
+        self.logs.is_told = true;
     }
 }
 
