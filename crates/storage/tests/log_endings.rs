@@ -8,7 +8,7 @@ use std::task::{Poll, Wake, Waker};
 
 use baio_engine::sim::{Disk, Flash, Profile, Sim};
 use baio_engine::{Engine, File, Wait};
-use baio_storage::log::{LogAnswer, LogOptions, LogRequest, Lsn};
+use baio_storage::log::{LogAnswer, LogOptions, LogRequest, Lsn, WaitKey};
 use baio_storage::{Core, Format, Handle, HeldLog, LogQuestion, LogReply};
 use harness::{config, create, open_write, simulated_disk};
 
@@ -135,4 +135,27 @@ fn a_log_that_is_closed_while_its_opening_fails_leaves_nothing() {
     assert_eq!(core.in_flight(), 0, "nothing is under way");
     drop(log);
     core.close().unwrap();
+}
+
+/// A core that goes in the middle of a turn, with a panic, has collected whom it was to wake.
+#[test]
+fn who_waits_is_told_when_the_core_goes() {
+    let disk = disk();
+    let mut core = open(&disk, 1);
+    create(&mut core, "log", LOG_BYTES);
+    let handle = open_write(&mut core, "log");
+    let log = create_log(&mut core, handle);
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let lsn = log.appender().append(b"one").unwrap();
+    let mut key = WaitKey::default();
+    assert!(log.appender().poll_durable(lsn, &mut key, &waker).is_pending());
+    for _ in 0..100 {
+        core.turn(Wait::one()).unwrap();
+        if lsn < log.appender().durable_lsn() {
+            break;
+        }
+    }
+    drop(core);
+    assert_eq!(woken.0.load(Ordering::SeqCst), 1);
 }

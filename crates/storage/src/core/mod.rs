@@ -48,6 +48,7 @@ mod waits;
 mod holds_tests;
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::task::Waker;
@@ -552,8 +553,12 @@ impl Core {
 
 impl Drop for Core {
     /// Without [`Core::close`] the volume stays marked as in use, and the next open heals it. The lock is given back when
-    /// the kernel has let go of everything; a forked child's copy gives nothing back.
+    /// the kernel has let go of everything; a forked child's copy gives nothing back. Who was to be woken is.
     fn drop(&mut self) {
+        for waker in self.fired.drain(..) {
+            // Anybody's code: the core goes all the same.
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
         let stuck = self.engine.shutdown(Core::DROP_PATIENCE);
         if let Some(volume) = &mut self.volume {
             match stuck {
