@@ -18,7 +18,8 @@ pub struct LogEvents {
 struct Watcher {
     bell: Doorbell,
     appender: Appender,
-    key: Mutex<WaitKey>,
+    /// None once nobody looks any more: who is being woken just then does not wait again.
+    key: Mutex<Option<WaitKey>>,
 }
 
 impl fmt::Debug for LogEvents {
@@ -33,7 +34,7 @@ impl LogEvents {
         let watcher = Arc::new(Watcher {
             bell,
             appender: appender.clone(),
-            key: Mutex::default(),
+            key: Mutex::new(Some(WaitKey::default())),
         });
         watcher.watch();
         Ok(LogEvents { watcher })
@@ -55,12 +56,13 @@ impl AsFd for LogEvents {
 impl Drop for LogEvents {
     fn drop(&mut self) {
         // The log would keep the watcher, and the watcher the log.
-        drop(std::mem::take(&mut *self.watcher.key()));
+        let key = self.watcher.key().take();
+        drop(key);
     }
 }
 
 impl Watcher {
-    fn key(&self) -> std::sync::MutexGuard<'_, WaitKey> {
+    fn key(&self) -> std::sync::MutexGuard<'_, Option<WaitKey>> {
         self.key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -69,7 +71,9 @@ impl Watcher {
         let waker = Waker::from(Arc::clone(self));
         loop {
             let next = self.appender.durable_lsn();
-            match self.appender.poll_durable(next, &mut self.key(), &waker) {
+            let mut key = self.key();
+            let Some(key) = key.as_mut() else { return };
+            match self.appender.poll_durable(next, key, &waker) {
                 Poll::Pending => return,
                 Poll::Ready(Ok(())) => self.bell.ring(), // Meanwhile.
                 Poll::Ready(Err(_)) => return self.bell.ring(),
@@ -86,5 +90,26 @@ impl Wake for Watcher {
     fn wake_by_ref(self: &Arc<Self>) {
         self.bell.ring();
         self.watch();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use baio_engine::Arena;
+    use baio_storage::log::{LogOptions, LogPart};
+
+    use super::*;
+
+    /// The driver has it in hand, to wake it, when nobody looks any more: it does not wait again, and the log does not keep it.
+    #[test]
+    fn who_is_dropped_while_being_woken_does_not_wait_again() {
+        let arena = Arena::new(8 << 20).unwrap();
+        let part = LogPart::create(&arena, 4 << 20, [1; 16], &LogOptions::default()).unwrap();
+        let events = LogEvents::new("log", &part.appender()).unwrap();
+        let in_hand = Arc::clone(&events.watcher);
+        drop(events);
+        assert_eq!(Arc::strong_count(&in_hand), 1);
+        in_hand.wake_by_ref();
+        assert_eq!(Arc::strong_count(&in_hand), 1, "the log keeps it");
     }
 }
