@@ -15,8 +15,8 @@ use baio_engine::{Arena, Errno, Memory};
 use baio_storage::log::{LogAnswer, LogError, LogIoKind, LogOptions, LogPart, LogRequest, Recovered};
 use baio_storage::{Core, Identity, InUse, SegmentInfo};
 
-/// What cannot be read as one is read in pieces of so many bytes.
-const PIECE: usize = 4096;
+/// Records that cannot be read as one are read in pieces of so many bytes.
+const PIECE: usize = 512;
 
 /// The bytes that a log may have.
 pub(super) struct Area {
@@ -99,15 +99,17 @@ impl Area {
 
     /// Carries out what the log wants done for a request.
     pub(super) fn ask(&self, part: &mut LogPart, request: LogRequest) -> Result<LogAnswer, LogError> {
+        // A recovery reads in pieces by itself, and knows then what it could not read.
+        let in_pieces = matches!(request, LogRequest::Read { .. });
         part.start(0, request);
         while let Some((id, kind, memory)) = part.next_io() {
-            let (result, memory) = self.carry_out(kind, memory);
+            let (result, memory) = self.carry_out(kind, memory, in_pieces);
             part.io_ended(id, result, memory);
         }
         part.next_done().map_or(Err(LogError::Closed), |done| done.result)
     }
 
-    fn carry_out(&self, kind: LogIoKind, memory: Memory) -> (Result<u32, Errno>, Memory) {
+    fn carry_out(&self, kind: LogIoKind, memory: Memory, in_pieces: bool) -> (Result<u32, Errno>, Memory) {
         let LogIoKind::Read { offset, len } = kind else {
             return (Err(Errno::EROFS), memory);
         };
@@ -115,8 +117,8 @@ impl Area {
             return (Err(Errno::EINVAL), Memory::None);
         };
         let mut read = self.read(&mut buffer, offset);
-        if read.is_err() && buffer.len() > PIECE {
-            // As a recovery takes it: what cannot be read is not there.
+        if read.is_err() && in_pieces {
+            // What cannot be read is not there, as for the recovery before.
             for (at, piece) in (offset..).step_by(PIECE).zip(buffer.chunks_mut(PIECE)) {
                 if self.read(piece, at).is_err() {
                     piece.fill(0);
@@ -172,4 +174,39 @@ fn refused(typed: &str, error: &io::Error) -> Failure {
         .on(typed)
         .needing("a file, a device or a segment that holds a log, and the permission to read it")
         .cured_by(cure)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use baio::{Link, Local};
+
+    use super::*;
+
+    #[test]
+    fn an_end_that_cannot_be_read_is_told_as_an_opening_tells_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, copy) = (dir.path().join("log"), dir.path().join("copy"));
+        File::create(&path).unwrap().set_len(4 << 20).unwrap();
+        let link = Local::new().unwrap();
+        let file = baio::File::options().write().open(&link, &path).wait().unwrap();
+        let log = file.create_log(&LogOptions::default()).wait().unwrap();
+        log.append_durable(b"nobody may lose it").wait().unwrap();
+        // No watermark names the record yet.
+        fs::copy(&path, &copy).unwrap();
+        log.close().wait().unwrap();
+        drop((log, file));
+        link.close().unwrap();
+        let arena = Arena::new(8 << 20).unwrap();
+        let mut area = Area::of_file(&copy, "copy".to_owned()).unwrap();
+        let (_, recovered) = area.look(&arena, false).unwrap();
+        assert!(recovered.end > recovered.head);
+        // The size stays as it was, so that reads of the data fail.
+        area.buffered = File::options().read(true).write(true).open(&copy).unwrap();
+        area.buffered.set_len(8192).unwrap();
+        assert_eq!(area.look(&arena, false).unwrap_err(), LogError::Read(Errno::EIO));
+        let (_, salvaged) = area.look(&arena, true).unwrap();
+        assert_eq!(salvaged.end, recovered.head);
+    }
 }
