@@ -4,11 +4,14 @@
 //! cargo run -p baio --example btree -- /tmp/vol 7 49 && cargo run -p baio --example btree -- /tmp/vol 7
 //! ```
 //! A transaction runs on the core's thread, where nothing else happens meanwhile, on copies of the pages that it changes; for a page that
-//! is not in the cache it stops, and runs again when that is there. Its commit appends the copies to the log as one record, waits until
-//! that is durable, and then puts them into the pool, all in one go: nobody sees half of one, and there is nothing to undo. A full
-//! log ends in a checkpoint. Page 0 of `tree`: pages in use, and the root.
+//! is not in the cache it stops, and runs again when that is there. Its commit appends the copies to the log as one record and puts
+//! them into the pool under its LSN, all in one go: nobody sees half of one. The pages follow the log (`set_log`): none is written
+//! before its record is durable, so there is nothing to undo. Then the next transaction may run; this one waits until its record is
+//! durable. A log that is half full ends in a checkpoint. Page 0 of `tree`: pages in use, and the root.
 
-use baio::{Access, Fault, Handle, Link, Log, LogError, LogOptions, Lsn, Options, PAGE, Pin, Pool, Remote, Segment};
+use baio::{
+    Access, Durability, Fault, Handle, Link, Log, LogError, LogOptions, Lsn, Mode, Options, PAGE, Pool, Remote, Segment,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Mutex;
@@ -49,12 +52,7 @@ impl Node {
 pub(crate) struct Tree {
     pages: Segment<Remote>,
     log: Log<Remote>,
-    writer: Mutex<Lsn>, // The last transaction: for one at a time.
-}
-
-/// What a log says when it has no room now.
-fn is_full(error: &baio::Error) -> bool {
-    matches!(&error.fault, Fault::Log(error) if **error == LogError::WouldBlock)
+    writer: Mutex<()>, // Transactions change the tree one at a time, and wait for the log together.
 }
 
 impl Tree {
@@ -70,35 +68,50 @@ impl Tree {
             }
             opened => opened?,
         };
-        let writer = Mutex::new(log.head_lsn());
+        pages.set_log(&log).await?;
+        let writer = Mutex::new(());
         let tree = Tree { pages, log, writer };
         let mut records = tree.log.records(tree.log.head_lsn());
         while let Some(record) = records.next_record().await? {
-            let (head, images) = record.payload().split_at(PAGE);
-            let pages = words(head).into_iter().skip(1);
-            let changed = pages.zip(images.chunks(PAGE).map(Node::of));
-            tree.apply(changed.collect(), record.lsn()).await?;
-            *tree.writer.lock().await = record.lsn();
+            let Some((head, images)) = record.payload().split_at_checked(PAGE) else {
+                continue; // Of a checkpoint.
+            };
+            // What the log has is durable: no page of it need be held back.
+            for (page, image) in words(head).into_iter().skip(1).zip(images.chunks(PAGE)) {
+                let write = tree.pages.write_at(page * PAGE as u64, image.to_vec());
+                write.mode(Mode::Cached).await?;
+            }
         }
         drop(records);
+        tree.checkpoint().await?;
         Ok(tree)
     }
 
-    /// Puts pages that the log has into the pool, all in one go, and lets them go to the device.
-    async fn apply(&self, changed: Pages, Lsn(lsn): Lsn) -> Result<()> {
-        let mut pins: Vec<Pin<Remote>> = Vec::new();
+    /// Makes safe in their pages what the log was for, and gives up its space.
+    async fn checkpoint(&self) -> Result<()> {
+        let here = self.log.append_durable(b"").await?; // Pages that were held back for a record that never came wait for this one.
+        self.pages.sync(Durability::Data).mode(Mode::Cached).await?;
+        self.log.truncate(here).await?;
+        Ok(())
+    }
+
+    /// Appends the record of a transaction and puts its pages into the pool.
+    async fn commit(&self, changed: Pages, record: Vec<u8>) -> Result<Lsn> {
+        // From here on no page of it goes to the device: each waits for the record that is to come.
+        let (mut pins, next) = (Vec::new(), self.log.end_lsn());
         for page in changed.keys() {
             let pin = self.pages.pin(*page).await?;
-            pin.changeable(lsn).await?;
+            pin.changeable(next.0).await?;
             pins.push(pin);
         }
-        let tree = self.pages.handle();
+        let (tree, log) = (self.pages.handle(), self.log.clone());
         let put = self.pages.link().with_pool(move |pool| {
+            let lsn = log.append(&record)?;
             for (page, node) in &changed {
                 let put = |now: &mut [u8]| now.copy_from_slice(&node.image());
-                pool.change(tree, *page, lsn, put)?.ok_or("it is held")?;
+                pool.change(tree, *page, lsn.0, put)?.ok_or("it is held")?;
             }
-            Ok(pool.set_durable_lsn(lsn)?)
+            Ok(lsn)
         });
         put.await?
     }
@@ -126,25 +139,21 @@ impl Tree {
 
     /// Runs a transaction, perhaps several times: all of it is done, durably, or nothing.
     pub(crate) async fn transact<T: Send + 'static>(&self, run: Run<T>) -> Result<T> {
-        let mut last = self.writer.lock().await;
+        let writer = self.writer.lock().await;
         let (done, changed) = self.attempt(run).await?;
         if changed.len() > CHANGES_MAX {
             return Err("the transaction is too large".into());
         }
         let head = [changed.len() as u64].into_iter().chain(changed.keys().copied());
         let record = [bytes(head), changed.values().flat_map(Node::image).collect()].concat();
-        let lsn = match self.log.append(&record) {
-            Err(error) if is_full(&error) => {
-                // A checkpoint: what the log was for is made safe, and its space is used again.
-                self.pages.flush_to(last.0).await?;
-                self.log.truncate(self.log.end_lsn()).await?;
-                self.log.append(&record)?
-            }
-            appended => appended?,
-        };
+        let usage = self.log.usage().await?;
+        if usage.used_bytes > usage.free_bytes {
+            self.checkpoint().await?;
+        }
+        self.log.room(record.len()).await?;
+        let lsn = self.commit(changed, record).await?;
+        drop(writer); // Whoever sees this change before it is safe comes behind it in the log.
         self.log.durable(lsn).await?;
-        *last = lsn;
-        self.apply(changed, lsn).await?;
         Ok(done)
     }
 }

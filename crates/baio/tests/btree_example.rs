@@ -114,6 +114,7 @@ fn what_was_committed_survives_power_cuts_and_nothing_else_does() {
         evictions += stats.evictions;
         flushes += stats.flushes;
         assert_eq!(stats.spurious_wakeups, 0);
+        assert_eq!(stats.frames_gated, 0, "pages hear of the log by themselves");
         drop(tree);
         if round % 5 == 4 {
             link.close().unwrap();
