@@ -28,6 +28,7 @@ pub use self::waiting::{Durable, Room};
 use crate::link::Link;
 use crate::opened::Opened;
 use crate::operation::Operation;
+use crate::trace;
 
 /// An open log in all of a segment or file. Clones share it; the last one closes it, and with it go its readers. Over
 /// [`Remote`](crate::Remote) it is `Send` and `Sync`: any number of threads append, and no append wakes the service while that is awake.
@@ -65,6 +66,21 @@ struct Shared<L: Link> {
     appender: Appender,
     found: Recovered,
     opened: Opened<L>,
+}
+
+impl<L: Link> Shared<L> {
+    /// An append or a wait has failed.
+    fn failed(&self, what: &'static str, error: LogError) -> Error {
+        let error = self.held.failed(what, error);
+        trace::log_failed(&error);
+        error
+    }
+}
+
+impl<L: Link> Drop for Shared<L> {
+    fn drop(&mut self) {
+        trace::log_closed(self.held.name(), &self.appender);
+    }
 }
 
 impl<L: Link> Clone for Log<L> {
@@ -109,14 +125,17 @@ impl<L: Link> Opened<L> {
 
 fn log_of<L: Link>(opened: &Opened<L>, reply: Reply) -> Option<Log<L>> {
     match reply {
-        Reply::Log(held, LogAnswer::Opened(found)) => Some(Log {
-            shared: Arc::new(Shared {
-                appender: opened.link().appender_of(&held),
-                held,
-                found,
-                opened: opened.clone(),
-            }),
-        }),
+        Reply::Log(held, LogAnswer::Opened(found)) => {
+            trace::log_opened(held.name(), &found);
+            Some(Log {
+                shared: Arc::new(Shared {
+                    appender: opened.link().appender_of(&held),
+                    held,
+                    found,
+                    opened: opened.clone(),
+                }),
+            })
+        }
         _ => None,
     }
 }
@@ -160,7 +179,7 @@ impl<L: Link> Log<L> {
 
     fn appended(&self, appended: std::result::Result<Lsn, LogError>) -> Result<Lsn> {
         self.link().nudge();
-        appended.map_err(|error| self.shared.held.failed("append to", error))
+        appended.map_err(|error| self.shared.failed("append to", error))
     }
 
     /// Until a record is durable, with all before it and the rest of its group.

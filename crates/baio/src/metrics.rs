@@ -18,7 +18,7 @@ mod text;
 pub use self::server::{MetricsServer, serve};
 pub use baio_engine::{Histogram, Stats};
 pub use baio_storage::cache::CacheStats;
-pub use baio_storage::{Counters, RequestCounters, VolumeCounters};
+pub use baio_storage::{Counters, LogCounters, RequestCounters, VolumeCounters};
 
 /// All counters of a link at one moment.
 ///
@@ -34,6 +34,8 @@ pub struct Metrics {
     pub cache: Option<CacheStats>,
     /// Of the volume, if there is one.
     pub volume: Option<VolumeCounters>,
+    /// Of each durable log that is open.
+    pub logs: Vec<LogCounters>,
     /// Of the link itself.
     pub link: LinkCounters,
 }
@@ -62,6 +64,7 @@ impl From<Counters> for Metrics {
             requests: counters.requests,
             cache: counters.cache,
             volume: counters.volume,
+            logs: counters.logs,
             link: LinkCounters {
                 in_flight: counters.in_flight,
                 arena_bytes: counters.arena_bytes,
@@ -91,6 +94,6 @@ mod tests {
         assert_eq!(metrics.link.arena_bytes, arena.size() as u64);
         assert_eq!(metrics.link.arena_free_bytes, arena.free_bytes() as u64);
         assert_eq!((metrics.link.in_flight, metrics.link.bounced_requests), (0, 0));
-        assert!(metrics.cache.is_none() && metrics.volume.is_none());
+        assert!(metrics.cache.is_none() && metrics.volume.is_none() && metrics.logs.is_empty());
     }
 }

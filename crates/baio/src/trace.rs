@@ -5,13 +5,15 @@
 //! | a request, from its start until its result is given | span `request`: `op`, `object`, `offset`, `bytes`, `mode`; at the end `outcome`, `bytes_done` | TRACE |
 //! | an operation, from its start until its answer is given | span `operation`: `what`, `object`; at the end `outcome` | DEBUG |
 //! | a link or an object that was opened or closed | event | INFO for links, DEBUG for objects |
-//! | a failure of any of these | event: `operation`, `object`, `offset`, `code`, `error` | WARN |
+//! | a durable log that was opened, or whose last clone was dropped | event: `object`, and its LSNs as they are then | INFO |
+//! | a failure of any of these, or of an append or a wait for a log | event: `operation`, `object`, `offset`, `code`, `error` | WARN |
 //!
 //! The target is `baio`. `outcome` is `ok`, `cancelled`, `dropped` (nobody waited for it any more), or the code of the error. A cancel is what
 //! was asked for, no failure. Spans are never entered: requests of one thread overlap.
 
 use std::fmt::Display;
 
+use baio_storage::log::{Appender, Recovered};
 use baio_storage::{Error, Mode, SegmentOp};
 
 /// The target of all spans and events.
@@ -125,6 +127,52 @@ pub(crate) fn object_closed(object: &str) {
     let _ = object;
     #[cfg(feature = "tracing")]
     tracing::debug!(target: TARGET, object, "object closed");
+}
+
+/// A log is open, and this was found. (That it was opened is an operation as well.)
+#[cfg_attr(not(feature = "tracing"), inline(always))]
+pub(crate) fn log_opened(object: &str, found: &Recovered) {
+    #[cfg(not(feature = "tracing"))]
+    let _ = (object, found);
+    #[cfg(feature = "tracing")]
+    tracing::info!(
+        target: TARGET,
+        object,
+        head_lsn = found.head.0,
+        end_lsn = found.end.0,
+        next_lsn = found.next.0,
+        epoch = found.epoch,
+        clean = found.was_clean,
+        holes = found.holes.len(),
+        "log opened",
+    );
+}
+
+/// The last clone of a log has gone, and it is closed in the background.
+#[cfg_attr(not(feature = "tracing"), inline(always))]
+pub(crate) fn log_closed(object: &str, log: &Appender) {
+    #[cfg(not(feature = "tracing"))]
+    let _ = (object, log);
+    #[cfg(feature = "tracing")]
+    tracing::info!(
+        target: TARGET,
+        object,
+        head_lsn = log.head_lsn().0,
+        durable_lsn = log.durable_lsn().0,
+        next_lsn = log.end_lsn().0,
+        "log closed",
+    );
+}
+
+/// An append, or a wait for the log, has failed. That there is no room now is no failure.
+#[cfg_attr(not(feature = "tracing"), inline(always))]
+pub(crate) fn log_failed(error: &Error) {
+    #[cfg(not(feature = "tracing"))]
+    let _ = error;
+    #[cfg(feature = "tracing")]
+    if error.code() != "EAGAIN" {
+        failed(error);
+    }
 }
 
 impl Trace {

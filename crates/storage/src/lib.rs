@@ -48,7 +48,7 @@ fn seeded_bug(name: &str) -> bool {
 }
 
 pub use crate::core::Core;
-pub use crate::core::counters::{Counters, RequestCounters, VolumeCounters};
+pub use crate::core::counters::{Counters, LogCounters, RequestCounters, VolumeCounters};
 pub use crate::core::logs::{HeldLog, LogId, LogQuestion, LogReply, log_request_name};
 pub use crate::core::pool::Pinning;
 pub use crate::core::{HeldFreeze, HeldPage};

@@ -101,7 +101,7 @@ impl<L: Link> Records<L> {
         let next = self.reader.next_batch();
         match shared.appender.poll_durable(next, &mut self.key, context.waker()) {
             Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(shared.held.failed(WAIT, error))),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(shared.failed(WAIT, error))),
             Poll::Pending => match self.log.nobody() {
                 Some(fault) => Poll::Ready(Err(Error::new(WAIT, self.log.name(), fault))),
                 None => Poll::Pending,

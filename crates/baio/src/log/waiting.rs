@@ -59,7 +59,7 @@ impl<L: Link> Future for Durable<L> {
         let shared = &this.log.shared;
         match shared.appender.poll_durable(lsn, &mut this.key, context.waker()) {
             Poll::Ready(Ok(())) => Poll::Ready(Ok(lsn)),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(shared.held.failed(WAIT, error))),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(shared.failed(WAIT, error))),
             Poll::Pending => match this.log.nobody() {
                 Some(fault) => Poll::Ready(Err(Error::new(WAIT, this.log.name(), fault))),
                 None => {
@@ -112,7 +112,7 @@ impl<L: Link> Future for Room<L> {
         let shared = &this.log.shared;
         match shared.appender.poll_room(this.bytes, &mut this.key, context.waker()) {
             Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(shared.held.failed(WAIT, error))),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(shared.failed(WAIT, error))),
             Poll::Pending => match this.log.nobody() {
                 Some(fault) => Poll::Ready(Err(Error::new(WAIT, this.log.name(), fault))),
                 None => Poll::Pending,

@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 use super::{Histogram, LinkCounters, Metrics};
 use baio_engine::Stats;
 use baio_storage::cache::CacheStats;
-use baio_storage::{RequestCounters, VolumeCounters};
+use baio_storage::{LogCounters, RequestCounters, VolumeCounters};
 
 /// The edges of the buckets of latencies, as powers of two of nanoseconds, where our histograms are exact: from 4 us to 17 s.
 const EDGES: std::ops::RangeInclusive<u32> = 12..=34;
@@ -44,12 +44,16 @@ impl Collector for Metrics {
         if let Some(volume) = &self.volume {
             page.volume(volume)?;
         }
+        page.logs(&self.logs)?;
         page.link(&self.link)
     }
 }
 
 /// A name, its help and its value.
 type Figure = (&'static str, &'static str, u64);
+
+/// The same, of one of several logs.
+type LogFigure = (&'static str, &'static str, fn(&LogCounters) -> u64);
 
 struct Page<'a>(DescriptorEncoder<'a>);
 
@@ -280,6 +284,91 @@ impl Page<'_> {
         ])
     }
 
+    fn logs(&mut self, logs: &[LogCounters]) -> Result<(), Error> {
+        if logs.is_empty() {
+            return Ok(());
+        }
+        const COUNTERS: &[LogFigure] = &[
+            ("baio_log_appends", "Records appended", |log| log.usage.appends),
+            ("baio_log_append_bytes", "Bytes of them, with their headers", |log| {
+                log.usage.append_bytes
+            }),
+            ("baio_log_would_block", "Appends that found no room", |log| {
+                log.usage.would_block
+            }),
+            ("baio_log_batches", "Batches that became durable", |log| {
+                log.usage.batches
+            }),
+            ("baio_log_batch_bytes", "Bytes of them, with padding", |log| {
+                log.usage.batch_bytes
+            }),
+            ("baio_log_batch_records", "Records in them", |log| {
+                log.usage.batch_records
+            }),
+            (
+                "baio_log_bells",
+                "Times that its driver was woken by an append",
+                |log| log.usage.bells,
+            ),
+            ("baio_log_headers", "Headers written", |log| log.usage.headers),
+            ("baio_log_reads_recent", "Reads answered from memory", |log| {
+                log.usage.reads_recent
+            }),
+            ("baio_log_reads_device", "Reads of the device", |log| {
+                log.usage.reads_device
+            }),
+        ];
+        const GAUGES: &[LogFigure] = &[
+            ("baio_log_size_bytes", "Bytes that it has", |log| log.usage.size_bytes),
+            ("baio_log_used_bytes", "Bytes of its data area in use", |log| {
+                log.usage.used_bytes
+            }),
+            ("baio_log_free_bytes", "Bytes of its data area that are free", |log| {
+                log.usage.free_bytes
+            }),
+            (
+                "baio_log_pending_bytes",
+                "LSNs between what is durable and what was given",
+                |log| log.usage.pending_bytes,
+            ),
+            ("baio_log_head_lsn", "The oldest LSN that is kept", |log| {
+                log.usage.head.0
+            }),
+            ("baio_log_durable_lsn", "Every record below is durable", |log| {
+                log.usage.durable.0
+            }),
+            ("baio_log_epoch", "Number of this opening", |log| log.usage.epoch),
+            (
+                "baio_log_in_flight_max",
+                "Most batches at the device at a time",
+                |log| log.usage.in_flight_max.into(),
+            ),
+            (
+                "baio_log_failed",
+                "1 if a write failed: nothing more becomes durable",
+                |log| log.failed.into(),
+            ),
+        ];
+        for &(name, help, figure) in COUNTERS {
+            let mut family = self.family(name, help, MetricType::Counter)?;
+            for log in logs {
+                counter(family.encode_family(&label_of(log))?, figure(log))?;
+            }
+        }
+        for &(name, help, figure) in GAUGES {
+            let mut family = self.family(name, help, MetricType::Gauge)?;
+            for log in logs {
+                family.encode_family(&label_of(log))?.encode_gauge(&figure(log))?;
+            }
+        }
+        let help = "Batches that became durable, by their size";
+        let mut family = self.family("baio_log_batch_size_bytes", help, MetricType::Histogram)?;
+        for log in logs {
+            batch_sizes(family.encode_family(&label_of(log))?, log)?;
+        }
+        Ok(())
+    }
+
     fn link(&mut self, link: &LinkCounters) -> Result<(), Error> {
         let &LinkCounters {
             in_flight,
@@ -327,6 +416,10 @@ fn labels_of(one: &RequestCounters) -> impl EncodeLabelSet + use<> {
     [("op", one.op), ("mode", one.mode)]
 }
 
+fn label_of(log: &LogCounters) -> impl EncodeLabelSet + use<'_> {
+    [("log", log.name.as_str())]
+}
+
 fn counter(mut encoder: MetricEncoder<'_>, value: u64) -> Result<(), Error> {
     encoder.encode_counter::<NoLabelSet, u64, f64>(&value, None)
 }
@@ -342,6 +435,15 @@ fn histogram(mut encoder: MetricEncoder<'_>, latency: &Histogram) -> Result<(), 
     }
     buckets.push((f64::INFINITY, latency.count() - before));
     encoder.encode_histogram::<NoLabelSet>(latency.total().as_secs_f64(), latency.count(), &buckets, None)
+}
+
+fn batch_sizes(mut encoder: MetricEncoder<'_>, log: &LogCounters) -> Result<(), Error> {
+    let sizes = log.usage.batch_sizes.iter().zip(0..);
+    let mut buckets: Vec<(f64, u64)> = sizes
+        .map(|(count, class)| (f64::from(512_u32 << class), *count))
+        .collect();
+    buckets.push((f64::INFINITY, 0));
+    encoder.encode_histogram::<NoLabelSet>(log.usage.batch_bytes as f64, log.usage.batches, &buckets, None)
 }
 
 #[cfg(test)]
@@ -373,7 +475,7 @@ mod tests {
         is_well_formed(&text);
         assert!(text.contains("\nbaio_engine_requests_total 0\n"), "{text}");
         assert!(
-            !text.contains("baio_cache_") && !text.contains("baio_volume_"),
+            !text.contains("baio_cache_") && !text.contains("baio_volume_") && !text.contains("baio_log_"),
             "{text}"
         );
     }
@@ -406,6 +508,39 @@ mod tests {
             "baio_bounced_requests_total 3",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn each_open_log_has_its_figures() {
+        use crate::Link;
+
+        let place = tempfile::tempdir().unwrap();
+        let link = crate::Local::new().unwrap();
+        let logs = ["orders", "stock"].map(|name| {
+            let path = place.path().join(name);
+            std::fs::File::create(&path).unwrap().set_len(4 << 20).unwrap();
+            let file = crate::File::options().write().open(&link, &path).wait().unwrap();
+            let log = file.create_log(&crate::LogOptions::default()).wait().unwrap();
+            log.append_durable(name.as_bytes()).wait().unwrap();
+            log
+        });
+        let all = link.metrics().wait().unwrap();
+        let text = all.prometheus();
+        is_well_formed(&text);
+        for (log, figures) in logs.iter().zip(&all.logs) {
+            let (name, bytes) = (log.name(), figures.usage.batch_bytes);
+            for line in [
+                format!("baio_log_appends_total{{log=\"{name}\"}} 1"),
+                format!("baio_log_durable_lsn{{log=\"{name}\"}} {}", log.durable_lsn()),
+                format!("baio_log_pending_bytes{{log=\"{name}\"}} 0"),
+                format!("baio_log_failed{{log=\"{name}\"}} 0"),
+                format!("baio_log_batch_size_bytes_bucket{{le=\"4096.0\",log=\"{name}\"}} 1"),
+                format!("baio_log_batch_size_bytes_count{{log=\"{name}\"}} 1"),
+                format!("baio_log_batch_size_bytes_sum{{log=\"{name}\"}} {bytes}.0"),
+            ] {
+                assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
+            }
         }
     }
 

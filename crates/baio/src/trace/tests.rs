@@ -161,6 +161,38 @@ fn operations_links_and_objects_are_heard() {
     }
 }
 
+#[test]
+fn a_log_is_heard_with_its_lsns() {
+    use crate::{File, Local, LogOptions};
+
+    let place = tempfile::NamedTempFile::new().unwrap();
+    place.as_file().set_len(4 << 20).unwrap();
+    let link = Local::new().unwrap();
+    let lines = heard(Level::INFO, || {
+        let file = File::options().write().open(&link, place.path()).wait().unwrap();
+        let log = file.create_log(&LogOptions::default()).wait().unwrap();
+        log.append_durable(b"a").wait().unwrap();
+        log.close().wait().unwrap();
+        log.append(b"b").unwrap_err();
+        drop(log);
+    });
+    let name = place.path().display();
+    let head = 8192;
+    let expected = [
+        format!(
+            "INFO message=log opened object=\"{name}\" head_lsn={head} end_lsn={head} next_lsn={head} epoch=1 clean=true holes=0"
+        ),
+        format!("WARN message=failed operation=\"append to\" object=\"{name}\" code=\"ESTALE\""),
+        format!("INFO message=log closed object=\"{name}\" head_lsn={head} durable_lsn="),
+    ];
+    assert_eq!(lines.len(), expected.len(), "{lines:#?}");
+    for (line, expected) in lines.iter().zip(expected) {
+        assert!(line.starts_with(&expected), "{line}, not {expected}");
+    }
+    let full = Error::of_log("append to", "a", baio_storage::log::LogError::WouldBlock);
+    assert_eq!(heard(Level::TRACE, || log_failed(&full)), [""; 0], "want of room");
+}
+
 /// A name costs something: nobody makes one that nobody reads.
 #[test]
 fn nothing_is_named_for_nobody() {

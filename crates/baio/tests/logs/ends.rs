@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use baio::metrics::LogCounters;
 use baio::{
     Access, Config, Core, CreateOptions, Errno, Fault, Identity, Link, Local, Log, LogError, LogOptions, Options,
     Remote,
@@ -63,10 +64,20 @@ fn failed(error: &baio::Error) -> bool {
     matches!(&error.fault, Fault::Log(error) if matches!(**error, LogError::Failed { .. }))
 }
 
+/// What the metrics have of the one log that is open.
+fn only_log<L: Link>(link: &L) -> LogCounters {
+    let mut logs = link.metrics().wait().unwrap().logs;
+    assert_eq!(logs.len(), 1, "{logs:?}");
+    logs.remove(0)
+}
+
 fn a_failed_write<L: Link>(disk: &Disk, link: L) {
     let segment = link.open_segment("log", Access::Write).wait().unwrap();
     let log: Log<L> = segment.create_log(&options()).wait().unwrap();
     let good = log.append_durable(b"good").wait().unwrap();
+    let figures = only_log(&link);
+    assert_eq!((figures.name.as_str(), figures.failed), (log.name(), false));
+    assert_eq!((figures.usage.appends, figures.usage.durable), (1, log.durable_lsn()));
     disk.set_faults(Faults::none().when(Trigger::always(DiskFault::WriteError)));
     let bad = log.append(b"bad").unwrap();
     let error = log.durable(bad).wait().unwrap_err();
@@ -78,6 +89,8 @@ fn a_failed_write<L: Link>(disk: &Disk, link: L) {
     assert!(failed(&log.durable(bad).wait().unwrap_err()));
     log.durable(good).wait().unwrap();
     assert_eq!(payloads(&log), [b"good"], "what was durable is read still");
+    let figures = only_log(&link);
+    assert!(figures.failed && figures.usage.pending_bytes > 0, "{figures:?}");
     assert!(failed(&log.room(10).wait().unwrap_err()));
     let _ = log.close().wait();
     drop(log);
@@ -85,6 +98,13 @@ fn a_failed_write<L: Link>(disk: &Disk, link: L) {
     let found = payloads(&log);
     assert!(found[0] == b"good" && found.len() <= 2, "{found:?}");
     log.append_durable(b"again").wait().unwrap();
+    let figures = only_log(&link);
+    assert_eq!((figures.failed, figures.usage.epoch), (false, 2));
+    log.close().wait().unwrap();
+    assert!(
+        link.metrics().wait().unwrap().logs.is_empty(),
+        "a closed log has no figures"
+    );
     drop((log, segment));
     link.close().unwrap();
 }

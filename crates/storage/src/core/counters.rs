@@ -4,6 +4,7 @@ use baio_engine::{Engine, Histogram, Stats};
 
 use super::Core;
 use crate::cache::CacheStats;
+use crate::log::LogUsage;
 
 /// Counters of an engine and of what stands on it. Those without "now" only grow.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +18,8 @@ pub struct Counters {
     pub cache: Option<CacheStats>,
     /// Of the volume, if there is one.
     pub volume: Option<VolumeCounters>,
+    /// Of each durable log that is open.
+    pub logs: Vec<LogCounters>,
     /// Now: requests that have not ended, wherever they are.
     pub in_flight: u64,
     /// Bytes of the arena.
@@ -59,6 +62,18 @@ pub struct VolumeCounters {
     pub quarantined: u64,
     /// A record of metadata failed: the volume changes nothing any more until it is opened again.
     pub latched: bool,
+}
+
+/// Figures of an open log.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LogCounters {
+    /// The segment or file that it is in, as messages call it.
+    pub name: String,
+    /// How it stands, and what it has done since it was opened.
+    pub usage: LogUsage,
+    /// A write of it failed: nothing more is acknowledged until it is opened again.
+    pub failed: bool,
 }
 
 impl Counters {
@@ -105,6 +120,7 @@ impl Core {
         Counters {
             cache: self.cache_stats(),
             volume,
+            logs: self.log_counters(),
             in_flight: self.in_flight() as u64,
             ..Counters::of_engine(&self.engine)
         }

@@ -29,6 +29,7 @@ use self::gates::LogGate;
 pub use self::held::HeldLog;
 use super::Core;
 use crate::cache::GateId;
+use crate::core::counters::LogCounters;
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
 use crate::log::{
@@ -269,6 +270,16 @@ impl Core {
     #[must_use]
     pub fn log_usage(&self, log: LogId) -> Option<LogUsage> {
         Some(self.logs.open.get(self.log_key(log)?)?.part.usage())
+    }
+
+    /// Of each log that has been opened and not closed.
+    pub(super) fn log_counters(&self) -> Vec<LogCounters> {
+        let logs = self.logs.open.iter().map(|(_, log)| LogCounters {
+            name: self.name_of(log.handle),
+            usage: log.part.usage(),
+            failed: log.part.has_failed(),
+        });
+        logs.filter(|log| log.usage.epoch > 0).collect()
     }
 
     /// Begins to wind a log down: batches in flight end, and the watermark is written. Whoever waits for what was not durable is told.
