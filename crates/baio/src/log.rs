@@ -98,15 +98,16 @@ impl<L: Link> fmt::Debug for Log<L> {
 }
 
 impl<L: Link> Opened<L> {
-    /// Makes a log in all of it, whose bytes are lost, and opens it: what it will need is written with zeros, so that later writes
-    /// change nothing else. A plain file must have its size first ([`File::allocate`](crate::File::allocate)).
+    /// Makes a log in all of it, whose bytes are lost (another log too), and opens it: what it will need is written with zeros, so that
+    /// later writes change nothing else. A plain file must have its size first ([`File::allocate`](crate::File::allocate)).
     pub fn create_log(&self, options: &LogOptions) -> Operation<L, Log<L>> {
         let (handle, options) = (self.handle(), *options);
         self.ask(Command::CreateLog { handle, options }, log_of)
     }
 
     /// Opens the log in it, after recovery: every record that was acknowledged is there, in order, without a gap.
-    /// [`Log::found`] says what else was met. While it is open nobody else writes there, and it is not deleted or shortened.
+    /// [`Log::found`] says what else was met. While it is open nobody else of this link writes there, and it is not deleted or shortened.
+    /// No lock keeps another process, or another link, from a plain file: two that open one log lose each other's records.
     pub fn open_log(&self, options: &LogOptions) -> Operation<L, Log<L>> {
         let (handle, options) = (self.handle(), *options);
         self.ask(Command::OpenLog { handle, options }, log_of)
@@ -204,7 +205,8 @@ impl<L: Link> Log<L> {
         self.shared.appender.head_lsn()
     }
 
-    /// Records that are appended from now on have this LSN or a later one.
+    /// Records that are appended from now on have this LSN or a later one. Who waits for it waits for a record that is still to come: for
+    /// all that was appended, wait for the last LSN that [`Log::append`] gave.
     #[must_use]
     pub fn end_lsn(&self) -> Lsn {
         self.shared.appender.end_lsn()
@@ -241,7 +243,8 @@ impl<L: Link> Log<L> {
         Records::new(self, from, false)
     }
 
-    /// The same without an end: behind the last it waits until another is durable.
+    /// The same without an end: behind the last it waits until another is durable. When the log is closed it fails, though there may be
+    /// records that it has not given: they are there after the next opening.
     pub fn follow(&self, from: Lsn) -> Records<L> {
         Records::new(self, from, true)
     }
@@ -256,6 +259,7 @@ impl<L: Link> Log<L> {
     }
 
     /// Keeps the records from this LSN on, whoever truncates, until it is dropped: for an archiver or a replica.
+    /// No file remembers that: after the next opening retain anew before anybody truncates.
     pub fn retain(&self, from: Lsn) -> Retained {
         self.shared.appender.retain(from)
     }

@@ -40,7 +40,7 @@ impl Pool<'_> {
     }
 
     /// Shows a page that is in the cache, to be changed; the change is logged under this LSN, 0 for what is not logged. `None` if it is
-    /// not in the cache. The page is written once the log is durable so far ([`Pool::set_durable_lsn`]), never before.
+    /// not in the cache. The page is written once the log is durable so far ([`Opened::set_log`], [`Pool::set_durable_lsn`]), never before.
     ///
     /// # Errors
     /// As [`Pool::read`], and nothing was changed: `BeingWritten`, `NoRoom`, `LogFirst` ([`Pin::change`] waits for these), `ReadOnly`.
@@ -154,7 +154,8 @@ impl<L: Link> Pin<L> {
     }
 
     /// Changes its bytes; the change is logged under this LSN, 0 for what is not logged. The page is written, by the cleaner or for a
-    /// sync, once the log is durable as far as its last LSN ([`Link::set_durable_lsn`]); never before.
+    /// sync, once the log is durable as far as its last LSN, never before: the log that the page is under ([`Opened::set_log`]), or one of
+    /// your own ([`Link::set_durable_lsn`]).
     ///
     /// It fails, with nothing changed, while the page is being written (`BeingWritten`), or too much is changed already (`NoRoom`,
     /// `LogFirst`): [`Pin::changeable`] waits for these.

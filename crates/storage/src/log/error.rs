@@ -100,8 +100,10 @@ impl fmt::Display for LogError {
                 f,
                 "lost at an earlier crash: records from LSN {end} on did not outlive it, and new ones have LSNs from {next} on"
             ),
-            LogError::Closed => f.write_str("the log is not open"),
-            LogError::NotLog => f.write_str("no log is there: create one"),
+            LogError::Closed => f.write_str("the log is not open: open it again"),
+            LogError::NotLog => {
+                f.write_str("no log is there: check the path, and create one only where there is nothing to lose")
+            }
             LogError::Version(version) => {
                 write!(
                     f,
@@ -118,7 +120,7 @@ impl fmt::Display for LogError {
             LogError::Truncated { head } => write!(f, "given up: the oldest LSN that is kept is {head}"),
             LogError::BadSize { size_bytes, need } => write!(
                 f,
-                "{size_bytes} bytes are too few: {need} are needed for these batches and this window"
+                "{size_bytes} bytes are too few, {need} are needed for these batches and this window: make it larger, or `batch_bytes_max` smaller"
             ),
             LogError::BlockBytes { log, device } => {
                 write!(
