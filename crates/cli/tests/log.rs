@@ -97,6 +97,8 @@ fn records_are_shown_from_an_lsn_on_and_so_many() {
     }
     let behind = place.baio("log log --from 1000000 --json").succeeds().json();
     assert_eq!(column(&behind, "lsn"), Vec::<&Value>::new());
+    let text = place.baio("log log --from 1000000").succeeds();
+    assert!(String::from_utf8_lossy(text.out()).ends_with("\nno record from LSN 1000000 on\n"));
     let error = place.baio("log log --from 8 --json").fails_with(1).error();
     assert_eq!(error["code"], "ENODATA");
     assert!(error["need"].as_str().unwrap().contains("8192"), "{error}");
@@ -124,6 +126,7 @@ fn rot_is_named_and_what_lies_behind_it_is_shown() {
     let text = place.baio("log log").fails_with(3);
     let text = String::from_utf8_lossy(text.out()).into_owned();
     assert!(text.contains(&format!("LSN {lsn}, byte {at}")), "{text}");
+    assert!(text.contains("LogOptions::salvage"), "{text}");
 }
 
 #[test]

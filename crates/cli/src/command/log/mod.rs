@@ -89,6 +89,9 @@ pub(crate) struct Looked {
     records: Vec<Shown>,
     /// Of the first record behind those that are shown.
     next_lsn: Option<u64>,
+    /// Where it was asked to begin.
+    #[serde(skip)]
+    from_lsn: u64,
     /// There only while somebody has the volume open to write.
     #[serde(skip_serializing_if = "Option::is_none")]
     in_use: Option<User>,
@@ -173,6 +176,7 @@ fn look(area: &Area, arena: &Arc<Arena>, args: &LogArgs) -> Result<Looked, LogEr
     Ok(Looked {
         records,
         next_lsn,
+        from_lsn: from.0,
         rot,
         in_use: area.in_use.map(User::from),
         ..Looked::of(&part.usage(), recovered)
@@ -207,18 +211,27 @@ fn read(area: &Area, part: &mut LogPart, from: Lsn, args: &LogArgs) -> Result<Ve
 }
 
 fn refused(area: &Area, error: LogError) -> Failure {
+    let with_size = |need: &u64| {
+        format!("copy it, give the copy its size back (truncate -s {need}), and look at that; what was cut off is lost")
+    };
     let (need, cure) = match &error {
         LogError::NotLog => (
             None,
-            "name the file or segment of a log; one in a volume is PATH#SEGMENT",
+            "name the file or segment of a log; one in a volume is PATH#SEGMENT".to_owned(),
         ),
-        LogError::Version(_) => (Some("a log of a format that this program knows"), "use a newer baio"),
-        LogError::HeaderLost => (Some("one whole copy of the header"), "restore the log from a copy"),
-        LogError::Cut { .. } => (None, "give it its size back: the bytes that were cut off are lost"),
-        LogError::Truncated { .. } => (None, "leave out --from, or name a later LSN"),
+        LogError::Version(_) => (
+            Some("a log of a format that this program knows"),
+            "use a newer baio".to_owned(),
+        ),
+        LogError::HeaderLost => (
+            Some("one whole copy of the header"),
+            "restore the log from a copy".to_owned(),
+        ),
+        LogError::Cut { need, .. } => (None, with_size(need)),
+        LogError::Truncated { .. } => (None, "leave out --from, or name a later LSN".to_owned()),
         _ => (
             Some("a log that can be read"),
-            "look again, or restore the log from a copy",
+            "look again, or restore the log from a copy".to_owned(),
         ),
     };
     let error = Error::of_log("look at", area.typed.clone(), error);
@@ -260,6 +273,7 @@ impl Looked {
             rot: None,
             records: Vec::new(),
             next_lsn: None,
+            from_lsn: 0,
             in_use: None,
         }
     }
@@ -314,14 +328,17 @@ impl Answer for Looked {
         {
             table.row([
                 "hole",
-                &format!("LSN {from_lsn} to {to_lsn} are lost, from byte {offset} on"),
+                &format!("records from LSN {from_lsn} up to LSN {to_lsn} are lost; they lay from byte {offset} on"),
             ]);
         }
         if let Some(Rot { lsn, offset }) = self.rot {
-            let rot = format!(
-                "what was durable at LSN {lsn}, byte {offset}, cannot be read: an opening fails; with `salvage` it goes on behind"
-            );
+            let rot =
+                format!("what was durable at LSN {lsn}, byte {offset}, cannot be read: the next opening fails there");
             table.row(["rot", &rot]);
+            table.row([
+                "cure",
+                "restore it from a copy; or let its program open it with `LogOptions::salvage`, which gives the holes up",
+            ]);
         }
         if let Some(user) = self.in_use {
             table.row(["in use", &format!("the volume, by {user}")]);
@@ -330,6 +347,8 @@ impl Answer for Looked {
         if !self.records.is_empty() {
             writeln!(out)?;
             self.write_records(out)?;
+        } else if self.next_lsn.is_none() {
+            writeln!(out, "\nno record from LSN {} on", self.from_lsn)?;
         }
         if let Some(next) = self.next_lsn {
             writeln!(out, "more: --from {next}")?;
