@@ -59,6 +59,10 @@ pub(crate) enum Peer {
     PosixAio,
     /// Batches posted by io_submit(2), O_DIRECT and O_DSYNC
     Libaio,
+    /// No log: each record alone by one write(2), O_DIRECT and O_DSYNC
+    Bare,
+    /// The same by our engine, on --backend
+    BareEngine,
 }
 
 impl LogArgs {
@@ -75,6 +79,8 @@ impl Peer {
             Peer::ThreadDirect => "thread-direct",
             Peer::PosixAio => "posix-aio",
             Peer::Libaio => "libaio",
+            Peer::Bare => "bare",
+            Peer::BareEngine => "bare-engine",
         }
     }
 }

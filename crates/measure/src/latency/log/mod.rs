@@ -13,6 +13,7 @@
 //! | `thread.rs` | peers with a thread that writes: write and fdatasync, or one direct data-synchronous write |
 //! | `queue.rs` | peers without one: the submitting thread posts batches itself, by libaio or POSIX AIO |
 //! | `sys.rs` | the calls of these two |
+//! | `bare.rs` | peers that keep no log: one write for each record |
 //! | `load.rs` | closed loop with one thread or many, open loop |
 //! | `show.rs` | what came out |
 
@@ -29,6 +30,7 @@ use super::below::Below;
 
 mod appender;
 pub(super) mod args;
+mod bare;
 mod load;
 mod own;
 mod queue;
@@ -62,12 +64,11 @@ pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
     let record = args.log.record_size.bytes();
     let load = Load::of(&args.log);
     let who = Who::all(&args.log, &load);
-    if let Some(who) = who.iter().find(|who| !who.takes(&load)) {
-        let said = "it has no thread of its own, so one thread alone can append";
-        return Err(Failure::usage(COMMAND, said)
+    if let Some((who, refusal)) = who.iter().find_map(|who| Some((who, who.refusal(&load)?))) {
+        return Err(Failure::usage(COMMAND, refusal.said)
             .on(format!("--peer {}", who.name()))
-            .needing("--waiting or --rate")
-            .cured_by("leave out --threads, or name a peer with a thread"));
+            .needing(refusal.needing)
+            .cured_by(refusal.cure));
     }
     let ground = Ground::prepare(&Wish {
         command: COMMAND,
@@ -127,6 +128,13 @@ fn log_options(args: &LogArgs) -> Result<LogOptions, Failure> {
     Ok(options)
 }
 
+/// Why a side cannot be loaded as it is asked for.
+struct Refusal {
+    said: &'static str,
+    needing: &'static str,
+    cure: &'static str,
+}
+
 /// A side.
 #[derive(Clone, Copy, Debug)]
 enum Who {
@@ -160,10 +168,23 @@ impl Who {
         }
     }
 
-    /// Can it be loaded so?
-    fn takes(self, load: &Load) -> bool {
-        let one_thread_only = matches!(self, Who::Log | Who::Peer(Peer::Libaio | Peer::PosixAio));
-        !one_thread_only || !matches!(load, Load::Threads { .. })
+    /// Why it cannot be loaded so, if it cannot.
+    fn refusal(self, load: &Load) -> Option<Refusal> {
+        let is_bare = matches!(self, Who::Peer(Peer::Bare | Peer::BareEngine));
+        let one_thread_only = is_bare || matches!(self, Who::Log | Who::Peer(Peer::Libaio | Peer::PosixAio));
+        match load {
+            Load::Threads { .. } if one_thread_only => Some(Refusal {
+                said: "it has no thread of its own, so one thread alone can append",
+                needing: "--waiting or --rate",
+                cure: "leave out --threads, or name a peer with a thread",
+            }),
+            Load::Waiting { count: 2.., .. } if is_bare => Some(Refusal {
+                said: "it writes one record at a time",
+                needing: "--waiting 1 or --rate",
+                cure: "add --waiting 1, or leave this peer out",
+            }),
+            _ => None,
+        }
     }
 
     /// One round, from its beginning to its end.
@@ -186,8 +207,16 @@ impl Who {
             }
             Who::Peer(Peer::Libaio) => by_queue(sys::Native::new(area.path)?, area, load),
             Who::Peer(Peer::PosixAio) => by_queue(sys::Posix::new(area.path)?, area, load),
+            Who::Peer(Peer::Bare) => one_by_one(bare::Blocking::new(area)?, area, load),
+            Who::Peer(Peer::BareEngine) => one_by_one(bare::ByEngine::new(area, backend)?, area, load),
         }
     }
+}
+
+fn one_by_one(by: impl bare::WriteOne, area: Area<'_>, load: Load) -> Result<Loaded, String> {
+    let bare = bare::Bare::new(by, area)?;
+    let loaded = load.by_one(&bare, area.record);
+    finish(loaded, Ok(bare.end()))
 }
 
 fn by_queue(calls: impl sys::Calls, area: Area<'_>, load: Load) -> Result<Loaded, String> {

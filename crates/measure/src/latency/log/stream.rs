@@ -14,7 +14,8 @@ const POOL_BYTES: usize = 32 << 20;
 /// Bytes of a batch, at least.
 const BATCH_BYTES: usize = 1 << 20;
 
-const HEADER: usize = 8;
+/// Before each record: its length.
+pub(super) const HEADER: usize = 8;
 
 /// Batches that are gathered, and buffers for more.
 pub(super) struct Stream {
