@@ -122,6 +122,38 @@ fn our_log_is_loaded_as_they_are() {
 }
 
 #[test]
+fn the_log_is_followed_to_its_end() {
+    let place = Place::new();
+    // Small, so that truncation has to wait for who follows.
+    for (load, name) in [
+        ("--waiting 16", "log"),
+        ("--rate 300", "log"),
+        ("--threads 3", "log-service"),
+        ("--waiting 16 --service", "log-service"),
+    ] {
+        let line = format!(
+            "latency new --size 8M --log --followers 2 {load} --record-size 2K --rounds 1 --runtime 500ms --json"
+        );
+        let told = place.baio(&line).succeeds().json();
+        let sides = told["sides"].as_array().unwrap();
+        assert_eq!(sides[0]["followed"], serde_json::Value::Null, "{load}");
+        let followed = sides[1]["followed"].as_f64().unwrap();
+        assert!((0.1..=1.0).contains(&followed), "{load}: {followed}");
+        let ratio = &told["ratios"][0];
+        let named = format!("{name}-followed");
+        assert_eq!(
+            (&ratio["side"], &ratio["peer"]),
+            (&named.into(), &name.into()),
+            "{load}"
+        );
+    }
+    let line = "latency new --log --followers 1 --rounds 1 --runtime 100ms";
+    let done = place.baio(line).succeeds();
+    let text = String::from_utf8_lossy(done.out()).into_owned();
+    assert!(text.contains("log-followed: 1 following, each has read"), "{text}");
+}
+
+#[test]
 fn our_log_in_a_segment() {
     let place = Place::new();
     place.volume("32M", "8M");
@@ -178,6 +210,7 @@ fn what_cannot_be_or_must_not_be() {
         ("latency vol --log", 1, "EEXIST"),
         ("latency f --service", 2, "EUSAGE"),
         ("latency f --peer libaio --service", 2, "EUSAGE"),
+        ("latency f --peer libaio --followers 1", 2, "EUSAGE"),
         ("latency f --waiting 5", 2, "EUSAGE"),
         ("latency f --record-size 5", 2, "EUSAGE"),
     ] {

@@ -17,4 +17,13 @@ pub(super) trait Appender {
     /// # Errors
     /// A write failed.
     fn wait(&self, end: u64, until: Option<Instant>) -> Result<u64, String>;
+
+    /// Sleeps while nothing waits to be durable.
+    ///
+    /// # Errors
+    /// Who does something beside has failed.
+    fn rest(&self, until: Instant) -> Result<(), String> {
+        std::thread::sleep(until.saturating_duration_since(Instant::now()));
+        Ok(())
+    }
 }

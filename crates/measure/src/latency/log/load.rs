@@ -184,7 +184,7 @@ fn open(side: &impl Appender, record: &[u8], per_second: f64, times: Times) -> R
             now = after;
         }
         if round.waiting.is_empty() {
-            std::thread::sleep(next.min(times.until).saturating_duration_since(now));
+            side.rest(next.min(times.until))?;
         } else {
             round.learn(side, Some(next.min(times.until)))?;
         }

@@ -9,6 +9,7 @@
 //! | `args.rs` | what is typed |
 //! | `appender.rs` | what a side must do |
 //! | `own.rs` | our own log, in the thread that appends or behind a service |
+//! | `followers.rs` | readers that follow it |
 //! | `stream.rs` | records gathered into batches, for the peers |
 //! | `thread.rs` | peers with a thread that writes: write and fdatasync, or one direct data-synchronous write |
 //! | `queue.rs` | peers without one: the submitting thread posts batches itself, by libaio or POSIX AIO |
@@ -31,6 +32,7 @@ use super::below::Below;
 mod appender;
 pub(super) mod args;
 mod bare;
+mod followers;
 mod load;
 mod own;
 mod queue;
@@ -138,10 +140,14 @@ struct Refusal {
 /// A side.
 #[derive(Clone, Copy, Debug)]
 enum Who {
-    /// Our log, driven by whoever appends.
-    Log,
+    /// Our log, driven by whoever appends, and so many who follow it.
+    Log {
+        followers: u32,
+    },
     /// Our log behind a service.
-    LogService,
+    LogService {
+        followers: u32,
+    },
     Peer(Peer),
 }
 
@@ -149,21 +155,22 @@ impl Who {
     /// Those that are asked for, the log first.
     fn all(args: &LogArgs, load: &Load) -> Vec<Who> {
         let of_many = matches!(load, Load::Threads { .. });
-        let log = if args.service || of_many {
-            Who::LogService
-        } else {
-            Who::Log
+        let log = |followers| match args.service || of_many {
+            true => Who::LogService { followers },
+            false => Who::Log { followers },
         };
-        let log = args.log.then_some(log);
-        log.into_iter()
-            .chain(args.peers.iter().copied().map(Who::Peer))
-            .collect()
+        let alone = args.log.then(|| log(0));
+        let followed = (args.followers > 0).then(|| log(args.followers));
+        let peers = args.peers.iter().copied().map(Who::Peer);
+        alone.into_iter().chain(followed).chain(peers).collect()
     }
 
     fn name(self) -> &'static str {
         match self {
-            Who::Log => "log",
-            Who::LogService => "log-service",
+            Who::Log { followers: 0 } => "log",
+            Who::Log { .. } => "log-followed",
+            Who::LogService { followers: 0 } => "log-service",
+            Who::LogService { .. } => "log-service-followed",
             Who::Peer(peer) => peer.name(),
         }
     }
@@ -171,7 +178,7 @@ impl Who {
     /// Why it cannot be loaded so, if it cannot.
     fn refusal(self, load: &Load) -> Option<Refusal> {
         let is_bare = matches!(self, Who::Peer(Peer::Bare | Peer::BareEngine));
-        let one_thread_only = is_bare || matches!(self, Who::Log | Who::Peer(Peer::Libaio | Peer::PosixAio));
+        let one_thread_only = is_bare || matches!(self, Who::Log { .. } | Who::Peer(Peer::Libaio | Peer::PosixAio));
         match load {
             Load::Threads { .. } if one_thread_only => Some(Refusal {
                 said: "it has no thread of its own, so one thread alone can append",
@@ -190,13 +197,13 @@ impl Who {
     /// One round, from its beginning to its end.
     fn load(self, area: Area<'_>, load: Load, backend: Choice, options: &LogOptions) -> Result<Loaded, String> {
         match self {
-            Who::Log => {
-                let log = own::Own::<Local>::create(area, backend, options)?;
+            Who::Log { followers } => {
+                let log = own::Own::<Local>::create(area, backend, options, followers)?;
                 let loaded = load.by_one(&log, area.record);
                 finish(loaded, log.end())
             }
-            Who::LogService => {
-                let log = own::Own::<Remote>::create(area, backend, options)?;
+            Who::LogService { followers } => {
+                let log = own::Own::<Remote>::create(area, backend, options, followers)?;
                 let loaded = load.by_many(&log, area.record);
                 finish(loaded, log.end())
             }

@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::path::Path;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -14,15 +14,23 @@ use baio_engine::{Choice, Config};
 
 use super::Area;
 use super::appender::Appender;
+use super::followers::{Followers, Tasks, Threads};
 use super::stream::Batches;
 
 /// A log that was made for a round.
-pub(super) struct Own<L: Link> {
+pub(super) struct Own<L: Timed> {
     log: Log<L>,
     link: L,
-    given_up: Mutex<GivenUp<L>>,
+    beside: Mutex<Beside<L>>,
+    followers: u32,
     /// Records are given up when so many bytes have been appended.
     part: u64,
+}
+
+/// What is done by whoever waits.
+struct Beside<L: Timed> {
+    given_up: GivenUp<L>,
+    followers: L::Followers,
 }
 
 /// Old records are of no use here, and a log that is full takes no more.
@@ -35,6 +43,9 @@ struct GivenUp<L: Link> {
 
 /// A way to wait for a future until some moment.
 pub(super) trait Timed: Link {
+    /// Who follows a log over it.
+    type Followers: Followers<Self>;
+
     /// Runs it to its end, or until `until`: then `None`.
     fn run<T>(&self, future: impl Future<Output = T>, until: Option<Instant>) -> Result<Option<T>, String>;
 
@@ -45,7 +56,12 @@ pub(super) trait Timed: Link {
 
 impl<L: Timed> Own<L> {
     /// Makes a log in a file, a device or a segment, all of whose bytes are lost.
-    pub(super) fn create(area: Area<'_>, backend: Choice, log_options: &LogOptions) -> Result<Own<L>, String> {
+    pub(super) fn create(
+        area: Area<'_>,
+        backend: Choice,
+        log_options: &LogOptions,
+        followers: u32,
+    ) -> Result<Own<L>, String> {
         let config = Config {
             backend,
             // As whoever has a log would: long batches are then written without looking up each page.
@@ -62,23 +78,37 @@ impl<L: Timed> Own<L> {
         };
         let link = link.map_err(|error| error.to_string())?;
         let log = make(&link, area, log_options).map_err(|error| error.to_string())?;
+        let part = area.size / 4;
+        let given_up = GivenUp {
+            to: log.head_lsn().0,
+            under_way: None,
+        };
+        let beside = Beside {
+            given_up,
+            followers: L::Followers::start(&log, followers, part / 4)?,
+        };
         Ok(Own {
-            given_up: Mutex::new(GivenUp {
-                to: log.head_lsn().0,
-                under_way: None,
-            }),
+            beside: Mutex::new(beside),
+            followers,
             log,
             link,
-            part: area.size / 4,
+            part,
         })
     }
 
     /// Waits until everything is durable, and closes it.
     pub(super) fn end(self) -> Result<Batches, String> {
         let told = |error: baio::Error| error.to_string();
-        drop(self.given_up);
+        let beside = self.beside.into_inner().unwrap_or_else(PoisonError::into_inner);
+        drop(beside.given_up);
+        let end = self.log.end_lsn();
+        if end > self.log.durable_lsn() {
+            self.log.durable(Lsn(end.0 - 1)).wait().map_err(told)?;
+        }
         let usage = self.log.usage().wait().map_err(told)?;
+        beside.followers.dismiss();
         self.log.close().wait().map_err(told)?;
+        let read = beside.followers.end()?;
         drop(self.log);
         self.link.close().map_err(told)?;
         Ok(Batches {
@@ -86,24 +116,33 @@ impl<L: Timed> Own<L> {
             records: usage.batch_records,
             records_max: None,
             bytes: usage.batch_bytes,
+            followed: (self.followers > 0).then(|| read as f64 / f64::from(self.followers)),
         })
     }
 
-    /// Polls what gives up old records, and begins it when enough has been appended since.
-    fn give_up(&self, context: &mut Context<'_>) {
+    /// Polls what is done beside the appends.
+    fn poll_beside(&self, context: &mut Context<'_>) -> Result<(), String> {
         // Somebody else is at it.
-        let Ok(mut given_up) = self.given_up.try_lock() else {
-            return;
+        let Ok(mut beside) = self.beside.try_lock() else {
+            return Ok(());
         };
-        let durable = self.log.durable_lsn().0;
-        if given_up.under_way.is_none() && durable > given_up.to + self.part {
-            given_up.to = durable;
-            given_up.under_way = Some(self.log.truncate(Lsn(durable)));
+        beside.given_up.poll(&self.log, self.part, context);
+        beside.followers.poll(context)
+    }
+}
+
+impl<L: Link> GivenUp<L> {
+    /// Goes on giving up old records, and begins it when so many bytes have been appended since.
+    fn poll(&mut self, log: &Log<L>, part: u64, context: &mut Context<'_>) {
+        let durable = log.durable_lsn().0;
+        if self.under_way.is_none() && durable > self.to + part {
+            self.to = durable;
+            self.under_way = Some(log.truncate(Lsn(durable)));
         }
-        if let Some(operation) = &mut given_up.under_way
+        if let Some(operation) = &mut self.under_way
             && Pin::new(operation).poll(context).is_ready()
         {
-            given_up.under_way = None;
+            self.under_way = None;
         }
     }
 }
@@ -128,18 +167,37 @@ impl<L: Timed> Appender for Own<L> {
 
     fn wait(&self, end: u64, until: Option<Instant>) -> Result<u64, String> {
         let mut durable = self.log.durable(Lsn(end - 1));
-        let both = std::future::poll_fn(|context| {
-            self.give_up(context);
-            Pin::new(&mut durable).poll(context)
+        let both = std::future::poll_fn(|context| match self.poll_beside(context) {
+            Ok(()) => Pin::new(&mut durable)
+                .poll(context)
+                .map(|durable| durable.map_err(|error| error.to_string())),
+            Err(said) => Poll::Ready(Err(said)),
         });
         match self.link.run(both, until)? {
-            Some(Err(error)) => Err(error.to_string()),
+            Some(Err(said)) => Err(said),
             Some(Ok(_)) | None => Ok(self.log.durable_lsn().0),
+        }
+    }
+
+    fn rest(&self, until: Instant) -> Result<(), String> {
+        if self.followers == 0 {
+            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+            return Ok(());
+        }
+        let beside = std::future::poll_fn(|context| match self.poll_beside(context) {
+            Ok(()) => Poll::Pending,
+            Err(said) => Poll::Ready(said),
+        });
+        match self.link.run(beside, Some(until))? {
+            Some(said) => Err(said),
+            None => Ok(()),
         }
     }
 }
 
 impl Timed for Local {
+    type Followers = Tasks;
+
     fn run<T>(&self, future: impl Future<Output = T>, until: Option<Instant>) -> Result<Option<T>, String> {
         let told = |error: baio::Error| error.to_string();
         let Some(until) = until else {
@@ -164,6 +222,8 @@ impl Timed for Local {
 }
 
 impl Timed for Remote {
+    type Followers = Threads;
+
     /// The service's thread drives it: this one only sleeps.
     fn run<T>(&self, future: impl Future<Output = T>, until: Option<Instant>) -> Result<Option<T>, String> {
         let waker = Waker::from(Arc::new(Sleeper(std::thread::current())));

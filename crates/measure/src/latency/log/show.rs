@@ -23,10 +23,12 @@ pub(crate) struct Told {
     waiting: Option<u32>,
     threads: Option<u32>,
     rate: Option<u32>,
+    /// Who follow the log, where it is followed.
+    followers: u32,
     runtime_seconds: f64,
     below: Below,
     sides: Vec<Side>,
-    /// Of the log to each peer.
+    /// Of the log to each peer, and of the log that is followed to the other.
     ratios: Vec<Ratio>,
 }
 
@@ -39,7 +41,7 @@ struct Side {
     rounds: Vec<Figures>,
 }
 
-/// The log's figures by a peer's, round by round; the median of them.
+/// A side's figures by another's, round by round; the median of them.
 #[derive(Serialize)]
 struct Ratio {
     side: &'static str,
@@ -67,6 +69,8 @@ struct Figures {
     batch_bytes_mean: f64,
     /// How often an append found no room.
     refused: f64,
+    /// The part of the records that each follower has read; null where nobody follows.
+    followed: Option<f64>,
 }
 
 impl Told {
@@ -77,7 +81,7 @@ impl Told {
             Load::Threads { count, .. } => (None, Some(count), None),
             Load::Rate { per_second, .. } => (None, None, Some(per_second)),
         };
-        let side = |(who, loaded): (Who, Vec<Loaded>)| {
+        let side = |(who, loaded): &(Who, Vec<Loaded>)| {
             let rounds: Vec<Figures> = loaded.iter().map(|round| Figures::of(round, record_size)).collect();
             Side {
                 side: who.name(),
@@ -85,10 +89,17 @@ impl Told {
                 rounds,
             }
         };
-        let has_log = matches!(sides.first(), Some((Who::Log | Who::LogService, _)));
-        let sides: Vec<Side> = sides.into_iter().map(side).collect();
-        let ratios = match sides.split_first() {
-            Some((log, peers)) if has_log => peers.iter().map(|peer| Ratio::of(log, peer)).collect(),
+        let shown: Vec<Side> = sides.iter().map(side).collect();
+        let ratios = match shown.split_first() {
+            Some((log, others)) if !matches!(sides[0].0, Who::Peer(_)) => {
+                let others = others.iter().zip(&sides[1..]);
+                let ratio = |(other, (who, _)): (&Side, &(Who, Vec<Loaded>))| match who {
+                    Who::Peer(_) => Ratio::of(log, other),
+                    // The same log, but followed.
+                    Who::Log { .. } | Who::LogService { .. } => Ratio::of(other, log),
+                };
+                others.map(ratio).collect()
+            }
             _ => Vec::new(),
         };
         Told {
@@ -97,9 +108,10 @@ impl Told {
             waiting,
             threads,
             rate,
+            followers: args.log.followers,
             runtime_seconds: args.log.runtime.as_secs_f64(),
             below,
-            sides,
+            sides: shown,
             ratios,
         }
     }
@@ -151,6 +163,7 @@ impl Figures {
             records_per_batch_max: batches.records_max.map(f64::from),
             batch_bytes_mean: batches.bytes as f64 / batches.count.max(1) as f64,
             refused: loaded.refused as f64,
+            followed: batches.followed.map(|read| read / batches.records.max(1) as f64),
         }
     }
 
@@ -183,6 +196,7 @@ impl Figures {
             records_per_batch_max: known(&|round| round.records_per_batch_max),
             batch_bytes_mean: of(|round| round.batch_bytes_mean),
             refused: of(|round| round.refused),
+            followed: known(&|round| round.followed),
         }
     }
 }
@@ -227,6 +241,16 @@ impl Shown for Told {
             ]);
         }
         table.write(out)?;
+        for side in &self.sides {
+            if let Some(part) = side.median.followed {
+                let (name, followers) = (side.side, self.followers);
+                writeln!(
+                    out,
+                    "{name}: {followers} following, each has read {:.1} % of the records",
+                    part * 100.0
+                )?;
+            }
+        }
         for ratio in &self.ratios {
             writeln!(
                 out,
