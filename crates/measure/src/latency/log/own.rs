@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use baio::{Access, File, Link, Local, Log, LogOptions, Lsn, Operation, Options, Remote};
+use baio::{Access, Drive, File, Link, Local, Log, LogOptions, Lsn, Operation, Options, Remote, Wait};
 use baio_engine::{Choice, Config};
 
 use super::Area;
@@ -22,6 +22,7 @@ pub(super) struct Own<L: Timed> {
     log: Log<L>,
     link: L,
     beside: Mutex<Beside<L>>,
+    driven: L::Driven,
     followers: u32,
     /// Records are given up when so many bytes have been appended.
     part: u64,
@@ -45,6 +46,11 @@ struct GivenUp<L: Link> {
 pub(super) trait Timed: Link {
     /// Who follows a log over it.
     type Followers: Followers<Self>;
+    /// While this is there, what is awaited over it is driven.
+    type Driven;
+
+    /// Drives it for the length of a round: who comes back to it for each wait would have to take the role each time.
+    fn driven(&self) -> Self::Driven;
 
     /// Runs it to its end, or until `until`: then `None`.
     fn run<T>(&self, future: impl Future<Output = T>, until: Option<Instant>) -> Result<Option<T>, String>;
@@ -89,6 +95,7 @@ impl<L: Timed> Own<L> {
         };
         Ok(Own {
             beside: Mutex::new(beside),
+            driven: link.driven(),
             followers,
             log,
             link,
@@ -109,7 +116,7 @@ impl<L: Timed> Own<L> {
         beside.followers.dismiss();
         self.log.close().wait().map_err(told)?;
         let read = beside.followers.end()?;
-        drop(self.log);
+        drop((self.log, self.driven));
         self.link.close().map_err(told)?;
         Ok(Batches {
             count: usage.batches,
@@ -197,19 +204,37 @@ impl<L: Timed> Appender for Own<L> {
 
 impl Timed for Local {
     type Followers = Tasks;
+    type Driven = Drive;
+
+    fn driven(&self) -> Drive {
+        self.drive()
+    }
 
     fn run<T>(&self, future: impl Future<Output = T>, until: Option<Instant>) -> Result<Option<T>, String> {
         let told = |error: baio::Error| error.to_string();
         let Some(until) = until else {
             return self.block_on(future).map(Some).map_err(told);
         };
+        // The turn itself ends at that moment, as a loop of its own has it: a timer for each wait would cost more than the wait. All that
+        // happens on this link happens in its turns, so nobody has to be woken to look again.
         let mut future = pin!(future);
-        let mut clock = pin!(self.sleep(until.saturating_duration_since(Instant::now())));
-        let first = std::future::poll_fn(|context| match future.as_mut().poll(context) {
-            Poll::Ready(value) => Poll::Ready(Some(value)),
-            Poll::Pending => clock.as_mut().poll(context).map(|_| None),
-        });
-        self.block_on(first).map_err(told)
+        let mut context = Context::from_waker(Waker::noop());
+        let left = || until.saturating_duration_since(Instant::now());
+        let deadline = Some(self.now().after(left()));
+        loop {
+            if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+                return Ok(Some(value));
+            }
+            if left().is_zero() {
+                return Ok(None);
+            }
+            self.turn(Wait::Until {
+                count: u32::from(self.in_flight() > 0),
+                min_wait: Duration::ZERO,
+                deadline,
+            })
+            .map_err(told)?;
+        }
     }
 
     fn made(options: &Options) -> baio::Result<Local> {
@@ -223,22 +248,26 @@ impl Timed for Local {
 
 impl Timed for Remote {
     type Followers = Threads;
+    type Driven = ();
+
+    fn driven(&self) {}
 
     /// The service's thread drives it: this one only sleeps.
     fn run<T>(&self, future: impl Future<Output = T>, until: Option<Instant>) -> Result<Option<T>, String> {
-        let waker = Waker::from(Arc::new(Sleeper(std::thread::current())));
-        let mut context = Context::from_waker(&waker);
         let mut future = pin!(future);
-        loop {
-            if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
-                return Ok(Some(value));
+        WAKER.with(|waker| {
+            let mut context = Context::from_waker(waker);
+            loop {
+                if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+                    return Ok(Some(value));
+                }
+                match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                    None => std::thread::park(),
+                    Some(Duration::ZERO) => return Ok(None),
+                    Some(left) => std::thread::park_timeout(left),
+                }
             }
-            match until.map(|until| until.saturating_duration_since(Instant::now())) {
-                None => std::thread::park(),
-                Some(Duration::ZERO) => return Ok(None),
-                Some(left) => std::thread::park_timeout(left),
-            }
-        }
+        })
     }
 
     fn made(options: &Options) -> baio::Result<Remote> {
@@ -248,6 +277,11 @@ impl Timed for Remote {
     fn opened(volume: &Path, options: &Options) -> baio::Result<Remote> {
         Remote::open_with(volume, options)
     }
+}
+
+thread_local! {
+    /// Made once: a thread waits for many records.
+    static WAKER: Waker = Waker::from(Arc::new(Sleeper(std::thread::current())));
 }
 
 struct Sleeper(Thread);
