@@ -11,6 +11,8 @@ use baio_stress::Measurement;
 use baio_stress::costs::{Costs, memory_max};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
+use crate::figures::quoted;
+
 /// What a finished process printed and cost.
 #[derive(Debug)]
 pub(crate) struct Finished {
@@ -31,6 +33,19 @@ impl Finished {
         to.cpu_less_start_us_per_request = start.map(|start| each(self.costs.cpu.saturating_sub(start)));
         to.context_switches_per_request = self.costs.context_switches as f64 / requests;
     }
+}
+
+/// This program with other words, as a shell would be given it.
+pub(crate) fn own_command_line(words: &[String]) -> String {
+    let program = std::env::current_exe().unwrap_or_else(|_| "baio".into());
+    let program = quoted(&program.to_string_lossy());
+    let words = words.iter().map(|word| quoted(word));
+    std::iter::once(program).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// Runs this program with other words to its end.
+pub(crate) fn run_own(words: &[String]) -> std::io::Result<Finished> {
+    run(Command::new(std::env::current_exe()?).args(words))
 }
 
 /// Runs a command to its end.

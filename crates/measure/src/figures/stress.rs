@@ -1,12 +1,11 @@
 //! `baio stress` in a process of its own: the side of ours that a reader can run again by its command.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use baio_stress::Measurement;
 
-use crate::figures::{child, quoted, start_up};
+use crate::figures::{child, start_up};
 
 /// A run of `baio stress` with `--json`: requests of 4 KiB for a while, or to each block once.
 #[derive(Clone, Debug)]
@@ -82,13 +81,7 @@ impl Run {
 
     /// The command, as a shell would be given it.
     pub(crate) fn command_line(&self) -> String {
-        let program = std::env::current_exe().unwrap_or_else(|_| "baio".into());
-        let words = self.words();
-        let words = words.iter().map(|word| quoted(word));
-        std::iter::once(quoted(&program.to_string_lossy()))
-            .chain(words)
-            .collect::<Vec<_>>()
-            .join(" ")
+        child::own_command_line(&self.words())
     }
 
     /// Runs it; its costs are the whole process's, as on the other side.
@@ -113,7 +106,7 @@ impl Run {
     }
 
     fn process(&self) -> std::io::Result<child::Finished> {
-        child::run(Command::new(std::env::current_exe()?).args(self.words()))
+        child::run_own(&self.words())
     }
 }
 

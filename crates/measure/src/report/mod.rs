@@ -7,6 +7,7 @@
 //! | `versus.rs` | `stress` against who does the same: random and sequential, direct and cached, plain and durable, by a service |
 //! | `streaming.rs` | the tables of seed 000 and of seed 001, figures 1 and 2, in four ways |
 //! | `posted_writes.rs`, `buffered_writes.rs` | what the submitting call waits for |
+//! | `as_written.rs` | seed 003's test, on this device and on the document's, simulated |
 //! | `own_policy.rs`, `page_cleaners.rs`, `request_traces.rs` | what our cache is for, and how it works |
 //! | `one_queue.rs`, `volume_scale.rs` | disk and pipe in one queue; many segments |
 //! | `comparison.rs`, `marks.rs` | sides in turn, their ratios, and what these are to be |
@@ -29,6 +30,7 @@ use comparison::Findings;
 use work_dir::{WorkDir, remove_left_over};
 
 pub(crate) mod args;
+mod as_written;
 mod buffered_writes;
 mod comparison;
 mod ext2;
@@ -85,7 +87,7 @@ const EXPERIMENTS: &[Experiment] = experiments! {
     "own-policy" => own_policy::run: "a program's own eviction and prefetch on our cache, against LRU and the kernel's cache"
     "service" => versus::service:
         "4 KiB random direct reads of a segment through a service thread, against the same in the caller's thread"
-    "posted-writes" => posted_writes::run: "a thousand writes posted to a slow device: posting must not wait for it"
+    "posted-writes" => posted_writes::run: "seed 003: a thousand writes posted to a slow device: posting must not wait for it; and its test as written"
     "buffered-writes" => buffered_writes::run: "64 KiB writes through the kernel's cache: who blocks, and with how many threads"
     "buffered-reads" => versus::buffered_reads: "4 KiB reads that the kernel's cache answers, against a loop of pread"
     "one-queue" => one_queue::run: "messages through a pipe and reads of a disk, waited for in one queue, against blocking threads"

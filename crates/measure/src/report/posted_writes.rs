@@ -13,14 +13,19 @@ use baio_stress::{Latency, Measurement};
 
 use crate::figures::worker::bare::PostedWrites;
 use crate::figures::{median, worker};
-use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::marks::{Figure, Mark};
 use crate::report::slow_device::{self, SlowDevice};
+use crate::report::{Setting, as_written};
 
 const SLOW: Duration = Duration::from_millis(30);
 
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
+    to_slow_device(setting, findings)?;
+    as_written::run(setting, findings)
+}
+
+fn to_slow_device(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let started = slow_device::missing().map_or_else(|| devices(setting), Err);
     let (fast, slow) = match started {
         Ok(devices) => devices,
