@@ -26,7 +26,16 @@ fn explore(seed: u64) {
         "idles",
         "notes",
         "reads",
+        "follows",
+        "replicas",
+        "held_up",
         "failed_writes",
+        "failed_openings",
+        "misreads",
+        "misread_openings",
+        "unreadable_told",
+        "unreadable_behind",
+        "header_unreadable",
         "closes",
     ] {
         assert!(report.more(what) > 100, "{what}: {report:?}");

@@ -1,6 +1,6 @@
 //! What a device holds: bytes that are durable, and sectors that only its cache has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::random::Random;
@@ -14,6 +14,8 @@ pub struct Medium {
     bytes: Vec<u8>,
     /// By their number: what is read, and may be gone when the power fails.
     cached: BTreeMap<u64, [u8; SECTOR]>,
+    /// By their number: sectors that give an error until they are written again.
+    unreadable: BTreeSet<u64>,
 }
 
 /// What becomes of writes that nobody was told the end of.
@@ -42,6 +44,7 @@ impl Medium {
         Medium {
             bytes: word.iter().copied().cycle().take(len as usize).collect(),
             cached: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
         }
     }
 
@@ -70,7 +73,19 @@ impl Medium {
         }
     }
 
-    /// All bytes as they are read.
+    /// Can all of these bytes be read?
+    #[must_use]
+    pub fn can_read(&self, offset: u64, len: u64) -> bool {
+        let sectors = offset / SECTOR as u64..(offset + len).div_ceil(SECTOR as u64);
+        self.unreadable.range(sectors).next().is_none()
+    }
+
+    /// Damage: the sector with this byte gives an error.
+    pub fn spoil(&mut self, offset: u64) {
+        self.unreadable.insert(offset / SECTOR as u64);
+    }
+
+    /// All bytes as they are, also where they cannot be read.
     #[must_use]
     pub fn image(&self) -> Vec<u8> {
         let mut image = vec![0; self.bytes.len()];
@@ -82,8 +97,11 @@ impl Medium {
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         let at = offset as usize;
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        let sectors = offset / SECTOR as u64..(offset + bytes.len() as u64) / SECTOR as u64;
+        if !self.unreadable.is_empty() {
+            self.unreadable.retain(|sector| !sectors.contains(sector));
+        }
         if !self.cached.is_empty() {
-            let sectors = offset / SECTOR as u64..(offset + bytes.len() as u64) / SECTOR as u64;
             self.cached.retain(|sector, _| !sectors.contains(sector));
         }
     }
@@ -155,6 +173,9 @@ impl Medium {
         for (sector, bytes) in &self.cached {
             take(&sector.to_le_bytes());
             take(bytes);
+        }
+        for sector in &self.unreadable {
+            take(&(!sector).to_le_bytes());
         }
         hash
     }

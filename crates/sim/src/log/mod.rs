@@ -4,18 +4,23 @@
 //! opening (or a making) and what is done with the log then; its record has every write with its bytes, every end, and everything
 //! that somebody was told. Cut at any event, each write that has not ended is lost, torn at its sectors, or there, in any order; a
 //! kill leaves them in the device's cache. What is left is opened, and the [`model`] says what must be there. Some states are used
-//! further, and cut again: up to four crashes on one medium. In some of the last states one batch or one copy of the header rots.
+//! further, and cut again: up to four crashes on one medium. In some of the last states one batch or one copy of the header
+//! rots or cannot be read.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | [`medium`] | bytes, durable and cached; what a crash does to them |
 //! | [`rig`] | drives one log, on the record |
 //! | [`workload`] | what is done; the states of a record |
+//! | [`follow`] | replicas, for which truncation waits |
 //! | [`model`] | what was told, and what an opening must give |
+//! | [`opens`] | opens a medium, looks at it, opens it where reads fail |
 //! | [`rot`] | what must be said, and still be there, when something rots |
 
+pub mod follow;
 pub mod medium;
 pub mod model;
+pub mod opens;
 pub mod rig;
 pub mod rot;
 pub mod workload;
@@ -51,6 +56,11 @@ const COUNTED: &[&str] = &[
     "rot_told",
     "rot_cut",
     "rot_gives_again",
+    "unreadable_told",
+    "unreadable_behind",
+    "header_unreadable",
+    "misread_openings",
+    "misread_told",
     "no_log_yet",
     "records_read",
     "groups",
@@ -62,8 +72,13 @@ const COUNTED: &[&str] = &[
     "idles",
     "notes",
     "reads",
+    "follows",
+    "replicas",
+    "held_up",
     "drains",
     "failed_writes",
+    "failed_openings",
+    "misreads",
     "closes",
 ];
 
@@ -254,7 +269,7 @@ impl Trial<'_> {
     fn look(&mut self, state: &State) -> Result<(), Violation> {
         self.part.state(state.medium.fingerprint());
         let (arena, options) = (&self.workload.arena, &self.shape.options);
-        let opened = rot::open(arena, state.medium.clone(), options, &mut self.random)?;
+        let opened = opens::open(arena, state.medium.clone(), options, &mut self.random)?;
         let (rig, recovered, seen) = match opened {
             Ok(opened) => opened,
             Err(error) if !state.model.is_made && workload::is_no_log(&error) => {
@@ -271,6 +286,12 @@ impl Trial<'_> {
         }
         let count = state.model.check(&recovered, &seen, false)?;
         drop(rig);
+        if self.random.percent(10) {
+            self.part.add("misread_openings", 1);
+            if opens::misread(arena, options, state, count, &mut self.random)? {
+                self.part.add("misread_told", 1);
+            }
+        }
         self.part.add("records_read", seen.len() as u64);
         if !self.plan.rot || !state.model.is_made || !self.random.percent(30) {
             return Ok(());

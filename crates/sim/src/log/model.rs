@@ -1,6 +1,8 @@
 //! What the users of a log were told, and what an opening must therefore give.
 
-use baio_storage::log::Recovered;
+use std::collections::BTreeMap;
+
+use baio_storage::log::{Record, Recovered};
 
 use crate::violation::{Kind, Violation};
 
@@ -36,6 +38,10 @@ pub enum Told {
     TruncateAsked(u64),
     /// The head is there.
     Head(u64),
+    /// This one holds what is not below.
+    Held(u64, u64),
+    /// It holds nothing any more.
+    LetGo(u64),
     /// The log is open: so many of the groups were served.
     Opened {
         /// What the opening said.
@@ -64,6 +70,8 @@ pub struct Model {
     pub durable: u64,
     head: u64,
     head_asked: u64,
+    /// What is held, by whom.
+    held: BTreeMap<u64, u64>,
     epoch: u64,
     close_asked: bool,
     is_closed: bool,
@@ -90,7 +98,7 @@ pub fn is_record(number: u64, bytes: &[u8]) -> bool {
 }
 
 /// A record as it was read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Its LSN.
     pub lsn: u64,
@@ -98,6 +106,18 @@ pub struct Seen {
     pub bytes: Vec<u8>,
     /// The last of its group.
     pub is_last: bool,
+}
+
+impl Seen {
+    /// A record.
+    #[must_use]
+    pub fn of(record: &Record<'_>) -> Seen {
+        Seen {
+            lsn: record.lsn.0,
+            bytes: record.bytes.to_vec(),
+            is_last: record.is_last,
+        }
+    }
 }
 
 impl Model {
@@ -125,7 +145,14 @@ impl Model {
                 let gone = self.groups.partition_point(|group| group.lsn < *head);
                 self.groups.drain(..gone);
             }
+            Told::Held(who, from) => {
+                self.held.insert(*who, *from);
+            }
+            Told::LetGo(who) => {
+                self.held.remove(who);
+            }
             Told::Opened { recovered, groups } => {
+                self.held.clear();
                 self.gone.extend(self.groups.drain(*groups..));
                 self.is_made = true;
                 self.head = recovered.head.0;
@@ -185,6 +212,9 @@ impl Model {
         }
         if self.is_made && head > self.head_asked.max(self.head) {
             return wrong(Kind::Lost, format!("nobody asked for more than {}", self.head_asked));
+        }
+        if let Some(from) = self.held.values().find(|from| **from < head) {
+            return wrong(Kind::Lost, format!("LSN {from} was held"));
         }
         if recovered.next.0 <= self.given {
             return wrong(Kind::Order, format!("LSN {} was given, and will be again", self.given));

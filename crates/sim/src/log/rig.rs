@@ -6,7 +6,7 @@ use std::time::Duration;
 use baio_engine::{Arena, Errno, Memory, Time};
 use baio_storage::log::{
     Appender, LogAnswer, LogError, LogIoId, LogIoKind, LogOptions, LogPart, LogRequest, Lsn, RecordReader, Recovered,
-    Salt,
+    Retained, Salt,
 };
 
 use super::medium::{Medium, Write};
@@ -30,7 +30,7 @@ pub enum Event {
 }
 
 /// How a request ended.
-type Answer = Result<LogAnswer, LogError>;
+pub type Answer = Result<LogAnswer, LogError>;
 /// What callbacks were told of LSNs.
 type Acks = Arc<Mutex<Vec<(u64, Result<(), LogError>)>>>;
 
@@ -67,6 +67,11 @@ pub struct Rig {
     pub fails_in: Option<u32>,
     /// A write has failed: nothing is acknowledged any more.
     pub has_failed: bool,
+    only_looks: bool,
+    /// So many reads fail, at any time.
+    pub misread_percent: u64,
+    /// One did.
+    pub has_misread: bool,
 }
 
 const TRUNCATES: u64 = 1 << 32;
@@ -95,6 +100,9 @@ impl Rig {
             owner: 0,
             fails_in: None,
             has_failed: false,
+            only_looks: false,
+            misread_percent: 0,
+            has_misread: false,
         })
     }
 
@@ -120,6 +128,16 @@ impl Rig {
     /// The options are refused.
     pub fn open(arena: &Arc<Arena>, medium: Medium, options: &LogOptions, random: Random) -> Result<Rig, Violation> {
         Rig::of(LogPart::open(arena, medium.len(), options), medium, random)
+    }
+
+    /// Looks at what is there.
+    ///
+    /// # Errors
+    /// The options are refused.
+    pub fn look(arena: &Arc<Arena>, medium: Medium, options: &LogOptions, random: Random) -> Result<Rig, Violation> {
+        let mut rig = Rig::of(LogPart::look(arena, medium.len(), options), medium, random)?;
+        rig.only_looks = true;
+        Ok(rig)
     }
 
     /// Notes what was told.
@@ -174,8 +192,12 @@ impl Rig {
         } = self.waiting.swap_remove(at);
         let result = match (kind, &mut memory) {
             (LogIoKind::Read { offset, len }, Memory::Own(buffer)) => {
-                self.medium.read(offset, &mut buffer[..len as usize]);
-                Ok(len)
+                if !self.medium.can_read(offset, u64::from(len)) || self.misreads() {
+                    Err(Errno::EIO)
+                } else {
+                    self.medium.read(offset, &mut buffer[..len as usize]);
+                    Ok(len)
+                }
             }
             (LogIoKind::Write { offset, len }, Memory::Own(buffer)) => {
                 let fails = self.fails_in == Some(0);
@@ -198,7 +220,12 @@ impl Rig {
                     Ok(len)
                 }
             }
+            (LogIoKind::Sync, _) if self.fails_in == Some(0) => {
+                (self.has_failed, self.fails_in) = (true, None);
+                Err(Errno::EIO)
+            }
             (LogIoKind::Sync, _) => {
+                self.fails_in = self.fails_in.map(|left| left - 1);
                 self.medium.sync();
                 self.note(Event::Synced);
                 Ok(0)
@@ -209,6 +236,13 @@ impl Rig {
         self.pump();
         self.hear()?;
         Ok(true)
+    }
+
+    /// Does the device fail to read now?
+    fn misreads(&mut self) -> bool {
+        let fails = self.misread_percent > 0 && self.random.percent(self.misread_percent);
+        self.has_misread |= fails;
+        fails
     }
 
     fn note(&mut self, event: Event) {
@@ -231,7 +265,10 @@ impl Rig {
     }
 
     /// What the log tells now.
-    fn hear(&mut self) -> Result<(), Violation> {
+    ///
+    /// # Errors
+    /// It is wrong.
+    pub fn hear(&mut self) -> Result<(), Violation> {
         let durable = self.appender.durable_lsn().0;
         if durable < self.durable {
             let story = format!("the durable LSN went from {} to {durable}", self.durable);
@@ -280,8 +317,21 @@ impl Rig {
         Ok(owner)
     }
 
+    /// Asks for batches, and waits for nothing.
+    ///
+    /// # Errors
+    /// A broken promise.
+    pub fn begin_read(&mut self, from: Lsn) -> Result<u64, Violation> {
+        self.start(0, LogRequest::Read { from })
+    }
+
+    /// Holds records.
+    pub fn retain(&mut self, from: u64) -> Retained {
+        self.appender.retain(Lsn(from))
+    }
+
     /// How it ended, if it has.
-    fn answer(&mut self, owner: u64) -> Option<Answer> {
+    pub fn answer(&mut self, owner: u64) -> Option<Answer> {
         let at = self.answers.iter().position(|(of, _)| *of == owner)?;
         Some(self.answers.swap_remove(at).1)
     }
@@ -306,7 +356,7 @@ impl Rig {
         let owner = self.start(0, LogRequest::Open)?;
         match self.wait_for(owner, false)? {
             Ok(LogAnswer::Opened(recovered)) => {
-                if self.appender.durable_lsn() < recovered.next {
+                if self.appender.durable_lsn() < recovered.next && !self.only_looks {
                     return Err(Violation::new(Kind::Failed, "opened, and durable is behind"));
                 }
                 Ok(Ok(recovered))
@@ -330,6 +380,8 @@ impl Rig {
             let batches = match answer {
                 Ok(LogAnswer::Batches(Some(batches))) if !batches.ranges().is_empty() => batches,
                 Ok(LogAnswer::Batches(_)) => return Ok(seen),
+                // The same again.
+                Err(LogError::Read(_)) if self.misread_percent > 0 => continue,
                 other => return Err(Violation::new(Kind::Lost, format!("a read from {from} gave {other:?}"))),
             };
             reader.push(&batches);
@@ -340,11 +392,7 @@ impl Rig {
                 ));
             }
             while let Some(record) = reader.next_record() {
-                seen.push(Seen {
-                    lsn: record.lsn.0,
-                    bytes: record.bytes.to_vec(),
-                    is_last: record.is_last,
-                });
+                seen.push(Seen::of(&record));
             }
         }
         Err(Violation::new(Kind::Failed, "reading never ends"))

@@ -1,4 +1,4 @@
-//! Rot: one batch, or one copy of the header, is not any more what was written. What must be said then, and what must still be there.
+//! Rot: one batch, or one copy of the header, is not any more what was written, or cannot be read. What must be said then, and what must still be there.
 //!
 //! The batches are charted here by the rules of `docs/log-format.md`, not by the code that recovers a log.
 
@@ -9,10 +9,11 @@ use baio_engine::Arena;
 use baio_storage::log::format::{
     BATCH_HEADER, BatchHeader, COPIES_AT, DATA_AT, HEADER_BYTES, Header, RECORD_HEADER, SeenBatch,
 };
-use baio_storage::log::{Hole, LogError, LogOptions, Lsn, Recovered};
+use baio_storage::log::{Hole, LogError, LogOptions, Lsn};
 
 use super::medium::{Medium, SECTOR};
 use super::model::{Group, Seen, check_groups};
+use super::opens::open;
 use super::rig::Rig;
 use super::workload::{Counts, State};
 use crate::random::Random;
@@ -108,6 +109,8 @@ enum Damage {
     /// Others of this log, that were given up or come earlier.
     Old(u64),
     AllZeroes,
+    /// The sector gives an error.
+    Unreadable,
 }
 
 /// What rotted.
@@ -129,10 +132,11 @@ fn strike(medium: &mut Medium, offset: u64, used: u64, old: &[u64], random: &mut
     medium.read(offset, &mut before);
     let at = offset + random.below(used);
     let sector = at / SECTOR as u64 * SECTOR as u64;
-    let damage = match random.below(10) {
+    let damage = match random.below(13) {
         0..=4 => Damage::Bit,
         5..=6 => Damage::Zeroes,
         7 => Damage::AllZeroes,
+        10..=12 => Damage::Unreadable,
         _ => random.pick(old).map_or(Damage::Zeroes, |&from| Damage::Old(from)),
     };
     let mut bytes = [0; SECTOR];
@@ -147,35 +151,15 @@ fn strike(medium: &mut Medium, offset: u64, used: u64, old: &[u64], random: &mut
             medium.read(from, &mut bytes);
             medium.poke(sector, &bytes);
         }
+        Damage::Unreadable => {
+            medium.spoil(at);
+            return Some(Rot { offset: at, damage });
+        }
         Damage::AllZeroes => medium.poke(offset, &vec![0; used.next_multiple_of(SECTOR as u64) as usize]),
     }
     let mut after = vec![0; used as usize];
     medium.read(offset, &mut after);
     (before != after).then_some(Rot { offset: at, damage })
-}
-
-/// A log that was opened, or why not.
-type Opened = Result<(Rig, Recovered, Vec<Seen>), LogError>;
-
-/// Opens a medium, and reads all.
-///
-/// # Errors
-/// A broken promise.
-pub fn open(
-    arena: &Arc<Arena>,
-    medium: Medium,
-    options: &LogOptions,
-    random: &mut Random,
-) -> Result<Opened, Violation> {
-    let mut rig = Rig::open(arena, medium, options, Random::from(&[random.bits()]))?;
-    rig.is_on_record = false;
-    match rig.opened()? {
-        Ok(recovered) => {
-            let seen = rig.read(recovered.head)?;
-            Ok(Ok((rig, recovered, seen)))
-        }
-        Err(error) => Ok(Err(error)),
-    }
 }
 
 /// What a state without rot serves: its groups, and where their records are.
@@ -245,6 +229,9 @@ pub fn try_rot(
     if random.percent(25) || chart.links.is_empty() {
         return rot_header(arena, options, state, medium, reference, random, counts);
     }
+    if random.percent(10) {
+        return spoil_behind(arena, options, medium, &chart, reference, random, counts);
+    }
     let nth = match random.below(4) {
         0 => chart.links.len() - 1 - random.below(chart.links.len().min(4) as u64) as usize,
         _ => random.below(chart.links.len() as u64) as usize,
@@ -266,6 +253,7 @@ pub fn try_rot(
         chart: &chart,
         nth,
         known,
+        is_unreadable: matches!(rot.damage, Damage::Unreadable),
     };
     look.judge(state, random, counts).map_err(|violation| {
         violation.after(format!(
@@ -305,6 +293,18 @@ fn rot_header(
         return Ok(None);
     };
     *counts.entry("header_rotten").or_default() += 1;
+    if matches!(rot.damage, Damage::Unreadable) {
+        *counts.entry("header_unreadable").or_default() += 1;
+        let mut both = medium.clone();
+        both.spoil(COPIES_AT[1 - copy]);
+        match open(arena, both, options, random)? {
+            Err(LogError::HeaderLost) => {}
+            other => {
+                let story = format!("neither copy of the header can be read: {:?}", other.map(drop));
+                return Err(Violation::new(Kind::Failed, story));
+            }
+        }
+    }
     let mut fallback = || -> Result<(), Violation> {
         let (_, recovered, seen) = match open(arena, medium.clone(), options, random)? {
             Ok(opened) => opened,
@@ -322,6 +322,44 @@ fn rot_header(
     Ok(Some(fingerprint))
 }
 
+/// A sector behind the end cannot be read. Where the next batch would be nobody knows whether it is there: that may be told; elsewhere
+/// nothing is lost by it.
+fn spoil_behind(
+    arena: &Arc<Arena>,
+    options: &LogOptions,
+    mut medium: Medium,
+    chart: &Chart,
+    reference: &Reference<'_>,
+    random: &mut Random,
+    counts: &mut Counts,
+) -> Result<Option<u64>, Violation> {
+    let (header, sector) = (&chart.header, SECTOR as u64);
+    let at = DATA_AT + random.below(header.capacity / sector) * sector;
+    let end = chart
+        .links
+        .last()
+        .map_or(DATA_AT + header.head.place, |link| link.offset + link.padded);
+    let end = if end == DATA_AT + header.capacity { DATA_AT } else { end };
+    let is_linked = |link: &Link| (link.offset..link.offset + link.padded).contains(&at);
+    if chart.links.iter().any(is_linked) {
+        return Ok(None);
+    }
+    *counts.entry("unreadable_behind").or_default() += 1;
+    medium.spoil(at);
+    let fingerprint = medium.fingerprint();
+    let wrong = |kind, story: String| {
+        let story = format!("byte {at} behind the end at {end} cannot be read: {story}");
+        Err(Violation::new(kind, story))
+    };
+    let is_next = (end..end + u64::from(header.batch_bytes_max)).contains(&at);
+    match open(arena, medium, options, random)? {
+        Ok((_, _, seen)) if seen != reference.seen => wrong(Kind::Lost, format!("{} records are there", seen.len())),
+        Err(LogError::Read(_)) if is_next => Ok(Some(fingerprint)),
+        Err(error) => wrong(Kind::Refused, error.to_string()),
+        Ok(_) => Ok(Some(fingerprint)),
+    }
+}
+
 struct Look<'a> {
     arena: &'a Arc<Arena>,
     options: &'a LogOptions,
@@ -332,6 +370,7 @@ struct Look<'a> {
     chart: &'a Chart,
     nth: usize,
     known: bool,
+    is_unreadable: bool,
 }
 
 impl Look<'_> {
@@ -352,9 +391,20 @@ impl Look<'_> {
                     return Err(Violation::new(Kind::Refused, "rot, and nothing says it was durable"));
                 }
                 *counts.entry("rot_told").or_default() += 1;
+                if self.is_unreadable {
+                    return self.salvage_opens(random);
+                }
                 self.salvage(&touched, random)
             }
+            Err(LogError::Read(_)) if self.is_unreadable && !self.known => {
+                *counts.entry("unreadable_told").or_default() += 1;
+                self.salvage_opens(random)
+            }
             Err(error) => Err(Violation::new(Kind::Refused, error.to_string())),
+            Ok(_) if self.is_unreadable => Err(Violation::new(
+                Kind::Lost,
+                "a batch that cannot be read is taken for the end",
+            )),
             Ok(_) if self.known => Err(Violation::new(
                 Kind::Lost,
                 format!(
@@ -364,9 +414,7 @@ impl Look<'_> {
             )),
             Ok((_, recovered, seen)) => {
                 *counts.entry("rot_cut").or_default() += 1;
-                let kept = touched.iter().position(|&is_touched| is_touched);
-                let kept = kept.unwrap_or_else(|| self.groups_in_front());
-                self.check_kept(&self.reference.groups[..kept], &seen)?;
+                self.check_kept(self.in_front(&touched), &seen)?;
                 if recovered.next.0 <= state.model.given {
                     // Nobody can know any more what was given.
                     *counts.entry("rot_gives_again").or_default() += 1;
@@ -376,9 +424,33 @@ impl Look<'_> {
         }
     }
 
-    fn groups_in_front(&self) -> usize {
+    /// The groups in front of the batch.
+    fn in_front(&self, touched: &[bool]) -> &[Group] {
         let lsn = self.link().header.lsn;
-        self.reference.groups.partition_point(|group| group.lsn < lsn)
+        let kept = touched.iter().position(|&is_touched| is_touched);
+        let groups = self.reference.groups;
+        &groups[..kept.unwrap_or_else(|| groups.partition_point(|group| group.lsn < lsn))]
+    }
+
+    /// With salvage it opens beside what cannot be read, and a hole is told where something is known to have been.
+    fn salvage_opens(&self, random: &mut Random) -> Result<(), Violation> {
+        let options = LogOptions {
+            salvage: true,
+            ..*self.options
+        };
+        let say = |violation: Violation| violation.after("with salvage");
+        let mut rig = Rig::open(
+            self.arena,
+            self.medium.clone(),
+            &options,
+            Random::from(&[random.bits()]),
+        )?;
+        let wrong = |kind, story: String| Err(say(Violation::new(kind, story)));
+        match rig.opened().map_err(say)? {
+            Ok(recovered) if self.known && recovered.holes.is_empty() => wrong(Kind::Failed, "no hole".into()),
+            Ok(_) => Ok(()),
+            Err(error) => wrong(Kind::Refused, error.to_string()),
+        }
     }
 
     fn check_kept(&self, groups: &[Group], seen: &[Seen]) -> Result<(), Violation> {

@@ -7,6 +7,7 @@ use baio_engine::Arena;
 use baio_storage::log::format::DATA_AT;
 use baio_storage::log::{LogError, LogOptions};
 
+use super::follow::Follower;
 use super::medium::{Fall, Medium, Write};
 use super::model::Model;
 use super::rig::{Event, Rig};
@@ -29,8 +30,15 @@ impl Shape {
     #[must_use]
     pub fn by_chance(random: &mut Random) -> Shape {
         let block: u32 = if random.percent(75) { 512 } else { 4096 };
-        let window = 1 + random.below(if block == 512 { 4 } else { 2 }) as u32;
-        let batch = block * (1 + random.below(if block == 512 { 5 } else { 2 }) as u32);
+        let windows: &[u32] = if block == 512 { &[1, 2, 3, 8] } else { &[1, 2, 2, 8] };
+        let window = random.pick(windows).copied().unwrap_or(1);
+        // Images are copied for each state.
+        let batches = match (block, window) {
+            (512, 8) | (4096, 1 | 2) => 2,
+            (512, _) => 5,
+            _ => 1,
+        };
+        let batch = block * (1 + random.below(batches) as u32);
         let least = u64::from(4 * window * batch);
         let more = random.below(6) * u64::from(block);
         let capacity = least + more + if random.percent(30) { least / 2 } else { 0 };
@@ -61,7 +69,7 @@ impl Shape {
     pub fn reopened(&self, random: &mut Random) -> Shape {
         let mut shape = *self;
         if random.percent(30) {
-            shape.options.window = 1 + random.below(4) as u32;
+            shape.options.window = random.pick(&[1, 2, 3, 8]).copied().unwrap_or(1);
             shape.options.buffer_bytes = random.below(64 << 10) as usize;
         }
         shape
@@ -89,6 +97,9 @@ pub struct Session {
     pub record: Vec<Event>,
 }
 
+/// Replicas of one log at a time.
+const FOLLOWERS_MAX: u64 = 2;
+
 /// What was done, by name.
 pub type Counts = std::collections::BTreeMap<&'static str, u64>;
 
@@ -103,6 +114,11 @@ pub struct Driver<'a> {
     numbers: &'a mut Numbers,
     counts: &'a mut Counts,
     folded: usize,
+    followers: Vec<Follower>,
+    /// So many there have been.
+    replicas: u64,
+    /// Truncation was asked to go so far, of what was durable then.
+    owed: u64,
 }
 
 /// Makes a log on this medium, over whatever is there (what was appended to it is `gone`), and uses it so often.
@@ -142,7 +158,11 @@ pub fn go_on(
     let model = state.model.clone();
     state.model.is_opened_again();
     let with = Random::from(&[random.bits()]);
-    let rig = Rig::open(arena, state.medium.clone(), &shape.options, with)?;
+    let mut rig = Rig::open(arena, state.medium.clone(), &shape.options, with)?;
+    if random.percent(6) {
+        *counts.entry("failed_openings").or_default() += 1;
+        rig.fails_in = Some(random.below(3) as u32);
+    }
     Driver::new(rig, &model, shape, random, numbers, counts).run(state, ops)
 }
 
@@ -163,6 +183,9 @@ impl<'a> Driver<'a> {
             numbers,
             counts,
             folded: 0,
+            followers: Vec::new(),
+            replicas: 0,
+            owed: 0,
         }
     }
 
@@ -171,6 +194,10 @@ impl<'a> Driver<'a> {
             Ok(recovered) => recovered,
             Err(error) if !base.model.is_made && is_no_log(&error) => {
                 // The making was cut short, and there is no log: that is the end.
+                let record = self.rig.record;
+                return Ok(Session { base, record });
+            }
+            Err(LogError::Failed { .. }) if self.rig.has_failed => {
                 let record = self.rig.record;
                 return Ok(Session { base, record });
             }
@@ -219,7 +246,7 @@ impl<'a> Driver<'a> {
         if self.rig.has_failed && self.random.percent(40) {
             return Ok(false);
         }
-        match self.random.below(100) {
+        match self.random.below(117) {
             0..=44 => self.append()?,
             45..=64 => {
                 for _ in 0..=self.random.below(3) {
@@ -229,6 +256,8 @@ impl<'a> Driver<'a> {
             65..=69 => {
                 self.count("drains");
                 self.rig.drain()?;
+                self.fold();
+                self.truncation_is_there()?;
             }
             70..=81 => self.truncate()?,
             82..=85 => {
@@ -253,11 +282,60 @@ impl<'a> Driver<'a> {
                 }
                 return Ok(false);
             }
+            97..=113 => self.follow()?,
+            114 => {
+                self.count("misreads");
+                let is_over = self.rig.misread_percent > 0;
+                self.rig.misread_percent = if is_over { 0 } else { 30 };
+            }
             _ => {
                 self.rig.pass(Duration::from_millis(1))?;
             }
         }
         Ok(true)
+    }
+
+    fn follow(&mut self) -> Result<(), Violation> {
+        self.count("follows");
+        let many = self.followers.len() as u64;
+        if many == 0 || many < FOLLOWERS_MAX && self.random.percent(20) {
+            // What a log that has failed holds only the next opening knows.
+            if !self.rig.has_failed {
+                self.count("replicas");
+                self.replicas += 1;
+                let follower = Follower::new(&mut self.rig, self.replicas, &mut self.random);
+                self.followers.push(follower);
+            }
+            return Ok(());
+        }
+        let at = self.random.below(many) as usize;
+        if self.random.percent(6) {
+            self.followers.swap_remove(at).leave(&mut self.rig);
+            return Ok(());
+        }
+        self.followers[at].step(&mut self.rig, &self.model, &mut self.random)
+    }
+
+    /// Everything has ended: truncation has come as far as nobody is in its way.
+    fn truncation_is_there(&mut self) -> Result<(), Violation> {
+        // What could not be read was not given up.
+        if self.rig.has_failed || self.rig.has_misread {
+            return Ok(());
+        }
+        self.followers
+            .iter()
+            .try_for_each(|follower| follower.is_told(self.owed))?;
+        let held = self.followers.iter().map(Follower::from).min().unwrap_or(u64::MAX);
+        if held < self.owed {
+            self.count("held_up");
+        }
+        let (head, to) = (self.rig.head().0, self.owed.min(held));
+        let kept = self.model.groups.iter().filter(|group| (head..to).contains(&group.lsn));
+        if kept.count() > 1 {
+            let story = format!("truncation to {to} is over, and the head is {head}");
+            return Err(Violation::new(Kind::Space, story));
+        }
+        Ok(())
     }
 
     fn append(&mut self) -> Result<(), Violation> {
@@ -313,6 +391,7 @@ impl<'a> Driver<'a> {
                 lsn.saturating_sub(8 * self.random.below(3))
             }
         };
+        self.owed = self.owed.max(to.min(self.rig.durable()));
         self.rig.truncate(to)
     }
 
@@ -338,6 +417,8 @@ impl<'a> Driver<'a> {
 
     fn grow(&mut self) -> Result<(), Violation> {
         self.count("grows");
+        // Who lets go while it grows may not be heard.
+        self.owed = 0;
         let block = u64::from(self.shape.options.block_bytes);
         let size = self.rig.size_bytes().min(self.shape.size_max);
         let more = block * (1 + self.random.below(24));
