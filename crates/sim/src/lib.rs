@@ -23,6 +23,7 @@
 //! | [`outside`] | the file of a volume is cut off, lengthened, or copied while it is in use |
 //! | [`engine`] | the engine itself on slow, failing disks: every answer against a model, every seed twice |
 //! | [`log`] | the durable log: crash after crash on one medium, and rot |
+//! | [`wal`] | databases in a volume: pages that wait for their log |
 //! | [`explore`] | takes all that apart into numbered trials and runs them |
 //! | [`every_bit`] | every bit of the metadata of reference images, one at a time |
 //! | [`faults`] | one fault of the device under the metadata, during a session |
@@ -59,5 +60,6 @@ pub mod rot;
 pub mod stale;
 pub mod stamp;
 pub mod violation;
+pub mod wal;
 pub mod workload;
 pub mod world;

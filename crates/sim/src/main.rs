@@ -41,6 +41,8 @@ enum Command {
     Soak(command::soak::Args),
     /// The durable log: opens crash states of recorded workloads, and rotten ones
     Log(command::log::Args),
+    /// Databases whose pages wait for their logs: no page is ahead of its log, and together they hold every durable change
+    Wal(command::wal::Args),
     /// The engine on slow, failing disks: every answer is compared with a model, and every seed told twice
     Engine(command::engine::Args),
 }
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Stale(args) => command::stale::run(&args),
         Command::Soak(args) => command::soak::run(&args),
         Command::Log(args) => command::log::run(&args),
+        Command::Wal(args) => command::wal::run(&args),
         Command::Engine(args) => command::engine::run(&args),
     }
 }

@@ -19,6 +19,7 @@ pub(crate) mod rot;
 pub(crate) mod said;
 pub(crate) mod soak;
 pub(crate) mod stale;
+pub(crate) mod wal;
 
 /// What every exploration of the volume is asked.
 #[derive(clap::Args)]
