@@ -494,7 +494,7 @@ fn appends_of_many_threads_are_all_there() {
 fn a_small_log_and_little_memory_have_short_batches() {
     let longest = |size: u64, arena_bytes: usize| {
         let arena = Arena::new(arena_bytes).unwrap();
-        let part = LogPart::create(&arena, size, UUID, &LogOptions::default()).unwrap();
+        let part = LogPart::create(&arena, size, UUID, log_harness::SALT, &LogOptions::default()).unwrap();
         let mut rig = Rig::of(arena, log_harness::Device::new(size), part).unwrap();
         let record = vec![7; 8 << 10];
         for _ in 0..size.min(2 << 20) / 2 / (8 << 10) {

@@ -104,7 +104,14 @@ mod tests {
     #[test]
     fn who_is_dropped_while_being_woken_does_not_wait_again() {
         let arena = Arena::new(8 << 20).unwrap();
-        let part = LogPart::create(&arena, 4 << 20, [1; 16], &LogOptions::default()).unwrap();
+        let part = LogPart::create(
+            &arena,
+            4 << 20,
+            [1; 16],
+            baio_storage::log::Salt([2; 16]),
+            &LogOptions::default(),
+        )
+        .unwrap();
         let events = LogEvents::new("log", &part.appender()).unwrap();
         let in_hand = Arc::clone(&events.watcher);
         drop(events);
