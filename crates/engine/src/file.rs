@@ -193,6 +193,16 @@ impl File {
         self.0.durable_by
     }
 
+    /// Must a durable write flush the volatile cache of the device below? Where it takes FUA, or has no such cache, each write is made durable
+    /// by itself, and several at once; flushes wait for one another. `None` for a foreign device.
+    #[must_use]
+    pub fn flushes(&self) -> Option<bool> {
+        match &self.0.made {
+            Made::Inode(inode) => Some(inode.flushes()),
+            Made::Foreign(_) => None,
+        }
+    }
+
     pub(crate) fn file_system(&self) -> Option<i64> {
         self.inode().ok()?.file_system
     }

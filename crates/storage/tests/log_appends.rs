@@ -519,3 +519,35 @@ fn a_small_log_and_little_memory_have_short_batches() {
         "four of them and a block are more"
     );
 }
+
+/// Where a durable write flushes the device's cache, a second short batch is a second flush: it waits, and gathers. A full one goes.
+#[test]
+fn a_short_batch_waits_for_the_one_at_the_device() {
+    let options = LogOptions {
+        window: 3,
+        window_short: 1,
+        ..small()
+    };
+    let mut rig = Rig::create(SIZE, &options);
+    let bell = baio_engine::Doorbell::new().unwrap();
+    rig.appender.set_bell(bell.clone());
+    let under_way = |rig: &Rig| rig.ios.iter().filter(|io| io.is_batch()).count();
+    rig.batch(b"one");
+    assert!(bell.silence());
+    let two = rig.append(b"two");
+    assert!(!bell.silence(), "the end of the first wakes the driver");
+    assert!(!rig.part.wants_io());
+    rig.pump();
+    assert_eq!(under_way(&rig), 1);
+    rig.append(&[3; 3000]);
+    assert!(bell.silence(), "one is full");
+    assert!(rig.part.wants_io());
+    rig.pump();
+    assert_eq!(under_way(&rig), 2, "the full one alone");
+    rig.end(0);
+    rig.pump();
+    assert_eq!(under_way(&rig), 1, "the rest waits for the full one");
+    rig.run();
+    assert!(rig.is_durable(two));
+    assert_eq!(rig.part.usage().batches, 3);
+}

@@ -67,6 +67,7 @@ impl World {
         let options = LogOptions {
             block_bytes: block,
             window,
+            window_short: chance.below(4) as u32,
             gather: Duration::from_millis(chance.below(2) as u64 * 3),
             buffer_bytes: 4096 << chance.below(6),
             batch_bytes_max: batch,

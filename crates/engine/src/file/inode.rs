@@ -80,6 +80,23 @@ impl Inode {
         sys::until_it_says(|| rustix::fs::ftruncate(fd, bytes))
     }
 
+    /// What sysfs tells of the queue below (Documentation/ABI/stable/sysfs-block: `write_cache`, `fua`). Where there is no such
+    /// device, as for btrfs, it is taken for one that must.
+    pub(super) fn flushes(&self) -> bool {
+        let number = match self.identity {
+            (DEVICES, device) | (device, _) => device,
+        };
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        // A partition's queue is its disk's.
+        let queue = ["queue", "../queue"].iter().find_map(|queue| {
+            let queue = format!("/sys/dev/block/{major}:{minor}/{queue}");
+            Some((std::fs::read(format!("{queue}/write_cache")).ok()?, queue))
+        });
+        let Some((cache, queue)) = queue else { return true };
+        let takes_fua = || std::fs::read(format!("{queue}/fua")).is_ok_and(|fua| fua.trim_ascii() == b"1");
+        cache.trim_ascii() != b"write through" && !takes_fua()
+    }
+
     pub(super) fn owner_uid(&self) -> Option<u32> {
         let fd = self.any_fd().ok()?;
         rustix::fs::fstat(fd).ok().map(|stat| stat.st_uid)

@@ -350,6 +350,9 @@ impl Core {
         if options.block_bytes == 0 {
             options.block_bytes = least.next_power_of_two();
         }
+        if options.window_short == 0 && file.flushes() == Some(true) {
+            options.window_short = 1;
+        }
         if options.block_bytes < least {
             let why = format!(
                 "blocks of {} bytes, the device has sectors of {least}",

@@ -11,7 +11,7 @@ impl LogPart {
             return true;
         }
         let front = self.shared.lock();
-        if matches!(front.life, Life::Opening | Life::Failed(_)) || front.in_flight >= front.shape.window {
+        if matches!(front.life, Life::Opening | Life::Failed(_)) || !front.may_send(!front.full.is_empty()) {
             return false;
         }
         let gathers = !self.options.gather.is_zero() && front.life == Life::Open;

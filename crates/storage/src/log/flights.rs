@@ -182,7 +182,7 @@ impl LogPart {
         let is_filling = front.full.is_empty() && front.open.is_some();
         // It gathers while the device is busy, too.
         let since = is_filling.then(|| *self.gather_since.get_or_insert(self.now));
-        if front.in_flight >= front.shape.window {
+        if !front.may_send(!is_filling) {
             return None;
         }
         if let Some(since) = since {

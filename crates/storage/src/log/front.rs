@@ -67,6 +67,8 @@ pub(super) struct Shape {
     pub(super) batch_max: u32,
     pub(super) capacity: u64,
     pub(super) window: u32,
+    /// At most the window: with so many at the device none goes out that is not full.
+    pub(super) window_short: u32,
     /// How far LSNs that are given may lie beyond what is durable.
     pub(super) ahead: u64,
 }
@@ -215,6 +217,16 @@ impl Front {
             Some(open) => open.lsn + u64::from(open.used),
             None => self.tail.lsn,
         }
+    }
+
+    /// May a batch go to the device that is full? May one that is not?
+    pub(super) fn may_send(&self, is_full: bool) -> bool {
+        let window = if is_full {
+            self.shape.window
+        } else {
+            self.shape.window_short
+        };
+        self.in_flight < window
     }
 
     /// Has it anything that is not at the device yet?
@@ -494,7 +506,7 @@ impl Front {
 
     /// A batch has come that the driver may not know of: rings when it may sleep.
     pub(super) fn bell_to_ring(&mut self) -> Option<Doorbell> {
-        if self.is_driver_awake || self.has_rung || self.in_flight >= self.shape.window {
+        if self.is_driver_awake || self.has_rung || !self.may_send(!self.full.is_empty()) {
             return None;
         }
         let bell = self.bell.clone()?;

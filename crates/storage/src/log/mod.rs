@@ -436,10 +436,7 @@ impl LogPart {
     #[must_use]
     pub fn next_tick(&self) -> Option<Time> {
         // With a full window the end of a batch comes first.
-        let may_send = || {
-            let front = self.shared.lock();
-            front.in_flight < front.shape.window
-        };
+        let may_send = || self.shared.lock().may_send(false);
         let gathers = self.gather_since.filter(|_| may_send());
         let gathers = gathers.map(|since| since.after(self.options.gather));
         let idles = self.idle_note_at();

@@ -91,12 +91,18 @@ impl LogPart {
 
     fn take_memory(&mut self, header: &Header) -> Result<(), LogError> {
         let capacity_batches = header.capacity / 4 / u64::from(header.batch_bytes_max);
+        let window = self.options.window.min(capacity_batches as u32).max(1);
+        let window_short = match self.options.window_short {
+            0 => window,
+            short => short.min(window),
+        };
         let mut front = self.shared.lock();
         front.shape = Shape {
             block: header.block_bytes,
             batch_max: header.batch_bytes_max,
             capacity: header.capacity,
-            window: self.options.window.min(capacity_batches as u32).max(1),
+            window,
+            window_short,
             ahead: self.options.ahead(header.batch_bytes_max),
         };
         self.block_buffer = self.arena.buffer(4096);

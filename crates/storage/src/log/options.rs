@@ -18,6 +18,12 @@ pub struct LogOptions {
     pub block_bytes: u32,
     /// Batches in flight at once.
     pub window: u32,
+    /// Batches in flight with which one that is not full goes out: with more it waits for one of them to end. 0, and all above `window`:
+    /// as many as the window. A core takes 0 for 1 where a durable write flushes the device's cache ([`File::flushes`]): flushes
+    /// wait for one another, so two short batches are two flushes where one would do.
+    ///
+    /// [`File::flushes`]: baio_engine::File::flushes
+    pub window_short: u32,
     /// How long the first record of a batch may wait for others. Zero: no batch waits, and records gather while the device is busy.
     pub gather: Duration,
     /// How far LSNs may lie beyond what is durable, in bytes: what is appended and waits.
@@ -36,6 +42,7 @@ impl Default for LogOptions {
         LogOptions {
             block_bytes: 0,
             window: 2,
+            window_short: 0,
             gather: Duration::ZERO,
             buffer_bytes: 32 << 20,
             batch_bytes_max: 0,

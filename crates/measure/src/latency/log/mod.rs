@@ -114,6 +114,7 @@ pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
 fn log_options(args: &LogArgs) -> Result<LogOptions, Failure> {
     let mut options = LogOptions {
         gather: args.gather,
+        window_short: args.window_short.unwrap_or(0),
         ..LogOptions::default()
     };
     if let Some(window) = args.window {
