@@ -6,8 +6,8 @@ use baio_engine::sim::{Disk, Flash, Profile, Sim};
 use baio_engine::{Engine, File, Open, Wait};
 use baio_storage::cache::CacheConfig;
 use baio_storage::log::{LogAnswer, LogOptions, LogRequest, Lsn};
-use baio_storage::{Core, Fault, Format, Handle, HeldLog, LogReply};
-use harness::{BLOCK, config, create, open_write, simulated_disk, start, write_request};
+use baio_storage::{Core, Fault, Format, Handle, HeldLog, LogReply, ResizeOptions};
+use harness::{BLOCK, ME, config, create, open_write, simulated_disk, start, write_request};
 
 const LOG_BYTES: u64 = 512 << 10;
 
@@ -160,4 +160,46 @@ fn no_page_is_pinned_where_a_log_is() {
     let pin = core.pin_now(other, 5).unwrap();
     core.unpin(pin);
     core.close().unwrap();
+}
+
+/// A segment that gets shorter would take the log's end with it.
+#[test]
+fn no_log_is_opened_in_what_gets_shorter() {
+    let mut refused = 0;
+    for turns in 0..12 {
+        let disk = disk();
+        let mut core = open(&disk);
+        create(&mut core, "log", LOG_BYTES);
+        let handle = open_write(&mut core, "log");
+        let log = create_log(&mut core, handle);
+        let mut last = Lsn(0);
+        while let Ok(lsn) = log.appender().append(&[7; 4000]) {
+            last = lsn;
+        }
+        wait(&mut core, &log, last);
+        let close = core.begin_on_log(log.id(), LogRequest::Close).unwrap();
+        core.wait_log(&close).unwrap();
+        let half = ResizeOptions::to_size(LOG_BYTES / 2);
+        let id = core.begin_resize(ME, ME.uid, "log", &half).unwrap();
+        for _ in 0..turns {
+            core.turn(Wait::one()).unwrap();
+        }
+        let opened = core.begin_open_log(handle, &options());
+        refused += u32::from(opened.as_ref().is_err_and(|error| error.code() == "EBUSY"));
+        let opened = opened.and_then(|question| core.wait_log(&question));
+        let answer = loop {
+            if let Some(answer) = core.take_answer(&id) {
+                break answer;
+            }
+            core.turn(Wait::one()).unwrap();
+        };
+        assert!(
+            answer.is_err() || opened.is_err(),
+            "after {turns} turns both have their way"
+        );
+        assert!(answer.is_ok() || opened.is_ok(), "after {turns} turns neither has");
+        drop(opened);
+        core.close().unwrap();
+    }
+    assert!(refused > 0);
 }

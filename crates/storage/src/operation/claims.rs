@@ -12,6 +12,8 @@ use crate::segment::probe::SlotAddress;
 pub(crate) enum Claim {
     /// Open the segment: it serves, and handles are told what becomes of it.
     Shared,
+    /// The same, but no log is opened in it: it gets shorter.
+    Shorter,
     /// Nothing: a handle that was opened now might miss that requests are being refused.
     Closed,
 }
@@ -61,6 +63,12 @@ impl Claims {
     pub(crate) fn is_closed(&self, at: SlotAddress) -> bool {
         let closed = |claimed: &Claimed| claimed.at == at && claimed.claim == Claim::Closed;
         self.claims.iter().any(closed)
+    }
+
+    /// Whether this segment gets shorter.
+    pub(crate) fn gets_shorter(&self, at: SlotAddress) -> bool {
+        let is_it = |claimed: &Claimed| claimed.at == at && claimed.claim == Claim::Shorter;
+        self.claims.iter().any(is_it)
     }
 
     /// Asks whoever has the segment to end where it stands: a delete need not wait until all is copied.

@@ -214,8 +214,11 @@ impl Resize {
             blocks,
             reserve,
         };
-        if plan.shrinks() && cx.objects.segment_has_log(at) {
-            return Err(Fault::HasLog);
+        if plan.shrinks() {
+            if cx.objects.segment_has_log(at) {
+                return Err(Fault::HasLog);
+            }
+            cx.claims.claim(at, cx.index, Claim::Shorter);
         }
         if (plan.blocks, plan.reserve) == (plan.found.blocks, plan.found.reserve_blocks) {
             cx.release_token();

@@ -55,7 +55,8 @@ impl Core {
                 .as_ref()
                 .is_some_and(|cached| cached.cache.is_pinned(object))
         };
-        if has_begun || object.is_some_and(is_pinned) {
+        let gets_shorter = |at| self.claims.gets_shorter(at);
+        if has_begun || object.is_some_and(is_pinned) || self.objects.address(handle).is_some_and(gets_shorter) {
             return Err(Error::new(operation, self.name_of(handle), Errno::EBUSY));
         }
         Ok(())
