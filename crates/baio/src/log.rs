@@ -107,7 +107,7 @@ impl<L: Link> Opened<L> {
 
     /// Opens the log in it, after recovery: every record that was acknowledged is there, in order, without a gap.
     /// [`Log::found`] says what else was met. While it is open nobody else of this link writes there, and it is not deleted or shortened.
-    /// No lock keeps another process, or another link, from a plain file: two that open one log lose each other's records.
+    /// A plain file is locked (`flock`), so that no other process, and no other link, opens the log.
     pub fn open_log(&self, options: &LogOptions) -> Operation<L, Log<L>> {
         let (handle, options) = (self.handle(), *options);
         self.ask(Command::OpenLog { handle, options }, log_of)
