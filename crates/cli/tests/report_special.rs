@@ -89,6 +89,47 @@ fn posted_writes_run_or_say_what_they_need() {
         Some(reason) => assert!(reason.contains("needs "), "{reason}"),
         None => assert_eq!(marks(&parts), 2),
     }
+    let part = |name: &str| parts.as_array().unwrap().iter().find(|part| part["part"] == name);
+    let runs = part("as written").unwrap()["writes"].as_array().unwrap();
+    assert!(!runs.is_empty() && runs.iter().all(|run| run["batches"].as_u64().unwrap() > 0));
+    let rows = part("as written, on a simulated rotating disk").unwrap()["rows"].as_array();
+    assert_eq!(rows.unwrap().len(), 4);
+}
+
+#[test]
+fn our_log_is_compared_with_threads_that_write() {
+    let parts = report("log-appends");
+    let parts = parts.as_array().unwrap();
+    // Two sizes with four loads, many threads, random moments; and one record alone.
+    assert_eq!(parts.len(), 11);
+    for part in parts {
+        let against = part["against"].as_array().unwrap();
+        assert_eq!(against.len(), 2, "{part}");
+        let judged = against.iter().flat_map(|peer| peer["marks"].as_array().unwrap()).chain(
+            part["counts"]
+                .as_object()
+                .into_iter()
+                .flat_map(|counts| counts.values()),
+        );
+        assert!(judged.clone().count() > 0 && judged.clone().all(|mark| mark["holds"].is_boolean()));
+        assert!(
+            against.iter().all(|peer| peer["p50_ratio"].as_f64().unwrap() > 0.0),
+            "{part}"
+        );
+    }
+}
+
+#[test]
+fn batches_in_flight_are_compared_on_simulated_devices() {
+    let parts = report("log-window");
+    assert_eq!(parts.as_array().unwrap().len(), 4);
+    for part in parts.as_array().unwrap() {
+        for row in part["rows"].as_array().unwrap() {
+            for window in ["window_1", "window_2", "window_4"] {
+                assert!(row[window]["appends_per_second"].as_f64().unwrap() > 0.0, "{row}");
+            }
+        }
+    }
 }
 
 #[test]
