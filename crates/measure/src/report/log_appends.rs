@@ -22,7 +22,7 @@ struct Pace {
 }
 
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
-    let (runtime, rounds) = setting.either((Duration::from_millis(120), 1), (Duration::from_secs(2), 5));
+    let (runtime, rounds) = setting.either((Duration::from_millis(80), 1), (Duration::from_secs(2), 5));
     let pace = Pace { runtime, rounds };
     let file = Site::file(setting, "log-appends", setting.either(32 << 20, 256 << 20))?;
     findings.lines.push(format!(

@@ -109,7 +109,7 @@ struct Told {
 }
 
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
-    let records = setting.either(2_000, 20_000);
+    let records = setting.either(1_000, 20_000);
     findings.lines.push(format!(
         "simulated devices, virtual time, {records} records each; with a window of {WINDOWS:?}: records/s, p50, p99"
     ));
