@@ -47,6 +47,7 @@ impl Shape {
         let options = LogOptions {
             block_bytes: block,
             window,
+            window_short: u32::from(random.percent(20)),
             gather: if random.percent(15) {
                 Duration::from_millis(1)
             } else {

@@ -59,6 +59,7 @@ impl Scene {
             log: LogOptions {
                 block_bytes: block,
                 window,
+                window_short: u32::from(random.percent(20)),
                 gather: Duration::ZERO,
                 buffer_bytes: random.below(32 << 10) as usize,
                 batch_bytes_max: batch,
