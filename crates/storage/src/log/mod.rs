@@ -507,12 +507,22 @@ impl Drop for LogPart {
     fn drop(&mut self) {
         let fired = {
             let mut front = self.shared.lock();
-            if !matches!(front.life, Life::Failed(_)) {
-                front.life = Life::Closed;
-                front.lost_from = front.lost_from.min(self.shared.durable());
-                let from = front.lost_from;
-                front.waits.fail_from(from, &LogError::Closed);
-            }
+            // Also of batches in front of a failed one: nobody hears any more how they end.
+            let from = front.lost_from.min(self.shared.durable());
+            front.lost_from = from;
+            let error = match &front.life {
+                Life::Failed(LogError::Failed { errno, .. }) => LogError::Failed {
+                    errno: *errno,
+                    lsn: Lsn(from),
+                },
+                Life::Failed(error) => error.clone(),
+                _ => LogError::Closed,
+            };
+            front.life = match &error {
+                LogError::Closed => Life::Closed,
+                _ => Life::Failed(error.clone()),
+            };
+            front.waits.fail_from(from, &error);
             front.drop_buffers();
             std::mem::take(&mut front.waits.fired)
         };

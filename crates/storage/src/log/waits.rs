@@ -109,7 +109,8 @@ impl Wakers {
         kept.waker.take()
     }
 
-    /// One waiter is woken: once for all of a round.
+    /// One waiter is woken: once for all of a round. No waker ends here, under the lock: the first of the round is kept among those who
+    /// hear.
     fn fire(&mut self, index: u32, into: &mut Vec<Fired>) {
         let is_first = self.kept[index as usize].round != self.round;
         self.kept[index as usize].round = self.round;
