@@ -10,6 +10,7 @@ use super::error::LogError;
 use super::format::{DATA_AT, Header};
 use super::front::Life;
 use super::jobs::{AfterDrain, AfterHeader, AfterZero, Ended, HeaderWrite, Next, Step};
+use super::zero::Zeroing;
 use super::{LogAnswer, LogIoKind, LogPart};
 
 /// A growth on its way, in bytes of data.
@@ -47,11 +48,8 @@ impl LogPart {
             copied: 0,
             is_read: false,
         };
-        Next::Go(Step::Zero {
-            at: header.capacity,
-            end: new,
-            then: AfterZero::Grow(growth),
-        })
+        let zeroing = Zeroing::new(header.capacity..new, AfterZero::Grow(growth));
+        Next::Go(Step::Zero(zeroing))
     }
 
     pub(super) fn drain_for(&mut self, growth: Growth) -> Next {

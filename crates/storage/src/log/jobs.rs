@@ -1,5 +1,5 @@
 //! What changes a log as a whole: making, recovering, truncating, growing, noting, closing. One at a time, in the order in which they
-//! were asked; each is a row of steps, and a step has at most one I/O under way.
+//! were asked; each is a row of steps, and a step has at most one I/O under way, but for zeroes.
 
 use baio_engine::{Buffer, Errno};
 
@@ -9,6 +9,7 @@ use super::front::Life;
 use super::grow::Growth;
 use super::opening::{Fill, Scan};
 use super::truncate::Find;
+use super::zero::Zeroing;
 use super::{IoOwner, LogAnswer, LogIoKind, LogPart, LogRequest, LogRequestId};
 
 /// A request that waits for its turn; `who` is nobody for what the log asks of itself.
@@ -22,7 +23,7 @@ pub(super) struct Job {
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) job: Job,
-    step: Option<Step>,
+    pub(super) step: Option<Step>,
     is_waiting: bool,
     ended: Option<Ended>,
 }
@@ -53,12 +54,8 @@ pub(super) enum Step {
     Clear {
         copy: usize,
     },
-    /// Zeroes are written from here to there.
-    Zero {
-        at: u64,
-        end: u64,
-        then: AfterZero,
-    },
+    /// Zeroes are written, by several writes at once.
+    Zero(Zeroing),
     /// This copy of the header is read.
     ReadHeader {
         copy: usize,
@@ -201,7 +198,7 @@ impl LogPart {
         match step {
             Step::Begin => self.begin(request),
             Step::Clear { copy } => self.clear(copy, ended),
-            Step::Zero { at, end, then } => self.zero(at, end, then, ended),
+            Step::Zero(zeroing) => self.zero(zeroing),
             Step::ReadHeader { copy } => self.read_header(copy, ended),
             Step::Scan(scan) => self.scan(scan, ended),
             Step::Fill(scan, fill) => self.fill(scan, fill, ended),

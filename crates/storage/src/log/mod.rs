@@ -20,6 +20,7 @@
 //! | `jobs` | requests that change the log, one after the other |
 //! | `headers` | the two copies of the header |
 //! | `chain`, `opening` | which batch follows which; making, recovery |
+//! | `zero` | what is new is written once |
 //! | `truncate`, `grow` | space given up, space added |
 //! | `index`, `recent`, `read`, `reader` | finding batches, reading them, records out of them |
 //!
@@ -49,6 +50,7 @@ mod retain;
 mod stamp;
 mod truncate;
 mod waits;
+mod zero;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -253,6 +255,8 @@ enum IoOwner {
     Batch(u64),
     /// What runs now.
     Job,
+    /// Zeroes, for what runs now: at this place of the data, so many.
+    Zeroes { at: u64, len: u32 },
     /// A read request.
     Read(SlotKey),
 }
@@ -411,6 +415,7 @@ impl LogPart {
         match owner {
             IoOwner::Batch(number) => self.batch_ended(number, result, buffer),
             IoOwner::Job => self.job_io_ended(result, buffer),
+            IoOwner::Zeroes { at, len } => self.zeroes_ended(at, len, result),
             IoOwner::Read(key) => self.read_io_ended(key, result, buffer),
         }
         self.go_on();

@@ -17,12 +17,11 @@ use super::format::{COPIES_AT, DATA_AT, Header, HeaderFault, LSN_MAX};
 use super::front::{Gap, Life, Shape, Tail};
 use super::index::Mark;
 use super::jobs::{AfterHeader, AfterZero, Ended, HeaderWrite, Job, Next, Running, Step};
+use super::zero::Zeroing;
 use super::{Hole, LogAnswer, LogIoKind, LogPart, LogRequest, Lsn, Recovered};
 
 /// Bytes that are read at once, if the arena has them.
 const CHUNK: u32 = 1 << 20;
-/// Bytes of zeroes that are written at once.
-const ZEROES: u64 = 256 << 10;
 
 /// How far a recovery has come.
 #[derive(Debug)]
@@ -127,11 +126,8 @@ impl LogPart {
             }
         }
         if copy == COPIES_AT.len() {
-            return Next::Go(Step::Zero {
-                at: 0,
-                end: header.capacity,
-                then: AfterZero::Create,
-            });
+            let zeroing = Zeroing::new(0..header.capacity, AfterZero::Create);
+            return Next::Go(Step::Zero(zeroing));
         }
         let Some(mut buffer) = self.take_block(header.block_bytes) else {
             return Next::End(Err(LogError::NoMemory));
@@ -144,49 +140,7 @@ impl LogPart {
         Next::Io(Step::Clear { copy }, kind, Some(buffer))
     }
 
-    /// Every byte of the data is written once, so that later writes change no metadata below.
-    pub(super) fn zero(&mut self, at: u64, end: u64, then: AfterZero, ended: Option<Ended>) -> Next {
-        let (mut at, mut buffer) = (at, None);
-        if let Some(ended) = ended {
-            let block = self.header.map_or(4096, |header| header.block_bytes);
-            // Whole blocks, and not for ever.
-            match ended.result.map(|written| written / block * block) {
-                Ok(0) => return Next::End(Err(self.header_failed(Errno::EIO))),
-                Ok(written) => at += u64::from(written),
-                Err(errno) => return Next::End(Err(self.header_failed(errno))),
-            }
-            buffer = ended.buffer;
-        }
-        if at >= end {
-            drop(buffer);
-            return match then {
-                AfterZero::Create => self.created(),
-                AfterZero::Grow(growth) => self.drain_for(growth),
-            };
-        }
-        let mut buffer = match buffer {
-            Some(buffer) => buffer,
-            None => match self.zeroes() {
-                Some(buffer) => buffer,
-                None => return Next::End(Err(LogError::NoMemory)),
-            },
-        };
-        let len = (end - at).min(buffer.capacity() as u64) as u32;
-        buffer.set_len(len as usize);
-        let kind = LogIoKind::Write {
-            offset: DATA_AT + at,
-            len,
-        };
-        Next::Io(Step::Zero { at, end, then }, kind, Some(buffer))
-    }
-
-    fn zeroes(&self) -> Option<Buffer> {
-        let mut buffer = self.arena.buffer(ZEROES as usize).or_else(|| self.arena.buffer(4096))?;
-        buffer.fill(0);
-        Some(buffer)
-    }
-
-    fn created(&mut self) -> Next {
+    pub(super) fn created(&mut self) -> Next {
         let Some(header) = self.header else {
             return Next::End(Err(LogError::NotLog));
         };
