@@ -440,6 +440,7 @@ pub(super) fn round_up(bytes: u32, unit: u32) -> u32 {
 
 /// What of a record lies in one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Piece {
     /// Where its header stands in the batch, when it begins here.
     pub begins: Option<u32>,

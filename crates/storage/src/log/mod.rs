@@ -129,6 +129,7 @@ pub enum LogAnswer {
 
 /// What an opening found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Recovered {
     /// The oldest LSN that is kept.
     pub head: Lsn,
@@ -146,6 +147,7 @@ pub struct Recovered {
 
 /// Records that cannot be read any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Hole {
     /// The end of what is there in front of it.
     pub from: Lsn,
@@ -190,6 +192,7 @@ pub enum LogIoKind {
 
 /// The end of a request.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct LogDone {
     /// Who asked.
     pub owner: u64,
@@ -201,6 +204,7 @@ pub struct LogDone {
 
 /// What a log holds and has done.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct LogUsage {
     /// Bytes of the area, headers included.
     pub size_bytes: u64,

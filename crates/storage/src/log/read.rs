@@ -27,6 +27,7 @@ pub struct Batches {
 
 /// A batch among others.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct BatchRange {
     /// What it says of itself.
     pub header: BatchHeader,

@@ -6,6 +6,7 @@ use super::read::Batches;
 
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Record<'a> {
     /// Its LSN.
     pub lsn: Lsn,
