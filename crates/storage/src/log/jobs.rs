@@ -7,7 +7,7 @@ use super::error::LogError;
 use super::format::{COPIES_AT, Head, Header};
 use super::front::Life;
 use super::grow::Growth;
-use super::opening::{Fill, Scan};
+use super::scan::{Fill, Scan};
 use super::truncate::Find;
 use super::zero::Zeroing;
 use super::{IoOwner, LogAnswer, LogIoKind, LogPart, LogRequest, LogRequestId};

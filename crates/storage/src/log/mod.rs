@@ -19,8 +19,8 @@
 //! | `driven` | what its driver asks before it sleeps |
 //! | `jobs` | requests that change the log, one after the other |
 //! | `headers` | the two copies of the header |
-//! | `chain`, `opening` | which batch follows which; making, recovery |
-//! | `zero` | what is new is written once |
+//! | `make`, `zero` | making; what is new is written once |
+//! | `opening`, `scan`, `chain` | opening; finding the end; which batch follows which |
 //! | `truncate`, `grow` | space given up, space added |
 //! | `index`, `recent`, `read`, `reader` | finding batches, reading them, records out of them |
 //!
@@ -41,12 +41,14 @@ mod grow;
 mod headers;
 mod index;
 mod jobs;
+mod make;
 mod opening;
 mod options;
 mod read;
 mod reader;
 mod recent;
 mod retain;
+mod scan;
 mod stamp;
 mod truncate;
 mod waits;
