@@ -243,7 +243,8 @@ fn memory_that_does_not_come_back_is_no_panic() {
 
 #[test]
 fn a_header_with_numbers_that_no_log_has_is_refused() {
-    let change: [fn(&mut Header); 7] = [
+    let change: [fn(&mut Header); 8] = [
+        |header| header.epoch = 0,
         |header| header.ahead += 4,
         |header| header.ahead = u64::from(header.window + 1) * u64::from(header.batch_bytes_max) - 512,
         |header| header.epoch_first += 100_001,

@@ -266,7 +266,7 @@ impl Header {
             && self.holes_below <= LSN_MAX
             && self.ahead <= AHEAD_MAX
             && self.ahead >= u64::from(self.window + 1) * u64::from(self.batch_bytes_max)
-            && self.epoch < LSN_MAX
+            && (1..LSN_MAX).contains(&self.epoch)
             && self.sequence < LSN_MAX
     }
 }

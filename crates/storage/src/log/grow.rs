@@ -60,12 +60,13 @@ impl LogPart {
         Next::Go(Step::Drain(AfterDrain::Grow(growth)))
     }
 
-    fn resume(&mut self) {
+    /// Appends wait no more for a growth that has ended, well or not.
+    pub(super) fn resume(&mut self) {
         let mut front = self.shared.lock();
         if front.life == Life::Paused {
             front.life = Life::Open;
+            front.tell_room();
         }
-        front.tell_room();
     }
 
     /// Everything is durable: copies what has wrapped, part by part.
@@ -79,7 +80,6 @@ impl LogPart {
                 let has_wrapped = used > 0 && place <= head;
                 growth.wrapped = if has_wrapped { place } else { 0 };
                 if growth.wrapped > growth.new - growth.old {
-                    self.resume();
                     return Next::End(Err(LogError::BadSize {
                         size_bytes: growth.size_bytes,
                         need: DATA_AT + growth.old + growth.wrapped,
@@ -91,7 +91,6 @@ impl LogPart {
                 if len.is_none() || ended.result.ok() != len {
                     let errno = ended.result.err().unwrap_or(Errno::EIO);
                     if growth.is_read {
-                        self.resume();
                         return Next::End(Err(LogError::Read(errno)));
                     }
                     return Next::End(Err(self.header_failed(errno)));
@@ -111,7 +110,6 @@ impl LogPart {
         if growth.copied < growth.wrapped {
             let len = part.min(growth.wrapped - growth.copied) as u32;
             let Some(mut buffer) = buffer.or_else(|| self.arena.buffer(part as usize)) else {
-                self.resume();
                 return Next::End(Err(LogError::NoMemory));
             };
             buffer.set_len(len as usize);

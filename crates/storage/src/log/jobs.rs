@@ -177,6 +177,7 @@ impl LogPart {
                         self.truncated_for = self.head.lsn;
                         self.shared.lock().retains.going_to = self.head.lsn;
                         self.fail_opening(error);
+                        self.resume();
                     }
                     self.end(who, result);
                 }
@@ -278,6 +279,7 @@ impl LogPart {
     }
 
     fn write_header(&mut self, mut write: HeaderWrite, ended: Option<Ended>) -> Next {
+        let one_is_there = ended.is_some();
         if let Some(ended) = ended {
             self.block_buffer = ended.buffer;
             let is_whole = ended.result == Ok(write.header.block_bytes);
@@ -287,10 +289,10 @@ impl LogPart {
                 return Next::End(Err(error));
             }
             self.headers.set(self.headers.older(), Ok(write.header));
-            self.header = Some(write.header);
             self.counts.headers += 1;
             write.left -= 1;
             if write.left == 0 {
+                self.header = Some(write.header);
                 return self.header_written(write.header, write.then);
             }
         } else if let AfterHeader::Truncate(head) = write.then {
@@ -299,7 +301,12 @@ impl LogPart {
             }
         }
         let Some(mut buffer) = self.take_block(write.header.block_bytes) else {
-            return Next::End(Err(LogError::NoMemory));
+            // The log cannot go on with the old size when the next header may have the new one.
+            let is_half_grown = one_is_there && matches!(write.then, AfterHeader::Grow(_));
+            return Next::End(Err(match is_half_grown {
+                true => self.header_failed(Errno::ENOMEM),
+                false => LogError::NoMemory,
+            }));
         };
         let bytes = write.header.encode();
         buffer.fill(0);

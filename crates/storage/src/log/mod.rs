@@ -275,7 +275,7 @@ pub struct LogPart {
     options: LogOptions,
     size_bytes: u64,
     headers: Headers,
-    /// What was written, or read, last.
+    /// What counts: read when it was opened, or durable since in as many copies as it takes.
     header: Option<Header>,
     ios: SlotMap<IoOwner>,
     outgoing: VecDeque<(LogIoId, LogIoKind, Memory)>,
