@@ -266,3 +266,27 @@ fn a_header_with_numbers_that_no_log_has_is_refused() {
         assert_eq!(error, Some(LogError::HeaderLost), "{number}");
     }
 }
+
+#[test]
+fn a_reader_goes_on_by_the_rules_of_the_opening() {
+    let mut rig = Rig::create(SIZE, &small());
+    for number in 0..4 {
+        rig.write(&record(number, 100));
+    }
+    let mut device = rig.crash(|_, _| false);
+    // The second is of an epoch before the first, and right in all else.
+    let batch = &mut device.bytes[8192 + 512..8192 + 1024];
+    let used = u32::from_le_bytes(batch[48..52].try_into().unwrap()) as usize;
+    let lsn = u64::from_le_bytes(batch[24..32].try_into().unwrap());
+    batch[8..16].copy_from_slice(&SALT.stamp(0, lsn).to_le_bytes());
+    batch[16..24].fill(0);
+    let checksum = crc32c::crc32c(&batch[8..used]);
+    batch[4..8].copy_from_slice(&checksum.to_le_bytes());
+    let options = LogOptions {
+        salvage: true,
+        ..small()
+    };
+    let mut rig = Rig::open(device, &options);
+    assert_eq!(rig.recovered().holes.len(), 1);
+    assert_eq!(rig.payloads(), [0, 2, 3].map(|number| record(number, 100)));
+}

@@ -72,8 +72,8 @@ struct Read {
 pub(super) struct Reads {
     under_way: SlotMap<Read>,
     recent: Recent,
-    /// LSNs and places where reads ended.
-    cursors: VecDeque<(u64, u64)>,
+    /// Where reads ended, as they stood there: what follows must follow in the same epoch.
+    cursors: VecDeque<Chain>,
 }
 
 impl Reads {
@@ -98,16 +98,16 @@ impl Reads {
         self.cursors.clear();
     }
 
-    fn remember(&mut self, lsn: u64, place: u64) {
+    fn remember(&mut self, chain: &Chain) {
         if self.cursors.len() >= CURSORS {
             self.cursors.pop_front();
         }
-        self.cursors.push_back((lsn, place));
+        self.cursors.push_back(chain.clone());
     }
 
-    fn cursor(&mut self, lsn: u64) -> Option<u64> {
-        let index = self.cursors.iter().position(|(known, _)| *known == lsn)?;
-        self.cursors.remove(index).map(|(_, place)| place)
+    fn cursor(&mut self, lsn: u64) -> Option<Chain> {
+        let index = self.cursors.iter().position(|known| known.end == lsn)?;
+        self.cursors.remove(index)
     }
 }
 
@@ -147,7 +147,7 @@ impl LogPart {
         let mark = self.index.find(from).filter(|mark| mark.lsn > self.head.batch);
         let chain = match (self.reads.cursor(from), mark) {
             _ if from == self.head.lsn => start,
-            (Some(place), _) => start.within(from, place, None),
+            (Some(cursor), _) => cursor,
             (None, Some(mark)) => start.within(mark.lsn, mark.place, None),
             (None, None) => start,
         };
@@ -282,7 +282,7 @@ impl LogPart {
             // Nothing durable is behind it after all: the epoch has just begun.
             return Ok((read.chain.end >= durable).then_some((ranges, read.chain.end)));
         }
-        self.reads.remember(read.chain.end, read.chain.place);
+        self.reads.remember(&read.chain);
         Ok(Some((ranges, read.chain.end)))
     }
 
