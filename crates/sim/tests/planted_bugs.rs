@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 
 use baio_sim::images::Said;
 
-use Net::{Another, Crash, Damaged, Each, Faults, Log, Stale};
+use Net::{Another, Crash, Damaged, Each, Faults, Log, Stale, Wal};
 
 /// What must find a bug. Each also finds nothing where no bug is planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,13 +28,15 @@ enum Net {
     Stale,
     /// Crash states of the durable log, and rotten ones.
     Log,
+    /// Pages that wait for a log.
+    Wal,
     /// A reader that shares no code with the library.
     Another,
     /// The same, of damaged and of repaired volumes.
     Damaged,
 }
 
-const NETS: [Net; 7] = [Crash, Faults, Each, Stale, Log, Another, Damaged];
+const NETS: [Net; 8] = [Crash, Faults, Each, Stale, Log, Wal, Another, Damaged];
 
 const BUGS: &[(&str, Net)] = &[
     // An update writes over the image that it replaces.
@@ -115,6 +117,11 @@ const BUGS: &[(&str, Net)] = &[
     ("log-failed-write-acknowledged", Log),
     // New batches lie where an older header still looks for the head.
     ("log-space-reused-early", Log),
+    // What was never durable is told as rot; one copy of the header knows the epoch, and rots.
+    ("log-tail-told-as-rot", Log),
+    ("log-epoch-in-one-copy", Log),
+    // Pages wait for the log that is furthest.
+    ("gate-of-another", Wal),
     // The library agrees with itself about where names are.
     ("owners-share-their-hash", Another),
     // Of a moving segment that cannot be decoded the target is given away.
@@ -129,6 +136,7 @@ fn cast(net: Net, explorer: &Path, bug: &str) -> Option<String> {
         Each => &["each-request"],
         Stale => &["stale", "--workloads", "500", "--seed", "1"],
         Log => &["log", "--first", "--states", "40000", "--seed", "1"],
+        Wal => &["wal", "--first", "--states", "3000", "--seed", "1"],
         Another => return read_by_another(explorer, bug, &["images", "--images", "160"]),
         Damaged => return read_by_another(explorer, bug, &["mutate", "--images", "2400", "--sample", "1"]),
     };
