@@ -418,8 +418,6 @@ impl<'a> Driver<'a> {
 
     fn grow(&mut self) -> Result<(), Violation> {
         self.count("grows");
-        // Who lets go while it grows may not be heard.
-        self.owed = 0;
         let block = u64::from(self.shape.options.block_bytes);
         let size = self.rig.size_bytes().min(self.shape.size_max);
         let more = block * (1 + self.random.below(24));

@@ -27,7 +27,8 @@ impl LogPart {
     pub(super) fn truncate_if_let_go(&mut self) {
         let (wanted, limit) = {
             let mut front = self.shared.lock();
-            if !std::mem::take(&mut front.retains.has_moved) || front.life != Life::Open {
+            // While it grows that waits.
+            if front.life != Life::Open || !std::mem::take(&mut front.retains.has_moved) {
                 return;
             }
             (front.retains.wanted, front.retains.limit())
