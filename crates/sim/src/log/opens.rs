@@ -106,10 +106,9 @@ type Looked = Result<(Recovered, Vec<Seen>), LogError>;
 
 /// No epoch was raised.
 fn as_looked_at(recovered: &Recovered) -> Recovered {
-    Recovered {
-        epoch: 0,
-        ..recovered.clone()
-    }
+    let mut recovered = recovered.clone();
+    recovered.epoch = 0;
+    recovered
 }
 
 /// What is found by somebody who writes nothing.
