@@ -18,6 +18,14 @@ pub(super) trait Appender {
     /// A write failed.
     fn wait(&self, end: u64, until: Option<Instant>) -> Result<u64, String>;
 
+    /// Waits for room for a record, when nothing is waited for that would give some.
+    ///
+    /// # Errors
+    /// There will be none.
+    fn room(&self, bytes: usize) -> Result<(), String> {
+        Err(format!("there is no room for a single record of {bytes} bytes"))
+    }
+
     /// Sleeps while nothing waits to be durable.
     ///
     /// # Errors

@@ -72,6 +72,7 @@ pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
             .needing(refusal.needing)
             .cured_by(refusal.cure));
     }
+    let options = log_options(&args.log)?;
     let ground = Ground::prepare(&Wish {
         command: COMMAND,
         target: &args.target,
@@ -100,7 +101,6 @@ pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
     };
     let rounds = args.log.rounds.unwrap_or(if who.len() > 1 { 3 } else { 1 });
     let mut sides: Vec<(Who, Vec<Loaded>)> = who.into_iter().map(|who| (who, Vec::new())).collect();
-    let options = log_options(&args.log)?;
     for _ in 0..rounds {
         for (who, measured) in &mut sides {
             let one = who.load(area, load, args.backend.into(), &options);
@@ -112,6 +112,12 @@ pub(super) fn run(args: &LatencyArgs) -> Result<Told, Failure> {
 
 /// Our log, as it is asked for; what it does not take it refuses itself.
 fn log_options(args: &LogArgs) -> Result<LogOptions, Failure> {
+    if args.gather >= args.runtime {
+        return Err(Failure::usage(COMMAND, "no batch would be written while it runs")
+            .on("--gather")
+            .needing("less than --runtime")
+            .cured_by("name a shorter time, or a longer --runtime"));
+    }
     let mut options = LogOptions {
         gather: args.gather,
         window_short: args.window_short.unwrap_or(0),
@@ -200,17 +206,17 @@ impl Who {
         match self {
             Who::Log { followers } => {
                 let log = own::Own::<Local>::create(area, backend, options, followers)?;
-                let loaded = load.by_one(&log, area.record);
+                let loaded = load.by_one(&log, area.record)?;
                 finish(loaded, log.end())
             }
             Who::LogService { followers } => {
                 let log = own::Own::<Remote>::create(area, backend, options, followers)?;
-                let loaded = load.by_many(&log, area.record);
+                let loaded = load.by_many(&log, area.record)?;
                 finish(loaded, log.end())
             }
             Who::Peer(peer @ (Peer::ThreadFdatasync | Peer::ThreadDirect)) => {
                 let writer = thread::Writer::start(area, peer == Peer::ThreadDirect)?;
-                let loaded = load.by_many(&writer, area.record);
+                let loaded = load.by_many(&writer, area.record)?;
                 finish(loaded, writer.end())
             }
             Who::Peer(Peer::Libaio) => by_queue(sys::Native::new(area.path)?, area, load),
@@ -223,19 +229,18 @@ impl Who {
 
 fn one_by_one(by: impl bare::WriteOne, area: Area<'_>, load: Load) -> Result<Loaded, String> {
     let bare = bare::Bare::new(by, area)?;
-    let loaded = load.by_one(&bare, area.record);
+    let loaded = load.by_one(&bare, area.record)?;
     finish(loaded, Ok(bare.end()))
 }
 
 fn by_queue(calls: impl sys::Calls, area: Area<'_>, load: Load) -> Result<Loaded, String> {
     let queue = queue::Queue::new(calls, area)?;
-    let loaded = load.by_one(&queue, area.record);
+    let loaded = load.by_one(&queue, area.record)?;
     finish(loaded, queue.end())
 }
 
-/// The failure of the load is the first; the batches are known at the end.
-fn finish(loaded: Result<Loaded, String>, batches: Result<stream::Batches, String>) -> Result<Loaded, String> {
-    let mut loaded = loaded?;
+/// The batches are known at the end. A load that failed has none: nothing is waited for then.
+fn finish(mut loaded: Loaded, batches: Result<stream::Batches, String>) -> Result<Loaded, String> {
     loaded.batches = batches?;
     Ok(loaded)
 }

@@ -68,11 +68,15 @@ impl<L: Timed> Own<L> {
         log_options: &LogOptions,
         followers: u32,
     ) -> Result<Own<L>, String> {
+        let default = Config::default();
+        // The batches that it keeps, and as much again for those that wait.
+        let batches = (log_options.window as usize + 2) * log_options.batch_bytes_max as usize;
         let config = Config {
             backend,
+            arena_bytes: default.arena_bytes.max(2 * batches),
             // As whoever has a log would: long batches are then written without looking up each page.
             register_arena: true,
-            ..Config::default()
+            ..default
         };
         let options = Options {
             config,
@@ -184,6 +188,17 @@ impl<L: Timed> Appender for Own<L> {
             Some(Err(said)) => Err(said),
             Some(Ok(_)) | None => Ok(self.log.durable_lsn().0),
         }
+    }
+
+    fn room(&self, bytes: usize) -> Result<(), String> {
+        let mut room = self.log.room(bytes);
+        let both = std::future::poll_fn(|context| match self.poll_beside(context) {
+            Ok(()) => Pin::new(&mut room)
+                .poll(context)
+                .map(|room| room.map_err(|error| error.to_string())),
+            Err(said) => Poll::Ready(Err(said)),
+        });
+        self.link.run(both, None)?.unwrap_or(Ok(()))
     }
 
     fn rest(&self, until: Instant) -> Result<(), String> {
