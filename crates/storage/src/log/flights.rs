@@ -56,7 +56,7 @@ pub(super) struct Flights {
     /// The group that is not whole there.
     group: Option<Head>,
     last_end_at: Time,
-    /// Empty: for the buffers of those that end together.
+    /// Buffers that the front gets back; empty but while ends are told.
     ended: Vec<Buffer>,
     batches: u64,
     bytes: u64,
@@ -209,7 +209,12 @@ impl LogPart {
             return;
         };
         flight.has_ended = true;
-        flight.buffer = buffer;
+        // Behind a slow write any number may end: their memory goes back, but for a few that somebody at the tail may read.
+        let is_kept = index == 0 || self.reads.is_tail_read() && index < u64::from(self.options.window);
+        match is_kept {
+            true => flight.buffer = buffer,
+            false => self.flights.ended.extend(buffer),
+        }
         let (len, lsn) = (flight.len, flight.lsn);
         let result = if crate::seeded_bug("log-failed-write-acknowledged") {
             Ok(len)

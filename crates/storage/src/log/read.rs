@@ -93,6 +93,11 @@ impl Reads {
         self.recent.keep(prev, end, batch);
     }
 
+    /// Has somebody read lately?
+    pub(super) fn is_tail_read(&self) -> bool {
+        self.recent.is_kept()
+    }
+
     /// The area has changed.
     pub(super) fn forget_places(&mut self) {
         self.cursors.clear();

@@ -40,7 +40,11 @@ impl Recent {
         self.interest = INTEREST;
     }
 
-    /// The next durable batch.
+    pub(super) fn is_kept(&self) -> bool {
+        self.interest > 0 && self.bytes_max > 0
+    }
+
+    /// The next durable batch; those between it and the last one are not kept.
     pub(super) fn keep(&mut self, prev: u64, end: u64, batch: &[u8]) {
         if self.interest == 0 {
             return;
