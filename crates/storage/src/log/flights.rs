@@ -45,6 +45,8 @@ impl Flight {
 #[derive(Debug, Default)]
 pub(super) struct Flights {
     queue: VecDeque<Flight>,
+    /// Those that have not ended.
+    at_device: u32,
     /// Number of the first in the queue.
     first: u64,
     /// From this number on nothing is acknowledged.
@@ -72,7 +74,7 @@ impl Flights {
     }
 
     pub(super) fn at_device(&self) -> u32 {
-        self.queue.iter().filter(|flight| !flight.has_ended).count() as u32
+        self.at_device
     }
 
     /// Where whole groups end that are durable.
@@ -108,6 +110,8 @@ impl Flights {
 
     fn push(&mut self, batch: &Batch, len: u32) -> u64 {
         let number = self.first + self.queue.len() as u64;
+        self.at_device += 1;
+        self.in_flight_max = self.in_flight_max.max(self.at_device);
         self.queue.push_back(Flight {
             lsn: batch.lsn,
             prev: batch.prev,
@@ -153,7 +157,6 @@ impl LogPart {
         let mut batch = self.take_batch()?;
         let len = batch.buffer.len() as u32;
         let number = self.flights.push(&batch, len);
-        self.flights.in_flight_max = self.flights.in_flight_max.max(self.flights.at_device());
         let watermark = if crate::seeded_bug("log-watermark-ahead") {
             batch.lsn
         } else {
@@ -209,6 +212,7 @@ impl LogPart {
             return;
         };
         flight.has_ended = true;
+        self.flights.at_device -= 1; // An I/O ends once.
         // Behind a slow write any number may end: their memory goes back, but for a few that somebody at the tail may read.
         let is_kept = index == 0 || self.reads.is_tail_read() && index < u64::from(self.options.window);
         match is_kept {
