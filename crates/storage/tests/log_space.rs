@@ -135,6 +135,70 @@ fn truncation_stops_at_what_is_retained_and_goes_on_by_itself() {
 }
 
 #[test]
+fn only_who_lets_truncation_go_on_rings_for_it() {
+    let mut rig = Rig::create(SIZE, &small());
+    let lsns: Vec<u64> = (0..20).map(|number| rig.write(&record(number, 500))).collect();
+    let bell = baio_engine::Doorbell::new().unwrap();
+    rig.appender.set_bell(bell.clone());
+    let first = rig.part.usage().head;
+    let held: Vec<_> = (0..10).map(|_| rig.appender.retain(first)).collect();
+    let rings = |let_go: &dyn Fn()| {
+        let_go();
+        bell.silence()
+    };
+    for retained in &held {
+        assert!(!rings(&|| retained.advance(Lsn(lsns[2]))), "nobody wants to truncate");
+    }
+    assert_eq!(rig.truncate(lsns[10]), lsns[2]);
+    for (number, retained) in held.iter().enumerate() {
+        let is_last = number + 1 == held.len();
+        assert_eq!(rings(&|| retained.advance(Lsn(lsns[5]))), is_last, "{number}");
+    }
+    assert!(!rings(&|| held[0].advance(Lsn(lsns[6]))), "others hold it");
+    rig.run();
+    assert_eq!(rig.part.usage().head.0, lsns[5]);
+    let count = held.len();
+    for (number, retained) in held.into_iter().enumerate() {
+        if number == 0 {
+            assert!(!rings(&|| retained.advance(Lsn(lsns[15]))), "others hold it");
+        }
+        let is_last = number + 1 == count;
+        drop(retained);
+        assert_eq!(bell.silence(), is_last, "{number}");
+    }
+    rig.run();
+    assert_eq!(rig.part.usage().head.0, lsns[10]);
+}
+
+#[test]
+fn what_is_let_go_while_the_log_grows_is_truncated_then() {
+    let mut rig = Rig::create(SIZE, &small());
+    let lsns: Vec<u64> = (0..20).map(|number| rig.write(&record(number, 500))).collect();
+    let retained = rig.appender.retain(Lsn(lsns[5]));
+    assert_eq!(rig.truncate(lsns[10]), lsns[5]);
+    rig.device.bytes.resize(2 * SIZE as usize, 0);
+    rig.batch(b"is waited for");
+    let grown = rig.start(LogRequest::Grow { size_bytes: 2 * SIZE });
+    // All ends but that of the batch: appends wait for it.
+    loop {
+        rig.pump();
+        let Some(index) = rig
+            .ios
+            .iter()
+            .position(|io| !io.is_batch() || rig.ios.len() > 1 && io.bytes() == vec![0; io.memory.len()])
+        else {
+            break;
+        };
+        rig.end(index);
+    }
+    assert_eq!(rig.appender.append(b"x"), Err(LogError::WouldBlock));
+    drop(retained);
+    rig.run();
+    assert!(matches!(rig.take_done(grown), Some(Ok(LogAnswer::Done))));
+    assert_eq!(rig.part.usage().head.0, lsns[10]);
+}
+
+#[test]
 fn truncation_keeps_the_group_whole() {
     let mut rig = Rig::create(1 << 20, &small());
     rig.append(b"before");

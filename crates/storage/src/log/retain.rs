@@ -1,5 +1,6 @@
 //! Who still needs old records: an archiver, a replica. Truncation stops at the oldest LSN that one of them holds.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
@@ -18,39 +19,67 @@ struct Retain {
 #[derive(Debug, Default)]
 pub(super) struct Retains {
     held: SlotMap<Retain>,
-    /// Keys of all that are held.
-    keys: Vec<SlotKey>,
+    /// The LSN from which on each of them holds, and its number: the oldest first.
+    order: BTreeSet<(u64, u32)>,
     /// The highest LSN that was asked to be truncated to.
     pub(super) wanted: u64,
     /// The head that is being written now: nothing below can be held any more.
     pub(super) going_to: u64,
-    /// Somebody has let go since the driver looked.
-    pub(super) has_moved: bool,
+    /// Who was in truncation's way has let go since the driver looked.
+    has_moved: bool,
 }
 
 impl Retains {
     fn hold(&mut self, from: u64) -> SlotKey {
         let from = from.max(self.going_to);
         let key = self.held.insert(Retain { from, waker: None });
-        self.keys.push(key);
+        self.order.insert((from, key.index));
         key
+    }
+
+    /// Is the driver to be told? Only when truncation wants to go on, may go further than before, and nobody has told him.
+    fn advance(&mut self, key: SlotKey, to: u64) -> bool {
+        let before = self.limit();
+        let Some(retain) = self.held.get_mut(key) else {
+            return false;
+        };
+        self.order.remove(&(retain.from, key.index));
+        retain.from = retain.from.max(to);
+        self.order.insert((retain.from, key.index));
+        self.is_news(before)
+    }
+
+    /// What was held; and as [`Retains::advance`].
+    fn let_go(&mut self, key: SlotKey) -> (Option<Retain>, bool) {
+        let before = self.limit();
+        let gone = self.held.remove(key);
+        if let Some(retain) = &gone {
+            self.order.remove(&(retain.from, key.index));
+        }
+        (gone, self.is_news(before))
+    }
+
+    fn is_news(&mut self, before: u64) -> bool {
+        let may_go_on = before < self.wanted && before < self.limit();
+        may_go_on && !std::mem::replace(&mut self.has_moved, true)
+    }
+
+    /// How far truncation wants to go, and may, when there is news of it.
+    pub(super) fn take_news(&mut self) -> Option<(u64, u64)> {
+        std::mem::take(&mut self.has_moved).then(|| (self.wanted, self.limit()))
     }
 
     /// How far truncation may go.
     pub(super) fn limit(&self) -> u64 {
-        let held = self.keys.iter().filter_map(|key| self.held.get(*key));
-        held.map(|retain| retain.from).min().unwrap_or(u64::MAX)
+        self.order.first().map_or(u64::MAX, |(from, _)| *from)
     }
 
     /// Truncation wants to go so far: those who are in its way hear it.
     pub(super) fn want(&mut self, to: u64, fired: &mut Vec<Fired>) {
         self.wanted = self.wanted.max(to);
-        for key in &self.keys {
-            if let Some(retain) = self.held.get_mut(*key) {
-                if retain.from < self.wanted {
-                    fired.extend(retain.waker.take().map(Fired::Wake));
-                }
-            }
+        for (_, index) in self.order.range(..(self.wanted, 0)) {
+            let waker = self.held.at_mut(*index).and_then(|retain| retain.waker.take());
+            fired.extend(waker.map(Fired::Wake));
         }
     }
 }
@@ -83,11 +112,8 @@ impl Retained {
     pub fn advance(&self, to: Lsn) {
         let bell = {
             let mut front = self.shared.lock();
-            if let Some(retain) = front.retains.held.get_mut(self.key) {
-                retain.from = retain.from.max(to.0);
-            }
-            front.retains.has_moved = true;
-            front.bell.clone()
+            let is_news = front.retains.advance(self.key, to.0);
+            front.bell.clone().filter(|_| is_news)
         };
         bell.inspect(|bell| bell.ring());
     }
@@ -124,10 +150,8 @@ impl Drop for Retained {
     fn drop(&mut self) {
         let (gone, bell) = {
             let mut front = self.shared.lock();
-            let key = self.key;
-            front.retains.keys.retain(|other| *other != key);
-            front.retains.has_moved = true;
-            (front.retains.held.remove(key), front.bell.clone())
+            let (gone, is_news) = front.retains.let_go(self.key);
+            (gone, front.bell.clone().filter(|_| is_news))
         };
         drop(gone);
         bell.inspect(|bell| bell.ring());

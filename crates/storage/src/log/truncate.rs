@@ -25,13 +25,16 @@ pub(super) struct Find {
 impl LogPart {
     /// Somebody has let go of records that truncation waited for.
     pub(super) fn truncate_if_let_go(&mut self) {
-        let (wanted, limit) = {
+        let news = {
             let mut front = self.shared.lock();
-            // While it grows that waits.
-            if front.life != Life::Open || !std::mem::take(&mut front.retains.has_moved) {
+            // What was let go while the log grows is looked at when it has grown.
+            if front.life != Life::Open {
                 return;
             }
-            (front.retains.wanted, front.retains.limit())
+            front.retains.take_news()
+        };
+        let Some((wanted, limit)) = news else {
+            return;
         };
         if wanted.min(limit) > self.truncated_for {
             self.start_job(None, LogRequest::Truncate { to: Lsn(wanted) });
