@@ -367,6 +367,55 @@ fn a_log_that_does_not_fit_is_refused_with_what_it_needs() {
 }
 
 #[test]
+fn a_log_that_would_take_no_record_is_refused() {
+    for block_bytes in [512, 4096] {
+        for window in [1, 2, 3, 8, 100] {
+            for (blocks, buffer_bytes) in [(1, 0), (1, 32 << 20), (2, 0), (2, 32 << 20), (3, 0), (3, 32 << 20)] {
+                let options = LogOptions {
+                    block_bytes,
+                    batch_bytes_max: blocks * block_bytes,
+                    buffer_bytes,
+                    window,
+                    ..LogOptions::default()
+                };
+                let what = format!("{blocks} blocks of {block_bytes}, window {window}, buffer {buffer_bytes}");
+                // The smallest area with such batches, and a large one.
+                for size in [8192 + u64::from(4 * window * blocks * block_bytes), 8 << 20] {
+                    match Rig::try_create(size, &options) {
+                        Ok(mut rig) => {
+                            rig.write(b"1");
+                            assert!(blocks > 1, "{what}");
+                        }
+                        Err(error) => {
+                            assert!(matches!(error, LogError::BadOptions(_)), "{what}: {error:?}");
+                            assert!(blocks < 3, "{what}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    // So is an opening with too little of a buffer; what is there can be looked at.
+    let options = LogOptions {
+        block_bytes: 4096,
+        batch_bytes_max: 8192,
+        window: 1,
+        ..LogOptions::default()
+    };
+    let mut rig = Rig::create(SIZE, &options);
+    rig.write(b"1");
+    let device = rig.crash(|_, _| true);
+    let less = LogOptions {
+        buffer_bytes: 0,
+        ..options
+    };
+    let refused = Rig::try_open(device.clone(), &less).err();
+    assert!(matches!(refused, Some(LogError::BadOptions(_))), "{refused:?}");
+    assert_eq!(Rig::try_look(device.clone(), &less).unwrap().payloads().len(), 1);
+    assert_eq!(Rig::open(device, &options).payloads().len(), 1);
+}
+
+#[test]
 fn a_look_changes_nothing() {
     let mut rig = Rig::create(SIZE, &small());
     for number in 0..30 {

@@ -28,8 +28,9 @@ pub struct LogOptions {
     pub gather: Duration,
     /// How far LSNs may lie beyond what is durable, in bytes: what is appended and waits.
     pub buffer_bytes: usize,
-    /// Longest batch of a new log; a multiple of the block. 0 for 1 MiB, and less where the log is small. A log holds memory for
-    /// `window` batches and two more; where there is less, it writes shorter ones, down to 64 KiB.
+    /// Longest batch of a new log; a multiple of the block, three blocks at least (or two, with a larger buffer). 0 for 1 MiB, and less
+    /// where the log is small. A log holds memory for `window` batches and two more; where there is less, it writes shorter ones, down to
+    /// 64 KiB.
     pub batch_bytes_max: u32,
     /// Durable batches that are kept in memory while somebody reads the tail.
     pub recent_bytes: usize,
