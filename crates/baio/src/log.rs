@@ -212,8 +212,8 @@ impl<L: Link> Log<L> {
         self.shared.appender.end_lsn()
     }
 
-    /// Calls this when a record is durable, or never will be: on the thread that drives the link, where it must not block. If it panics,
-    /// that is told by the panic's message alone: others are called and woken all the same.
+    /// Calls this when a record is durable, or never will be: on the thread that drives the link, where it must not block; in this one, at
+    /// once, when the log has gone. If it panics, that is told by the panic's message alone: others are called and woken all the same.
     pub fn when_durable(&self, lsn: Lsn, callback: impl FnOnce(Result<()>) + Send + 'static) {
         let name = self.name().to_owned();
         let callback = move |result: std::result::Result<(), LogError>| {

@@ -175,13 +175,17 @@ impl Appender {
         Poll::Pending
     }
 
-    /// Calls back, in the driver's thread, when the record with this LSN is durable, or never will be.
+    /// Calls back, in the driver's thread, when the record with this LSN is durable, or never will be; in this one when the log has gone.
     pub fn when_durable(&self, lsn: Lsn, callback: WhenDurable) {
         let bell = {
             let mut front = self.shared.lock();
             let lsn = front.gap.wanted(lsn.0);
             if lsn < self.shared.durable() || lsn >= front.lost_from {
                 let result = front.lost(lsn);
+                if !front.is_driven {
+                    drop(front);
+                    return callback(result);
+                }
                 front.waits.fired.push(Fired::Call(callback, result));
                 if self.is_quiet { None } else { front.bell.clone() }
             } else {

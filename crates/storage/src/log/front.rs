@@ -135,6 +135,8 @@ pub(super) struct Front {
     pub(super) gap: Gap,
     /// Batches at the device: with fewer than the window the driver is told of a new one.
     pub(super) in_flight: u32,
+    /// There is a driver still, who calls back.
+    pub(super) is_driven: bool,
     /// The driver has said that it looks here again before it sleeps.
     pub(super) is_driver_awake: bool,
     /// It was rung for, and has not looked since.
@@ -161,6 +163,7 @@ impl Front {
             lost_from: u64::MAX,
             gap: Gap::default(),
             in_flight: 0,
+            is_driven: true,
             is_driver_awake: false,
             has_rung: false,
             bell: None,

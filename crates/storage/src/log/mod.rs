@@ -56,6 +56,7 @@ mod zero;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use baio_engine::{Arena, Buffer, Errno, Memory, Time};
@@ -534,9 +535,13 @@ impl Drop for LogPart {
                 _ => Life::Failed(error.clone()),
             };
             front.waits.fail_from(from, &error);
+            front.is_driven = false;
             front.drop_buffers();
             std::mem::take(&mut front.waits.fired)
         };
-        fired.into_iter().for_each(Fired::fire);
+        for fired in fired {
+            // Anybody's code: its panic keeps nobody from being told.
+            let _ = catch_unwind(AssertUnwindSafe(|| fired.fire()));
+        }
     }
 }
