@@ -62,14 +62,14 @@ impl World {
     fn new(seed: u64) -> World {
         let mut chance = Chance(seed);
         let block = [512, 4096][chance.below(2)];
-        let batch = block * (1 + chance.below(8) as u32);
+        let batch = block * (2 + chance.below(8) as u32);
         let window = 1 + chance.below(4) as u32;
         let options = LogOptions {
             block_bytes: block,
             window,
             window_short: chance.below(4) as u32,
             gather: Duration::from_millis(chance.below(2) as u64 * 3),
-            buffer_bytes: 4096 << chance.below(6),
+            buffer_bytes: (16 * block as usize) << chance.below(6),
             batch_bytes_max: batch,
             recent_bytes: 1024 << chance.below(6),
             salvage: false,

@@ -38,7 +38,7 @@ impl Shape {
             (512, _) => 5,
             _ => 1,
         };
-        let batch = block * (1 + random.below(batches) as u32);
+        let batch = block * (2 + random.below(batches) as u32);
         let least = u64::from(4 * window * batch);
         let more = random.below(6) * u64::from(block);
         let capacity = least + more + if random.percent(30) { least / 2 } else { 0 };
@@ -53,7 +53,8 @@ impl Shape {
             } else {
                 Duration::ZERO
             },
-            buffer_bytes: random.below(capacity * 2) as usize,
+            // With less, batches of two blocks take no record.
+            buffer_bytes: random.below(capacity * 2).max(16 * u64::from(block)) as usize,
             batch_bytes_max: batch,
             recent_bytes: random.below(3) as usize * 4096,
             salvage: false,

@@ -48,9 +48,9 @@ impl Scene {
     pub fn by_chance(random: &mut Random) -> Scene {
         let block: u32 = if random.percent(70) { 512 } else { 4096 };
         let batch = if block == 512 {
-            512 * (1 + random.below(6)) as u32
+            512 * (2 + random.below(6)) as u32
         } else {
-            4096
+            8192
         };
         let window = 1 + random.below(3) as u32;
         let least = baio_storage::log::format::DATA_AT + u64::from(4 * window * batch);
@@ -61,7 +61,7 @@ impl Scene {
                 window,
                 window_short: u32::from(random.percent(20)),
                 gather: Duration::ZERO,
-                buffer_bytes: random.below(32 << 10) as usize,
+                buffer_bytes: 16 * block as usize + random.below(32 << 10) as usize,
                 batch_bytes_max: batch,
                 recent_bytes: 0,
                 salvage: false,

@@ -174,13 +174,8 @@ impl Front {
     }
 
     /// Takes the buffers that it never gives back: what is in flight, what is open, and one. Where the arena has not so much, its
-    /// batches are shorter than the format allows. A log that could take no record is refused.
+    /// batches are shorter than the format allows.
     pub(super) fn take_buffers(&mut self) -> Result<(), LogError> {
-        if self.record_max() == 0 {
-            return Err(LogError::BadOptions(
-                "with such short batches a log takes no record: three blocks are always enough, two with a larger buffer",
-            ));
-        }
         while !self.fetch(self.kept_buffers()) {
             self.spare.clear();
             let half = self.shape.batch_max / 2;

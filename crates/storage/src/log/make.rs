@@ -13,6 +13,11 @@ impl LogPart {
     pub(super) fn create_by(&mut self, header: Header) -> Result<(), LogError> {
         self.header = Some(header);
         self.take_memory(&header)?;
+        if self.shared.lock().record_max() == 0 {
+            return Err(LogError::BadOptions(
+                "with such short batches a log takes no record: three blocks are always enough, two in a larger area",
+            ));
+        }
         self.run_opening(Step::Clear { copy: 0 });
         Ok(())
     }

@@ -37,7 +37,7 @@ impl LogPart {
             capacity: header.capacity,
             window,
             window_short,
-            ahead: self.options.ahead(header.batch_bytes_max),
+            ahead: self.options.ahead(header.block_bytes, header.batch_bytes_max),
         };
         self.block_buffer = self.arena.buffer(4096);
         if self.block_buffer.is_none() {

@@ -28,7 +28,7 @@ pub struct LogOptions {
     pub gather: Duration,
     /// How far LSNs may lie beyond what is durable, in bytes: what is appended and waits.
     pub buffer_bytes: usize,
-    /// Longest batch of a new log; a multiple of the block, three blocks at least (or two, with a larger buffer). 0 for 1 MiB, and less
+    /// Longest batch of a new log; a multiple of the block, three blocks at least (or two, in a larger area). 0 for 1 MiB, and less
     /// where the log is small. A log holds memory for `window` batches and two more; where there is less, it writes shorter ones, down to
     /// 64 KiB.
     pub batch_bytes_max: u32,
@@ -92,9 +92,11 @@ impl LogOptions {
     }
 
     /// How far LSNs may lie beyond what is durable: the buffer, and at least all batches in flight and one more.
-    pub(super) fn ahead(&self, batch_max: u32) -> u64 {
+    pub(super) fn ahead(&self, block: u32, batch_max: u32) -> u64 {
         let window = u64::from(self.window + 1) * u64::from(batch_max);
-        (self.buffer_bytes as u64).max(window).next_multiple_of(4096)
+        // With less, batches of two blocks would take no record.
+        let least = window.max(16 * u64::from(block));
+        (self.buffer_bytes as u64).max(least).next_multiple_of(4096)
     }
 
     /// The first header of a new log in an area of so many bytes.
@@ -121,7 +123,7 @@ impl LogOptions {
             epoch_first: first,
             watermark: first,
             capacity: (size_bytes - DATA_AT) / block * block,
-            ahead: self.ahead(batch),
+            ahead: self.ahead(self.block(), batch),
             holes_below: 0,
             batch_bytes_max: batch,
             window: self.window,
