@@ -61,10 +61,150 @@ fn nobody_sleeps_beside_room_that_is_large_enough() {
         rig.run();
         for step in 0..12 {
             rig.truncate(lsns[step * 2 + 1]);
+            // Who was woken gives its place up, and the next is woken.
+            let gives_up = |keys: &mut Vec<WaitKey>| {
+                let mut woken = woken.iter().zip(keys).filter(|(woken, _)| woken.count() > 0);
+                woken.by_ref().for_each(|(_, key)| *key = WaitKey::default());
+            };
+            let count = || woken.iter().filter(|woken| woken.count() > 0).count();
+            let mut before = 0;
+            while count() > before {
+                before = count();
+                gives_up(&mut keys);
+            }
             let mut key = WaitKey::default();
             for (size, woken) in woken.iter().enumerate().filter(|(_, woken)| woken.count() == 0) {
                 let polled = rig.appender.poll_room(size, &mut key, Waker::noop());
                 assert!(polled.is_pending(), "{filling} {step} {size} {}", woken.count());
+            }
+        }
+    }
+}
+
+/// Tasks that each append one record of so many bytes, or give up, as a model says; on a log whose area is large.
+struct Tasks {
+    woken: Vec<Arc<Woken>>,
+    wakers: Vec<Waker>,
+    /// None when it is over.
+    keys: Vec<Option<WaitKey>>,
+    seen: Vec<usize>,
+    sizes: Vec<usize>,
+    attempts: usize,
+}
+
+impl Tasks {
+    fn new(sizes: Vec<usize>) -> Tasks {
+        let woken: Vec<Arc<Woken>> = sizes.iter().map(|_| Arc::default()).collect();
+        Tasks {
+            wakers: woken.iter().map(|woken| Waker::from(Arc::clone(woken))).collect(),
+            keys: sizes.iter().map(|_| Some(WaitKey::default())).collect(),
+            seen: sizes.iter().map(|_| usize::MAX).collect(),
+            woken,
+            sizes,
+            attempts: 0,
+        }
+    }
+
+    fn left(&self) -> usize {
+        self.keys.iter().flatten().count()
+    }
+
+    fn is_woken(&self, task: usize) -> bool {
+        self.keys[task].is_some() && self.seen[task] != self.woken[task].count()
+    }
+
+    /// Runs one that was woken.
+    fn run(&mut self, rig: &Rig, task: usize) {
+        self.seen[task] = self.woken[task].count();
+        self.attempts += 1;
+        let size = self.sizes[task];
+        let Some(key) = &mut self.keys[task] else { return };
+        match rig.appender.append(&vec![task as u8; size]) {
+            Ok(_) => self.keys[task] = None,
+            Err(LogError::WouldBlock) => assert!(rig.appender.poll_room(size, key, &self.wakers[task]).is_pending()),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    fn run_woken(&mut self, rig: &Rig) {
+        while let Some(task) = (0..self.sizes.len()).find(|task| self.is_woken(*task)) {
+            self.run(rig, task);
+        }
+    }
+}
+
+#[test]
+fn as_many_are_woken_as_find_room() {
+    let options = LogOptions {
+        batch_bytes_max: 16 << 10,
+        ..small()
+    };
+    let mut rig = Rig::create(16 << 20, &options);
+    let mut tasks = Tasks::new(vec![3000; 1000]);
+    let mut ends = 0;
+    loop {
+        tasks.run_woken(&rig);
+        if tasks.left() == 0 {
+            break;
+        }
+        rig.pump();
+        rig.end(0);
+        ends += 1;
+    }
+    // Each tries twice, and one more for each batch that ends.
+    assert!(
+        tasks.attempts <= 2 * 1000 + ends,
+        "{} attempts, {ends} ends",
+        tasks.attempts
+    );
+}
+
+#[test]
+fn room_that_is_not_taken_is_for_the_next() {
+    let mut seed = 1_u64;
+    let mut below = |below: u64| {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    for round in 0..200 {
+        let mut rig = Rig::create(4 << 20, &small());
+        let sizes = (0..100).map(|_| [10, 500, 3000, 20_000][below(4) as usize] + below(100) as usize);
+        let mut tasks = Tasks::new(sizes.collect());
+        for task in 0..100 {
+            tasks.run(&rig, task);
+        }
+        for step in 0.. {
+            if tasks.left() == 0 {
+                break;
+            }
+            let runnable: Vec<usize> = (0..100).filter(|task| tasks.is_woken(*task)).collect();
+            let task = runnable.get(below(runnable.len().max(1) as u64) as usize).copied();
+            match (below(6), task) {
+                // Dropped, woken or not; asks for something else; or was woken and goes away after it asked.
+                (0, _) => tasks.keys[below(100) as usize] = None,
+                (1, Some(task)) => {
+                    tasks.sizes[task] = below(30_000) as usize;
+                    tasks.run(&rig, task);
+                }
+                (2, Some(task)) => {
+                    let mut key = tasks.keys[task].take().unwrap();
+                    let _ = rig.appender.poll_room(10, &mut key, &tasks.wakers[task]);
+                }
+                (3, _) => rig.pump(),
+                (4, None) if !rig.ios.is_empty() => rig.end(below(rig.ios.len() as u64) as usize),
+                (_, Some(task)) => tasks.run(&rig, task),
+                _ => rig.pump(),
+            }
+            if tasks.left() > 0 && rig.ios.is_empty() && !(0..100).any(|task| tasks.is_woken(task)) {
+                rig.pump();
+                // Nothing is under way, and everybody sleeps: then there is no room for anybody.
+                assert!(
+                    !rig.ios.is_empty(),
+                    "{round} {step}: {} sleep beside an empty log",
+                    tasks.left()
+                );
             }
         }
     }

@@ -196,23 +196,42 @@ impl Appender {
         bell.inspect(Doorbell::ring);
     }
 
-    /// Would a record of so many bytes find room now? Else the waker hears when it is worth to try again.
+    /// Would a record of so many bytes find room now? Else the waker hears when it is worth to try again. Room goes to those who wait
+    /// in their order. Who was woken has it until its key is dropped or asks again: what it leaves then is for the next.
     ///
     /// # Errors
     /// Those that an append would meet, but for `WouldBlock`.
     pub fn poll_room(&self, bytes: usize, key: &mut WaitKey, waker: &Waker) -> Poll<Result<(), LogError>> {
-        key.forget();
-        let mut front = self.shared.lock();
-        let answer = match front.has_room(bytes as u64) {
-            Ok(false) => {
-                let number = front.waits.wait_room(bytes as u64, waker);
-                key.waits = Some((Arc::clone(&self.shared), Waiting::Room(number)));
-                return Poll::Pending;
+        let old = match &key.waits {
+            Some((shared, Waiting::Room(number))) if Arc::ptr_eq(shared, &self.shared) => Some(*number),
+            _ => {
+                key.forget();
+                None
             }
-            Ok(true) => Ok(()),
-            Err(error) => Err(error),
         };
-        Poll::Ready(answer)
+        let mut front = self.shared.lock();
+        match front.has_room(bytes as u64) {
+            Ok(false) => {
+                let (number, gone, fired) = front.wait_room(old, bytes, waker);
+                drop(front);
+                key.waits = Some((Arc::clone(&self.shared), Waiting::Room(number)));
+                drop(gone);
+                fired.into_iter().for_each(Fired::fire);
+                Poll::Pending
+            }
+            Ok(true) => {
+                // Not passed on before it could be taken.
+                let gone = old.and_then(|number| front.waits.come_for_room(number));
+                drop(front);
+                drop(gone);
+                Poll::Ready(Ok(()))
+            }
+            Err(error) => {
+                drop(front);
+                key.forget();
+                Poll::Ready(Err(error))
+            }
+        }
     }
 
     /// Keeps records from this LSN on (or from the head, when that is further) until the answer is dropped or advanced.
@@ -258,14 +277,15 @@ impl WaitKey {
         let Some((shared, waiting)) = self.waits.take() else {
             return;
         };
-        let waker = {
+        let (waker, fired) = {
             let mut front = shared.lock();
             match waiting {
-                Waiting::Durable(place) => front.waits.forget_durable(place),
-                Waiting::Room(number) => front.waits.forget_room(number),
+                Waiting::Durable(place) => (front.waits.forget_durable(place), Vec::new()),
+                Waiting::Room(number) => front.leave_room(number),
             }
         };
         drop(waker);
+        fired.into_iter().for_each(Fired::fire);
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::Waker;
 
 use baio_engine::{Arena, Buffer, Doorbell};
 
@@ -15,7 +16,7 @@ use super::format::{
     BATCH_HEADER, Head, RECORD_FIRST, RECORD_HEADER, RECORD_LAST, RECORD_MAX, record_bytes, record_header, round_up,
 };
 use super::retain::Retains;
-use super::waits::Waits;
+use super::waits::{Fired, Waits};
 
 /// What an append may meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +55,17 @@ pub(super) struct Tail {
     /// The end of the batch before it: another number only at the beginning of an epoch.
     pub(super) prev: u64,
     pub(super) place: u64,
+}
+
+/// Where records go that are not appended yet.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    /// The batch that they fill, and how far; 0 when it does not exist yet.
+    at: Tail,
+    filled: u32,
+    used: u64,
+    /// New ones.
+    batches: usize,
 }
 
 /// No batch is made shorter than this for want of memory.
@@ -289,27 +301,52 @@ impl Front {
     }
 
     /// How many new batches so many bytes need; nothing when they find no room now.
-    fn plan(&self, mut bytes: u64) -> Option<usize> {
-        let (mut tail, mut used, mut batches) = (self.tail, self.used, 0);
-        let mut end = tail.lsn;
-        if let Some(open) = &self.open {
-            let limit = self.limit(open.place, used);
-            let here = bytes.min(limit.saturating_sub(u64::from(open.used)));
-            bytes -= here;
-            end = open.lsn + u64::from(open.used) + here;
-            let padded = u64::from(round_up(open.used + here as u32, self.shape.block));
-            (tail, used) = (self.behind(tail, padded), used + padded);
+    fn plan(&self, bytes: u64) -> Option<usize> {
+        self.add_to(self.no_plan(), bytes).map(|plan| plan.batches)
+    }
+
+    /// Where the next record goes.
+    fn no_plan(&self) -> Plan {
+        let (at, filled) = match &self.open {
+            Some(open) => (
+                Tail {
+                    lsn: open.lsn,
+                    prev: open.prev,
+                    place: open.place,
+                },
+                open.used,
+            ),
+            None => (self.tail, 0),
+        };
+        Plan {
+            at,
+            filled,
+            used: self.used,
+            batches: 0,
         }
+    }
+
+    /// So many bytes more; nothing when they find no room now.
+    fn add_to(&self, mut plan: Plan, mut bytes: u64) -> Option<Plan> {
         while bytes > 0 {
-            let limit = self.limit(tail.place, used);
-            let here = bytes.min(limit.checked_sub(BATCH_HEADER as u64).filter(|room| *room > 0)?);
+            let limit = self.limit(plan.at.place, plan.used);
+            if plan.filled == 0 {
+                limit.checked_sub(BATCH_HEADER as u64).filter(|room| *room > 0)?;
+                plan.filled = BATCH_HEADER as u32;
+                plan.batches += 1;
+            }
+            let here = bytes.min(limit.saturating_sub(u64::from(plan.filled)));
             bytes -= here;
-            end = tail.lsn + BATCH_HEADER as u64 + here;
-            let padded = u64::from(round_up(BATCH_HEADER as u32 + here as u32, self.shape.block));
-            (tail, used) = (self.behind(tail, padded), used + padded);
-            batches += 1;
+            plan.filled += here as u32;
+            if bytes > 0 {
+                let padded = u64::from(round_up(plan.filled, self.shape.block));
+                plan.at = self.behind(plan.at, padded);
+                plan.used += padded;
+                plan.filled = 0;
+            }
         }
-        (end - self.durable_to <= self.shape.ahead).then_some(batches)
+        let end = plan.at.lsn + u64::from(plan.filled);
+        (end - self.durable_to <= self.shape.ahead).then_some(plan)
     }
 
     fn behind(&self, tail: Tail, padded: u64) -> Tail {
@@ -393,25 +430,76 @@ impl Front {
         self.take_memory(batches)
     }
 
-    /// Wakes those who find room again.
+    /// There may be more room: wakes those who find it, in their order, and not more of them than it takes.
     pub(super) fn tell_room(&mut self) {
+        self.waits.told_have_come();
+        self.tell_waiters();
+    }
+
+    fn tell_waiters(&mut self) {
         if !self.waits.has_room_waiters() || self.life != Life::Open {
             return;
         }
-        // A record of so many bytes finds room when a longer one does.
-        let (mut fits, mut too_long) = (0, self.record_max() + 1);
-        if self.plan(record_bytes(0)).is_none() {
+        let spare = self.spare.len().max(self.kept_buffers());
+        // Those who were told already take theirs first.
+        let told = self.waits.begin_to_tell();
+        let mut is_any = told > 0;
+        let Some(mut plan) = self.add_to(self.no_plan(), told) else {
             return;
-        }
-        while too_long - fits > 8 {
-            let middle = fits + (too_long - fits) / 2;
-            match self.plan(record_bytes(middle as usize)) {
-                Some(_) => fits = middle,
-                None => too_long = middle,
+        };
+        let (mut after, mut too_many) = (0, u64::MAX);
+        while let Some((number, bytes)) = self.waits.next_room(after) {
+            after = number;
+            if bytes >= too_many {
+                continue;
             }
+            let more = self.add_to(plan, bytes);
+            let memory = more.map(|more| self.take_memory(more.batches));
+            match (more, memory) {
+                (Some(more), Some(Ok(()))) => plan = more,
+                // It hears that waiting is of no use.
+                (_, Some(Err(LogError::NoMemory))) => {}
+                // Who comes later takes no room that this one may find when the others have come; but nobody waits for one who needs more
+                // than there is.
+                _ if is_any => break,
+                _ => {
+                    too_many = bytes;
+                    continue;
+                }
+            }
+            is_any = true;
+            self.waits.tell_room(number);
         }
-        // All up to the next multiple of eight take the same.
-        self.waits.room_for(fits.next_multiple_of(8));
+        self.spare.truncate(spare);
+    }
+
+    /// Who waited for room waits no more. When it had been told of some, that is for the next: they are woken when the lock is free. Also
+    /// its own waker, as [`Waits::forget_durable`].
+    pub(super) fn leave_room(&mut self, number: u64) -> (Option<Waker>, Vec<Fired>) {
+        let (waker, was_told) = self.waits.forget_room(number);
+        (waker, if was_told { self.pass_room_on() } else { Vec::new() })
+    }
+
+    fn pass_room_on(&mut self) -> Vec<Fired> {
+        let before = self.waits.fired.len();
+        self.tell_waiters();
+        self.waits.fired.drain(before..).collect()
+    }
+
+    /// Waits for room for so many bytes: in its old place, unless it has had its turn.
+    pub(super) fn wait_room(
+        &mut self,
+        old: Option<u64>,
+        payload: usize,
+        waker: &Waker,
+    ) -> (u64, Option<Waker>, Vec<Fired>) {
+        let (gone, was_told) = old.map_or((None, false), |old| self.waits.forget_room(old));
+        let number = self
+            .waits
+            .wait_room(old.filter(|_| !was_told), record_bytes(payload), waker);
+        // It wants more than it was told of.
+        let fired = if was_told { self.pass_room_on() } else { Vec::new() };
+        (number, gone, fired)
     }
 
     /// The batch to be filled, with room for eight bytes at least. `make_room` has seen to it that there is one.

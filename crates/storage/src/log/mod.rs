@@ -435,7 +435,7 @@ impl LogPart {
 
     /// Who waited, and hears now: to be let go outside of every borrow.
     pub fn take_fired(&mut self, into: &mut Vec<Fired>) {
-        into.append(&mut self.shared.lock().waits.fired);
+        self.shared.lock().waits.take_fired(into);
     }
 
     /// It is now so late. What is due by the clock is done at the next [`LogPart::next_io`].

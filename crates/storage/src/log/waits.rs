@@ -128,7 +128,13 @@ pub(super) struct Waits {
     wakers: Wakers,
     durable: BTreeMap<WaitPlace, u32>,
     callbacks: BTreeMap<WaitPlace, WhenDurable>,
+    /// By their numbers: the bytes in batches that each wants, and its waker.
     room: BTreeMap<u64, (u64, u32)>,
+    /// Who was woken for so many bytes, and has not come since.
+    told: BTreeMap<u64, u64>,
+    told_bytes: u64,
+    /// Those have been handed out, and may have come without a word.
+    are_told_out: bool,
     number: u64,
     /// Whose time has come.
     pub(super) fired: Vec<Fired>,
@@ -202,23 +208,28 @@ impl Waits {
         for callback in self.callbacks.split_off(&from).into_values() {
             self.fired.push(Fired::Call(callback, Err(error.clone())));
         }
+        self.forget_told();
         for (_, index) in std::mem::take(&mut self.room).into_values() {
             self.wakers.fire(index, &mut self.fired);
         }
     }
 
-    /// Waits for room for so many bytes.
-    pub(super) fn wait_room(&mut self, bytes: u64, waker: &Waker) -> u64 {
-        let number = self.number();
+    /// Waits for room for so many bytes in batches; who waits already keeps its place.
+    pub(super) fn wait_room(&mut self, old: Option<u64>, bytes: u64, waker: &Waker) -> u64 {
+        let number = old.unwrap_or_else(|| self.number());
         let index = self.wakers.keep(waker);
         self.room.insert(number, (bytes, index));
         number
     }
 
+    /// Its waker, as with [`Waits::forget_durable`]; and whether it had been told of room.
     #[must_use]
-    pub(super) fn forget_room(&mut self, number: u64) -> Option<Waker> {
-        let (_, index) = self.room.remove(&number)?;
-        self.wakers.forget(index)
+    pub(super) fn forget_room(&mut self, number: u64) -> (Option<Waker>, bool) {
+        if let Some((_, index)) = self.room.remove(&number) {
+            return (self.wakers.forget(index), false);
+        }
+        self.told_bytes -= self.told.remove(&number).unwrap_or(0);
+        (None, true)
     }
 
     /// Everybody who waits by a waker is to look again, and waits on meanwhile.
@@ -231,17 +242,52 @@ impl Waits {
         !self.room.is_empty()
     }
 
-    /// There is room for so many bytes: all who want no more try again. Who is refused waits again; so nobody sleeps beside room
-    /// that another was woken for and did not take.
-    pub(super) fn room_for(&mut self, bytes: u64) {
+    /// It has seen that there is room, told or not: it is as one who was told.
+    #[must_use]
+    pub(super) fn come_for_room(&mut self, number: u64) -> Option<Waker> {
+        let (bytes, index) = self.room.remove(&number)?;
+        self.told.insert(number, bytes);
+        self.told_bytes += bytes;
+        self.wakers.forget(index)
+    }
+
+    /// The next who waits for room behind the one with this number, and how much it wants.
+    pub(super) fn next_room(&self, after: u64) -> Option<(u64, u64)> {
+        let next = self.room.range(after + 1..).next();
+        next.map(|(number, (bytes, _))| (*number, *bytes))
+    }
+
+    /// Somebody is told of room. So many bytes are for those who were told before.
+    pub(super) fn begin_to_tell(&mut self) -> u64 {
         self.wakers.round += 1;
-        let (wakers, fired) = (&mut self.wakers, &mut self.fired);
-        self.room.retain(|_, (wanted, index)| {
-            let fits = *wanted <= bytes;
-            if fits {
-                wakers.fire(*index, fired);
-            }
-            !fits
-        });
+        self.told_bytes
+    }
+
+    /// There is room for this one.
+    pub(super) fn tell_room(&mut self, number: u64) {
+        if let Some((bytes, index)) = self.room.remove(&number) {
+            self.wakers.fire(index, &mut self.fired);
+            self.told.insert(number, bytes);
+            self.told_bytes += bytes;
+        }
+    }
+
+    /// Who was woken before has taken what it wanted, or does so like anybody: nobody waits for it any longer. Its place still passes room
+    /// on when it gives it up.
+    pub(super) fn told_have_come(&mut self) {
+        if std::mem::take(&mut self.are_told_out) {
+            self.forget_told();
+        }
+    }
+
+    fn forget_told(&mut self) {
+        self.told.clear();
+        self.told_bytes = 0;
+    }
+
+    /// Whose time has come is let go.
+    pub(super) fn take_fired(&mut self, into: &mut Vec<Fired>) {
+        into.append(&mut self.fired);
+        self.are_told_out = true;
     }
 }
