@@ -127,6 +127,29 @@ fn one_waker_for_many_lsns_is_woken_once_for_each_end() {
 }
 
 #[test]
+fn tasks_that_wait_in_turn_are_woken_once_for_each_end() {
+    let mut rig = Rig::create(SIZE, &small());
+    let tasks: Vec<Arc<Woken>> = (0..3).map(|_| Arc::default()).collect();
+    let wakers: Vec<Waker> = tasks.iter().map(|task| Waker::from(Arc::clone(task))).collect();
+    let mut keys: Vec<WaitKey> = Vec::new();
+    for number in 0..60 {
+        let lsn = rig.append(&record(number, 10));
+        let mut key = WaitKey::default();
+        let waker = &wakers[number as usize % wakers.len()];
+        assert!(rig.appender.poll_durable(Lsn(lsn), &mut key, waker).is_pending());
+        keys.push(key);
+    }
+    rig.run();
+    for task in &tasks {
+        assert_eq!(task.count(), rig.part.usage().batches as usize);
+    }
+    drop((keys, wakers));
+    for task in tasks {
+        assert_eq!(Arc::strong_count(&task), 1, "none is kept");
+    }
+}
+
+#[test]
 fn a_dropped_key_wakes_nobody_and_keeps_nothing() {
     let mut rig = Rig::create(SIZE, &small());
     let woken = Arc::new(Woken::default());

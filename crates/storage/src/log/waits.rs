@@ -3,7 +3,7 @@
 //! Ordered by LSN, so that an end of a batch touches only those whose time has come. One task often waits for many LSNs: its waker
 //! is kept once, and woken once for all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::task::Waker;
 
 use super::error::LogError;
@@ -58,21 +58,27 @@ struct Kept {
 struct Wakers {
     kept: Vec<Kept>,
     free: Vec<u32>,
-    latest: Option<u32>,
+    /// Of all that are kept, by what [`Waker::will_wake`] compares.
+    known: HashMap<(usize, usize), u32>,
     round: u64,
+}
+
+/// Two wakers that are kept wake the same when this is the same.
+fn identity(waker: &Waker) -> (usize, usize) {
+    (waker.data() as usize, std::ptr::from_ref(waker.vtable()) as usize)
 }
 
 impl Wakers {
     fn keep(&mut self, waker: &Waker) -> u32 {
-        if let Some(latest) = self.latest {
-            let kept = &mut self.kept[latest as usize];
-            if kept.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
-                kept.waiters += 1;
-                return latest;
-            }
+        if let Some(index) = self.known.get(&identity(waker)) {
+            self.kept[*index as usize].waiters += 1;
+            return *index;
         }
+        let waker = waker.clone();
+        // The clone's: only while that is kept is it nobody else's.
+        let identity = identity(&waker);
         let kept = Kept {
-            waker: Some(waker.clone()),
+            waker: Some(waker),
             waiters: 1,
             round: 0,
         };
@@ -86,7 +92,7 @@ impl Wakers {
                 self.kept.len() as u32 - 1
             }
         };
-        self.latest = Some(index);
+        self.known.insert(identity, index);
         index
     }
 
@@ -102,11 +108,10 @@ impl Wakers {
         if kept.waiters > 0 {
             return None;
         }
-        if self.latest == Some(index) {
-            self.latest = None;
-        }
+        let waker = kept.waker.take()?;
+        self.known.remove(&identity(&waker));
         self.free.push(index);
-        kept.waker.take()
+        Some(waker)
     }
 
     /// One waiter is woken: once for all of a round. No waker ends here, under the lock: the first of the round is kept among those who
