@@ -11,6 +11,7 @@ use super::Lsn;
 use super::error::LogError;
 use super::front::{Front, Life};
 use super::retain::Retained;
+use super::sleepers::Beds;
 use super::waits::{Fired, WaitPlace, WhenDurable};
 
 /// What both halves of a log share.
@@ -20,6 +21,8 @@ pub(super) struct Shared {
     /// First LSN of this epoch: some below may be lost, which the front knows.
     epoch_first: AtomicU64,
     front: Mutex<Front>,
+    /// Where threads sleep, without the lock.
+    pub(super) beds: Beds,
 }
 
 impl fmt::Debug for Shared {
@@ -34,6 +37,7 @@ impl Shared {
             durable: AtomicU64::new(0),
             epoch_first: AtomicU64::new(0),
             front: Mutex::new(front),
+            beds: Beds::new(),
         }
     }
 
@@ -48,7 +52,7 @@ impl Shared {
     }
 
     /// Is it durable, without a look at what may be lost?
-    fn is_durable(&self, lsn: u64) -> bool {
+    pub(super) fn is_durable(&self, lsn: u64) -> bool {
         // Relaxed: stored once, before an LSN of its epoch is durable.
         lsn < self.durable() && lsn >= self.epoch_first.load(Ordering::Relaxed)
     }
@@ -78,6 +82,10 @@ impl Appender {
             shared: Arc::clone(shared),
             is_quiet: false,
         }
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// The same for the thread that drives the log itself: it never rings the bell.
@@ -248,7 +256,7 @@ impl Appender {
 
 impl Front {
     /// What who waits for this LSN is told, when it is durable or never will be.
-    fn lost(&self, lsn: u64) -> Result<(), LogError> {
+    pub(super) fn lost(&self, lsn: u64) -> Result<(), LogError> {
         self.gap.check(lsn)?;
         if lsn < self.lost_from {
             return Ok(());

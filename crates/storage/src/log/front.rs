@@ -583,6 +583,7 @@ impl Front {
         batch.goes_on = goes_on;
         self.tail = self.behind(self.tail, u64::from(padded));
         self.used += u64::from(padded);
+        self.waits.sleepers.sealed(batch.lsn + u64::from(padded));
         self.full.push_back(batch);
     }
 

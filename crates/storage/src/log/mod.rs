@@ -15,6 +15,7 @@
 //! | `format`, `stamp` | bytes: header, batch, record; by what a batch is known from a record that looks like one |
 //! | `front`, `appender` | the batch that is being filled; appending |
 //! | `waits`, `retain` | who waits for an LSN or for room; who still needs old records |
+//! | `sleepers` | threads that sleep until an LSN is durable |
 //! | `flights` | batches at the device; what is durable; a failed write |
 //! | `driven` | what its driver asks before it sleeps |
 //! | `jobs` | requests that change the log, one after the other |
@@ -49,6 +50,7 @@ mod reader;
 mod recent;
 mod retain;
 mod scan;
+mod sleepers;
 mod stamp;
 mod truncate;
 mod waits;
@@ -433,9 +435,14 @@ impl LogPart {
         self.done.pop_front()
     }
 
-    /// Who waited, and hears now: to be let go outside of every borrow.
+    /// Who waited, and hears now: to be let go outside of every borrow. Threads that sleep are woken here.
     pub fn take_fired(&mut self, into: &mut Vec<Fired>) {
-        self.shared.lock().waits.take_fired(into);
+        let due = {
+            let mut front = self.shared.lock();
+            front.waits.take_fired(into);
+            front.waits.sleepers.take_due()
+        };
+        self.shared.beds.wake(due);
     }
 
     /// It is now so late. What is due by the clock is done at the next [`LogPart::next_io`].
@@ -517,7 +524,7 @@ impl LogPart {
 impl Drop for LogPart {
     /// Nobody drives the log any more: who waits hears it.
     fn drop(&mut self) {
-        let fired = {
+        let (fired, due) = {
             let mut front = self.shared.lock();
             // Also of batches in front of a failed one: nobody hears any more how they end.
             let from = front.lost_from.min(self.shared.durable());
@@ -537,8 +544,9 @@ impl Drop for LogPart {
             front.waits.fail_from(from, &error);
             front.is_driven = false;
             front.drop_buffers();
-            std::mem::take(&mut front.waits.fired)
+            (std::mem::take(&mut front.waits.fired), front.waits.sleepers.take_due())
         };
+        self.shared.beds.wake(due);
         for fired in fired {
             // Anybody's code: its panic keeps nobody from being told.
             let _ = catch_unwind(AssertUnwindSafe(|| fired.fire()));

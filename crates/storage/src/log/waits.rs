@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::task::Waker;
 
 use super::error::LogError;
+use super::sleepers::Sleepers;
 
 /// What is called when an LSN is durable, or never will be.
 pub type WhenDurable = Box<dyn FnOnce(Result<(), LogError>) + Send>;
@@ -141,6 +142,8 @@ pub(super) struct Waits {
     /// Those have been handed out, and may have come without a word.
     are_told_out: bool,
     number: u64,
+    /// Threads that sleep.
+    pub(super) sleepers: Sleepers,
     /// Whose time has come.
     pub(super) fired: Vec<Fired>,
 }
@@ -187,6 +190,7 @@ impl Waits {
 
     /// Who waits for an LSN below this one is told so.
     pub(super) fn end_below(&mut self, durable: u64, result: &Result<(), LogError>) {
+        self.sleepers.end_below(durable);
         self.wakers.round += 1;
         while let Some(entry) = self.durable.first_entry() {
             if entry.key().lsn >= durable {
@@ -205,6 +209,7 @@ impl Waits {
 
     /// Nothing from this LSN on will be durable.
     pub(super) fn fail_from(&mut self, lsn: u64, error: &LogError) {
+        self.sleepers.rouse();
         self.wakers.round += 1;
         let from = WaitPlace { lsn, number: 0 };
         for index in self.durable.split_off(&from).into_values() {

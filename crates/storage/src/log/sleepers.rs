@@ -1,0 +1,244 @@
+//! Threads that sleep until a record is durable: by batch, so that one call to the kernel wakes all who wait for the same batch, and
+//! nobody else.
+//!
+//! Batches are numbered in the order of their LSNs: those that were sealed and are not durable as a whole, and behind them the open one.
+//! A thread looks under the front's lock which of them has its record, and sleeps on the bed `number % 64`. For a record that is
+//! still to come that is the open batch's.
+//!
+//! No wake-up is lost:
+//!
+//! - Whoever publishes does so under the same lock, and marks there the beds of all batches that are durable to their end, and of the
+//!   one in which the durable LSN lies. Of a record that became durable just now, that is its own batch's, or its thread has
+//!   taken an earlier one for it, the open one of that time, which is marked before or now.
+//! - A bed is a word that counts. It is read under the lock by who is about to sleep, and counted up by who wakes, after it was
+//!   marked under the lock: either the word is another when the kernel compares it, or the thread sleeps already and is woken.
+//! - `slept_on` is set under the lock by who is about to sleep, and cleared under the lock by who will count the bed up next. So a bed on
+//!   which somebody sleeps has it set, or is about to be woken.
+//!
+//! Who is woken looks again. It is woken for nothing where two batches share a bed, and where a group is whole in the middle of one.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use rustix::thread::futex::{self, Flags, Timespec};
+
+use super::Lsn;
+use super::appender::Appender;
+use super::error::LogError;
+
+/// More than there usually are batches that are not durable; and the bits of a word.
+const BEDS: usize = 64;
+
+/// What threads sleep on.
+#[derive(Debug)]
+pub(super) struct Beds([AtomicU32; BEDS]);
+
+impl Beds {
+    pub(super) fn new() -> Beds {
+        Beds(std::array::from_fn(|_| AtomicU32::new(0)))
+    }
+
+    /// Wakes all who sleep there. Without the front's lock, which they may want.
+    pub(super) fn wake(&self, due: Due) {
+        let Due(mut left) = due;
+        while left != 0 {
+            let word = &self.0[left.trailing_zeros() as usize];
+            left &= left - 1;
+            // Other side: the kernel's look at it in `sleep`. What they wake up for they find by other means.
+            word.fetch_add(1, Ordering::Release);
+            let _ = futex::wake(word, Flags::PRIVATE, i32::MAX as u32);
+        }
+    }
+
+    /// Sleeps until the bed is woken. May end early: look again. False: the deadline is over.
+    fn sleep(&self, bed: Bed, deadline: Option<Instant>) -> bool {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            return false;
+        }
+        // Beyond the clock's end is never.
+        let left = left.and_then(|left| {
+            Some(Timespec {
+                tv_sec: i64::try_from(left.as_secs()).ok()?,
+                tv_nsec: i64::from(left.subsec_nanos()),
+            })
+        });
+        // A signal ends it early, and a word that is another already.
+        let _ = futex::wait(&self.0[bed.index], Flags::PRIVATE, bed.word, left.as_ref());
+        true
+    }
+}
+
+/// Where to sleep, and what stood there.
+#[derive(Clone, Copy, Debug)]
+struct Bed {
+    index: usize,
+    word: u32,
+}
+
+/// Beds to be woken, a bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "who sleeps there sleeps on"]
+pub(super) struct Due(u64);
+
+/// Which batches there are to sleep for. Part of the front, under its lock.
+#[derive(Debug, Default)]
+pub(super) struct Sleepers {
+    /// Where the batches end that were sealed and are not durable as a whole.
+    ends: VecDeque<u64>,
+    /// Number of the first of them.
+    first: u64,
+    /// Beds on which somebody may sleep.
+    slept_on: u64,
+    /// Beds on which somebody is to be woken.
+    due: u64,
+}
+
+impl Sleepers {
+    /// The open batch takes no more, and ends there.
+    pub(super) fn sealed(&mut self, end: u64) {
+        self.ends.push_back(end);
+    }
+
+    /// Everything below this LSN is durable, or lost.
+    pub(super) fn end_below(&mut self, durable: u64) {
+        let mut end = None;
+        while let Some(first) = self.ends.front().copied().filter(|first| *first <= durable) {
+            self.ends.pop_front();
+            self.mark(self.first);
+            self.first += 1;
+            end = Some(first);
+        }
+        if end != Some(durable) {
+            // It lies in the next one.
+            self.mark(self.first);
+        }
+    }
+
+    /// Something else has happened that all are to look at.
+    pub(super) fn rouse(&mut self) {
+        self.due |= std::mem::take(&mut self.slept_on);
+    }
+
+    /// Beds to be woken: nobody else does it.
+    pub(super) fn take_due(&mut self) -> Due {
+        Due(std::mem::take(&mut self.due))
+    }
+
+    fn mark(&mut self, number: u64) {
+        let bit = 1 << index_of(number);
+        self.due |= self.slept_on & bit;
+        self.slept_on &= !bit;
+    }
+
+    /// Where to sleep for an LSN that is not durable.
+    fn bed(&mut self, lsn: u64, beds: &Beds) -> Bed {
+        let before = self.ends.partition_point(|end| *end <= lsn);
+        let index = index_of(self.first + before as u64);
+        self.slept_on |= 1 << index;
+        // Relaxed: whoever counts it up for this sleeper has had the lock since.
+        let word = beds.0[index].load(Ordering::Relaxed);
+        Bed { index, word }
+    }
+}
+
+fn index_of(number: u64) -> usize {
+    (number % BEDS as u64) as usize
+}
+
+impl Appender {
+    /// Sleeps until the record with this LSN is durable, and with it its whole group and all before; or until the deadline: then it is
+    /// pending. For threads that do not drive the log: who drives it would wait for itself. Nobody waits for a log that has gone.
+    ///
+    /// # Errors
+    /// As [`Appender::poll_durable`].
+    pub fn wait_durable(&self, lsn: Lsn, deadline: Option<Instant>) -> Poll<Result<(), LogError>> {
+        let shared = self.shared();
+        loop {
+            // Who is woken mostly finds it so, and needs no lock, which all others want at the same moment.
+            if shared.is_durable(lsn.0) {
+                return Poll::Ready(Ok(()));
+            }
+            let bed = {
+                let mut front = shared.lock();
+                let lsn = front.gap.wanted(lsn.0);
+                if lsn < shared.durable() || lsn >= front.lost_from {
+                    return Poll::Ready(front.lost(lsn));
+                }
+                front.waits.sleepers.bed(lsn, &shared.beds)
+            };
+            if !shared.beds.sleep(bed, deadline) {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bed_of(sleepers: &mut Sleepers, beds: &Beds, lsn: u64) -> u64 {
+        1 << sleepers.bed(lsn, beds).index
+    }
+
+    #[test]
+    fn only_who_waits_for_what_became_durable_is_woken() {
+        let (mut sleepers, beds) = (Sleepers::default(), Beds::new());
+        sleepers.sealed(100);
+        sleepers.sealed(200);
+        let first = bed_of(&mut sleepers, &beds, 50);
+        let second = bed_of(&mut sleepers, &beds, 100);
+        let open = bed_of(&mut sleepers, &beds, 200);
+        assert_eq!([first, second, open], [1, 2, 4]);
+        sleepers.end_below(100);
+        assert_eq!(sleepers.take_due(), Due(1));
+        assert_eq!(sleepers.take_due(), Due(0), "once");
+        sleepers.end_below(200);
+        assert_eq!(sleepers.take_due(), Due(2));
+        sleepers.sealed(300);
+        assert_eq!(bed_of(&mut sleepers, &beds, 299), open, "sealed, it keeps its number");
+    }
+
+    #[test]
+    fn a_group_that_is_whole_in_the_middle_wakes_its_batch() {
+        let (mut sleepers, beds) = (Sleepers::default(), Beds::new());
+        sleepers.sealed(100);
+        let bed = bed_of(&mut sleepers, &beds, 50);
+        sleepers.end_below(60);
+        assert_eq!(sleepers.take_due(), Due(bed));
+        assert_eq!(bed_of(&mut sleepers, &beds, 80), bed, "the rest still is that batch");
+        sleepers.end_below(100);
+        assert_eq!(sleepers.take_due(), Due(bed));
+    }
+
+    #[test]
+    fn who_waits_for_what_is_to_come_moves_on_with_the_open_batch() {
+        let (mut sleepers, beds) = (Sleepers::default(), Beds::new());
+        let bed = bed_of(&mut sleepers, &beds, 1000);
+        sleepers.sealed(100);
+        sleepers.end_below(100);
+        assert_eq!(sleepers.take_due(), Due(bed), "it looks again");
+        assert_ne!(bed_of(&mut sleepers, &beds, 1000), bed);
+    }
+
+    #[test]
+    fn who_was_marked_before_it_slept_does_not_sleep() {
+        let (mut sleepers, beds) = (Sleepers::default(), Beds::new());
+        let bed = sleepers.bed(0, &beds);
+        sleepers.rouse();
+        beds.wake(sleepers.take_due());
+        assert!(beds.sleep(bed, None), "it returns at once");
+    }
+
+    #[test]
+    fn nobody_is_woken_where_nobody_sleeps() {
+        let mut sleepers = Sleepers::default();
+        sleepers.sealed(100);
+        sleepers.end_below(100);
+        sleepers.rouse();
+        assert_eq!(sleepers.take_due(), Due(0));
+    }
+}
