@@ -357,6 +357,10 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     #[doc(hidden)]
     fn appender_of(&self, held: &HeldLog) -> Appender;
 
+    /// Has this thread sleep until others end that by themselves, where others drive the link. None: this thread is to drive it.
+    #[doc(hidden)]
+    fn while_others_drive<T>(&self, sleep: impl FnOnce() -> T) -> Option<T>;
+
     /// Something was appended to a log: whoever drives the link from outside is to look.
     #[doc(hidden)]
     fn nudge(&self);

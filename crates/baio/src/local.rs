@@ -456,6 +456,10 @@ impl Link for Local {
         held.appender().quiet()
     }
 
+    fn while_others_drive<T>(&self, _: impl FnOnce() -> T) -> Option<T> {
+        None
+    }
+
     fn nudge(&self) {
         self.call_driver();
     }

@@ -474,6 +474,15 @@ impl<K: Carrier> Client<K> {
         self.lock().table.in_flight()
     }
 
+    /// Both at one moment: why it takes nothing any more, or how many are in flight.
+    ///
+    /// # Errors
+    /// As [`Client::refusal`].
+    pub fn refusal_or_in_flight(&self) -> Result<usize, RequestFault> {
+        let state = self.lock();
+        state.table.closed.map_or(Ok(state.table.in_flight()), Err)
+    }
+
     /// The next outcome in the order of completion, of requests that nobody awaits. Reaps nothing by itself.
     pub fn next_outcome(&self) -> Option<Outcome<K::Memory>> {
         let mut state = self.lock();

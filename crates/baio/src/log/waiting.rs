@@ -35,13 +35,21 @@ impl<L: Link> Durable<L> {
         }
     }
 
-    /// Waits in this thread, driving the link meanwhile.
+    /// Waits in this thread: over [`Local`](crate::Local) it drives the link meanwhile; over [`Remote`](crate::Remote) it sleeps, and all threads
+    /// whose records went out as one batch are woken together.
     ///
     /// # Errors
     /// It never will be durable: a write failed, or the log was closed before; nobody knows then whether it is there after the next
     /// opening. Or the link could not be driven.
     pub fn wait(self) -> Result<Lsn> {
         let link = self.log.link().clone();
+        if let Some(Ok(lsn)) = self.lsn {
+            let shared = &self.log.shared;
+            let sleep = || shared.appender.wait_durable(lsn, None);
+            if let Some(Poll::Ready(durable)) = link.while_others_drive(sleep) {
+                return durable.map(|()| lsn).map_err(|error| shared.failed(WAIT, error));
+            }
+        }
         link.block_on(self)?
     }
 }

@@ -367,6 +367,23 @@ impl Link for Remote {
         held.appender().clone()
     }
 
+    /// The service does, but what this thread has queued is to reach it before.
+    fn while_others_drive<T>(&self, sleep: impl FnOnce() -> T) -> Option<T> {
+        let client = self.client_to_wait().ok()?;
+        let has_more = match client.refusal_or_in_flight() {
+            Err(_) => return None, // Waiting for the link says why.
+            Ok(in_flight) => in_flight > 0,
+        };
+        if has_more {
+            client.look_once();
+        }
+        let slept = sleep();
+        if has_more {
+            client.look_once(); // As if it had reaped meanwhile.
+        }
+        Some(slept)
+    }
+
     fn nudge(&self) {} // Whoever appends rings for the service himself.
 
     fn call_back(&self) {} // So does who leaves a callback.

@@ -1,7 +1,7 @@
 //! Many threads on one log, over a service: each record has one LSN, none is lost, and the service is not woken for each.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use baio::{Backend, Link, Lsn, Remote};
 
@@ -148,4 +148,33 @@ async fn tasks_wait_in_another_runtime() {
     tokio::task::spawn_blocking(move || link.close().unwrap())
         .await
         .unwrap();
+}
+
+/// Some sleep for a record that never comes when the service ends.
+#[test]
+fn who_sleeps_hears_of_the_end() {
+    let rig = Rig::new(PLACE);
+    let link = rig.link::<Remote>();
+    let log = rig.opened(&link).create_log(&rig.options()).wait().unwrap();
+    let far = Lsn(log.end_lsn().0 + (1 << 20));
+    let begun = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let (log, begun) = (log.clone(), &begun);
+                scope.spawn(move || {
+                    begun.fetch_add(1, Ordering::SeqCst);
+                    log.durable(far).wait().unwrap_err()
+                })
+            })
+            .collect();
+        while begun.load(Ordering::SeqCst) < THREADS as usize {
+            std::thread::yield_now();
+        }
+        link.clone().close().unwrap();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+    assert!(log.durable(far).wait().is_err());
 }
