@@ -46,6 +46,8 @@ struct GivenUp<L: Link> {
 pub(super) trait Timed: Link {
     /// Who follows a log over it.
     type Followers: Followers<Self>;
+    /// Others drive it: who waits only sleeps.
+    const SLEEPS: bool;
     /// While this is there, what is awaited over it is driven.
     type Driven;
 
@@ -177,6 +179,14 @@ impl<L: Timed> Appender for Own<L> {
     }
 
     fn wait(&self, end: u64, until: Option<Instant>) -> Result<u64, String> {
+        if L::SLEEPS && until.is_none() {
+            // It goes on by itself, and is looked at again by the next who waits.
+            self.poll_beside(&mut Context::from_waker(Waker::noop()))?;
+            let durable = self.log.durable(Lsn(end - 1)).wait();
+            return durable
+                .map(|_| self.log.durable_lsn().0)
+                .map_err(|error| error.to_string());
+        }
         let mut durable = self.log.durable(Lsn(end - 1));
         let both = std::future::poll_fn(|context| match self.poll_beside(context) {
             Ok(()) => Pin::new(&mut durable)
@@ -219,6 +229,7 @@ impl<L: Timed> Appender for Own<L> {
 
 impl Timed for Local {
     type Followers = Tasks;
+    const SLEEPS: bool = false;
     type Driven = Drive;
 
     fn driven(&self) -> Drive {
@@ -263,6 +274,7 @@ impl Timed for Local {
 
 impl Timed for Remote {
     type Followers = Threads;
+    const SLEEPS: bool = true;
     type Driven = ();
 
     fn driven(&self) {}
