@@ -1,4 +1,5 @@
-//! The records of a log, one after the other: whole batches come from the core, and are taken apart in the reader's thread.
+//! The records of a log, one after the other: whole batches are taken apart in the reader's thread. The latest lie in memory that is
+//! shared with the core, and are taken without asking it; older ones are a command each time.
 
 use std::fmt;
 use std::future::Future;
@@ -60,6 +61,8 @@ pub struct Records<L: Link> {
     follows: bool,
     /// More batches are on their way.
     asked: Option<Operation<L, Option<Arc<Batches>>>>,
+    /// Whoever follows has read what he knew to be durable: he waits for more before he asks.
+    is_at_tail: bool,
     key: WaitKey,
 }
 
@@ -76,6 +79,7 @@ impl<L: Link> Records<L> {
             reader: RecordReader::new(from),
             follows,
             asked: None,
+            is_at_tail: false,
             key: WaitKey::default(),
         }
     }
@@ -109,12 +113,34 @@ impl<L: Link> Records<L> {
         }
     }
 
+    fn take_in(&mut self, batches: &Batches) {
+        self.reader.push(batches);
+        self.is_at_tail = self.follows;
+    }
+
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<LogRecord>>> {
         loop {
             if let Some(record) = self.ready() {
                 return Poll::Ready(Ok(Some(record)));
             }
             let from = self.reader.next_batch();
+            if self.asked.is_none() {
+                if let Some(batches) = self.log.shared.appender.recent(from) {
+                    self.take_in(&batches);
+                    continue;
+                }
+                if self.is_at_tail {
+                    match self.poll_more(context) {
+                        Poll::Ready(Ok(())) => {
+                            // It may be in memory by now; if not, it is to be asked for.
+                            self.is_at_tail = false;
+                            continue;
+                        }
+                        Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                        Poll::Pending => return Poll::Pending,
+                    }
+                }
+            }
             let ask = || {
                 self.log.ask(LogRequest::Read { from }, |answer| match answer {
                     LogAnswer::Batches(batches) => Some(batches),
@@ -127,7 +153,7 @@ impl<L: Link> Records<L> {
                     self.asked = Some(asked);
                     return Poll::Pending;
                 }
-                Poll::Ready(Ok(Some(batches))) => self.reader.push(&batches),
+                Poll::Ready(Ok(Some(batches))) => self.take_in(&batches),
                 Poll::Ready(Ok(None)) if self.follows => match self.poll_more(context) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),

@@ -2,6 +2,8 @@
 //! clock, and when nothing else is under way.
 
 use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use baio::{Backend, Error, Link, Local, LogOptions};
@@ -73,6 +75,33 @@ fn beside_any_executor() {
 fn by_the_reactor_of_tokio() {
     tasks_append(options(Duration::ZERO), Local::drive_tokio);
     tasks_append(options(Duration::from_millis(2)), Local::drive_tokio);
+}
+
+/// What became durable a moment ago is read from memory: nobody drives the link for it.
+#[test]
+fn a_follower_reads_the_tail_without_the_core() {
+    let rig = Rig::new(PLACE);
+    let link = rig.link::<Local>();
+    let log = rig.opened(&link).create_log(&options(Duration::ZERO)).wait().unwrap();
+    let mut follower = log.follow(log.head_lsn());
+    log.append_durable(b"first").wait().unwrap();
+    let first = follower.next_record().wait().unwrap().unwrap();
+    assert_eq!(first.payload(), b"first");
+    let before = log.usage().wait().unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    for number in 0..50_u8 {
+        let lsn = log.append_durable(&[number]).wait().unwrap();
+        match Pin::new(&mut follower.next_record()).poll(&mut context) {
+            Poll::Ready(Ok(Some(record))) => assert_eq!((record.lsn(), record.payload()), (lsn, &[number][..])),
+            other => panic!("{other:?}"),
+        }
+    }
+    let usage = log.usage().wait().unwrap();
+    assert_eq!(usage.reads_device, before.reads_device);
+    assert_eq!(usage.reads_recent, before.reads_recent + 50);
+    drop(follower);
+    drop(log);
+    link.close().unwrap();
 }
 
 /// Whoever waits when the driver leaves is told so.

@@ -10,6 +10,8 @@ use baio_engine::Doorbell;
 use super::Lsn;
 use super::error::LogError;
 use super::front::{Front, Life};
+use super::read::Batches;
+use super::recent::Recent;
 use super::retain::Retained;
 use super::sleepers::Beds;
 use super::waits::{Fired, WaitPlace, WhenDurable};
@@ -23,6 +25,8 @@ pub(super) struct Shared {
     front: Mutex<Front>,
     /// Where threads sleep, without the lock.
     pub(super) beds: Beds,
+    /// Locked before the front, never while that is held.
+    recent: Mutex<Recent>,
 }
 
 impl fmt::Debug for Shared {
@@ -32,13 +36,19 @@ impl fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(super) fn new(front: Front) -> Shared {
+    pub(super) fn new(front: Front, recent: Recent) -> Shared {
         Shared {
             durable: AtomicU64::new(0),
             epoch_first: AtomicU64::new(0),
             front: Mutex::new(front),
             beds: Beds::new(),
+            recent: Mutex::new(recent),
         }
+    }
+
+    /// The latest batches. No appender waits for this lock: the driver and those who read take it, for a moment.
+    pub(super) fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A panic under the lock leaves numbers behind that are whole: nothing there is half-way when it calls out.
@@ -240,6 +250,13 @@ impl Appender {
                 Poll::Ready(Err(error))
             }
         }
+    }
+
+    /// The batch in which this LSN lies, or the next one, if it is durable and among the latest, which are kept in memory while
+    /// somebody reads: without the driver. Nothing: [`LogRequest::Read`](super::LogRequest::Read) tells whether there is more.
+    #[must_use]
+    pub fn recent(&self, from: Lsn) -> Option<Arc<Batches>> {
+        self.shared.recent().take(from.0)
     }
 
     /// Keeps records from this LSN on (or from the head, when that is further) until the answer is dropped or advanced.

@@ -214,7 +214,7 @@ impl LogPart {
         flight.has_ended = true;
         self.flights.at_device -= 1; // An I/O ends once.
         // Behind a slow write any number may end: their memory goes back, but for a few that somebody at the tail may read.
-        let is_kept = index == 0 || self.reads.is_tail_read() && index < u64::from(self.options.window);
+        let is_kept = index == 0 || self.shared.recent().is_kept() && index < u64::from(self.options.window);
         match is_kept {
             true => flight.buffer = buffer,
             false => self.flights.ended.extend(buffer),
@@ -238,6 +238,8 @@ impl LogPart {
         self.flights.last_end_at = self.now;
         let capacity = self.header.map_or(0, |header| header.capacity);
         let mut ended = std::mem::take(&mut self.flights.ended);
+        // Until these are said to be durable nobody sees them here, and then they are found here.
+        let mut recent = self.shared.recent();
         loop {
             let group = self.flights.group;
             let Some(mut flight) = self.flights.pop(capacity) else {
@@ -249,7 +251,7 @@ impl LogPart {
                 group,
             });
             if let Some(buffer) = flight.buffer.take() {
-                self.reads.keep(flight.prev, flight.end, &buffer);
+                recent.keep(flight.prev, flight.end, &buffer);
                 ended.push(buffer);
             }
         }
@@ -265,6 +267,7 @@ impl LogPart {
         }
         front.tell_room();
         drop(front);
+        drop(recent);
         self.note_when_busy();
     }
 

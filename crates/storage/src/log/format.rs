@@ -321,6 +321,20 @@ struct RawBatch {
 
 const _: () = assert!(size_of::<RawBatch>() == BATCH_HEADER);
 
+impl RawBatch {
+    fn header(&self) -> BatchHeader {
+        BatchHeader {
+            epoch: self.epoch.get(),
+            lsn: self.lsn.get(),
+            prev: self.prev.get(),
+            watermark: self.watermark.get(),
+            bytes: self.bytes.get(),
+            first: self.first.get(),
+            goes_on: self.flags.get() & GOES_ON != 0,
+        }
+    }
+}
+
 /// What lies at the beginning of these bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeenBatch {
@@ -359,6 +373,12 @@ impl BatchHeader {
         used[4..8].copy_from_slice(&checksum.to_le_bytes());
     }
 
+    /// The header of a batch that we have sealed ourselves: it is believed.
+    pub(super) fn of_sealed(batch: &[u8]) -> Option<BatchHeader> {
+        let (raw, _) = RawBatch::ref_from_prefix(batch).ok()?;
+        Some(raw.header())
+    }
+
     /// Looks whether a batch of this log begins here, no longer than `max` bytes.
     #[must_use]
     pub fn look(bytes: &[u8], salt: &Salt, max: u64) -> SeenBatch {
@@ -382,15 +402,7 @@ impl BatchHeader {
         if (used as usize) < BATCH_HEADER + RECORD_HEADER || used % 8 != 0 || u64::from(used) > max {
             return SeenBatch::None;
         }
-        let header = BatchHeader {
-            epoch: raw.epoch.get(),
-            lsn: raw.lsn.get(),
-            prev: raw.prev.get(),
-            watermark: raw.watermark.get(),
-            bytes: used,
-            first: raw.first.get(),
-            goes_on: raw.flags.get() & GOES_ON != 0,
-        };
+        let header = raw.header();
         if !header.is_possible() || !is_wanted(&header) {
             return SeenBatch::None;
         }

@@ -232,6 +232,7 @@ impl LogPart {
 
     /// Nothing is appended any more; who waits for more hears it.
     fn stop_appends(&mut self) {
+        self.shared.recent().end();
         let mut front = self.shared.lock();
         front.life = Life::Closed;
         front.lost_from = front.next_lsn();

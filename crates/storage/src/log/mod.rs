@@ -72,6 +72,7 @@ use headers::Headers;
 use index::Index;
 use jobs::{Job, Running};
 use read::Reads;
+use recent::Recent;
 
 pub use appender::{Appender, WaitKey};
 pub use error::LogError;
@@ -251,7 +252,7 @@ pub struct LogUsage {
     pub bells: u64,
     /// Headers that were written.
     pub headers: u64,
-    /// Reads that were answered from memory, and from the device.
+    /// Reads that were answered from memory, by the driver or without it.
     pub reads_recent: u64,
     /// Reads that went to the device.
     pub reads_device: u64,
@@ -308,7 +309,6 @@ pub struct LogPart {
 #[derive(Clone, Copy, Debug, Default)]
 struct PartCounts {
     headers: u64,
-    reads_recent: u64,
     reads_device: u64,
 }
 
@@ -362,7 +362,7 @@ impl LogPart {
 
     fn of(arena: &Arc<Arena>, size_bytes: u64, options: &LogOptions) -> LogPart {
         LogPart {
-            shared: Arc::new(Shared::new(Front::new(arena))),
+            shared: Arc::new(Shared::new(Front::new(arena), Recent::new(options.recent_bytes))),
             arena: Arc::clone(arena),
             options: *options,
             size_bytes,
@@ -373,7 +373,7 @@ impl LogPart {
             flights: Flights::default(),
             jobs: VecDeque::new(),
             running: None,
-            reads: Reads::new(options.recent_bytes),
+            reads: Reads::default(),
             index: Index::default(),
             recovered: Recovered::default(),
             head: Head::default(),
@@ -474,6 +474,7 @@ impl LogPart {
     /// What it holds and has done.
     #[must_use]
     pub fn usage(&self) -> LogUsage {
+        let reads_recent = self.shared.recent().taken();
         let front = self.shared.lock();
         let mut usage = LogUsage {
             size_bytes: self.size_bytes,
@@ -491,7 +492,7 @@ impl LogPart {
             would_block: front.counts.would_block,
             bells: front.counts.bells,
             headers: self.counts.headers,
-            reads_recent: self.counts.reads_recent,
+            reads_recent,
             reads_device: self.counts.reads_device,
             ..LogUsage::default()
         };
@@ -524,6 +525,7 @@ impl LogPart {
 impl Drop for LogPart {
     /// Nobody drives the log any more: who waits hears it.
     fn drop(&mut self) {
+        self.shared.recent().end();
         let (fired, due) = {
             let mut front = self.shared.lock();
             // Also of batches in front of a failed one: nobody hears any more how they end.

@@ -7,8 +7,7 @@ use baio_engine::{Buffer, Errno, Frozen};
 
 use super::chain::{Chain, Step as ChainStep};
 use super::error::LogError;
-use super::format::{BatchHeader, DATA_AT, SeenBatch};
-use super::recent::Recent;
+use super::format::{BatchHeader, DATA_AT};
 use super::{IoOwner, LogAnswer, LogIoKind, LogPart, LogRequestId, Lsn};
 use crate::slot_map::{SlotKey, SlotMap};
 
@@ -20,9 +19,18 @@ const CURSORS: usize = 16;
 /// Whole batches, one after the other.
 #[derive(Clone, Debug)]
 pub struct Batches {
-    bytes: Frozen,
+    bytes: BatchBytes,
     ranges: Vec<BatchRange>,
     next: Lsn,
+}
+
+/// Where the bytes of batches are.
+#[derive(Clone, Debug)]
+enum BatchBytes {
+    /// What was read from the device.
+    Read(Frozen),
+    /// A copy of a batch that was written.
+    Kept(Vec<u8>),
 }
 
 /// A batch among others.
@@ -38,6 +46,37 @@ pub struct BatchRange {
 }
 
 impl Batches {
+    /// A copy of a batch that we have written.
+    pub(super) fn kept() -> Batches {
+        Batches {
+            bytes: BatchBytes::Kept(Vec::new()),
+            ranges: Vec::new(),
+            next: Lsn(0),
+        }
+    }
+
+    /// Takes in a batch that we have written, in place of what is there. False when it is none.
+    pub(super) fn keep(&mut self, batch: &[u8], end: u64) -> bool {
+        self.ranges.clear();
+        let (BatchBytes::Kept(bytes), Some(header)) = (&mut self.bytes, BatchHeader::of_sealed(batch)) else {
+            return false;
+        };
+        bytes.clear();
+        bytes.reserve_exact(batch.len());
+        bytes.extend_from_slice(batch);
+        self.ranges.push(BatchRange { header, at: 0, end });
+        self.next = Lsn(end);
+        true
+    }
+
+    /// For how many bytes there is memory, when they are a copy.
+    pub(super) fn capacity(&self) -> usize {
+        match &self.bytes {
+            BatchBytes::Read(_) => 0,
+            BatchBytes::Kept(bytes) => bytes.capacity(),
+        }
+    }
+
     /// Where to read on.
     #[must_use]
     pub fn next(&self) -> Lsn {
@@ -54,7 +93,11 @@ impl Batches {
     #[must_use]
     pub fn bytes(&self, range: &BatchRange) -> &[u8] {
         let at = range.at as usize;
-        self.bytes.get(at..at + range.header.bytes as usize).unwrap_or(&[])
+        let all: &[u8] = match &self.bytes {
+            BatchBytes::Read(bytes) => bytes,
+            BatchBytes::Kept(bytes) => bytes,
+        };
+        all.get(at..at + range.header.bytes as usize).unwrap_or(&[])
     }
 }
 
@@ -68,34 +111,16 @@ struct Read {
 }
 
 /// Reads on their way, and what makes them cheap.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Reads {
     under_way: SlotMap<Read>,
-    recent: Recent,
     /// Where reads ended, as they stood there: what follows must follow in the same epoch.
     cursors: VecDeque<Chain>,
 }
 
 impl Reads {
-    pub(super) fn new(recent_bytes: usize) -> Reads {
-        Reads {
-            under_way: SlotMap::default(),
-            recent: Recent::new(recent_bytes),
-            cursors: VecDeque::new(),
-        }
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.under_way.iter().next().is_none()
-    }
-
-    pub(super) fn keep(&mut self, prev: u64, end: u64, batch: &[u8]) {
-        self.recent.keep(prev, end, batch);
-    }
-
-    /// Has somebody read lately?
-    pub(super) fn is_tail_read(&self) -> bool {
-        self.recent.is_kept()
     }
 
     /// The area has changed.
@@ -139,13 +164,9 @@ impl LogPart {
                 head: Lsn(self.head.lsn),
             });
         }
-        self.reads.recent.is_wanted();
-        if from >= self.flights.durable_end {
-            return Ok(Some(None));
-        }
-        if let Some(batches) = self.recent_from(from)? {
-            self.counts.reads_recent += 1;
-            return Ok(Some(Some(Arc::new(batches))));
+        let recent = self.shared.recent().take(from);
+        if from >= self.flights.durable_end || recent.is_some() {
+            return Ok(Some(recent));
         }
         let header = self.header.ok_or(LogError::Closed)?;
         let start = Chain::new(&header, self.head);
@@ -170,36 +191,6 @@ impl LogPart {
         }
         self.counts.reads_device += 1;
         Ok(None)
-    }
-
-    fn recent_from(&self, from: u64) -> Result<Option<Batches>, LogError> {
-        let Some(header) = self.header else {
-            return Ok(None);
-        };
-        let recent = || self.reads.recent.from(from, READ_BYTES as usize);
-        let len: usize = recent().map(<[u8]>::len).sum();
-        if len == 0 {
-            return Ok(None);
-        }
-        let mut buffer = self.arena.buffer(len).ok_or(LogError::NoMemory)?;
-        let (mut at, mut ranges, mut next) = (0, Vec::new(), from);
-        for batch in recent() {
-            buffer[at..at + batch.len()].copy_from_slice(batch);
-            if let SeenBatch::Whole(seen) = BatchHeader::look(batch, &header.salt, batch.len() as u64) {
-                next = seen.lsn + batch.len() as u64;
-                ranges.push(BatchRange {
-                    header: seen,
-                    at: at as u32,
-                    end: next,
-                });
-            }
-            at += batch.len();
-        }
-        Ok(Some(Batches {
-            bytes: buffer.freeze(),
-            ranges,
-            next: Lsn(next),
-        }))
     }
 
     fn ask_read(&mut self, key: SlotKey, buffer: Option<Buffer>) -> Result<(), LogError> {
@@ -243,7 +234,7 @@ impl LogPart {
         match self.batches_of(&mut read, &buffer) {
             Ok(Some((ranges, next))) => {
                 let batches = Batches {
-                    bytes: buffer.freeze(),
+                    bytes: BatchBytes::Read(buffer.freeze()),
                     ranges,
                     next: Lsn(next),
                 };

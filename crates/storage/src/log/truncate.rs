@@ -163,6 +163,7 @@ impl LogPart {
     pub(super) fn move_head(&mut self, head: Head) {
         self.head = head;
         self.index.truncate(head);
+        self.shared.recent().truncate(head.lsn);
         let mut front = self.shared.lock();
         front.head = head.lsn;
         front.retains.going_to = head.lsn;
