@@ -2,7 +2,7 @@
 
 mod log_harness;
 
-use baio_storage::log::{LogAnswer, LogError, LogRequest, Lsn, RecordReader};
+use baio_storage::log::{LogAnswer, LogError, LogOptions, LogRequest, Lsn, RecordReader};
 use log_harness::{Rig, record, small};
 
 const SIZE: u64 = 1 << 20;
@@ -103,4 +103,24 @@ fn what_is_given_up_is_not_shown_nor_is_a_closed_log() {
     assert!(appender.recent(lsns[3]).is_none());
     drop(rig);
     assert!(appender.recent(lsns[3]).is_none());
+}
+
+#[test]
+fn some_of_the_longest_batches_are_kept_by_default() {
+    let mut rig = Rig::create(16 << 20, &LogOptions::default());
+    let appender = rig.part.appender();
+    let mut reader = RecordReader::new(appender.head_lsn());
+    assert!(appender.recent(reader.next_batch()).is_none());
+    let bytes = record(1, (1 << 20) - 100);
+    for _ in 0..3 {
+        rig.append(&bytes);
+    }
+    rig.run();
+    assert!(rig.part.usage().batches <= 4, "they are long");
+    let mut got = Vec::new();
+    while let Some(batches) = appender.recent(reader.next_batch()) {
+        reader.push(&batches);
+        got.append(&mut rest(&mut reader));
+    }
+    assert!(got.len() == 3 && got.iter().all(|other| *other == bytes));
 }

@@ -32,7 +32,8 @@ pub struct LogOptions {
     /// where the log is small. A log holds memory for `window` batches and two more; where there is less, it writes shorter ones, down to
     /// 64 KiB.
     pub batch_bytes_max: u32,
-    /// Durable batches that are kept in memory while somebody reads the tail.
+    /// Bytes of durable batches that are kept in memory while somebody reads the tail: some of the longest, or who is a moment late reads
+    /// from the device, in the way of whoever writes.
     pub recent_bytes: usize,
     /// Go on behind batches that were durable and cannot be read.
     pub salvage: bool,
@@ -47,7 +48,7 @@ impl Default for LogOptions {
             gather: Duration::ZERO,
             buffer_bytes: 32 << 20,
             batch_bytes_max: 0,
-            recent_bytes: 1 << 20,
+            recent_bytes: 4 << 20,
             salvage: false,
         }
     }
