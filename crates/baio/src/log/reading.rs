@@ -99,6 +99,20 @@ impl<L: Link> Records<L> {
         })
     }
 
+    /// One that is in memory: nobody is asked, nothing waits.
+    fn at_hand(&mut self) -> Option<LogRecord> {
+        loop {
+            if let Some(record) = self.ready() {
+                return Some(record);
+            }
+            if self.asked.is_some() {
+                return None;
+            }
+            let batches = self.log.shared.appender.recent(self.reader.next_batch())?;
+            self.take_in(&batches);
+        }
+    }
+
     /// Until more is durable than was read.
     fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         let shared = &self.log.shared;
@@ -120,27 +134,21 @@ impl<L: Link> Records<L> {
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<LogRecord>>> {
         loop {
-            if let Some(record) = self.ready() {
+            if let Some(record) = self.at_hand() {
                 return Poll::Ready(Ok(Some(record)));
             }
-            let from = self.reader.next_batch();
-            if self.asked.is_none() {
-                if let Some(batches) = self.log.shared.appender.recent(from) {
-                    self.take_in(&batches);
-                    continue;
-                }
-                if self.is_at_tail {
-                    match self.poll_more(context) {
-                        Poll::Ready(Ok(())) => {
-                            // It may be in memory by now; if not, it is to be asked for.
-                            self.is_at_tail = false;
-                            continue;
-                        }
-                        Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                        Poll::Pending => return Poll::Pending,
+            if self.is_at_tail {
+                match self.poll_more(context) {
+                    Poll::Ready(Ok(())) => {
+                        // It may be in memory by now; if not, it is to be asked for.
+                        self.is_at_tail = false;
+                        continue;
                     }
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => return Poll::Pending,
                 }
             }
+            let from = self.reader.next_batch();
             let ask = || {
                 self.log.ask(LogRequest::Read { from }, |answer| match answer {
                     LogAnswer::Batches(batches) => Some(batches),
@@ -184,6 +192,10 @@ impl<L: Link> NextRecord<'_, L> {
     /// # Errors
     /// As the future; and that the link could not be driven.
     pub fn wait(self) -> Result<Option<LogRecord>> {
+        // Most are: waiting takes locks of the link that others need.
+        if let Some(record) = self.records.at_hand() {
+            return Ok(Some(record));
+        }
         let link = self.records.log.link().clone();
         link.block_on(self)?
     }

@@ -115,6 +115,31 @@ fn a_reader_follows_many_writers() {
     link.close().unwrap();
 }
 
+/// A record that is in memory is given without waiting, so that no lock of the link is taken: also where waiting is refused.
+#[test]
+fn a_record_at_hand_waits_for_nobody() {
+    let rig = Rig::new(PLACE);
+    let link = rig.link::<Remote>();
+    let log = rig.opened(&link).create_log(&rig.options()).wait().unwrap();
+    let mut follower = log.follow(log.head_lsn());
+    log.append_durable(b"first").wait().unwrap();
+    assert_eq!(follower.next_record().wait().unwrap().unwrap().payload(), b"first");
+    let last = log.append_durable(b"second").wait().unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    log.when_durable(last, move |_| {
+        let read = (0..2).map(|_| follower.next_record().wait());
+        let _ = tell.send((read.collect::<Vec<_>>(), follower));
+    });
+    let (read, follower) = told.recv().unwrap();
+    let [Ok(Some(second)), Err(refused)] = &read[..] else {
+        panic!("{read:?}")
+    };
+    assert_eq!((second.lsn(), second.payload()), (last, &b"second"[..]));
+    assert_eq!(refused.errno(), Some(baio::Errno::EDEADLK), "{refused}");
+    drop((follower, log));
+    link.close().unwrap();
+}
+
 /// A thread that parks is woken by its waker alone: nobody reaps for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_wait_in_another_runtime() {
