@@ -108,6 +108,19 @@ struct Read {
     from: u64,
     chain: Chain,
     at: u64,
+    /// Bytes that are asked for.
+    len: u32,
+    fill: Option<Fill>,
+    /// The last block of what was read could not be read, and is zeroes.
+    unreadable: Option<Errno>,
+}
+
+/// What cannot be read as one is read block by block, up to the first that cannot be read.
+#[derive(Debug)]
+struct Fill {
+    whole: Buffer,
+    /// Where in it the block belongs that is read now.
+    piece: u32,
 }
 
 /// Reads on their way, and what makes them cheap.
@@ -184,6 +197,9 @@ impl LogPart {
             from,
             chain,
             at,
+            len: 0,
+            fill: None,
+            unreadable: None,
         });
         if let Err(error) = self.ask_read(key, None) {
             self.reads.under_way.remove(key);
@@ -210,6 +226,7 @@ impl LogPart {
         let len = (buffer.capacity() as u64).min(rest) as u32;
         let len = len / header.block_bytes * header.block_bytes;
         buffer.set_len(len as usize);
+        (read.len, read.unreadable) = (len, None);
         let offset = DATA_AT + read.at;
         self.ask(IoOwner::Read(key), LogIoKind::Read { offset, len }, Some(buffer));
         Ok(())
@@ -224,9 +241,18 @@ impl LogPart {
             // The log has grown meanwhile, and batches lie elsewhere.
             return self.start_read(read.owner, read.id, Lsn(read.from));
         }
-        let buffer = match (result, buffer) {
-            (Ok(len), Some(buffer)) if len as usize == buffer.len() => buffer,
-            (result, _) => {
+        let block_bytes = self.header.map_or(0, |header| header.block_bytes);
+        let buffer = match (read.fill.take(), buffer) {
+            (Some(fill), block) => match fill_on(&mut read, fill, block_bytes, result, block.as_deref()) {
+                Ok(whole) => whole,
+                Err(fill) => return self.ask_block(read, fill, block),
+            },
+            (None, Some(whole)) if result == Ok(read.len) && whole.len() == read.len as usize => whole,
+            (None, Some(mut whole)) if whole.capacity() >= read.len as usize => {
+                whole.set_len(read.len as usize);
+                return self.ask_block(read, Fill { whole, piece: 0 }, None);
+            }
+            _ => {
                 let errno = result.err().unwrap_or(Errno::EIO);
                 return self.end(who, Err(LogError::Read(errno)));
             }
@@ -249,6 +275,19 @@ impl LogPart {
             }
             Err(error) => self.end(who, Err(error)),
         }
+    }
+
+    fn ask_block(&mut self, read: Read, fill: Fill, block: Option<Buffer>) {
+        let who = Some((read.owner, read.id));
+        let len = self.header.map_or(0, |header| header.block_bytes);
+        let Some(mut block) = block.or_else(|| self.arena.buffer(len as usize)) else {
+            return self.end(who, Err(LogError::NoMemory));
+        };
+        block.set_len(len as usize);
+        let offset = DATA_AT + read.at + u64::from(fill.piece);
+        let fill = Some(fill);
+        let key = self.reads.under_way.insert(Read { fill, ..read });
+        self.ask(IoOwner::Read(key), LogIoKind::Read { offset, len }, Some(block));
     }
 
     /// The batches that are wanted of what was read, and the LSN of their end; nothing when the read has to go on.
@@ -293,11 +332,41 @@ impl LogPart {
         let mut holes = self.recovered.holes.iter();
         let hole = holes.find(|hole| end <= hole.to.0 && hole.offset == DATA_AT + read.chain.place);
         let mark = hole.and_then(|hole| self.index.behind(hole.to.0 - 1));
-        let mark = mark.filter(|mark| mark.lsn > end).ok_or(LogError::Rot {
+        let fault = read.unreadable.map(LogError::Read).unwrap_or(LogError::Rot {
             lsn: Lsn(end),
             offset: DATA_AT + read.chain.place,
-        })?;
+        });
+        let mark = mark.filter(|mark| mark.lsn > end).ok_or(fault)?;
         read.chain.skip_to(mark.place);
         Ok(())
+    }
+}
+
+/// A block was read, or not: gives the whole when it was the last that is read.
+fn fill_on(
+    read: &mut Read,
+    mut fill: Fill,
+    len: u32,
+    result: Result<u32, Errno>,
+    block: Option<&[u8]>,
+) -> Result<Buffer, Fill> {
+    let from = fill.piece as usize;
+    fill.piece += len;
+    let Some(into) = fill.whole.get_mut(from..fill.piece as usize) else {
+        return Ok(fill.whole);
+    };
+    match block {
+        Some(block) if result == Ok(len) && block.len() == into.len() => into.copy_from_slice(block),
+        _ => {
+            into.fill(0);
+            read.unreadable = Some(result.err().unwrap_or(Errno::EIO));
+            fill.whole.set_len(fill.piece as usize);
+            return Ok(fill.whole);
+        }
+    }
+    if fill.piece < read.len {
+        Err(fill)
+    } else {
+        Ok(fill.whole)
     }
 }
