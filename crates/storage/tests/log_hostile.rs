@@ -2,7 +2,7 @@
 
 mod log_harness;
 
-use baio_engine::{Errno, Memory};
+use baio_engine::{Arena, Errno, Memory};
 use baio_storage::log::format::{BatchHeader, Carry, HEADER_BYTES, Header, SeenBatch, walk};
 use baio_storage::log::{LogError, LogIoKind, LogOptions, LogPart, LogRequest, Lsn};
 use log_harness::{Device, Rig, SALT, UUID, record, small};
@@ -289,4 +289,22 @@ fn a_reader_goes_on_by_the_rules_of_the_opening() {
     let mut rig = Rig::open(device, &options);
     assert_eq!(rig.recovered().holes.len(), 1);
     assert_eq!(rig.payloads(), [0, 2, 3].map(|number| record(number, 100)));
+}
+
+#[test]
+fn numbers_at_their_limit_are_refused_before_anything_is_written() {
+    for field in [32, 40] {
+        let mut device = used();
+        with_header(&mut device, |bytes| {
+            bytes[field..field + 8].copy_from_slice(&((1_u64 << 62) - 1).to_le_bytes());
+        });
+        let before = device.bytes.clone();
+        let arena = Arena::new(64 << 20).unwrap();
+        let part = LogPart::open(&arena, SIZE, &small()).unwrap();
+        let mut rig = Rig::of_unopened(arena, device, part);
+        assert_eq!(rig.ask(LogRequest::Open).unwrap_err(), LogError::HeaderLost);
+        assert!(rig.device.bytes == before, "nothing was written");
+        let mut rig = Rig::try_look(rig.device.clone(), &small()).unwrap();
+        assert!(!rig.read().is_empty(), "its records can be looked at");
+    }
 }

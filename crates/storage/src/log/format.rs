@@ -249,7 +249,7 @@ impl Header {
     }
 
     /// May a log be like this? A right checksum does not say that whoever wrote it was right.
-    fn is_possible(&self) -> bool {
+    pub(super) fn is_possible(&self) -> bool {
         let block = u64::from(self.block_bytes);
         (block == 512 || block == 4096)
             && self.capacity % block == 0

@@ -125,6 +125,11 @@ impl LogPart {
             is_clean: false,
             ..old
         };
+        // What is written must be readable, and so must all headers of this opening.
+        let is_near_limit = epoch > LSN_MAX / 2 || old.sequence > LSN_MAX / 2;
+        if is_near_limit || !scan.header.is_possible() {
+            return Next::End(Err(LogError::HeaderLost));
+        }
         scan.buffer = None;
         if was_clean {
             return self.synced(scan, None);
