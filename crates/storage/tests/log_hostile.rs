@@ -308,3 +308,37 @@ fn numbers_at_their_limit_are_refused_before_anything_is_written() {
         assert!(!rig.read().is_empty(), "its records can be looked at");
     }
 }
+
+#[test]
+fn the_window_of_a_huge_log_is_as_wished() {
+    // A quarter of 64 TiB has 2^32 batches of 4 KiB.
+    let options = LogOptions {
+        batch_bytes_max: 4096,
+        ..small()
+    };
+    let mut device = Rig::create(8192 + (64 << 10), &options).crash(|_, _| true);
+    let capacity = 64_u64 << 40;
+    with_header(&mut device, |bytes| {
+        bytes[88..96].copy_from_slice(&capacity.to_le_bytes());
+    });
+    let arena = Arena::new(64 << 20).unwrap();
+    let mut part = LogPart::open(&arena, 8192 + capacity, &options).unwrap();
+    while let Some((id, kind, mut memory)) = part.next_io() {
+        let mut len = 0;
+        if let LogIoKind::Read { offset, .. } | LogIoKind::Write { offset, .. } = kind {
+            len = memory.len();
+            if matches!(kind, LogIoKind::Read { .. }) {
+                let mut bytes = device.bytes[(offset as usize).min(device.bytes.len())..].to_vec();
+                bytes.resize(len, 0);
+                memory.copy_in_at(0, &bytes);
+            }
+        }
+        part.io_ended(id, Ok(len as u32), memory);
+    }
+    let appender = part.appender();
+    for _ in 0..options.window {
+        appender.append(&record(1, 4000)).unwrap();
+    }
+    let writes = std::iter::from_fn(|| part.next_io()).count();
+    assert_eq!(writes, options.window as usize);
+}

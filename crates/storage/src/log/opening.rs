@@ -25,7 +25,9 @@ impl LogPart {
 
     pub(super) fn take_memory(&mut self, header: &Header) -> Result<(), LogError> {
         let capacity_batches = header.capacity / 4 / u64::from(header.batch_bytes_max);
-        let window = self.options.window.min(capacity_batches as u32).max(1);
+        // At most as `u32` has them: more than are ever in flight.
+        let capacity_batches = u32::try_from(capacity_batches).unwrap_or(u32::MAX);
+        let window = self.options.window.min(capacity_batches).max(1);
         let window_short = match self.options.window_short {
             0 => window,
             short => short.min(window),
