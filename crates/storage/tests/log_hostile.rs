@@ -342,3 +342,77 @@ fn the_window_of_a_huge_log_is_as_wished() {
     let writes = std::iter::from_fn(|| part.next_io()).count();
     assert_eq!(writes, options.window as usize);
 }
+
+#[test]
+fn an_end_with_any_length_and_any_memory_is_no_panic() {
+    // The I/O with this number ends in another way than it should: with other bytes than were asked for, with other memory.
+    let requests = [
+        LogRequest::Open,
+        LogRequest::Read { from: Lsn(8192) },
+        LogRequest::Truncate { to: Lsn(12_000) },
+        LogRequest::Close,
+    ];
+    for (odd, how) in (0..40).flat_map(|odd| (0..20).map(move |how| (odd, how))) {
+        let arena = Arena::new(8 << 20).unwrap();
+        let mut device = used();
+        let mut part = LogPart::open(&arena, SIZE, &small()).unwrap();
+        for (owner, request) in requests.into_iter().enumerate() {
+            part.start(owner as u64, request);
+        }
+        let (mut number, mut is_told) = (0, 0);
+        loop {
+            while part.next_done().is_some() {
+                is_told += 1;
+            }
+            let Some((id, kind, mut memory)) = part.next_io() else {
+                break;
+            };
+            let (mut result, is_odd) = (
+                Ok(memory.len() as u32),
+                number >= odd && number < odd + 1 + how as usize / 10,
+            );
+            match kind {
+                LogIoKind::Read { offset, len } => {
+                    memory.copy_in_at(0, &device.bytes[offset as usize..][..len as usize]);
+                }
+                LogIoKind::Write { offset, len } => {
+                    memory.copy_out_at(0, &mut device.bytes[offset as usize..][..len as usize]);
+                }
+                LogIoKind::Sync => result = Ok(0),
+            }
+            number += 1;
+            if !is_odd {
+                part.io_ended(id, result, memory);
+                continue;
+            }
+            let bytes = memory.len();
+            let other = match how % 10 {
+                0 | 1 => Memory::None,
+                2 | 3 => with_len(memory, bytes / 2),
+                4 | 5 => with_len(memory, bytes * 2),
+                6 => with_len(memory, 0),
+                _ => memory,
+            };
+            let said = match how % 10 {
+                0 | 2 | 4 => result,
+                1 | 3 | 5 => Err(Errno::EIO),
+                6 | 7 => Ok(0),
+                8 => Ok(bytes as u32 / 2),
+                _ => Ok(u32::MAX),
+            };
+            part.io_ended(id, said, other);
+            assert!(number < 2000, "it ends");
+        }
+        assert_eq!(is_told, requests.len(), "each has one end ({odd}, {how})");
+    }
+}
+
+fn with_len(memory: Memory, len: usize) -> Memory {
+    match memory.into_buffer() {
+        Some(mut buffer) => {
+            buffer.set_len(len);
+            Memory::Own(buffer)
+        }
+        None => Memory::None,
+    }
+}

@@ -108,11 +108,19 @@ impl LogPart {
 
     pub(super) fn scan(&mut self, mut scan: Box<Scan>, ended: Option<Ended>) -> Next {
         if let Some(ended) = ended {
-            scan.buffer = ended.buffer;
+            // Whatever length it comes back with: so many bytes are gone over.
+            let mut buffer = ended.buffer.filter(|buffer| buffer.capacity() >= scan.len as usize);
+            if let Some(buffer) = &mut buffer {
+                buffer.set_len(scan.len as usize);
+            }
+            scan.buffer = buffer;
             scan.unreadable.clear();
             if ended.result != Ok(scan.len) {
                 return Next::Go(Step::Fill(scan, Fill { piece: 0 }));
             }
+        }
+        if scan.len > 0 && scan.buffer.is_none() {
+            return Next::End(Err(LogError::NoMemory));
         }
         loop {
             let place = scan.look.as_ref().map_or(scan.chain.place, |look| look.place);
@@ -145,7 +153,7 @@ impl LogPart {
             return false;
         };
         let is_begin = place == scan.at;
-        let bytes = &buffer[(place - scan.at) as usize..scan.len as usize];
+        let bytes = buffer.get((place - scan.at) as usize..).unwrap_or(&[]);
         let block = u64::from(scan.header.block_bytes);
         if let Some(look) = &mut scan.look {
             let mut step = block;
@@ -278,9 +286,11 @@ impl LogPart {
         let len = scan.header.block_bytes;
         if let Some(ended) = ended {
             if let Some(buffer) = &mut scan.buffer {
-                let into = &mut buffer[piece as usize..(piece + len) as usize];
+                let into = buffer
+                    .get_mut(piece as usize..(piece + len) as usize)
+                    .unwrap_or(&mut []);
                 match &ended.buffer {
-                    Some(read) if ended.result == Ok(len) => into.copy_from_slice(&read[..len as usize]),
+                    Some(read) if ended.result == Ok(len) && read.len() == into.len() => into.copy_from_slice(read),
                     _ => {
                         into.fill(0);
                         let errno = ended.result.err().unwrap_or(Errno::EIO);

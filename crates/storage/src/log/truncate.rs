@@ -3,7 +3,7 @@
 //! The space is used again when both copies of the header have the new head durably: with an older head a recovery would find
 //! newer batches at its place.
 
-use baio_engine::Buffer;
+use baio_engine::{Buffer, Errno};
 
 use super::chain::{Chain, Step as ChainStep};
 use super::error::LogError;
@@ -18,8 +18,9 @@ pub(super) struct Find {
     to: u64,
     chain: Chain,
     found: Head,
-    /// The place that was read.
+    /// The place that was read, and how many bytes.
     at: u64,
+    len: u32,
 }
 
 impl LogPart {
@@ -73,7 +74,16 @@ impl LogPart {
             .filter(|group| group.lsn >= self.head.lsn)
             .unwrap_or(self.head);
         let at = chain.place;
-        self.read_on(Box::new(Find { to, chain, found, at }), None)
+        self.read_on(
+            Box::new(Find {
+                to,
+                chain,
+                found,
+                at,
+                len: 0,
+            }),
+            None,
+        )
     }
 
     fn head_is_there(&self) -> Next {
@@ -93,6 +103,7 @@ impl LogPart {
         let rest = self.flights.durable_behind(find.at, header.capacity);
         let len = (bytes as u64).min(rest) as u32;
         buffer.set_len(len as usize);
+        find.len = len;
         let kind = LogIoKind::Read {
             offset: DATA_AT + find.at,
             len,
@@ -108,7 +119,8 @@ impl LogPart {
         else {
             return Next::End(Err(LogError::NoMemory));
         };
-        if let Err(errno) = result {
+        if result != Ok(find.len) || buffer.len() != find.len as usize {
+            let errno = result.err().unwrap_or(Errno::EIO);
             self.truncated_for = self.head.lsn;
             return Next::End(Err(LogError::Read(errno)));
         }
