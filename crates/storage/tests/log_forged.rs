@@ -2,7 +2,9 @@
 
 mod log_harness;
 
+use baio_engine::Arena;
 use baio_storage::log::format::{BATCH_HEADER, BatchHeader, RECORD_FIRST, RECORD_LAST, Salt, record_header};
+use baio_storage::log::{LogError, LogIoKind, LogOptions, LogPart, LogRequest};
 use log_harness::{Device, Rig, SALT, record, small};
 
 const SIZE: u64 = 8192 + (64 << 10);
@@ -127,4 +129,60 @@ fn nobody_is_shown_the_salt() {
     assert!(shown.contains("Salt(..)") && !shown.contains(&format!("{one}, {two}, {three}")));
     let data = &rig.device.bytes[8192..];
     assert!(!data.windows(16).any(|bytes| bytes == SALT.0));
+}
+
+/// Opens it: how it went, and how many bytes were read.
+fn bytes_read(device: &Device) -> (Result<(), LogError>, u64) {
+    let arena = Arena::new(64 << 20).unwrap();
+    let mut part = LogPart::look(&arena, device.bytes.len() as u64, &LogOptions::default()).unwrap();
+    part.start(0, LogRequest::Open);
+    let mut read = 0;
+    while let Some((id, kind, mut memory)) = part.next_io() {
+        let LogIoKind::Read { offset, len } = kind else {
+            panic!("{kind:?}");
+        };
+        memory.copy_in_at(0, &device.bytes[offset as usize..][..len as usize]);
+        read += u64::from(len);
+        part.io_ended(id, Ok(len), memory);
+    }
+    (part.next_done().unwrap().result.map(drop), read)
+}
+
+#[test]
+fn each_block_that_begins_a_batch_is_not_read_whole() {
+    let longest = 1 << 20;
+    let capacity = 4 * u64::from(longest);
+    let options = LogOptions {
+        window: 1,
+        batch_bytes_max: longest,
+        ..small()
+    };
+    for salt in [Salt([0; 16]), SALT] {
+        let mut device = Rig::create(8192 + capacity, &options).crash(|_, _| false);
+        for at in (8192 + BLOCK..device.bytes.len()).step_by(BLOCK) {
+            let bytes = longest.min((device.bytes.len() - at) as u32);
+            let batch = BatchHeader {
+                epoch: 5,
+                bytes,
+                first: BATCH_HEADER as u32,
+                ..header(1 << 40, 1 << 40, 0)
+            };
+            let mut head = vec![0; bytes as usize];
+            // The stamp is right for who knows the salt. The sum is wrong, which nobody knows before it is read whole.
+            batch.seal(&mut head, &salt);
+            head[4] ^= 1;
+            device.bytes[at..at + BATCH_HEADER].copy_from_slice(&head[..BATCH_HEADER]);
+        }
+        let (result, read) = bytes_read(&device);
+        if salt == SALT {
+            assert!(
+                matches!(result, Err(LogError::TooDamaged { offset: 8192, .. })),
+                "{result:?}"
+            );
+            assert!(read <= 66 << 20, "{read} bytes were read");
+        } else {
+            assert_eq!(result, Ok(()));
+            assert!(read <= 2 * capacity, "{read} bytes were read");
+        }
+    }
 }

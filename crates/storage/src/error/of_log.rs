@@ -22,7 +22,7 @@ pub(super) fn code(error: &LogError) -> &'static str {
     match error {
         LogError::NotLog => "ENOTLOG",
         LogError::Version(_) => "EVERSION",
-        LogError::HeaderLost | LogError::Rot { .. } => "ECORRUPT",
+        LogError::HeaderLost | LogError::Rot { .. } | LogError::TooDamaged { .. } => "ECORRUPT",
         error => errno(error).name(),
     }
 }
@@ -34,7 +34,7 @@ pub(super) fn errno(error: &LogError) -> Errno {
         LogError::TooLong { .. } => Errno::EMSGSIZE,
         LogError::Failed { errno, .. } | LogError::Read(errno) => *errno,
         LogError::Closed => Errno::ESTALE,
-        LogError::HeaderLost | LogError::Rot { .. } | LogError::Cut { .. } => Errno::EIO,
+        LogError::HeaderLost | LogError::Rot { .. } | LogError::TooDamaged { .. } | LogError::Cut { .. } => Errno::EIO,
         LogError::Truncated { .. } | LogError::Lost { .. } => Errno::ENODATA,
         LogError::BadSize { .. } => Errno::ENOSPC,
         LogError::NoMemory => Errno::ENOBUFS,
@@ -47,7 +47,7 @@ pub(super) fn errno(error: &LogError) -> Errno {
 /// At which byte of the segment or file it was met.
 pub(super) fn offset(error: &LogError) -> Option<u64> {
     match error {
-        LogError::Rot { offset, .. } => Some(*offset),
+        LogError::Rot { offset, .. } | LogError::TooDamaged { offset, .. } => Some(*offset),
         _ => None,
     }
 }

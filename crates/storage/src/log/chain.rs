@@ -28,6 +28,8 @@ pub(super) struct Chain {
     /// Records below this LSN are not looked at.
     from: u64,
     link: Link,
+    /// Bytes that were summed up and did not count.
+    pub(super) in_vain: u64,
 }
 
 /// What the next batch must be.
@@ -77,6 +79,7 @@ impl Chain {
             group: None,
             from: head.lsn,
             link: Link::First,
+            in_vain: 0,
         }
     }
 
@@ -130,11 +133,16 @@ impl Chain {
     }
 
     /// A batch that may be later than this place, when it is there and whole.
-    pub(super) fn look_later(&self, bytes: &[u8], place: u64) -> Option<Later> {
+    pub(super) fn look_later(&mut self, bytes: &[u8], place: u64) -> Option<Later> {
         let max = u64::from(self.batch_max).min(self.capacity - place);
-        match BatchHeader::look_if(bytes, &self.salt, max, |header| {
-            header.lsn > self.end && header.epoch >= self.epoch
-        }) {
+        let mut summed = 0;
+        let seen = BatchHeader::look_if(bytes, &self.salt, max, |header| {
+            let is_later = header.lsn > self.end && header.epoch >= self.epoch;
+            summed = if is_later { u64::from(header.bytes) } else { 0 };
+            is_later
+        });
+        self.in_vain += summed;
+        match seen {
             SeenBatch::None => None,
             SeenBatch::Longer(_) => Some(Later::Longer),
             // Only one that `step` would take: a recovery that skips to it goes on.
@@ -146,8 +154,17 @@ impl Chain {
     /// begins in it is told.
     pub(super) fn step(&mut self, bytes: &[u8], mut each_group: impl FnMut(Head)) -> Step {
         let max = u64::from(self.batch_max).min(self.capacity - self.place);
-        let header = match BatchHeader::look_if(bytes, &self.salt, max, |header| self.follows(header)) {
-            SeenBatch::None => return Step::Gap,
+        let mut summed = 0;
+        let seen = BatchHeader::look_if(bytes, &self.salt, max, |header| {
+            let follows = self.follows(header);
+            summed = if follows { u64::from(header.bytes) } else { 0 };
+            follows
+        });
+        let header = match seen {
+            SeenBatch::None => {
+                self.in_vain += summed;
+                return Step::Gap;
+            }
             SeenBatch::Longer(_) => return Step::Longer,
             SeenBatch::Whole(header) => header,
         };
@@ -174,6 +191,7 @@ impl Chain {
             }
         });
         let Some(carry) = walked else {
+            self.in_vain += summed;
             return Step::Gap;
         };
         let padded = header.padded(self.block);

@@ -48,6 +48,13 @@ pub enum LogError {
         /// Where in the area it lay, in bytes.
         offset: u64,
     },
+    /// So much is missing or no batch that an opening does not go over all of it: no log of ours has become like that by itself.
+    TooDamaged {
+        /// The end of what can be read in front of it.
+        lsn: Lsn,
+        /// Where in the area that is, in bytes.
+        offset: u64,
+    },
     /// The space of these records has been given up.
     Truncated {
         /// The oldest LSN that is kept.
@@ -116,6 +123,10 @@ impl fmt::Display for LogError {
             LogError::Rot { lsn, offset } => write!(
                 f,
                 "what was durable at LSN {lsn}, byte {offset} of the area, cannot be read any more: restore it from a copy, or open with `salvage` to go on behind it"
+            ),
+            LogError::TooDamaged { lsn, offset } => write!(
+                f,
+                "behind LSN {lsn}, byte {offset} of the area, more is damaged than an opening goes over: restore it from a copy"
             ),
             LogError::Truncated { head } => write!(f, "given up: the oldest LSN that is kept is {head}"),
             LogError::BadSize { size_bytes, need } => write!(

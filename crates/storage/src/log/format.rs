@@ -403,11 +403,11 @@ impl BatchHeader {
             return SeenBatch::None;
         }
         let header = raw.header();
-        if !header.is_possible() || !is_wanted(&header) {
+        if !header.is_possible() {
             return SeenBatch::None;
         }
         let is_ours = salt.stamp(header.epoch, header.lsn) == raw.stamp.get();
-        if !is_ours && !crate::seeded_bug("log-any-stamp-counts") {
+        if !is_ours && !crate::seeded_bug("log-any-stamp-counts") || !is_wanted(&header) {
             return SeenBatch::None;
         }
         let Some(whole) = bytes.get(..used as usize) else {

@@ -18,6 +18,11 @@ use super::{Hole, LogIoKind, LogPart, Lsn};
 /// Bytes that are read at once, if the arena has them.
 const CHUNK: u32 = 1 << 20;
 
+/// Laps that may be read and summed up in vain, behind gaps, before a log is refused; and how long a lap is taken to be at least. Who
+/// knows the salt can let each block begin a batch that is as long as the longest: without a limit each is read whole.
+const LAPS_IN_VAIN: u64 = 4;
+const LAP_LEAST: u64 = 16 << 20;
+
 /// How far a recovery has come.
 #[derive(Debug)]
 pub(super) struct Scan {
@@ -61,6 +66,15 @@ enum Verdict {
 #[derive(Debug)]
 pub(super) struct Fill {
     piece: u32,
+}
+
+impl Scan {
+    fn too_damaged(&self) -> LogError {
+        LogError::TooDamaged {
+            lsn: Lsn(self.chain.end),
+            offset: DATA_AT + self.chain.place,
+        }
+    }
 }
 
 impl LogPart {
@@ -122,7 +136,11 @@ impl LogPart {
         if scan.len > 0 && scan.buffer.is_none() {
             return Next::End(Err(LogError::NoMemory));
         }
+        let limit = LAPS_IN_VAIN * scan.header.capacity.max(LAP_LEAST);
         loop {
+            if scan.chain.in_vain > limit {
+                return Next::End(Err(scan.too_damaged()));
+            }
             let place = scan.look.as_ref().map_or(scan.chain.place, |look| look.place);
             let is_here = place >= scan.at && place < scan.at + u64::from(scan.len);
             let went_on = is_here && self.scan_at(&mut scan, place);
@@ -139,6 +157,9 @@ impl LogPart {
             scan.at = place;
             scan.len = u64::from(scan.chunk).min(scan.header.capacity - place) as u32;
             buffer.set_len(scan.len as usize);
+            if scan.look.is_some() {
+                scan.chain.in_vain += u64::from(scan.len);
+            }
             let kind = LogIoKind::Read {
                 offset: DATA_AT + place,
                 len: scan.len,
