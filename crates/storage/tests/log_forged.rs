@@ -3,7 +3,9 @@
 mod log_harness;
 
 use baio_engine::Arena;
-use baio_storage::log::format::{BATCH_HEADER, BatchHeader, RECORD_FIRST, RECORD_LAST, Salt, record_header};
+use baio_storage::log::format::{
+    BATCH_HEADER, BatchHeader, COPIES_AT, Header, RECORD_FIRST, RECORD_LAST, Salt, record_header,
+};
 use baio_storage::log::{LogError, LogIoKind, LogOptions, LogPart, LogRequest};
 use log_harness::{Device, Rig, SALT, record, small};
 
@@ -185,4 +187,52 @@ fn each_block_that_begins_a_batch_is_not_read_whole() {
             assert!(read <= 2 * capacity, "{read} bytes were read");
         }
     }
+}
+
+/// A log in which every other block is a hole.
+fn full_of_holes(count: u64) -> Device {
+    let options = LogOptions {
+        window: 1,
+        batch_bytes_max: 1024,
+        ..small()
+    };
+    let mut device = Rig::create(8192 + count * 1024, &options).crash(|_, _| false);
+    let mut bytes = Header::decode(&device.bytes).unwrap();
+    (bytes.holes_below, bytes.watermark, bytes.is_clean) = (1 << 40, 1 << 40, false);
+    for copy in COPIES_AT {
+        device.bytes[copy as usize..][..512].copy_from_slice(&bytes.encode());
+    }
+    for lsn in (8192..8192 + count * 1024).step_by(1024) {
+        let mut batch = vec![0; BATCH_HEADER];
+        batch.extend(record_header(8, RECORD_FIRST | RECORD_LAST));
+        batch.extend(lsn.to_le_bytes());
+        let sealed = BatchHeader {
+            bytes: batch.len() as u32,
+            first: BATCH_HEADER as u32,
+            ..header(lsn, lsn - 8, 8192)
+        };
+        sealed.seal(&mut batch, &SALT);
+        device.bytes[lsn as usize..][..batch.len()].copy_from_slice(&batch);
+    }
+    device
+}
+
+#[test]
+fn many_holes_are_gone_behind_without_reading_anew() {
+    let count = 2000;
+    let device = full_of_holes(count);
+    let capacity = count * 1024;
+    let (result, read) = bytes_read(&device);
+    assert_eq!(result, Ok(()));
+    assert!(read <= 2 * capacity, "{read} bytes were read by the opening");
+    let mut rig = Rig::try_look(device, &LogOptions::default()).unwrap();
+    assert_eq!(rig.read().len() as u64, count);
+    let reads = rig.part.usage().reads_device;
+    assert!(reads <= 4, "{reads} reads");
+}
+
+#[test]
+fn holes_have_an_end() {
+    let (result, _) = bytes_read(&full_of_holes(5000));
+    assert!(matches!(result, Err(LogError::TooDamaged { .. })), "{result:?}");
 }

@@ -309,8 +309,10 @@ impl LogPart {
                 }),
                 ChainStep::Batch { .. } => {}
                 ChainStep::Longer if place != read.at => break,
-                _ if !ranges.is_empty() => break,
-                _ => self.behind_hole(read)?,
+                _ => match self.behind_hole(read) {
+                    Err(_) if !ranges.is_empty() => break,
+                    went_on => went_on?,
+                },
             }
         }
         if ranges.is_empty() {
@@ -329,9 +331,11 @@ impl LogPart {
             });
         }
         let end = read.chain.end;
-        let mut holes = self.recovered.holes.iter();
-        let hole = holes.find(|hole| end <= hole.to.0 && hole.offset == DATA_AT + read.chain.place);
-        let mark = hole.and_then(|hole| self.index.behind(hole.to.0 - 1));
+        let holes = &self.recovered.holes;
+        let behind = holes.partition_point(|hole| hole.to.0 < end);
+        let mut holes = holes.iter().skip(behind).take_while(|hole| hole.from.0 <= end);
+        let hole = holes.find(|hole| hole.offset == DATA_AT + read.chain.place);
+        let mark = hole.and_then(|hole| self.index.behind(hole.to.0.saturating_sub(1)));
         let fault = read.unreadable.map(LogError::Read).unwrap_or(LogError::Rot {
             lsn: Lsn(end),
             offset: DATA_AT + read.chain.place,

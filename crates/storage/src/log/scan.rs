@@ -22,6 +22,8 @@ const CHUNK: u32 = 1 << 20;
 /// knows the salt can let each block begin a batch that is as long as the longest: without a limit each is read whole.
 const LAPS_IN_VAIN: u64 = 4;
 const LAP_LEAST: u64 = 16 << 20;
+/// Holes that a log may have: each is kept in memory.
+const HOLES_MAX: usize = 4096;
 
 /// How far a recovery has come.
 #[derive(Debug)]
@@ -50,6 +52,8 @@ struct Look {
     left: u64,
     passed: u64,
     is_rot: bool,
+    /// Up to there the next batch may lie that should begin in the gap.
+    next_to: u64,
     /// The next batch may be there all the same: its place could not be read.
     unreadable: Option<Errno>,
     /// Where the first later batch lies, its LSN, and how far behind the gap.
@@ -187,6 +191,12 @@ impl LogPart {
                 }
                 _ => {}
             }
+            let here = look.place..look.next_to.min(look.place + step);
+            if look.unreadable.is_none() && here.start >= scan.chain.place {
+                let first = scan.unreadable.partition_point(|(at, _)| *at < here.start);
+                let unreadable = scan.unreadable.get(first).filter(|(at, _)| here.contains(at));
+                look.unreadable = unreadable.map(|(_, errno)| *errno);
+            }
             look.left = look.left.saturating_sub(step);
             look.passed += step;
             look.place += step;
@@ -227,18 +237,14 @@ impl LogPart {
                 let next = u64::from(scan.header.batch_bytes_max)
                     .min(rest)
                     .min(scan.header.capacity - place);
-                if !is_begin && (bytes.len() as u64) < next {
-                    return false;
-                }
-                let is_of_next = |at: u64| (place..place + next).contains(&at);
-                let unreadable = scan.unreadable.iter().find(|(at, _)| is_of_next(*at));
                 let looks_like_one = crate::seeded_bug("log-tail-told-as-rot") && bytes.starts_with(b"BLOG");
                 scan.look = Some(Look {
                     place: scan.chain.place,
                     left: if far { rest } else { window.min(scan.header.capacity) },
                     passed: 0,
                     is_rot: scan.watermark > scan.chain.end || looks_like_one,
-                    unreadable: unreadable.map(|(_, errno)| *errno),
+                    next_to: place + next,
+                    unreadable: None,
                     found: None,
                 });
             }
@@ -280,7 +286,10 @@ impl LogPart {
         }
         // A lap is the most that is followed.
         let found = look.found.filter(|_| scan.passed < scan.header.capacity);
-        let to = found.map_or(scan.watermark, |(_, lsn, _)| lsn);
+        let to = found.map_or(scan.watermark.max(end), |(_, lsn, _)| lsn);
+        if scan.holes.len() >= HOLES_MAX {
+            return Some(Verdict::Fault(scan.too_damaged()));
+        }
         scan.holes.push(Hole {
             from: Lsn(scan.chain.complete().lsn),
             to: Lsn(to),
