@@ -77,6 +77,16 @@ impl Batches {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn of(bytes: Frozen, ranges: Vec<BatchRange>) -> Batches {
+        let next = Lsn(ranges.last().map_or(0, |range| range.end));
+        Batches {
+            bytes: BatchBytes::Read(bytes),
+            ranges,
+            next,
+        }
+    }
+
     /// Where to read on.
     #[must_use]
     pub fn next(&self) -> Lsn {
