@@ -622,3 +622,25 @@ fn a_short_batch_waits_for_the_one_at_the_device() {
     assert!(rig.is_durable(two));
     assert_eq!(rig.part.usage().batches, 3);
 }
+
+#[test]
+fn a_reader_keeps_how_payloads_begin() {
+    let mut rig = Rig::create(8192 + (64 << 10), &small());
+    let lens = [5000, 0, 10, 16, 17, 3000];
+    let lsns = lens.map(|len| rig.write(&record(len as u64, len)));
+    for kept in [0, 16] {
+        let mut reader = RecordReader::new(Lsn(0)).keeping(kept);
+        let mut seen = Vec::new();
+        let mut from = Lsn(lsns[0]);
+        while let LogAnswer::Batches(Some(batches)) = rig.ask(LogRequest::Read { from }).unwrap() {
+            reader.push(&batches);
+            from = reader.next_batch();
+            while let Some(read) = reader.next_record() {
+                seen.push((read.lsn.0, read.len, read.bytes.to_vec()));
+            }
+        }
+        let begun = |len: usize| record(len as u64, len)[..len.min(kept)].to_vec();
+        let expected = lsns.iter().zip(lens).map(|(lsn, len)| (*lsn, len, begun(len)));
+        assert_eq!(seen, expected.collect::<Vec<_>>());
+    }
+}

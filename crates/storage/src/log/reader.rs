@@ -14,6 +14,8 @@ pub struct Record<'a> {
     pub lsn: Lsn,
     /// Its payload.
     pub bytes: &'a [u8],
+    /// How long its payload is, also when less of it was kept.
+    pub len: usize,
     /// It is the last of its group.
     pub is_last: bool,
 }
@@ -48,6 +50,8 @@ pub struct RecordReader {
     ready: usize,
     /// Where LSNs do not follow from lengths, in the order of the bytes: about one for each batch.
     runs: VecDeque<Run>,
+    /// So much of a payload is kept at most.
+    keep_max: usize,
     /// LSN behind the record that was taken last, and behind that which came last.
     taken_lsn: u64,
     kept_lsn: u64,
@@ -71,11 +75,19 @@ impl RecordReader {
             taken: 0,
             ready: 0,
             runs: VecDeque::new(),
+            keep_max: usize::MAX,
             taken_lsn: 0,
             kept_lsn: 0,
             is_kept: false,
             is_damaged: false,
         }
+    }
+
+    /// Keeps so many bytes of each payload at most: for who shows how records begin, and has little memory.
+    #[must_use]
+    pub fn keeping(mut self, bytes: usize) -> RecordReader {
+        self.keep_max = bytes;
+        self
     }
 
     /// Where the next batches are to be read from.
@@ -139,7 +151,8 @@ impl RecordReader {
         }
         if self.is_kept {
             let payload = bytes.get(piece.from as usize..piece.to as usize).unwrap_or(&[]);
-            self.bytes.extend_from_slice(payload);
+            let wanted = self.keep_max.saturating_sub(piece.skip as usize).min(payload.len());
+            self.bytes.extend_from_slice(&payload[..wanted]);
         }
         if piece.ends && piece.flags & RECORD_LAST != 0 {
             if self.in_group {
@@ -177,18 +190,19 @@ impl RecordReader {
         let (word, rest) = self.bytes.get(self.taken..self.ready)?.split_first_chunk::<WORD>()?;
         let word = u32::from_le_bytes(*word);
         let len = (word & !IS_LAST) as usize;
-        let bytes = rest.get(..len)?;
+        let bytes = rest.get(..len.min(self.keep_max))?;
         let at = self.gone + self.taken as u64;
         let run = self.runs.front().filter(|run| run.at == at);
         let lsn = run.map_or(self.taken_lsn, |run| run.lsn);
         if run.is_some() {
             self.runs.pop_front();
         }
-        self.taken += WORD + len;
+        self.taken += WORD + bytes.len();
         self.taken_lsn = lsn + record_bytes(len);
         Some(Record {
             lsn: Lsn(lsn),
             bytes,
+            len,
             is_last: word & IS_LAST != 0,
         })
     }

@@ -185,7 +185,8 @@ fn look(area: &Area, arena: &Arc<Arena>, args: &LogArgs) -> Result<Looked, LogEr
 
 /// So many records as are to be shown, and one more.
 fn read(area: &Area, part: &mut LogPart, from: Lsn, args: &LogArgs) -> Result<Vec<Shown>, LogError> {
-    let mut reader = RecordReader::new(from);
+    let previewed = if args.payload.is_some() { PREVIEW_BYTES } else { 0 };
+    let mut reader = RecordReader::new(from).keeping(previewed);
     let mut records = Vec::new();
     loop {
         let from = reader.next_batch();
@@ -196,7 +197,7 @@ fn read(area: &Area, part: &mut LogPart, from: Lsn, args: &LogArgs) -> Result<Ve
         while let Some(record) = reader.next_record() {
             records.push(Shown {
                 lsn: record.lsn.0,
-                bytes: record.bytes.len() as u64,
+                bytes: record.len as u64,
                 ends_group: record.is_last,
                 payload: args.payload.map(|how| how.preview(record.bytes)),
             });
