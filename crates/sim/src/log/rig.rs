@@ -157,7 +157,7 @@ impl Rig {
     pub fn pump(&mut self) {
         while let Some((id, kind, memory)) = self.part.next_io() {
             let number = self.writes;
-            if let (LogIoKind::Write { offset, len }, Memory::Own(buffer)) = (kind, &memory) {
+            if let (LogIoKind::Write { offset, len }, Some(buffer)) = (kind, written(&memory)) {
                 self.writes += 1;
                 if self.is_on_record {
                     let bytes = Arc::from(&buffer[..len as usize]);
@@ -199,7 +199,8 @@ impl Rig {
                     Ok(len)
                 }
             }
-            (LogIoKind::Write { offset, len }, Memory::Own(buffer)) => {
+            (LogIoKind::Write { offset, len }, Memory::Own(_) | Memory::Shared(_)) => {
+                let buffer = written(&memory).unwrap_or_default();
                 let fails = self.fails_in == Some(0);
                 self.fails_in = self.fails_in.map(|left| left.saturating_sub(1));
                 if fails {
@@ -498,5 +499,14 @@ impl Rig {
     #[must_use]
     pub fn head(&self) -> Lsn {
         self.appender.head_lsn()
+    }
+}
+
+/// The bytes of a write: a batch, a header, or zeroes that several writes share.
+fn written(memory: &Memory) -> Option<&[u8]> {
+    match memory {
+        Memory::Own(buffer) => Some(buffer),
+        Memory::Shared(frozen) => Some(frozen),
+        _ => None,
     }
 }
