@@ -10,7 +10,8 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `logs.rs` | opening, asking, closing; a log's turn |
+//! | `logs.rs` | asking, closing; a log's turn |
+//! | `opening.rs` | where a log may be, and how it begins |
 //! | `io.rs` | their reads and writes; nobody else writes there |
 //! | `gates.rs` | pages of the cache wait for their log |
 //! | `held.rs` | an open log, held on any thread |
@@ -18,6 +19,7 @@
 mod gates;
 mod held;
 mod io;
+mod opening;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,14 +33,11 @@ use super::Core;
 use crate::cache::GateId;
 use crate::core::counters::LogCounters;
 use crate::error::{Error, Fault, Result};
-use crate::identity::Access;
 use crate::log::{
     Appender, Fired, LogAnswer, LogDone, LogError, LogOptions, LogPart, LogRequest, LogUsage, Salt, WhenDurable,
 };
-use crate::object::{ObjectState, Target};
 use crate::request::{Handle, LogIo};
 use crate::slot_map::{SlotKey, SlotMap};
-use crate::volume::device::{Hold, lock};
 
 /// Entries of the table that are kept for each open log, beside one for each batch in flight: header copies, reads.
 const ENTRIES: u32 = 6;
@@ -321,91 +320,6 @@ impl Core {
     /// Which of ours, if it is.
     fn log_key(&self, log: LogId) -> Option<SlotKey> {
         (log.core == self.number()).then_some(log.key)
-    }
-
-    /// How many bytes a log has there, and the options with the block that the device asks for.
-    fn log_place(&self, what: &'static str, handle: Handle, options: &LogOptions) -> Result<(u64, LogOptions)> {
-        let object = self
-            .objects
-            .get(handle)
-            .filter(|object| object.state == ObjectState::Open);
-        let object = object.ok_or_else(|| Error::new(what, "a closed handle", Fault::Stale))?;
-        let fail = |fault: Fault| Error::new(what, &object.name, fault);
-        if object.access == Access::Read {
-            return Err(fail(Fault::ReadOnly));
-        }
-        if self.objects.has_log(handle) {
-            return Err(fail(Fault::HasLog));
-        }
-        let file = match &object.target {
-            Target::Plain(file) => file,
-            Target::Segment { .. } => {
-                let volume = self.volume_or(what)?;
-                volume.may_change().map_err(fail)?;
-                &volume.device.file
-            }
-        };
-        let least = file.direct_limits().offset.max(512);
-        let mut options = *options;
-        if options.block_bytes == 0 {
-            options.block_bytes = least.next_power_of_two();
-        }
-        if options.window_short == 0 && file.flushes() == Some(true) {
-            options.window_short = 1;
-        }
-        if options.block_bytes < least {
-            let why = format!(
-                "blocks of {} bytes, the device has sectors of {least}",
-                options.block_bytes
-            );
-            return Err(fail(Fault::BadSize(why)));
-        }
-        Ok((self.size(handle)?, options))
-    }
-
-    fn begin_to_open(
-        &mut self,
-        what: &'static str,
-        by: Handle,
-        options: &LogOptions,
-        part: std::result::Result<LogPart, LogError>,
-    ) -> Result<LogQuestion> {
-        let part = part.map_err(|error| Error::of_log(what, self.name_of(by), error))?;
-        let Some(object) = self.objects.get(by) else {
-            return Err(Error::new(what, "a closed handle", Fault::Stale));
-        };
-        let (name, access, target) = (object.name.clone(), object.access, object.target.clone());
-        if let Target::Plain(file) = &target {
-            // A volume has one owner, a file may have many: they would write over each other. What a killed one has under way lands
-            // before the lock is free.
-            lock(file, &name, Hold::Exclusive).map_err(|error| Error::new(what, &name, error.fault.clone()))?;
-            self.engine.attach(file);
-        }
-        let handle = self.objects.add(name, access, target);
-        self.objects.set_log(handle, true);
-        let entries = ENTRIES + options.window;
-        self.logs.used += entries;
-        if let Some(more) = self.logs.used.checked_sub(self.logs.kept).filter(|more| *more > 0) {
-            self.requests.keep_entries(more);
-            self.logs.kept = self.logs.used;
-        }
-        part.appender().set_bell(self.logs.doorbell.clone());
-        self.logs.count += 1;
-        let log = OpenLog {
-            part,
-            handle,
-            by,
-            delayed: VecDeque::new(),
-            entries,
-            is_closing: false,
-            gate: None,
-        };
-        let key = self.logs.open.insert(log);
-        let question = self.ask_log(key, what, LogRequest::Open, false);
-        if let Some(asked) = self.logs.asked.get_mut(question.0) {
-            asked.opens = true;
-        }
-        Ok(question)
     }
 
     fn ask_log(&mut self, log: SlotKey, what: &'static str, request: LogRequest, alone: bool) -> LogQuestion {

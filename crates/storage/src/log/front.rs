@@ -6,7 +6,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::task::Waker;
 
 use baio_engine::{Arena, Buffer, Doorbell};
 
@@ -16,7 +15,7 @@ use super::format::{
     BATCH_HEADER, Head, RECORD_FIRST, RECORD_HEADER, RECORD_LAST, RECORD_MAX, record_bytes, record_header, round_up,
 };
 use super::retain::Retains;
-use super::waits::{Fired, Waits};
+use super::waits::Waits;
 
 /// What an append may meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,13 +58,13 @@ pub(super) struct Tail {
 
 /// Where records go that are not appended yet.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
+pub(super) struct Plan {
     /// The batch that they fill, and how far; 0 when it does not exist yet.
     at: Tail,
     filled: u32,
     used: u64,
     /// New ones.
-    batches: usize,
+    pub(super) batches: usize,
 }
 
 /// No batch is made shorter than this for want of memory.
@@ -131,7 +130,7 @@ pub(super) struct Front {
     pub(super) life: Life,
     pub(super) shape: Shape,
     arena: Arc<Arena>,
-    spare: Vec<Buffer>,
+    pub(super) spare: Vec<Buffer>,
     pub(super) open: Option<Batch>,
     pub(super) full: VecDeque<Batch>,
     pub(super) tail: Tail,
@@ -199,7 +198,7 @@ impl Front {
         Ok(())
     }
 
-    fn kept_buffers(&self) -> usize {
+    pub(super) fn kept_buffers(&self) -> usize {
         self.shape.window as usize + 2
     }
 
@@ -301,12 +300,12 @@ impl Front {
     }
 
     /// How many new batches so many bytes need; nothing when they find no room now.
-    fn plan(&self, bytes: u64) -> Option<usize> {
+    pub(super) fn plan(&self, bytes: u64) -> Option<usize> {
         self.add_to(self.no_plan(), bytes).map(|plan| plan.batches)
     }
 
     /// Where the next record goes.
-    fn no_plan(&self) -> Plan {
+    pub(super) fn no_plan(&self) -> Plan {
         let (at, filled) = match &self.open {
             Some(open) => (
                 Tail {
@@ -327,7 +326,7 @@ impl Front {
     }
 
     /// So many bytes more; nothing when they find no room now.
-    fn add_to(&self, mut plan: Plan, mut bytes: u64) -> Option<Plan> {
+    pub(super) fn add_to(&self, mut plan: Plan, mut bytes: u64) -> Option<Plan> {
         while bytes > 0 {
             let limit = self.limit(plan.at.place, plan.used);
             if plan.filled == 0 {
@@ -398,7 +397,7 @@ impl Front {
 
     /// Has buffers for so many batches. Where the arena has none left, those come back that wait for the device; if none do, nothing will
     /// change by waiting.
-    fn take_memory(&mut self, batches: usize) -> Result<(), LogError> {
+    pub(super) fn take_memory(&mut self, batches: usize) -> Result<(), LogError> {
         if self.fetch(batches) {
             return Ok(());
         }
@@ -409,97 +408,6 @@ impl Front {
         } else {
             LogError::NoMemory
         })
-    }
-
-    /// Would so many bytes of one record find room, and memory, now?
-    pub(super) fn has_room(&mut self, payload: u64) -> Result<bool, LogError> {
-        match self.check_room(payload) {
-            Ok(()) => Ok(true),
-            Err(LogError::WouldBlock) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn check_room(&mut self, payload: u64) -> Result<(), LogError> {
-        self.check_life()?;
-        let max = self.record_max();
-        if payload > max {
-            return Err(LogError::TooLong { bytes: payload, max });
-        }
-        let batches = self.plan(record_bytes(payload as usize)).ok_or(LogError::WouldBlock)?;
-        self.take_memory(batches)
-    }
-
-    /// There may be more room: wakes those who find it, in their order, and not more of them than it takes.
-    pub(super) fn tell_room(&mut self) {
-        self.waits.told_have_come();
-        self.tell_waiters();
-    }
-
-    fn tell_waiters(&mut self) {
-        if !self.waits.has_room_waiters() || self.life != Life::Open {
-            return;
-        }
-        let spare = self.spare.len().max(self.kept_buffers());
-        // Those who were told already take theirs first.
-        let told = self.waits.begin_to_tell();
-        let mut is_any = told > 0;
-        let Some(mut plan) = self.add_to(self.no_plan(), told) else {
-            return;
-        };
-        let (mut after, mut too_many) = (0, u64::MAX);
-        while let Some((number, bytes)) = self.waits.next_room(after) {
-            after = number;
-            if bytes >= too_many {
-                continue;
-            }
-            let more = self.add_to(plan, bytes);
-            let memory = more.map(|more| self.take_memory(more.batches));
-            match (more, memory) {
-                (Some(more), Some(Ok(()))) => plan = more,
-                // It hears that waiting is of no use.
-                (_, Some(Err(LogError::NoMemory))) => {}
-                // Who comes later takes no room that this one may find when the others have come; but nobody waits for one who needs more
-                // than there is.
-                _ if is_any => break,
-                _ => {
-                    too_many = bytes;
-                    continue;
-                }
-            }
-            is_any = true;
-            self.waits.tell_room(number);
-        }
-        self.spare.truncate(spare);
-    }
-
-    /// Who waited for room waits no more. When it had been told of some, that is for the next: they are woken when the lock is free. Also
-    /// its own waker, as [`Waits::forget_durable`].
-    pub(super) fn leave_room(&mut self, number: u64) -> (Option<Waker>, Vec<Fired>) {
-        let (waker, was_told) = self.waits.forget_room(number);
-        (waker, if was_told { self.pass_room_on() } else { Vec::new() })
-    }
-
-    fn pass_room_on(&mut self) -> Vec<Fired> {
-        let before = self.waits.fired.len();
-        self.tell_waiters();
-        self.waits.fired.drain(before..).collect()
-    }
-
-    /// Waits for room for so many bytes: in its old place, unless it has had its turn.
-    pub(super) fn wait_room(
-        &mut self,
-        old: Option<u64>,
-        payload: usize,
-        waker: &Waker,
-    ) -> (u64, Option<Waker>, Vec<Fired>) {
-        let (gone, was_told) = old.map_or((None, false), |old| self.waits.forget_room(old));
-        let number = self
-            .waits
-            .wait_room(old.filter(|_| !was_told), record_bytes(payload), waker);
-        // It wants more than it was told of.
-        let fired = if was_told { self.pass_room_on() } else { Vec::new() };
-        (number, gone, fired)
     }
 
     /// The batch to be filled, with room for eight bytes at least. `make_room` has seen to it that there is one.

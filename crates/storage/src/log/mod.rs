@@ -14,7 +14,7 @@
 //! |---|---|
 //! | `format`, `stamp` | bytes: header, batch, record; by what a batch is known from a record that looks like one |
 //! | `front`, `appender` | the batch that is being filled; appending |
-//! | `waits`, `retain` | who waits for an LSN or for room; who still needs old records |
+//! | `waits`, `room`, `retain` | who waits for an LSN; for room, and how much there is; who still needs old records |
 //! | `sleepers` | threads that sleep until an LSN is durable |
 //! | `flights` | batches at the device; what is durable; a failed write |
 //! | `driven` | what its driver asks before it sleeps |
@@ -49,6 +49,7 @@ mod read;
 mod reader;
 mod recent;
 mod retain;
+mod room;
 mod scan;
 mod sleepers;
 mod stamp;
