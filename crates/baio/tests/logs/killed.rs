@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use baio::{Access, Backend, Link, LogOptions, Lsn, Remote};
+use baio::{Access, Backend, Identity, Link, LogOptions, Lsn, Options, Remote};
 
 use crate::rig::{Place, Rig, payloads};
 
@@ -22,7 +22,11 @@ fn options() -> LogOptions {
 
 /// Appends numbers, each by one of some threads, and says on stderr which are durable.
 fn work(volume: &Path) {
-    let link = Remote::open(volume).unwrap();
+    let as_the_rig = Options {
+        identity: Identity::new(0, 0),
+        ..Options::default()
+    };
+    let link = Remote::open_with(volume, &as_the_rig).unwrap();
     let segment = link.open_segment("log", Access::Write).wait().unwrap();
     let log = segment.open_log(&options()).wait().unwrap();
     let threads: Vec<_> = (0..4_u8)
@@ -83,7 +87,8 @@ fn what_was_acknowledged_survives_sigkill() {
             let mut told = Vec::new();
             for line in BufReader::new(stderr).lines() {
                 let line = line.unwrap();
-                let words: Vec<u64> = line.split(' ').map(|word| word.parse().unwrap()).collect();
+                let words = line.split(' ').map(str::parse).collect::<Result<Vec<u64>, _>>();
+                let words = words.unwrap_or_else(|_| panic!("the child says {line:?}"));
                 told.push([words[0], words[1], words[2]]);
                 let _ = begun.send(());
             }
