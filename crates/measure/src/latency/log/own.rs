@@ -147,14 +147,17 @@ impl<L: Timed> Own<L> {
 impl<L: Link> GivenUp<L> {
     /// Goes on giving up old records, and begins it when so many bytes have been appended since.
     fn poll(&mut self, log: &Log<L>, part: u64, context: &mut Context<'_>) {
-        let durable = log.durable_lsn().0;
-        if self.under_way.is_none() && durable > self.to + part {
-            self.to = durable;
-            self.under_way = Some(log.truncate(Lsn(durable)));
-        }
-        if let Some(operation) = &mut self.under_way
-            && Pin::new(operation).poll(context).is_ready()
-        {
+        loop {
+            let durable = log.durable_lsn().0;
+            if self.under_way.is_none() && durable > self.to + part {
+                self.to = durable;
+                self.under_way = Some(log.truncate(Lsn(durable)));
+            }
+            // One that has ended may be followed by another at once: nothing else may look here again.
+            let Some(operation) = &mut self.under_way else { return };
+            if Pin::new(operation).poll(context).is_pending() {
+                return;
+            }
             self.under_way = None;
         }
     }
