@@ -627,3 +627,20 @@ fn a_read_over_a_growth_and_a_lap_finds_its_records() {
     let answer = rig.take_done(owner).unwrap();
     assert!(answer.is_ok(), "{answer:?}");
 }
+
+/// What a new opening says to be durable is where its first batch will begin: all in front of that can be given up later.
+#[test]
+fn truncating_to_the_beginning_of_a_batch_gives_up_what_lies_before() {
+    let mut rig = Rig::create(SIZE, &small());
+    for number in 0..3 {
+        rig.write(&record(number, 100));
+    }
+    let mut rig = Rig::open(rig.crash(|_, _| true), &small());
+    let from = rig.appender.durable_lsn().0;
+    let first = rig.write(&record(3, 100));
+    rig.write(&record(4, 100));
+    assert!(first > from, "a batch has a header");
+    rig.truncate(from);
+    assert_eq!(rig.part.usage().head.0, from);
+    assert_eq!(rig.payloads(), [record(3, 100), record(4, 100)]);
+}

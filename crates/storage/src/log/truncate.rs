@@ -7,7 +7,7 @@ use baio_engine::{Buffer, Errno};
 
 use super::chain::{Chain, Step as ChainStep};
 use super::error::LogError;
-use super::format::{DATA_AT, Head, Header};
+use super::format::{BATCH_HEADER, DATA_AT, Head, Header};
 use super::front::Life;
 use super::jobs::{AfterHeader, Ended, HeaderWrite, Next, Step};
 use super::{LogAnswer, LogIoKind, LogPart, LogRequest, Lsn};
@@ -132,6 +132,9 @@ impl LogPart {
             }
             let (to, least, mut found) = (find.to, self.head.lsn, find.found);
             let step = find.chain.step(bytes, |head| {
+                // Between the beginning of a batch and its first record there is none.
+                let begins = head.batch == to && head.lsn == to + BATCH_HEADER as u64;
+                let head = if begins { Head { lsn: to, ..head } } else { head };
                 if head.lsn <= to && head.lsn >= least {
                     found = head;
                 }
