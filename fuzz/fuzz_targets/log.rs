@@ -233,7 +233,8 @@ fuzz_target!(|data: &[u8]| {
         }
         assert!(area == before);
         let opened = open(arena, &mut area.clone(), false);
-        assert!(opened == looked, "an opening finds what a look did");
+        // It refuses more than a look: numbers that have no next one.
+        assert!(opened.is_none() || opened == looked, "an opening finds what a look did");
         let salvaged = open(arena, &mut area, true);
         if let (Some(opened), Some(salvaged)) = (opened, salvaged) {
             assert!(salvaged.starts_with(&opened), "it looks further, and finds no less");
