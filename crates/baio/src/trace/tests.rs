@@ -2,12 +2,12 @@
 
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use baio_storage::Fault;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 use super::*;
 
@@ -73,8 +73,13 @@ impl Subscriber for Listener {
     fn exit(&self, _: &Id) {}
 }
 
+/// While there is one subscriber alone, what a thread that has none meets first is turned off for all (`Rebuilder::JustOne` in
+/// `callsite.rs` of tracing-core): the other tests of this process are such threads.
+static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Listener::up_to(Level::ERROR)));
+
 /// What is heard of `told` by one who listens up to a level.
 fn heard(most: Level, told: impl FnOnce()) -> Vec<String> {
+    LazyLock::force(&SECOND);
     let listener = Listener::up_to(most);
     tracing::subscriber::with_default(listener.clone(), told);
     let lines = listener.lines.lock().unwrap();
@@ -191,6 +196,16 @@ fn a_log_is_heard_with_its_lsns() {
     }
     let full = Error::of_log("append to", "a", baio_storage::log::LogError::WouldBlock);
     assert_eq!(heard(Level::TRACE, || log_failed(&full)), [""; 0], "want of room");
+}
+
+#[test]
+fn what_another_thread_met_first_is_heard() {
+    let lines = heard(Level::INFO, || {
+        let event = || tracing::info!(target: "baio", "first met");
+        std::thread::scope(|scope| scope.spawn(event).join()).unwrap();
+        event();
+    });
+    assert_eq!(lines, ["INFO message=first met"]);
 }
 
 /// A name costs something: nobody makes one that nobody reads.
