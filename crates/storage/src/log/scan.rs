@@ -179,6 +179,10 @@ impl LogPart {
         };
         let is_begin = place == scan.at;
         let bytes = buffer.get((place - scan.at) as usize..).unwrap_or(&[]);
+        // No batch lies over the head: what is appended behind one that did would take the place of others.
+        let rest = scan.header.capacity.saturating_sub(scan.passed);
+        let ahead = scan.look.as_ref().map_or(0, |look| look.passed);
+        let bytes = &bytes[..rest.saturating_sub(ahead).min(bytes.len() as u64) as usize];
         let block = u64::from(scan.header.block_bytes);
         if let Some(look) = &mut scan.look {
             let mut step = block;
@@ -205,13 +209,7 @@ impl LogPart {
             }
             return true;
         }
-        let is_round = scan.passed >= scan.header.capacity;
-        let step = if is_round {
-            ChainStep::Gap
-        } else {
-            scan.chain.step(bytes, |_| {})
-        };
-        match step {
+        match scan.chain.step(bytes, |_| {}) {
             ChainStep::Longer if !is_begin => return false,
             ChainStep::Batch {
                 header,
@@ -231,7 +229,6 @@ impl LogPart {
                 // what is durable.
                 let batch_max = u64::from(scan.header.batch_bytes_max);
                 let window = scan.header.ahead.max(u64::from(scan.header.window) * batch_max) + batch_max;
-                let rest = scan.header.capacity.saturating_sub(scan.passed);
                 let far = self.options.salvage || scan.chain.end < scan.header.holes_below;
                 // The whole of the batch that would begin here: it crosses neither the end of the data nor the head.
                 let next = u64::from(scan.header.batch_bytes_max)
@@ -240,7 +237,7 @@ impl LogPart {
                 let looks_like_one = crate::seeded_bug("log-tail-told-as-rot") && bytes.starts_with(b"BLOG");
                 scan.look = Some(Look {
                     place: scan.chain.place,
-                    left: if far { rest } else { window.min(scan.header.capacity) },
+                    left: if far { rest } else { window.min(rest) },
                     passed: 0,
                     is_rot: scan.watermark > scan.chain.end || looks_like_one,
                     next_to: place + next,
@@ -268,7 +265,7 @@ impl LogPart {
                 scan.look = Some(look);
                 return None;
             }
-            if let Some((place, _, passed)) = look.found.filter(|_| scan.passed < scan.header.capacity) {
+            if let Some((place, _, passed)) = look.found {
                 scan.chain.skip_to(place);
                 scan.passed += passed;
                 return None;
@@ -284,9 +281,7 @@ impl LogPart {
         if !goes_on {
             return Some(Verdict::Fault(LogError::Rot { lsn: Lsn(end), offset }));
         }
-        // A lap is the most that is followed.
-        let found = look.found.filter(|_| scan.passed < scan.header.capacity);
-        let to = found.map_or(scan.watermark.max(end), |(_, lsn, _)| lsn);
+        let to = look.found.map_or(scan.watermark.max(end), |(_, lsn, _)| lsn);
         if scan.holes.len() >= HOLES_MAX {
             return Some(Verdict::Fault(scan.too_damaged()));
         }
@@ -295,7 +290,7 @@ impl LogPart {
             to: Lsn(to),
             offset,
         });
-        match found {
+        match look.found {
             Some((place, _, passed)) => {
                 scan.passed += passed;
                 scan.chain.skip_to(place);
