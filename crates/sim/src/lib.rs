@@ -24,7 +24,8 @@
 //! | [`engine`] | the engine itself on slow, failing disks: every answer against a model, every seed twice |
 //! | [`log`] | the durable log: crash after crash on one medium, and rot |
 //! | [`wal`] | databases in a volume: pages that wait for their log |
-//! | [`explore`] | takes all that apart into numbered trials and runs them |
+//! | [`trials`] | numbered trials of workloads, run until told to stop, or one alone |
+//! | [`explore`] | trials of a volume, by chance |
 //! | [`every_bit`] | every bit of the metadata of reference images, one at a time |
 //! | [`faults`] | one fault of the device under the metadata, during a session |
 //! | [`each_request`] | every fault of the device at every request of short sessions |
@@ -59,6 +60,7 @@ pub mod report;
 pub mod rot;
 pub mod stale;
 pub mod stamp;
+pub mod trials;
 pub mod violation;
 pub mod wal;
 pub mod workload;

@@ -42,7 +42,7 @@ enum Command {
     /// The durable log: opens crash states of recorded workloads, and rotten ones
     Log(command::log::Args),
     /// Databases whose pages wait for their logs: no page is ahead of its log, and together they hold every durable change
-    Wal(command::wal::Args),
+    Wal(command::Asked),
     /// The engine on slow, failing disks: every answer is compared with a model, and every seed told twice
     Engine(command::engine::Args),
 }

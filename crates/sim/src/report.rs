@@ -69,6 +69,16 @@ impl Report {
         !self.failures.is_empty()
     }
 
+    /// What was broken, and the command that replays each of the first.
+    #[must_use]
+    pub fn failures_told(&self) -> String {
+        let told = |failure: &Failure| {
+            let (violation, replay) = (&failure.violation, &failure.replay);
+            format!("baio-sim: {violation}\nreplay: cargo run --release -p baio-sim -- {replay}\n")
+        };
+        self.failures.iter().map(told).collect()
+    }
+
     /// Of what only this command counts: how many?
     #[must_use]
     pub fn more(&self, what: &str) -> u64 {

@@ -147,7 +147,7 @@ pub fn stale_disk() -> Disk {
 /// # Errors
 /// It cannot be made.
 pub fn format(disk: &Disk, seed: u64, shape: &Format) -> Result<Layout, Violation> {
-    let mut engine = engine(seed)?;
+    let mut engine = engine(seed, &config(ARENA_BYTES))?;
     format_simulated(&mut engine, &File::simulated(disk, NAME), shape)
         .map(|superblock| *superblock.layout())
         .map_err(|error| Violation::new(Kind::Failed, format!("format: {error}")))
@@ -158,8 +158,12 @@ pub fn format(disk: &Disk, seed: u64, shape: &Format) -> Result<Layout, Violatio
 /// # Errors
 /// The mount is refused.
 pub fn open(disk: &Disk, seed: u64) -> Result<Core, Violation> {
-    Core::open_simulated(engine(seed)?, &File::simulated(disk, NAME), &config())
-        .map_err(|error| Violation::new(Kind::Refused, error.to_string()))
+    Core::open_simulated(
+        engine(seed, &config(ARENA_BYTES))?,
+        &File::simulated(disk, NAME),
+        &config(ARENA_BYTES),
+    )
+    .map_err(|error| Violation::new(Kind::Refused, error.to_string()))
 }
 
 /// Checks the volume on `disk`, and repairs it if told.
@@ -167,7 +171,7 @@ pub fn open(disk: &Disk, seed: u64) -> Result<Core, Violation> {
 /// # Errors
 /// It cannot be checked.
 pub fn check(disk: &Disk, seed: u64, repair: bool) -> Result<CheckReport, Violation> {
-    let mut engine = engine(seed)?;
+    let mut engine = engine(seed, &config(ARENA_BYTES))?;
     check_simulated(&mut engine, &File::simulated(disk, NAME), repair)
         .map_err(|error| Violation::new(Kind::Refused, format!("check: {error}")))
 }
@@ -177,7 +181,7 @@ pub fn check(disk: &Disk, seed: u64, repair: bool) -> Result<CheckReport, Violat
 /// # Errors
 /// It is not read.
 pub fn inspect(disk: &Disk, seed: u64) -> Result<(VolumeInfo, Vec<SegmentInfo>), Violation> {
-    let mut engine = engine(seed)?;
+    let mut engine = engine(seed, &config(ARENA_BYTES))?;
     inspect_simulated(&mut engine, &File::simulated(disk, NAME), ROOT)
         .map_err(|error| Violation::new(Kind::Refused, format!("inspect: {error}")))
 }
@@ -187,23 +191,27 @@ pub fn inspect(disk: &Disk, seed: u64) -> Result<(VolumeInfo, Vec<SegmentInfo>),
 /// # Errors
 /// It is not read.
 pub fn inspect_volume(disk: &Disk, seed: u64) -> Result<VolumeInfo, Violation> {
-    let mut engine = engine(seed)?;
+    let mut engine = engine(seed, &config(ARENA_BYTES))?;
     inspect_volume_simulated(&mut engine, &File::simulated(disk, NAME))
         .map_err(|error| Violation::new(Kind::Refused, format!("inspect: {error}")))
 }
 
 /// Small, because there is one for every crash state.
-fn config() -> Config {
+pub(crate) fn config(arena_bytes: usize) -> Config {
     Config {
         slots: 32,
         reserved_slots: 8,
-        arena_bytes: ARENA_BYTES,
+        arena_bytes,
         ..Config::default()
     }
 }
 
-fn engine(seed: u64) -> Result<Engine, Violation> {
+/// An engine on simulated disks.
+///
+/// # Errors
+/// There is no memory for it.
+pub(crate) fn engine(seed: u64, config: &Config) -> Result<Engine, Violation> {
     Sim::new(seed)
-        .and_then(|sim| Engine::simulated(sim, &config()))
+        .and_then(|sim| Engine::simulated(sim, config))
         .map_err(|error| Violation::new(Kind::Failed, format!("start the engine: {error}")))
 }

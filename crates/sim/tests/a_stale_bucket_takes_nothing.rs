@@ -15,11 +15,7 @@ fn from_anybody_else_while_a_segment_is_moved() {
 
 fn takes_nothing(moving: bool) {
     let report = stale::run(1, 300, moving, 2);
-    for failure in &report.failures {
-        eprintln!("{}", failure.violation);
-        eprintln!("replay: cargo run --release -p baio-sim -- {}", failure.replay);
-    }
-    assert!(!report.is_broken());
+    assert!(!report.is_broken(), "{}", report.failures_told());
     assert!(
         report.more("buckets") > 1_000 && report.more("overlaps_settled") > 100,
         "{report:?}"

@@ -7,11 +7,7 @@ use baio_sim::each_request;
 #[test]
 fn is_answered_with_an_error_or_costs_nothing() {
     let report = each_request::run(2);
-    for failure in &report.failures {
-        eprintln!("{}", failure.violation);
-        eprintln!("replay: cargo run --release -p baio-sim -- {}", failure.replay);
-    }
-    assert!(!report.is_broken());
+    assert!(!report.is_broken(), "{}", report.failures_told());
     assert!(report.more("struck") > 2_000, "{report:?}");
     assert!(report.more("went_on") > 100, "{report:?}");
     assert!(

@@ -6,11 +6,7 @@ use baio_sim::exhaustive;
 #[test]
 fn of_two_operations_keeps_what_was_acknowledged() {
     let report = exhaustive::run(2, 2);
-    for failure in &report.failures {
-        eprintln!("{}", failure.violation);
-        eprintln!("replay: cargo run --release -p baio-sim -- {}", failure.replay);
-    }
-    assert!(!report.is_broken());
+    assert!(!report.is_broken(), "{}", report.failures_told());
     assert_eq!(report.more("sequences"), exhaustive::sequences(2));
     assert!(report.states > 6_000, "{report:?}");
     assert!(report.distinct > 500, "{report:?}");

@@ -1,18 +1,15 @@
 //! The promise: after a power cut at any moment, with any unflushed writes lost and up to two torn, with one rotten
 //! metadata page on top, and with several operations under way, the volume opens, holds all that was acknowledged or ever served, and shows no byte that was not written to it.
 
-use baio_sim::explore::{self, Plan, Until};
+use baio_sim::explore::Plan;
+use baio_sim::trials::{self, Until};
 
 /// Distinct states for each seed; so many seeds that the tests share the processors.
 const STATES: u64 = 5_000;
 
 fn explore(seed: u64) {
-    let report = explore::run(&Plan::of(seed), Until::Distinct(STATES), 1);
-    for failure in &report.failures {
-        eprintln!("{}", failure.violation);
-        eprintln!("replay: cargo run --release -p baio-sim -- {}", failure.replay);
-    }
-    assert!(!report.is_broken());
+    let report = trials::run(&Plan::of(seed), Until::Distinct(STATES), 1);
+    assert!(!report.is_broken(), "{}", report.failures_told());
     assert!(report.distinct >= STATES);
     for (kind, count) in report.operations.all() {
         assert!(count > 10, "{kind} was explored {count} times: {:?}", report.operations);

@@ -6,11 +6,7 @@ use baio_sim::faults;
 #[test]
 fn is_answered_with_an_error_or_costs_nothing() {
     let report = faults::run(1, 4_000, 2);
-    for failure in &report.failures {
-        eprintln!("{}", failure.violation);
-        eprintln!("replay: cargo run --release -p baio-sim -- {}", failure.replay);
-    }
-    assert!(!report.is_broken());
+    assert!(!report.is_broken(), "{}", report.failures_told());
     for fault in [
         "lost_write",
         "misdirected",

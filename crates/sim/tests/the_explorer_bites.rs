@@ -4,9 +4,10 @@
 //! *Power cut alone*: found without any rot. *Rot*: one metadata page must rot as well, for the format keeps everything
 //! twice; then no promise was found broken without rot. *Nothing*: no promise breaks under this model, and the test says why.
 
-use baio_sim::explore::{self, Plan, Until};
+use baio_sim::explore::Plan;
 use baio_sim::mutate::Weakening;
 use baio_sim::report::Failure;
+use baio_sim::trials::{self, Until};
 use baio_sim::violation::Kind;
 
 /// The deepest of these needs about 9,000.
@@ -22,7 +23,7 @@ fn first_failure(name: &str, rot: bool, states: u64) -> Option<Failure> {
         weakening: Some(weakening),
         ..Plan::of(1)
     };
-    let report = explore::run(&plan, Until::Broken(states), 1);
+    let report = trials::run(&plan, Until::Broken(states), 1);
     let failure = report.failures.into_iter().next();
     match &failure {
         Some(failure) => println!("{name}, after {} states: {}", report.states, failure.violation),
@@ -50,7 +51,7 @@ fn rot_shows(name: &str, kinds: &[Kind]) {
 /// Without any of these nothing is wrong, as far as they look: so it is they that were noticed.
 #[test]
 fn an_honest_volume_on_an_honest_device_breaks_no_promise() {
-    let report = explore::run(&Plan::of(1), Until::Broken(STATES), 1);
+    let report = trials::run(&Plan::of(1), Until::Broken(STATES), 1);
     assert!(report.failures.is_empty(), "{}", report.failures[0].violation);
 }
 

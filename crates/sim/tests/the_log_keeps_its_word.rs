@@ -2,43 +2,20 @@
 //! there, a log opens with every acknowledged record, whole groups in order, without a gap; and no LSN is given twice. What rots below
 //! the watermark is told with its place, and what rots above it cuts the log there.
 
-use baio_sim::explore::Until;
-use baio_sim::log::{self, Plan};
+use baio_sim::log::Plan;
+use baio_sim::trials::{self, Trials, Until};
 
 /// Distinct states for each seed.
 const STATES: u64 = 20_000;
 
 fn explore(seed: u64) {
-    let report = log::run(&Plan { seed, rot: true }, Until::Distinct(STATES), 1);
-    for failure in &report.failures {
-        eprintln!("{}", failure.violation);
-        eprintln!("replay: cargo run --release -p baio-sim -- {}", failure.replay);
-    }
-    assert!(!report.is_broken());
+    let report = trials::run(&Plan { seed, rot: true }, Until::Distinct(STATES), 1);
+    assert!(!report.is_broken(), "{}", report.failures_told());
     assert!(report.distinct >= STATES);
-    for what in [
-        "groups",
-        "appends",
-        "large",
-        "would_block",
-        "truncates",
-        "grows",
-        "idles",
-        "notes",
-        "reads",
-        "follows",
-        "replicas",
-        "held_up",
-        "failed_writes",
-        "failed_openings",
-        "misreads",
-        "misread_openings",
-        "unreadable_told",
-        "unreadable_behind",
-        "header_unreadable",
-        "closes",
-    ] {
-        assert!(report.more(what) > 100, "{what}: {report:?}");
+    // So rare that a million states hold a few.
+    let counted = Plan::COUNTED.iter().filter(|what| **what != "rot_gives_again");
+    for what in counted {
+        assert!(report.more(what) > 50, "{what}: {report:?}");
     }
     for what in ["continued", "kills", "header_rotten", "rot_told", "rot_cut"] {
         assert!(report.more(what) > STATES / 50, "{what}: {report:?}");
@@ -58,7 +35,7 @@ fn in_the_states_of_seed_2() {
 #[test]
 fn equal_seeds_tell_equal_stories_on_any_number_of_threads() {
     let tell = |threads| {
-        let report = log::run(&Plan { seed: 7, rot: true }, Until::Distinct(2_000), threads);
+        let report = trials::run(&Plan { seed: 7, rot: true }, Until::Distinct(2_000), threads);
         (report.states, report.distinct, report.more)
     };
     assert_eq!(tell(1), tell(3));

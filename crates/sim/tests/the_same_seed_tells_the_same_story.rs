@@ -1,6 +1,7 @@
 //! A failure is worth a command that replays it only if equal seeds give equal runs, to the byte.
 
-use baio_sim::explore::{self, Plan, Until, event_log};
+use baio_sim::explore::{Plan, event_log};
+use baio_sim::trials::{self, Until};
 
 #[test]
 fn twice_the_same_event_log() {
@@ -15,7 +16,7 @@ fn twice_the_same_event_log() {
 #[test]
 fn twice_the_same_report() {
     let run = |threads| {
-        let mut report = explore::run(&Plan::of(11), Until::Distinct(2_000), threads);
+        let mut report = trials::run(&Plan::of(11), Until::Distinct(2_000), threads);
         report.seconds = 0.0;
         report.states_per_second = 0.0;
         format!("{report:?}")
@@ -32,8 +33,8 @@ fn a_failure_replays_alone() {
         weakening: baio_sim::mutate::Weakening::by_name("volatile-mirror"),
         ..Plan::of(1)
     };
-    let report = explore::run(&plan, Until::Broken(20_000), 1);
+    let report = trials::run(&plan, Until::Broken(20_000), 1);
     let failure = &report.failures[0];
-    let alone = explore::run_only(&plan, failure.number);
+    let alone = trials::run_only(&plan, failure.number);
     assert_eq!(alone.failures[0].violation, failure.violation);
 }

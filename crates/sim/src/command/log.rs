@@ -2,46 +2,23 @@
 
 use std::process::ExitCode;
 
-use baio_sim::explore::Until;
-use baio_sim::log::{self, Plan};
+use baio_sim::log::Plan;
 
-use super::Shared;
+use super::Asked;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Distinct states to open, at least; it ends with the workload in which they are reached
-    #[arg(long, default_value_t = 100_000)]
-    states: u64,
-    /// From which all choices follow
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Run only this trial: what a failure prints
-    #[arg(long, conflicts_with = "states")]
-    only: Option<u64>,
-    /// Stop at the first broken promise
-    #[arg(long)]
-    first: bool,
+    #[command(flatten)]
+    asked: Asked,
     /// Leave out rotten batches and headers
     #[arg(long)]
     no_rot: bool,
-    #[command(flatten)]
-    shared: Shared,
 }
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     let plan = Plan {
-        seed: args.seed,
+        seed: args.asked.seed,
         rot: !args.no_rot,
     };
-    let report = match args.only {
-        Some(trial) => log::run_only(&plan, trial),
-        None => {
-            let until = match args.first {
-                true => Until::Broken(args.states),
-                false => Until::Distinct(args.states),
-            };
-            log::run(&plan, until, args.shared.threads())
-        }
-    };
-    args.shared.tell(&report)
+    args.asked.run(&plan)
 }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use baio_sim::cores;
 use baio_sim::report::Report;
+use baio_sim::trials::{self, Trials, Until};
 
 pub(crate) mod crash;
 pub(crate) mod each_request;
@@ -37,14 +38,9 @@ impl Shared {
         self.threads.unwrap_or_else(cores::all)
     }
 
-    /// Prints the report, and for a failure the command that replays it.
+    /// Prints the report, and for each failure the command that replays it.
     pub(crate) fn tell(&self, report: &Report) -> ExitCode {
-        for failure in &report.failures {
-            eprintln!("baio-sim: {}", failure.violation);
-        }
-        if let Some(failure) = report.failures.first() {
-            eprintln!("replay: cargo run --release -p baio-sim -- {}", failure.replay);
-        }
+        eprint!("{}", report.failures_told());
         if self.json {
             print_json(report);
         } else {
@@ -55,6 +51,39 @@ impl Shared {
         } else {
             ExitCode::SUCCESS
         }
+    }
+}
+
+/// What every exploration of crash states by chance is asked.
+#[derive(clap::Args)]
+pub(crate) struct Asked {
+    /// Distinct states to open, at least; it ends with the workload in which they are reached
+    #[arg(long, default_value_t = 20_000)]
+    states: u64,
+    /// From which all choices follow
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Run only this trial: what a failure prints
+    #[arg(long, conflicts_with = "states")]
+    only: Option<u64>,
+    /// Stop at the first broken promise
+    #[arg(long)]
+    first: bool,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+impl Asked {
+    pub(crate) fn run(&self, plan: &impl Trials) -> ExitCode {
+        let until = match self.first {
+            true => Until::Broken(self.states),
+            false => Until::Distinct(self.states),
+        };
+        let report = match self.only {
+            Some(trial) => trials::run_only(plan, trial),
+            None => trials::run(plan, until, self.shared.threads()),
+        };
+        self.shared.tell(&report)
     }
 }
 

@@ -1,12 +1,9 @@
-//! Exploration by chance: numbered trials, each of which follows from the seed and its number.
+//! Exploration by chance.
 //!
-//! Trial `k` belongs to workload `k / TRIALS_PER_WORKLOAD`, a session on a fresh volume, and begins at one crash of its
+//! A workload is a session on a fresh volume; each of its [`trials`](crate::trials) begins at one crash of its
 //! record. The state is opened and checked. Some trials go on: the opened volume is used, on the record; that record is cut
 //! again, possibly inside the opening, or the process is killed with the power on; and again, at most three times.
 //! Once in some trials a metadata page rots before an opening.
-//!
-//! Workloads are shared out among the cores and put together in the order of their numbers, so equal seeds give equal
-//! reports on any machine.
 
 use std::time::Duration;
 
@@ -19,7 +16,8 @@ use crate::mutate::Weakening;
 use crate::oracle::Expectation;
 use crate::order;
 use crate::random::Random;
-use crate::report::{self, Failure, Part, Report, Sum, no_panic};
+use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::trials::Trials;
 use crate::violation::Violation;
 use crate::workload::{ByChance, Counts, Ids, Session, State, run_session};
 use crate::world::World;
@@ -28,14 +26,8 @@ mod trial;
 
 use trial::Trial;
 
-/// Numbers given to each workload; those that its record has no crashes for stay unused.
-pub const TRIALS_PER_WORKLOAD: u64 = 256;
-
 /// Operations of a workload.
 const WORKLOAD_OPS: usize = 18;
-
-/// What is counted beside the states.
-const COUNTED: &[&str] = &["trials", "continued", "rotten", "erased", "checked"];
 
 /// What is explored.
 #[derive(Clone, Copy, Debug)]
@@ -58,63 +50,17 @@ impl Plan {
             weakening: None,
         }
     }
-
-    /// The arguments that run one trial alone.
-    #[must_use]
-    pub fn replay(&self, trial: u64) -> String {
-        let rot = if self.rot { "" } else { " --no-rot" };
-        let weaken = self
-            .weakening
-            .map(|w| format!(" --weaken {}", w.name))
-            .unwrap_or_default();
-        format!("crash --seed {}{rot}{weaken} --only {trial}", self.seed)
-    }
-}
-
-/// When to stop: behind the workload in which it comes about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// So many distinct states were opened.
-    Distinct(u64),
-    /// The same, or a promise was broken.
-    Broken(u64),
-}
-
-impl Until {
-    pub(crate) fn is_done(self, sum: &Sum) -> bool {
-        match self {
-            Until::Distinct(states) => sum.distinct() >= states,
-            Until::Broken(states) => sum.is_broken() || sum.distinct() >= states,
-        }
-    }
-}
-
-/// Runs trials in order until told to stop, on so many threads.
-#[must_use]
-pub fn run(plan: &Plan, until: Until, threads: usize) -> Report {
-    let mut sum = Sum::of(COUNTED);
-    if !until.is_done(&sum) {
-        cores::in_order(
-            threads,
-            |number| Some(run_workload(plan, number, None)),
-            |part| {
-                sum.add(part);
-                !until.is_done(&sum)
-            },
-        );
-    }
-    sum.done()
 }
 
 /// Explores for so long, a new seed for every workload; stops at the first broken promise. The seeds follow from the plan's.
 #[must_use]
 pub fn soak(plan: &Plan, time: Duration, threads: usize, mut tell: impl FnMut(&Sum)) -> Report {
-    let mut sum = Sum::of(COUNTED);
+    let mut sum = Sum::of(Plan::COUNTED);
     cores::in_order(
         threads,
         |number| {
             let seed = Random::from(&[plan.seed, 4, number]).bits();
-            Some(run_workload(&Plan { seed, ..*plan }, 0, None))
+            Some(Plan { seed, ..*plan }.run_workload(0, None))
         },
         |part| {
             sum.add(part);
@@ -125,44 +71,48 @@ pub fn soak(plan: &Plan, time: Duration, threads: usize, mut tell: impl FnMut(&S
     sum.done()
 }
 
-/// Runs one trial alone.
-#[must_use]
-pub fn run_only(plan: &Plan, trial: u64) -> Report {
-    let (workload, nth) = (trial / TRIALS_PER_WORKLOAD, trial % TRIALS_PER_WORKLOAD);
-    report::of_one(COUNTED, || run_workload(plan, workload, Some(nth as usize)))
-}
+impl Trials for Plan {
+    const PER_WORKLOAD: u64 = 256;
 
-fn run_workload(plan: &Plan, number: u64, only: Option<usize>) -> Part {
-    let mut part = Part::default();
-    let first = number * TRIALS_PER_WORKLOAD;
-    let failure = |number, violation, rotten| Failure {
-        number,
-        replay: plan.replay(number),
-        violation,
-        rotten,
-    };
-    let workload = match no_panic(|| Workload::run(plan, number, part.operations())) {
-        Ok(workload) => workload,
-        Err(violation) => {
-            let violation = violation.after(format!("workload {number} of seed {}, before any crash", plan.seed));
-            return part.ended_by(failure(first, violation, false));
-        }
-    };
-    let mut replay = Replay::new(&workload.session.base, &workload.session.record);
-    for (nth, &crash) in workload.crashes.iter().enumerate() {
-        if only.is_some_and(|only| only != nth) {
-            continue;
-        }
-        part.add("trials", 1);
-        let number = first + nth as u64;
-        let mut trial = Trial::new(&workload, number, &mut part);
-        let outcome = no_panic(|| trial.run(crash, replay.disk(crash)));
-        let (story, rotten) = trial.end();
-        if let Err(violation) = outcome {
-            part.failed(failure(number, violation.after(story), rotten));
-        }
+    const COUNTED: &[&str] = &["trials", "continued", "rotten", "erased", "checked"];
+
+    fn seed(&self) -> u64 {
+        self.seed
     }
-    part
+
+    fn replay(&self, trial: u64) -> String {
+        let rot = if self.rot { "" } else { " --no-rot" };
+        let weaken = self
+            .weakening
+            .map(|w| format!(" --weaken {}", w.name))
+            .unwrap_or_default();
+        format!("crash --seed {}{rot}{weaken} --only {trial}", self.seed)
+    }
+
+    fn run_workload(&self, number: u64, only: Option<u64>) -> Part {
+        let mut part = Part::default();
+        let first = number * Self::PER_WORKLOAD;
+        let workload = match no_panic(|| Workload::run(self, number, part.operations())) {
+            Ok(workload) => workload,
+            Err(violation) => return part.ended_by(self.failed_before_any_crash(number, violation)),
+        };
+        let mut replay = Replay::new(&workload.session.base, &workload.session.record);
+        for (nth, &crash) in (0..).zip(&workload.crashes) {
+            if only.is_some_and(|only| only != nth) {
+                continue;
+            }
+            part.add("trials", 1);
+            let number = first + nth;
+            let mut trial = Trial::new(&workload, number, &mut part);
+            let outcome = no_panic(|| trial.run(crash, replay.disk(crash)));
+            let (story, rotten) = trial.end();
+            if let Err(violation) = outcome {
+                let failure = self.failure(number, violation.after(story));
+                part.failed(Failure { rotten, ..failure });
+            }
+        }
+        part
+    }
 }
 
 /// The event log of one workload of a plan: every write, flush and acknowledgement.
@@ -247,7 +197,7 @@ fn pick_crash(session: &Session, random: &mut Random) -> Crash {
 
 /// At most as many as have numbers, in the order of the record.
 fn choose_crashes(session: &Session, random: &mut Random) -> Vec<Crash> {
-    let mut chosen: Vec<Crash> = (0..TRIALS_PER_WORKLOAD).map(|_| pick_crash(session, random)).collect();
+    let mut chosen: Vec<Crash> = (0..Plan::PER_WORKLOAD).map(|_| pick_crash(session, random)).collect();
     chosen.retain(|crash| !is_just_before_a_mark(session, *crash));
     chosen.sort_unstable();
     chosen.dedup();

@@ -29,58 +29,19 @@ use std::sync::Arc;
 
 use baio_engine::Arena;
 
-use crate::cores;
-use crate::explore::Until;
 use crate::random::Random;
-use crate::report::{self, Failure, Part, Report, Sum, no_panic};
+use crate::report::{Part, no_panic};
+use crate::trials::Trials;
 use crate::violation::{Kind, Violation};
 use medium::{Fall, Medium};
 use model::Model;
 use rot::Reference;
 use workload::{Counts, Numbers, Replay, Session, Shape, State};
 
-/// Numbers given to each workload.
-pub const TRIALS_PER_WORKLOAD: u64 = 96;
 /// How often a trial goes on from a crash at most.
 const DEPTH_MAX: usize = 4;
 /// For the buffers of one log at a time.
 const ARENA_BYTES: usize = 4 << 20;
-
-/// What is counted beside the states.
-const COUNTED: &[&str] = &[
-    "trials",
-    "continued",
-    "kills",
-    "rotten",
-    "header_rotten",
-    "rot_told",
-    "rot_cut",
-    "rot_gives_again",
-    "unreadable_told",
-    "unreadable_behind",
-    "header_unreadable",
-    "misread_openings",
-    "misread_told",
-    "no_log_yet",
-    "records_read",
-    "groups",
-    "appends",
-    "large",
-    "would_block",
-    "truncates",
-    "grows",
-    "idles",
-    "notes",
-    "reads",
-    "follows",
-    "replicas",
-    "held_up",
-    "drains",
-    "failed_writes",
-    "failed_openings",
-    "misreads",
-    "closes",
-];
 
 /// What is explored.
 #[derive(Clone, Copy, Debug)]
@@ -89,37 +50,6 @@ pub struct Plan {
     pub seed: u64,
     /// May batches and headers rot?
     pub rot: bool,
-}
-
-impl Plan {
-    fn replay(&self, trial: u64) -> String {
-        let rot = if self.rot { "" } else { " --no-rot" };
-        format!("log --seed {}{rot} --only {trial}", self.seed)
-    }
-}
-
-/// Runs trials in order until told to stop, on so many threads.
-#[must_use]
-pub fn run(plan: &Plan, until: Until, threads: usize) -> Report {
-    let mut sum = Sum::of(COUNTED);
-    if !until.is_done(&sum) {
-        cores::in_order(
-            threads,
-            |number| Some(run_workload(plan, number, None)),
-            |part| {
-                sum.add(part);
-                !until.is_done(&sum)
-            },
-        );
-    }
-    sum.done()
-}
-
-/// Runs one trial alone.
-#[must_use]
-pub fn run_only(plan: &Plan, trial: u64) -> Report {
-    let (workload, nth) = (trial / TRIALS_PER_WORKLOAD, trial % TRIALS_PER_WORKLOAD);
-    report::of_one(COUNTED, || run_workload(plan, workload, Some(nth)))
 }
 
 /// A log from its making on.
@@ -160,59 +90,98 @@ impl Workload {
     }
 }
 
-fn run_workload(plan: &Plan, number: u64, only: Option<u64>) -> Part {
-    let mut part = Part::default();
-    let mut counts = Counts::new();
-    let first = number * TRIALS_PER_WORKLOAD;
-    let failure = |number, violation, rotten| Failure {
-        number,
-        replay: plan.replay(number),
-        violation,
-        rotten,
-    };
-    let workload = match no_panic(|| Workload::run(plan, number, &mut counts)) {
-        Ok(workload) => workload,
-        Err(violation) => {
-            let violation = violation.after(format!("workload {number} of seed {}, before any crash", plan.seed));
-            return part.ended_by(failure(first, violation, false));
-        }
-    };
-    let mut random = Random::from(&[plan.seed, 12, number]);
-    let events = workload.session.record.len() as u64;
-    let mut cuts: Vec<usize> = (0..TRIALS_PER_WORKLOAD)
-        .map(|_| random.below(events + 1) as usize)
-        .collect();
-    cuts.sort_unstable();
-    let mut replay = Replay::new(&workload.session);
-    for (nth, cut) in (0..).zip(cuts) {
-        let mut random = Random::from(&[plan.seed, 13, first + nth]);
-        if only.is_some_and(|only| only != nth) {
-            continue;
-        }
-        part.add("trials", 1);
-        let mut trial = Trial {
-            plan,
-            workload: &workload,
-            part: &mut part,
-            counts: &mut counts,
-            numbers: workload.numbers,
-            shape: workload.shape,
-            story: Vec::new(),
-            random: Random::from(&[random.bits()]),
+impl Trials for Plan {
+    const PER_WORKLOAD: u64 = 96;
+
+    const COUNTED: &[&str] = &[
+        "trials",
+        "continued",
+        "kills",
+        "rotten",
+        "header_rotten",
+        "rot_told",
+        "rot_cut",
+        "rot_gives_again",
+        "unreadable_told",
+        "unreadable_behind",
+        "header_unreadable",
+        "misread_openings",
+        "misread_told",
+        "no_log_yet",
+        "records_read",
+        "groups",
+        "appends",
+        "large",
+        "would_block",
+        "truncates",
+        "grows",
+        "idles",
+        "notes",
+        "reads",
+        "follows",
+        "replicas",
+        "held_up",
+        "drains",
+        "failed_writes",
+        "failed_openings",
+        "misreads",
+        "closes",
+    ];
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn replay(&self, trial: u64) -> String {
+        let rot = if self.rot { "" } else { " --no-rot" };
+        format!("log --seed {}{rot} --only {trial}", self.seed)
+    }
+
+    fn run_workload(&self, number: u64, only: Option<u64>) -> Part {
+        let mut part = Part::default();
+        let mut counts = Counts::new();
+        let first = number * Self::PER_WORKLOAD;
+        let workload = match no_panic(|| Workload::run(self, number, &mut counts)) {
+            Ok(workload) => workload,
+            Err(violation) => return part.ended_by(self.failed_before_any_crash(number, violation)),
         };
-        let outcome = no_panic(|| {
-            let state = trial.fall(&mut replay, cut, events as usize);
-            trial.run(state)
-        });
-        let story = trial.story.join("\n  ");
-        if let Err(violation) = outcome {
-            part.failed(failure(first + nth, violation.after(story), false));
+        let mut random = Random::from(&[self.seed, 12, number]);
+        let events = workload.session.record.len() as u64;
+        let mut cuts: Vec<usize> = (0..Self::PER_WORKLOAD)
+            .map(|_| random.below(events + 1) as usize)
+            .collect();
+        cuts.sort_unstable();
+        let mut replay = Replay::new(&workload.session);
+        for (nth, cut) in (0..).zip(cuts) {
+            let mut random = Random::from(&[self.seed, 13, first + nth]);
+            if only.is_some_and(|only| only != nth) {
+                continue;
+            }
+            part.add("trials", 1);
+            let mut trial = Trial {
+                plan: self,
+                workload: &workload,
+                part: &mut part,
+                counts: &mut counts,
+                numbers: workload.numbers,
+                shape: workload.shape,
+                story: Vec::new(),
+                random: Random::from(&[random.bits()]),
+            };
+            let outcome = no_panic(|| {
+                let state = trial.fall(&mut replay, cut, events as usize);
+                trial.run(state)
+            });
+            let story = trial.story.join("\n  ");
+            if let Err(violation) = outcome {
+                part.failed(self.failure(first + nth, violation.after(story)));
+            }
         }
+        for (what, times) in counts {
+            part.add(what, times);
+        }
+        part
     }
-    for (what, times) in counts {
-        part.add(what, times);
-    }
-    part
 }
 
 /// One trial under way.

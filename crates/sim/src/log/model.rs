@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use baio_storage::log::{Record, Recovered};
+use baio_storage::log::{Batches, Lsn, Record, RecordReader, Recovered};
 
 use crate::violation::{Kind, Violation};
 
@@ -118,6 +118,24 @@ impl Seen {
             is_last: record.is_last,
         }
     }
+}
+
+/// Adds the records of batches that were read from this LSN on.
+///
+/// # Errors
+/// They are no row of records.
+pub fn see(reader: &mut RecordReader, batches: &Batches, from: Lsn, seen: &mut Vec<Seen>) -> Result<(), Violation> {
+    reader.push(batches);
+    if reader.is_damaged() {
+        return Err(Violation::new(
+            Kind::Leak,
+            format!("what lies at {from} is no row of records"),
+        ));
+    }
+    while let Some(record) = reader.next_record() {
+        seen.push(Seen::of(&record));
+    }
+    Ok(())
 }
 
 impl Model {

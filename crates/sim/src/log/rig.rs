@@ -10,7 +10,7 @@ use baio_storage::log::{
 };
 
 use super::medium::{Medium, Write};
-use super::model::{Group, Seen, Told};
+use super::model::{self, Group, Seen, Told};
 use crate::random::Random;
 use crate::violation::{Kind, Violation};
 
@@ -385,16 +385,7 @@ impl Rig {
                 Err(LogError::Read(_)) if self.misread_percent > 0 => continue,
                 other => return Err(Violation::new(Kind::Lost, format!("a read from {from} gave {other:?}"))),
             };
-            reader.push(&batches);
-            if reader.is_damaged() {
-                return Err(Violation::new(
-                    Kind::Leak,
-                    format!("what lies at {from} is no row of records"),
-                ));
-            }
-            while let Some(record) = reader.next_record() {
-                seen.push(Seen::of(&record));
-            }
+            model::see(&mut reader, &batches, from, &mut seen)?;
         }
         Err(Violation::new(Kind::Failed, "reading never ends"))
     }
@@ -409,7 +400,7 @@ impl Rig {
             .zip(first..)
             .map(|(&len, number)| {
                 let mut bytes = vec![0; len as usize];
-                super::model::fill(number, &mut bytes);
+                model::fill(number, &mut bytes);
                 bytes
             })
             .collect();

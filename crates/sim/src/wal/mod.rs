@@ -18,64 +18,22 @@ pub mod session;
 
 use baio_engine::sim::crash::Crash;
 
-use crate::cores;
-use crate::explore::Until;
 use crate::log::workload::{Counts, Numbers};
 use crate::random::Random;
-use crate::report::{self, Failure, Part, Report, Sum, no_panic};
+use crate::report::{Part, no_panic};
+use crate::trials::Trials;
 use crate::violation::Violation;
 use scene::Scene;
 use session::{Driver, Session, State};
 
-/// Numbers given to each workload.
-pub const TRIALS_PER_WORKLOAD: u64 = 48;
 /// How often a trial goes on from a crash at most.
 const DEPTH_MAX: usize = 3;
-
-/// What is counted beside the states.
-const COUNTED: &[&str] = &[
-    "trials",
-    "continued",
-    "records_read",
-    "pages_changed",
-    "appends",
-    "would_block",
-    "waits",
-    "syncs",
-    "checkpoints",
-    "failed_writes",
-    "closes",
-];
 
 /// What is explored.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// From which all choices follow.
     pub seed: u64,
-}
-
-/// Runs trials in order until told to stop, on so many threads.
-#[must_use]
-pub fn run(plan: &Plan, until: Until, threads: usize) -> Report {
-    let mut sum = Sum::of(COUNTED);
-    if !until.is_done(&sum) {
-        cores::in_order(
-            threads,
-            |number| Some(run_workload(plan, number, None)),
-            |part| {
-                sum.add(part);
-                !until.is_done(&sum)
-            },
-        );
-    }
-    sum.done()
-}
-
-/// Runs one trial alone.
-#[must_use]
-pub fn run_only(plan: &Plan, trial: u64) -> Report {
-    let (workload, nth) = (trial / TRIALS_PER_WORKLOAD, trial % TRIALS_PER_WORKLOAD);
-    report::of_one(COUNTED, || run_workload(plan, workload, Some(nth)))
 }
 
 /// A first session on a fresh volume.
@@ -102,60 +60,77 @@ impl Workload {
     }
 }
 
-fn run_workload(plan: &Plan, number: u64, only: Option<u64>) -> Part {
-    let mut part = Part::default();
-    let mut counts = Counts::new();
-    let first = number * TRIALS_PER_WORKLOAD;
-    let failure = |number, violation| Failure {
-        number,
-        replay: format!("wal --seed {} --only {number}", plan.seed),
-        violation,
-        rotten: false,
-    };
-    let workload = match no_panic(|| Workload::run(plan, number, &mut counts)) {
-        Ok(workload) => workload,
-        Err(violation) => {
-            let violation = violation.after(format!("workload {number} of seed {}, before any crash", plan.seed));
-            return part.ended_by(failure(first, violation));
-        }
-    };
-    let mut random = Random::from(&[plan.seed, 22, number]);
-    let mut crashes: Vec<Crash> = (0..TRIALS_PER_WORKLOAD)
-        .map(|_| workload.session.crash(&mut random))
-        .collect();
-    crashes.sort_unstable();
-    let mut replay = workload.session.replay();
-    for (nth, crash) in (0..).zip(crashes) {
-        if only.is_some_and(|only| only != nth) {
-            continue;
-        }
-        part.add("trials", 1);
-        let length = workload.session.record.len();
-        let mut trial = Trial {
-            scene: workload.scene,
-            part: &mut part,
-            counts: &mut counts,
-            numbers: workload.numbers,
-            random: Random::from(&[plan.seed, 23, first + nth]),
-            story: vec![
-                format!("{:?}", workload.scene),
-                format!("workload of {length} records, {crash:?}"),
-            ],
-        };
-        let state = State {
-            disk: replay.disk(crash),
-            databases: workload.session.promised(crash.prefix),
-        };
-        let outcome = no_panic(|| trial.run(state));
-        let story = trial.story.join("\n  ");
-        if let Err(violation) = outcome {
-            part.failed(failure(first + nth, violation.after(story)));
-        }
+impl Trials for Plan {
+    const PER_WORKLOAD: u64 = 48;
+
+    const COUNTED: &[&str] = &[
+        "trials",
+        "continued",
+        "records_read",
+        "pages_changed",
+        "appends",
+        "would_block",
+        "waits",
+        "syncs",
+        "checkpoints",
+        "failed_writes",
+        "closes",
+    ];
+
+    fn seed(&self) -> u64 {
+        self.seed
     }
-    for (what, times) in counts {
-        part.add(what, times);
+
+    fn replay(&self, trial: u64) -> String {
+        format!("wal --seed {} --only {trial}", self.seed)
     }
-    part
+
+    fn run_workload(&self, number: u64, only: Option<u64>) -> Part {
+        let mut part = Part::default();
+        let mut counts = Counts::new();
+        let first = number * Self::PER_WORKLOAD;
+        let workload = match no_panic(|| Workload::run(self, number, &mut counts)) {
+            Ok(workload) => workload,
+            Err(violation) => return part.ended_by(self.failed_before_any_crash(number, violation)),
+        };
+        let mut random = Random::from(&[self.seed, 22, number]);
+        let mut crashes: Vec<Crash> = (0..Self::PER_WORKLOAD)
+            .map(|_| workload.session.crash(&mut random))
+            .collect();
+        crashes.sort_unstable();
+        let mut replay = workload.session.replay();
+        for (nth, crash) in (0..).zip(crashes) {
+            if only.is_some_and(|only| only != nth) {
+                continue;
+            }
+            part.add("trials", 1);
+            let length = workload.session.record.len();
+            let mut trial = Trial {
+                scene: workload.scene,
+                part: &mut part,
+                counts: &mut counts,
+                numbers: workload.numbers,
+                random: Random::from(&[self.seed, 23, first + nth]),
+                story: vec![
+                    format!("{:?}", workload.scene),
+                    format!("workload of {length} records, {crash:?}"),
+                ],
+            };
+            let state = State {
+                disk: replay.disk(crash),
+                databases: workload.session.promised(crash.prefix),
+            };
+            let outcome = no_panic(|| trial.run(state));
+            let story = trial.story.join("\n  ");
+            if let Err(violation) = outcome {
+                part.failed(self.failure(first + nth, violation.after(story)));
+            }
+        }
+        for (what, times) in counts {
+            part.add(what, times);
+        }
+        part
+    }
 }
 
 /// One trial under way.

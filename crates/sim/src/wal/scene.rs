@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use baio_engine::sim::{Disk, Flash, Profile, Sim};
-use baio_engine::{Config, Engine, File};
+use baio_engine::File;
+use baio_engine::sim::{Disk, Flash, Profile};
 use baio_storage::cache::CacheConfig;
 use baio_storage::log::{LogAnswer, LogOptions};
 use baio_storage::{Access, Core, CreateOptions, Error, Format, Handle, HeldLog, LogReply, format_simulated};
@@ -14,7 +14,7 @@ use crate::observe::failed;
 use crate::random::Random;
 use crate::stamp;
 use crate::violation::{Kind, Violation};
-use crate::world::ROOT;
+use crate::world::{self, ROOT};
 
 /// Sectors of a page.
 pub const PAGE_SECTORS: usize = PAGE_BYTES / stamp::SECTOR;
@@ -88,7 +88,8 @@ impl Scene {
             ..Format::default()
         };
         let say = |error: Error| failed("make the scene", &error);
-        format_simulated(&mut engine(seed)?, &File::simulated(&disk, NAME), &shape).map_err(say)?;
+        let mut engine = world::engine(seed, &world::config(ARENA_BYTES))?;
+        format_simulated(&mut engine, &File::simulated(&disk, NAME), &shape).map_err(say)?;
         let mut core = self.core(&disk, seed)?;
         let mut databases = Vec::new();
         for nth in 0..self.databases {
@@ -121,7 +122,8 @@ impl Scene {
             false => Profile::Instant,
         };
         disk.set_profile(profile);
-        let opened = Core::open_simulated(engine(seed)?, &File::simulated(disk, NAME), &config());
+        let config = world::config(ARENA_BYTES);
+        let opened = Core::open_simulated(world::engine(seed, &config)?, &File::simulated(disk, NAME), &config);
         let mut core = opened.map_err(|error| Violation::new(Kind::Refused, error.to_string()))?;
         let cache = CacheConfig {
             bytes: self.frames * PAGE_BYTES,
@@ -131,21 +133,6 @@ impl Scene {
         core.use_cache(&cache).map_err(|error| failed("use a cache", &error))?;
         Ok(core)
     }
-}
-
-fn config() -> Config {
-    Config {
-        slots: 32,
-        reserved_slots: 8,
-        arena_bytes: ARENA_BYTES,
-        ..Config::default()
-    }
-}
-
-fn engine(seed: u64) -> Result<Engine, Violation> {
-    Sim::new(seed)
-        .and_then(|sim| Engine::simulated(sim, &config()))
-        .map_err(|error| Violation::new(Kind::Failed, format!("start the engine: {error}")))
 }
 
 /// Of the segment in which a database has its log.

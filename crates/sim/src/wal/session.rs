@@ -516,18 +516,11 @@ fn read_log(core: &mut Core, held: &HeldLog, from: Lsn) -> Result<Vec<Seen>, Vio
         let from = reader.next_batch();
         let question = core.begin_on_log(held.id(), LogRequest::Read { from }).map_err(say)?;
         match core.wait_log(&question).map_err(say)? {
-            LogReply::Done(LogAnswer::Batches(Some(batches))) if !batches.ranges().is_empty() => reader.push(&batches),
+            LogReply::Done(LogAnswer::Batches(Some(batches))) if !batches.ranges().is_empty() => {
+                model::see(&mut reader, &batches, from, &mut seen)?;
+            }
             LogReply::Done(LogAnswer::Batches(_)) => return Ok(seen),
             other => return Err(Violation::new(Kind::Failed, format!("a read gave {other:?}"))),
-        }
-        if reader.is_damaged() {
-            return Err(Violation::new(
-                Kind::Leak,
-                format!("what lies at {from} is no row of records"),
-            ));
-        }
-        while let Some(record) = reader.next_record() {
-            seen.push(Seen::of(&record));
         }
     }
 }
