@@ -8,8 +8,10 @@
 //!
 //!     cargo test -p baio-storage --test planted_races -- --ignored
 
-use std::path::Path;
-use std::process::{Command, Output};
+#[path = "harness/planted.rs"]
+mod planted;
+
+use planted::Bug;
 
 /// Which rule is out, and the test that must say so.
 const BUGS: &[(&str, &str)] = &[
@@ -114,7 +116,7 @@ const SEEN_BY_THE_MODEL: &[&str] = &[
 ];
 const MODEL: &str = "any_mix_through_a_core_agrees_with_an_array";
 
-fn test_in(test: &str) -> &'static str {
+fn file_of(test: &str) -> &'static str {
     match test {
         MODEL => "cached_core_model",
         "beside_nothing" | "beside_a_move" => "requests_end_at_every_step",
@@ -130,76 +132,15 @@ fn test_in(test: &str) -> &'static str {
     }
 }
 
-fn cargo_test(command: &mut Command, target: &Path) {
-    command
-        .args(["test", "-q", "--locked", "-p", "baio-storage", "--target-dir"])
-        .arg(target)
-        .env("RUSTFLAGS", "--cfg baio_seeded_bugs");
-}
-
-fn run(target: &Path, bug: &str, test: &str) -> Output {
-    let mut command = Command::new("timeout");
-    // Some rules keep loops from being endless; those tests pass in a second or two.
-    command.args(["60", env!("CARGO")]);
-    cargo_test(&mut command, target);
-    command
-        .args(["--test", test_in(test), "--", "--exact", test])
-        .env("BAIO_SEEDED_BUG", bug)
-        .env("BAIO_MODEL_OPS", "250000");
-    command.output().unwrap()
-}
-
 #[test]
 #[ignore = "builds the crate anew: a minute or two"]
 fn are_found() {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("planted");
-    let mut build = Command::new(env!("CARGO"));
-    cargo_test(&mut build, &target);
-    let built = build
-        .args(["--test", "cache_races", "--test", "cached_core_model"])
-        .args([
-            "--test",
-            "requests_end_at_every_step",
-            "--test",
-            "cache_bypass",
-            "--test",
-            "cache_write_through",
-            "--test",
-            "cache_lend",
-            "--test",
-            "cache_gates",
-            "--test",
-            "cache_model",
-            "--test",
-            "looks_beside_the_owner",
-            "--no-run",
-        ])
-        .status()
-        .unwrap();
-    assert!(built.success());
     let model = SEEN_BY_THE_MODEL.iter().map(|bug| (*bug, MODEL));
-    let all: Vec<(&str, &str)> = BUGS.iter().copied().chain(model).collect();
-    for (_, test) in &all {
-        let honest = run(&target, "", test);
-        let said = String::from_utf8_lossy(&honest.stdout);
-        assert!(honest.status.success() && said.contains("1 passed"), "{test}: {said}");
-    }
-    let missed: Vec<_> = all
+    let all: Vec<Bug> = BUGS
         .iter()
-        .filter(|(bug, test)| {
-            let found = run(&target, bug, test);
-            let said = String::from_utf8_lossy(&found.stdout);
-            // 124 is what `timeout` says.
-            let is_endless = found.status.code() == Some(124);
-            let is_found = said.contains("1 failed") || is_endless;
-            let how = match (is_found, is_endless) {
-                (true, true) => "runs for ever",
-                (true, false) => "fails",
-                (false, _) => "does not notice",
-            };
-            println!("{bug}: {test} {how}");
-            !is_found
-        })
+        .copied()
+        .chain(model)
+        .map(|(bug, test)| (bug, file_of(test), test))
         .collect();
-    assert!(missed.is_empty(), "not noticed: {missed:?}");
+    planted::are_found(&all, &[("BAIO_MODEL_OPS", "250000")]);
 }
