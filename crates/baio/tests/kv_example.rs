@@ -1,22 +1,21 @@
 //! The example of a key-value store does what it says: what it acknowledged is there after SIGKILL at any moment, also in the middle of
 //! beginning its log anew.
 
+#[path = "common/child.rs"]
+mod child;
 #[path = "../examples/kv.rs"]
 #[allow(dead_code, reason = "its command line is run as a program")]
 mod kv;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use baio::{Access, CreateOptions, Format, Link, Remote};
 use kv::Store;
 
-const ROLE: &str = "BAIO_KV_CHILD";
 const THREADS: u64 = 4;
 const KEYS: u64 = 16;
 
@@ -63,8 +62,8 @@ fn work(path: &Path) {
 
 #[test]
 fn what_was_put_survives_sigkill() {
-    if let Ok(path) = std::env::var(ROLE) {
-        return work(Path::new(&path));
+    if let Some(path) = child::given() {
+        return work(&path);
     }
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = volume(dir.path());
@@ -73,36 +72,9 @@ fn what_was_put_survives_sigkill() {
     link.close().unwrap();
     let mut safe: BTreeMap<u64, u64> = BTreeMap::new();
     for round in 0..6 {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "what_was_put_survives_sigkill",
-                "--exact",
-                "--nocapture",
-                "--test-threads=1",
-            ])
-            .env(ROLE, &path)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let stderr = child.stderr.take().unwrap();
-        let (begun, has_begun) = channel();
-        let listener = std::thread::spawn(move || {
-            let mut told = Vec::new();
-            for line in BufReader::new(stderr).lines() {
-                let line = line.unwrap();
-                let (thread, number) = line.split_once(' ').unwrap_or_else(|| panic!("{line}"));
-                told.push((thread.parse().unwrap(), number.parse().unwrap()));
-                let _ = begun.send(());
-            }
-            told
-        });
-        has_begun.recv_timeout(Duration::from_secs(20)).unwrap();
-        std::thread::sleep(Duration::from_millis(100 + round * 70));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        safe.extend::<Vec<(u64, u64)>>(listener.join().unwrap());
+        let after = Duration::from_millis(100 + round * 70);
+        let told = child::told_until_killed("what_was_put_survives_sigkill", &path, after);
+        safe.extend(told.into_iter().map(<(u64, u64)>::from));
         let link = Remote::open(&path).unwrap();
         let store = Store::open(&link.open_segment("kv", Access::Write).wait().unwrap()).unwrap();
         for (&thread, &last) in &safe {

@@ -1,16 +1,14 @@
 //! A child appends and is killed at some moment: what it was told to be durable is there, in order and without a gap.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use baio::{Access, Backend, Identity, Link, LogOptions, Lsn, Options, Remote};
 
+use crate::child;
 use crate::rig::{Place, Rig, payloads};
 
-const ROLE: &str = "BAIO_LOG_CHILD";
 const ROUNDS: u64 = 8;
 
 fn options() -> LogOptions {
@@ -55,8 +53,8 @@ fn work(volume: &Path) {
 
 #[test]
 fn what_was_acknowledged_survives_sigkill() {
-    if let Ok(volume) = std::env::var(ROLE) {
-        return work(Path::new(&volume));
+    if let Some(volume) = child::given() {
+        return work(&volume);
     }
     let rig = Rig::new(Place {
         backend: Backend::Auto,
@@ -68,37 +66,11 @@ fn what_was_acknowledged_survives_sigkill() {
         let link = rig.link::<Remote>();
         drop(rig.opened(&link).create_log(&options()).wait().unwrap());
         link.close().unwrap();
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "killed::what_was_acknowledged_survives_sigkill",
-                "--exact",
-                "--nocapture",
-                "--test-threads=1",
-            ])
-            .env(ROLE, &rig.volume)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let stderr = child.stderr.take().unwrap();
-        let (begun, has_begun) = channel();
-        let listener = std::thread::spawn(move || {
-            let mut told = Vec::new();
-            for line in BufReader::new(stderr).lines() {
-                let line = line.unwrap();
-                let words = line.split(' ').map(str::parse).collect::<Result<Vec<u64>, _>>();
-                let words = words.unwrap_or_else(|_| panic!("the child says {line:?}"));
-                told.push([words[0], words[1], words[2]]);
-                let _ = begun.send(());
-            }
-            told
-        });
-        has_begun.recv_timeout(Duration::from_secs(20)).unwrap();
-        std::thread::sleep(Duration::from_millis(3 + round * 17 % 60));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let told = listener.join().unwrap();
+        let told = child::told_until_killed(
+            "killed::what_was_acknowledged_survives_sigkill",
+            &rig.volume,
+            Duration::from_millis(3 + round * 17 % 60),
+        );
         let link = rig.link::<Remote>();
         let log = rig.opened(&link).open_log(&options()).wait().unwrap();
         assert!(!log.found().was_clean);

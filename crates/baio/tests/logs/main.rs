@@ -1,6 +1,8 @@
 //! The promise: a log keeps what it acknowledged, in order and without a gap; over both links, on segments and plain files, with every
 //! backend, in blocks of 512 bytes and of 4 KiB. Each case is a story about any of these.
 
+#[path = "../common/child.rs"]
+mod child;
 mod contract;
 mod driven;
 mod ends;
