@@ -1,9 +1,11 @@
 //! Promise: `baio latency --peer` appends records through each peer, in a closed and in an open loop, and they really are on the target; all
 //! sides are loaded alike, in turn.
 
+#[path = "support/refusals.rs"]
+mod refusals;
 mod support;
 
-use support::{Place, Unchanged};
+use support::Place;
 
 const PEERS: [&str; 4] = ["thread-fdatasync", "thread-direct", "posix-aio", "libaio"];
 
@@ -189,12 +191,7 @@ fn records_as_large_as_they_may_be() {
 
 #[test]
 fn what_cannot_be_or_must_not_be() {
-    let place = Place::new();
-    place.volume("16M", "8M");
-    place.write("f", &[1; 64 << 10]);
-    let volume = Unchanged::watch(&place.path("vol"));
-    let file = Unchanged::watch(&place.path("f"));
-    for (line, status, code) in [
+    refusals::refuses(&[
         ("latency vol --peer libaio", 1, "EEXIST"),
         ("latency vol#a --peer libaio", 2, "EUSAGE"),
         ("latency f --peer libaio", 2, "EUSAGE"),
@@ -213,11 +210,5 @@ fn what_cannot_be_or_must_not_be() {
         ("latency f --peer libaio --followers 1", 2, "EUSAGE"),
         ("latency f --waiting 5", 2, "EUSAGE"),
         ("latency f --record-size 5", 2, "EUSAGE"),
-    ] {
-        let error = place.baio(&format!("{line} --json")).fails_with(status).json()["error"].take();
-        assert_eq!(error["code"], code, "{line}: {error}");
-        assert!(error["cure"].is_string(), "{line}: {error}");
-        volume.check(line);
-        file.check(line);
-    }
+    ]);
 }

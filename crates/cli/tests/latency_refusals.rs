@@ -1,26 +1,19 @@
 //! Promise: what `baio latency` must not or cannot do is refused before anything is changed, with need and cure.
 
+#[path = "support/refusals.rs"]
+mod refusals;
 mod support;
 
 use support::{Place, Unchanged};
 
 #[test]
 fn nothing_precious_is_written_over_unasked() {
-    let place = Place::new();
-    place.volume("16M", "1M");
-    let watched = Unchanged::watch(&place.path("vol"));
-    for line in [
+    let writes = [
         "latency vol --write",
         "latency vol --writes 10",
         "latency vol --writes 10 --same-block",
-    ] {
-        let error = place.baio(&format!("{line} --json")).fails_with(1).error();
-        assert_eq!(error["code"], "EEXIST", "{line}");
-        assert!(error["cure"].as_str().unwrap().contains("--force"), "{line}");
-        watched.check(line);
-    }
-    place.baio("latency vol --count 3").succeeds();
-    watched.check("reading it");
+    ];
+    let place = refusals::refuses_to_overwrite_a_volume(&writes, "latency vol --count 3");
     let before = place.read("vol");
     place.baio("latency vol --writes 200 --force").succeeds();
     assert!(before[..512] != place.read("vol")[..512], "whoever insists gets it");
@@ -70,13 +63,7 @@ fn results_replace_neither_the_target_nor_a_volume_nor_each_other() {
 
 #[test]
 fn command_lines_that_make_no_sense() {
-    let place = Place::new();
-    place.volume("16M", "1M");
-    place.write("empty", b"");
-    place.write("f", &[1; 64 << 10]);
-    let volume = Unchanged::watch(&place.path("vol"));
-    let file = Unchanged::watch(&place.path("f"));
-    for (line, status, code) in [
+    refusals::refuses(&[
         ("latency", 2, "EUSAGE"),
         ("latency empty", 2, "EUSAGE"),
         ("latency f --count 0", 2, "EUSAGE"),
@@ -104,27 +91,11 @@ fn command_lines_that_make_no_sense() {
         ("latency vol#a --size 2M", 2, "EUSAGE"),
         ("latency vol#b", 1, "ENOENT"),
         ("latency unix:/run/x#a", 1, "EOPNOTSUPP"),
-    ] {
-        let told = place.baio(&format!("{line} --json")).fails_with(status).json();
-        let error = &told["error"];
-        assert_eq!(error["code"], code, "{line}: {error}");
-        assert!(error["cure"].is_string(), "{line}: {error}");
-        volume.check(line);
-        file.check(line);
-        assert!(!place.path("new").exists(), "{line}");
-    }
+    ]);
 }
 
 #[test]
 fn a_segment_of_somebody_else() {
-    if !support::is_root() {
-        return; // Only root may make segments for others.
-    }
-    let place = Place::new();
-    place.volume("16M", "1M");
-    place.baio("create vol#12345/b --size 64K").succeeds();
-    let error = place.baio("latency vol#12345/b --write --json").fails_with(1).error();
-    assert_eq!(error["code"], "EPERM");
-    place.baio("latency vol#12345/b --count 1").succeeds();
-    place.baio("latency vol#12345/b --write --count 1 --force").succeeds();
+    let (writes, reads) = ("latency vol#12345/b --write --count 1", "latency vol#12345/b --count 1");
+    refusals::asks_before_writing_a_segment_of_somebody_else(writes, reads);
 }

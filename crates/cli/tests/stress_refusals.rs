@@ -1,46 +1,31 @@
 //! Promise: what `baio stress` must not or cannot do is refused before anything is changed, with need and cure.
 
+#[path = "support/refusals.rs"]
+mod refusals;
 mod support;
 
-use support::{Place, Unchanged};
+use support::Place;
 
 #[test]
 fn nothing_precious_is_written_over_unasked() {
-    let place = Place::new();
-    place.volume("16M", "1M");
-    let watched = Unchanged::watch(&place.path("vol"));
-    for line in [
+    let writes = [
         "stress vol --rw write --once",
         "stress vol --rw randrw --runtime 20ms",
         "stress vol --stages read,randwrite",
         "aio-stress -s 1 -o 0 vol",
-    ] {
-        let error = place.baio(&format!("{line} --json")).fails_with(1).error();
-        assert_eq!(error["code"], "EEXIST", "{line}");
-        assert!(error["cure"].as_str().unwrap().contains("--force"), "{line}");
-        watched.check(line);
-    }
-    place.baio("stress vol --rw read --once").succeeds();
-    watched.check("reading it");
+    ];
+    let place = refusals::refuses_to_overwrite_a_volume(&writes, "stress vol --rw read --once");
     place.baio("stress vol --rw write --once --force").succeeds();
     place.baio("list vol").fails_with(1);
 }
 
 #[test]
 fn a_segment_of_somebody_else() {
-    if !support::is_root() {
-        return; // Only root may make segments for others.
-    }
-    let place = Place::new();
-    place.volume("16M", "1M");
-    place.baio("create vol#12345/b --size 64K").succeeds();
-    let error = place
-        .baio("stress vol#12345/b --rw write --once --json")
-        .fails_with(1)
-        .error();
-    assert_eq!(error["code"], "EPERM");
-    place.baio("stress vol#12345/b --rw read --once").succeeds();
-    place.baio("stress vol#12345/b --rw write --once --force").succeeds();
+    let (writes, reads) = (
+        "stress vol#12345/b --rw write --once",
+        "stress vol#12345/b --rw read --once",
+    );
+    refusals::asks_before_writing_a_segment_of_somebody_else(writes, reads);
 }
 
 #[test]
@@ -108,13 +93,7 @@ fn a_volume_in_use_is_not_overwritten_even_with_force() {
 
 #[test]
 fn command_lines_that_make_no_sense() {
-    let place = Place::new();
-    place.volume("16M", "1M");
-    place.write("empty", b"");
-    place.write("f", &[1; 64 << 10]);
-    let volume = Unchanged::watch(&place.path("vol"));
-    let file = Unchanged::watch(&place.path("f"));
-    for (line, status, code) in [
+    refusals::refuses(&[
         ("stress", 2, "EUSAGE"),
         ("stress empty", 2, "EUSAGE"),
         ("stress f --backend foo", 2, "EUSAGE"),
@@ -162,14 +141,7 @@ fn command_lines_that_make_no_sense() {
         ("aio-stress -s 1 -o 1 f", 2, "EUSAGE"),
         ("aio-stress -s 1 vol#a", 2, "EUSAGE"),
         ("aio-stress -m hugetlb f", 2, "EUSAGE"),
-    ] {
-        let told = place.baio(&format!("{line} --json")).fails_with(status).json();
-        let error = &told["error"];
-        assert_eq!(error["code"], code, "{line}: {error}");
-        assert!(error["cure"].is_string(), "{line}: {error}");
-        volume.check(line);
-        file.check(line);
-    }
+    ]);
 }
 
 #[test]
