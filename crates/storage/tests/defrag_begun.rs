@@ -2,21 +2,15 @@
 
 mod harness;
 
-use baio_engine::sim::{Disk, Flash, Profile, Sim};
-use baio_engine::{Engine, File, Wait};
-use baio_storage::{Answer, Core, DefragProgress, DefragReport, Format, OperationId, Progress};
-use harness::{BLOCK, ME, ROOT, config, create, open_write, read, simulated_disk, write};
+use baio_engine::Wait;
+use baio_engine::sim::Disk;
+use baio_storage::{Answer, Core, DefragProgress, DefragReport, OperationId, Progress};
+use harness::{BLOCK, ME, ROOT, create, open_with_seed, open_write, read, slow_volume, write};
 
 /// Every second segment was deleted.
 fn holey() -> (Core, Disk) {
-    let disk = simulated_disk(&Format {
-        size_bytes: Some(8 << 20),
-        segments: Some(64),
-        ..Format::default()
-    });
-    disk.set_profile(Profile::Flash(Flash::default()));
-    let engine = Engine::simulated(Sim::new(9).unwrap(), &config()).unwrap();
-    let mut core = Core::open_simulated(engine, &File::simulated(&disk, "disk"), &config()).unwrap();
+    let disk = slow_volume(8 << 20);
+    let mut core = open_with_seed(&disk, 9);
     for nth in 0..40 {
         create(&mut core, &format!("s{nth}"), 20 * BLOCK as u64);
     }

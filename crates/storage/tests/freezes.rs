@@ -5,28 +5,21 @@ mod harness;
 
 use std::time::Duration;
 
-use baio_engine::sim::{Disk, Fault as Sick, Faults, Flash, Profile, Sim, Trigger};
+use baio_engine::sim::{Disk, Fault as Sick, Faults, Sim, Trigger};
 use baio_engine::{Durability, Engine, File, Wait};
 use baio_storage::cache::CacheConfig;
 use baio_storage::{
-    Access, Answer, Core, CreateOptions, Error, Format, FreezeId, Handle, Mode, OperationId, ResizeOptions, SegmentOp,
+    Access, Answer, Core, CreateOptions, Error, FreezeId, Handle, Mode, OperationId, ResizeOptions, SegmentOp,
     SegmentRequest, Ticket,
 };
-use harness::{BLOCK, ME, ROOT, Random, config, create, open_write, read, simulated_disk, write};
+use harness::{BLOCK, ME, ROOT, Random, config, create, open_with_seed, open_write, read, slow_volume, write};
 
 const B: u64 = BLOCK as u64;
 const BLOCKS: u64 = 40;
 
 fn volume() -> (Core, Disk) {
-    let disk = simulated_disk(&Format {
-        size_bytes: Some(16 << 20),
-        segments: Some(64),
-        ..Format::default()
-    });
-    disk.set_profile(Profile::Flash(Flash::default()));
-    let engine = Engine::simulated(Sim::new(9).unwrap(), &config()).unwrap();
-    let core = Core::open_simulated(engine, &File::simulated(&disk, "disk"), &config()).unwrap();
-    (core, disk)
+    let disk = slow_volume(16 << 20);
+    (open_with_seed(&disk, 9), disk)
 }
 
 fn cached_volume() -> (Core, Disk) {

@@ -1,59 +1,15 @@
 //! The promise: nobody else writes where a log is, by whatever way, and nobody who only reads there keeps it from writing.
 
 mod harness;
+#[path = "harness/held_log.rs"]
+mod held_log;
 
-use baio_engine::sim::{Disk, Flash, Profile, Sim};
-use baio_engine::{Engine, File, Open, Wait};
+use baio_engine::{Open, Wait};
 use baio_storage::cache::CacheConfig;
-use baio_storage::log::{LogAnswer, LogOptions, LogRequest, Lsn};
-use baio_storage::{Core, Fault, Format, Handle, HeldLog, LogReply, ResizeOptions};
-use harness::{BLOCK, ME, config, create, open_write, simulated_disk, start, write_request};
-
-const LOG_BYTES: u64 = 512 << 10;
-
-fn options() -> LogOptions {
-    LogOptions {
-        batch_bytes_max: 16 << 10,
-        ..LogOptions::default()
-    }
-}
-
-fn disk() -> Disk {
-    let disk = simulated_disk(&Format {
-        size_bytes: Some(16 << 20),
-        segments: Some(64),
-        ..Format::default()
-    });
-    disk.set_profile(Profile::Flash(Flash::default()));
-    disk
-}
-
-fn open(disk: &Disk) -> Core {
-    let engine = Engine::simulated(Sim::new(1).unwrap(), &config()).unwrap();
-    Core::open_simulated(engine, &File::simulated(disk, "disk"), &config()).unwrap()
-}
-
-fn held(reply: LogReply) -> HeldLog {
-    match reply {
-        LogReply::Opened(held, LogAnswer::Opened(_)) => held,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn create_log(core: &mut Core, handle: Handle) -> HeldLog {
-    let question = core.begin_create_log(handle, &options()).unwrap();
-    held(core.wait_log(&question).unwrap())
-}
-
-fn wait(core: &mut Core, log: &HeldLog, lsn: Lsn) {
-    for _ in 0..10_000 {
-        if lsn < log.appender().durable_lsn() {
-            return;
-        }
-        core.turn(Wait::one()).unwrap();
-    }
-    panic!("it does not become durable");
-}
+use baio_storage::log::{LogRequest, Lsn};
+use baio_storage::{Core, Fault, ResizeOptions};
+use harness::{BLOCK, ME, config, create, open_with_seed, open_write, slow_volume, start, write_request};
+use held_log::{LOG_BYTES, create_log, held, options, wait};
 
 /// On a plain file there is no volume whose owner would be alone.
 #[test]
@@ -99,8 +55,8 @@ fn a_plain_file_has_one_log_in_all_cores() {
 /// A write that the device has already, also one that nobody waits for, would land over the log's batches.
 #[test]
 fn a_write_under_way_is_not_beside_a_log() {
-    let disk = disk();
-    let mut core = open(&disk);
+    let disk = slow_volume(16 << 20);
+    let mut core = open_with_seed(&disk, 1);
     create(&mut core, "log", LOG_BYTES);
     let handle = open_write(&mut core, "log");
     let other = open_write(&mut core, "log");
@@ -127,8 +83,8 @@ fn a_write_under_way_is_not_beside_a_log() {
 /// A page that is pinned can be changed, and until it is let go nothing can be written there: the log would end.
 #[test]
 fn no_page_is_pinned_where_a_log_is() {
-    let disk = disk();
-    let mut core = open(&disk);
+    let disk = slow_volume(16 << 20);
+    let mut core = open_with_seed(&disk, 1);
     let bytes = 512 << 10;
     core.use_cache(&CacheConfig {
         bytes,
@@ -167,8 +123,8 @@ fn no_page_is_pinned_where_a_log_is() {
 fn no_log_is_opened_in_what_gets_shorter() {
     let mut refused = 0;
     for turns in 0..12 {
-        let disk = disk();
-        let mut core = open(&disk);
+        let disk = slow_volume(16 << 20);
+        let mut core = open_with_seed(&disk, 1);
         create(&mut core, "log", LOG_BYTES);
         let handle = open_write(&mut core, "log");
         let log = create_log(&mut core, handle);

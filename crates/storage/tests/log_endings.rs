@@ -1,62 +1,18 @@
 //! The promise: whatever becomes of a log, who has asked it something is answered, and who waits is told.
 
 mod harness;
+#[path = "harness/held_log.rs"]
+mod held_log;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Wake, Waker};
 
-use baio_engine::sim::{Disk, Flash, Profile, Sim};
-use baio_engine::{Engine, File, Wait};
-use baio_storage::log::{LogAnswer, LogOptions, LogRequest, Lsn, WaitKey};
-use baio_storage::{Core, Format, Handle, HeldLog, LogQuestion, LogReply};
-use harness::{config, create, open_write, simulated_disk};
-
-const LOG_BYTES: u64 = 512 << 10;
-
-fn options() -> LogOptions {
-    LogOptions {
-        batch_bytes_max: 16 << 10,
-        ..LogOptions::default()
-    }
-}
-
-fn disk() -> Disk {
-    let disk = simulated_disk(&Format {
-        size_bytes: Some(16 << 20),
-        segments: Some(64),
-        ..Format::default()
-    });
-    disk.set_profile(Profile::Flash(Flash::default()));
-    disk
-}
-
-fn open(disk: &Disk, seed: u64) -> Core {
-    let engine = Engine::simulated(Sim::new(seed).unwrap(), &config()).unwrap();
-    Core::open_simulated(engine, &File::simulated(disk, "disk"), &config()).unwrap()
-}
-
-fn held(reply: LogReply) -> HeldLog {
-    match reply {
-        LogReply::Opened(held, LogAnswer::Opened(_)) => held,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn create_log(core: &mut Core, handle: Handle) -> HeldLog {
-    let question = core.begin_create_log(handle, &options()).unwrap();
-    held(core.wait_log(&question).unwrap())
-}
-
-fn wait(core: &mut Core, log: &HeldLog, lsn: Lsn) {
-    for _ in 0..10_000 {
-        if lsn < log.appender().durable_lsn() {
-            return;
-        }
-        core.turn(Wait::one()).unwrap();
-    }
-    panic!("it does not become durable");
-}
+use baio_engine::Wait;
+use baio_storage::log::{LogRequest, Lsn, WaitKey};
+use baio_storage::{Core, HeldLog, LogQuestion, LogReply};
+use harness::{create, open_with_seed, open_write, slow_volume};
+use held_log::{LOG_BYTES, create_log, options, wait};
 
 /// Turns until there is an answer; not for ever.
 fn answer(core: &mut Core, question: &LogQuestion) -> Option<baio_storage::Result<LogReply>> {
@@ -92,8 +48,8 @@ fn fill(core: &mut Core, log: &HeldLog) {
 #[test]
 fn a_read_at_the_device_is_answered_when_the_log_closes() {
     for seed in 0..20 {
-        let disk = disk();
-        let mut core = open(&disk, seed);
+        let disk = slow_volume(16 << 20);
+        let mut core = open_with_seed(&disk, seed);
         create(&mut core, "log", LOG_BYTES);
         let handle = open_write(&mut core, "log");
         let log = create_log(&mut core, handle);
@@ -115,8 +71,8 @@ fn a_read_at_the_device_is_answered_when_the_log_closes() {
 
 #[test]
 fn a_log_that_is_closed_while_its_opening_fails_leaves_nothing() {
-    let disk = disk();
-    let mut core = open(&disk, 1);
+    let disk = slow_volume(16 << 20);
+    let mut core = open_with_seed(&disk, 1);
     for name in ["log", "none"] {
         create(&mut core, name, LOG_BYTES);
     }
@@ -140,8 +96,8 @@ fn a_log_that_is_closed_while_its_opening_fails_leaves_nothing() {
 /// A core that goes in the middle of a turn, with a panic, has collected whom it was to wake.
 #[test]
 fn who_waits_is_told_when_the_core_goes() {
-    let disk = disk();
-    let mut core = open(&disk, 1);
+    let disk = slow_volume(16 << 20);
+    let mut core = open_with_seed(&disk, 1);
     create(&mut core, "log", LOG_BYTES);
     let handle = open_write(&mut core, "log");
     let log = create_log(&mut core, handle);

@@ -2,72 +2,31 @@
 //! delays its batches and loses none.
 
 mod harness;
+#[path = "harness/held_log.rs"]
+mod held_log;
 
 use std::task::{Poll, Waker};
 
-use baio_engine::sim::{Disk, Flash, Profile, Sim};
-use baio_engine::{Engine, File, Wait};
+use baio_engine::Wait;
+use baio_engine::sim::Disk;
 use baio_storage::cache::CacheConfig;
-use baio_storage::log::{Batches, LogAnswer, LogOptions, LogRequest, Lsn, RecordReader, WaitKey};
+use baio_storage::log::{Batches, LogAnswer, LogRequest, Lsn, RecordReader, WaitKey};
 use baio_storage::{
-    Access, Answer, Core, Error, Fault, Format, Handle, HeldLog, LogReply, Mode, ResizeOptions, SegmentOp,
-    SegmentRequest,
+    Access, Answer, Core, Error, Fault, Handle, HeldLog, LogReply, Mode, ResizeOptions, SegmentOp, SegmentRequest,
 };
-use harness::{BLOCK, ME, ROOT, config, create, open_write, read_request, run, simulated_disk, start, write_request};
-
-const LOG_BYTES: u64 = 512 << 10;
-
-fn options() -> LogOptions {
-    LogOptions {
-        batch_bytes_max: 16 << 10,
-        ..LogOptions::default()
-    }
-}
+use harness::{
+    BLOCK, ME, ROOT, create, open_with_seed, open_write, read_request, run, slow_volume, start, write_request,
+};
+use held_log::{LOG_BYTES, create_log, held, is_durable, options, wait};
 
 fn volume() -> (Core, Disk) {
-    let disk = simulated_disk(&Format {
-        size_bytes: Some(16 << 20),
-        segments: Some(64),
-        ..Format::default()
-    });
-    disk.set_profile(Profile::Flash(Flash::default()));
-    (open(&disk), disk)
-}
-
-fn open(disk: &Disk) -> Core {
-    let engine = Engine::simulated(Sim::new(9).unwrap(), &config()).unwrap();
-    Core::open_simulated(engine, &File::simulated(disk, "disk"), &config()).unwrap()
-}
-
-fn held(reply: LogReply) -> HeldLog {
-    match reply {
-        LogReply::Opened(held, LogAnswer::Opened(_)) => held,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn create_log(core: &mut Core, handle: Handle) -> HeldLog {
-    let question = core.begin_create_log(handle, &options()).unwrap();
-    held(core.wait_log(&question).unwrap())
+    let disk = slow_volume(16 << 20);
+    (open_with_seed(&disk, 9), disk)
 }
 
 fn open_log(core: &mut Core, handle: Handle) -> Result<HeldLog, Error> {
     let question = core.begin_open_log(handle, &options())?;
     core.wait_log(&question).map(held)
-}
-
-fn is_durable(log: &HeldLog, lsn: Lsn) -> bool {
-    lsn < log.appender().durable_lsn()
-}
-
-fn wait(core: &mut Core, log: &HeldLog, lsn: Lsn) {
-    for _ in 0..10_000 {
-        if is_durable(log, lsn) {
-            return;
-        }
-        core.turn(Wait::one()).unwrap();
-    }
-    panic!("it does not become durable");
 }
 
 fn payloads(core: &mut Core, log: &HeldLog) -> Vec<Vec<u8>> {
@@ -138,7 +97,7 @@ fn it_moves_with_its_segment() {
     wait(&mut core, &log, last);
     drop(log);
     drop(core);
-    let mut core = open(&disk.power_cut(1));
+    let mut core = open_with_seed(&disk.power_cut(1), 9);
     let handle = open_write(&mut core, "log");
     let log = open_log(&mut core, handle).unwrap();
     let all: Vec<Vec<u8>> = (0..=count).map(|number| number.to_le_bytes().to_vec()).collect();
@@ -281,7 +240,7 @@ fn a_close_makes_durable_what_was_appended() {
         log.appender().poll_durable(never, &mut key, waker),
         Poll::Ready(Err(_))
     ));
-    let mut core = open(&disk.power_cut(3));
+    let mut core = open_with_seed(&disk.power_cut(3), 9);
     let handle = open_write(&mut core, "log");
     let log = open_log(&mut core, handle).unwrap();
     assert_eq!(payloads(&mut core, &log), [b"in memory"]);

@@ -5,8 +5,8 @@
 
 use std::path::PathBuf;
 
-use baio_engine::sim::{Disk, Flash, Profile, Sim};
-use baio_engine::{Choice, Config, Engine, File, Memory, Wait};
+use baio_engine::sim::{Disk, Flash, Profile};
+use baio_engine::{Choice, Config, Memory, Wait};
 use baio_storage::{Core, Format, Handle, SegmentOp, SegmentRequest};
 
 use crate::harness::{
@@ -41,10 +41,7 @@ impl World {
 
     pub(crate) fn open(&self) -> Core {
         match self {
-            World::Simulated(disk) => {
-                let engine = Engine::simulated(Sim::new(5).unwrap(), &config()).unwrap();
-                Core::open_simulated(engine, &File::simulated(disk, "disk"), &config()).unwrap()
-            }
+            World::Simulated(disk) => harness::open_with_seed(disk, 5),
             World::Real(path, backend, _) => {
                 let config = Config {
                     backend: *backend,

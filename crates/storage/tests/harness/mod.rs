@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use baio_engine::backend::{Attach, Backend, Detached, Done, Doorbell, Explain};
-use baio_engine::sim::{Disk, Sim};
+use baio_engine::sim::{Disk, Flash, Profile, Sim};
 use baio_engine::{Config, Durability, Engine, Errno, File, Memory, Op, RequestId, Slots, Time, Wait};
 use baio_storage::{
     Access, Core, CreateOptions, Error, Format, Handle, Identity, Outcome, SegmentOp, SegmentRequest, Ticket,
@@ -303,6 +303,23 @@ pub(crate) fn simulated_disk(format: &Format) -> Disk {
     let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config()).unwrap();
     format_simulated(&mut engine, &File::simulated(&disk, "disk"), format).unwrap();
     disk
+}
+
+/// A volume of 64 segments on a simulated disk that takes its time.
+pub(crate) fn slow_volume(size_bytes: u64) -> Disk {
+    let disk = simulated_disk(&Format {
+        size_bytes: Some(size_bytes),
+        segments: Some(64),
+        ..Format::default()
+    });
+    disk.set_profile(Profile::Flash(Flash::default()));
+    disk
+}
+
+/// Opens the volume on a disk, on a machine with this seed.
+pub(crate) fn open_with_seed(disk: &Disk, seed: u64) -> Core {
+    let engine = Engine::simulated(Sim::new(seed).unwrap(), &config()).unwrap();
+    Core::open_simulated(engine, &File::simulated(disk, "disk"), &config()).unwrap()
 }
 
 /// A simulated machine whose device can be made moody.
