@@ -1,11 +1,8 @@
 //! No heap allocation per request once the cache is warm: hits, fills with evictions, plain and durable writes, write-back.
 
-#![allow(unsafe_code)]
-
+#[path = "harness/allocations.rs"]
+mod allocations;
 mod cached;
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 
 use cached::hand::{P, config, hand};
 use cached::{PAGE, Random};
@@ -14,40 +11,6 @@ use baio_engine::{Arena, Config, Durability, Memory, Open};
 use baio_storage::cache::eviction::{Hint, Policy};
 use baio_storage::cache::{Borrower, Cache, CacheConfig, CacheOp, CacheRequest};
 use baio_storage::{Core, Pinning};
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The system's allocator, and a count of this thread's calls.
-struct Counting;
-
-fn count() {
-    let _ = ALLOCATIONS.try_with(|calls| calls.set(calls.get() + 1));
-}
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 #[test]
 fn a_warm_cache_allocates_nothing() {
@@ -94,11 +57,11 @@ fn a_warm_cache_allocates_nothing() {
     // Lists grow to the most that were ever needed at once; soon that does not grow any more.
     let mut calls = u64::MAX;
     for _ in 0..8 {
-        let before = ALLOCATIONS.get();
+        let before = allocations::so_far();
         for _ in 0..3000 {
             round(&mut h);
         }
-        calls = ALLOCATIONS.get() - before;
+        calls = allocations::so_far() - before;
         if calls == 0 {
             break;
         }
@@ -150,11 +113,11 @@ fn what_is_not_copied_allocates_nothing() {
     }
     let mut calls = u64::MAX;
     for _ in 0..8 {
-        let before = ALLOCATIONS.get();
+        let before = allocations::so_far();
         for n in 0..1000 {
             round(&mut h, n);
         }
-        calls = ALLOCATIONS.get() - before;
+        calls = allocations::so_far() - before;
         if calls == 0 {
             break;
         }
@@ -190,7 +153,7 @@ fn a_pinned_hit_allocates_nothing_and_is_no_request() {
         core.unpin(pin);
     }
     let requests = core.cache_stats().unwrap().requests;
-    let before = ALLOCATIONS.get();
+    let before = allocations::so_far();
     for n in 0..6400 {
         let Ok(Pinning::Held(pin)) = core.pin(handle, n * 37 % 64) else {
             panic!("it is there");
@@ -199,6 +162,6 @@ fn a_pinned_hit_allocates_nothing_and_is_no_request() {
         core.change(&pin, 0).unwrap()[2] = n as u8;
         core.unpin(pin);
     }
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(allocations::so_far() - before, 0);
     assert_eq!(core.cache_stats().unwrap().requests, requests);
 }

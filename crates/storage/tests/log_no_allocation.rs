@@ -1,47 +1,12 @@
 //! No heap allocation per record, batch or waiter once a log is warm: its whole round of append, wait, write, acknowledge, wake.
 
-#![allow(unsafe_code)]
+#[path = "harness/allocations.rs"]
+mod allocations;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::task::Waker;
 
 use baio_engine::{Arena, Memory};
 use baio_storage::log::{Fired, LogIoId, LogIoKind, LogOptions, LogPart, LogRequest, Salt, WaitKey};
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The system's allocator, and a count of this thread's calls.
-struct Counting;
-
-fn count() {
-    let _ = ALLOCATIONS.try_with(|calls| calls.set(calls.get() + 1));
-}
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 fn end((id, kind, memory): (LogIoId, LogIoKind, Memory), part: &mut LogPart) {
     let result = match kind {
@@ -82,14 +47,14 @@ fn a_warm_log_allocates_nothing() {
     for _ in 0..50 {
         round(&mut part);
     }
-    let before = ALLOCATIONS.get();
+    let before = allocations::so_far();
     let mut last = round(&mut part);
     for _ in 0..2000 {
         let durable = round(&mut part);
         assert!(durable > last);
         last = durable;
     }
-    let allocations = ALLOCATIONS.get() - before;
+    let allocations = allocations::so_far() - before;
     // 8 MB of log: the index of its places has grown.
     assert!(allocations <= 4, "{allocations}");
     part.start(1, LogRequest::Close);
@@ -106,11 +71,11 @@ fn an_append_allocates_nothing() {
     // Beyond what one batch holds, and beyond the buffers that are kept: twice, as the lists grow once.
     let mut counted = 0;
     for _ in 0..3 {
-        let before = ALLOCATIONS.get();
+        let before = allocations::so_far();
         for _ in 0..10_000 {
             appender.append(&[5; 256]).unwrap();
         }
-        counted = ALLOCATIONS.get() - before;
+        counted = allocations::so_far() - before;
         while let Some(io) = part.next_io() {
             end(io, &mut part);
         }
