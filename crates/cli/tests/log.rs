@@ -3,6 +3,8 @@
 
 #[path = "support/confined.rs"]
 mod confined;
+#[path = "../../storage/tests/harness/image_text.rs"]
+mod image_text;
 mod support;
 
 use std::os::unix::fs::PermissionsExt;
@@ -12,6 +14,7 @@ use baio::{Access, Link, LogOptions, Remote};
 use serde_json::Value;
 
 use confined::Confined;
+use image_text::from_text;
 use support::{BAIO, Place, Unchanged, random_bytes};
 
 /// Both copies of a log's header lie there.
@@ -25,17 +28,7 @@ fn image(name: &str) -> Vec<u8> {
         "{}/../storage/tests/log_images/version-1-{name}.hex",
         env!("CARGO_MANIFEST_DIR")
     );
-    let text = std::fs::read_to_string(path).unwrap();
-    let (size, lines) = text.split_once('\n').unwrap();
-    let mut bytes = vec![0; size.strip_prefix("size ").unwrap().parse().unwrap()];
-    for line in lines.lines() {
-        let (at, hex) = line.split_once(' ').unwrap();
-        let at = usize::from_str_radix(at, 16).unwrap();
-        for (number, pair) in hex.as_bytes().chunks(2).enumerate() {
-            bytes[at + number] = u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
-        }
-    }
-    bytes
+    from_text(&std::fs::read_to_string(path).unwrap())
 }
 
 /// Where the batches of an image begin, and their LSNs.

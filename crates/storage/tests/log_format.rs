@@ -1,17 +1,18 @@
 //! The promise: a log that an earlier build wrote is read, and `docs/log-format.md` says enough to write another reader.
 //!
 //! The images in `tests/log_images` were written once and are kept. They are made by
-//! `cargo test -p baio-storage --test log_format -- --ignored`, which makes those that are missing. An image is text: its size,
-//! then sixteen bytes a line with their offset, lines of zeroes left out.
+//! `cargo test -p baio-storage --test log_format -- --ignored`, which makes those that are missing.
 //!
 //! The reader below was written from the document and shares no code with the library.
 
+#[path = "harness/image_text.rs"]
+mod image_text;
 mod log_harness;
 
-use std::fmt::Write;
 use std::path::PathBuf;
 
 use baio_storage::log::{LogError, LogOptions, LogRequest};
+use image_text::{from_text, to_text};
 use log_harness::{Device, Records, Rig, record, small};
 
 const SIZE: u64 = 8192 + (32 << 10);
@@ -256,33 +257,6 @@ fn path_of(name: &str) -> PathBuf {
         .collect()
 }
 
-fn to_text(bytes: &[u8]) -> String {
-    let mut text = format!("size {}\n", bytes.len());
-    for (number, line) in bytes.chunks(16).enumerate() {
-        if line.iter().any(|byte| *byte != 0) {
-            write!(text, "{:06x} ", number * 16).unwrap();
-            line.iter().for_each(|byte| write!(text, "{byte:02x}").unwrap());
-            text.push('\n');
-        }
-    }
-    text
-}
-
-fn from_text(text: &str) -> Device {
-    let (size, lines) = text.split_once('\n').unwrap();
-    let mut device = Device::new(size.strip_prefix("size ").unwrap().parse().unwrap());
-    device.bytes.fill(0);
-    for line in lines.lines() {
-        let (at, hex) = line.split_once(' ').unwrap();
-        let at = usize::from_str_radix(at, 16).unwrap();
-        for (number, pair) in hex.as_bytes().chunks(2).enumerate() {
-            let byte = u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-            device.bytes[at + number] = byte;
-        }
-    }
-    device
-}
-
 /// A header's block beside its 512 bytes, and what was never written, is whatever was there: zeroes in an image.
 fn without_gaps(device: &Device) -> Vec<u8> {
     let mut bytes = device.bytes.clone();
@@ -305,7 +279,11 @@ fn make_images() {
 #[test]
 fn old_logs_are_read() {
     for name in NAMES {
-        let device = from_text(&std::fs::read_to_string(path_of(name)).unwrap());
+        let bytes = from_text(&std::fs::read_to_string(path_of(name)).unwrap());
+        let device = Device {
+            bytes,
+            unreadable: Vec::new(),
+        };
         let by_another = reader::read(&device.bytes).unwrap();
         let payloads: Vec<Vec<u8>> = by_another.iter().map(|(_, bytes)| bytes.clone()).collect();
         assert!(payloads == contents(name), "{name}");

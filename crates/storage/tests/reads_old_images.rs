@@ -1,14 +1,14 @@
 //! The promise: what an earlier build wrote is read. The images in `tests/images` were written once and are kept; when the
 //! format gets a new version, those of the old one stay, and this test says what becomes of them.
 //!
-//! An image is text: its size, then sixteen bytes a line with their offset, lines of zeroes left out. They are made by
-//! `cargo test -p baio-storage --test reads_old_images -- --ignored`, which makes those that are missing.
+//! They are made by `cargo test -p baio-storage --test reads_old_images -- --ignored`, which makes those that are missing.
 
 mod harness;
+#[path = "harness/image_text.rs"]
+mod image_text;
 #[path = "harness/images.rs"]
 mod images;
 
-use std::fmt::Write;
 use std::path::PathBuf;
 
 use baio_engine::sim::{Disk, Sim};
@@ -20,6 +20,7 @@ use baio_storage::segment::probe::SlotAddress;
 use baio_storage::segment::superblock::VERSION;
 use baio_storage::{CreateOptions, Format, SegmentInfo, check_simulated};
 use harness::{BLOCK, ME, ROOT, STRANGER, create, open_simulated, open_write, read, simulated_disk, write};
+use image_text::{from_text, to_text};
 use images::{find, forget_clean_close, put, segments, state_of, superblock, tamper};
 
 const SIZE: u64 = 1 << 20;
@@ -28,32 +29,6 @@ const NAMES: [&str; 4] = ["closed", "quarantined", "killed", "moving"];
 fn path_of(name: &str) -> PathBuf {
     let file = format!("version-{VERSION}-{name}.hex");
     [env!("CARGO_MANIFEST_DIR"), "tests", "images", &file].iter().collect()
-}
-
-fn to_text(disk: &Disk) -> String {
-    let mut bytes = vec![0; SIZE as usize];
-    disk.read(0, &mut bytes);
-    let mut text = format!("size {SIZE}\n");
-    for (number, line) in bytes.chunks(16).enumerate() {
-        if line.iter().any(|byte| *byte != 0) {
-            write!(text, "{:06x} ", number * 16).unwrap();
-            line.iter().for_each(|byte| write!(text, "{byte:02x}").unwrap());
-            text.push('\n');
-        }
-    }
-    text
-}
-
-fn from_text(text: &str) -> Disk {
-    let (size, lines) = text.split_once('\n').unwrap();
-    let disk = Disk::new(size.strip_prefix("size ").unwrap().parse().unwrap());
-    for line in lines.lines() {
-        let (at, hex) = line.split_once(' ').unwrap();
-        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-        let bytes: Vec<u8> = hex.as_bytes().chunks(2).map(byte).collect();
-        disk.poke(u64::from_str_radix(at, 16).unwrap(), &bytes);
-    }
-    disk
 }
 
 /// What a segment holds: zeroes, but for one line that says whose it is.
@@ -151,7 +126,9 @@ fn moving() -> Disk {
 fn make_the_images() {
     for (name, disk) in NAMES.into_iter().zip([closed(), quarantined(), killed(), moving()]) {
         if !path_of(name).exists() {
-            std::fs::write(path_of(name), to_text(&disk)).unwrap();
+            let mut bytes = vec![0; SIZE as usize];
+            disk.read(0, &mut bytes);
+            std::fs::write(path_of(name), to_text(&bytes)).unwrap();
         }
     }
 }
@@ -180,7 +157,9 @@ fn what_was_written_once_is_read() {
         vec![half_way, wal, theirs],
     ];
     for (name, expected) in NAMES.into_iter().zip(expected) {
-        let disk = from_text(&std::fs::read_to_string(path_of(name)).unwrap());
+        let bytes = from_text(&std::fs::read_to_string(path_of(name)).unwrap());
+        let disk = Disk::new(bytes.len() as u64);
+        disk.poke(0, &bytes);
         assert_eq!(superblock(&disk).is_clean(), matches!(name, "closed" | "quarantined"));
         assert_eq!(superblock(&disk).valid_snapshot().is_some(), name == "closed", "{name}");
         let mut engine = Engine::simulated(Sim::new(3).unwrap(), &harness::config()).unwrap();
