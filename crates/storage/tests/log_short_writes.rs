@@ -4,23 +4,13 @@ mod log_harness;
 
 use baio_engine::Arena;
 use baio_storage::log::{LogAnswer, LogError, LogIoKind, LogPart, LogRequest};
-use log_harness::{Device, Rig, SALT, UUID, record, small};
+use log_harness::{Device, Rig, SALT, UUID, gone_round, small};
 
 const SIZE: u64 = 8192 + (64 << 10);
 
 #[test]
 fn a_growth_whose_copy_is_short_fails_and_loses_nothing() {
-    let mut rig = Rig::create(SIZE, &small());
-    let mut kept = Vec::new();
-    for number in 0..40 {
-        let bytes = record(number, 1500);
-        kept.push((rig.write(&bytes), bytes));
-        if kept.len() > 20 {
-            let head = kept[10].0;
-            assert_eq!(rig.truncate(head), head);
-            kept.drain(..10);
-        }
-    }
+    let (mut rig, kept) = gone_round(SIZE, 40);
     rig.device.bytes.resize(SIZE as usize * 2, 0x77);
     let owner = rig.start(LogRequest::Grow { size_bytes: SIZE * 2 });
     // The copy of what has wrapped is what goes behind the old end and is no zeroes.

@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 
 use baio_engine::{Arena, Errno};
 use baio_storage::log::{LogAnswer, LogError, LogIoKind, LogOptions, LogPart, LogRequest, Lsn, RecordReader, WaitKey};
-use log_harness::{Device, Rig, SALT, UUID, Woken, record, small};
+use log_harness::{Device, Rig, SALT, UUID, Woken, gone_round, record, small};
 
 const SIZE: u64 = 8192 + (64 << 10);
 
@@ -394,17 +394,7 @@ fn a_log_goes_round_and_round() {
 #[test]
 fn a_log_grows_wherever_its_end_is() {
     for before in 0..40 {
-        let mut rig = Rig::create(SIZE, &small());
-        let mut kept = Vec::new();
-        for number in 0..20 + before {
-            let bytes = record(number, 1500);
-            kept.push((rig.write(&bytes), bytes));
-            if kept.len() > 20 {
-                let head = kept[10].0;
-                assert_eq!(rig.truncate(head), head);
-                kept.drain(..10);
-            }
-        }
+        let (mut rig, mut kept) = gone_round(SIZE, 20 + before);
         rig.device.bytes.resize(SIZE as usize * 2, 0x77);
         let owner = rig.start(LogRequest::Grow { size_bytes: SIZE * 2 });
         // Appends go on meanwhile, or wait.

@@ -345,6 +345,22 @@ pub fn record(number: u64, len: usize) -> Vec<u8> {
         .collect()
 }
 
+/// A log that has taken so many records, and gave up its ten oldest whenever there were more than twenty: what it holds.
+pub fn gone_round(size: u64, records: u64) -> (Rig, Records) {
+    let mut rig = Rig::create(size, &small());
+    let mut kept = Vec::new();
+    for number in 0..records {
+        let bytes = record(number, 1500);
+        kept.push((rig.write(&bytes), bytes));
+        if kept.len() > 20 {
+            let head = kept[10].0;
+            assert_eq!(rig.truncate(head), head);
+            kept.drain(..10);
+        }
+    }
+    (rig, kept)
+}
+
 /// Counts its wake-ups.
 #[derive(Default)]
 pub struct Woken(pub AtomicUsize);
