@@ -93,7 +93,7 @@ const BUGS: &[(&str, &str)] = &[
     ),
     (
         "the-first-reading-is-believed",
-        "what_is_seen_was_so_or_is_told_as_torn",
+        "volume::beside::tests::a_reading_that_met_a_change_is_made_again",
     ),
     (
         "gate-of-another",
@@ -127,7 +127,7 @@ fn file_of(test: &str) -> &'static str {
         "with_a_buffer_pool" => "cache_model",
         "a_page_shows_no_bytes_that_it_never_had" => "cache_write_through",
         "what_is_lent_stays_as_it_is_and_who_writes_writes_a_copy" => "cache_lend",
-        "what_is_seen_was_so_or_is_told_as_torn" => "looks_beside_the_owner",
+        test if test.starts_with("volume::") => planted::LIB,
         _ => "cache_races",
     }
 }

@@ -4,8 +4,17 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// A bug, the file of the test that must say so, and the test.
+/// A bug, the file of the test that must say so ([`LIB`] for one that stands beside its code), and the test.
 pub(crate) type Bug = (&'static str, &'static str, &'static str);
+
+pub(crate) const LIB: &str = "lib";
+
+fn target_of(file: &str) -> Vec<&str> {
+    match file {
+        LIB => vec!["--lib"],
+        file => vec!["--test", file],
+    }
+}
 
 /// A build of its own, in which the environment can name a bug.
 struct Build<'a> {
@@ -24,7 +33,7 @@ impl Build<'_> {
     fn make(&self, files: BTreeSet<&str>) {
         let mut build = Command::new(env!("CARGO"));
         self.cargo_test(&mut build);
-        build.args(files.into_iter().flat_map(|file| ["--test", file]));
+        build.args(files.into_iter().flat_map(target_of));
         assert!(build.arg("--no-run").status().unwrap().success());
     }
 
@@ -34,7 +43,8 @@ impl Build<'_> {
         command.args(["60", env!("CARGO")]);
         self.cargo_test(&mut command);
         command
-            .args(["--test", file, "--", "--exact", test])
+            .args(target_of(file))
+            .args(["--", "--exact", test])
             .env("BAIO_SEEDED_BUG", bug)
             .envs(self.environment.iter().copied());
         command.output().unwrap()
