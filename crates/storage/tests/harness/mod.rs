@@ -367,5 +367,6 @@ pub(crate) fn is_root() -> bool {
 /// Writes where the test's output capture does not reach, so that a skip is always seen.
 pub(crate) fn tell(line: &str) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "{line}");
+    // In one piece: others write there too, and `.ci/run` reads the line.
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
