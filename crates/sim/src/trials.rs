@@ -25,6 +25,29 @@ pub trait Trials: Sync {
     /// Runs a workload and its trials, or of these only the one with this number within it.
     fn run_workload(&self, number: u64, only: Option<u64>) -> Part;
 
+    /// Runs a trial from each of a workload's crashes, or from the one with this number: `trial` has its number, and gives how it went,
+    /// its story, and whether something rotted.
+    fn run_each<C>(
+        &self,
+        part: &mut Part,
+        (number, only): (u64, Option<u64>),
+        crashes: impl IntoIterator<Item = C>,
+        mut trial: impl FnMut(&mut Part, u64, C) -> (Result<(), Violation>, String, bool),
+    ) {
+        for (nth, crash) in (0..).zip(crashes) {
+            if only.is_some_and(|only| only != nth) {
+                continue;
+            }
+            part.add("trials", 1);
+            let trial_number = number * Self::PER_WORKLOAD + nth;
+            let (outcome, story, rotten) = trial(part, trial_number, crash);
+            if let Err(violation) = outcome {
+                let failure = self.failure(trial_number, violation.after(story));
+                part.failed(Failure { rotten, ..failure });
+            }
+        }
+    }
+
     /// What a trial that broke a promise leaves behind.
     fn failure(&self, trial: u64, violation: Violation) -> Failure {
         Failure {

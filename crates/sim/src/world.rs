@@ -147,7 +147,7 @@ pub fn stale_disk() -> Disk {
 /// # Errors
 /// It cannot be made.
 pub fn format(disk: &Disk, seed: u64, shape: &Format) -> Result<Layout, Violation> {
-    let mut engine = engine(seed, &config(ARENA_BYTES))?;
+    let mut engine = engine(seed, &small())?;
     format_simulated(&mut engine, &File::simulated(disk, NAME), shape)
         .map(|superblock| *superblock.layout())
         .map_err(|error| Violation::new(Kind::Failed, format!("format: {error}")))
@@ -158,12 +158,8 @@ pub fn format(disk: &Disk, seed: u64, shape: &Format) -> Result<Layout, Violatio
 /// # Errors
 /// The mount is refused.
 pub fn open(disk: &Disk, seed: u64) -> Result<Core, Violation> {
-    Core::open_simulated(
-        engine(seed, &config(ARENA_BYTES))?,
-        &File::simulated(disk, NAME),
-        &config(ARENA_BYTES),
-    )
-    .map_err(|error| Violation::new(Kind::Refused, error.to_string()))
+    Core::open_simulated(engine(seed, &small())?, &File::simulated(disk, NAME), &small())
+        .map_err(|error| Violation::new(Kind::Refused, error.to_string()))
 }
 
 /// Checks the volume on `disk`, and repairs it if told.
@@ -171,7 +167,7 @@ pub fn open(disk: &Disk, seed: u64) -> Result<Core, Violation> {
 /// # Errors
 /// It cannot be checked.
 pub fn check(disk: &Disk, seed: u64, repair: bool) -> Result<CheckReport, Violation> {
-    let mut engine = engine(seed, &config(ARENA_BYTES))?;
+    let mut engine = engine(seed, &small())?;
     check_simulated(&mut engine, &File::simulated(disk, NAME), repair)
         .map_err(|error| Violation::new(Kind::Refused, format!("check: {error}")))
 }
@@ -181,7 +177,7 @@ pub fn check(disk: &Disk, seed: u64, repair: bool) -> Result<CheckReport, Violat
 /// # Errors
 /// It is not read.
 pub fn inspect(disk: &Disk, seed: u64) -> Result<(VolumeInfo, Vec<SegmentInfo>), Violation> {
-    let mut engine = engine(seed, &config(ARENA_BYTES))?;
+    let mut engine = engine(seed, &small())?;
     inspect_simulated(&mut engine, &File::simulated(disk, NAME), ROOT)
         .map_err(|error| Violation::new(Kind::Refused, format!("inspect: {error}")))
 }
@@ -191,9 +187,13 @@ pub fn inspect(disk: &Disk, seed: u64) -> Result<(VolumeInfo, Vec<SegmentInfo>),
 /// # Errors
 /// It is not read.
 pub fn inspect_volume(disk: &Disk, seed: u64) -> Result<VolumeInfo, Violation> {
-    let mut engine = engine(seed, &config(ARENA_BYTES))?;
+    let mut engine = engine(seed, &small())?;
     inspect_volume_simulated(&mut engine, &File::simulated(disk, NAME))
         .map_err(|error| Violation::new(Kind::Refused, format!("inspect: {error}")))
+}
+
+fn small() -> Config {
+    config(ARENA_BYTES)
 }
 
 /// Small, because there is one for every crash state.

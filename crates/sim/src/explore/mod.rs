@@ -16,7 +16,7 @@ use crate::mutate::Weakening;
 use crate::oracle::Expectation;
 use crate::order;
 use crate::random::Random;
-use crate::report::{Failure, Part, Report, Sum, no_panic};
+use crate::report::{Part, Report, Sum, no_panic};
 use crate::trials::Trials;
 use crate::violation::Violation;
 use crate::workload::{ByChance, Counts, Ids, Session, State, run_session};
@@ -91,26 +91,17 @@ impl Trials for Plan {
 
     fn run_workload(&self, number: u64, only: Option<u64>) -> Part {
         let mut part = Part::default();
-        let first = number * Self::PER_WORKLOAD;
         let workload = match no_panic(|| Workload::run(self, number, part.operations())) {
             Ok(workload) => workload,
             Err(violation) => return part.ended_by(self.failed_before_any_crash(number, violation)),
         };
         let mut replay = Replay::new(&workload.session.base, &workload.session.record);
-        for (nth, &crash) in (0..).zip(&workload.crashes) {
-            if only.is_some_and(|only| only != nth) {
-                continue;
-            }
-            part.add("trials", 1);
-            let number = first + nth;
-            let mut trial = Trial::new(&workload, number, &mut part);
+        self.run_each(&mut part, (number, only), &workload.crashes, |part, number, &crash| {
+            let mut trial = Trial::new(&workload, number, part);
             let outcome = no_panic(|| trial.run(crash, replay.disk(crash)));
             let (story, rotten) = trial.end();
-            if let Err(violation) = outcome {
-                let failure = self.failure(number, violation.after(story));
-                part.failed(Failure { rotten, ..failure });
-            }
-        }
+            (outcome, story, rotten)
+        });
         part
     }
 }

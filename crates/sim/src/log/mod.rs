@@ -140,7 +140,6 @@ impl Trials for Plan {
     fn run_workload(&self, number: u64, only: Option<u64>) -> Part {
         let mut part = Part::default();
         let mut counts = Counts::new();
-        let first = number * Self::PER_WORKLOAD;
         let workload = match no_panic(|| Workload::run(self, number, &mut counts)) {
             Ok(workload) => workload,
             Err(violation) => return part.ended_by(self.failed_before_any_crash(number, violation)),
@@ -152,16 +151,12 @@ impl Trials for Plan {
             .collect();
         cuts.sort_unstable();
         let mut replay = Replay::new(&workload.session);
-        for (nth, cut) in (0..).zip(cuts) {
-            let mut random = Random::from(&[self.seed, 13, first + nth]);
-            if only.is_some_and(|only| only != nth) {
-                continue;
-            }
-            part.add("trials", 1);
+        self.run_each(&mut part, (number, only), cuts, |part, number, cut| {
+            let mut random = Random::from(&[self.seed, 13, number]);
             let mut trial = Trial {
                 plan: self,
                 workload: &workload,
-                part: &mut part,
+                part,
                 counts: &mut counts,
                 numbers: workload.numbers,
                 shape: workload.shape,
@@ -172,11 +167,8 @@ impl Trials for Plan {
                 let state = trial.fall(&mut replay, cut, events as usize);
                 trial.run(state)
             });
-            let story = trial.story.join("\n  ");
-            if let Err(violation) = outcome {
-                part.failed(self.failure(first + nth, violation.after(story)));
-            }
-        }
+            (outcome, trial.story.join("\n  "), false)
+        });
         for (what, times) in counts {
             part.add(what, times);
         }

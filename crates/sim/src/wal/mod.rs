@@ -88,7 +88,6 @@ impl Trials for Plan {
     fn run_workload(&self, number: u64, only: Option<u64>) -> Part {
         let mut part = Part::default();
         let mut counts = Counts::new();
-        let first = number * Self::PER_WORKLOAD;
         let workload = match no_panic(|| Workload::run(self, number, &mut counts)) {
             Ok(workload) => workload,
             Err(violation) => return part.ended_by(self.failed_before_any_crash(number, violation)),
@@ -99,18 +98,14 @@ impl Trials for Plan {
             .collect();
         crashes.sort_unstable();
         let mut replay = workload.session.replay();
-        for (nth, crash) in (0..).zip(crashes) {
-            if only.is_some_and(|only| only != nth) {
-                continue;
-            }
-            part.add("trials", 1);
+        self.run_each(&mut part, (number, only), crashes, |part, number, crash| {
             let length = workload.session.record.len();
             let mut trial = Trial {
                 scene: workload.scene,
-                part: &mut part,
+                part,
                 counts: &mut counts,
                 numbers: workload.numbers,
-                random: Random::from(&[self.seed, 23, first + nth]),
+                random: Random::from(&[self.seed, 23, number]),
                 story: vec![
                     format!("{:?}", workload.scene),
                     format!("workload of {length} records, {crash:?}"),
@@ -121,11 +116,8 @@ impl Trials for Plan {
                 databases: workload.session.promised(crash.prefix),
             };
             let outcome = no_panic(|| trial.run(state));
-            let story = trial.story.join("\n  ");
-            if let Err(violation) = outcome {
-                part.failed(self.failure(first + nth, violation.after(story)));
-            }
-        }
+            (outcome, trial.story.join("\n  "), false)
+        });
         for (what, times) in counts {
             part.add(what, times);
         }
