@@ -27,8 +27,8 @@ use baio_words::{
     Access, Failure, Handle, Identity, Mode, RequestError, RequestFault, SegmentOp, SegmentRequest, Ticket,
 };
 
+use crate::seat::HELD_PATIENCE;
 use crate::served::{Begun, NotStarted, Served, tag_of};
-use crate::service::HELD_PATIENCE;
 
 /// What is asked besides requests.
 #[derive(Debug)]

@@ -8,6 +8,7 @@
 //! | module | what it is | imports |
 //! |---|---|---|
 //! | [`served`] | what a service can serve, in a dozen calls | engine, ring, words |
+//! | `seat` | one client's requests: taken, held, ended, posted | the above |
 //! | [`service`] | the thread that serves | the above |
 //! | [`connection`] | the client's end of a connection | the above |
 //! | [`files`] | an engine with plain files, served | the above |
@@ -24,6 +25,7 @@ pub mod control;
 pub mod files;
 mod on_core;
 mod opening;
+mod seat;
 pub mod served;
 pub mod service;
 

@@ -10,8 +10,8 @@ use baio_words::Failure;
 use baio_words::entry::Completion;
 
 use crate::control::{self, Command, Doing, Reply};
+use crate::seat::HELD_PATIENCE;
 use crate::served::{Begun, NotStarted, Served, tag_of};
-use crate::service::HELD_PATIENCE;
 
 // Who is held by a hung device waits no longer than who drops its core.
 const _: () = assert!(HELD_PATIENCE.as_secs() == Core::DROP_PATIENCE.as_secs());

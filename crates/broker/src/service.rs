@@ -11,23 +11,19 @@
 //! served is dropped first, which waits until the kernel has let go of all memory, and then the client is told
 //! ([`baio_ring::Shared::end`]): nobody waits for ever.
 
-mod held;
-
-pub(crate) use held::HELD_PATIENCE;
-
-use std::collections::VecDeque;
 use std::sync::mpsc;
 use std::sync::{Arc, mpsc::SyncSender};
 use std::time::Duration;
 
-use baio_engine::{Arena, Caching, Doorbell, Errno, Memory, SetupError, Time, Wait};
+use baio_engine::{Arena, Doorbell, Errno, Memory, SetupError, Wait};
 use baio_ring::exchange::Parcel;
-use baio_ring::ring::{Cursor, Refused};
-use baio_words::entry::{Completion, Limits, Op, Place, Submission, Tag, Violation};
-use baio_words::{Handle, Identity, SegmentRequest, Ticket};
+use baio_ring::ring::Ring;
+use baio_words::entry::{COMPLETION_WORDS, HandleWords, Limits, Place, SUBMISSION_WORDS, Submission, Tag, Violation};
+use baio_words::{Handle, Identity};
 
 use crate::connection::Connection;
-use crate::served::{Begun, Between, NotStarted, Served, word_of};
+use crate::seat::{Border, Other, Seat, answered};
+use crate::served::{Begun, Between, NotStarted, Served};
 
 /// How a service is started.
 #[derive(Clone, Copy, Debug)]
@@ -125,28 +121,6 @@ fn serve<S: Served>(
     }
 }
 
-/// Where the request of a place stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// There is none.
-    Empty,
-    /// It waits for a slot.
-    Held {
-        generation: u32,
-        /// The next sweep ends it.
-        cancelled: bool,
-    },
-    /// It was started.
-    Running {
-        generation: u32,
-        ticket: Ticket,
-        /// Whoever has it was told, once.
-        cancelled: bool,
-    },
-    /// A command under way.
-    Command,
-}
-
 /// Why the service ends.
 #[derive(Debug)]
 enum End {
@@ -166,204 +140,24 @@ impl From<Violation> for End {
     }
 }
 
-impl From<Refused> for End {
-    fn from(_: Refused) -> End {
-        // A full completion ring is the same: a client that waits for completions takes them.
-        End::Violation(Violation::Ring)
-    }
-}
-
-struct Service<S: Served> {
-    served: S,
+/// The border within one process: rings on the heap, memory in the exchange.
+struct Near<S: Served> {
     shared: Arc<Between<S>>,
     arena: Arc<Arena>,
-    identity: Identity,
-    limits: Limits,
-    submissions: Cursor,
-    completions: Cursor,
-    /// Completions were pushed that the client cannot see yet.
-    unpublished: bool,
-    stages: Box<[Stage]>,
-    /// Stages that are not empty.
-    busy: u32,
-    /// Stages that are running.
-    running: u32,
-    /// Requests that found every slot taken, in order. Their stages say so.
-    held: VecDeque<SegmentRequest<Memory>>,
-    /// Handles that are closed when no held request names them any more.
-    leaving: Vec<Handle>,
-    /// When to look for held requests to be given up: perhaps too early, never too late.
-    sweep_at: Option<Time>,
-    /// Since when nothing has ended and nothing of the client's runs, though requests are held.
-    stuck_since: Option<Time>,
-    operations: Vec<(Tag, S::Operation)>,
-    closing: Option<Tag>,
+    /// In all handles of what is served.
+    number: u32,
 }
 
-impl<S: Served> Service<S> {
-    fn new(served: S, shared: Arc<Between<S>>, identity: Identity) -> Service<S> {
-        let places = shared.exchange.places();
-        let arena = Arc::clone(served.engine().arena());
-        Service {
-            served,
-            identity,
-            limits: Limits {
-                places,
-                arena_bytes: arena.size() as u64,
-            },
-            arena,
-            submissions: Cursor::default(),
-            completions: Cursor::default(),
-            unpublished: false,
-            stages: vec![Stage::Empty; places as usize].into(),
-            busy: 0,
-            running: 0,
-            held: VecDeque::with_capacity(places as usize),
-            leaving: Vec::new(),
-            sweep_at: None,
-            stuck_since: None,
-            operations: Vec::new(),
-            closing: None,
-            shared,
-        }
+impl<S: Served> Border for Near<S> {
+    fn submissions(&self) -> Ring<'_, SUBMISSION_WORDS> {
+        self.shared.submissions.ring()
     }
 
-    fn run(mut self) -> Result<(), End> {
-        loop {
-            self.take_submissions()?;
-            self.collect()?;
-            self.end_held()?;
-            // What is refused as it leaves the held ones has ended now: no sleep would end for it.
-            while self.start_held() {
-                self.collect()?;
-            }
-            self.close_leaving();
-            self.publish();
-            if self.shared.is_stopping() {
-                return Err(End::Asked);
-            }
-            if let Some(tag) = self.closing {
-                if self.busy == 1 {
-                    return self.close(tag);
-                }
-            }
-            self.turn()?;
-        }
+    fn completions(&self) -> Ring<'_, COMPLETION_WORDS> {
+        self.shared.completions.ring()
     }
 
-    /// Submits, and sleeps unless there is more to take.
-    fn turn(&mut self) -> Result<(), End> {
-        let shared = Arc::clone(&self.shared);
-        let ring = shared.submissions.ring();
-        if !ring.fall_asleep(&self.submissions) {
-            // What was taken goes off before the rest is looked at.
-            return self.turn_served(Wait::No);
-        }
-        let wait = Wait::Until {
-            count: u32::from(self.served.in_flight() > 0),
-            min_wait: Duration::ZERO,
-            deadline: self.sweep_at,
-        };
-        let turned = self.turn_served(wait);
-        ring.wake_up();
-        turned
-    }
-
-    fn turn_served(&mut self, wait: Wait) -> Result<(), End> {
-        let turned = self.served.turn(wait);
-        if turned.map_err(|error| End::Broken(error.to_string()))? > 0 {
-            self.stuck_since = None;
-        }
-        Ok(())
-    }
-
-    /// Takes what the client submitted, one ring full at most: what it submits meanwhile waits for the next round.
-    fn take_submissions(&mut self) -> Result<(), End> {
-        let shared = Arc::clone(&self.shared);
-        let ring = shared.submissions.ring();
-        let mut taken = 0;
-        while taken < ring.capacity() {
-            let Some(raw) = ring.pop(&mut self.submissions)? else {
-                break;
-            };
-            taken += 1;
-            let submission = Submission::decode(&raw, &self.limits)?;
-            self.take(&submission)?;
-        }
-        if taken > 0 {
-            ring.release(&self.submissions);
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, submission: &Submission) -> Result<(), End> {
-        let tag = submission.tag;
-        match submission.op {
-            Op::Cancel => self.cancel(tag),
-            Op::CloseHandle => self.close_handle(self.handle(submission)),
-            Op::Control => {
-                self.occupy(tag, Stage::Command)?;
-                let Some(Parcel::Command(command)) = self.shared.exchange.take(tag.index) else {
-                    return Err(Violation::Exchange(tag.index).into());
-                };
-                self.command(tag, *command)?;
-            }
-            Op::Read | Op::Write | Op::Sync | Op::Fence | Op::Discard | Op::Zero | Op::Truncate | Op::Allocate => {
-                let stage = Stage::Held {
-                    generation: tag.generation,
-                    cancelled: false,
-                };
-                self.occupy(tag, stage)?;
-                let request = self.request(submission)?;
-                let refused = match self.held.is_empty() {
-                    true => self.start(request).err(),
-                    false => Some(request),
-                };
-                if let Some(request) = refused {
-                    self.hold(request);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn occupy(&mut self, tag: Tag, stage: Stage) -> Result<(), Violation> {
-        let place = &mut self.stages[tag.index as usize];
-        if *place != Stage::Empty {
-            return Err(Violation::InUse(tag.index));
-        }
-        *place = stage;
-        self.busy += 1;
-        Ok(())
-    }
-
-    fn vacate(&mut self, index: u32) {
-        let before = std::mem::replace(&mut self.stages[index as usize], Stage::Empty);
-        self.busy -= u32::from(before != Stage::Empty);
-        self.running -= u32::from(matches!(before, Stage::Running { .. }));
-    }
-
-    /// One client, so one table of handles serves. With many, each connection has a table of its own.
-    fn handle(&self, submission: &Submission) -> Handle {
-        let handle = submission.handle;
-        Handle::from_parts(self.served.number(), handle.index, handle.generation)
-    }
-
-    fn request(&self, submission: &Submission) -> Result<SegmentRequest<Memory>, Violation> {
-        let unknown = Violation::Unknown(0, submission.op as u8);
-        Ok(SegmentRequest {
-            handle: self.handle(submission),
-            op: submission.segment_op().ok_or(unknown)?,
-            memory: self.memory(submission)?,
-            mode: submission.mode,
-            durability: submission.durability,
-            deadline: submission.deadline,
-            status: None,
-            tag: word_of(submission.tag),
-        })
-    }
-
-    /// The memory that an entry names: it must be what waits in the exchange.
+    /// It must be what waits in the exchange.
     fn memory(&self, submission: &Submission) -> Result<Memory, Violation> {
         let index = submission.tag.index;
         let wrong = Violation::Exchange(index);
@@ -384,10 +178,130 @@ impl<S: Served> Service<S> {
         if same { Ok(memory) } else { Err(wrong) }
     }
 
+    fn give_back(&self, place: u32, memory: Memory) -> Result<(), Violation> {
+        let put = self.shared.exchange.put(place, Parcel::Memory(memory));
+        put.then_some(()).ok_or(Violation::Exchange(place))
+    }
+
+    /// One client, so what is served keeps the one table of handles.
+    fn handle(&self, words: HandleWords) -> Handle {
+        Handle::from_parts(self.number, words.index, words.generation)
+    }
+
+    fn forget(&mut self, words: HandleWords) -> Option<Handle> {
+        Some(self.handle(words))
+    }
+
+    fn wake(&self) {
+        self.shared.bell.ring();
+    }
+}
+
+struct Service<S: Served> {
+    served: S,
+    shared: Arc<Between<S>>,
+    identity: Identity,
+    seat: Seat<Near<S>>,
+    operations: Vec<(Tag, S::Operation)>,
+    closing: Option<Tag>,
+}
+
+impl<S: Served> Service<S> {
+    fn new(served: S, shared: Arc<Between<S>>, identity: Identity) -> Service<S> {
+        let arena = Arc::clone(served.engine().arena());
+        let limits = Limits {
+            places: shared.exchange.places(),
+            arena_bytes: arena.size() as u64,
+        };
+        let border = Near {
+            shared: Arc::clone(&shared),
+            arena,
+            number: served.number(),
+        };
+        Service {
+            served,
+            shared,
+            identity,
+            seat: Seat::new(0, border, limits),
+            operations: Vec::new(),
+            closing: None,
+        }
+    }
+
+    fn run(mut self) -> Result<(), End> {
+        loop {
+            let mut room = u32::MAX; // The one client has it all.
+            self.take_submissions(&mut room)?;
+            self.collect()?;
+            let now = self.served.engine().now();
+            self.seat.end_held(now, !self.operations.is_empty())?;
+            // What is refused as it leaves the held ones has ended now: no sleep would end for it.
+            while self.seat.start_held(&mut self.served, &mut room) {
+                self.collect()?;
+            }
+            self.seat.close_leaving(&mut self.served);
+            self.seat.publish();
+            if self.shared.is_stopping() {
+                return Err(End::Asked);
+            }
+            if let Some(tag) = self.closing {
+                if self.seat.busy() == 1 {
+                    return self.close(tag);
+                }
+            }
+            self.turn()?;
+        }
+    }
+
+    /// Submits, and sleeps unless there is more to take.
+    fn turn(&mut self) -> Result<(), End> {
+        if !self.seat.fall_asleep() {
+            // What was taken goes off before the rest is looked at.
+            return self.turn_served(Wait::No);
+        }
+        let wait = Wait::Until {
+            count: u32::from(self.served.in_flight() > 0),
+            min_wait: Duration::ZERO,
+            deadline: self.seat.sweep_at(),
+        };
+        let turned = self.turn_served(wait);
+        self.seat.wake_up();
+        turned
+    }
+
+    fn turn_served(&mut self, wait: Wait) -> Result<(), End> {
+        let turned = self.served.turn(wait);
+        if turned.map_err(|error| End::Broken(error.to_string()))? > 0 {
+            self.seat.unstick();
+        }
+        Ok(())
+    }
+
+    /// Takes what the client submitted, one ring full at most: what it submits meanwhile waits for the next round.
+    fn take_submissions(&mut self, room: &mut u32) -> Result<(), End> {
+        let mut limit = self.shared.submissions.ring().capacity();
+        while let Some(other) = self.seat.take(&mut self.served, &mut limit, room)? {
+            match other {
+                Other::Command(tag) => {
+                    let Some(Parcel::Command(command)) = self.shared.exchange.take(tag.index) else {
+                        return Err(Violation::Exchange(tag.index).into());
+                    };
+                    self.command(tag, *command)?;
+                }
+                Other::CallOff(tag) => {
+                    if let Some((_, operation)) = self.operations.iter().find(|(known, _)| *known == tag) {
+                        self.served.call_off(operation);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Posts what has ended.
     fn collect(&mut self) -> Result<(), End> {
         while let Some((completion, memory)) = self.served.next_end() {
-            self.give_back(completion, memory)?;
+            self.seat.end(completion, memory)?;
         }
         let mut at = 0;
         while at < self.operations.len() {
@@ -404,33 +318,12 @@ impl<S: Served> Service<S> {
         Ok(())
     }
 
-    fn give_back(&mut self, completion: Completion, memory: Memory) -> Result<(), End> {
-        let index = completion.tag.index;
-        self.vacate(index);
-        if !matches!(memory, Memory::None) && !self.shared.exchange.put(index, Parcel::Memory(memory)) {
-            return Err(Violation::Exchange(index).into());
-        }
-        self.push(completion)
-    }
-
+    /// Leaves the answer to a command where its client takes it, and posts that it is there.
     fn reply(&mut self, tag: Tag, answer: S::Answer) -> Result<(), End> {
-        self.vacate(tag.index);
-        let completion = leave::<S>(&self.shared, tag, answer)?;
-        self.push(completion)
-    }
-
-    fn push(&mut self, completion: Completion) -> Result<(), End> {
-        let ring = self.shared.completions.ring();
-        ring.push(&mut self.completions, &completion.encode())?;
-        self.unpublished = true;
-        Ok(())
-    }
-
-    /// Shows the client what was pushed, and wakes it if it sleeps.
-    fn publish(&mut self) {
-        if std::mem::take(&mut self.unpublished) && self.shared.completions.ring().publish(&self.completions) {
-            self.shared.bell.ring();
+        if !self.shared.exchange.put(tag.index, Parcel::Reply(Box::new(answer))) {
+            return Err(Violation::Exchange(tag.index).into());
         }
+        Ok(self.seat.end(answered(tag), Memory::None)?)
     }
 
     fn command(&mut self, tag: Tag, command: S::Command) -> Result<(), End> {
@@ -462,29 +355,14 @@ impl<S: Served> Service<S> {
         let Service {
             served,
             shared,
-            mut completions,
+            mut seat,
             ..
         } = self;
-        let completion = leave::<S>(&shared, tag, served.close())?;
-        let ring = shared.completions.ring();
-        ring.push(&mut completions, &completion.encode())?;
-        if ring.publish(&completions) {
-            shared.bell.ring();
+        if !shared.exchange.put(tag.index, Parcel::Reply(Box::new(served.close()))) {
+            return Err(Violation::Exchange(tag.index).into());
         }
+        seat.end(answered(tag), Memory::None)?;
+        seat.publish();
         Ok(())
     }
-}
-
-/// Leaves the answer to a command where its client takes it, and makes the completion that says so.
-fn leave<S: Served>(shared: &Between<S>, tag: Tag, answer: S::Answer) -> Result<Completion, Violation> {
-    if !shared.exchange.put(tag.index, Parcel::Reply(Box::new(answer))) {
-        return Err(Violation::Exchange(tag.index));
-    }
-    Ok(Completion {
-        tag,
-        result: Ok(0),
-        bytes_done: 0,
-        took: Caching::Direct,
-        iterations: 0,
-    })
 }

@@ -1,5 +1,5 @@
-//! Requests that found every slot taken. They wait in order, and they are requests like any other: each ends
-//! at its deadline and can be cancelled, as one that the engine has and has not begun.
+//! Requests that may not start yet: every slot is taken, or their client has its share. They wait in order, and they are
+//! requests like any other: each ends at its deadline and can be cancelled, as one that the engine has and has not begun.
 //!
 //! A request whose deadline has passed is answered as indeterminate and keeps its slot until the kernel lets go, so a hung
 //! device can take every slot for as long as it hangs. What is held then without a deadline is refused after
@@ -8,21 +8,25 @@
 use std::time::Duration;
 
 use baio_engine::{Caching, Error, Memory, Time};
-use baio_words::entry::{Completion, Tag};
+use baio_words::entry::{Completion, Tag, Violation};
 use baio_words::{Failure, Handle, SegmentRequest};
 
-use super::{End, Service, Stage};
+use super::{Border, Other, Seat, Stage, seat_of};
 use crate::served::{Served, tag_of};
 
 /// How long a request without a deadline waits for a slot when every slot is with the kernel for a request that has been
 /// answered already, so that nothing the client does can free one. As long as the drop of a core waits for the kernel.
 pub(crate) const HELD_PATIENCE: Duration = Duration::from_secs(30);
 
-impl<S: Served> Service<S> {
+impl<B: Border> Seat<B> {
     /// Starts a request; back, when there is no slot for it.
-    pub(super) fn start(&mut self, request: SegmentRequest<Memory>) -> Result<(), SegmentRequest<Memory>> {
-        let Tag { index, generation } = tag_of(request.tag);
-        let ticket = self.served.start(request)?;
+    pub(super) fn start<S: Served>(
+        &mut self,
+        served: &mut S,
+        request: SegmentRequest<Memory>,
+    ) -> Result<(), SegmentRequest<Memory>> {
+        let (_, Tag { index, generation }) = seat_of(tag_of(request.tag));
+        let ticket = served.start(request)?;
         self.stages[index as usize] = Stage::Running {
             generation,
             ticket,
@@ -33,7 +37,7 @@ impl<S: Served> Service<S> {
         Ok(())
     }
 
-    /// Keeps a request that there is no slot for.
+    /// Keeps a request that may not start yet.
     pub(super) fn hold(&mut self, request: SegmentRequest<Memory>) {
         self.sweep_by(self.given_up_at(&request));
         self.held.push_back(request);
@@ -45,7 +49,7 @@ impl<S: Served> Service<S> {
     }
 
     /// Each request is cancelled once, however often the client asks: what a round does is bounded by what it takes.
-    pub(super) fn cancel(&mut self, tag: Tag) {
+    pub(super) fn cancel<S: Served>(&mut self, served: &mut S, tag: Tag) -> Option<Other> {
         match &mut self.stages[tag.index as usize] {
             Stage::Running {
                 generation,
@@ -53,50 +57,77 @@ impl<S: Served> Service<S> {
                 cancelled: cancelled @ false,
             } if *generation == tag.generation => {
                 *cancelled = true;
-                let ticket = *ticket;
-                self.served.cancel(ticket);
+                served.cancel(*ticket);
             }
             Stage::Held { generation, cancelled } if *generation == tag.generation => {
                 *cancelled = true;
                 self.sweep_by(Some(Time(0)));
             }
-            Stage::Command => {
-                if let Some((_, operation)) = self.operations.iter().find(|(known, _)| *known == tag) {
-                    self.served.call_off(operation);
-                }
-            }
+            Stage::Command => return Some(Other::CallOff(tag)),
             _ => {}
+        }
+        None
+    }
+
+    /// Cancels all that is under way: the client has gone.
+    pub(crate) fn cancel_all<S: Served>(&mut self, served: &mut S) {
+        for stage in &mut self.stages {
+            match stage {
+                Stage::Running {
+                    ticket,
+                    cancelled: cancelled @ false,
+                    ..
+                } => {
+                    *cancelled = true;
+                    served.cancel(*ticket);
+                }
+                Stage::Held { cancelled, .. } => *cancelled = true,
+                _ => {}
+            }
+        }
+        if !self.held.is_empty() {
+            self.sweep_by(Some(Time(0)));
         }
     }
 
-    /// Completions have made room. Says whether any was started.
-    pub(super) fn start_held(&mut self) -> bool {
+    /// Starts what is held, at most `room`. Says whether any was started.
+    pub(crate) fn start_held<S: Served>(&mut self, served: &mut S, room: &mut u32) -> bool {
         let before = self.held.len();
-        while let Some(request) = self.held.pop_front() {
-            if let Err(request) = self.start(request) {
+        while *room > 0 {
+            let Some(request) = self.held.pop_front() else { break };
+            if let Err(request) = self.start(served, request) {
                 self.held.push_front(request);
                 break;
             }
+            *room -= 1;
         }
         self.held.len() < before
     }
 
+    /// Requests that are held.
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
     /// What was asked before the close is under way, also while it is held.
-    pub(super) fn close_handle(&mut self, handle: Handle) {
+    pub(crate) fn close_handle<S: Served>(&mut self, served: &mut S, handle: Handle) {
         if !self.is_named(handle) {
-            self.served.close_handle(handle);
+            served.close_handle(handle);
         } else if !self.leaving.contains(&handle) {
             self.leaving.push(handle);
         }
     }
 
     /// Closes what no held request names any more.
-    pub(super) fn close_leaving(&mut self) {
+    pub(crate) fn close_leaving<S: Served>(&mut self, served: &mut S) {
+        if self.leaving.is_empty() {
+            return;
+        }
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.retain(|&handle| {
             let is_named = self.is_named(handle);
             if !is_named {
-                self.served.close_handle(handle);
+                served.close_handle(handle);
             }
             is_named
         });
@@ -107,10 +138,22 @@ impl<S: Served> Service<S> {
         self.held.iter().any(|request| request.handle == handle)
     }
 
-    /// Ends the held requests that are to be started no more.
-    pub(super) fn end_held(&mut self) -> Result<(), End> {
-        let now = self.served.engine().now();
-        if self.running > 0 || !self.operations.is_empty() {
+    /// When held requests are to be looked at again.
+    pub(crate) fn sweep_at(&self) -> Option<Time> {
+        self.sweep_at
+    }
+
+    /// Something has ended: who waits for a slot may get one.
+    pub(crate) fn unstick(&mut self) {
+        self.stuck_since = None;
+    }
+
+    /// Ends the held requests that are to be started no more. `waits`: the client waits for something else too.
+    ///
+    /// # Errors
+    /// As [`Seat::end`].
+    pub(crate) fn end_held(&mut self, now: Time, waits: bool) -> Result<(), Violation> {
+        if self.running > 0 || waits {
             self.stuck_since = None;
         } else if !self.held.is_empty() && self.stuck_since.is_none() {
             self.stuck_since = Some(now);
@@ -135,12 +178,12 @@ impl<S: Served> Service<S> {
     }
 
     fn is_cancelled(&self, request: &SegmentRequest<Memory>) -> bool {
-        let stage = self.stages[tag_of(request.tag).index as usize];
-        matches!(stage, Stage::Held { cancelled: true, .. })
+        let (_, tag) = seat_of(tag_of(request.tag));
+        matches!(self.stages[tag.index as usize], Stage::Held { cancelled: true, .. })
     }
 
     /// The end of a request that was never started.
-    fn refuse(&mut self, request: SegmentRequest<Memory>, error: Error) -> Result<(), End> {
+    fn refuse(&mut self, request: SegmentRequest<Memory>, error: Error) -> Result<(), Violation> {
         let completion = Completion {
             tag: tag_of(request.tag),
             result: Err(Failure::Io(error)),
@@ -148,7 +191,7 @@ impl<S: Served> Service<S> {
             took: Caching::Direct,
             iterations: 0,
         };
-        self.give_back(completion, request.memory)
+        self.end(completion, request.memory)
     }
 
     /// A held request may have to be given up at this time.
