@@ -87,6 +87,7 @@ const PLACES: &[&str] = &[
     "crates/engine/src/judge",
     "crates/broker/src/",
     "crates/client/src/",
+    "crates/memory/src/",
     "crates/ring/src/",
     "crates/words/src/entry",
     "crates/words/src/failure",

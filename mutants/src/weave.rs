@@ -248,6 +248,7 @@ impl Weaver<'_> {
 fn compile(tree: &Path) -> Result<(Vec<TestBinary>, BTreeSet<(String, usize)>), String> {
     let packages = [
         "baio-words",
+        "baio-memory",
         "baio-ring",
         "baio-client",
         "baio-engine",

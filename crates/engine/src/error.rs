@@ -82,6 +82,15 @@ impl std::error::Error for SetupError {
     }
 }
 
+impl From<baio_memory::RegionError> for SetupError {
+    fn from(error: baio_memory::RegionError) -> SetupError {
+        SetupError {
+            need: error.need,
+            ..SetupError::new(error.operation, error.object, error.errno)
+        }
+    }
+}
+
 impl From<SetupError> for std::io::Error {
     /// The error itself is inside, `get_ref` and `downcast_ref` find it; `raw_os_error` is `None`.
     fn from(error: SetupError) -> std::io::Error {

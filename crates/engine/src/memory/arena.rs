@@ -11,7 +11,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::mapping::Mapping;
+use super::{Mapping, Span};
 use crate::error::{Errno, SetupError};
 
 /// Granularity and alignment of arena memory, in bytes. Every buffer starts at a multiple of it.
@@ -20,9 +20,21 @@ pub const CHUNK: usize = 4096;
 /// Chunks that one bitmap word stands for.
 const WORD: usize = 64;
 
+/// Bytes that one word of the bitmap stands for: an arena's size is a multiple of it.
+const GRANULE: usize = CHUNK * WORD;
+
+/// What keeps an arena's memory mapped.
+enum Home {
+    Own(Mapping),
+    Shared { _kept: Span },
+}
+
 /// A fixed budget of buffer memory, mapped at once and touched only as it is used.
 pub struct Arena {
-    mapping: Mapping,
+    /// The first byte of `home`, which is at least `len` long.
+    base: *mut u8,
+    len: usize,
+    home: Home,
     /// One bit a chunk: 1 = claimed.
     claimed: Box<[AtomicU64]>,
     /// At the first chunk of a run: how many owners it has, from its freezing on.
@@ -31,9 +43,15 @@ pub struct Arena {
     hint: AtomicU32,
 }
 
+// SAFETY: what keeps an arena in one thread is its address. It stays mapped wherever the arena goes, and every access to the bytes
+// behind it goes through a buffer, which has claimed them.
+unsafe impl Send for Arena {}
+// SAFETY: as above; claims are made by compare-and-swap.
+unsafe impl Sync for Arena {}
+
 impl fmt::Debug for Arena {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Arena({} bytes)", self.mapping.len())
+        write!(f, "Arena({} bytes)", self.len)
     }
 }
 
@@ -49,19 +67,52 @@ impl Arena {
                 "raise the limit of address space (RLIMIT_AS, `ulimit -v`): an arena takes little memory before it is used; or ask for a smaller one",
             )
         };
-        let granule = CHUNK * WORD;
         let len = bytes
             .max(1)
-            .checked_next_multiple_of(granule)
+            .checked_next_multiple_of(GRANULE)
             .filter(|&len| len / CHUNK <= u32::MAX as usize)
             .ok_or_else(|| refused(Errno::ENOMEM))?;
+        let mapping = Mapping::anonymous(len).map_err(refused)?;
+        // SAFETY: the mapping is new, and nobody else gets it.
+        Ok(unsafe { Arena::at(mapping.at(0), len, Home::Own(mapping)) })
+    }
+
+    /// An arena in memory that a peer has too: a client's buffers, where its service finds them. As long as the span, rounded
+    /// down to 256 KiB; [`Buffer::place`] counts from the beginning of the span.
+    ///
+    /// # Errors
+    /// `EINVAL` for a span that does not begin at a page, or is shorter than 256 KiB.
+    ///
+    /// # Safety
+    /// Buffers lend these bytes by reference. So as long as the arena or anything from it exists, wherever it has been handed
+    /// to, and for ever if it is leaked:
+    /// - nobody else in this process uses these bytes, by another span of them or in any other way;
+    /// - the peer is trusted to write only into the memory of requests that this process has sent it and whose end it has not
+    ///   seen yet, and only if they read.
+    pub unsafe fn over(span: Span) -> Result<Arc<Arena>, SetupError> {
+        let (base, len) = (span.pointer(), span.len() / GRANULE * GRANULE);
+        if base.addr() % CHUNK != 0 || len == 0 {
+            let object = format!("{} bytes of shared memory", span.len());
+            return Err(SetupError::new("make an arena", object, Errno::EINVAL)
+                .need(format!("at least {GRANULE} bytes that begin at a page"))
+                .cure("share memory whose part for buffers begins at a multiple of 4096 and is as long"));
+        }
+        // SAFETY: the caller promises that the bytes are the arena's alone.
+        Ok(unsafe { Arena::at(base, len, Home::Shared { _kept: span }) })
+    }
+
+    /// # Safety
+    /// `home` keeps `len` initialised bytes at `base` mapped, a multiple of `GRANULE` and at least one, and nobody else uses them.
+    unsafe fn at(base: *mut u8, len: usize, home: Home) -> Arc<Arena> {
         let chunks = len / CHUNK;
-        Ok(Arc::new(Arena {
-            mapping: Mapping::anonymous(len).map_err(refused)?,
+        Arc::new(Arena {
+            base,
+            len,
+            home,
             claimed: (0..chunks / WORD).map(|_| AtomicU64::new(0)).collect(),
             counts: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
             hint: AtomicU32::new(0),
-        }))
+        })
     }
 
     /// Takes a buffer of exactly `len` bytes, aligned to [`CHUNK`]; `None` when no run of free chunks is long enough.
@@ -85,19 +136,21 @@ impl Arena {
 
     /// The whole range, for a backend that registers it with the kernel.
     pub(crate) fn range(&self) -> (*mut u8, usize) {
-        (self.mapping.at(0), self.mapping.len())
+        (self.base, self.len)
     }
 
     /// All of it will be touched: huge pages, which one entry of the processor's and one of the kernel's tables stands for, are
-    /// better then.
+    /// better then. Memory that is shared is the peer's business.
     pub(crate) fn wish_huge(&self) {
-        self.mapping.wish_huge();
+        if let Home::Own(mapping) = &self.home {
+            mapping.wish_huge();
+        }
     }
 
     /// Its size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.mapping.len()
+        self.len
     }
 
     /// Bytes that no buffer holds now.
@@ -201,7 +254,7 @@ impl Arena {
     }
 
     fn pointer(&self, at: u32) -> *mut u8 {
-        self.mapping.at(at as usize * CHUNK)
+        self.base.wrapping_add(at as usize * CHUNK)
     }
 }
 
@@ -389,6 +442,7 @@ impl fmt::Debug for Frozen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::Region;
 
     #[test]
     fn an_arena_gives_back_what_is_dropped() {
@@ -465,5 +519,47 @@ mod tests {
         assert_eq!(&back[..], b"0123456789");
         drop(back);
         assert_eq!(arena.free_bytes(), 1 << 20);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no memfd")]
+    fn an_arena_over_a_span_lies_where_the_peer_sees_it() {
+        let page = CHUNK as u64;
+        let region = Region::create(CHUNK + GRANULE + 5).unwrap();
+        let span = region.span(page, GRANULE as u32 + 5).unwrap();
+        // SAFETY: nothing else in this process uses this mapping of the bytes.
+        let arena = unsafe { Arena::over(span) }.unwrap();
+        assert_eq!((arena.size(), arena.free_bytes()), (GRANULE, GRANULE));
+        let first = arena.buffer(CHUNK).unwrap();
+        let mut second = arena.buffer(5).unwrap();
+        assert_eq!((first.place(), second.place()), (0, page));
+        second.copy_from_slice(b"hello");
+        let peer = Region::map(region.fd().try_clone_to_owned().unwrap()).unwrap();
+        drop(region);
+        let mut seen = [0; 5];
+        peer.span(page + second.place(), 5).unwrap().copy_out(&mut seen);
+        assert_eq!(&seen, b"hello");
+        // What is registered with a kernel is the span's own bytes, and no more.
+        let (base, len) = arena.range();
+        assert_eq!((base, len), (first.pointer(), GRANULE));
+        drop((first, second));
+        assert_eq!(arena.buffer(GRANULE).map(|whole| whole.place()), Some(0));
+    }
+
+    #[test]
+    fn an_arena_over_a_span_is_page_aligned_and_not_empty() {
+        let region = Region::create(2 * GRANULE).unwrap();
+        for (at, len) in [(8, GRANULE), (0, GRANULE - 1), (0, 0), (CHUNK - 1, GRANULE)] {
+            let span = region.span(at as u64, len as u32).unwrap();
+            // SAFETY: nothing else in this process uses the bytes.
+            let error = unsafe { Arena::over(span) }.unwrap_err();
+            assert_eq!(error.errno, Errno::EINVAL, "{error}");
+        }
+        let span = region.span(CHUNK as u64, GRANULE as u32).unwrap();
+        // SAFETY: nothing else in this process uses the bytes.
+        let arena = unsafe { Arena::over(span) }.unwrap();
+        let mut buffer = arena.buffer(GRANULE).unwrap();
+        buffer.fill(1);
+        assert!(arena.buffer(1).is_none());
     }
 }

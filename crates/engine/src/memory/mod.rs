@@ -11,10 +11,11 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `arena.rs` | buffers, from a budget mapped at once |
-//! | `region.rs` | spans of memory shared with a peer |
+//! | `arena.rs` | buffers, from a budget mapped at once, or from memory that is shared with a service |
 //! | `foreign.rs` | memory of any owner |
 //! | `vectored.rs` | lists of the others |
+//!
+//! Mappings and spans themselves are `baio-memory`'s, which needs no engine.
 //!
 //! What keeps this sound with a kernel on the other side: a request owns its [`Memory`] until the kernel has ended it, so
 //! the borrow checker cannot be talked into lending bytes that are being written. [`Lent`] is the one exception, unsafe to
@@ -24,15 +25,13 @@
 
 mod arena;
 mod foreign;
-mod mapping;
-mod region;
 mod vectored;
 
-pub(crate) use mapping::Mapping;
+pub(crate) use baio_memory::Mapping;
 
 pub use arena::{Arena, Buffer, CHUNK, Frozen};
+pub use baio_memory::{Region, RegionError, Span};
 pub use foreign::Foreign;
-pub use region::{Region, Span};
 pub use vectored::{IOV_MAX, Vectored};
 
 /// Memory that somebody else owns, for shims over foreign interfaces.

@@ -5,18 +5,25 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 #[cfg(any(test, not(miri)))]
 use rustix::fs::MemfdFlags;
 use rustix::fs::SealFlags;
 
-use super::mapping::Mapping;
-use crate::error::{Errno, SetupError};
+use baio_words::Errno;
+
+use crate::error::RegionError;
+use crate::mapping::Mapping;
 
 /// Memory shared with a peer in another process: a sealed memfd.
+///
+/// Its beginning may be set apart for words of 32 bits ([`Region::word`]); all behind is touched in cells of 64 bits
+/// ([`Region::cells`], [`Span`]). No byte is both: atomics of several sizes on the same bytes would be a data race.
 pub struct Region {
     mapping: Mapping,
+    /// Bytes at the beginning that hold words of 32 bits.
+    words: usize,
     fd: OwnedFd,
 }
 
@@ -37,15 +44,26 @@ impl Region {
     ///
     /// # Errors
     /// What `memfd_create`, `ftruncate`, `fcntl(F_ADD_SEALS)` or `mmap` said.
-    pub fn create(len: usize) -> Result<Arc<Region>, SetupError> {
+    pub fn create(len: usize) -> Result<Arc<Region>, RegionError> {
+        Region::create_with_words(0, len)
+    }
+
+    /// The same, with the first `words` bytes (rounded up to a multiple of 8) for words of 32 bits.
+    ///
+    /// # Errors
+    /// As [`Region::create`]; `EINVAL` for more words than there are bytes.
+    pub fn create_with_words(words: usize, len: usize) -> Result<Arc<Region>, RegionError> {
         let make = || -> Result<Region, Errno> {
             let fd = sealed_memfd(len)?;
             let mapping = Mapping::shared(fd.as_fd(), len)?;
-            Ok(Region { mapping, fd })
+            Region::of(mapping, words, fd)
         };
-        make()
-            .map(Arc::new)
-            .map_err(|errno| SetupError::new("make shared memory", format!("{len} bytes"), errno))
+        make().map(Arc::new).map_err(|errno| RegionError {
+            operation: "make shared memory",
+            object: format!("{len} bytes"),
+            errno,
+            need: None,
+        })
     }
 
     /// Maps a region that a peer made. The seals are checked, and that it has ordinary pages, so the peer cannot take the
@@ -55,7 +73,15 @@ impl Region {
     /// `EPERM` for a file that is not sealed against shrinking, or that lies elsewhere than in ordinary shared memory: a hole
     /// punched into one of huge pages can be filled again only while there are some, else our access ends with SIGBUS. Else what
     /// the system said.
-    pub fn map(fd: OwnedFd) -> Result<Arc<Region>, SetupError> {
+    pub fn map(fd: OwnedFd) -> Result<Arc<Region>, RegionError> {
+        Region::map_with_words(fd, 0)
+    }
+
+    /// The same, with the first `words` bytes (rounded up to a multiple of 8) for words of 32 bits.
+    ///
+    /// # Errors
+    /// As [`Region::map`]; `EINVAL` for more words than there are bytes.
+    pub fn map_with_words(fd: OwnedFd, words: usize) -> Result<Arc<Region>, RegionError> {
         let open = |fd: OwnedFd| -> Result<Region, Errno> {
             let seals = rustix::fs::fcntl_get_seals(&fd)?;
             let is_ordinary = rustix::fs::fstatfs(&fd)?.f_type == TMPFS_MAGIC;
@@ -64,12 +90,22 @@ impl Region {
             }
             let len = usize::try_from(rustix::fs::fstat(&fd)?.st_size).unwrap_or(0);
             let mapping = Mapping::shared(fd.as_fd(), len)?;
-            Ok(Region { mapping, fd })
+            Region::of(mapping, words, fd)
         };
-        open(fd).map(Arc::new).map_err(|errno| {
-            SetupError::new("map shared memory", "a peer's descriptor".into(), errno)
-                .need("a memfd of ordinary pages, sealed with F_SEAL_SHRINK and F_SEAL_SEAL")
+        open(fd).map(Arc::new).map_err(|errno| RegionError {
+            operation: "map shared memory",
+            object: "a peer's descriptor".into(),
+            errno,
+            need: Some("a memfd of ordinary pages, sealed with F_SEAL_SHRINK and F_SEAL_SEAL".into()),
         })
+    }
+
+    fn of(mapping: Mapping, words: usize, fd: OwnedFd) -> Result<Region, Errno> {
+        let words = words
+            .checked_next_multiple_of(CELL)
+            .filter(|words| *words <= mapping.len())
+            .ok_or(Errno::EINVAL)?;
+        Ok(Region { mapping, words, fd })
     }
 
     /// The descriptor to hand to a peer.
@@ -84,15 +120,47 @@ impl Region {
         self.mapping.len()
     }
 
-    /// A view of `len` bytes at byte `at`; `None` when it would leave the region.
+    /// A view of `len` bytes at byte `at`; `None` when it would leave the region, or lie among its words.
     #[must_use]
     pub fn span(self: &Arc<Region>, at: u64, len: u32) -> Option<Span> {
-        let end = at.checked_add(u64::from(len))?;
-        (end <= self.size() as u64).then(|| Span {
+        self.holds_cells(at, u64::from(len)).then(|| Span {
             region: Arc::clone(self),
             at,
             len,
         })
+    }
+
+    /// The word of 32 bits at byte `at`; `None` unless all of it lies in the part for words, at a multiple of 4. A peer may change
+    /// it at any time.
+    #[must_use]
+    pub fn word(&self, at: u64) -> Option<&AtomicU32> {
+        let at = usize::try_from(at).ok()?;
+        let end = at.checked_add(size_of::<AtomicU32>())?;
+        if at % align_of::<AtomicU32>() != 0 || end > self.words {
+            return None;
+        }
+        // SAFETY: the bytes lie in the mapping, which begins at a page, so they are aligned; they live as long as it, which `self`
+        // owns. Zeros or whatever a peer left are a word. Only this function gives references to the part for words, so
+        // nobody in this process uses another size on them.
+        Some(unsafe { &*self.mapping.at(at).cast::<AtomicU32>() })
+    }
+
+    /// `count` entries of so many words of 64 bits from byte `at` on; `None` when they would leave the region or lie among its
+    /// words of 32 bits, or `at` is no multiple of 8. A peer may change them at any time.
+    #[must_use]
+    pub fn cells<const WORDS: usize>(&self, at: u64, count: u32) -> Option<&[[AtomicU64; WORDS]]> {
+        let len = (size_of::<[AtomicU64; WORDS]>() as u64).checked_mul(u64::from(count))?;
+        if at % CELL as u64 != 0 || !self.holds_cells(at, len) {
+            return None;
+        }
+        // SAFETY: as for `word`; here and through spans all is touched as aligned cells of this one size.
+        Some(unsafe { std::slice::from_raw_parts(self.mapping.at(at as usize).cast(), count as usize) })
+    }
+
+    /// Do these bytes lie in the part that is touched as cells of 64 bits?
+    fn holds_cells(&self, at: u64, len: u64) -> bool {
+        let end = at.checked_add(len);
+        at >= self.words as u64 && end.is_some_and(|end| end <= self.size() as u64)
     }
 }
 
@@ -142,7 +210,8 @@ impl Span {
         self.copy_out_at(0, bytes)
     }
 
-    pub(super) fn copy_in_at(&self, skip: usize, bytes: &[u8]) -> usize {
+    /// Copies `bytes` behind the first `skip` bytes of the span; returns how many fitted.
+    pub fn copy_in_at(&self, skip: usize, bytes: &[u8]) -> usize {
         let part = self.part(skip, bytes.len());
         let (head, rest) = bytes[..part.len].split_at(part.head());
         let body = rest.chunks_exact(CELL);
@@ -163,7 +232,8 @@ impl Span {
         part.len
     }
 
-    pub(super) fn copy_out_at(&self, skip: usize, bytes: &mut [u8]) -> usize {
+    /// Copies what is behind the first `skip` bytes of the span into `bytes`; returns how many there were.
+    pub fn copy_out_at(&self, skip: usize, bytes: &mut [u8]) -> usize {
         let part = self.part(skip, bytes.len());
         let (head, rest) = bytes[..part.len].split_at_mut(part.head());
         let (body, tail) = rest.split_at_mut(rest.len() / CELL * CELL);
@@ -207,7 +277,10 @@ impl Span {
         }
     }
 
-    pub(super) fn pointer(&self) -> *mut u8 {
+    /// Its raw address, for a system call: the bytes behind it may change at any time, so they are never borrowed. Good as long
+    /// as a copy of the span exists.
+    #[must_use]
+    pub fn pointer(&self) -> *mut u8 {
         self.region.mapping.at(self.at as usize)
     }
 }
@@ -265,6 +338,46 @@ mod tests {
         let mut seen = [0; 5];
         assert_eq!(peer.span(100, 5).unwrap().copy_out(&mut seen), 5);
         assert_eq!(&seen, b"hello");
+    }
+
+    #[test]
+    fn no_byte_is_of_a_word_and_of_a_cell() {
+        // 12 bytes of words are 16: a cell is never cut.
+        let region = Region::create_with_words(12, 4096).unwrap();
+        for at in 0..40 {
+            assert_eq!(region.word(at).is_some(), at % 4 == 0 && at <= 12, "a word at {at}");
+            assert_eq!(region.span(at, 1).is_some(), at >= 16, "a byte at {at}");
+            let is_cell = at % 8 == 0 && at >= 16;
+            assert_eq!(region.cells::<1>(at, 1).is_some(), is_cell, "a cell at {at}");
+        }
+        for at in [4095, 4096, u64::MAX - 3, u64::MAX] {
+            assert!(region.word(at).is_none(), "{at}");
+            assert!(region.cells::<1>(at, 1).is_none(), "{at}");
+            assert!(region.span(at, 2).is_none(), "{at}");
+        }
+        assert_eq!(region.cells::<4>(4096 - 32, 1).map(<[_]>::len), Some(1));
+        assert!(region.cells::<4>(4096 - 32, 2).is_none());
+        assert!(region.cells::<4>(16, u32::MAX).is_none());
+        assert!(Region::create(4096).unwrap().word(0).is_none());
+        let error = Region::create_with_words(4097, 4096).unwrap_err();
+        assert_eq!(error.errno, Errno::EINVAL, "{error}");
+        assert_eq!(
+            Region::create_with_words(usize::MAX, 4096).unwrap_err().errno,
+            Errno::EINVAL
+        );
+    }
+
+    #[test]
+    fn words_and_cells_are_where_a_span_sees_them() {
+        let region = Region::create_with_words(8, 4096).unwrap();
+        region.word(0).unwrap().store(7, Ordering::Relaxed);
+        region.word(4).unwrap().store(9, Ordering::Relaxed);
+        region.cells::<2>(8, 2).unwrap()[1][0].store(u64::from_ne_bytes(*b"in cells"), Ordering::Relaxed);
+        let mut seen = [0; 8];
+        region.span(24, 8).unwrap().copy_out(&mut seen);
+        assert_eq!(&seen, b"in cells");
+        assert_eq!(region.word(0).unwrap().load(Ordering::Relaxed), 7);
+        assert_eq!(region.word(4).unwrap().load(Ordering::Relaxed), 9);
     }
 
     #[test]

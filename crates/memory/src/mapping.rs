@@ -1,4 +1,6 @@
 //! A range of mapped memory.
+//!
+//! It gives addresses, no references: who may read or write which part of it is decided by whoever has the mapping.
 
 #![allow(unsafe_code)]
 
@@ -9,15 +11,16 @@ use rustix::mm::Advice;
 #[cfg(not(miri))]
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::error::Errno;
+use baio_words::Errno;
 
 /// A `mmap`ed range that is unmapped when dropped.
-pub(crate) struct Mapping {
+#[derive(Debug)]
+pub struct Mapping {
     base: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: a mapping is an address range; every access to its bytes goes through the types below, which decide who may
+// SAFETY: a mapping is an address range; every access to its bytes goes through the types that own one, which decide who may
 // read or write which part of it.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; `&Mapping` only yields the address.
@@ -25,20 +28,30 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Zeros from Miri's allocator, which finds wrong uses of them: it knows no `mmap` of this kind.
+    ///
+    /// # Errors
+    /// `EINVAL` for no bytes.
     #[cfg(miri)]
-    pub(crate) fn anonymous(len: usize) -> Result<Mapping, Errno> {
-        // SAFETY: no caller asks for nothing.
+    pub fn anonymous(len: usize) -> Result<Mapping, Errno> {
+        if len == 0 {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the length is not zero.
         let base = unsafe { std::alloc::alloc_zeroed(Mapping::layout(len)?) };
         Mapping::checked(base, len)
     }
 
     #[cfg(miri)]
     fn layout(len: usize) -> Result<std::alloc::Layout, Errno> {
-        std::alloc::Layout::from_size_align(len, super::CHUNK).map_err(|_| Errno::ENOMEM)
+        std::alloc::Layout::from_size_align(len, 4096).map_err(|_| Errno::ENOMEM)
     }
 
+    /// Zeros of this process alone, which take memory as they are touched.
+    ///
+    /// # Errors
+    /// What `mmap` said: `EINVAL` for no bytes.
     #[cfg(not(miri))]
-    pub(crate) fn anonymous(len: usize) -> Result<Mapping, Errno> {
+    pub fn anonymous(len: usize) -> Result<Mapping, Errno> {
         // SAFETY: a fresh private anonymous mapping aliases nothing.
         let base = unsafe {
             rustix::mm::mmap_anonymous(
@@ -53,12 +66,12 @@ impl Mapping {
 
     /// Under Miri no other process has it.
     #[cfg(miri)]
-    pub(super) fn shared(_fd: BorrowedFd<'_>, len: usize) -> Result<Mapping, Errno> {
+    pub(crate) fn shared(_fd: BorrowedFd<'_>, len: usize) -> Result<Mapping, Errno> {
         Mapping::anonymous(len)
     }
 
     #[cfg(not(miri))]
-    pub(super) fn shared(fd: BorrowedFd<'_>, len: usize) -> Result<Mapping, Errno> {
+    pub(crate) fn shared(fd: BorrowedFd<'_>, len: usize) -> Result<Mapping, Errno> {
         // SAFETY: the mapping is new; its bytes are only ever touched through atomics (see `Region`), so a peer that
         // writes at the same time cannot break a Rust reference. The seals keep the file from shrinking under it.
         let base = unsafe {
@@ -81,18 +94,21 @@ impl Mapping {
     }
 
     /// Asks for huge pages, where they are to be had: a wish, which changes nothing but speed and what a first touch takes.
-    pub(super) fn wish_huge(&self) {
+    pub fn wish_huge(&self) {
         // SAFETY: the range is this mapping's own, and its bytes stay what they are.
         let _ = unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxHugepage) };
     }
 
-    /// Length in bytes.
-    pub(super) fn len(&self) -> usize {
+    /// Length in bytes, never zero.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "none is empty")]
+    pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The address of byte `at`.
-    pub(crate) fn at(&self, at: usize) -> *mut u8 {
+    /// The address of byte `at`, which must not lie behind the end.
+    #[must_use]
+    pub fn at(&self, at: usize) -> *mut u8 {
         debug_assert!(at <= self.len);
         self.base.as_ptr().wrapping_add(at)
     }
