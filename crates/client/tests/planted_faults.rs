@@ -134,17 +134,25 @@ const RULES: &[Rule] = rules! {
 fn copy_with_rules(place: &Path) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let _ = fs::remove_dir_all(place.join("crates"));
-    for name in ["words/src", "ring/src", "client/src", "client/tests/schedules"] {
+    for name in [
+        "words/src",
+        "memory/src",
+        "ring/src",
+        "client/src",
+        "client/tests/schedules",
+    ] {
         copy(&root.join("crates").join(name), &place.join("crates").join(name));
     }
-    for name in ["words", "ring", "client"] {
+    for name in ["words", "memory", "ring", "client"] {
         let manifest = Path::new("crates").join(name).join("Cargo.toml");
         fs::copy(root.join(&manifest), place.join(&manifest)).unwrap();
     }
     fs::copy(root.join("Cargo.lock"), place.join("Cargo.lock")).unwrap();
     let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
     let kept = manifest.lines().map(|line| match line {
-        line if line.starts_with("members = ") => r#"members = ["crates/words", "crates/ring", "crates/client"]"#,
+        line if line.starts_with("members = ") => {
+            r#"members = ["crates/words", "crates/memory", "crates/ring", "crates/client"]"#
+        }
         line if line.starts_with("exclude = ") || line.starts_with("default-members = ") => "",
         line => line,
     });

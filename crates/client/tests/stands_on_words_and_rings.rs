@@ -1,4 +1,4 @@
-//! The promise: what a client needs to speak to a service is words and rings; neither the engine nor the volume is in its tree.
+//! The promise: what a client needs to speak to a service is words, rings and shared memory; neither the engine nor the volume is in its tree.
 
 use std::process::Command;
 
@@ -35,8 +35,9 @@ fn ours_below(package: &str) -> Vec<String> {
 
 #[test]
 fn a_client_needs_nothing_of_ours_but_words_and_rings() {
-    assert_eq!(ours_below("baio-client"), ["baio-ring", "baio-words"]);
-    assert_eq!(ours_below("baio-ring"), ["baio-words"]);
+    assert_eq!(ours_below("baio-client"), ["baio-memory", "baio-ring", "baio-words"]);
+    assert_eq!(ours_below("baio-ring"), ["baio-memory", "baio-words"]);
+    assert_eq!(ours_below("baio-memory"), ["baio-words"]);
     assert!(ours_below("baio-words").is_empty());
 }
 
@@ -44,7 +45,7 @@ fn a_client_needs_nothing_of_ours_but_words_and_rings() {
 #[test]
 fn the_service_needs_the_engine_and_the_volume() {
     let below = ours_below("baio-broker");
-    for name in ["baio-engine", "baio-ring", "baio-storage", "baio-words"] {
+    for name in ["baio-engine", "baio-memory", "baio-ring", "baio-storage", "baio-words"] {
         assert!(below.iter().any(|one| one == name), "{below:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The client's wake-up: a word that it waits on (futex(2)). The service's own is its engine's
+//! The client's wake-up: within one process a word that it waits on (futex(2)); between processes whatever its socket makes of it. The service's own is its engine's
 //! doorbell, an event fd that stays private to the service's process and is never handed to a peer.
 //!
 //! A word, and no descriptor: the flags and the counter of an event fd belong to whoever has it, so a peer could clear
@@ -9,6 +9,8 @@
 //! Who sleeps does not spin before: on a machine with few cores a spinning client takes the processor that the service
 //! needs.
 
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -18,20 +20,78 @@ const SILENT: u32 = 0;
 const RUNG: u32 = 1;
 
 /// A bell that any thread rings and one thread at a time sleeps on.
-#[derive(Debug, Default)]
-pub struct Bell(AtomicU32);
+#[derive(Debug)]
+pub struct Bell(Kind);
+
+enum Kind {
+    Word(Word),
+    Far(Arc<dyn FarBell>),
+}
+
+/// The bell of a client whose service is another process: its threads ring it here, the service rings it from there. It keeps
+/// the promises of [`Bell`].
+pub trait FarBell: Send + Sync {
+    /// Rings it, and never waits. Rings that nobody has heard yet merge into one.
+    fn ring(&self);
+
+    /// Sleeps until the bell rings, here or from the service, or until `limit` has passed. A ring that came since the last sleep
+    /// ends this one at once. May end early. When the service is gone it does not sleep any more.
+    fn sleep(&self, limit: Option<Duration>);
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Word(word) => write!(f, "{word:?}"),
+            Kind::Far(_) => f.write_str("Far"),
+        }
+    }
+}
+
+impl Default for Bell {
+    /// Of this process.
+    fn default() -> Bell {
+        Bell(Kind::Word(Word::default()))
+    }
+}
 
 impl Bell {
+    /// Of a client whose service is another process.
+    #[must_use]
+    pub fn far(bell: Arc<dyn FarBell>) -> Bell {
+        Bell(Kind::Far(bell))
+    }
+
     /// Rings it. Rings that nobody has heard yet merge into one.
     pub fn ring(&self) {
+        match &self.0 {
+            Kind::Word(word) => word.ring(),
+            Kind::Far(bell) => bell.ring(),
+        }
+    }
+
+    /// Sleeps until the bell rings or `limit` has passed. May end early: look again.
+    pub fn sleep(&self, limit: Option<Duration>) {
+        match &self.0 {
+            Kind::Word(word) => word.sleep(limit),
+            Kind::Far(bell) => bell.sleep(limit),
+        }
+    }
+}
+
+/// The bell within one process.
+#[derive(Debug, Default)]
+struct Word(AtomicU32);
+
+impl Word {
+    fn ring(&self) {
         // Other side: `was_rung`. Whoever hears the ring sees what was done before it.
         if self.0.swap(RUNG, Ordering::AcqRel) == SILENT {
             let _ = futex::wake(&self.0, Flags::PRIVATE, 1);
         }
     }
 
-    /// Sleeps until the bell rings or `limit` has passed. May end early: look again.
-    pub fn sleep(&self, limit: Option<Duration>) {
+    fn sleep(&self, limit: Option<Duration>) {
         if self.was_rung() {
             return;
         }
@@ -60,7 +120,7 @@ mod tests {
 
     #[test]
     fn each_ring_ends_one_sleep() {
-        let bell = Bell::default();
+        let bell = Word::default();
         for _ in 0..3 {
             bell.ring();
             bell.sleep(None);
@@ -77,7 +137,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "the kernel's /proc knows nothing of Miri's threads")]
     fn a_ring_that_ends_a_sleep_ends_no_other() {
-        let bell = Bell::default();
+        let bell = Word::default();
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -96,7 +156,7 @@ mod tests {
     /// Whatever a peer has left in the word, ringing ends, and the next sleep of somebody who looks for himself too.
     #[test]
     fn no_word_of_a_peer_makes_anybody_wait() {
-        let bell = Bell::default();
+        let bell = Word::default();
         for word in [SILENT, RUNG, 2, u32::MAX] {
             bell.0.store(word, Ordering::Relaxed);
             bell.ring();

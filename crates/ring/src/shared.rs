@@ -2,46 +2,10 @@
 
 use baio_words::entry::{COMPLETION_WORDS, SUBMISSION_WORDS};
 
-use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::atomic::{AtomicBool, Ordering};
 use crate::bell::Bell;
 use crate::exchange::Exchange;
-use crate::ring::Ring;
-
-/// A word alone in its cache lines, so that the sides do not take them from each other without need.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Alone(AtomicU32);
-
-/// The memory of one ring.
-#[derive(Debug)]
-pub struct Lane<const WORDS: usize> {
-    head: Alone,
-    tail: Alone,
-    sleeping: Alone,
-    cells: Box<[[AtomicU64; WORDS]]>,
-}
-
-impl<const WORDS: usize> Lane<WORDS> {
-    /// Room for at least `entries` entries.
-    fn new(entries: u32) -> Lane<WORDS> {
-        let entries = entries.clamp(2, 1 << 24).next_power_of_two();
-        Lane {
-            head: Alone::default(),
-            tail: Alone::default(),
-            sleeping: Alone::default(),
-            cells: (0..entries)
-                .map(|_| std::array::from_fn(|_| AtomicU64::new(0)))
-                .collect(),
-        }
-    }
-
-    /// The ring in it.
-    #[must_use]
-    pub fn ring(&self) -> Ring<'_, WORDS> {
-        let ring = Ring::new(&self.head.0, &self.tail.0, &self.sleeping.0, &self.cells);
-        ring.expect("the number of cells was rounded up to a power of two")
-    }
-}
+use crate::lane::Lane;
 
 /// What both sides use. `T` is what waits in the exchange.
 #[derive(Debug)]
@@ -60,14 +24,25 @@ pub struct Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// For at most `places` requests at a time.
+    /// Within one process, for at most `places` requests at a time.
     #[must_use]
     pub fn new(places: u32) -> Shared<T> {
+        let (submissions, completions) = (Lane::new(places.saturating_mul(2)), Lane::new(places));
+        Shared::over(submissions, completions, places, Bell::default())
+    }
+
+    /// Over these lanes, which have room for so many requests, with this bell.
+    pub(crate) fn over(
+        submissions: Lane<SUBMISSION_WORDS>,
+        completions: Lane<COMPLETION_WORDS>,
+        places: u32,
+        bell: Bell,
+    ) -> Shared<T> {
         Shared {
-            submissions: Lane::new(places.saturating_mul(2)),
-            completions: Lane::new(places),
+            submissions,
+            completions,
             exchange: Exchange::new(places),
-            bell: Bell::default(),
+            bell,
             stop: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         }

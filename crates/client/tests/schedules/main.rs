@@ -28,6 +28,7 @@ macro_rules! included {
 
 included! {
     "../../../ring/src/exchange.rs" exchange
+    "../../../ring/src/heap.rs" heap
     "../../../ring/src/ring.rs" ring
     "../../../ring/src/shared.rs" shared
     "../../src/carrier.rs" carrier
@@ -42,6 +43,11 @@ included! {
 }
 
 pub use shared::Shared;
+
+/// Within one process a ring lies on the heap.
+pub mod lane {
+    pub use crate::heap::Heap as Lane;
+}
 
 mod atomic;
 pub mod bell;
