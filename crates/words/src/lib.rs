@@ -9,6 +9,7 @@
 //! | `mode` | through which cache, how safe |
 //! | `op` | what can be asked |
 //! | `request` | it asked of a handle, and its outcome |
+//! | [`session`] | the messages between two processes, beside the rings |
 //! | `status` | the word that tells how a request stands |
 //! | `fault` | why a request failed, and all that its caller is told |
 //! | `errno`, `io_error`, `cache_error` | what that is made of |
@@ -30,6 +31,7 @@ mod io_error;
 mod mode;
 mod op;
 mod request;
+pub mod session;
 mod status;
 mod time;
 

@@ -1,0 +1,275 @@
+//! What a client asks by a message, because it is too rare or too large for the ring.
+
+use std::ops::Range;
+
+use super::RANGES_MAX;
+use super::codec::{Field, Malformed, Reader, TooLong, Writer, choice, kinds};
+use crate::entry::HandleWords;
+use crate::identity::Access;
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Make a segment. Answered by `Segment`.
+    Create {
+        /// The client's word for the operation: one that is asked again under it is done once.
+        operation_id: [u8; 16],
+        /// In whose name.
+        owner_uid: u32,
+        /// Its name.
+        name: String,
+        /// Its size in bytes.
+        size_bytes: u64,
+        /// The bytes up to which it can grow in place.
+        reserve_bytes: u64,
+        /// The nine bits of the owner, the group and the others.
+        mode: u32,
+        /// Its group; without, the client's.
+        group: Option<u32>,
+        /// How its blocks are made zero.
+        zero: ZeroWords,
+    },
+    /// Delete a segment. Answered by `Segment`, as it was.
+    Delete {
+        /// The client's word for the operation.
+        operation_id: [u8; 16],
+        /// Whose it is.
+        owner_uid: u32,
+        /// Its name.
+        name: String,
+    },
+    /// Give a segment another size. Answered by `Segment`.
+    Resize {
+        /// The client's word for the operation.
+        operation_id: [u8; 16],
+        /// Whose it is.
+        owner_uid: u32,
+        /// Its name.
+        name: String,
+        /// Its new size in bytes.
+        size_bytes: u64,
+        /// The bytes up to which it can then grow in place; without, as before.
+        reserve_bytes: Option<u64>,
+    },
+    /// Give a segment another name. Answered by `Segment`.
+    Rename {
+        /// The client's word for the operation.
+        operation_id: [u8; 16],
+        /// Whose it is.
+        owner_uid: u32,
+        /// Its name.
+        old: String,
+        /// Its new name.
+        new: String,
+    },
+    /// Open a segment. Answered by `Opened`. The ring closes the handle.
+    Open {
+        /// Whose it is.
+        owner_uid: u32,
+        /// Its name.
+        name: String,
+        /// For what.
+        access: Access,
+    },
+    /// The segments that the client may see. Answered by one `Segments` or more.
+    List,
+    /// The volume. Answered by `Volume`.
+    Info,
+    /// What a user holds and may hold. Answered by `Account`.
+    Quota {
+        /// The user.
+        uid: u32,
+    },
+    /// Set what a user may hold. Answered by `Account`.
+    SetQuota {
+        /// The user.
+        uid: u32,
+        /// Blocks; without, no limit.
+        blocks: Option<u64>,
+        /// Segments; without, no limit.
+        segments: Option<u64>,
+    },
+    /// Tell the page cache what will be read. Answered by `Count`.
+    Hint {
+        /// Of which segment.
+        handle: HandleWords,
+        /// What.
+        hint: HintWords,
+    },
+    /// Hold all changes of the volume back. Answered by `Frozen`.
+    Freeze,
+    /// Let them go on. Answered by `Done`.
+    Thaw {
+        /// The number that `Frozen` told.
+        freeze: u64,
+    },
+    /// Size of what is behind a handle, in bytes. Answered by `Count`.
+    Size {
+        /// The handle.
+        handle: HandleWords,
+    },
+    /// Give another process what this handle opens. Answered by `HandedOn`, with a connected socket.
+    HandOn {
+        /// The handle.
+        handle: HandleWords,
+        /// At most this.
+        access: Access,
+    },
+    /// Take back what was handed on. Answered by `Done`.
+    Revoke {
+        /// The number that `HandedOn` told.
+        grant: u64,
+    },
+    /// Who uses the broker, and how much. Answered by `Status`.
+    Status,
+    /// End the question with that id early, if it can be. Has no answer of its own.
+    Cancel {
+        /// The other question's id.
+        question: u32,
+    },
+}
+
+/// How the blocks of a new segment are made zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZeroWords {
+    /// By writing zeroes.
+    Written,
+    /// By the device, where it can.
+    Lazy,
+}
+
+/// A hint to the page cache. Ranges are of pages, from the first one to before the last number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HintWords {
+    /// Read them in: at most [`RANGES_MAX`] ranges.
+    Prefetch(Vec<Range<u64>>),
+    /// Let them go.
+    Drop(Range<u64>),
+    /// Keep them in memory.
+    Keep(Range<u64>),
+    /// They need not be kept any more.
+    KeepNoMore(Range<u64>),
+    /// How this handle reads from now on.
+    Pattern(PatternWords),
+}
+
+/// In which order a handle reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatternWords {
+    /// Nothing is said: sequential reading is detected.
+    Unknown,
+    /// In order.
+    Sequential,
+    /// At random.
+    Random,
+}
+
+kinds! { Question {
+    0x0101 Create "create" { operation_id, owner_uid, name, size_bytes, reserve_bytes, mode, group, zero };
+    0x0102 Delete "delete" { operation_id, owner_uid, name };
+    0x0103 Resize "resize" { operation_id, owner_uid, name, size_bytes, reserve_bytes };
+    0x0104 Rename "rename" { operation_id, owner_uid, old, new };
+    0x0105 Open "open" { owner_uid, name, access };
+    0x0106 List "list";
+    0x0107 Info "info";
+    0x0108 Quota "quota" { uid };
+    0x0109 SetQuota "set quota" { uid, blocks, segments };
+    0x010a Hint "hint" { handle, hint };
+    0x010b Freeze "freeze";
+    0x010c Thaw "thaw" { freeze };
+    0x010d Size "size" { handle };
+    0x010e HandOn "hand on" { handle, access };
+    0x010f Revoke "revoke" { grant };
+    0x0110 Status "status";
+    0x0111 Cancel "cancel" { question };
+} }
+
+impl Field for ZeroWords {
+    fn put(&self, writer: &mut Writer) {
+        let word: u8 = match self {
+            ZeroWords::Written => 0,
+            ZeroWords::Lazy => 1,
+        };
+        word.put(writer);
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<ZeroWords, Malformed> {
+        let known = |byte| match byte {
+            0 => Some(ZeroWords::Written),
+            1 => Some(ZeroWords::Lazy),
+            _ => None,
+        };
+        choice(reader, known, "an unknown way to make zero")
+    }
+}
+
+impl Field for PatternWords {
+    fn put(&self, writer: &mut Writer) {
+        let word: u8 = match self {
+            PatternWords::Unknown => 0,
+            PatternWords::Sequential => 1,
+            PatternWords::Random => 2,
+        };
+        word.put(writer);
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<PatternWords, Malformed> {
+        let known = |byte| match byte {
+            0 => Some(PatternWords::Unknown),
+            1 => Some(PatternWords::Sequential),
+            2 => Some(PatternWords::Random),
+            _ => None,
+        };
+        choice(reader, known, "an unknown pattern")
+    }
+}
+
+impl Field for Range<u64> {
+    fn put(&self, writer: &mut Writer) {
+        self.start.put(writer);
+        self.end.put(writer);
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Range<u64>, Malformed> {
+        let start = u64::take(reader)?;
+        Ok(start..u64::take(reader)?)
+    }
+}
+
+impl Field for HintWords {
+    fn put(&self, writer: &mut Writer) {
+        let mut one = |word: u8, range: &Range<u64>| {
+            word.put(writer);
+            range.put(writer);
+        };
+        match self {
+            HintWords::Prefetch(ranges) => {
+                writer.check("a list of ranges", ranges.len(), RANGES_MAX);
+                0u8.put(writer);
+                ranges.put(writer);
+            }
+            HintWords::Drop(range) => one(1, range),
+            HintWords::Keep(range) => one(2, range),
+            HintWords::KeepNoMore(range) => one(3, range),
+            HintWords::Pattern(pattern) => {
+                4u8.put(writer);
+                pattern.put(writer);
+            }
+        }
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<HintWords, Malformed> {
+        let known = |byte| (byte <= 4).then_some(byte);
+        Ok(match choice(reader, known, "an unknown hint")? {
+            0 => {
+                let count = reader.count(RANGES_MAX, "more than 1024 ranges")?;
+                let ranges: Result<_, _> = (0..count).map(|_| Field::take(reader)).collect();
+                HintWords::Prefetch(ranges?)
+            }
+            1 => HintWords::Drop(Field::take(reader)?),
+            2 => HintWords::Keep(Field::take(reader)?),
+            3 => HintWords::KeepNoMore(Field::take(reader)?),
+            _ => HintWords::Pattern(Field::take(reader)?),
+        })
+    }
+}
