@@ -1,0 +1,271 @@
+//! The bytes of a session's messages, by example: fixed ones, the limits, and where each kind of nonsense is refused.
+
+use baio_words::Access;
+use baio_words::entry::HandleWords;
+use baio_words::session::{
+    Answer, Failed, FromBroker, FromClient, Hello, HintWords, MESSAGE_MAX, Malformed, NAME_MAX, OWNERS_MAX, OwnerWords,
+    PatternWords, Question, RANGES_MAX, SegmentWords, StatusWords, TEXT_MAX, TooLong, VolumeWords, WARNINGS_MAX,
+    WholeWords, ZeroWords, cut,
+};
+
+#[test]
+fn a_doorbell_is_any_one_byte() {
+    for byte in 0..=255 {
+        assert_eq!(FromClient::decode(&[byte]), Ok(FromClient::Doorbell));
+        assert_eq!(FromBroker::decode(&[byte]), Ok(FromBroker::Doorbell));
+    }
+    assert!(FromClient::decode(&[]).is_err());
+    assert!(FromBroker::decode(&[]).is_err());
+}
+
+/// Every kind has its number, and a number that is none is refused in both directions.
+#[test]
+fn only_the_kinds_that_exist_are_taken() {
+    let unknown = Malformed {
+        at: 0,
+        what: "a kind that this side does not take",
+    };
+    for kind in 0..=u16::MAX {
+        let mut message = kind.to_le_bytes().to_vec();
+        message.extend([0; 6]);
+        let asked = kind == 1 || Question::KINDS.iter().any(|(known, _)| *known == kind);
+        let answered = kind == 2 || Answer::KINDS.iter().any(|(known, _)| *known == kind);
+        assert_eq!(FromClient::decode(&message) != Err(unknown), asked, "{kind:#06x}");
+        assert_eq!(FromBroker::decode(&message) != Err(unknown), answered, "{kind:#06x}");
+    }
+}
+
+#[test]
+fn names_and_lists_that_are_too_long_are_not_sent() {
+    let open = |len: usize| Question::Open {
+        owner_uid: 0,
+        name: "n".repeat(len),
+        access: Access::Read,
+    };
+    let too_long = |what, len, max| Err(TooLong { what, len, max });
+    assert!(open(NAME_MAX).encode(1).is_ok());
+    assert_eq!(open(NAME_MAX + 1).encode(1), too_long("a name", 256, 255));
+    assert_eq!(open(1 << 20).encode(1), too_long("a name", 1 << 20, 255));
+
+    let prefetch = |ranges: usize| Question::Hint {
+        handle: HandleWords::default(),
+        hint: HintWords::Prefetch(vec![0..1; ranges]),
+    };
+    assert!(FromClient::decode(&prefetch(RANGES_MAX).encode(1).unwrap()).is_ok());
+    assert_eq!(prefetch(1025).encode(1), too_long("a list of ranges", 1025, 1024));
+
+    let status = |owners: usize| {
+        Answer::Status(StatusWords {
+            owners: vec![OwnerWords::default(); owners],
+            ..StatusWords::default()
+        })
+    };
+    assert!(FromBroker::decode(&status(OWNERS_MAX).encode(1).unwrap()).is_ok());
+    assert_eq!(status(961).encode(1), too_long("a list of users", 961, 960));
+
+    let segments = Answer::Segments {
+        more: false,
+        infos: vec![SegmentWords::default(); 3000],
+    };
+    assert_eq!(segments.encode(1), too_long("a message", 13 + 3000 * 32, MESSAGE_MAX));
+}
+
+/// A failure, and a volume that has much to say, are cut so that they can always be said.
+#[test]
+fn texts_for_people_are_cut_between_characters() {
+    // Two bytes each behind one byte: no character ends at byte 4096.
+    let text = format!("a{}", "é".repeat(5000));
+    let short = format!("a{}", "é".repeat(2047));
+    assert_eq!(short.len(), TEXT_MAX - 1);
+    assert_eq!(cut(&text, TEXT_MAX), short);
+    assert_eq!((cut("é", 1), cut("é", 2), cut("é", 3)), ("", "é", "é"));
+
+    let full = |text: &str, code: &str| {
+        Answer::Failed(Box::new(Failed {
+            code: code.to_owned(),
+            errno: 5,
+            operation: text.to_owned(),
+            object: text.to_owned(),
+            offset: Some(1),
+            what: text.to_owned(),
+            need: Some(text.to_owned()),
+            cure: Some(text.to_owned()),
+        }))
+    };
+    let bytes = full(&text, &"E".repeat(300)).encode(3).unwrap();
+    let answer = full(&short, &"E".repeat(NAME_MAX));
+    assert_eq!(FromBroker::decode(&bytes), Ok(FromBroker::Answer { id: 3, answer }));
+
+    let volume = |text: &str, warnings: usize| {
+        Answer::Volume(Box::new(VolumeWords {
+            whole: Some(WholeWords {
+                warnings: vec![text.to_owned(); warnings],
+                ..WholeWords::default()
+            }),
+            ..VolumeWords::default()
+        }))
+    };
+    let bytes = volume(&text, WARNINGS_MAX + 1).encode(3).unwrap();
+    let answer = volume(&short, WARNINGS_MAX);
+    assert_eq!(FromBroker::decode(&bytes), Ok(FromBroker::Answer { id: 3, answer }));
+}
+
+type Place = (usize, &'static str);
+
+fn client(bytes: &[u8]) -> Result<FromClient, Place> {
+    FromClient::decode(bytes).map_err(|malformed| (malformed.at, malformed.what))
+}
+
+fn broker(bytes: &[u8]) -> Result<FromBroker, Place> {
+    FromBroker::decode(bytes).map_err(|malformed| (malformed.at, malformed.what))
+}
+
+/// The same with another byte there.
+fn with(bytes: &[u8], at: usize, value: u8) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[at] = value;
+    bytes
+}
+
+const ENDS: &str = "an end before the end of a field";
+
+#[test]
+fn what_no_client_sends_is_refused_where_it_stands() {
+    let hello = Hello {
+        version_min: 1,
+        version_max: 1,
+        features: 0,
+        places: 0,
+        arena_bytes: 0,
+        volume: "v".to_owned(),
+    };
+    let hello = hello.encode();
+    assert!(client(&hello).is_ok());
+    let refused = |at, value, place: Place| assert_eq!(client(&with(&hello, at, value)), Err(place));
+    refused(2, 1, (2, "a reserved word that is not zero"));
+    refused(7, 1, (4, "an id where there is no question"));
+    refused(8, b'B', (8, "another magic than `baio`"));
+    let text = hello.len() - 3;
+    refused(text + 2, 0xff, (text, "a string that is not UTF-8"));
+    refused(text, 2, (text + 2, ENDS));
+    refused(text + 1, 1, (text, "a name of more than 255 bytes"));
+    refused(text, 0, (text + 2, "bytes behind the last field"));
+    let long = vec![0; MESSAGE_MAX + 1];
+    assert_eq!(client(&long), Err((MESSAGE_MAX, "more than 65536 bytes")));
+
+    let refused = |question: Question, at, value, place: Place| {
+        let bytes = question.encode(1).unwrap();
+        assert!(client(&bytes).is_ok());
+        assert_eq!(client(&with(&bytes, at, value)), Err(place));
+    };
+    let (blocks, segments) = (None, None);
+    let quota = Question::SetQuota {
+        uid: 1,
+        blocks,
+        segments,
+    };
+    refused(quota, 12, 2, (12, "a bool that is neither 0 nor 1"));
+    let open = Question::Open {
+        owner_uid: 1,
+        name: String::new(),
+        access: Access::Read,
+    };
+    refused(open, 14, 2, (14, "an unknown access"));
+    let create = Question::Create {
+        operation_id: [0; 16],
+        owner_uid: 1,
+        name: String::new(),
+        size_bytes: 0,
+        reserve_bytes: 0,
+        mode: 0,
+        group: None,
+        zero: ZeroWords::Lazy,
+    };
+    refused(create, 51, 2, (51, "an unknown way to make zero"));
+    let hint = |hint| Question::Hint {
+        handle: HandleWords::default(),
+        hint,
+    };
+    let prefetch = hint(HintWords::Prefetch(vec![0..1; 4]));
+    refused(prefetch.clone(), 16, 5, (16, "an unknown hint"));
+    refused(prefetch, 18, 5, (17, "more than 1024 ranges"));
+    let pattern = hint(HintWords::Pattern(PatternWords::Random));
+    refused(pattern, 17, 3, (17, "an unknown pattern"));
+}
+
+#[test]
+fn what_no_broker_sends_is_refused_where_it_stands() {
+    let refused = |answer: Answer, at, value, place: Place| {
+        let bytes = answer.encode(1).unwrap();
+        assert!(broker(&bytes).is_ok());
+        assert_eq!(broker(&with(&bytes, at, value)), Err(place));
+    };
+    let status = Answer::Status(StatusWords::default());
+    refused(status, 9, 4, (8, "more than 960 users"));
+    // A count behind which nothing stands takes neither time nor memory.
+    let segments = Answer::Segments {
+        more: false,
+        infos: Vec::new(),
+    };
+    refused(segments, 12, 0xff, (13, ENDS));
+    let volume = VolumeWords {
+        whole: Some(WholeWords::default()),
+        ..VolumeWords::default()
+    };
+    let volume = Answer::Volume(Box::new(volume));
+    let count = volume.encode(1).unwrap().len() - 4;
+    refused(volume, count, 9, (count, "more than 8 warnings"));
+    let failed = Answer::Failed(Box::default());
+    refused(failed.clone(), 15, 0x10, (16, ENDS));
+    refused(failed, 15, 0x20, (14, "a text of more than 4096 bytes"));
+}
+
+/// The bytes are the protocol: these were written by hand from its tables.
+#[test]
+fn the_bytes_are_those_of_the_tables() {
+    let create = Question::Create {
+        operation_id: *b"0123456789abcdef",
+        owner_uid: 1000,
+        name: "logs".to_owned(),
+        size_bytes: 1 << 20,
+        reserve_bytes: 1 << 21,
+        mode: 0o640,
+        group: Some(100),
+        zero: ZeroWords::Lazy,
+    };
+    let mut expected = vec![0x01, 0x01, 0, 0, 0x09, 0, 0, 0];
+    expected.extend(b"0123456789abcdef");
+    expected.extend([0xe8, 0x03, 0, 0]);
+    expected.extend(b"\x04\x00logs");
+    expected.extend([0, 0, 0x10, 0, 0, 0, 0, 0]);
+    expected.extend([0, 0, 0x20, 0, 0, 0, 0, 0]);
+    expected.extend([0xa0, 0x01, 0, 0]);
+    expected.extend([1, 100, 0, 0, 0]);
+    expected.push(1);
+    assert_eq!(create.encode(9).unwrap(), expected);
+
+    let hint = Question::Hint {
+        handle: HandleWords {
+            index: 3,
+            generation: 5,
+        },
+        hint: HintWords::KeepNoMore(1..0x0200),
+    };
+    let mut expected = vec![0x0a, 0x01, 0, 0, 0xff, 0xff, 0xff, 0xff, 3, 0, 0, 0, 5, 0, 0, 0, 3];
+    expected.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(hint.encode(u32::MAX).unwrap(), expected);
+
+    let failed = Failed {
+        code: "EACCES".to_owned(),
+        errno: 13,
+        operation: "open".to_owned(),
+        object: "logs".to_owned(),
+        offset: None,
+        what: "no".to_owned(),
+        need: None,
+        cure: Some("ask".to_owned()),
+    };
+    let mut expected = vec![0xff, 0x02, 0, 0, 0x09, 0, 0, 0];
+    expected.extend(b"\x06\x00EACCES\x0d\x00\x00\x00\x04\x00open\x04\x00logs\x00\x02\x00no\x00\x01\x03\x00ask");
+    assert_eq!(Answer::Failed(Box::new(failed)).encode(9).unwrap(), expected);
+}
