@@ -11,6 +11,7 @@
 //! | `seat` | one client's requests: taken, held, ended, posted | the above |
 //! | [`service`] | the thread that serves | the above |
 //! | [`connection`] | the client's end of a connection | the above |
+//! | [`host`] | the broker: one core for many clients of other processes | the above, storage |
 //! | [`files`] | an engine with plain files, served | the above |
 //! | `on_core` | a volume's core, served | storage |
 //! | [`control`] | what is asked of a core besides requests, and how that begins and ends | storage |
@@ -23,6 +24,7 @@
 pub mod connection;
 pub mod control;
 pub mod files;
+pub mod host;
 mod on_core;
 mod opening;
 mod seat;

@@ -301,7 +301,7 @@ impl<S: Served> Service<S> {
     /// Posts what has ended.
     fn collect(&mut self) -> Result<(), End> {
         while let Some((completion, memory)) = self.served.next_end() {
-            self.seat.end(completion, memory)?;
+            self.seat.end(completion, memory).1?;
         }
         let mut at = 0;
         while at < self.operations.len() {
@@ -323,7 +323,7 @@ impl<S: Served> Service<S> {
         if !self.shared.exchange.put(tag.index, Parcel::Reply(Box::new(answer))) {
             return Err(Violation::Exchange(tag.index).into());
         }
-        Ok(self.seat.end(answered(tag), Memory::None)?)
+        Ok(self.seat.end(answered(tag), Memory::None).1?)
     }
 
     fn command(&mut self, tag: Tag, command: S::Command) -> Result<(), End> {
@@ -361,7 +361,7 @@ impl<S: Served> Service<S> {
         if !shared.exchange.put(tag.index, Parcel::Reply(Box::new(served.close()))) {
             return Err(Violation::Exchange(tag.index).into());
         }
-        seat.end(answered(tag), Memory::None)?;
+        seat.end(answered(tag), Memory::None).1?;
         seat.publish();
         Ok(())
     }

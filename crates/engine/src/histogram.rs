@@ -33,7 +33,8 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    pub(crate) fn record(&mut self, took: Duration) {
+    /// Counts one that took so long.
+    pub fn record(&mut self, took: Duration) {
         self.record_many(took, 1);
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use baio_memory::Region;
 
 use crate::heap::Heap;
-use crate::layout::RingAt;
 use crate::ring::Ring;
+use baio_words::session::RingAt;
 
 /// The memory of one ring.
 #[derive(Debug)]

@@ -11,6 +11,7 @@
 use std::fmt;
 
 use baio_words::entry::{COMPLETION_WORDS, SUBMISSION_WORDS};
+use baio_words::session::RingAt;
 
 /// Bytes that a word has for itself, so that the sides do not take a cache line from each other without need.
 const ALONE: u64 = 128;
@@ -25,21 +26,6 @@ pub const PLACES_MAX: u32 = 1 << 23;
 pub const ARENA_BYTES_MAX: u64 = (1 << 32) - (256 << 10);
 
 const ENTRIES_MAX: u32 = 2 * PLACES_MAX;
-
-/// Where one ring lies. Offsets are bytes from the beginning of the memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RingAt {
-    /// The consumer's counter, a word of 32 bits.
-    pub head: u64,
-    /// The producer's.
-    pub tail: u64,
-    /// The consumer's flag, another.
-    pub sleeping: u64,
-    /// The first entry.
-    pub cells: u64,
-    /// How many there are: a power of two.
-    pub entries: u32,
-}
 
 /// Where all of it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,10 +59,8 @@ impl Layout {
         };
         let (sent, ended) = entries(places);
         let submissions = ring(0, 6 * ALONE, sent);
-        let completions = ring(3, submissions.cells_end(SUBMISSION_WORDS)?, ended);
-        let arena_at = completions
-            .cells_end(COMPLETION_WORDS)?
-            .checked_next_multiple_of(PAGE)?;
+        let completions = ring(3, cells_end(&submissions, SUBMISSION_WORDS)?, ended);
+        let arena_at = cells_end(&completions, COMPLETION_WORDS)?.checked_next_multiple_of(PAGE)?;
         Some(Layout {
             submissions,
             completions,
@@ -164,7 +148,7 @@ impl Layout {
         let cells = |what, ring: RingAt, words| Part {
             what,
             at: ring.cells,
-            len: ring.cells_bytes(words),
+            len: cells_bytes(&ring, words),
             align: CELL,
             aligned: "a multiple of 8",
         };
@@ -198,14 +182,13 @@ pub(crate) fn entries(places: u32) -> (u32, u32) {
 const WORD: u64 = size_of::<u32>() as u64;
 const CELL: u64 = size_of::<u64>() as u64;
 
-impl RingAt {
-    fn cells_bytes(&self, words: usize) -> Option<u64> {
-        (words as u64 * CELL).checked_mul(u64::from(self.entries))
-    }
+/// Bytes of a ring's cells, each of so many words.
+fn cells_bytes(ring: &RingAt, words: usize) -> Option<u64> {
+    (words as u64 * CELL).checked_mul(u64::from(ring.entries))
+}
 
-    fn cells_end(&self, words: usize) -> Option<u64> {
-        self.cells.checked_add(self.cells_bytes(words)?)
-    }
+fn cells_end(ring: &RingAt, words: usize) -> Option<u64> {
+    ring.cells.checked_add(cells_bytes(ring, words)?)
 }
 
 /// Bytes with one use.

@@ -31,6 +31,6 @@ pub mod shared;
 
 pub use bell::{Bell, FarBell};
 pub use lane::Lane;
-pub use layout::{Layout, RingAt};
+pub use layout::Layout;
 pub use session::SessionMemory;
 pub use shared::Shared;

@@ -26,11 +26,14 @@ impl<B: Border> Seat<B> {
         request: SegmentRequest<Memory>,
     ) -> Result<(), SegmentRequest<Memory>> {
         let (_, Tag { index, generation }) = seat_of(tag_of(request.tag));
+        let writes = request.op.changes_bytes();
         let ticket = served.start(request)?;
         self.stages[index as usize] = Stage::Running {
             generation,
             ticket,
             cancelled: false,
+            since: served.engine().now(),
+            writes,
         };
         self.running += 1;
         self.stuck_since = None;
@@ -55,6 +58,7 @@ impl<B: Border> Seat<B> {
                 generation,
                 ticket,
                 cancelled: cancelled @ false,
+                ..
             } if *generation == tag.generation => {
                 *cancelled = true;
                 served.cancel(*ticket);
@@ -191,7 +195,7 @@ impl<B: Border> Seat<B> {
             took: Caching::Direct,
             iterations: 0,
         };
-        self.end(completion, request.memory)
+        self.end(completion, request.memory).1
     }
 
     /// A held request may have to be given up at this time.

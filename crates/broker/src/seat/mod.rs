@@ -71,6 +71,8 @@ enum Stage {
         ticket: Ticket,
         /// Whoever has it was told, once.
         cancelled: bool,
+        since: Time,
+        writes: bool,
     },
     /// A command under way.
     Command,
@@ -83,6 +85,15 @@ pub(crate) enum Other {
     Command(Tag),
     /// The client does not wait for this command any more.
     CallOff(Tag),
+}
+
+/// A request that was started and has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Done {
+    /// When it was started.
+    pub(crate) since: Time,
+    /// Did it write?
+    pub(crate) writes: bool,
 }
 
 /// One client's requests.
@@ -215,10 +226,16 @@ impl<B: Border> Seat<B> {
         Ok(())
     }
 
-    fn vacate(&mut self, index: u32) {
+    fn vacate(&mut self, index: u32) -> Option<Done> {
         let before = std::mem::replace(&mut self.stages[index as usize], Stage::Empty);
         self.busy -= u32::from(before != Stage::Empty);
-        self.running -= u32::from(matches!(before, Stage::Running { .. }));
+        match before {
+            Stage::Running { since, writes, .. } => {
+                self.running -= 1;
+                Some(Done { since, writes })
+            }
+            _ => None,
+        }
     }
 
     fn request(&self, submission: &Submission) -> Result<SegmentRequest<Memory>, Violation> {
@@ -243,17 +260,22 @@ impl<B: Border> Seat<B> {
         })
     }
 
-    /// The end of a request or command, posted with the next [`Seat::publish`].
+    /// The end of a request or command, posted with the next [`Seat::publish`]. Its place is free, whatever else happens.
     ///
     /// # Errors
     /// The client has broken a ring or a place.
-    pub(crate) fn end(&mut self, completion: Completion, memory: Memory) -> Result<(), Violation> {
+    pub(crate) fn end(&mut self, completion: Completion, memory: Memory) -> (Option<Done>, Result<(), Violation>) {
         let (_, tag) = seat_of(completion.tag);
-        self.vacate(tag.index);
+        let done = self.vacate(tag.index);
+        (done, self.post(Completion { tag, ..completion }, memory))
+    }
+
+    fn post(&mut self, completion: Completion, memory: Memory) -> Result<(), Violation> {
+        let tag = completion.tag;
         if !matches!(memory, Memory::None) {
             self.border.give_back(tag.index, memory)?;
         }
-        let raw = Completion { tag, ..completion }.encode();
+        let raw = completion.encode();
         let pushed = self.border.completions().push(&mut self.completions, &raw);
         // A full ring is the same as a broken one: a client that waits for completions takes them.
         pushed.map_err(broken)?;

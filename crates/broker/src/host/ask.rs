@@ -1,0 +1,196 @@
+//! Questions of a session in the words of a core, and a core's answers in the words of a session.
+//!
+//! A core knows the path of its volume and says it in errors. A client is told the name under which the volume is served.
+
+use baio_storage::cache::window::Pattern;
+use baio_storage::{
+    Account, CreateOptions, Error, Handle, Limits, ResizeOptions, SegmentInfo, VolumeInfo, VolumeView, Zeroing,
+};
+use baio_words::entry::HandleWords;
+use baio_words::session::{
+    AccountWords, Answer, Failed, HintWords, PatternWords, Question, SegmentWords, VolumeWords, WholeWords, ZeroWords,
+};
+
+use crate::control::{Command, Hint};
+
+/// What the host does with a question.
+pub(super) enum Asked {
+    /// The core is asked.
+    Core(Command),
+    /// The host knows.
+    Host(OfHost),
+}
+
+/// What is asked of the host itself.
+pub(super) enum OfHost {
+    Thaw(u64),
+    Status,
+    Cancel(u32),
+    HandOn(HandleWords, baio_words::Access),
+    Revoke(u64),
+}
+
+/// What a question asks. `handle` finds what a session calls a handle; a stale one is one to the core too.
+pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) -> Asked {
+    Asked::Core(match question {
+        Question::Create {
+            operation_id,
+            owner_uid,
+            name,
+            size_bytes,
+            reserve_bytes,
+            mode,
+            group,
+            zero,
+        } => Command::Create {
+            owner_uid,
+            name,
+            options: CreateOptions {
+                reserve_bytes,
+                zero: match zero {
+                    ZeroWords::Written => Zeroing::Written,
+                    ZeroWords::Lazy => Zeroing::Lazy,
+                },
+                mode,
+                group,
+                operation_id,
+                ..CreateOptions::of_size(size_bytes)
+            },
+        },
+        Question::Delete { owner_uid, name, .. } => Command::Delete { owner_uid, name },
+        Question::Resize {
+            owner_uid,
+            name,
+            size_bytes,
+            reserve_bytes,
+            ..
+        } => Command::Resize {
+            owner_uid,
+            name,
+            options: ResizeOptions {
+                reserve_bytes,
+                ..ResizeOptions::to_size(size_bytes)
+            },
+        },
+        Question::Rename {
+            owner_uid, old, new, ..
+        } => Command::Rename { owner_uid, old, new },
+        Question::Open {
+            owner_uid,
+            name,
+            access,
+        } => Command::Open {
+            owner_uid,
+            name,
+            access,
+        },
+        Question::List => Command::List,
+        Question::Info => Command::Info,
+        Question::Quota { uid } => Command::Quota { uid },
+        Question::SetQuota { uid, blocks, segments } => Command::SetQuota {
+            uid,
+            limits: Limits { blocks, segments },
+        },
+        Question::Hint { handle: words, hint } => Command::Hint {
+            handle: handle(words),
+            hint: hint_of(hint),
+        },
+        Question::Freeze => Command::Freeze,
+        Question::Size { handle: words } => Command::Size(handle(words)),
+        Question::Thaw { freeze } => return Asked::Host(OfHost::Thaw(freeze)),
+        Question::Status => return Asked::Host(OfHost::Status),
+        Question::Cancel { question } => return Asked::Host(OfHost::Cancel(question)),
+        Question::HandOn { handle, access } => return Asked::Host(OfHost::HandOn(handle, access)),
+        Question::Revoke { grant } => return Asked::Host(OfHost::Revoke(grant)),
+    })
+}
+
+fn hint_of(hint: HintWords) -> Hint {
+    match hint {
+        HintWords::Prefetch(pages) => Hint::Prefetch(pages),
+        HintWords::Drop(pages) => Hint::Drop(pages),
+        HintWords::Keep(pages) => Hint::Keep(pages),
+        HintWords::KeepNoMore(pages) => Hint::KeepNoMore(pages),
+        HintWords::Pattern(pattern) => Hint::Pattern(match pattern {
+            PatternWords::Unknown => Pattern::Unknown,
+            PatternWords::Sequential => Pattern::Sequential,
+            PatternWords::Random => Pattern::Random,
+        }),
+    }
+}
+
+pub(super) fn segment(info: &SegmentInfo) -> SegmentWords {
+    SegmentWords {
+        name: info.name.clone(),
+        owner_uid: info.owner_uid,
+        owner_gid: info.owner_gid,
+        mode: info.mode,
+        size_bytes: info.size_bytes,
+        reserve_bytes: info.reserve_bytes,
+        state: info.state.to_owned(),
+    }
+}
+
+pub(super) fn account(account: &Account) -> AccountWords {
+    AccountWords {
+        used_blocks: account.used.blocks,
+        used_segments: account.used.segments,
+        limit_blocks: account.limits.blocks,
+        limit_segments: account.limits.segments,
+    }
+}
+
+/// Who has it open, and where its file is, is for whoever looks at that.
+pub(super) fn volume(view: &VolumeView, names: &Names) -> Answer {
+    Answer::Volume(Box::new(VolumeWords {
+        format_version: view.format_version,
+        block_size: view.block_size,
+        size_bytes: view.size_bytes,
+        size_bytes_max: view.size_bytes_max,
+        clean: view.clean,
+        own: account(&view.own),
+        whole: view.whole.as_ref().map(|info| whole(info, names)),
+    }))
+}
+
+fn whole(info: &VolumeInfo, names: &Names) -> WholeWords {
+    WholeWords {
+        uuid: info.uuid,
+        device_bytes: info.device_bytes,
+        data_at_bytes: info.data_at_bytes,
+        free_bytes: info.free_bytes,
+        largest_free_bytes: info.largest_free_bytes,
+        segments: info.segments,
+        segments_max: info.segments_max,
+        warnings: info.warnings.iter().map(|text| names.told(text)).collect(),
+    }
+}
+
+/// What the volume is called here and there.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    /// The path, as the core says it.
+    pub(super) path: String,
+    /// The name under which it is served.
+    pub(super) served: String,
+}
+
+impl Names {
+    /// A text of the core's, without the host's path.
+    pub(super) fn told(&self, text: &str) -> String {
+        text.replace(&self.path, &self.served)
+    }
+
+    pub(super) fn failed(&self, error: &Error) -> Answer {
+        Answer::Failed(Box::new(Failed {
+            code: error.code().to_owned(),
+            errno: error.errno().map_or(0, |errno| errno.raw().unsigned_abs()),
+            operation: error.operation.to_owned(),
+            object: self.told(&error.object),
+            offset: error.offset,
+            what: self.told(&error.fault.to_string()),
+            need: error.need().map(|text| self.told(&text)),
+            cure: error.cure().map(|text| self.told(&text)),
+        }))
+    }
+}

@@ -1,0 +1,479 @@
+//! Who comes, who goes, and what they say.
+
+use baio_engine::Errno;
+use baio_ring::SessionMemory;
+use baio_storage::Result;
+use baio_words::Access;
+use baio_words::entry::Limits;
+use baio_words::session::{Answer, FromClient, Hello, Question, StatusWords, VERSION, Welcome};
+
+use super::ask::{self, Asked, OfHost};
+use super::far::{Far, Handles};
+use super::session::{Asking, Open, Session, failed};
+use super::sockets::{self, Heard};
+use super::{Broker, Options};
+use crate::control::{self, Begun, Reply};
+use crate::seat::Seat;
+
+/// What events of the listening socket carry.
+pub(super) const LISTENER: u64 = u64::MAX;
+/// Messages that are read from one socket in one round.
+const MESSAGES_MAX: usize = 8;
+/// Connections that are accepted in one round.
+const ACCEPTED_MAX: usize = 64;
+/// Bytes of buffers that a client has at least: a granule of arenas.
+const ARENA_BYTES_MIN: u64 = 256 << 10;
+
+impl Broker {
+    /// A socket has something.
+    pub(super) fn heard(&mut self, word: u64) {
+        if word == LISTENER {
+            return self.accept();
+        }
+        let number = word as u32;
+        let session = self.sessions.get_mut(number as usize).and_then(Option::as_deref_mut);
+        // What is told of one that has gone is not for who came after it.
+        let Some(session) = session.filter(|session| session.word == word && !session.is_leaving) else {
+            return;
+        };
+        if session.is_blocked && !session.flush() {
+            return self.leave(number);
+        }
+        for _ in 0..MESSAGES_MAX {
+            let Some(session) = self.sessions[number as usize].as_deref_mut() else {
+                return;
+            };
+            if session.is_leaving || session.owes() {
+                break;
+            }
+            match sockets::receive(session.fd(), &mut self.inbox) {
+                Heard::Nothing => break,
+                Heard::Gone => return self.leave(number),
+                Heard::Message(len) => {
+                    let message = self.inbox.get(..len).map(FromClient::decode);
+                    match message {
+                        Some(Ok(message)) => self.said(number, message),
+                        // Longer than any message, or none.
+                        Some(Err(_)) | None => self.violated(number),
+                    }
+                }
+            }
+        }
+        self.listen_to(number);
+    }
+
+    /// Waits for what a session is to send; or first for it to read what it is told.
+    fn listen_to(&mut self, number: u32) {
+        let Some(session) = self.sessions[number as usize].as_deref_mut() else {
+            return;
+        };
+        let owes = session.owes();
+        if owes != session.is_blocked && !session.is_leaving {
+            session.is_blocked = owes;
+            self.set.wait_for(&session.fd(), session.word, !owes, owes);
+        }
+    }
+
+    fn violated(&mut self, number: u32) {
+        if let Some(session) = self.sessions[number as usize].as_deref() {
+            self.owners.at(session.owner).violations += 1;
+        }
+        self.leave(number);
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTED_MAX {
+            if self.count >= self.options.clients_max {
+                return self.set_deaf(true);
+            }
+            match self.listener.accept() {
+                Ok(Some(socket)) => {
+                    let Ok(who) = sockets::peer(std::os::fd::AsFd::as_fd(&socket)) else {
+                        continue; // Nobody that could own anything.
+                    };
+                    self.enter(socket, who);
+                }
+                Ok(None) => return,
+                // Without descriptors there is room again when somebody goes.
+                Err(_) => return self.set_deaf(self.count > 0),
+            }
+        }
+    }
+
+    /// The listening socket is looked at, or not.
+    fn set_deaf(&mut self, is_deaf: bool) {
+        if self.is_deaf != is_deaf {
+            self.is_deaf = is_deaf;
+            self.set.wait_for(&self.listener.fd, LISTENER, !is_deaf, false);
+        }
+    }
+
+    fn enter(&mut self, socket: std::os::fd::OwnedFd, who: baio_words::Identity) {
+        let free = self.sessions.iter().position(Option::is_none);
+        let number = free.unwrap_or_else(|| {
+            self.sessions.push(None);
+            self.sessions.len() - 1
+        });
+        self.born = self.born.wrapping_add(1) & (u32::MAX >> 1); // Never the listener's word.
+        let word = u64::from(self.born) << 32 | number as u64;
+        let owner = self.owners.enter(who.uid);
+        let session = Session::new(socket, who, owner, word);
+        if self.owners.at(owner).sessions > self.options.clients_of_one_max {
+            self.owners.leave(owner);
+            let need = format!("at most {} connections of one user", self.options.clients_of_one_max);
+            let mut session = session;
+            session.answer(0, &failed(Errno::EAGAIN, "connect", &need, "close others first"), None);
+            return;
+        }
+        if self.set.add(&session.fd(), word).is_err() {
+            self.owners.leave(owner);
+            return;
+        }
+        self.sessions[number] = Some(Box::new(session));
+        self.count += 1;
+    }
+
+    /// A client has gone, or is sent away. What it has under way ends before its memory is given back.
+    pub(super) fn leave(&mut self, number: u32) {
+        let Some(session) = self.sessions[number as usize].as_deref_mut() else {
+            return;
+        };
+        if session.is_leaving {
+            return;
+        }
+        session.is_leaving = true;
+        self.set.remove(&session.fd());
+        let _ = rustix::net::shutdown(session.fd(), rustix::net::Shutdown::Both);
+        if let Some(open) = &mut session.open {
+            open.seat.cancel_all(&mut self.core);
+            for handle in open.seat.border.handles.take_all() {
+                open.seat.close_handle(&mut self.core, handle);
+            }
+            for asking in &open.asking {
+                asking.doing.cancel(&mut self.core);
+            }
+            open.freezes.clear();
+        }
+        if !std::mem::replace(&mut session.is_awake, true) {
+            self.awake.push(number);
+        }
+    }
+
+    /// Gives the places of those back who have left and have nothing under way.
+    pub(super) fn bury(&mut self) {
+        let mut any = false;
+        for &number in &self.awake {
+            let place = &mut self.sessions[number as usize];
+            let is_over = |session: &mut Box<Session>| {
+                session.is_leaving && session.open.as_ref().is_none_or(|open| open.is_still())
+            };
+            if let Some(session) = place.take_if(is_over) {
+                self.owners.leave(session.owner);
+                self.count -= 1;
+                self.figures.sessions_ended += 1;
+                any = true;
+            }
+        }
+        if any {
+            let sessions = &self.sessions;
+            self.awake.retain(|&number| sessions[number as usize].is_some());
+            if !self.stop.load(std::sync::atomic::Ordering::Acquire) {
+                self.set_deaf(false);
+            }
+        }
+    }
+
+    fn wake(&mut self, number: u32) {
+        if let Some(session) = self.sessions[number as usize].as_deref_mut() {
+            if !std::mem::replace(&mut session.is_awake, true) {
+                self.awake.push(number);
+            }
+        }
+    }
+
+    fn said(&mut self, number: u32, message: FromClient) {
+        let Some(session) = self.sessions[number as usize].as_deref_mut() else {
+            return;
+        };
+        match (message, session.open.is_some()) {
+            (FromClient::Doorbell, true) => self.wake(number),
+            (FromClient::Hello(hello), false) => self.greet(number, &hello),
+            (FromClient::Question { id, question }, true) => self.asked(number, id, question),
+            // Before the hello, or a second one.
+            _ => self.violated(number),
+        }
+    }
+
+    fn greet(&mut self, number: u32, hello: &Hello) {
+        let Some(session) = self.sessions[number as usize].as_deref_mut() else {
+            return;
+        };
+        let welcome = welcome(&self.options, hello, &self.core, session);
+        let is_there = match welcome {
+            Ok((welcome, open, fd)) => {
+                session.open = Some(open.into_open(number));
+                session.tell(welcome.encode(), Some(fd))
+            }
+            Err(refusal) => {
+                session.answer(0, &refusal, None);
+                false
+            }
+        };
+        if !is_there {
+            self.leave(number);
+        }
+    }
+
+    fn asked(&mut self, number: u32, id: u32, question: Question) {
+        let Some(session) = self.sessions[number as usize].as_deref_mut() else {
+            return;
+        };
+        let Some(open) = &mut session.open else { return };
+        let name = question.name();
+        let access = match &question {
+            Question::Open { access, .. } => Some(*access),
+            _ => None,
+        };
+        let opening = open.asking.iter().filter(|asking| asking.access.is_some()).count();
+        let refusal = if open.questions() >= self.options.questions_max as usize {
+            let need = format!("at most {} questions without an answer", self.options.questions_max);
+            Some(failed(Errno::EAGAIN, name, &need, "wait for the answers to others"))
+        } else if access.is_some() && !open.seat.border.handles.has_room(opening + 1) {
+            let need = format!("at most {} open segments in one session", self.options.handles_max);
+            Some(failed(
+                Errno::EMFILE,
+                name,
+                &need,
+                "close others first, or connect again",
+            ))
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            return self.tell(number, id, &refusal);
+        }
+        let handles = &open.seat.border.handles;
+        match ask::asked(question, |words| handles.get(words)) {
+            Asked::Core(command) => match control::begin(&mut self.core, session.who, command) {
+                Begun::Doing(doing) => {
+                    open.asking.push(Asking {
+                        id,
+                        doing,
+                        access,
+                        was_called_off: false,
+                    });
+                    self.wake(number);
+                }
+                Begun::Answered(reply) => {
+                    let reply = self.in_words(number, access, reply);
+                    self.tell_of(number, id, reply);
+                }
+                Begun::Close => {} // No question is one.
+            },
+            Asked::Host(of_host) => self.asked_of_host(number, id, name, of_host),
+        }
+    }
+
+    fn asked_of_host(&mut self, number: u32, id: u32, name: &str, asked: OfHost) {
+        let Some(session) = self.sessions[number as usize].as_deref_mut() else {
+            return;
+        };
+        let Some(open) = &mut session.open else { return };
+        let answer = match asked {
+            OfHost::Thaw(freeze) => {
+                open.freezes.retain(|(known, _)| *known != freeze);
+                Answer::Done
+            }
+            OfHost::Cancel(question) => {
+                let asking = open.asking.iter_mut().find(|asking| asking.id == question);
+                if let Some(asking) = asking.filter(|asking| !asking.was_called_off) {
+                    asking.was_called_off = true;
+                    asking.doing.cancel(&mut self.core);
+                }
+                return;
+            }
+            OfHost::Status => self.status(number),
+            OfHost::HandOn(..) | OfHost::Revoke(_) => failed(
+                Errno::ENOSYS,
+                name,
+                "a broker that hands handles on",
+                "open the segment in the other process, by its mode or group",
+            ),
+        };
+        self.tell(number, id, &answer);
+    }
+
+    /// What everybody has and had: for uid 0, and for the user that the broker runs as.
+    fn status(&self, number: u32) -> Answer {
+        let Some(session) = self.sessions[number as usize].as_deref() else {
+            return Answer::Done;
+        };
+        let uid = session.who.uid;
+        let sees_all = uid == 0 || uid == rustix::process::geteuid().as_raw();
+        let handles_of = |uid| {
+            let sessions = self.sessions.iter().flatten().filter(|session| session.who.uid == uid);
+            let opens = sessions.filter_map(|session| session.open.as_deref());
+            opens.map(|open| open.seat.border.handles.len() as u32).sum()
+        };
+        let shown = self.owners.iter().filter(|owner| sees_all || owner.uid == uid);
+        Answer::Status(StatusWords {
+            owners: shown.map(|owner| owner.words(handles_of(owner.uid))).collect(),
+            started_at_unix: self.figures.started_at_unix,
+            sessions_ended: if sees_all { self.figures.sessions_ended } else { 0 },
+        })
+    }
+
+    /// A question has its answer.
+    pub(super) fn answered(&mut self, number: u32, asking: &Asking, reply: Result<Reply>) {
+        let reply = self.in_words(number, asking.access, reply);
+        self.tell_of(number, asking.id, reply);
+    }
+
+    /// The answer as its client is told it, or the list that it is. What is opened or held for one who is leaving is given back.
+    fn in_words(&mut self, number: u32, access: Option<Access>, reply: Result<Reply>) -> Told {
+        let session = self.sessions[number as usize].as_deref_mut();
+        let open = session
+            .filter(|session| !session.is_leaving)
+            .and_then(|session| session.open.as_mut());
+        let Some(open) = open else {
+            if let Some(handle) = reply.ok().and_then(|reply| reply.handle()) {
+                self.core.close_handle(handle);
+            }
+            return Told::Answer(Answer::Done);
+        };
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(error) => return Told::Answer(self.names.failed(&error)),
+        };
+        Told::Answer(match reply {
+            Reply::Segments(list) => return Told::List(list),
+            Reply::Segment(info) => Answer::Segment {
+                info: ask::segment(&info),
+            },
+            Reply::Opened(handle, info) => {
+                let access = access.unwrap_or(Access::Read);
+                Answer::Opened {
+                    handle: open.seat.border.handles.add(handle, access),
+                    access,
+                    info: ask::segment(&info),
+                }
+            }
+            Reply::Volume(view) => ask::volume(&view, &self.names),
+            Reply::Account(account) => Answer::Account(ask::account(&account)),
+            Reply::Count(value) => Answer::Count { value },
+            Reply::Frozen(held) => {
+                self.freezes += 1;
+                open.freezes.push((self.freezes, held));
+                Answer::Frozen { freeze: self.freezes }
+            }
+            Reply::Done => Answer::Done,
+            _ => failed(
+                Errno::EOPNOTSUPP,
+                "answer",
+                "a question of this protocol",
+                "ask another",
+            ),
+        })
+    }
+
+    fn tell_of(&mut self, number: u32, id: u32, told: Told) {
+        match told {
+            Told::Answer(answer) => self.tell(number, id, &answer),
+            Told::List(list) => {
+                let session = self.sessions[number as usize].as_deref_mut();
+                if session.is_some_and(|session| !session.is_leaving && !session.list(id, list)) {
+                    self.leave(number);
+                }
+                self.listen_to(number);
+            }
+        }
+    }
+
+    fn tell(&mut self, number: u32, id: u32, answer: &Answer) {
+        let session = self.sessions[number as usize].as_deref_mut();
+        if session.is_some_and(|session| !session.is_leaving && !session.answer(id, answer, None)) {
+            self.leave(number);
+        }
+        self.listen_to(number);
+    }
+}
+
+/// What a client is told.
+enum Told {
+    Answer(Answer),
+    List(Vec<baio_storage::SegmentInfo>),
+}
+
+/// What a session needs of what it was promised.
+struct Promised {
+    border: Far,
+    limits: Limits,
+}
+
+impl Promised {
+    fn into_open(self, number: u32) -> Box<Open> {
+        Box::new(Open::new(Seat::new(number, self.border, self.limits)))
+    }
+}
+
+/// What a client is given that says hello, and the memory.
+fn welcome(
+    options: &Options,
+    hello: &Hello,
+    core: &baio_storage::Core,
+    session: &Session,
+) -> std::result::Result<(Welcome, Promised, std::os::fd::OwnedFd), Answer> {
+    if hello.version_min > VERSION || hello.version_max < VERSION {
+        let need = format!("version {VERSION} of the protocol");
+        return Err(failed(
+            Errno::EPROTONOSUPPORT,
+            "connect",
+            &need,
+            "use a client and a broker of one release",
+        ));
+    }
+    if !hello.volume.is_empty() && hello.volume != options.name {
+        return Err(failed(
+            Errno::ENOENT,
+            "connect",
+            "the name of a volume that is served here",
+            "leave the name out, or ask whoever runs the broker",
+        ));
+    }
+    let refused = |errno: Errno| failed(errno, "connect", "shared memory for the session", "try again later");
+    let places = match hello.places {
+        0 => options.places_max,
+        wanted => wanted.min(options.places_max),
+    };
+    let arena_bytes = match hello.arena_bytes {
+        0 => options.arena_bytes_max,
+        wanted => wanted.clamp(ARENA_BYTES_MIN.min(options.arena_bytes_max), options.arena_bytes_max),
+    };
+    let memory = SessionMemory::create(places, arena_bytes).map_err(|error| refused(error.errno))?;
+    let fd = memory.region().fd().try_clone_to_owned();
+    let fd = fd.map_err(|error| refused(Errno::of(&error)))?;
+    let layout = *memory.layout();
+    let info = core.volume_info().map_err(|_| refused(Errno::EIO))?;
+    let welcome = Welcome {
+        version: VERSION,
+        features: 0,
+        places,
+        questions_max: options.questions_max,
+        uid: session.who.uid,
+        memory_bytes: layout.bytes,
+        submissions: layout.submissions,
+        completions: layout.completions,
+        arena_at: layout.arena_at,
+        arena_bytes: layout.arena_bytes,
+        volume: options.name.clone(),
+        cached: core.cache_stats().is_some(),
+        block_size: info.block_size,
+    };
+    let handles = Handles::new(options.handles_max as usize, core.number());
+    let limits = Limits {
+        places,
+        arena_bytes: layout.arena_bytes,
+    };
+    let border = Far::new(memory, handles, std::sync::Arc::clone(&session.socket));
+    Ok((welcome, Promised { border, limits }, fd))
+}

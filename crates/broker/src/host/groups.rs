@@ -1,0 +1,64 @@
+//! The supplementary groups of a peer: `rustix` has no call for them.
+
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use baio_engine::Errno;
+
+/// As many as a process can be in (`NGROUPS_MAX`).
+const GROUPS_MAX: usize = 65536;
+
+/// Of socket(7), as almost all architectures number it (`include/uapi/asm-generic/socket.h`).
+const SO_PEERGROUPS: libc::c_int = 59;
+
+/// The groups that whoever connected was in then (`SO_PEERGROUPS`, socket(7)).
+///
+/// # Errors
+/// What getsockopt(2) said.
+pub(super) fn of_peer(socket: BorrowedFd<'_>) -> Result<Vec<u32>, Errno> {
+    let mut groups = vec![0_u32; 64];
+    loop {
+        let mut bytes = (groups.len() * size_of::<u32>()) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `bytes` bytes to `groups`, which has that many, and the length to `bytes`; both
+        // live through the call.
+        let said = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut bytes,
+            )
+        };
+        let errno = if said == 0 { None } else { Some(Errno::last()) };
+        match errno {
+            None => {
+                groups.truncate(bytes as usize / size_of::<u32>());
+                return Ok(groups);
+            }
+            Some(Errno::ERANGE) if groups.len() < GROUPS_MAX => groups.resize(groups.len() * 4, 0),
+            Some(errno) => return Err(errno),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_peer_of_this_process_is_in_its_groups() {
+        let (here, _there) = UnixStream::pair().unwrap();
+        let mut told = super::of_peer(here.as_fd()).unwrap();
+        let mut ours: Vec<u32> = rustix::process::getgroups()
+            .unwrap()
+            .into_iter()
+            .map(|gid| gid.as_raw())
+            .collect();
+        told.sort_unstable();
+        ours.sort_unstable();
+        assert_eq!(told, ours);
+    }
+}

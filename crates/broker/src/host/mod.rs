@@ -1,0 +1,194 @@
+//! The broker: one core, one thread, many clients of other processes.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `mod.rs` | how it is made, how it ends |
+//! | `rounds.rs` | its loop |
+//! | `clients.rs` | who comes, who goes, what they say |
+//! | `session.rs` | one client |
+//! | `far.rs` | the border to it: shared memory, its handles |
+//! | `ask.rs` | questions and answers in the words of each side |
+//! | `owners.rs` | who may start how much, and who had what |
+//! | `sockets.rs`, `groups.rs` | the system's calls for all that |
+//!
+//! What a client may send, and what becomes of it, says `docs/shm-protocol.md`; `docs/broker.md` who wakes whom.
+//!
+//! Whatever a client does ends at most its own session. What it shares is read once and checked, what it asks is bounded by
+//! [`Options`], what it leaves behind ends before its memory is given back.
+//!
+//! Sources: seed 004 §4 (segments that applications own on a shared device), §5 (one shared buffer cache, cached or direct by
+//! request).
+
+mod ask;
+mod clients;
+mod far;
+mod groups;
+mod owners;
+mod rounds;
+mod session;
+mod sockets;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use baio_engine::{Doorbell, File, SetupError};
+use baio_storage::{Core, Error, Result};
+
+pub use sockets::Listener;
+
+use self::ask::Names;
+use self::owners::Owners;
+use self::session::Session;
+use self::sockets::Set;
+use crate::seat::SEATS_MAX;
+
+/// How a broker serves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What clients call the volume. No path of the host.
+    pub name: String,
+    /// Clients at a time; at most 4,095.
+    pub clients_max: u32,
+    /// Clients at a time of one user: nobody takes all the places.
+    pub clients_of_one_max: u32,
+    /// Requests that a client may have under way.
+    pub places_max: u32,
+    /// Bytes of buffers that a client may share with the broker. Memory is taken as it is touched.
+    pub arena_bytes_max: u64,
+    /// Segments that a client may have open.
+    pub handles_max: u32,
+    /// Questions that a client may have asked and not been answered.
+    pub questions_max: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            name: "volume".to_owned(),
+            clients_max: 1024,
+            clients_of_one_max: 512,
+            places_max: 256,
+            arena_bytes_max: 4 << 20,
+            handles_max: 1024,
+            questions_max: 32,
+        }
+    }
+}
+
+/// Serves a core to clients of other processes, in the thread that runs it.
+pub struct Broker {
+    core: Core,
+    listener: Listener,
+    /// Full, or without descriptors: nobody is accepted until somebody has gone.
+    is_deaf: bool,
+    set: Set,
+    /// The set, as the engine polls it.
+    poll: File,
+    is_polled: bool,
+    sessions: Vec<Option<Box<Session>>>,
+    /// Sessions that there are, those that are leaving included.
+    count: u32,
+    /// Those whose rings are looked at each round.
+    awake: Vec<u32>,
+    owners: Owners,
+    names: Names,
+    options: Options,
+    stop: Arc<AtomicBool>,
+    figures: Figures,
+    /// Counts rounds, sessions and freezes: what is to begin elsewhere each time, and names that are never used again.
+    round: u64,
+    born: u32,
+    freezes: u64,
+    /// Kept for the next round.
+    ready: Vec<u64>,
+    inbox: Box<[u8]>,
+}
+
+#[derive(Debug, Default)]
+struct Figures {
+    started_at_unix: u64,
+    sessions_ended: u64,
+}
+
+/// Ends a broker, from any thread or signal handler's thread.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    asked: Arc<AtomicBool>,
+    doorbell: Doorbell,
+}
+
+impl Stop {
+    /// Asks it to end: what is under way ends first, then the volume is closed.
+    pub fn ask(&self) {
+        // Other side: the round that the doorbell begins.
+        self.asked.store(true, Ordering::Release);
+        self.doorbell.ring();
+    }
+}
+
+impl Broker {
+    /// Serves `core` to whoever connects to `listener`.
+    ///
+    /// # Errors
+    /// The system has no set of sockets for it.
+    pub fn new(core: Core, listener: Listener, options: Options) -> Result<Broker> {
+        let failed = |error: SetupError| Error::new("serve", core.volume_name(), error);
+        let set = Set::new().map_err(failed)?;
+        let named = |errno| failed(SetupError::new("poll", "the broker's socket".into(), errno));
+        set.add(&listener.fd, clients::LISTENER).map_err(named)?;
+        let poll = File::from_fd(set.descriptor().map_err(failed)?, "the clients' sockets").map_err(failed)?;
+        let options = Options {
+            clients_max: options.clients_max.clamp(1, SEATS_MAX - 1),
+            ..options
+        };
+        let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Ok(Broker {
+            names: Names {
+                path: core.volume_name(),
+                served: options.name.clone(),
+            },
+            core,
+            listener,
+            is_deaf: false,
+            set,
+            poll,
+            is_polled: false,
+            sessions: Vec::new(),
+            count: 0,
+            awake: Vec::new(),
+            owners: Owners::default(),
+            options,
+            stop: Arc::default(),
+            figures: Figures {
+                started_at_unix: unix.map_or(0, |since| since.as_secs()),
+                sessions_ended: 0,
+            },
+            round: 0,
+            born: 0,
+            freezes: 0,
+            ready: Vec::new(),
+            inbox: vec![0; baio_words::session::MESSAGE_MAX + 1].into(),
+        })
+    }
+
+    /// Ends it from elsewhere.
+    #[must_use]
+    pub fn stopper(&self) -> Stop {
+        Stop {
+            asked: Arc::clone(&self.stop),
+            doorbell: self.core.engine().doorbell(),
+        }
+    }
+
+    /// Serves until it is stopped. What is under way then ends, what the page cache has is written, and the volume is closed.
+    ///
+    /// # Errors
+    /// The backend is broken, or the volume could not be closed properly: the next open heals it.
+    pub fn run(mut self) -> Result<()> {
+        let served = self.serve();
+        let Broker { core, sessions, .. } = self;
+        // Their sockets first: a client sees the end before the next broker has the lock.
+        drop(sessions);
+        served.and_then(|()| core.close())
+    }
+}

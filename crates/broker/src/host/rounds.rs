@@ -1,0 +1,237 @@
+//! The broker's loop. One round: hear what sockets have to say, take from the rings, post what has ended, start what was held,
+//! say "asleep" and look again, then one turn of the core, which submits everything and sleeps until something completes or a
+//! socket has something.
+//!
+//! A session is *awake* while it has anything under way: its ring is looked at each round. Others cost nothing. What a round does for one
+//! user is bounded (`owners.rs`), and each round begins with another session.
+
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use baio_engine::{Op, Policy, Request, Time, Wait};
+use baio_storage::{Core, Result};
+
+use super::Broker;
+use crate::seat::{Other, seat_of};
+use crate::served::Served;
+
+/// The poll of the set of sockets.
+const POLL_TAG: u64 = 1;
+/// `POLLIN` (poll(2)).
+const READABLE: u32 = 1;
+const _: () = assert!(Core::FOREIGN_TAGS.start <= POLL_TAG && POLL_TAG < Core::FOREIGN_TAGS.end);
+
+impl Broker {
+    pub(super) fn serve(&mut self) -> Result<()> {
+        let mut is_ending = false;
+        loop {
+            self.round = self.round.wrapping_add(1);
+            self.hear();
+            self.take();
+            self.collect();
+            self.start_held();
+            if self.stop.load(Ordering::Acquire) && !is_ending {
+                is_ending = true;
+                self.begin_to_end();
+            }
+            self.publish();
+            self.bury();
+            if is_ending && self.count == 0 {
+                return Ok(());
+            }
+            self.turn()?;
+        }
+    }
+
+    /// Looks at the sockets if any of them has something.
+    fn hear(&mut self) {
+        while let Some(completion) = self.core.next_foreign() {
+            if completion.tag == POLL_TAG {
+                self.is_polled = false;
+            }
+        }
+        if self.is_polled {
+            return;
+        }
+        let mut ready = std::mem::take(&mut self.ready);
+        self.set.ready(&mut ready);
+        for word in ready.drain(..) {
+            self.heard(word);
+        }
+        self.ready = ready;
+        // Of what is left the poll tells at once.
+        let poll = Request::bare(Op::Poll { events: READABLE }, Some(&self.poll), Policy::kernel());
+        self.is_polled = self.core.engine_mut().submit_reserved(poll.tagged(POLL_TAG)).is_ok();
+    }
+
+    /// Those awake, beginning with another one each round.
+    fn rotation(&self) -> impl Iterator<Item = usize> + use<> {
+        let count = self.awake.len();
+        let first = self.round as usize % count.max(1);
+        (first..count).chain(0..first)
+    }
+
+    /// Takes what clients submitted, as much as is dealt out to each user.
+    fn take(&mut self) {
+        self.owners.deal();
+        for at in self.rotation() {
+            let number = self.awake[at];
+            let Some(session) = self.sessions[number as usize].as_deref_mut() else {
+                continue;
+            };
+            let Some(open) = session.open.as_mut().filter(|_| !session.is_leaving) else {
+                continue;
+            };
+            let owner = self.owners.at(session.owner);
+            let before = owner.room;
+            let taken = open.seat.take(&mut self.core, &mut owner.entries, &mut owner.room);
+            owner.running += before - owner.room;
+            owner.held += open.seat.held() as u32;
+            match taken {
+                Ok(None) => {}
+                // Between processes commands are messages.
+                Ok(Some(Other::Command(_) | Other::CallOff(_))) | Err(_) => {
+                    owner.violations += 1;
+                    self.leave(number);
+                }
+            }
+        }
+    }
+
+    /// Posts what has ended, and answers what was asked.
+    fn collect(&mut self) {
+        let now = self.core.engine().now();
+        while let Some((completion, memory)) = Served::next_end(&mut self.core) {
+            let (number, _) = seat_of(completion.tag);
+            let Some(session) = self.sessions.get_mut(number as usize).and_then(Option::as_deref_mut) else {
+                continue;
+            };
+            let Some(open) = &mut session.open else { continue };
+            let (done, posted) = open.seat.end(completion, memory);
+            let owner = self.owners.at(session.owner);
+            if let Some(done) = done {
+                owner.ended(done, &completion, now);
+            }
+            if posted.is_err() && !session.is_leaving {
+                owner.violations += 1;
+                self.leave(number);
+            }
+        }
+        for at in self.rotation() {
+            self.answer_all(self.awake[at]);
+        }
+    }
+
+    /// Answers what a session has asked, as far as there are answers.
+    fn answer_all(&mut self, number: u32) {
+        let mut at = 0;
+        loop {
+            let Some(session) = self.sessions[number as usize].as_deref_mut() else {
+                return;
+            };
+            let Some(asking) = session.open.as_deref().and_then(|open| open.asking.get(at)) else {
+                return;
+            };
+            match asking
+                .doing
+                .poll(&mut self.core, Some(std::task::Waker::noop().clone()))
+            {
+                Poll::Pending => at += 1,
+                Poll::Ready(reply) => {
+                    let Some(open) = &mut session.open else { return };
+                    let asking = open.asking.swap_remove(at);
+                    self.answered(number, &asking, reply);
+                }
+            }
+        }
+    }
+
+    /// Ends what is held for too long, and starts what there is room for.
+    fn start_held(&mut self) {
+        let now = self.core.engine().now();
+        let mut any = false;
+        for at in self.rotation() {
+            let number = self.awake[at];
+            let Some(session) = self.sessions[number as usize].as_deref_mut() else {
+                continue;
+            };
+            let Some(open) = &mut session.open else { continue };
+            let ended = open.seat.end_held(now, !open.asking.is_empty());
+            let owner = self.owners.at(session.owner);
+            if !session.is_leaving {
+                let before = owner.room;
+                any |= open.seat.start_held(&mut self.core, &mut owner.room);
+                owner.running += before - owner.room;
+            }
+            open.seat.close_leaving(&mut self.core);
+            if ended.is_err() && !session.is_leaving {
+                owner.violations += 1;
+                self.leave(number);
+            }
+        }
+        if any {
+            // What has ended as it was started ends now: no sleep would end for it.
+            self.collect();
+        }
+    }
+
+    /// Shows clients what has ended.
+    fn publish(&mut self) {
+        for &number in &self.awake {
+            let session = self.sessions[number as usize].as_deref_mut();
+            if let Some(open) = session.and_then(|session| session.open.as_mut()) {
+                open.seat.publish();
+            }
+        }
+    }
+
+    /// Submits, and sleeps unless there is more to take.
+    fn turn(&mut self) -> Result<()> {
+        let mut may_sleep = true;
+        let mut until: Option<Time> = None;
+        let sessions = &mut self.sessions;
+        self.awake.retain(|&number| {
+            let Some(session) = sessions[number as usize].as_deref_mut() else {
+                return false;
+            };
+            let Some(open) = session.open.as_ref().filter(|_| !session.is_leaving) else {
+                return true;
+            };
+            let is_empty = open.seat.fall_asleep();
+            may_sleep &= is_empty;
+            until = until.into_iter().chain(open.seat.sweep_at()).min();
+            session.is_awake = !is_empty || !open.is_still();
+            session.is_awake
+        });
+        let wait = match may_sleep {
+            true => Wait::Until {
+                count: 1,
+                min_wait: Duration::ZERO,
+                deadline: until,
+            },
+            false => Wait::No,
+        };
+        let ended = Served::turn(&mut self.core, wait)?;
+        for &number in &self.awake {
+            let session = self.sessions[number as usize].as_deref_mut();
+            if let Some(open) = session.and_then(|session| session.open.as_mut()) {
+                open.seat.wake_up();
+                if ended > 0 {
+                    open.seat.unstick();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// It is to end: nobody is accepted, and everybody leaves.
+    fn begin_to_end(&mut self) {
+        self.set.remove(&self.listener.fd);
+        self.is_deaf = true;
+        self.core.wind_down();
+        for number in 0..self.sessions.len() as u32 {
+            self.leave(number);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! One client: its socket, its requests, what it has asked, what it is to be told.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use baio_engine::Errno;
+use baio_storage::{HeldFreeze, SegmentInfo};
+use baio_words::session::{Answer, Failed, pieces};
+use baio_words::{Access, Identity};
+
+use super::ask;
+use super::far::Far;
+use super::sockets::{self, Sent};
+use crate::control::Doing;
+use crate::seat::Seat;
+
+/// One client.
+pub(super) struct Session {
+    pub(super) socket: Arc<OwnedFd>,
+    pub(super) who: Identity,
+    /// Its user's place among the owners.
+    pub(super) owner: usize,
+    /// What events of its socket carry.
+    pub(super) word: u64,
+    /// `None` before its first message.
+    pub(super) open: Option<Box<Open>>,
+    outbox: VecDeque<Letter>,
+    /// Its socket was full: it is told when there is room.
+    pub(super) is_blocked: bool,
+    /// Somebody looks at its ring each round.
+    pub(super) is_awake: bool,
+    /// It has gone, or is to go: what it has under way ends first.
+    pub(super) is_leaving: bool,
+}
+
+/// What a client has that has said hello.
+pub(super) struct Open {
+    pub(super) seat: Seat<Far>,
+    pub(super) asking: Vec<Asking>,
+    pub(super) freezes: Vec<(u64, HeldFreeze)>,
+    listing: VecDeque<Listing>,
+}
+
+/// A question under way.
+pub(super) struct Asking {
+    pub(super) id: u32,
+    pub(super) doing: Doing,
+    /// Of an open, what for.
+    pub(super) access: Option<Access>,
+    pub(super) was_called_off: bool,
+}
+
+/// A list that goes out a piece at a time, as the client reads it.
+struct Listing {
+    id: u32,
+    rest: std::vec::IntoIter<SegmentInfo>,
+}
+
+/// Segments of a list that are put into words at a time: some messages.
+const SLICE: usize = 512;
+
+struct Letter {
+    message: Vec<u8>,
+    with: Option<OwnedFd>,
+}
+
+impl Session {
+    pub(super) fn new(socket: OwnedFd, who: Identity, owner: usize, word: u64) -> Session {
+        Session {
+            socket: Arc::new(socket),
+            who,
+            owner,
+            word,
+            open: None,
+            outbox: VecDeque::new(),
+            is_blocked: false,
+            is_awake: false,
+            is_leaving: false,
+        }
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Is it to be told anything that it has not room for? Then it is asked for nothing new.
+    pub(super) fn owes(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// Sends a message, or keeps it until there is room. False: the client has gone.
+    pub(super) fn tell(&mut self, message: Vec<u8>, with: Option<OwnedFd>) -> bool {
+        self.outbox.push_back(Letter { message, with });
+        self.flush()
+    }
+
+    /// Answers a question. False: the client has gone.
+    pub(super) fn answer(&mut self, id: u32, answer: &Answer, with: Option<OwnedFd>) -> bool {
+        let message = answer.encode(id).or_else(|_| too_long().encode(id));
+        message.is_ok_and(|message| self.tell(message, with))
+    }
+
+    /// Answers with a list, a piece at a time.
+    pub(super) fn list(&mut self, id: u32, list: Vec<SegmentInfo>) -> bool {
+        if let Some(open) = &mut self.open {
+            let rest = list.into_iter();
+            open.listing.push_back(Listing { id, rest });
+        }
+        self.flush()
+    }
+
+    /// Sends what there is room for. False: the client has gone.
+    pub(super) fn flush(&mut self) -> bool {
+        loop {
+            while let Some(letter) = self.outbox.front() {
+                match sockets::send(self.fd(), &letter.message, letter.with.as_ref().map(AsFd::as_fd)) {
+                    Sent::Whole => self.outbox.pop_front(),
+                    Sent::Full => return true,
+                    Sent::Gone => return false,
+                };
+            }
+            if !self.next_slice() {
+                return true;
+            }
+        }
+    }
+
+    /// Puts the next part of a list into words. False: there is none.
+    fn next_slice(&mut self) -> bool {
+        let Some(open) = &mut self.open else { return false };
+        let Some(listing) = open.listing.front_mut() else {
+            return false;
+        };
+        let infos: Vec<_> = listing
+            .rest
+            .by_ref()
+            .take(SLICE)
+            .map(|info| ask::segment(&info))
+            .collect();
+        let (id, is_last) = (listing.id, listing.rest.len() == 0);
+        for piece in pieces(&infos) {
+            let piece = match piece {
+                Answer::Segments { more, infos } => Answer::Segments {
+                    more: more || !is_last,
+                    infos,
+                },
+                other => other,
+            };
+            // Names have at most 255 bytes, so each piece fits.
+            if let Ok(message) = piece.encode(id) {
+                self.outbox.push_back(Letter { message, with: None });
+            }
+        }
+        if is_last {
+            open.listing.pop_front();
+        }
+        true
+    }
+}
+
+impl Open {
+    pub(super) fn new(seat: Seat<Far>) -> Open {
+        Open {
+            seat,
+            asking: Vec::new(),
+            freezes: Vec::new(),
+            listing: VecDeque::new(),
+        }
+    }
+
+    /// Questions without a whole answer.
+    pub(super) fn questions(&self) -> usize {
+        self.asking.len() + self.listing.len()
+    }
+
+    /// Is nothing of it under way any more?
+    pub(super) fn is_still(&self) -> bool {
+        self.seat.busy() == 0 && self.asking.is_empty()
+    }
+}
+
+fn too_long() -> Answer {
+    failed(
+        Errno::EMSGSIZE,
+        "answer",
+        "an answer that fits into a message of 65536 bytes",
+        "ask for less",
+    )
+}
+
+/// A failure of the host's own.
+pub(super) fn failed(errno: Errno, operation: &str, need: &str, cure: &str) -> Answer {
+    Answer::Failed(Box::new(Failed {
+        code: errno.name().to_owned(),
+        errno: errno.raw().unsigned_abs(),
+        operation: operation.to_owned(),
+        object: "a session".to_owned(),
+        offset: None,
+        what: errno.to_string(),
+        need: Some(need.to_owned()),
+        cure: Some(cure.to_owned()),
+    }))
+}

@@ -1,0 +1,295 @@
+//! The broker's socket and those of its clients: who is there, messages in, messages out.
+//!
+//! Nothing here waits. A message is received with recv(2), which throws descriptors away that came with it: no client can make the
+//! broker hold one.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use baio_engine::{Errno, SetupError};
+use baio_words::Identity;
+use baio_words::session::DOORBELL;
+use rustix::event::epoll;
+use rustix::fs::{AtFlags, CWD, FileType, Mode};
+use rustix::io::Errno as Said;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType,
+};
+
+use super::groups;
+
+/// A socket that clients connect to.
+#[derive(Debug)]
+pub struct Listener {
+    pub(super) fd: OwnedFd,
+    /// Where it was bound by us: removed at the end, if it is still ours.
+    bound: Option<Bound>,
+}
+
+#[derive(Debug)]
+struct Bound {
+    path: PathBuf,
+    inode: (u64, u64),
+}
+
+/// Connections that wait to be accepted, as many as the system allows.
+const BACKLOG: i32 = 4096;
+
+impl Listener {
+    /// Binds `path`, of which nothing may be there but the socket of a broker that has ended. `mode` says who may connect.
+    /// There is a moment at which it is not there, and none at which somebody else may connect to it.
+    ///
+    /// # Errors
+    /// Somebody serves there; something else is there; or what the system said.
+    pub fn bind(path: &Path, mode: u32) -> Result<Listener, SetupError> {
+        let failed = |errno: Errno| SetupError::new("listen on", path.display().to_string(), errno);
+        clear(path)?;
+        // Bound under another name and shown when its mode is right. The name is ours: nobody else of this process binds here.
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(format!(".{}", std::process::id()));
+        let beside = PathBuf::from(beside);
+        let make = || -> Result<Listener, Errno> {
+            let kind = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, kind, None)?;
+            let _ = rustix::fs::unlink(&beside);
+            rustix::net::bind(&fd, &SocketAddrUnix::new(&beside)?)?;
+            rustix::fs::chmod(&beside, Mode::from_raw_mode(mode))?;
+            rustix::net::listen(&fd, BACKLOG)?;
+            let inode = inode_of(&beside)?;
+            rustix::fs::rename(&beside, path)?;
+            let path = path.to_owned();
+            let bound = Some(Bound { path, inode });
+            Ok(Listener { fd, bound })
+        };
+        make().map_err(|errno| {
+            let _ = rustix::fs::unlink(&beside);
+            failed(errno)
+                .need("a directory that may be written, and a path of at most 90 bytes")
+                .cure("choose another --socket")
+        })
+    }
+
+    /// A socket that somebody else has bound and hands over, as systemd does.
+    ///
+    /// # Errors
+    /// It is no listening Unix socket of sequenced packets.
+    pub fn adopt(fd: OwnedFd) -> Result<Listener, SetupError> {
+        let failed = |errno: Errno| {
+            SetupError::new("serve on", "the socket that was handed over".into(), errno)
+                .need("a listening Unix socket of sequenced packets")
+                .cure("in a unit: ListenSequentialPacket=PATH")
+        };
+        let looked = || -> Result<bool, Said> {
+            let is_packets = rustix::net::sockopt::socket_type(&fd)? == SocketType::SEQPACKET;
+            let is_unix = rustix::net::sockopt::socket_domain(&fd)? == AddressFamily::UNIX;
+            let listens = rustix::net::sockopt::socket_acceptconn(&fd)?;
+            rustix::io::ioctl_fionbio(&fd, true)?;
+            Ok(is_packets && is_unix && listens)
+        };
+        match looked() {
+            Ok(true) => Ok(Listener { fd, bound: None }),
+            Ok(false) => Err(failed(Errno::EPROTOTYPE)),
+            Err(errno) => Err(failed(errno.into())),
+        }
+    }
+
+    /// The next connection, if one waits.
+    ///
+    /// # Errors
+    /// What accept(2) said.
+    pub(super) fn accept(&self) -> Result<Option<OwnedFd>, Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        match rustix::net::accept_with(&self.fd, flags) {
+            Ok(fd) => Ok(Some(fd)),
+            // Who has left again is nobody.
+            Err(Said::AGAIN | Said::INTR | Said::CONNABORTED) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(Bound { path, inode }) = &self.bound {
+            // A successor may have bound the path already.
+            if inode_of(path) == Ok(*inode) {
+                let _ = rustix::fs::unlink(path);
+            }
+        }
+    }
+}
+
+fn inode_of(path: &Path) -> Result<(u64, u64), Errno> {
+    let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+/// Is the path free for us? A socket that nobody listens on is.
+fn clear(path: &Path) -> Result<(), SetupError> {
+    let name = || path.display().to_string();
+    let stat = match rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Said::NOENT) => return Ok(()),
+        Err(errno) => return Err(SetupError::new("look at", name(), errno.into())),
+    };
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
+        let error = SetupError::new("listen on", name(), Errno::EEXIST);
+        return Err(error
+            .need("a path where nothing is")
+            .cure("choose another --socket, or remove what is there"));
+    }
+    match connect(path) {
+        Err(Said::CONNREFUSED) => Ok(()),
+        _ => Err(SetupError::new("listen on", name(), Errno::EADDRINUSE)
+            .need("a path on which nobody serves")
+            .cure("end the broker that serves there, or choose another --socket")),
+    }
+}
+
+fn connect(path: &Path) -> Result<OwnedFd, Said> {
+    let kind = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, kind, None)?;
+    rustix::net::connect(&fd, &SocketAddrUnix::new(path.as_os_str().as_bytes())?)?;
+    Ok(fd)
+}
+
+/// Who is at the other end: the kernel's word, as this process's user namespace sees it.
+///
+/// # Errors
+/// `EACCES` for a user that this namespace does not know: all of those look alike.
+pub(super) fn peer(socket: BorrowedFd<'_>) -> Result<Identity, Errno> {
+    let credentials = rustix::net::sockopt::socket_peercred(socket)?;
+    let (uid, gid) = (credentials.uid.as_raw(), credentials.gid.as_raw());
+    if uid == overflow_uid() || uid == u32::MAX {
+        return Err(Errno::EACCES);
+    }
+    Ok(Identity::new(uid, gid).with_groups(&groups::of_peer(socket)?))
+}
+
+/// What the kernel calls users that a namespace does not know (`/proc/sys/kernel/overflowuid`).
+fn overflow_uid() -> u32 {
+    let told = std::fs::read_to_string("/proc/sys/kernel/overflowuid");
+    told.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(65534)
+}
+
+/// What a socket had to say.
+pub(super) enum Heard {
+    /// A message, or a doorbell: so many bytes.
+    Message(usize),
+    /// Nothing now.
+    Nothing,
+    /// The other end has gone.
+    Gone,
+}
+
+pub(super) fn receive(socket: BorrowedFd<'_>, into: &mut [u8]) -> Heard {
+    match rustix::net::recv(socket, &mut *into, RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
+        Ok((_, 0)) => Heard::Gone,
+        Ok((_, len)) => Heard::Message(len),
+        Err(Said::AGAIN | Said::INTR) => Heard::Nothing,
+        Err(_) => Heard::Gone,
+    }
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    Whole,
+    /// The other end has not read what it has.
+    Full,
+    Gone,
+}
+
+/// Sends one message, with a descriptor if there is one.
+pub(super) fn send(socket: BorrowedFd<'_>, message: &[u8], with: Option<BorrowedFd<'_>>) -> Sent {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let sent = match with {
+        None => rustix::net::send(socket, message, flags),
+        Some(fd) => {
+            let fds = [fd];
+            let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            control.push(SendAncillaryMessage::ScmRights(&fds));
+            rustix::net::sendmsg(socket, &[std::io::IoSlice::new(message)], &mut control, flags)
+        }
+    };
+    match sent {
+        Ok(_) => Sent::Whole,
+        // No memory, or too many descriptors under way: the other end has to read some.
+        Err(Said::AGAIN | Said::INTR | Said::NOBUFS | Said::NOMEM | Said::TOOMANYREFS) => Sent::Full,
+        Err(_) => Sent::Gone,
+    }
+}
+
+/// Wakes whoever sleeps on the other end. One that has messages to read wakes by those.
+pub(super) fn ring(socket: BorrowedFd<'_>) {
+    let _ = send(socket, &DOORBELL, None);
+}
+
+/// A socket and its other end, for whoever a handle is handed on to.
+///
+/// # Errors
+/// What socketpair(2) said.
+pub(super) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        flags,
+        None,
+    )?)
+}
+
+/// All sockets of the broker, for one poll of the engine.
+pub(super) struct Set {
+    fd: OwnedFd,
+    events: Vec<epoll::Event>,
+}
+
+/// Sockets looked at in one round: a storm on them delays nobody's completions.
+const EVENTS_MAX: usize = 64;
+
+impl Set {
+    pub(super) fn new() -> Result<Set, SetupError> {
+        let failed = |errno: Said| SetupError::new("make", "a set of sockets".into(), errno.into());
+        Ok(Set {
+            fd: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?,
+            events: Vec::with_capacity(EVENTS_MAX),
+        })
+    }
+
+    /// The descriptor that is readable when any of them has something.
+    pub(super) fn descriptor(&self) -> Result<OwnedFd, SetupError> {
+        let failed = |errno: Said| SetupError::new("copy", "a descriptor".into(), errno.into());
+        rustix::io::fcntl_dupfd_cloexec(&self.fd, 0).map_err(failed)
+    }
+
+    pub(super) fn add(&self, socket: &impl AsFd, word: u64) -> Result<(), Errno> {
+        let data = epoll::EventData::new_u64(word);
+        Ok(epoll::add(&self.fd, socket, data, epoll::EventFlags::IN)?)
+    }
+
+    /// What is waited for on it from now on.
+    pub(super) fn wait_for(&self, socket: &impl AsFd, word: u64, readable: bool, writable: bool) {
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, readable);
+        flags.set(epoll::EventFlags::OUT, writable);
+        let _ = epoll::modify(&self.fd, socket, epoll::EventData::new_u64(word), flags);
+    }
+
+    pub(super) fn remove(&self, socket: &impl AsFd) {
+        let _ = epoll::delete(&self.fd, socket);
+    }
+
+    /// The words of those that have something now, some of them at least.
+    pub(super) fn ready(&mut self, into: &mut Vec<u64>) {
+        self.events.clear();
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let spare = rustix::buffer::spare_capacity(&mut self.events);
+        if epoll::wait(&self.fd, spare, Some(&now)).is_ok() {
+            into.extend(self.events.iter().map(|event| event.data.u64()));
+        }
+    }
+}
