@@ -1,15 +1,17 @@
 //! Who comes, who goes, and what they say.
 
+use std::os::fd::{AsFd, OwnedFd};
+
 use baio_engine::Errno;
 use baio_ring::SessionMemory;
 use baio_storage::Result;
-use baio_words::Access;
 use baio_words::entry::Limits;
 use baio_words::session::{Answer, FromClient, Hello, Question, StatusWords, VERSION, Welcome};
+use baio_words::{Access, Identity};
 
 use super::ask::{self, Asked, OfHost};
-use super::far::{Far, Handles};
-use super::session::{Asking, Open, Session, failed};
+use super::far::{Far, Handles, Opened};
+use super::session::{Asking, Bound, Open, Session, failed};
 use super::sockets::{self, Heard};
 use super::{Broker, Options};
 use crate::control::{self, Begun, Reply};
@@ -88,10 +90,12 @@ impl Broker {
             }
             match self.listener.accept() {
                 Ok(Some(socket)) => {
-                    let Ok(who) = sockets::peer(std::os::fd::AsFd::as_fd(&socket)) else {
+                    let Ok(who) = sockets::peer(socket.as_fd()) else {
                         continue; // Nobody that could own anything.
                     };
-                    self.enter(socket, who);
+                    if let Err((socket, refusal)) = self.enter(socket, who, None) {
+                        refuse(&socket, &refusal);
+                    }
                 }
                 Ok(None) => return,
                 // Without descriptors there is room again when somebody goes.
@@ -108,29 +112,44 @@ impl Broker {
         }
     }
 
-    fn enter(&mut self, socket: std::os::fd::OwnedFd, who: baio_words::Identity) {
+    /// A place for whoever has the other end of this socket.
+    pub(super) fn enter(
+        &mut self,
+        socket: OwnedFd,
+        who: Identity,
+        bound: Option<Bound>,
+    ) -> std::result::Result<(), (OwnedFd, Answer)> {
+        let of_one_max = self.options.clients_of_one_max;
+        let refused = |need: String| failed(Errno::EAGAIN, "connect", &need, "close other connections first");
+        if self.count >= self.options.clients_max {
+            return Err((
+                socket,
+                refused(format!("at most {} connections", self.options.clients_max)),
+            ));
+        }
+        let owner = self.owners.enter(who.uid);
+        if self.owners.at(owner).sessions > of_one_max {
+            self.owners.leave(owner);
+            return Err((socket, refused(format!("at most {of_one_max} connections of one user"))));
+        }
         let free = self.sessions.iter().position(Option::is_none);
-        let number = free.unwrap_or_else(|| {
-            self.sessions.push(None);
-            self.sessions.len() - 1
-        });
+        let number = free.unwrap_or(self.sessions.len());
         self.born = self.born.wrapping_add(1) & (u32::MAX >> 1); // Never the listener's word.
         let word = u64::from(self.born) << 32 | number as u64;
-        let owner = self.owners.enter(who.uid);
-        let session = Session::new(socket, who, owner, word);
-        if self.owners.at(owner).sessions > self.options.clients_of_one_max {
+        if let Err(errno) = self.set.add(&socket, word) {
             self.owners.leave(owner);
-            let need = format!("at most {} connections of one user", self.options.clients_of_one_max);
-            let mut session = session;
-            session.answer(0, &failed(Errno::EAGAIN, "connect", &need, "close others first"), None);
-            return;
+            return Err((
+                socket,
+                failed(errno, "connect", "a place in the set of sockets", "try again later"),
+            ));
         }
-        if self.set.add(&session.fd(), word).is_err() {
-            self.owners.leave(owner);
-            return;
+        let session = Some(Box::new(Session::new(socket, who, owner, word, bound)));
+        match self.sessions.get_mut(number) {
+            Some(place) => *place = session,
+            None => self.sessions.push(session),
         }
-        self.sessions[number] = Some(Box::new(session));
         self.count += 1;
+        Ok(())
     }
 
     /// A client has gone, or is sent away. What it has under way ends before its memory is given back.
@@ -154,25 +173,37 @@ impl Broker {
             }
             open.freezes.clear();
         }
+        if let Some(bound) = session.bound.as_ref().filter(|bound| !bound.is_taken) {
+            self.core.close_handle(bound.handle);
+        }
         if !std::mem::replace(&mut session.is_awake, true) {
             self.awake.push(number);
         }
+        self.take_back_all_of(number);
     }
 
     /// Gives the places of those back who have left and have nothing under way.
     pub(super) fn bury(&mut self) {
-        let mut any = false;
+        let (mut any, mut ended) = (false, Vec::new());
         for &number in &self.awake {
-            let place = &mut self.sessions[number as usize];
+            let (place, core) = (&mut self.sessions[number as usize], &self.core);
             let is_over = |session: &mut Box<Session>| {
-                session.is_leaving && session.open.as_ref().is_none_or(|open| open.is_still())
+                let lands = session
+                    .bound
+                    .as_ref()
+                    .is_some_and(|bound| core.is_under_way_on(bound.handle));
+                session.is_leaving && !lands && session.open.as_ref().is_none_or(|open| open.is_still())
             };
             if let Some(session) = place.take_if(is_over) {
                 self.owners.leave(session.owner);
                 self.count -= 1;
                 self.figures.sessions_ended += 1;
                 any = true;
+                ended.extend(session.bound);
             }
+        }
+        for bound in ended {
+            self.taken_back(&bound);
         }
         if any {
             let sessions = &self.sessions;
@@ -252,6 +283,9 @@ impl Broker {
         if let Some(refusal) = refusal {
             return self.tell(number, id, &refusal);
         }
+        if session.bound.is_some() && !matches!(question, Question::Hint { .. } | Question::Size { .. }) {
+            return self.asked_of_bound(number, id, &question);
+        }
         let handles = &open.seat.border.handles;
         match ask::asked(question, |words| handles.get(words)) {
             Asked::Core(command) => match control::begin(&mut self.core, session.who, command) {
@@ -270,11 +304,11 @@ impl Broker {
                 }
                 Begun::Close => {} // No question is one.
             },
-            Asked::Host(of_host) => self.asked_of_host(number, id, name, of_host),
+            Asked::Host(of_host) => self.asked_of_host(number, id, of_host),
         }
     }
 
-    fn asked_of_host(&mut self, number: u32, id: u32, name: &str, asked: OfHost) {
+    fn asked_of_host(&mut self, number: u32, id: u32, asked: OfHost) {
         let Some(session) = self.sessions[number as usize].as_deref_mut() else {
             return;
         };
@@ -293,12 +327,8 @@ impl Broker {
                 return;
             }
             OfHost::Status => self.status(number),
-            OfHost::HandOn(..) | OfHost::Revoke(_) => failed(
-                Errno::ENOSYS,
-                name,
-                "a broker that hands handles on",
-                "open the segment in the other process, by its mode or group",
-            ),
+            OfHost::HandOn(handle, access) => return self.hand_on(number, id, handle, access),
+            OfHost::Revoke(grant) => return self.revoke(number, id, grant),
         };
         self.tell(number, id, &answer);
     }
@@ -351,12 +381,14 @@ impl Broker {
                 info: ask::segment(&info),
             },
             Reply::Opened(handle, info) => {
-                let access = access.unwrap_or(Access::Read);
-                Answer::Opened {
-                    handle: open.seat.border.handles.add(handle, access),
+                let (access, info) = (access.unwrap_or(Access::Read), ask::segment(&info));
+                let opened = Opened {
+                    handle,
                     access,
-                    info: ask::segment(&info),
-                }
+                    info: info.clone(),
+                };
+                let handle = open.seat.border.handles.add(opened);
+                Answer::Opened { handle, access, info }
             }
             Reply::Volume(view) => ask::volume(&view, &self.names),
             Reply::Account(account) => Answer::Account(ask::account(&account)),
@@ -389,12 +421,24 @@ impl Broker {
         }
     }
 
-    fn tell(&mut self, number: u32, id: u32, answer: &Answer) {
+    pub(super) fn tell(&mut self, number: u32, id: u32, answer: &Answer) {
+        self.tell_with(number, id, answer, None);
+    }
+
+    /// The same with a descriptor.
+    pub(super) fn tell_with(&mut self, number: u32, id: u32, answer: &Answer, with: Option<OwnedFd>) {
         let session = self.sessions[number as usize].as_deref_mut();
-        if session.is_some_and(|session| !session.is_leaving && !session.answer(id, answer, None)) {
+        if session.is_some_and(|session| !session.is_leaving && !session.answer(id, answer, with)) {
             self.leave(number);
         }
         self.listen_to(number);
+    }
+}
+
+/// Tells whoever connects why not.
+fn refuse(socket: &OwnedFd, refusal: &Answer) {
+    if let Ok(message) = refusal.encode(0) {
+        sockets::send(socket.as_fd(), &message, None);
     }
 }
 
@@ -422,7 +466,7 @@ fn welcome(
     hello: &Hello,
     core: &baio_storage::Core,
     session: &Session,
-) -> std::result::Result<(Welcome, Promised, std::os::fd::OwnedFd), Answer> {
+) -> std::result::Result<(Welcome, Promised, OwnedFd), Answer> {
     if hello.version_min > VERSION || hello.version_max < VERSION {
         let need = format!("version {VERSION} of the protocol");
         return Err(failed(

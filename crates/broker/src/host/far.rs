@@ -9,6 +9,7 @@ use baio_ring::ring::Ring;
 use baio_storage::Handle;
 use baio_words::Access;
 use baio_words::entry::{COMPLETION_WORDS, HandleWords, Place, SUBMISSION_WORDS, Submission, Violation};
+use baio_words::session::SegmentWords;
 
 use super::sockets;
 use crate::seat::Border;
@@ -83,7 +84,17 @@ pub(super) struct Handles {
 #[derive(Debug)]
 struct Open {
     generation: u32,
-    handle: Option<(Handle, Access)>,
+    handle: Option<Opened>,
+}
+
+/// What a session has opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Opened {
+    /// The core's.
+    pub(super) handle: Handle,
+    pub(super) access: Access,
+    /// As it was told when it was opened.
+    pub(super) info: SegmentWords,
 }
 
 impl Handles {
@@ -107,7 +118,7 @@ impl Handles {
         self.len() + more <= self.max
     }
 
-    pub(super) fn add(&mut self, handle: Handle, access: Access) -> HandleWords {
+    pub(super) fn add(&mut self, opened: Opened) -> HandleWords {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push(Open {
                 generation: 0,
@@ -116,30 +127,26 @@ impl Handles {
             self.places.len() as u32 - 1
         });
         let place = &mut self.places[index as usize];
-        place.handle = Some((handle, access));
+        place.handle = Some(opened);
         HandleWords {
             index,
             generation: place.generation,
         }
     }
 
-    fn find(&self, words: HandleWords) -> Option<(Handle, Access)> {
+    /// What that names.
+    pub(super) fn find(&self, words: HandleWords) -> Option<&Opened> {
         let place = self.places.get(words.index as usize)?;
-        place.handle.filter(|_| place.generation == words.generation)
+        place.handle.as_ref().filter(|_| place.generation == words.generation)
     }
 
     /// The core's handle; one that it never gave, if there is none.
     pub(super) fn get(&self, words: HandleWords) -> Handle {
-        self.find(words).map_or(self.none, |(handle, _)| handle)
-    }
-
-    /// The core's handle, and what it may do.
-    pub(super) fn get_with_access(&self, words: HandleWords) -> Option<(Handle, Access)> {
-        self.find(words)
+        self.find(words).map_or(self.none, |opened| opened.handle)
     }
 
     pub(super) fn remove(&mut self, words: HandleWords) -> Option<Handle> {
-        let (handle, _) = self.find(words)?;
+        let handle = self.find(words)?.handle;
         let place = &mut self.places[words.index as usize];
         place.handle = None;
         place.generation = place.generation.wrapping_add(1);
@@ -153,7 +160,7 @@ impl Handles {
             place.generation = place.generation.wrapping_add(1);
             place.handle.take()
         });
-        let taken = taken.map(|(handle, _)| handle).collect();
+        let taken = taken.map(|opened| opened.handle).collect();
         self.free = (0..self.places.len() as u32).collect();
         taken
     }
@@ -167,15 +174,20 @@ mod tests {
     fn a_name_finds_its_own_handle_only_while_it_is_open() {
         let mut handles = Handles::new(2, 9);
         let core = |index| Handle::from_parts(9, index, 0);
-        let first = handles.add(core(1), Access::Read);
-        let second = handles.add(core(2), Access::Write);
+        let opened = |index| Opened {
+            handle: core(index),
+            access: Access::Read,
+            info: SegmentWords::default(),
+        };
+        let first = handles.add(opened(1));
+        let second = handles.add(opened(2));
         assert!(!handles.has_room(1) && handles.len() == 2);
         assert_eq!((handles.get(first), handles.get(second)), (core(1), core(2)));
         assert_eq!(handles.remove(first), Some(core(1)));
         assert_eq!((handles.remove(first), handles.get(first)), (None, handles.none));
-        let third = handles.add(core(3), Access::Read);
+        let third = handles.add(opened(3));
         assert_eq!((third.index, handles.get(first)), (first.index, handles.none));
-        assert_eq!(handles.get_with_access(third), Some((core(3), Access::Read)));
+        assert_eq!(handles.find(third), Some(&opened(3)));
         for wrong in [(7, 0), (u32::MAX, 0), (third.index, third.generation + 1)] {
             let words = HandleWords {
                 index: wrong.0,

@@ -6,6 +6,7 @@
 //! | `rounds.rs` | its loop |
 //! | `clients.rs` | who comes, who goes, what they say |
 //! | `session.rs` | one client |
+//! | `grants.rs` | handles that are handed on |
 //! | `far.rs` | the border to it: shared memory, its handles |
 //! | `ask.rs` | questions and answers in the words of each side |
 //! | `owners.rs` | who may start how much, and who had what |
@@ -22,6 +23,7 @@
 mod ask;
 mod clients;
 mod far;
+mod grants;
 mod groups;
 mod owners;
 mod rounds;
@@ -95,10 +97,11 @@ pub struct Broker {
     options: Options,
     stop: Arc<AtomicBool>,
     figures: Figures,
-    /// Counts rounds, sessions and freezes: what is to begin elsewhere each time, and names that are never used again.
+    /// Counts rounds, sessions, freezes and what is handed on: what is to begin elsewhere each time, and names that are never used again.
     round: u64,
     born: u32,
     freezes: u64,
+    grants: u64,
     /// Kept for the next round.
     ready: Vec<u64>,
     inbox: Box<[u8]>,
@@ -166,6 +169,7 @@ impl Broker {
             round: 0,
             born: 0,
             freezes: 0,
+            grants: 0,
             ready: Vec::new(),
             inbox: vec![0; baio_words::session::MESSAGE_MAX + 1].into(),
         })

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use baio_engine::Errno;
-use baio_storage::{HeldFreeze, SegmentInfo};
-use baio_words::session::{Answer, Failed, pieces};
+use baio_storage::{Handle, HeldFreeze, SegmentInfo};
+use baio_words::session::{Answer, Failed, SegmentWords, pieces};
 use baio_words::{Access, Identity};
 
 use super::ask;
@@ -32,6 +32,24 @@ pub(super) struct Session {
     pub(super) is_awake: bool,
     /// It has gone, or is to go: what it has under way ends first.
     pub(super) is_leaving: bool,
+    /// It is for a handle that was handed on, and for nothing else.
+    pub(super) bound: Option<Bound>,
+}
+
+/// A handle that one session has handed on to whoever has the other end of another's socket.
+pub(super) struct Bound {
+    /// Named in the question that takes it back.
+    pub(super) grant: u64,
+    /// The session that has handed it on, which it is charged to.
+    pub(super) by: u32,
+    /// The core's; until the session ends, also when its client has closed it.
+    pub(super) handle: Handle,
+    pub(super) access: Access,
+    pub(super) info: SegmentWords,
+    /// The client has it in its table.
+    pub(super) is_taken: bool,
+    /// The question of the session (by its word) that waits for its end.
+    pub(super) revoked_by: Option<(u32, u64)>,
 }
 
 /// What a client has that has said hello.
@@ -39,6 +57,8 @@ pub(super) struct Open {
     pub(super) seat: Seat<Far>,
     pub(super) asking: Vec<Asking>,
     pub(super) freezes: Vec<(u64, HeldFreeze)>,
+    /// Questions that wait for the end of what was handed on.
+    pub(super) revoking: usize,
     listing: VecDeque<Listing>,
 }
 
@@ -66,7 +86,7 @@ struct Letter {
 }
 
 impl Session {
-    pub(super) fn new(socket: OwnedFd, who: Identity, owner: usize, word: u64) -> Session {
+    pub(super) fn new(socket: OwnedFd, who: Identity, owner: usize, word: u64, bound: Option<Bound>) -> Session {
         Session {
             socket: Arc::new(socket),
             who,
@@ -77,6 +97,7 @@ impl Session {
             is_blocked: false,
             is_awake: false,
             is_leaving: false,
+            bound,
         }
     }
 
@@ -165,13 +186,14 @@ impl Open {
             seat,
             asking: Vec::new(),
             freezes: Vec::new(),
+            revoking: 0,
             listing: VecDeque::new(),
         }
     }
 
     /// Questions without a whole answer.
     pub(super) fn questions(&self) -> usize {
-        self.asking.len() + self.listing.len()
+        self.asking.len() + self.listing.len() + self.revoking
     }
 
     /// Is nothing of it under way any more?

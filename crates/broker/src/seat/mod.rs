@@ -146,11 +146,6 @@ impl<B: Border> Seat<B> {
         self.busy
     }
 
-    /// Requests that were started and have not ended.
-    pub(crate) fn running(&self) -> u32 {
-        self.running
-    }
-
     /// Takes what the client submitted, at most `limit` entries and down to what is not the seat's. At most `room` requests
     /// are started; the others are held.
     ///

@@ -3,6 +3,7 @@
 use super::{Core, OperationId};
 use crate::error::{Error, Fault, Result};
 use crate::identity::{Access, Identity, Sight};
+use crate::object::{ObjectState, Target};
 use crate::operation::check::CheckVolume;
 use crate::operation::create::{Create, CreateOptions};
 use crate::operation::delete::Delete;
@@ -269,6 +270,35 @@ impl Core {
             Answer::Opened(handle, info) => Ok((handle, info)),
             _ => Err(Error::new("open", object, Fault::NotFound)),
         }
+    }
+
+    /// Another handle on the segment or file that a handle names, which may do no more than that one. Closing either leaves
+    /// the other.
+    ///
+    /// # Errors
+    /// `Stale`; `ReadOnly` for write access by a handle for reading.
+    pub fn open_again(&mut self, handle: Handle, access: Access) -> Result<Handle> {
+        let known = self
+            .objects
+            .get(handle)
+            .filter(|object| object.state == ObjectState::Open);
+        let Some(object) = known else {
+            return Err(Error::new("open", "a closed handle", Fault::Stale));
+        };
+        if object.access == Access::Read && access == Access::Write {
+            return Err(Error::new("open", &object.name, Fault::ReadOnly));
+        }
+        let (name, target) = (object.name.clone(), object.target.clone());
+        if let Target::Plain(file) = &target {
+            self.engine.attach(file);
+        }
+        Ok(self.objects.add(name, access, target))
+    }
+
+    /// Is anything under way on a handle, closed or not? What was answered at its deadline is, until the kernel has let go of it.
+    #[must_use]
+    pub fn is_under_way_on(&self, handle: Handle) -> bool {
+        self.objects.get(handle).is_some_and(|object| object.in_flight > 0)
     }
 
     pub(super) fn subject(
