@@ -1,0 +1,28 @@
+//! Messages from a hostile peer, of both directions: decoding never panics, and what is accepted has one form.
+#![no_main]
+
+use baio_words::session::{FromBroker, FromClient};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let again = match FromClient::decode(data) {
+        Ok(FromClient::Doorbell) => None,
+        Ok(FromClient::Hello(hello)) => Some(hello.encode()),
+        Ok(FromClient::Question { id, question }) => Some(question.encode(id).expect("it came in a message")),
+        Err(malformed) => {
+            assert!(malformed.at <= data.len(), "{malformed}");
+            None
+        }
+    };
+    assert!(again.is_none_or(|again| again == data), "an accepted message has one form");
+    let again = match FromBroker::decode(data) {
+        Ok(FromBroker::Doorbell) => None,
+        Ok(FromBroker::Welcome(welcome)) => Some(welcome.encode()),
+        Ok(FromBroker::Answer { id, answer }) => Some(answer.encode(id).expect("it came in a message")),
+        Err(malformed) => {
+            assert!(malformed.at <= data.len(), "{malformed}");
+            None
+        }
+    };
+    assert!(again.is_none_or(|again| again == data), "an accepted message has one form");
+});
