@@ -420,6 +420,11 @@ fn a_piece_is_as_full_as_it_can_be() {
         infos[654].name.push_str(&"n".repeat(longer));
         assert_eq!(lengths(&infos), expected);
     }
+    // What no message can hold goes alone, and is refused there; what stands around it is sent.
+    let mut infos = vec![info.clone(); 3];
+    infos[1].name = "n".repeat(MESSAGE_MAX);
+    let fit: Vec<bool> = pieces(&infos).take(10).map(|piece| piece.encode(1).is_ok()).collect();
+    assert_eq!(fit, [true, false, true]);
     let none: Vec<Answer> = pieces(&[]).collect();
     let empty = Answer::Segments {
         more: false,

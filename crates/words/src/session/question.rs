@@ -12,7 +12,7 @@ use crate::identity::Access;
 pub enum Question {
     /// Make a segment. Answered by `Segment`.
     Create {
-        /// The client's word for the operation: one that is asked again under it is done once.
+        /// The client's name for the operation; zero for none.
         operation_id: [u8; 16],
         /// In whose name.
         owner_uid: u32,
@@ -31,7 +31,7 @@ pub enum Question {
     },
     /// Delete a segment. Answered by `Segment`, as it was.
     Delete {
-        /// The client's word for the operation.
+        /// The client's name for the operation; zero for none.
         operation_id: [u8; 16],
         /// Whose it is.
         owner_uid: u32,
@@ -40,7 +40,7 @@ pub enum Question {
     },
     /// Give a segment another size. Answered by `Segment`.
     Resize {
-        /// The client's word for the operation.
+        /// The client's name for the operation; zero for none.
         operation_id: [u8; 16],
         /// Whose it is.
         owner_uid: u32,
@@ -53,7 +53,7 @@ pub enum Question {
     },
     /// Give a segment another name. Answered by `Segment`.
     Rename {
-        /// The client's word for the operation.
+        /// The client's name for the operation; zero for none.
         operation_id: [u8; 16],
         /// Whose it is.
         owner_uid: u32,
