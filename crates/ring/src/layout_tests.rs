@@ -186,6 +186,31 @@ fn a_changed_layout_is_accepted_only_if_it_can_be() {
     }
 }
 
+/// In memory that is large enough for each: only the limits are left to say no.
+#[test]
+fn limits_hold_where_there_is_room_for_more() {
+    let mut layout = Layout::new(PLACES_MAX, ARENA_BYTES_MAX).unwrap();
+    layout.bytes = u64::MAX;
+    assert_eq!(layout.check(u64::MAX), Ok(()));
+    let mut larger = layout;
+    larger.arena_bytes += 1;
+    assert!(larger.check(u64::MAX).is_err());
+    let mut longer = layout;
+    longer.submissions.cells = 1 << 40;
+    longer.submissions.entries *= 2;
+    assert!(longer.check(u64::MAX).is_err());
+    longer.submissions.entries /= 2;
+    assert_eq!(longer.check(u64::MAX), Ok(()));
+}
+
+#[test]
+fn an_empty_arena_is_in_nobodys_way() {
+    let mut layout = Layout::new(64, 0).unwrap();
+    layout.bytes += 1 << 20;
+    layout.completions.cells = layout.arena_at;
+    assert_eq!(layout.check(layout.bytes), Ok(()));
+}
+
 #[test]
 fn each_part_is_told_by_its_name() {
     let good = Layout::new(8, 1 << 20).unwrap();
