@@ -23,8 +23,8 @@ pub(super) const LISTENER: u64 = u64::MAX;
 const MESSAGES_MAX: usize = 8;
 /// Connections that are accepted in one round.
 const ACCEPTED_MAX: usize = 64;
-/// Bytes of buffers that a client has at least: a granule of arenas.
-const ARENA_BYTES_MIN: u64 = 256 << 10;
+/// Arenas are multiples of this many bytes.
+const ARENA_GRANULE: u64 = 256 << 10;
 
 impl Broker {
     /// A socket has something.
@@ -98,10 +98,18 @@ impl Broker {
                     }
                 }
                 Ok(None) => return,
-                // Without descriptors there is room again when somebody goes.
-                Err(_) => return self.set_deaf(self.count > 0),
+                // Whoever waits is told by the end of its connection, and not kept waiting for descriptors that nobody gives back.
+                Err(Errno::EMFILE | Errno::ENFILE) => self.turn_away(),
+                Err(_) => return,
             }
         }
+    }
+
+    /// Accepts by the one descriptor that is kept for this, and hangs up.
+    fn turn_away(&mut self) {
+        self.spare = None;
+        let _ = self.listener.accept();
+        self.spare = sockets::spare();
     }
 
     /// The listening socket is looked at, or not.
@@ -491,8 +499,10 @@ fn welcome(
     };
     let arena_bytes = match hello.arena_bytes {
         0 => options.arena_bytes_max,
-        wanted => wanted.clamp(ARENA_BYTES_MIN.min(options.arena_bytes_max), options.arena_bytes_max),
+        wanted => wanted.min(options.arena_bytes_max),
     };
+    // Whole granules, as every arena.
+    let arena_bytes = arena_bytes.max(1).next_multiple_of(ARENA_GRANULE);
     let memory = SessionMemory::create(places, arena_bytes).map_err(|error| refused(error.errno))?;
     let fd = memory.region().fd().try_clone_to_owned();
     let fd = fd.map_err(|error| refused(Errno::of(&error)))?;

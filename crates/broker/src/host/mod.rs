@@ -30,6 +30,7 @@ mod rounds;
 mod session;
 mod sockets;
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -81,8 +82,10 @@ impl Default for Options {
 pub struct Broker {
     core: Core,
     listener: Listener,
-    /// Full, or without descriptors: nobody is accepted until somebody has gone.
+    /// Full, or ending: nobody is accepted until somebody has gone.
     is_deaf: bool,
+    /// Given up for a moment to turn somebody away when there are no descriptors.
+    spare: Option<OwnedFd>,
     set: Set,
     /// The set, as the engine polls it.
     poll: File,
@@ -153,6 +156,7 @@ impl Broker {
             core,
             listener,
             is_deaf: false,
+            spare: sockets::spare(),
             set,
             poll,
             is_polled: false,

@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use baio_engine::{Op, Policy, Request, Time, Wait};
+use baio_engine::{Memory, Op, Policy, Request, Time, Wait};
 use baio_storage::{Core, Result};
 
 use super::Broker;
-use crate::seat::{Other, seat_of};
+use crate::seat::{Other, answered, seat_of};
 use crate::served::Served;
 
 /// The poll of the set of sockets.
@@ -89,13 +89,15 @@ impl Broker {
             owner.running += before - owner.room;
             owner.held += open.seat.held() as u32;
             match taken {
-                Ok(None) => {}
+                Ok(None) => continue,
                 // Between processes commands are messages.
-                Ok(Some(Other::Command(_) | Other::CallOff(_))) | Err(_) => {
-                    owner.violations += 1;
-                    self.leave(number);
+                Ok(Some(Other::Command(tag) | Other::CallOff(tag))) => {
+                    let _ = open.seat.end(answered(tag), Memory::None);
                 }
+                Err(_) => {}
             }
+            owner.violations += 1;
+            self.leave(number);
         }
     }
 

@@ -174,6 +174,12 @@ fn overflow_uid() -> u32 {
     told.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(65534)
 }
 
+/// A descriptor to be given up when there is no other.
+pub(super) fn spare() -> Option<OwnedFd> {
+    let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+    rustix::fs::open("/", flags, Mode::empty()).ok()
+}
+
 /// What a socket had to say.
 pub(super) enum Heard {
     /// A message, or a doorbell: so many bytes.

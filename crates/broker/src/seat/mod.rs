@@ -197,7 +197,9 @@ impl<B: Border> Seat<B> {
                     cancelled: false,
                 };
                 self.occupy(tag, stage)?;
-                let request = self.request(submission)?;
+                let request = self.request(submission).inspect_err(|_| {
+                    self.vacate(tag.index);
+                })?;
                 let refused = match self.held.is_empty() && *room > 0 {
                     true => self.start(served, request).err(),
                     false => Some(request),
