@@ -11,6 +11,7 @@ use baio_words::{Access, Identity};
 
 use super::ask::{self, Asked, OfHost};
 use super::far::{Far, Handles, Opened};
+use super::rules::May;
 use super::session::{Asking, Bound, Open, Session, failed};
 use super::sockets::{self, Heard};
 use super::{Broker, Options};
@@ -274,7 +275,10 @@ impl Broker {
             _ => None,
         };
         let opening = open.asking.iter().filter(|asking| asking.access.is_some()).count();
-        let refusal = if open.questions() >= self.options.questions_max as usize {
+        let refusal = if !self.options.rules.of(&session.who).ask(&question) {
+            let need = "a rule of the broker's that allows it";
+            Some(failed(Errno::EACCES, name, need, "ask whoever runs the broker"))
+        } else if open.questions() >= self.options.questions_max as usize {
             let need = format!("at most {} questions without an answer", self.options.questions_max);
             Some(failed(Errno::EAGAIN, name, &need, "wait for the answers to others"))
         } else if access.is_some() && !open.seat.border.handles.has_room(opening + 1) {
@@ -491,6 +495,10 @@ fn welcome(
             "the name of a volume that is served here",
             "leave the name out, or ask whoever runs the broker",
         ));
+    }
+    if options.rules.of(&session.who) == May::NOTHING {
+        let need = "a rule of the broker's that allows something";
+        return Err(failed(Errno::EACCES, "connect", need, "ask whoever runs the broker"));
     }
     let refused = |errno: Errno| failed(errno, "connect", "shared memory for the session", "try again later");
     let places = match hello.places {

@@ -9,6 +9,7 @@
 //! | `grants.rs` | handles that are handed on |
 //! | `far.rs` | the border to it: shared memory, its handles |
 //! | `ask.rs` | questions and answers in the words of each side |
+//! | `rules.rs` | what the administrator lets clients do at most |
 //! | `owners.rs` | who may start how much, and who had what |
 //! | `sockets.rs`, `groups.rs` | the system's calls for all that |
 //!
@@ -27,16 +28,18 @@ mod grants;
 mod groups;
 mod owners;
 mod rounds;
+mod rules;
 mod session;
 mod sockets;
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use baio_engine::{Doorbell, File, SetupError};
-use baio_storage::{Core, Error, Result};
+use baio_storage::{Core, EVERYBODY_ELSE, Error, Identity, Limits, Result};
 
+pub use rules::{May, Rules, Whom};
 pub use sockets::Listener;
 
 use self::ask::Names;
@@ -62,6 +65,11 @@ pub struct Options {
     pub handles_max: u32,
     /// Questions that a client may have asked and not been answered.
     pub questions_max: u32,
+    /// What clients may do at most.
+    pub rules: Rules,
+    /// What an owner may hold who has no quota of its own, if the volume does not say so already: it is noted there. `None` is a
+    /// quarter of the volume's space and segments.
+    pub quota: Option<Limits>,
 }
 
 impl Default for Options {
@@ -74,6 +82,8 @@ impl Default for Options {
             arena_bytes_max: 4 << 20,
             handles_max: 1024,
             questions_max: 32,
+            rules: Rules::default(),
+            quota: None,
         }
     }
 }
@@ -99,6 +109,7 @@ pub struct Broker {
     names: Names,
     options: Options,
     stop: Arc<AtomicBool>,
+    next_rules: Arc<Mutex<Option<Rules>>>,
     figures: Figures,
     /// Counts rounds, sessions, freezes and what is handed on: what is to begin elsewhere each time, and names that are never used again.
     round: u64,
@@ -114,6 +125,21 @@ pub struct Broker {
 struct Figures {
     started_at_unix: u64,
     sessions_ended: u64,
+}
+
+/// Gives a broker other rules, from any thread.
+#[derive(Clone, Debug)]
+pub struct Ruler {
+    next: Arc<Mutex<Option<Rules>>>,
+    doorbell: Doorbell,
+}
+
+impl Ruler {
+    /// These hold from its next round on. Sessions of who may do less than before are ended.
+    pub fn rule(&self, rules: Rules) {
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(rules);
+        self.doorbell.ring();
+    }
 }
 
 /// Ends a broker, from any thread or signal handler's thread.
@@ -136,8 +162,9 @@ impl Broker {
     /// Serves `core` to whoever connects to `listener`.
     ///
     /// # Errors
-    /// The system has no set of sockets for it.
-    pub fn new(core: Core, listener: Listener, options: Options) -> Result<Broker> {
+    /// The system has no set of sockets for it; or the quota of everybody else could not be noted.
+    pub fn new(mut core: Core, listener: Listener, options: Options) -> Result<Broker> {
+        bind_everybody(&mut core, options.quota)?;
         let failed = |error: SetupError| Error::new("serve", core.volume_name(), error);
         let set = Set::new().map_err(failed)?;
         let named = |errno| failed(SetupError::new("poll", "the broker's socket".into(), errno));
@@ -166,6 +193,7 @@ impl Broker {
             owners: Owners::default(),
             options,
             stop: Arc::default(),
+            next_rules: Arc::default(),
             figures: Figures {
                 started_at_unix: unix.map_or(0, |since| since.as_secs()),
                 sessions_ended: 0,
@@ -188,6 +216,15 @@ impl Broker {
         }
     }
 
+    /// Gives it other rules from elsewhere.
+    #[must_use]
+    pub fn ruler(&self) -> Ruler {
+        Ruler {
+            next: Arc::clone(&self.next_rules),
+            doorbell: self.core.engine().doorbell(),
+        }
+    }
+
     /// Serves until it is stopped. What is under way then ends, what the page cache has is written, and the volume is closed.
     ///
     /// # Errors
@@ -199,4 +236,18 @@ impl Broker {
         drop(sessions);
         served.and_then(|()| core.close())
     }
+}
+
+/// Nobody fills the volume alone because nobody thought of a limit.
+fn bind_everybody(core: &mut Core, quota: Option<Limits>) -> Result<()> {
+    const ROOT: Identity = Identity::new(0, 0);
+    if !core.quota(ROOT, EVERYBODY_ELSE)?.limits.is_none() {
+        return Ok(());
+    }
+    let info = core.volume_info()?;
+    let quarter = Limits {
+        blocks: Some(info.size_bytes / u64::from(info.block_size) / 4),
+        segments: Some((info.segments_max / 4).max(1)),
+    };
+    core.set_quota(ROOT, EVERYBODY_ELSE, quota.unwrap_or(quarter)).map(drop)
 }

@@ -5,6 +5,7 @@
 //! A session is *awake* while it has anything under way: its ring is looked at each round. Others cost nothing. What a round does for one
 //! user is bounded (`owners.rs`), and each round begins with another session.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
@@ -27,6 +28,7 @@ impl Broker {
         let mut is_ending = false;
         loop {
             self.round = self.round.wrapping_add(1);
+            self.take_rules();
             self.hear();
             self.take();
             self.collect();
@@ -41,6 +43,22 @@ impl Broker {
                 return Ok(());
             }
             self.turn()?;
+        }
+    }
+
+    /// Other rules, if there are any. Who may do less than before is not served on under the old ones.
+    fn take_rules(&mut self) {
+        let next = self.next_rules.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(rules) = next else { return };
+        let before = std::mem::replace(&mut self.options.rules, rules);
+        for number in 0..self.sessions.len() {
+            let Some(session) = self.sessions[number].as_deref() else {
+                continue;
+            };
+            let (had, has) = (before.of(&session.who), self.options.rules.of(&session.who));
+            if !has.includes(had) {
+                self.leave(number as u32);
+            }
         }
     }
 
