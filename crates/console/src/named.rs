@@ -7,7 +7,7 @@ use baio_storage::segment::name::SegmentName;
 use baio_storage::{Core, Error, Identity};
 
 use crate::failure::Failure;
-use crate::target::{Target, TypedTarget};
+use crate::target::{Served, Target, TypedTarget};
 
 /// `PATH#NAME` or `PATH#UID/NAME`, with a name that a segment can have.
 #[derive(Clone, Debug)]
@@ -37,21 +37,53 @@ impl Named {
     /// # Errors
     /// It means nothing, or two things; no segment can have this name.
     pub fn resolve(command: &str, typed: &TypedTarget) -> Result<Named, Failure> {
-        let (volume, owner, name) = match typed.meant(command)? {
-            Target::File(path) => return Ok(Named::File(path)),
-            Target::Segment { volume, owner, name } => (volume, owner, name),
-        };
-        let typed = typed.to_string();
-        if let Err(error) = SegmentName::new(&name) {
-            let error = Error::new("name", typed.clone(), error);
-            return Err(Failure::from_storage(command, typed, &error));
+        match Reached::resolve(command, typed)? {
+            Reached::Here(named) => Ok(named),
+            Reached::Served(_) => Err(typed.served(command)),
         }
-        Ok(Named::Segment(NamedSegment {
-            typed,
-            volume,
-            owner,
-            name,
-        }))
+    }
+}
+
+/// A target, here or behind a broker, with a name that a segment can have where it is one.
+#[derive(Clone, Debug)]
+pub enum Reached {
+    /// A file, a device, a volume, or a segment of one.
+    Here(Named),
+    /// What a broker serves.
+    Served(Served),
+}
+
+impl Reached {
+    /// What a target means, for a command that works through a broker too.
+    ///
+    /// # Errors
+    /// As [`Named::resolve`].
+    pub fn resolve(command: &str, typed: &TypedTarget) -> Result<Reached, Failure> {
+        let meant = typed.meant(command)?;
+        let typed = typed.to_string();
+        let check = |name: &str| match SegmentName::new(name) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let error = Error::new("name", typed.clone(), error);
+                Err(Failure::from_storage(command, typed.clone(), &error))
+            }
+        };
+        match meant {
+            Target::File(path) => Ok(Reached::Here(Named::File(path))),
+            Target::Segment { volume, owner, name } => {
+                check(&name)?;
+                Ok(Reached::Here(Named::Segment(NamedSegment {
+                    typed,
+                    volume,
+                    owner,
+                    name,
+                })))
+            }
+            Target::Served(served) => {
+                served.name.as_deref().map_or(Ok(()), check)?;
+                Ok(Reached::Served(served))
+            }
+        }
     }
 }
 

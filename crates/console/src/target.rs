@@ -4,7 +4,7 @@
 //! PATH               a file, a device or a whole volume
 //! PATH#SEGMENT       my segment of the volume at PATH
 //! PATH#UID/SEGMENT   that user's segment
-//! unix:SOCKET#...    a volume that a broker serves (recognised, not available yet)
+//! unix:SOCKET        a volume that a broker serves at that socket; with `#` its segments, as above
 //! ```
 //!
 //! The text is split at its last `#`, for a segment name never contains one but a path may. A [`TypedTarget`] is the
@@ -39,6 +39,21 @@ pub enum Target {
         /// Not empty and without `#` and `/`; what else makes a good name is the volume's to say.
         name: String,
     },
+    /// A volume that a broker serves, or a segment of it.
+    Served(Served),
+}
+
+/// What `unix:SOCKET[#[UID/]SEGMENT]` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// As it was typed, for messages.
+    pub typed: String,
+    /// The broker's socket.
+    pub socket: PathBuf,
+    /// The uid of the segment's owner; `None` is the caller's own.
+    pub owner: Option<u32>,
+    /// The segment; `None` is the whole volume.
+    pub name: Option<String>,
 }
 
 /// True for what a target can name: anything that exists and is no directory.
@@ -66,7 +81,13 @@ impl TypedTarget {
         match self.meant(operation)? {
             Target::File(path) => Ok(path),
             Target::Segment { .. } => Err(self.refused(Reason::PathExpected).into_failure(operation)),
+            Target::Served(_) => Err(self.served(operation)),
         }
+    }
+
+    /// The refusal of what a broker serves, for a command that needs the file or device itself.
+    pub fn served(&self, operation: &str) -> Failure {
+        self.refused(Reason::Served).into_failure(operation)
     }
 
     /// `exists` says whether a path is there, as [`exists_on_disk`] does.
@@ -76,8 +97,10 @@ impl TypedTarget {
         if text.is_empty() {
             return Err(refused(Reason::Empty));
         }
-        if text.starts_with(SERVED) {
-            return Err(refused(Reason::Served));
+        if let Some(rest) = text.strip_prefix(SERVED) {
+            return parse_served(self.to_string(), rest)
+                .map(Target::Served)
+                .map_err(refused);
         }
         let whole = Path::new(&self.0);
         let Some((volume, segment)) = split_at_last_hash(text) else {
@@ -133,6 +156,28 @@ fn hides_a_volume(path: &Path, exists: impl Fn(&Path) -> bool) -> bool {
     !exists(path) && shorter.is_some_and(|(volume, _)| exists(Path::new(OsStr::from_bytes(volume))))
 }
 
+/// Reads `SOCKET[#[UID/]SEGMENT]`.
+fn parse_served(typed: String, text: &[u8]) -> Result<Served, Reason> {
+    let (socket, segment) = match split_at_last_hash(text) {
+        Some((socket, segment)) => (socket, Some(parse_segment(socket, segment)?)),
+        None => (text, None),
+    };
+    if socket.is_empty() {
+        return Err(Reason::NoSocket);
+    }
+    let (owner, name) = match segment {
+        Some(Target::Segment { owner, name, .. }) => (owner, Some(name)),
+        _ => (None, None),
+    };
+    let socket = PathBuf::from(OsStr::from_bytes(socket));
+    Ok(Served {
+        typed,
+        socket,
+        owner,
+        name,
+    })
+}
+
 /// Reads `[UID/]SEGMENT` behind the volume's path.
 fn parse_segment(volume: &[u8], segment: &[u8]) -> Result<Target, Reason> {
     if volume.is_empty() {
@@ -178,8 +223,10 @@ struct TargetError {
 enum Reason {
     /// Nothing was typed.
     Empty,
-    /// A broker's volume.
+    /// A broker's volume, for a command that needs the file or device.
     Served,
+    /// `unix:` alone.
+    NoSocket,
     /// Both the file and the volume exist.
     TwoReadings { volume: PathBuf, name: String },
     /// `PATH#NAME#NAME`, and there is no volume `PATH#NAME`.
@@ -223,7 +270,8 @@ impl fmt::Display for TargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.reason {
             Reason::Empty => write!(f, "the target is empty"),
-            Reason::Served => write!(f, "served volumes are not available yet"),
+            Reason::Served => write!(f, "this needs the file or device itself, and not what a broker serves"),
+            Reason::NoSocket => write!(f, "no socket after `unix:`"),
             Reason::TwoReadings { volume, name } => write!(
                 f,
                 "two readings: the file '{}', or the segment '{name}' of '{}'; both exist",
@@ -256,20 +304,23 @@ impl Reason {
             Reason::HashInName { .. } => Some("a segment name without '#'"),
             Reason::PathExpected => Some("the PATH of a file, a device or a volume"),
             Reason::SegmentExpected => Some("PATH#[UID/]SEGMENT"),
-            Reason::Served | Reason::TwoReadings { .. } => None,
+            Reason::Served => Some("the PATH of the volume"),
+            Reason::NoSocket => Some("unix:SOCKET or unix:SOCKET#[UID/]SEGMENT"),
+            Reason::TwoReadings { .. } => None,
         }
     }
 
     fn cure(&self) -> Option<&'static str> {
         match self {
             Reason::Served => {
-                Some("name the volume's own path while nobody serves it; for a file of this name write ./unix:...")
+                Some("end its broker and name the volume's own path; for a file of this name write ./unix:...")
             }
             Reason::TwoReadings { .. } => Some("write PATH#UID/SEGMENT for the segment, or rename the file"),
             Reason::HashInName { .. } | Reason::BadName => Some("choose another name"),
             Reason::Empty | Reason::NoVolume | Reason::NoName | Reason::SegmentExpected => {
                 Some("name the volume and the segment, as in vol#log")
             }
+            Reason::NoSocket => Some("name the socket of the broker, as in unix:/run/baio/socket#log"),
             Reason::BadOwner(_) => Some("write the owner's uid, or leave it out for your own segments"),
             Reason::PathExpected => Some("leave out the '#' and what follows it"),
         }
@@ -377,12 +428,31 @@ mod tests {
     }
 
     #[test]
-    fn served_volumes_are_recognised_and_refused() {
-        let error = resolve("unix:/run/baio.sock#log", &[]).unwrap_err();
-        let failure = error.into_failure("stat");
-        assert!(failure.to_string().contains("not available yet"));
-        assert_eq!(failure.to_json()["error"]["code"], "EOPNOTSUPP");
+    fn served_volumes_and_their_segments_are_named_by_their_socket() {
+        let served = |text: &str, owner, name: Option<&str>| {
+            Ok(Target::Served(Served {
+                typed: text.to_owned(),
+                socket: PathBuf::from("/run/a#b"),
+                owner,
+                name: name.map(str::to_owned),
+            }))
+        };
+        let all = "unix:/run/a#b#log";
+        assert_eq!(resolve(all, &[all]), served(all, None, Some("log")));
+        let theirs = "unix:/run/a#b#7/log";
+        assert_eq!(resolve(theirs, &[]), served(theirs, Some(7), Some("log")));
+        let volume = resolve("unix:/run/s", &[]).unwrap();
+        assert!(
+            matches!(volume, Target::Served(Served { name: None, .. })),
+            "{volume:?}"
+        );
+        assert_eq!(reason("unix:", &[]), Reason::NoSocket);
+        assert_eq!(reason("unix:#log", &[]), Reason::NoVolume);
+        assert_eq!(reason("unix:/s#", &[]), Reason::NoName);
         assert_eq!(resolve("./unix:x", &[]), file("./unix:x"));
+        let typed = TypedTarget::from(OsString::from("unix:/run/s"));
+        let failure = typed.path("check").unwrap_err();
+        assert_eq!(failure.to_json()["error"]["code"], "EOPNOTSUPP");
     }
 
     #[test]
