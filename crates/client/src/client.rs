@@ -24,7 +24,9 @@ use std::time::Instant;
 
 use baio_ring::exchange::Parcel;
 use baio_words::entry::{Op, Place, Submission, Tag};
-use baio_words::{Failure, Handle, Outcome, Payload, RequestError, RequestFault, SegmentRequest, Ticket, Time};
+use baio_words::{
+    Errno, Failure, Handle, IoError, Outcome, Payload, RequestError, RequestFault, SegmentRequest, Ticket, Time,
+};
 
 use crate::carrier::{Between, Carrier};
 use crate::inside;
@@ -124,11 +126,10 @@ impl<K: Carrier> Client<K> {
         let submission = self.submission(&request, tag);
         let memory = std::mem::take(&mut request.memory);
         let status = request.status.take();
-        if !self.knows(handle) {
-            // Another service's. It ends here, as it would there.
+        if let Some(failure) = self.ends_here(&submission, handle) {
             let ticket = state.table.occupy(tag, kind, request.tag, status);
             state.table.await_new(ticket, awaits);
-            let error = RequestError::of(op, "a closed handle", len, Failure::Stale);
+            let error = RequestError::of(op, "a closed handle", len, failure);
             let outcome = ended_early(ticket, request.tag, error, memory);
             if state.table.end(ticket, Ended::Request(outcome)) {
                 state.tell_any();
@@ -151,6 +152,15 @@ impl<K: Carrier> Client<K> {
         Ok(ticket)
     }
 
+    /// Another service's handle, or memory that cannot be shown to another process: it ends here, as it would there.
+    fn ends_here(&self, submission: &Submission, handle: Handle) -> Option<Failure> {
+        let is_hidden = self.carrier.is_far() && matches!(submission.place, Place::Exchange { .. });
+        match self.knows(handle) {
+            false => Some(Failure::Stale),
+            true => is_hidden.then_some(Failure::Io(IoError::System(Errno::ENOBUFS))),
+        }
+    }
+
     fn submission(&self, request: &SegmentRequest<K::Memory>, tag: Tag) -> Submission {
         Submission {
             handle: request.handle.into(),
@@ -165,7 +175,7 @@ impl<K: Carrier> Client<K> {
     /// A place, if need be one that the ring gives back.
     fn reserve(&self, state: &mut State<K>) -> Option<Tag> {
         state.table.reserve(false).or_else(|| {
-            state.drain(&self.shared, &self.name);
+            state.drain(&self.shared, &self.carrier, &self.name);
             state.table.reserve(false)
         })
     }
@@ -215,7 +225,15 @@ impl<K: Carrier> Client<K> {
     pub(crate) fn flush(&self, state: &mut State<K>) -> bool {
         let ring = self.shared.submissions.ring();
         let mut any = false;
-        while let Some((ticket, raw)) = state.table.next_to_send() {
+        while let Some((ticket, kind, raw)) = state.table.next_to_send() {
+            if matches!(kind, Kind::Command) && self.carrier.is_far() {
+                // Not by the ring: its service is not rung for.
+                if let Some(Parcel::Command(command)) = self.shared.exchange.take(ticket.parts().0) {
+                    self.carrier.send(ticket.into(), command);
+                }
+                state.table.sent(ticket);
+                continue;
+            }
             if ring.push(&mut state.submissions, raw).is_err() {
                 break; // It cannot be full by its size; if it is, the next flush goes on.
             }
@@ -316,7 +334,7 @@ impl<K: Carrier> Client<K> {
     pub(crate) fn look<'a>(&'a self, mut state: Guard<'a, K>) -> Guard<'a, K> {
         loop {
             let ring = self.flush(&mut state);
-            state.drain(&self.shared, &self.name);
+            state.drain(&self.shared, &self.carrier, &self.name);
             state.table.wake_late(sync::monotonic);
             if !ring && !state.has_to_leave() {
                 return state;
@@ -355,7 +373,7 @@ impl<K: Carrier> Client<K> {
     pub fn look_once(&self) {
         let mut state = self.lock();
         let ring = self.flush(&mut state);
-        state.drain(&self.shared, &self.name);
+        state.drain(&self.shared, &self.carrier, &self.name);
         self.finish_up(state, ring);
     }
 
@@ -407,7 +425,7 @@ impl<K: Carrier> Client<K> {
         let nudge = until.is_some() && state.sleeper;
         // Room may have come, or the end, since the caller was refused.
         let ring = self.flush(&mut state);
-        state.drain(&self.shared, &self.name);
+        state.drain(&self.shared, &self.carrier, &self.name);
         state.table.wake_if_room();
         self.finish_up(state, ring);
         if nudge {
@@ -431,15 +449,8 @@ impl<K: Carrier> Client<K> {
         if left == Left::Queued && state.table.in_flight() == 0 {
             state.tell_any();
         }
-        let mut ring = false;
-        if left == Left::Sent && self.leaves_room(&state) {
-            let cancel = Submission::new(Op::Cancel, ticket.into());
-            let submissions = self.shared.submissions.ring();
-            // Best effort: it ends by itself too.
-            if submissions.push(&mut state.submissions, &cancel.encode()).is_ok() {
-                ring = submissions.publish(&state.submissions);
-            }
-        }
+        // Best effort: it ends by itself too.
+        let ring = left == Left::Sent && self.push_cancel(&mut state, ticket);
         // The place is that request's only if it was still queued.
         let parcel = (left == Left::Queued).then(|| self.shared.exchange.take(ticket.parts().0));
         self.finish_up(state, ring);
@@ -452,14 +463,23 @@ impl<K: Carrier> Client<K> {
         let mut state = self.lock();
         // What is cancelled there was sent before.
         let mut ring = self.flush(&mut state);
-        if state.table.is_sent(ticket) && self.leaves_room(&state) {
-            let cancel = Submission::new(Op::Cancel, ticket.into());
-            let submissions = self.shared.submissions.ring();
-            if submissions.push(&mut state.submissions, &cancel.encode()).is_ok() {
-                ring |= submissions.publish(&state.submissions);
-            }
+        if state.table.is_sent(ticket) {
+            ring |= self.push_cancel(&mut state, ticket);
         }
         self.finish_up(state, ring);
+    }
+
+    /// Tells the service that something it has is to end early. True: ring for it.
+    pub(crate) fn push_cancel(&self, state: &mut State<K>, ticket: Ticket) -> bool {
+        if self.carrier.is_far() && state.table.is_command(ticket) {
+            self.carrier.call_off(ticket.into());
+            return false;
+        }
+        let cancel = Submission::new(Op::Cancel, ticket.into());
+        let submissions = self.shared.submissions.ring();
+        self.leaves_room(state)
+            && submissions.push(&mut state.submissions, &cancel.encode()).is_ok()
+            && submissions.publish(&state.submissions)
     }
 
     // Looking.

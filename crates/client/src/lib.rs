@@ -12,6 +12,7 @@
 //! | `reap.rs` | completions into outcomes; what the end of the service means for each |
 //! | `table.rs` | the requests under way |
 //! | `carrier.rs` | what differs from service to service |
+//! | `session.rs`, `wire.rs` | a session with a broker of another process: how it is opened, its socket |
 //! | `helper.rs` | the thread that reaps for futures polled elsewhere |
 //! | `inside.rs`, `parker.rs` | who reaps for a thread, where it sleeps |
 //! | `sync.rs` | locks, atomics, threads and clocks: the system's, or a model's |
@@ -24,12 +25,16 @@ mod helper;
 mod inside;
 mod parker;
 mod reap;
+mod session;
 mod state;
 mod sync;
 mod table;
 mod waits;
+mod wire;
 
 pub use carrier::{Between, Carrier};
 pub use client::Client;
+pub use session::{ConnectError, PATIENCE, Session, Wishes};
 pub use table::Ended;
 pub use waits::Unasked;
+pub use wire::Wire;

@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use baio_ring::exchange::Parcel;
 use baio_ring::ring::Refused;
-use baio_words::entry::Completion;
+use baio_words::entry::{Completion, Tag};
 use baio_words::{Caching, Errno, Failure, Handle, IoError, Outcome, RequestError, RequestFault, Ticket};
 
 use crate::carrier::{Between, Carrier};
@@ -17,7 +17,16 @@ use crate::table::{Ended, Ending, Kind};
 
 impl<K: Carrier> State<K> {
     /// Takes what the service has posted; if it has ended, ends everything. `name` is the service's, for messages.
-    pub(crate) fn drain(&mut self, shared: &Between<K>, name: &str) {
+    pub(crate) fn drain(&mut self, shared: &Between<K>, carrier: &K, name: &str) {
+        if carrier.is_far() {
+            // The socket before the ring: what announced a completion may have been read with it.
+            while let Some((tag, reply)) = carrier.next_reply() {
+                self.replied(tag, reply);
+            }
+            if carrier.has_ended() && !shared.has_ended() {
+                shared.end();
+            }
+        }
         // Before the ring: whoever sees the end sees every completion posted before it.
         let mut ended = shared.has_ended();
         let ring = shared.completions.ring();
@@ -28,7 +37,7 @@ impl<K: Carrier> State<K> {
                 Ok(Some(raw)) => {
                     any = true;
                     match Completion::decode(&raw) {
-                        Some(completion) => for_queue |= self.completed(shared, name, completion),
+                        Some(completion) => for_queue |= self.completed(shared, carrier, name, completion),
                         None => ended = true,
                     }
                 }
@@ -43,7 +52,7 @@ impl<K: Carrier> State<K> {
             ring.release(&self.completions);
         }
         if ended {
-            self.end_all(shared, name);
+            self.end_all(shared, carrier, name);
         } else if for_queue || (any && self.table.in_flight() == 0) {
             self.tell_any();
         }
@@ -65,17 +74,49 @@ impl<K: Carrier> State<K> {
         }
     }
 
-    fn completed(&mut self, shared: &Between<K>, name: &str, completion: Completion) -> bool {
+    /// A far service has answered a command.
+    fn replied(&mut self, tag: Tag, reply: K::Reply) {
+        let ticket = tag.into();
+        let ending = self.table.ending(ticket);
+        match ending.filter(|ending| matches!(ending.kind, Kind::Command)) {
+            Some(ending) if !ending.abandoned => {
+                self.table.end(ticket, Ended::Command(Ok(reply)));
+                if self.table.in_flight() == 0 {
+                    self.tell_any();
+                }
+            }
+            ending => {
+                self.unwanted(&reply);
+                self.litter.push(Parcel::Reply(Box::new(reply)));
+                if ending.is_some() {
+                    self.table.end_abandoned(ticket, || Ok(0));
+                }
+            }
+        }
+    }
+
+    fn unwanted(&mut self, reply: &K::Reply) {
+        if let Some(handle) = K::opened(reply) {
+            self.closing.push(handle); // Opened for somebody who has left.
+        }
+    }
+
+    fn completed(&mut self, shared: &Between<K>, carrier: &K, name: &str, mut completion: Completion) -> bool {
         let (ticket, index) = (completion.tag.into(), completion.tag.index);
         let Some(ending) = self.table.ending(ticket) else {
             return false; // Not ours: only a service that is wrong says so.
         };
-        let parcel = shared.exchange.take(index);
+        let mut parcel = shared.exchange.take(index);
+        if carrier.is_far() {
+            bounded(&mut completion, ending.kind);
+            if completion.result == Err(Failure::Io(IoError::Indeterminate)) {
+                // It was given up while it ran: the kernel of the other side may have the memory still, and nobody will tell when not.
+                keep(parcel.take());
+            }
+        }
         if ending.abandoned {
             if let Some(Parcel::Reply(reply)) = &parcel {
-                if let Some(handle) = K::opened(reply) {
-                    self.closing.push(handle); // Opened for somebody who has left.
-                }
+                self.unwanted(reply);
             }
             self.litter.extend(parcel);
             self.table.end_abandoned(ticket, || {
@@ -107,14 +148,19 @@ impl<K: Carrier> State<K> {
     }
 
     /// Nobody is there any more: whoever waits is told.
-    fn end_all(&mut self, shared: &Between<K>, name: &str) {
+    fn end_all(&mut self, shared: &Between<K>, carrier: &K, name: &str) {
+        if carrier.is_far() && !shared.has_ended() {
+            // What it posted cannot be.
+            carrier.hang_up();
+            shared.end();
+        }
         self.table.closed.get_or_insert(RequestFault::ServiceEnded);
         self.closing.clear();
         let mut from = 0;
         while let Some((ticket, sent)) = self.table.under_way(from) {
             from = ticket.parts().0;
             if let Some(ending) = self.table.ending(ticket) {
-                self.lose(shared, name, ticket, ending, sent);
+                self.lose(shared, carrier, name, ticket, ending, sent);
             }
         }
         self.table.wake_room();
@@ -123,9 +169,13 @@ impl<K: Carrier> State<K> {
     }
 
     /// One request that the service will not answer. A write that it had may or may not have taken effect.
-    fn lose(&mut self, shared: &Between<K>, name: &str, ticket: Ticket, ending: Ending, sent: bool) {
+    fn lose(&mut self, shared: &Between<K>, carrier: &K, name: &str, ticket: Ticket, ending: Ending, sent: bool) {
         // What the service never took comes back.
-        let parcel = shared.exchange.take(ticket.parts().0);
+        let mut parcel = shared.exchange.take(ticket.parts().0);
+        if carrier.is_far() && sent {
+            // It was told where the memory is: the kernel may be at it for as long as the device takes.
+            keep(parcel.take());
+        }
         if ending.abandoned {
             self.litter.extend(parcel);
             let failure = match ending.kind {
@@ -154,6 +204,22 @@ impl<K: Carrier> State<K> {
         };
         self.table.end(ticket, ended);
     }
+}
+
+/// Memory that a kernel may write to that is not asked any more: it is never lent again, and with it the memory of the session stays
+/// mapped.
+fn keep<T>(parcel: Option<T>) {
+    std::mem::forget(parcel);
+}
+
+/// Another process cannot make more of a request than it was.
+fn bounded(completion: &mut Completion, kind: Kind) {
+    let most = match kind {
+        Kind::Request { len, .. } => len,
+        Kind::Command => 0,
+    };
+    completion.bytes_done = completion.bytes_done.min(most);
+    completion.result = completion.result.map(|bytes| bytes.min(most));
 }
 
 /// A failure's number, for a status word.

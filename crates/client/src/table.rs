@@ -206,10 +206,11 @@ impl<K: Carrier> Table<K> {
     }
 
     /// The next words to be sent.
-    pub(crate) fn next_to_send(&mut self) -> Option<(Ticket, &RawSubmission)> {
+    pub(crate) fn next_to_send(&mut self) -> Option<(Ticket, Kind, &RawSubmission)> {
         while let Some(&ticket) = self.queue.front() {
             if is_queued(&self.entries, ticket) {
-                return Some((ticket, &self.entries[ticket.parts().0 as usize].raw));
+                let entry = &self.entries[ticket.parts().0 as usize];
+                return Some((ticket, entry.kind, &entry.raw));
             }
             self.queue.pop_front();
         }
@@ -234,6 +235,12 @@ impl<K: Carrier> Table<K> {
     pub(crate) fn is_sent(&mut self, ticket: Ticket) -> bool {
         self.entry(ticket)
             .is_some_and(|entry| matches!(entry.stage, Stage::Sent))
+    }
+
+    /// Is it a command?
+    pub(crate) fn is_command(&mut self, ticket: Ticket) -> bool {
+        self.entry(ticket)
+            .is_some_and(|entry| matches!(entry.kind, Kind::Command))
     }
 
     /// An entry is about to end. `None` when no such request is under way.

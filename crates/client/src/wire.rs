@@ -1,0 +1,314 @@
+//! The socket of a session: questions out, answers in, and the place to sleep for one who waits for a broker.
+//!
+//! | who | reads the socket |
+//! |---|---|
+//! | a look, while questions are under way | yes, before it looks at the ring |
+//! | a look, while none are | each 64th: a broker that has gone is noticed without a sleep too |
+//! | who sleeps | when the socket has something |
+//!
+//! **The socket before the ring.** A doorbell that is read is gone, and somebody else may be about to sleep for it. What it
+//! announced lies in the ring already, so who reads the socket looks at the ring next.
+//!
+//! Nothing here waits but [`FarBell::sleep`]. What cannot be sent yet waits in the outbox: it goes when answers have come, when
+//! somebody looks, and when somebody sleeps and the socket has room.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use baio_ring::bell::FarBell;
+use baio_words::session::{Answer, DOORBELL, FromBroker, MESSAGE_MAX, Question, SegmentWords};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::io::Errno as Said;
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+
+/// Questions whose answer nobody waits for have numbers from here on: below are the places of requests.
+const FORGOTTEN: u32 = 1 << 31;
+/// What has no answer of its own.
+const NO_ANSWER: u32 = u32::MAX;
+/// Looks without a question under way for one that reads the socket.
+const IDLE_LOOKS: u32 = 64;
+
+const SILENT: u32 = 0;
+const RUNG: u32 = 1;
+const ASLEEP: u32 = 2;
+
+/// A session's socket.
+#[derive(Debug)]
+pub struct Wire {
+    socket: OwnedFd,
+    /// Rung by threads of this process for one that sleeps.
+    bell: OwnedFd,
+    rung: AtomicU32,
+    gone: AtomicBool,
+    /// The socket was full: who sleeps waits for room too.
+    blocked: AtomicBool,
+    looks: AtomicU32,
+    /// Questions without a whole answer, those that wait to be sent included, and answers that nobody has taken.
+    busy: AtomicUsize,
+    questions_max: usize,
+    post: Mutex<Post>,
+}
+
+#[derive(Debug)]
+struct Post {
+    /// Sent, and not answered yet; with the pieces of an answer that has come in part.
+    asked: HashMap<u32, Vec<SegmentWords>>,
+    /// Not sent yet.
+    outbox: VecDeque<(u32, Vec<u8>)>,
+    inbox: VecDeque<(u32, Answer)>,
+    forgotten: u32,
+    buffer: Box<[u8]>,
+}
+
+impl Wire {
+    /// Over a connected socket that does not block, on which both sides have greeted each other.
+    ///
+    /// # Errors
+    /// What eventfd(2) said.
+    pub(crate) fn new(socket: OwnedFd, questions_max: u32) -> Result<Wire, Said> {
+        Ok(Wire {
+            socket,
+            bell: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            rung: AtomicU32::new(SILENT),
+            gone: AtomicBool::new(false),
+            blocked: AtomicBool::new(false),
+            looks: AtomicU32::new(0),
+            busy: AtomicUsize::new(0),
+            // With none at all nothing could ever be asked.
+            questions_max: questions_max.max(1) as usize,
+            post: Mutex::new(Post {
+                asked: HashMap::new(),
+                outbox: VecDeque::new(),
+                inbox: VecDeque::new(),
+                forgotten: 0,
+                buffer: vec![0; MESSAGE_MAX + 1].into(),
+            }),
+        })
+    }
+
+    fn post(&self) -> MutexGuard<'_, Post> {
+        self.post.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks, now or as soon as there is room, under the number of a place.
+    ///
+    /// # Errors
+    /// What is too long for a message.
+    pub fn ask(&self, place: u32, question: &Question) -> Result<(), baio_words::session::TooLong> {
+        let message = question.encode(place)?;
+        self.send(place, message);
+        Ok(())
+    }
+
+    /// Asks what nobody waits for an answer to.
+    pub fn tell(&self, question: &Question) {
+        let id = {
+            let mut post = self.post();
+            post.forgotten = post.forgotten.wrapping_add(1) & (FORGOTTEN / 2 - 1);
+            FORGOTTEN | post.forgotten
+        };
+        // What is told is short.
+        if let Ok(message) = question.encode(id) {
+            self.send(id, message);
+        }
+    }
+
+    /// The question of this place is to end early, if it can.
+    pub fn cancel(&self, place: u32) {
+        let mut post = self.post();
+        // One that was not sent yet is answered all the same, soon after it was.
+        let cancel = Question::Cancel { question: place };
+        if let Some(message) = cancel
+            .encode(NO_ANSWER)
+            .ok()
+            .filter(|_| post.asked.contains_key(&place))
+        {
+            post.outbox.push_back((NO_ANSWER, message));
+            self.flush(&mut post);
+        }
+    }
+
+    fn send(&self, id: u32, message: Vec<u8>) {
+        let mut post = self.post();
+        post.outbox.push_back((id, message));
+        self.flush(&mut post);
+    }
+
+    /// Sends what there is room for.
+    fn flush(&self, post: &mut Post) {
+        let mut blocked = false;
+        while let Some((id, message)) = post.outbox.front() {
+            let id = *id;
+            let is_over = self.has_gone() || (id != NO_ANSWER && post.asked.len() >= self.questions_max);
+            if is_over {
+                break;
+            }
+            match rustix::net::send(&self.socket, message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(_) => {
+                    post.outbox.pop_front();
+                    if id != NO_ANSWER && post.asked.insert(id, Vec::new()).is_some() {
+                        self.hang_up(); // It was answered elsewhere than here: no broker of ours does so.
+                    }
+                }
+                Err(Said::AGAIN | Said::INTR | Said::NOBUFS | Said::NOMEM) => {
+                    blocked = true;
+                    break;
+                }
+                // What it said before it went is still to be read.
+                Err(Said::PIPE | Said::CONNRESET) => break,
+                Err(_) => {
+                    self.hang_up();
+                    break;
+                }
+            }
+        }
+        self.count(post);
+        if blocked && !self.blocked.swap(true, Ordering::SeqCst) {
+            // Who sleeps is to wait for room from now on.
+            self.ring();
+        } else if !blocked {
+            self.blocked.store(false, Ordering::SeqCst);
+        }
+    }
+
+    fn count(&self, post: &Post) {
+        let busy = post.asked.len() + post.outbox.len() + post.inbox.len();
+        self.busy.store(busy, Ordering::Release);
+    }
+
+    /// The next whole answer, and whose it is. Reads the socket only while it must, so that it costs nothing while nothing was asked.
+    pub fn next_answer(&self) -> Option<(u32, Answer)> {
+        // Who has asked has counted it under the client's lock, as who looks does.
+        let is_idle = self.busy.load(Ordering::Acquire) == 0;
+        if is_idle && self.looks.fetch_add(1, Ordering::Relaxed) % IDLE_LOOKS != IDLE_LOOKS - 1 {
+            return None;
+        }
+        let mut post = self.post();
+        if post.inbox.is_empty() {
+            self.read(&mut post);
+            self.flush(&mut post);
+        }
+        let answer = post.inbox.pop_front();
+        self.count(&post);
+        answer
+    }
+
+    /// Takes all that the socket has.
+    fn read(&self, post: &mut Post) {
+        while !self.has_gone() {
+            let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+            let len = match rustix::net::recv(&self.socket, &mut *post.buffer, flags) {
+                Ok((_, 0)) => return self.hang_up(),
+                Ok((_, len)) => len,
+                Err(Said::INTR) => continue,
+                Err(Said::AGAIN) => return,
+                Err(_) => return self.hang_up(),
+            };
+            let message = post.buffer.get(..len).map(FromBroker::decode);
+            let is_known = match message {
+                Some(Ok(FromBroker::Doorbell)) => true,
+                Some(Ok(FromBroker::Answer { id, answer })) => post.heard(id, answer),
+                // Longer than any message, or none, or a second welcome.
+                Some(Ok(FromBroker::Welcome(_)) | Err(_)) | None => false,
+            };
+            if !is_known {
+                return self.hang_up();
+            }
+        }
+    }
+
+    /// Ends the session: both sides see it.
+    pub fn hang_up(&self) {
+        self.gone.store(true, Ordering::Release);
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+    }
+
+    /// Has it ended?
+    pub fn has_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// Wakes the broker, which sleeps. One that has messages to read is awake.
+    pub fn ring_broker(&self) {
+        match rustix::net::send(&self.socket, &DOORBELL, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(_) | Err(Said::AGAIN | Said::INTR | Said::NOBUFS | Said::NOMEM) => {}
+            // What it said before it went is still to be read.
+            Err(_) => self.ring(),
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Post {
+    /// False for an answer to nothing that was asked.
+    fn heard(&mut self, id: u32, answer: Answer) -> bool {
+        if id == NO_ANSWER {
+            return true;
+        }
+        let Some(pieces) = self.asked.get_mut(&id) else {
+            return false;
+        };
+        let answer = match answer {
+            Answer::Segments { more: true, infos } => {
+                pieces.extend(infos);
+                return true;
+            }
+            Answer::Segments { more, infos } => {
+                let mut all = std::mem::take(pieces);
+                all.extend(infos);
+                Answer::Segments { more, infos: all }
+            }
+            other => other,
+        };
+        self.asked.remove(&id);
+        if id < FORGOTTEN {
+            self.inbox.push_back((id, answer));
+        }
+        true
+    }
+}
+
+impl FarBell for Wire {
+    fn ring(&self) {
+        // Other side: `sleep`. Whoever hears the ring sees what was done before it.
+        if self.rung.swap(RUNG, Ordering::AcqRel) == ASLEEP {
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+    }
+
+    fn sleep(&self, limit: Option<Duration>) {
+        let fell = self
+            .rung
+            .compare_exchange(SILENT, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
+        if fell.is_err() || self.has_gone() {
+            self.rung.store(SILENT, Ordering::Release);
+            return;
+        }
+        let mut wanted = PollFlags::IN;
+        wanted.set(PollFlags::OUT, self.blocked.load(Ordering::SeqCst));
+        let mut fds = [
+            PollFd::from_borrowed_fd(self.fd(), wanted),
+            PollFd::new(&self.bell, PollFlags::IN),
+        ];
+        // A limit beyond the clock's end is none.
+        let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+        // A signal ends the sleep early, as a late ring does.
+        let _ = rustix::event::poll(&mut fds, limit.as_ref());
+        let is_rung = self.rung.swap(SILENT, Ordering::AcqRel) == RUNG;
+        if is_rung || !fds[1].revents().is_empty() {
+            // Of one that rings at this moment the next sleep hears.
+            let _ = rustix::io::read(&self.bell, &mut [0_u8; 8]);
+        }
+        if !fds[0].revents().is_empty() {
+            let mut post = self.post();
+            self.read(&mut post);
+            self.flush(&mut post);
+        }
+    }
+}
