@@ -36,7 +36,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use baio_engine::{Doorbell, File, SetupError};
+use baio_engine::{Doorbell, File, RequestId, SetupError};
 use baio_storage::{Core, EVERYBODY_ELSE, Error, Identity, Limits, Result};
 
 pub use rules::{May, Rules, Whom};
@@ -99,7 +99,8 @@ pub struct Broker {
     set: Set,
     /// The set, as the engine polls it.
     poll: File,
-    is_polled: bool,
+    /// That poll, while it is under way.
+    polled: Option<RequestId>,
     sessions: Vec<Option<Box<Session>>>,
     /// Sessions that there are, those that are leaving included.
     count: u32,
@@ -186,7 +187,7 @@ impl Broker {
             spare: sockets::spare(),
             set,
             poll,
-            is_polled: false,
+            polled: None,
             sessions: Vec::new(),
             count: 0,
             awake: Vec::new(),
@@ -231,6 +232,10 @@ impl Broker {
     /// The backend is broken, or the volume could not be closed properly: the next open heals it.
     pub fn run(mut self) -> Result<()> {
         let served = self.serve();
+        // Nothing else ends it, and a core is closed when nothing is under way.
+        if let Some(poll) = self.polled.take() {
+            self.core.engine_mut().cancel(poll);
+        }
         let Broker { core, sessions, .. } = self;
         // Their sockets first: a client sees the end before the next broker has the lock.
         drop(sessions);

@@ -66,10 +66,10 @@ impl Broker {
     fn hear(&mut self) {
         while let Some(completion) = self.core.next_foreign() {
             if completion.tag == POLL_TAG {
-                self.is_polled = false;
+                self.polled = None;
             }
         }
-        if self.is_polled {
+        if self.polled.is_some() {
             return;
         }
         let mut ready = std::mem::take(&mut self.ready);
@@ -80,7 +80,7 @@ impl Broker {
         self.ready = ready;
         // Of what is left the poll tells at once.
         let poll = Request::bare(Op::Poll { events: READABLE }, Some(&self.poll), Policy::kernel());
-        self.is_polled = self.core.engine_mut().submit_reserved(poll.tagged(POLL_TAG)).is_ok();
+        self.polled = self.core.engine_mut().submit_reserved(poll.tagged(POLL_TAG)).ok();
     }
 
     /// Those awake, beginning with another one each round.
