@@ -1,0 +1,23 @@
+//! The broker and clients of it that are written from `docs/shm-protocol.md`: with the words, the rings and the system's calls,
+//! and with nothing of the library's own client.
+//!
+//! | file | which story |
+//! |---|---|
+//! | `house.rs`, `raw.rs` | a broker in a thread; a client that may do everything wrong |
+//! | `greeting.rs` | who is let in |
+//! | `days_work.rs` | what a client does all day |
+//! | `handles.rs` | what names a segment, and what does not any more |
+//! | `questions.rs` | how much may be asked at a time |
+//! | `gone.rs` | clients that die at every step, and leave nothing |
+//! | `unread.rs` | clients that do not read what they are told |
+//! | `handed_on.rs` | handles that are handed on and taken back |
+//! | `stillness.rs` | a volume that is kept still |
+//! | `tenants.rs` | users that must not see each other |
+//! | `rings.rs`, `entries.rs`, `memory.rs`, `messages.rs`, `floods.rs` | what hostile clients do, each beside one that goes on working |
+
+#![allow(dead_code)] // TEMP
+
+mod days_work;
+mod greeting;
+mod house;
+mod raw;
