@@ -166,7 +166,13 @@ impl Region {
 
 #[cfg(not(miri))]
 fn sealed_memfd(len: usize) -> Result<OwnedFd, Errno> {
-    let fd = rustix::fs::memfd_create("baio-region", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // Nobody executes it. With `vm.memfd_noexec` at 2 the first kernels that have it make no memfd for who does not say so, and
+    // later ones none that could be executed. Linux before 6.3 knows neither flag nor setting.
+    let fd = match rustix::fs::memfd_create("baio-region", flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(rustix::io::Errno::INVAL) => rustix::fs::memfd_create("baio-region", flags)?,
+        made => made?,
+    };
     rustix::fs::ftruncate(&fd, len as u64)?;
     rustix::fs::fcntl_add_seals(&fd, SEALS)?;
     Ok(fd)
@@ -338,6 +344,21 @@ mod tests {
         let mut seen = [0; 5];
         assert_eq!(peer.span(100, 5).unwrap().copy_out(&mut seen), 5);
         assert_eq!(&seen, b"hello");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no memfd")]
+    fn nobody_executes_a_region() {
+        use std::os::unix::fs::PermissionsExt;
+        if rustix::fs::memfd_create("asked", MemfdFlags::NOEXEC_SEAL).is_err() {
+            return; // Linux before 6.3.
+        }
+        let region = Region::create(4096).unwrap();
+        let file = std::fs::File::from(region.fd().try_clone_to_owned().unwrap());
+        let mut permissions = file.metadata().unwrap().permissions();
+        assert_eq!(permissions.mode() & 0o111, 0);
+        permissions.set_mode(0o777);
+        assert!(file.set_permissions(permissions).is_err(), "it can be made executable");
     }
 
     #[test]
