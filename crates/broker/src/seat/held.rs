@@ -167,18 +167,20 @@ impl<B: Border> Seat<B> {
             return Ok(());
         }
         self.sweep_at = None;
+        let mut posted = Ok(());
         for _ in 0..self.held.len() {
             let Some(request) = self.held.pop_front() else { break };
             let late = self.given_up_at(&request).is_some_and(|at| at <= now);
+            // One that cannot be posted ends too: all others still have to.
             if self.is_cancelled(&request) || late && request.deadline.is_some() {
-                self.refuse(request, Error::Cancelled)?;
+                posted = posted.and(self.refuse(request, Error::Cancelled));
             } else if late {
-                self.refuse(request, Error::Full)?;
+                posted = posted.and(self.refuse(request, Error::Full));
             } else {
                 self.hold(request);
             }
         }
-        Ok(())
+        posted
     }
 
     fn is_cancelled(&self, request: &SegmentRequest<Memory>) -> bool {
