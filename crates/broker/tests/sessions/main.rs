@@ -18,6 +18,8 @@
 #![allow(dead_code)] // TEMP
 
 mod days_work;
+mod entries;
 mod greeting;
 mod house;
 mod raw;
+mod rings;

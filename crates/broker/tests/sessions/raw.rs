@@ -288,6 +288,12 @@ impl Client {
         self.open(name, Access::Write)
     }
 
+    /// The same, if it is not there yet.
+    pub(crate) fn made_once(&mut self, name: &str, size_bytes: u64) -> HandleWords {
+        self.ask(&create(self.uid(), name, size_bytes));
+        self.open(name, Access::Write)
+    }
+
     /// A tag for this place, of its own.
     pub(crate) fn tag(&mut self, place: u32) -> Tag {
         self.generations += 1;
@@ -370,6 +376,16 @@ impl Client {
         let ended = self.next().expect("the session goes on");
         assert_eq!(ended.tag, entry.tag);
         ended
+    }
+
+    /// The same for one that may end the session: `None`.
+    pub(crate) fn try_run(&mut self, entry: &Submission) -> Option<Completion> {
+        self.memory
+            .submissions()
+            .push(&mut self.submissions, &entry.encode())
+            .ok()?;
+        self.publish();
+        self.next()
     }
 
     /// Writes these bytes from place 0's part of the arena.
