@@ -238,3 +238,45 @@ pub(crate) fn is_root() -> bool {
 pub(crate) fn opens(client: &mut Client, owner_uid: u32, name: &str) -> Result<HandleWords, String> {
     client.open_of(owner_uid, name, Access::Read)
 }
+
+/// Runs this in a process of its own: what it counts is the whole process's.
+pub(crate) fn alone(story: impl FnOnce()) {
+    const ALONE: &str = "BAIO_TEST_ALONE";
+    let thread = std::thread::current();
+    let name = thread.name().expect("tests have names").to_owned();
+    if std::env::var_os(ALONE).is_some() {
+        return story();
+    }
+    let told = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &name, "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let (said, failed) = (
+        String::from_utf8_lossy(&told.stdout),
+        String::from_utf8_lossy(&told.stderr),
+    );
+    assert!(told.status.success() && said.contains("1 passed"), "{said}\n{failed}");
+}
+
+/// This process may have few descriptors, and has all of them now.
+pub(crate) fn hoard() -> Vec<std::fs::File> {
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = Some(256);
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+    let mut hoard = Vec::new();
+    hoard_more(&mut hoard);
+    hoard
+}
+
+/// And those that have become free.
+pub(crate) fn hoard_more(hoard: &mut Vec<std::fs::File>) {
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        hoard.push(file);
+    }
+}
+
+/// Descriptors of this process.
+pub(crate) fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}

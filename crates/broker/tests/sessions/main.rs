@@ -19,7 +19,10 @@
 
 mod days_work;
 mod entries;
+mod floods;
 mod greeting;
 mod house;
+mod memory;
+mod messages;
 mod raw;
 mod rings;

@@ -201,9 +201,14 @@ impl Client {
         self.memory.region().fd()
     }
 
+    /// Ids of questions begin anew here.
+    pub(crate) fn ids_from(&mut self, id: u32) {
+        self.ids = id;
+    }
+
     /// Sends a question; its id.
     pub(crate) fn pose(&mut self, question: &Question) -> u32 {
-        self.ids += 1;
+        self.ids = self.ids.wrapping_add(1);
         assert!(self.wire.send(&question.encode(self.ids).unwrap()), "{question:?}");
         self.ids
     }
