@@ -15,6 +15,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 
 use crate::command::log::LogArgs;
 use crate::command::metrics::MetricsArgs;
+use crate::command::serve::ServeArgs;
 use crate::command::volume_args::{
     CheckArgs, CreateArgs, DefragArgs, DeleteArgs, FormatArgs, ListArgs, QuotaArgs, RenameArgs, ResizeArgs, StatArgs,
 };
@@ -112,6 +113,7 @@ impl CommandLine {
                 Err(Failure::usage("dd", "--json and the copy would share standard output")
                     .cured_by("name the output with of="))
             }
+            Command::Serve(args) => args.check(),
             _ => Ok(()),
         }
     }
@@ -152,6 +154,8 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// Show what a durable log holds, and its records
     Log(LogArgs),
+    /// Serve a volume to other processes
+    Serve(ServeArgs),
     /// Show the counters of a process that has opened a metrics socket
     Metrics(MetricsArgs),
     /// Tell which backend works here, why not a better one, and the cure
@@ -252,6 +256,7 @@ mod tests {
         assert!(matches!(parsed("baio delete v#a").command, Command::Delete(_)));
         assert!(matches!(parsed("baio log v#a --from 8").command, Command::Log(_)));
         assert!(matches!(parsed("baio metrics m.sock").command, Command::Metrics(_)));
+        assert!(matches!(parsed("baio serve v --socket s").command, Command::Serve(_)));
         assert!(matches!(parsed("baio doctor").command, Command::Doctor(_)));
         let line = "baio report --dir d --input f --quick --only a --only b";
         assert!(matches!(parsed(line).command, Command::Report(_)));

@@ -1,4 +1,4 @@
-//! The `baio` program: volumes, segments, dd, stress, latency, report, doctor.
+//! The `baio` program: volumes, segments, dd, stress, latency, report, serve, doctor.
 //!
 //! This file is the table of contents. The command line becomes an [`args::Invocation`], its command runs in a module of its
 //! own under `command/`, or in `baio-stress` or `baio-measure`, and what comes back, an answer or a failure, is printed once by
@@ -46,6 +46,8 @@ fn run(Invocation { output, command }: Invocation) -> ExitStatus {
         Command::Report(args) => output.tell(baio_measure::report(args)),
         Command::Log(args) => output.tell(command::log::run(args)),
         Command::Metrics(args) => output.tell(command::metrics::run(args)),
+        // It answers before it ends.
+        Command::Serve(args) => command::serve::run(&args, output),
         Command::Doctor(args) => output.tell(command::doctor::run(args)),
     }
 }

@@ -11,6 +11,7 @@
 //! | `log/` | looks at a durable log, and writes nothing |
 //! | `metrics.rs` | the counters of a process that runs |
 //! | `dd/` | copies, with many requests in flight |
+//! | `serve.rs` | serves a volume to other processes |
 //! | `doctor.rs` | tells what works here |
 //! | `volume_args.rs` | the arguments of those on volumes and segments |
 //! | `gauge.rs` | how far a long command has come |
@@ -32,6 +33,7 @@ pub(crate) mod metrics;
 pub(crate) mod quota;
 pub(crate) mod rename;
 pub(crate) mod resize;
+pub(crate) mod serve;
 mod shown;
 pub(crate) mod stat;
 pub(crate) mod volume_args;

@@ -233,7 +233,7 @@ fn parse_limited(text: &str) -> Result<u32, String> {
 }
 
 /// Reads permission bits in octal, with or without a leading zero.
-fn parse_mode(text: &str) -> Result<u32, String> {
+pub(crate) fn parse_mode(text: &str) -> Result<u32, String> {
     let octal = text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
     match u32::from_str_radix(text, 8) {
         Ok(mode) if octal && mode <= 0o777 => Ok(mode),
