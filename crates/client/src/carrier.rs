@@ -31,7 +31,7 @@ pub trait Carrier: Send + Sync + Sized + 'static {
 
     /// Far: sends a command under this tag, now or as soon as there is room. It waits for nobody. Called with the client's lock held,
     /// as are all below.
-    fn send(&self, tag: Tag, command: Box<Self::Command>) {
+    fn send(&self, tag: Tag, command: &Self::Command) {
         let _ = (tag, command);
     }
 

@@ -228,10 +228,12 @@ impl<K: Carrier> Client<K> {
         while let Some((ticket, kind, raw)) = state.table.next_to_send() {
             if matches!(kind, Kind::Command) && self.carrier.is_far() {
                 // Not by the ring: its service is not rung for.
-                if let Some(Parcel::Command(command)) = self.shared.exchange.take(ticket.parts().0) {
+                let parcel = self.shared.exchange.take(ticket.parts().0);
+                if let Some(Parcel::Command(command)) = &parcel {
                     self.carrier.send(ticket.into(), command);
                 }
                 state.table.sent(ticket);
+                state.litter.extend(parcel);
                 continue;
             }
             if ring.push(&mut state.submissions, raw).is_err() {

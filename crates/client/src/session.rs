@@ -336,7 +336,8 @@ fn hear(socket: &OwnedFd, object: &str, until: Option<Instant>) -> Result<(Vec<u
                 return Ok((bytes, one));
             }
             Err(Said::AGAIN) => wait(socket, object, until)?,
-            Err(Said::INTR) => {}
+            // It closed without having read all; its word lies behind that, if it had one.
+            Err(Said::INTR | Said::CONNRESET) => {}
             Err(errno) => return Err(explained(object, errno)),
         }
     }

@@ -473,6 +473,11 @@ impl<K: Carrier> Table<K> {
         self.free.len() > 1
     }
 
+    /// Is there a place that is taken, and not by an outcome that nobody awaits?
+    pub(crate) fn is_any_awaited(&self) -> bool {
+        self.free.len() + self.untaken < self.entries.len()
+    }
+
     /// Is every place that is taken held by an outcome that nobody awaits, so that no place comes by itself?
     pub(crate) fn is_full_of_untaken(&self) -> bool {
         self.free.len() + self.untaken == self.entries.len()

@@ -77,6 +77,11 @@ impl<K: Carrier> Client<K> {
         is_first
     }
 
+    /// Is anything under way, or an outcome about to be taken by who awaits it? Then what these hold comes back.
+    pub fn will_give_back(&self) -> bool {
+        self.lock().table.is_any_awaited()
+    }
+
     /// Asks the service, and waits for its answer in this thread.
     ///
     /// # Errors

@@ -7,7 +7,8 @@
 //! | who sleeps | when the socket has something |
 //!
 //! **The socket before the ring.** A doorbell that is read is gone, and somebody else may be about to sleep for it. What it
-//! announced lies in the ring already, so who reads the socket looks at the ring next.
+//! announced lies in the ring already, so who reads the socket looks at the ring next; and who sleeps is rung for here then, for the
+//! broker takes him for awake.
 //!
 //! Nothing here waits but [`FarBell::sleep`]. What cannot be sent yet waits in the outbox: it goes when answers have come, when
 //! somebody looks, and when somebody sleeps and the socket has room.
@@ -188,7 +189,10 @@ impl Wire {
         }
         let mut post = self.post();
         if post.inbox.is_empty() {
-            self.read(&mut post);
+            if self.read(&mut post) {
+                // It was for one who sleeps perhaps, and is rung for no more before he has looked.
+                self.ring();
+            }
             self.flush(&mut post);
         }
         let answer = post.inbox.pop_front();
@@ -196,28 +200,40 @@ impl Wire {
         answer
     }
 
-    /// Takes all that the socket has.
-    fn read(&self, post: &mut Post) {
+    /// Takes all that the socket has. True: a doorbell was among it.
+    fn read(&self, post: &mut Post) -> bool {
+        let mut is_rung = false;
         while !self.has_gone() {
             let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
             let len = match rustix::net::recv(&self.socket, &mut *post.buffer, flags) {
-                Ok((_, 0)) => return self.hang_up(),
+                Ok((_, 0)) => {
+                    self.hang_up();
+                    break;
+                }
                 Ok((_, len)) => len,
-                Err(Said::INTR) => continue,
-                Err(Said::AGAIN) => return,
-                Err(_) => return self.hang_up(),
+                // The second is told once, before what was said earlier.
+                Err(Said::INTR | Said::CONNRESET) => continue,
+                Err(Said::AGAIN) => break,
+                Err(_) => {
+                    self.hang_up();
+                    break;
+                }
             };
             let message = post.buffer.get(..len).map(FromBroker::decode);
             let is_known = match message {
-                Some(Ok(FromBroker::Doorbell)) => true,
+                Some(Ok(FromBroker::Doorbell)) => {
+                    is_rung = true;
+                    true
+                }
                 Some(Ok(FromBroker::Answer { id, answer })) => post.heard(id, answer),
                 // Longer than any message, or none, or a second welcome.
                 Some(Ok(FromBroker::Welcome(_)) | Err(_)) | None => false,
             };
             if !is_known {
-                return self.hang_up();
+                self.hang_up();
             }
         }
+        is_rung
     }
 
     /// Ends the session: both sides see it.

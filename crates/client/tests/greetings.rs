@@ -1,0 +1,128 @@
+//! The promise: whatever is at the other end of a socket, a client has a session or knows why not, in time, and keeps no descriptor
+//! of it.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use baio_client::{ConnectError, Session, Wishes};
+use baio_ring::SessionMemory;
+use baio_words::session::{FromClient, VERSION, Welcome};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+
+/// What a broker would say; and its memory.
+fn welcome(places: u32) -> (Welcome, SessionMemory) {
+    let memory = SessionMemory::create(places, 1 << 20).unwrap();
+    let layout = *memory.layout();
+    let welcome = Welcome {
+        version: VERSION,
+        features: 0,
+        places,
+        questions_max: 4,
+        uid: 7,
+        memory_bytes: layout.bytes,
+        submissions: layout.submissions,
+        completions: layout.completions,
+        arena_at: layout.arena_at,
+        arena_bytes: layout.arena_bytes,
+        volume: "served".into(),
+        cached: false,
+        block_size: 4096,
+    };
+    (welcome, memory)
+}
+
+/// What comes of a greeting that is answered so, with so many descriptors.
+fn answered(message: &[u8], fds: &[&OwnedFd]) -> Result<Session, ConnectError> {
+    let flags = SocketFlags::CLOEXEC;
+    let (here, there) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+    }
+    let bytes = [std::io::IoSlice::new(message)];
+    rustix::net::sendmsg(&there, &bytes, &mut control, SendFlags::empty()).unwrap();
+    let session = Session::over(here, &Wishes::default());
+    let mut hello = [0; 256];
+    let (_, len) = rustix::net::recv(&there, &mut hello, RecvFlags::empty()).unwrap();
+    assert!(matches!(FromClient::decode(&hello[..len]), Ok(FromClient::Hello(_))));
+    session
+}
+
+fn descriptor(memory: &SessionMemory) -> OwnedFd {
+    memory.region().fd().try_clone_to_owned().unwrap()
+}
+
+#[track_caller]
+fn refused(session: Result<Session, ConnectError>, code: &str, what: &str) {
+    let error = session.unwrap_err();
+    assert_eq!(error.errno.name(), code, "{error}");
+    assert!(error.to_string().contains(what), "{error}");
+    assert!(error.need.is_some() && error.cure.is_some(), "{error}");
+}
+
+#[test]
+fn a_welcome_with_its_memory_is_a_session() {
+    let (welcome, memory) = welcome(8);
+    let session = answered(&welcome.encode(), &[&descriptor(&memory)]).unwrap();
+    assert_eq!(session.welcome, welcome);
+    assert_eq!(session.memory.layout(), memory.layout());
+}
+
+#[test]
+fn whatever_else_comes_is_none() {
+    let (good, memory) = welcome(8);
+    let fd = descriptor(&memory);
+    let with = |change: fn(&mut Welcome)| {
+        let mut welcome = good.clone();
+        change(&mut welcome);
+        answered(&welcome.encode(), &[&fd])
+    };
+    refused(answered(b"hello", &[]), "EPROTO", "no sense");
+    refused(answered(&[1], &[]), "EPROTO", "greeting");
+    refused(answered(&good.encode(), &[]), "EPROTO", "descriptor");
+    refused(with(|welcome| welcome.version = 9), "EPROTONOSUPPORT", "version 9");
+    refused(with(|welcome| welcome.places = 9), "EPROTO", "no room");
+    refused(with(|welcome| welcome.places = 0), "EPROTO", "no room");
+    refused(with(|welcome| welcome.arena_at += 8), "EPROTO", "arena");
+    refused(with(|welcome| welcome.memory_bytes *= 2), "EPROTO", "memory");
+}
+
+/// Of descriptors too many none is kept.
+#[test]
+fn descriptors_that_nobody_asked_for_are_closed() {
+    let (welcome, memory) = welcome(8);
+    let (end, begin) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+    let session = answered(&welcome.encode(), &[&descriptor(&memory), &begin]);
+    refused(session, "EPROTO", "descriptor");
+    // Nobody has the pipe's other end any more: it ends.
+    drop(begin);
+    assert_eq!(rustix::io::read(&end, &mut [0_u8; 8]), Ok(0));
+}
+
+#[test]
+fn nobody_answers() {
+    let flags = SocketFlags::CLOEXEC;
+    let pair = || rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    let (here, silent) = pair();
+    let wishes = Wishes {
+        patience: Duration::from_millis(20),
+        ..Wishes::default()
+    };
+    refused(Session::over(here, &wishes), "ETIMEDOUT", "does not answer");
+    drop(silent);
+    let (here, gone) = pair();
+    drop(gone);
+    refused(Session::over(here, &wishes), "ECONNRESET", "closed the connection");
+    let (stream, _other) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+    refused(Session::over(stream, &wishes), "EPROTOTYPE", "handed on");
+    refused(
+        Session::connect(Path::new("/nowhere/socket"), &wishes),
+        "ENOENT",
+        "/nowhere/socket",
+    );
+}
