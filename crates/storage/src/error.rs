@@ -1,19 +1,19 @@
 //! The one error of this crate: what was being done, to what, where, and what went wrong.
 //!
-//! [`Fault`] is typed, so that callers can decide; [`Error`] puts the operation, the object and the offset around it, and
-//! knows the code, the need and the cure that the command line prints.
+//! [`Fault`] is typed, so that callers can decide; [`Error`] puts operation, object and offset around it, and knows code, need and cure.
 
 use std::fmt;
 use std::ops::Deref;
 
 use baio_engine::{Errno, SetupError};
+use baio_words::session::Failed;
 use baio_words::{DEVICE_CURE, RequestError, RequestFault};
 
 use crate::cache::CacheError;
 use crate::identity::Sight;
 use crate::log::LogError;
 use crate::segment::free_set::NoSpace;
-use crate::segment::layout::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, LayoutError, SEGMENTS_MIN};
+use crate::segment::layout::LayoutError;
 use crate::segment::name::NameError;
 use crate::volume::accounts::{Limited, OverQuota};
 
@@ -155,6 +155,10 @@ pub enum Fault {
     NobodyDrives,
     /// The thread or process that served the volume has ended.
     ServiceEnded,
+    /// A broker said this.
+    Told(Box<Failed>),
+    /// Not between processes yet.
+    NotFar(&'static str),
     /// The buffer memory is used up.
     NoMemory {
         /// Bytes asked for.
@@ -244,6 +248,8 @@ impl Error {
         match &self.fault {
             fault @ of_a_request!() => fault.of_request().map_or("EIO", RequestFault::code),
             Fault::Latched => "EPOISONED",
+            Fault::Told(failed) => told::code(failed),
+            Fault::NotFar(_) => "EOPNOTSUPP",
             Fault::Log(error) => of_log::code(error),
             Fault::Setup(error) => error.errno.name(),
             Fault::NotVolume(_) => "ENOTVOLUME",
@@ -273,7 +279,8 @@ impl Error {
             fault @ of_a_request!() => fault.of_request()?.errno(),
             Fault::Setup(error) => error.errno,
             Fault::Log(error) => of_log::errno(error),
-            Fault::NotVolume(_) | Fault::Version(_) => Errno::EINVAL,
+            Fault::Told(failed) => told::errno(failed),
+            Fault::NotFar(_) => Errno::EOPNOTSUPP,
             Fault::Corrupt(_) | Fault::Latched | Fault::Unexpected(_) => Errno::EIO,
             Fault::LostWrite { .. } | Fault::Unreadable { .. } | Fault::Shrunk { .. } => Errno::EIO,
             Fault::Busy { .. } | Fault::Moving => Errno::EBUSY,
@@ -285,6 +292,7 @@ impl Error {
             Fault::Access { .. } | Fault::Group { .. } => Errno::EACCES,
             Fault::Name(NameError::TooLong { .. }) => Errno::ENAMETOOLONG,
             Fault::Name(_) | Fault::Layout(_) | Fault::BadSize(_) => Errno::EINVAL,
+            Fault::NotVolume(_) | Fault::Version(_) => Errno::EINVAL,
             Fault::MoveStopped { .. } => Errno::EAGAIN,
             Fault::ReadOnlyVolume => Errno::EROFS,
             Fault::NoMemory { .. } => Errno::ENOBUFS,
@@ -298,6 +306,8 @@ impl Error {
             fault @ of_a_request!() => fault.of_request()?.need(),
             Fault::Setup(error) => error.need.clone(),
             Fault::Log(error) => of_log::need(error),
+            Fault::Told(failed) => failed.need.clone(),
+            Fault::NotFar(_) => Some("a volume that this process has open itself".into()),
             Fault::NoSpace { asked, .. } => Some(format!("{asked} contiguous free bytes")),
             Fault::OverQuota {
                 what,
@@ -314,7 +324,7 @@ impl Error {
             Fault::Group { .. } => Some("the caller's own group, or uid 0".into()),
             Fault::Busy { .. } => Some("to be the only process that has it open".into()),
             Fault::Overtaken { .. } => Some("to be the only one that writes to it".into()),
-            Fault::Layout(error) => layout_need(error),
+            Fault::Layout(error) => shown::layout_need(error),
             Fault::BadSize(_) => Some("a size of at least one byte, and of no more than there is".into()),
             Fault::Latched => Some("a volume without a failed metadata write since it was opened".into()),
             Fault::Moving => Some("a segment whose move has ended".into()),
@@ -338,6 +348,8 @@ impl Error {
             fault @ of_a_request!() => return fault.of_request()?.cure(),
             Fault::Unreadable { .. } => Some(DEVICE_CURE),
             Fault::Setup(error) => return error.cure.clone(),
+            Fault::Told(failed) => return failed.cure.clone(),
+            Fault::NotFar(_) => Some("open it without a broker (`Local::open`, `Remote::open`), or do without"),
             Fault::Log(_) => None, // It is in the line already.
             Fault::NotVolume(_) => Some("check the path"),
             Fault::Version(_) => Some("use a newer baio"),
@@ -375,23 +387,12 @@ impl Error {
                 "open the volume again or move the segment again: it goes on from there; what cannot be read must be written anew",
             ),
             Fault::ReadOnlyVolume => Some("open the volume to write"),
-            Fault::NoMemory { .. } => Some("drop buffers that are not needed, or open with a larger arena"),
+            Fault::NoMemory { .. } => {
+                Some("drop buffers that are not needed, ask for less at a time, or open with a larger arena")
+            }
         };
         fixed.map(str::to_owned)
     }
-}
-
-fn layout_need(error: &LayoutError) -> Option<String> {
-    Some(match error {
-        LayoutError::BlockSize { .. } => {
-            format!("a power of two from {BLOCK_SIZE_MIN} to {BLOCK_SIZE_MAX} bytes")
-        }
-        LayoutError::TooSmall { least_bytes, .. } => format!("{least_bytes} bytes"),
-        LayoutError::MaxBelowSize { size_bytes, .. } => format!("a maximal size of at least {size_bytes} bytes"),
-        LayoutError::Segments { .. } => format!("at least {SEGMENTS_MIN} segments"),
-        LayoutError::DataBlocks { max, .. } => format!("1 to {max} data blocks"),
-        LayoutError::Overflow => "an end of the volume below 2^63 bytes".into(),
-    })
 }
 
 impl fmt::Display for Fault {
@@ -457,6 +458,8 @@ impl fmt::Display for Fault {
                 write!(f, "the segment is half-moved: its move has stopped at byte {mark}")
             }
             Fault::ReadOnlyVolume => f.write_str("the volume was opened for reading only"),
+            Fault::Told(failed) => f.write_str(&failed.what),
+            Fault::NotFar(what) => write!(f, "{what} is not available over a broker yet"),
             Fault::NoMemory { asked } => write!(f, "no buffer of {asked} bytes is free"),
         }
     }
@@ -594,3 +597,4 @@ mod of_log;
 mod shown;
 #[cfg(test)]
 mod tests;
+mod told;

@@ -74,10 +74,20 @@ impl Drop for HeldPage {
 }
 
 /// A volume that is kept still until this is dropped, on whatever thread.
-pub struct HeldFreeze {
-    /// `None` only while it is dropped.
-    id: Option<FreezeId>,
-    returns: Arc<Returns>,
+pub struct HeldFreeze(Held);
+
+enum Held {
+    // `None` only while it is dropped, as below.
+    Here(Option<FreezeId>, Arc<Returns>),
+    Elsewhere(Option<Box<dyn FnOnce() + Send + Sync>>),
+}
+
+impl HeldFreeze {
+    /// One that another process keeps: `thaw` tells it, once.
+    #[must_use]
+    pub fn elsewhere(thaw: impl FnOnce() + Send + Sync + 'static) -> HeldFreeze {
+        HeldFreeze(Held::Elsewhere(Some(Box::new(thaw))))
+    }
 }
 
 impl std::fmt::Debug for HeldFreeze {
@@ -88,8 +98,17 @@ impl std::fmt::Debug for HeldFreeze {
 
 impl Drop for HeldFreeze {
     fn drop(&mut self) {
-        if let Some(id) = self.id.take() {
-            self.returns.add(Returned::Freeze(id));
+        match &mut self.0 {
+            Held::Here(id, returns) => {
+                if let Some(id) = id.take() {
+                    returns.add(Returned::Freeze(id));
+                }
+            }
+            Held::Elsewhere(thaw) => {
+                if let Some(thaw) = thaw.take() {
+                    thaw();
+                }
+            }
         }
     }
 }
@@ -107,10 +126,7 @@ impl Core {
     /// Has the volume thawed when this is dropped, wherever that is; the next turn does it.
     #[must_use]
     pub fn hold_freeze(&self, id: FreezeId) -> HeldFreeze {
-        HeldFreeze {
-            id: Some(id),
-            returns: Arc::clone(&self.returns),
-        }
+        HeldFreeze(Held::Here(Some(id), Arc::clone(&self.returns)))
     }
 
     /// Takes back what was let go elsewhere.

@@ -6,6 +6,7 @@ use std::io;
 use baio_words::{IN_LINE, ON_LINES, into_std, write_advice};
 
 use super::{Errno, Error, Fault};
+use crate::segment::layout::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, LayoutError, SEGMENTS_MIN};
 
 impl Error {
     fn write(&self, f: &mut fmt::Formatter<'_>, between: &str) -> fmt::Result {
@@ -54,4 +55,17 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         into_std(error.errno().unwrap_or(Errno::EIO), error)
     }
+}
+
+pub(super) fn layout_need(error: &LayoutError) -> Option<String> {
+    Some(match error {
+        LayoutError::BlockSize { .. } => {
+            format!("a power of two from {BLOCK_SIZE_MIN} to {BLOCK_SIZE_MAX} bytes")
+        }
+        LayoutError::TooSmall { least_bytes, .. } => format!("{least_bytes} bytes"),
+        LayoutError::MaxBelowSize { size_bytes, .. } => format!("a maximal size of at least {size_bytes} bytes"),
+        LayoutError::Segments { .. } => format!("at least {SEGMENTS_MIN} segments"),
+        LayoutError::DataBlocks { max, .. } => format!("1 to {max} data blocks"),
+        LayoutError::Overflow => "an end of the volume below 2^63 bytes".into(),
+    })
 }

@@ -83,6 +83,8 @@ fn all_faults() -> Vec<Fault> {
         Fault::NobodyDrives,
         Fault::ServiceEnded,
         Fault::NoMemory { asked: 1 },
+        Fault::Told(Box::default()),
+        Fault::NotFar("a check"),
         Fault::Log(Box::new(LogError::WouldBlock)),
         Fault::Log(Box::new(LogError::NotLog)),
         Fault::Log(Box::new(LogError::Version(2))),
@@ -132,6 +134,8 @@ fn number(fault: &Fault) -> usize {
         Fault::NotAFile => 35,
         Fault::HasLog => 36,
         Fault::Log(_) => 37,
+        Fault::Told(_) => 38,
+        Fault::NotFar(_) => 39,
     }
 }
 
@@ -139,7 +143,7 @@ fn number(fault: &Fault) -> usize {
 fn the_number_of_an_error_agrees_with_its_code() {
     let faults = all_faults();
     let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
-    assert!(seen.into_iter().eq(0..38), "a variant is missing in all_faults");
+    assert!(seen.into_iter().eq(0..40), "a variant is missing in all_faults");
     for fault in faults {
         let error = Error::new("test", "it", fault);
         let expected = match error.code() {
