@@ -6,7 +6,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use baio_broker::control::{Command, Reply};
-use baio_engine::{Buffer, Stats, Time, Wait};
+use baio_engine::{Buffer, Memory, Stats, Time, Wait};
 use baio_storage::cache::{Borrower, CacheStats, LentPages};
 use baio_storage::log::Appender;
 use baio_storage::{
@@ -252,7 +252,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     fn arena_free_bytes(&self) -> usize;
 
     /// Requests that went through a buffer of the arena since their memory was not aligned
-    /// ([`Request::bounced`](crate::Request::bounced)), and their bytes.
+    /// ([`Request::bounced`](crate::Request::bounced)), or since a broker cannot be shown it, and their bytes.
     fn bounced(&self) -> (u64, u64);
 
     /// The link's clock, which deadlines are of.
@@ -380,6 +380,26 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
     /// Lends pages without a hop, where there is none and they are in the cache.
     #[doc(hidden)]
     fn lend_here(&self, borrower: &Borrower, handle: Handle, pages: Range<u64>) -> Option<LentPages>;
+
+    /// Can the core not be shown this memory where it lies, so that a request of it goes through a buffer of the arena?
+    #[doc(hidden)]
+    fn must_copy(&self, memory: &Memory) -> bool {
+        let _ = memory;
+        false
+    }
+
+    /// Can there be a buffer of so many bytes when others have ended?
+    #[doc(hidden)]
+    fn may_bounce_later(&self, bytes: usize) -> bool {
+        let _ = bytes;
+        false
+    }
+
+    /// A future has taken a buffer of the arena for its request, or has given it back.
+    #[doc(hidden)]
+    fn note_bounce(&self, begins: bool) {
+        let _ = begins;
+    }
 
     /// A request of so many bytes goes through a buffer of the arena.
     #[doc(hidden)]

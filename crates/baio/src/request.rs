@@ -179,9 +179,17 @@ impl<L: Link, B: IoBuf> Request<L, B> {
         }
         let (op, asked) = (request.op, request.memory.len());
         let mode = request.mode;
-        let behind = match self.bounced && must_bounce(&request) {
+        let must_copy = link.must_copy(&request.memory);
+        if must_copy && !request.op.changes_bytes() && !request.memory.is_writable() {
+            return Poll::Ready(self.refused(request, baio_engine::Error::ReadOnlyMemory));
+        }
+        let behind = match must_copy || self.bounced && must_bounce(&request) {
             true => match bounce(link, &mut request) {
                 Ok(behind) => Some(behind),
+                // Others under way hold what it needs, and give it back.
+                Err(_) if must_copy && link.may_bounce_later(asked) => {
+                    return self.wait_for_room(request, context);
+                }
                 Err(error) => return Poll::Ready(self.refused_by(request, error)),
             },
             false => None,
@@ -190,6 +198,7 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             Ok((ticket, polled)) => {
                 if behind.is_some() {
                     link.count_bounce(asked);
+                    link.note_bounce(true);
                 }
                 let started = Started {
                     ticket,
@@ -210,14 +219,20 @@ impl<L: Link, B: IoBuf> Request<L, B> {
                         // It found no slot before its deadline.
                         Poll::Ready(self.refused(request, baio_engine::Error::Cancelled))
                     }
-                    None => {
-                        link.wake_when_room(context.waker(), request.deadline);
-                        self.stage = Stage::Fresh(request);
-                        Poll::Pending
-                    }
+                    None => self.wait_for_room(request, context),
                 }
             }
         }
+    }
+
+    fn wait_for_room(
+        &mut self,
+        request: SegmentRequest,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Done<B>, Failed<B>>> {
+        self.opened.link().wake_when_room(context.waker(), request.deadline);
+        self.stage = Stage::Fresh(request);
+        Poll::Pending
     }
 
     /// The end of a request that never began.
@@ -270,6 +285,9 @@ impl<L: Link, B: IoBuf> Request<L, B> {
     }
 
     fn lost(&self, started: &Started, fault: Fault) -> Result<Done<B>, Failed<B>> {
+        if started.behind.is_some() {
+            self.opened.link().note_bounce(false);
+        }
         Err(Failed {
             error: Error::new(started.op.name(), self.opened.name(), fault),
             buffer: None,
@@ -277,7 +295,7 @@ impl<L: Link, B: IoBuf> Request<L, B> {
         })
     }
 
-    fn result(&self, started: Started, outcome: Outcome) -> (Trace, Result<Done<B>, Failed<B>>) {
+    fn result(&self, started: Started, mut outcome: Outcome) -> (Trace, Result<Done<B>, Failed<B>>) {
         let Started {
             op,
             asked,
@@ -286,7 +304,12 @@ impl<L: Link, B: IoBuf> Request<L, B> {
             ..
         } = started;
         let memory = match behind {
-            Some(behind) => unbounce(op, behind, &outcome),
+            Some(behind) => {
+                let own = unbounce(op, behind, &outcome);
+                drop(std::mem::take(&mut outcome.memory));
+                self.opened.link().note_bounce(false);
+                own
+            }
             None => whole(outcome.memory, asked),
         };
         let filled = match (op, &outcome.result) {
@@ -335,7 +358,7 @@ fn must_bounce(request: &SegmentRequest) -> bool {
 }
 
 /// Puts a buffer of the arena in the place of the request's memory, which is given back.
-fn bounce<L: Link>(link: &L, request: &mut SegmentRequest) -> Result<Memory, Error> {
+pub(crate) fn bounce<L: Link>(link: &L, request: &mut SegmentRequest) -> Result<Memory, Error> {
     let mut buffer = link.buffer(request.memory.len())?;
     if request.op.changes_bytes() {
         request.memory.copy_out_at(0, &mut buffer);
@@ -353,7 +376,7 @@ fn whole(mut memory: Memory, asked: usize) -> Memory {
 }
 
 /// The caller's memory again, with what was read. While the kernel may still be at the arena's buffer, it is as it was.
-fn unbounce(op: SegmentOp, mut memory: Memory, outcome: &Outcome) -> Memory {
+pub(crate) fn unbounce(op: SegmentOp, mut memory: Memory, outcome: &Outcome) -> Memory {
     if let (SegmentOp::Read { .. }, Memory::Own(buffer)) = (op, &outcome.memory) {
         let bytes = outcome.result.as_ref().map_or(outcome.bytes_done, |bytes| *bytes) as usize;
         memory.copy_in_at(0, &buffer[..bytes.min(buffer.len())]);
@@ -382,6 +405,9 @@ impl<L: Link, B: IoBuf> Drop for Request<L, B> {
     fn drop(&mut self) {
         if let Stage::Started(started) = &self.stage {
             self.opened.link().abandon(started.ticket);
+            if started.behind.is_some() {
+                self.opened.link().note_bounce(false);
+            }
         }
     }
 }

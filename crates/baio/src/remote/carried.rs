@@ -1,30 +1,40 @@
-//! What the client carries to a service of the same process.
+//! What the client carries to a service: of the same process, or a broker.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use baio_broker::control::{Command, Reply};
 use baio_broker::{Connection, Served};
 use baio_client::Carrier;
 use baio_engine::{Arena, Doorbell, Memory};
-use baio_storage::{Core, Handle, Outcome};
-use baio_words::entry::Place;
+use baio_storage::{Core, Handle, Outcome, Result};
+use baio_words::entry::{Place, Tag};
 
-/// Memory that goes through the exchange, named by its place in the service's arena where it has one, to a service of this
-/// process that serves `S`.
+use super::far::Far;
+
+/// Memory that is named by its place in the arena, where it has one. To a service of this process it goes through the exchange, and so
+/// does memory without a place; to a broker nothing else goes.
 // What that means: docs/decisions/0009-memory-moves-through-a-table.md
-pub(super) struct Carried<S: Served> {
-    doorbell: Doorbell,
-    arena: Arc<Arena>,
-    served: PhantomData<fn() -> S>,
+pub(super) struct Carried {
+    pub(super) way: Way,
+    pub(super) arena: Arc<Arena>,
 }
 
-pub(super) type Client = baio_client::Client<Carried<Core>>;
+/// To whom.
+pub(super) enum Way {
+    /// A thread of this process.
+    Here(Doorbell),
+    /// A broker.
+    Far(Far),
+}
 
-impl<S: Served + 'static> Carried<S> {
+pub(super) type Client = baio_client::Client<Carried>;
+pub(super) type Between = baio_client::Between<Carried>;
+
+impl Carried {
     /// A client of the service at the other end, and the service's thread. Whoever is the last to use it says
     /// [`stop`](baio_client::Client::stop) and joins.
-    pub(super) fn client(connection: Connection<S>) -> (baio_client::Client<Carried<S>>, JoinHandle<()>) {
+    pub(super) fn client(connection: Connection<Core>) -> (Client, JoinHandle<()>) {
         let Connection {
             shared,
             doorbell,
@@ -34,11 +44,10 @@ impl<S: Served + 'static> Carried<S> {
             thread,
         } = connection;
         let carried = Carried {
-            doorbell,
+            way: Way::Here(doorbell),
             arena,
-            served: PhantomData,
         };
-        (baio_client::Client::new(carried, shared, number, name), thread)
+        (Client::new(carried, shared, number, name), thread)
     }
 
     /// Whose buffers move without a copy.
@@ -46,12 +55,24 @@ impl<S: Served + 'static> Carried<S> {
     pub(super) fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }
+
+    /// Is it memory that the service cannot be shown where it lies?
+    pub(super) fn must_copy(&self, memory: &Memory) -> bool {
+        self.is_far() && matches!(self.place(memory), Place::Exchange { .. })
+    }
+
+    fn far(&self) -> Option<&Far> {
+        match &self.way {
+            Way::Here(_) => None,
+            Way::Far(far) => Some(far),
+        }
+    }
 }
 
-impl<S: Served + 'static> Carrier for Carried<S> {
+impl Carrier for Carried {
     type Memory = Memory;
-    type Command = S::Command;
-    type Reply = S::Answer;
+    type Command = Command;
+    type Reply = Result<Reply>;
 
     /// Lengths beyond 32 bits are refused by the engine; here they only must not look shorter.
     fn place(&self, memory: &Memory) -> Place {
@@ -67,11 +88,44 @@ impl<S: Served + 'static> Carrier for Carried<S> {
     }
 
     fn ring(&self) {
-        self.doorbell.ring();
+        match &self.way {
+            Way::Here(doorbell) => doorbell.ring(),
+            Way::Far(far) => far.ring(),
+        }
     }
 
-    fn opened(answer: &S::Answer) -> Option<Handle> {
-        S::opened(answer)
+    fn opened(answer: &Result<Reply>) -> Option<Handle> {
+        <Core as Served>::opened(answer)
+    }
+
+    fn is_far(&self) -> bool {
+        self.far().is_some()
+    }
+
+    fn send(&self, tag: Tag, command: &Command) {
+        if let Some(far) = self.far() {
+            far.send(tag, command);
+        }
+    }
+
+    fn call_off(&self, tag: Tag) {
+        if let Some(far) = self.far() {
+            far.call_off(tag);
+        }
+    }
+
+    fn next_reply(&self) -> Option<(Tag, Result<Reply>)> {
+        self.far()?.next_reply()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.far().is_some_and(Far::has_ended)
+    }
+
+    fn hang_up(&self) {
+        if let Some(far) = self.far() {
+            far.hang_up();
+        }
     }
 }
 

@@ -1,41 +1,47 @@
-//! A core on a thread of its own: any thread may use the link, and futures may be polled anywhere.
+//! A core on a thread of its own, or in a broker of another process: any thread may use the link, and futures may be polled anywhere.
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `mod.rs` | the link: the same as [`crate::Local`] |
 //! | `carried.rs` | what the client carries to a service of this process: the arena's memory, commands as values |
+//! | `far.rs` | what it carries to a broker: the same memory, commands as messages |
+//! | `behind.rs` | memory of requests by ticket that a broker cannot be shown |
 //!
 //! The client's half of the connection is a crate of its own ([`baio_client`]).
 //!
 //! The price against [`crate::Local`] is a hop to another thread and back; batches share it.
 
+mod behind;
 mod carried;
+mod far;
 
 use std::fmt;
 use std::future::Future;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::thread::{JoinHandle, ThreadId};
 
 use baio_broker::control::{Command, Reply};
 use baio_broker::{Setup, start};
-use baio_client::Ended;
-use baio_engine::{Buffer, Config, Time, Wait};
+use baio_client::{Carrier, Ended, Session, Wishes};
+use baio_engine::{Buffer, Config, Memory, Time, Wait};
 use baio_storage::cache::{Borrower, LentPages};
 use baio_storage::log::Appender;
 use baio_storage::{Core, Error, Fault, Handle, HeldLog, Identity, Outcome, Result, SegmentRequest, Ticket};
 use baio_words::RequestFault;
 
+use self::behind::Behind;
 use self::carried::{Carried, Client, outcome};
 use crate::link::{Link, NotAsked};
 use crate::local::inside;
 use crate::options::Options;
+use crate::request::bounce;
 use crate::trace;
 
-/// A volume served by a thread of this process. Clones are the same volume; `Send` and `Sync`, as are its segments and
+/// A volume served by a thread of this process, or by a broker ([`Remote::connect`]). Clones are the same volume; `Send` and `Sync`, as are its segments and
 /// futures.
 ///
 /// ```
@@ -77,7 +83,11 @@ struct Owner {
     /// Requests that went through a buffer of the arena, and their bytes.
     bounced: (AtomicU64, AtomicU64),
     thread: Mutex<Option<JoinHandle<()>>>,
-    service: ThreadId,
+    /// The service's thread; `None` for a broker.
+    service: Option<ThreadId>,
+    behind: Behind,
+    /// Buffers of the arena that futures have taken for requests and not given back.
+    bouncing: AtomicUsize,
 }
 
 impl fmt::Debug for Remote {
@@ -89,7 +99,7 @@ impl fmt::Debug for Remote {
 impl Owner {
     /// Is this the service's own thread? What waits for the service there would wait for itself.
     fn is_inside(&self) -> bool {
-        std::thread::current().id() == self.service
+        Some(std::thread::current().id()) == self.service
     }
 
     fn join(&self) {
@@ -116,6 +126,8 @@ struct Rest<'a>(&'a Owner);
 impl Drop for Rest<'_> {
     fn drop(&mut self) {
         self.0.client.stop();
+        // A broker ends what is under way when it sees that its client has gone.
+        self.0.client.carrier().hang_up();
         self.0.join();
         self.0.client.dismiss_helper();
         self.0.client.look_once(); // The service has ended: whatever is left is told.
@@ -181,9 +193,84 @@ impl Remote {
             client: Arc::new(client),
             identity: options.identity,
             bounced: Default::default(),
-            service: thread.thread().id(),
+            service: Some(thread.thread().id()),
             thread: Mutex::new(Some(thread)),
+            behind: Behind::default(),
+            bouncing: AtomicUsize::new(0),
         })))
+    }
+
+    /// Connects to the broker whose socket is at `path`: a link to the volume that it serves to many processes.
+    ///
+    /// What a broker does not do yet says so by its error: pins, logs, plain files, [`Link::with_pool`], defragmentations, checks, counters,
+    /// progress. Memory of requests that is not from [`Link::buffer`] is copied ([`Link::bounced`] counts it).
+    ///
+    /// # Errors
+    /// Nobody serves there, or not this user; the other end is no broker, or one of another version; or what the system said.
+    pub fn connect(path: impl AsRef<Path>) -> Result<Remote> {
+        Remote::connect_to(path.as_ref(), &Wishes::default())
+    }
+
+    /// The same for a volume by the name under which it is served (empty: the only one), with as many places for requests as the options
+    /// have slots, and so large an arena, if the broker gives that much. Who asks is what the broker sees: [`Link::identity`].
+    ///
+    /// # Errors
+    /// As [`Remote::connect`]; no such volume is served there.
+    pub fn connect_with(path: impl AsRef<Path>, volume: &str, options: &Options) -> Result<Remote> {
+        let wishes = Wishes {
+            volume: volume.to_owned(),
+            places: options.config.slots,
+            arena_bytes: options.config.arena_bytes as u64,
+            ..Wishes::default()
+        };
+        Remote::connect_to(path.as_ref(), &wishes)
+    }
+
+    fn connect_to(path: &Path, wishes: &Wishes) -> Result<Remote> {
+        let connected = Session::connect(path, wishes).map_err(|error| far::unconnected(error, path));
+        let connected = connected.and_then(far::client);
+        trace::link_opened(|| path.display().to_string(), connected.as_ref().map(drop));
+        let (client, uid) = connected?;
+        let own = Identity::effective();
+        Ok(Remote(Arc::new(Owner {
+            client: Arc::new(client),
+            // The broker knows our groups better than we do.
+            identity: if own.uid == uid {
+                own
+            } else {
+                Identity::new(uid, own.gid)
+            },
+            bounced: Default::default(),
+            service: None,
+            thread: Mutex::new(None),
+            behind: Behind::default(),
+            bouncing: AtomicUsize::new(0),
+        })))
+    }
+
+    fn is_far(&self) -> bool {
+        self.0.service.is_none()
+    }
+
+    /// Ends a session: what is under way ends first, then the broker is left.
+    fn leave_broker(&self, client: &Arc<Client>) -> Result<()> {
+        if !client.wind_down() && client.refusal() == Some(RequestFault::ServiceEnded) {
+            return Err(Error::new("close", client.name(), Fault::ServiceEnded));
+        }
+        client.wait_for_all();
+        client.carrier().hang_up();
+        client.look_once();
+        Ok(())
+    }
+
+    /// Do requests under way hold buffers that come back by themselves? In this order: a future's buffer goes back after its place.
+    fn gives_back(&self) -> bool {
+        self.client().will_give_back() || self.0.bouncing.load(Ordering::Acquire) > 0
+    }
+
+    /// An outcome as the caller of its request knows it.
+    fn outcome(&self, ended: Option<Ended<Carried>>) -> Option<Outcome> {
+        request(ended).map(|outcome| self.0.behind.restore(outcome))
     }
 
     fn client(&self) -> &Arc<Client> {
@@ -223,18 +310,55 @@ impl Link for Remote {
         found.ok_or_else(|| failed(Fault::NoMemory { asked }))
     }
 
-    fn start(&self, request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
-        self.client().start(request)
+    fn start(&self, mut request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
+        let behind = &self.0.behind;
+        let must_copy = self.must_copy(&request.memory) && (request.op.changes_bytes() || request.memory.is_writable());
+        let is_marked = self.is_far() && behind.wants(request.tag);
+        if !must_copy && !is_marked {
+            return self.client().start(request);
+        }
+        let len = request.memory.len();
+        let own = match must_copy.then(|| bounce(self, &mut request)) {
+            Some(Ok(own)) => Some(own),
+            // There may be room when others have ended.
+            Some(Err(_)) if self.may_bounce_later(len) => return Err(request),
+            // There never will be: it ends at once, with `ENOBUFS`.
+            Some(Err(_)) | None => None,
+        };
+        let is_bounced = own.is_some();
+        behind.keep(&mut request, own);
+        let tag = request.tag;
+        match self.client().start(request) {
+            Ok(ticket) => {
+                behind.started(tag, ticket);
+                if is_bounced {
+                    self.count_bounce(len);
+                }
+                Ok(ticket)
+            }
+            Err(mut request) => {
+                behind.undo(&mut request);
+                Err(request)
+            }
+        }
+    }
+
+    fn must_copy(&self, memory: &Memory) -> bool {
+        self.client().carrier().must_copy(memory)
+    }
+
+    fn may_bounce_later(&self, bytes: usize) -> bool {
+        self.is_far() && bytes <= self.client().carrier().arena().size() && self.gives_back()
     }
 
     fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
-        let polled = self.client().poll(ticket, waker).map(request);
+        let polled = self.client().poll(ticket, waker).map(|ended| self.outcome(ended));
         self.expect_helper(&polled);
         polled
     }
 
     fn wait(&self, ticket: Ticket) -> Result<Option<Outcome>> {
-        Ok(request(self.client_to_wait()?.wait(ticket)))
+        Ok(self.outcome(self.client_to_wait()?.wait(ticket)))
     }
 
     fn cancel(&self, ticket: Ticket) {
@@ -243,6 +367,9 @@ impl Link for Remote {
 
     fn abandon(&self, ticket: Ticket) {
         self.client().abandon(ticket);
+        if self.is_far() {
+            self.0.behind.forget(ticket);
+        }
     }
 
     fn turn(&self, wait: Wait) -> Result<usize> {
@@ -259,7 +386,8 @@ impl Link for Remote {
     }
 
     fn next_outcome(&self) -> Option<Outcome> {
-        self.client().next_outcome().map(outcome)
+        let ended = self.client().next_outcome()?;
+        Some(self.0.behind.restore(outcome(ended)))
     }
 
     fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
@@ -270,6 +398,11 @@ impl Link for Remote {
 
     fn close(self) -> Result<()> {
         let client = self.client_to_wait()?;
+        if self.is_far() {
+            let left = self.leave_broker(client);
+            trace::link_closed(|| client.name().to_owned(), left.as_ref().map(drop));
+            return left;
+        }
         let ended = || Err(Error::new("close", client.name(), Fault::ServiceEnded));
         let Some(ticket) = client.begin_close(Box::new(Command::Close)) else {
             if client.refusal() == Some(RequestFault::ServiceEnded) {
@@ -400,6 +533,13 @@ impl Link for Remote {
         None // The cache is behind a hop.
     }
 
+    fn note_bounce(&self, begins: bool) {
+        match begins {
+            true => self.0.bouncing.fetch_add(1, Ordering::AcqRel),
+            false => self.0.bouncing.fetch_sub(1, Ordering::AcqRel),
+        };
+    }
+
     fn count_bounce(&self, bytes: usize) {
         self.0.bounced.0.fetch_add(1, Ordering::Relaxed);
         self.0.bounced.1.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -407,7 +547,7 @@ impl Link for Remote {
 }
 
 /// The outcome of a request: commands have none.
-fn request(ended: Option<Ended<Carried<Core>>>) -> Option<Outcome> {
+fn request(ended: Option<Ended<Carried>>) -> Option<Outcome> {
     match ended {
         Some(Ended::Request(ended)) => Some(outcome(ended)),
         Some(Ended::Command(_)) | None => None,

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 
+pub mod broker;
 pub mod gate;
 pub mod remote;
 pub mod story;

@@ -1,0 +1,357 @@
+//! What the client carries to a broker: questions and answers on a socket, and buffers of an arena that both have.
+
+#![allow(unsafe_code)]
+
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use baio_broker::control::{Command, Hint, Reply};
+use baio_client::{ConnectError, Session, Wire};
+use baio_engine::{Arena, SetupError};
+use baio_ring::{Bell, SessionMemory, Shared};
+use baio_storage::cache::window::Pattern;
+use baio_storage::{
+    Account, Error, Fault, Handle, HeldFreeze, Limits, Result, SegmentInfo, Usage, VolumeInfo, VolumeView, Zeroing,
+};
+use baio_words::entry::Tag;
+use baio_words::session::{
+    AccountWords, Answer, HintWords, PatternWords, Question, RANGES_MAX, SegmentWords, VolumeWords, WholeWords,
+    ZeroWords,
+};
+use baio_words::{Errno, next_number};
+
+use super::carried::{Between, Carried, Client, Way};
+
+/// The way to a broker.
+pub(super) struct Far {
+    wire: Arc<Wire>,
+    /// What stands in handles for it.
+    core: u32,
+    /// Who it takes us for.
+    uid: u32,
+    /// What it serves.
+    name: String,
+    /// What was asked that no broker can be asked.
+    refused: Mutex<VecDeque<(Tag, Error)>>,
+    /// Of the questions under way: which use of its place each is.
+    tags: Mutex<HashMap<u32, u32>>,
+}
+
+/// A client of the broker at the other end of a session, and who it is there.
+pub(super) fn client(session: Session) -> Result<(Client, u32)> {
+    let Session {
+        wire, memory, welcome, ..
+    } = session;
+    let arena = arena(&memory, &welcome.volume)?;
+    let bell = Bell::far(Arc::clone(&wire) as Arc<dyn baio_ring::FarBell>);
+    let shared: Option<Between> = Shared::far(&memory, welcome.places, bell);
+    let crooked = || {
+        let error = SetupError::new("use the memory of", welcome.volume.clone(), Errno::EPROTO);
+        Error::new("connect to", welcome.volume.clone(), error)
+    };
+    let core = next_number();
+    let far = Far {
+        wire,
+        core,
+        uid: welcome.uid,
+        name: welcome.volume.clone(),
+        refused: Default::default(),
+        tags: Default::default(),
+    };
+    let carried = Carried {
+        way: Way::Far(far),
+        arena,
+    };
+    let shared = Arc::new(shared.ok_or_else(crooked)?);
+    Ok((Client::new(carried, shared, core, welcome.volume), welcome.uid))
+}
+
+fn arena(memory: &SessionMemory, name: &str) -> Result<Arc<Arena>> {
+    let failed = |error: SetupError| Error::new("connect to", name, error);
+    let span = memory.arena().ok_or_else(|| {
+        failed(SetupError::new("find the arena of", name.to_owned(), Errno::EPROTO).need("an arena of less than 4 GiB"))
+    })?;
+    // SAFETY: the session's memory was received by `Session` for this client alone, which takes no other span of it: these bytes are
+    // the arena's in this process. The broker is trusted as the kernel is that reads for it: it writes into the memory of requests
+    // that were sent and read. The client gives none of that back before it has seen the request's end; what a broker had that was
+    // given up or has gone stays in nobody's hands for ever (`reap.rs` of the client), and with it the mapping.
+    unsafe { Arena::over(span) }.map_err(failed)
+}
+
+/// Why there is no session, in this crate's words.
+pub(super) fn unconnected(error: ConnectError, path: &Path) -> Error {
+    let object = path.display().to_string();
+    if let Some(failed) = error.refused {
+        return Error::new("connect to", object, Fault::Told(failed));
+    }
+    let mut setup = SetupError::new("connect to", error.object, error.errno);
+    if let Some(what) = error.what {
+        setup.object = format!("{}, which is there: {what}", setup.object);
+    }
+    setup.need = error.need;
+    setup.cure = error.cure;
+    Error::new("connect to", object, setup)
+}
+
+impl Far {
+    pub(super) fn ring(&self) {
+        self.wire.ring_broker();
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.wire.has_gone()
+    }
+
+    pub(super) fn hang_up(&self) {
+        self.wire.hang_up();
+    }
+
+    // Both are used under the client's lock alone, so nobody waits for them.
+
+    fn tags(&self) -> MutexGuard<'_, HashMap<u32, u32>> {
+        self.tags.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refused(&self) -> MutexGuard<'_, VecDeque<(Tag, Error)>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A question's number is the place of its command, which is used by nothing else until it is answered.
+    pub(super) fn send(&self, tag: Tag, command: &Command) {
+        let name = command.name();
+        let asked = question(command).and_then(|question| {
+            self.tags().insert(tag.index, tag.generation);
+            let sent = self.wire.ask(tag.index, &question);
+            sent.map_err(|long| Fault::BadSize(long.to_string()))
+        });
+        if let Err(fault) = asked {
+            self.tags().remove(&tag.index);
+            self.refused()
+                .push_back((tag, Error::new(name, self.name.clone(), fault)));
+        }
+    }
+
+    pub(super) fn call_off(&self, tag: Tag) {
+        self.wire.cancel(tag.index);
+    }
+
+    pub(super) fn next_reply(&self) -> Option<(Tag, Result<Reply>)> {
+        if let Some((tag, error)) = self.refused().pop_front() {
+            return Some((tag, Err(error)));
+        }
+        loop {
+            let (index, answer) = self.wire.next_answer()?;
+            let Some(generation) = self.tags().remove(&index) else {
+                continue; // No question of ours: the wire knows those.
+            };
+            return Some((Tag { index, generation }, self.reply(answer)));
+        }
+    }
+
+    fn reply(&self, answer: Answer) -> Result<Reply> {
+        Ok(match answer {
+            Answer::Done => Reply::Done,
+            Answer::Segment { info } => Reply::Segment(segment(info)),
+            Answer::Opened { handle, info, .. } => {
+                let handle = Handle::from_parts(self.core, handle.index, handle.generation);
+                Reply::Opened(handle, segment(info))
+            }
+            Answer::Segments { infos, .. } => Reply::Segments(infos.into_iter().map(segment).collect()),
+            Answer::Volume(words) => Reply::Volume(volume(*words)),
+            Answer::Account(words) => Reply::Account(account(words)),
+            Answer::Count { value } => Reply::Count(value),
+            Answer::Frozen { freeze } => {
+                // The session may have ended by then, and its freezes with it.
+                let wire = Arc::downgrade(&self.wire);
+                Reply::Frozen(HeldFreeze::elsewhere(move || {
+                    if let Some(wire) = wire.upgrade() {
+                        wire.tell(&Question::Thaw { freeze });
+                    }
+                }))
+            }
+            Answer::Failed(failed) => return Err(Error::told(failed, self.uid)),
+            Answer::HandedOn { .. } | Answer::Status(_) => {
+                return Err(Error::new(
+                    "ask",
+                    self.name.clone(),
+                    Fault::Unexpected("an answer to another question"),
+                ));
+            }
+        })
+    }
+}
+
+/// What a command asks of a broker.
+fn question(command: &Command) -> std::result::Result<Question, Fault> {
+    Ok(match command {
+        Command::Create {
+            owner_uid,
+            name,
+            options,
+        } => Question::Create {
+            operation_id: match options.operation_id == [0; 16] {
+                true => new_id(),
+                false => options.operation_id,
+            },
+            owner_uid: *owner_uid,
+            name: name.clone(),
+            size_bytes: options.size_bytes,
+            reserve_bytes: options.reserve_bytes,
+            mode: options.mode,
+            group: options.group,
+            zero: match options.zero {
+                Zeroing::Written => ZeroWords::Written,
+                Zeroing::Lazy => ZeroWords::Lazy,
+            },
+        },
+        Command::Delete { owner_uid, name } => Question::Delete {
+            operation_id: new_id(),
+            owner_uid: *owner_uid,
+            name: name.clone(),
+        },
+        Command::Resize {
+            owner_uid,
+            name,
+            options,
+        } => Question::Resize {
+            operation_id: new_id(),
+            owner_uid: *owner_uid,
+            name: name.clone(),
+            size_bytes: options.size_bytes,
+            reserve_bytes: options.reserve_bytes,
+        },
+        Command::Rename { owner_uid, old, new } => Question::Rename {
+            operation_id: new_id(),
+            owner_uid: *owner_uid,
+            old: old.clone(),
+            new: new.clone(),
+        },
+        Command::Open {
+            owner_uid,
+            name,
+            access,
+        } => Question::Open {
+            owner_uid: *owner_uid,
+            name: name.clone(),
+            access: *access,
+        },
+        Command::List => Question::List,
+        Command::Info => Question::Info,
+        Command::Quota { uid } => Question::Quota { uid: *uid },
+        Command::SetQuota { uid, limits } => Question::SetQuota {
+            uid: *uid,
+            blocks: limits.blocks,
+            segments: limits.segments,
+        },
+        Command::Freeze => Question::Freeze,
+        Command::Size(handle) => Question::Size {
+            handle: (*handle).into(),
+        },
+        Command::Hint { handle, hint } => Question::Hint {
+            handle: (*handle).into(),
+            hint: hint_words(hint),
+        },
+        Command::Watched(..) => return Err(Fault::NotFar("the progress of an operation")),
+        Command::OpenFile { .. } | Command::AddFile { .. } => return Err(Fault::NotFar("a plain file")),
+        Command::Defrag => return Err(Fault::NotFar("a defragmentation")),
+        Command::Check => return Err(Fault::NotFar("a check")),
+        Command::Counters => return Err(Fault::NotFar("a look at all counters")),
+        Command::Pin { .. } | Command::ChangeLater { .. } | Command::FlushTo { .. } => {
+            return Err(Fault::NotFar("a page held in the cache"));
+        }
+        Command::DurableLsn(_)
+        | Command::CreateLog { .. }
+        | Command::OpenLog { .. }
+        | Command::OnLog { .. }
+        | Command::SetLog { .. }
+        | Command::LogUsage(_) => return Err(Fault::NotFar("a log")),
+        Command::Run(_) => return Err(Fault::NotFar("what runs on the core's thread")),
+        Command::Close => return Err(Fault::NotFar("the end of the service")),
+    })
+}
+
+/// The client's word for an operation, which nobody else has. Without randomness the broker takes it for one without a name.
+fn new_id() -> [u8; 16] {
+    let mut id = [0; 16];
+    let _ = rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty());
+    id
+}
+
+fn hint_words(hint: &Hint) -> HintWords {
+    match hint {
+        // A hint: of too many ranges the first.
+        Hint::Prefetch(pages) => HintWords::Prefetch(pages.iter().take(RANGES_MAX).cloned().collect()),
+        Hint::Drop(pages) => HintWords::Drop(pages.clone()),
+        Hint::Keep(pages) => HintWords::Keep(pages.clone()),
+        Hint::KeepNoMore(pages) => HintWords::KeepNoMore(pages.clone()),
+        Hint::Pattern(pattern) => HintWords::Pattern(match pattern {
+            Pattern::Unknown => PatternWords::Unknown,
+            Pattern::Sequential => PatternWords::Sequential,
+            Pattern::Random => PatternWords::Random,
+        }),
+    }
+}
+
+fn segment(words: SegmentWords) -> SegmentInfo {
+    let known = ["live", "moving", "quarantined"]
+        .into_iter()
+        .find(|known| *known == words.state);
+    SegmentInfo {
+        name: words.name,
+        owner_uid: words.owner_uid,
+        owner_gid: words.owner_gid,
+        mode: words.mode,
+        size_bytes: words.size_bytes,
+        reserve_bytes: words.reserve_bytes,
+        // Where it lies is the broker's business.
+        start_block: 0,
+        state: known.unwrap_or("unknown"),
+    }
+}
+
+fn account(words: AccountWords) -> Account {
+    Account {
+        used: Usage {
+            blocks: words.used_blocks,
+            segments: words.used_segments,
+        },
+        limits: Limits {
+            blocks: words.limit_blocks,
+            segments: words.limit_segments,
+        },
+    }
+}
+
+fn volume(words: VolumeWords) -> VolumeView {
+    let whole = words.whole.clone().map(|whole| info(&words, whole));
+    VolumeView {
+        format_version: words.format_version,
+        block_size: words.block_size,
+        size_bytes: words.size_bytes,
+        size_bytes_max: words.size_bytes_max,
+        clean: words.clean,
+        in_use: None,
+        own: account(words.own),
+        whole,
+    }
+}
+
+fn info(words: &VolumeWords, whole: WholeWords) -> VolumeInfo {
+    VolumeInfo {
+        uuid: whole.uuid,
+        format_version: words.format_version,
+        block_size: words.block_size,
+        size_bytes: words.size_bytes,
+        size_bytes_max: words.size_bytes_max,
+        device_bytes: whole.device_bytes,
+        free_bytes: whole.free_bytes,
+        largest_free_bytes: whole.largest_free_bytes,
+        segments: whole.segments,
+        segments_max: whole.segments_max,
+        clean: words.clean,
+        in_use: None,
+        data_at_bytes: whole.data_at_bytes,
+        warnings: whole.warnings,
+    }
+}
