@@ -259,8 +259,10 @@ impl Broker {
                 false
             }
         };
-        if !is_there {
-            self.leave(number);
+        match is_there {
+            // So that it falls asleep, and says so: its first request rings then.
+            true => self.wake(number),
+            false => self.leave(number),
         }
     }
 
