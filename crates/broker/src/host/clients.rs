@@ -277,10 +277,12 @@ impl Broker {
             _ => None,
         };
         let opening = open.asking.iter().filter(|asking| asking.access.is_some()).count();
+        // Done at once. All others may wait for just that.
+        let ends_others = matches!(question, Question::Cancel { .. } | Question::Thaw { .. });
         let refusal = if !self.options.rules.of(&session.who).ask(&question) {
             let need = "a rule of the broker's that allows it";
             Some(failed(Errno::EACCES, name, need, "ask whoever runs the broker"))
-        } else if open.questions() >= self.options.questions_max as usize {
+        } else if !ends_others && open.questions() >= self.options.questions_max as usize {
             let need = format!("at most {} questions without an answer", self.options.questions_max);
             Some(failed(Errno::EAGAIN, name, &need, "wait for the answers to others"))
         } else if access.is_some() && !open.seat.border.handles.has_room(opening + 1) {
@@ -297,7 +299,11 @@ impl Broker {
         if let Some(refusal) = refusal {
             return self.tell(number, id, &refusal);
         }
-        if session.bound.is_some() && !matches!(question, Question::Hint { .. } | Question::Size { .. }) {
+        let for_all = matches!(
+            question,
+            Question::Hint { .. } | Question::Size { .. } | Question::Cancel { .. }
+        );
+        if session.bound.is_some() && !for_all {
             return self.asked_of_bound(number, id, &question);
         }
         let handles = &open.seat.border.handles;
