@@ -87,6 +87,19 @@ impl Broker {
             );
             return self.tell(number, id, &refusal);
         };
+        if access != bound.access {
+            // What is opened to read does not write, though it was handed on to write.
+            match self.core.open_again(bound.handle, access) {
+                Ok(handle) => {
+                    self.core.close_handle(std::mem::replace(&mut bound.handle, handle));
+                    bound.access = access;
+                }
+                Err(error) => {
+                    let failed = self.names.failed(&error);
+                    return self.tell(number, id, &failed);
+                }
+            }
+        }
         bound.is_taken = true;
         let mut info = bound.info.clone();
         // It may have another size by now.
