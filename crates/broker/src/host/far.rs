@@ -168,7 +168,73 @@ impl Handles {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Deed {
+        Add,
+        Remove(usize),
+        RemoveWord(u32, u32),
+        TakeAll,
+    }
+
+    fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+        let deed = prop_oneof![
+            8 => Just(Deed::Add),
+            6 => any::<usize>().prop_map(Deed::Remove),
+            2 => (0..9_u32, 0..9_u32).prop_map(|(index, generation)| Deed::RemoveWord(index, generation)),
+            1 => Just(Deed::TakeAll),
+        ];
+        proptest::collection::vec(deed, 0..60)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Whatever words an entry has, they name what is open under just these words, or nothing; no words are used again.
+        #[test]
+        fn no_words_name_what_is_not_open_under_them(deeds in deeds()) {
+            const MAX: usize = 8;
+            let mut handles = Handles::new(MAX, 9);
+            let (mut open, mut used) = (Vec::new(), std::collections::BTreeSet::new());
+            for (number, deed) in deeds.into_iter().enumerate() {
+                match deed {
+                    Deed::Add if handles.has_room(1) => {
+                        let handle = Handle::from_parts(9, number as u32, 0);
+                        let opened = Opened { handle, access: Access::Read, info: SegmentWords::default() };
+                        let words = handles.add(opened);
+                        prop_assert!(used.insert((words.index, words.generation)), "used again: {words:?}");
+                        open.push((words, handle));
+                    }
+                    Deed::Add => prop_assert_eq!(open.len(), MAX),
+                    Deed::Remove(at) if !open.is_empty() => {
+                        let (words, handle) = open.swap_remove(at % open.len());
+                        prop_assert_eq!(handles.remove(words), Some(handle));
+                    }
+                    Deed::Remove(_) => {}
+                    Deed::RemoveWord(index, generation) => {
+                        let words = HandleWords { index, generation };
+                        let at = open.iter().position(|(known, _)| *known == words);
+                        prop_assert_eq!(handles.remove(words), at.map(|at| open.swap_remove(at).1));
+                    }
+                    Deed::TakeAll => {
+                        let taken = handles.take_all().len();
+                        prop_assert_eq!(taken, std::mem::take(&mut open).len());
+                    }
+                }
+                prop_assert_eq!(handles.len(), open.len());
+                for index in (0..10).chain([u32::MAX]) {
+                    for generation in (0..10).chain([u32::MAX]) {
+                        let words = HandleWords { index, generation };
+                        let known = open.iter().find(|(known, _)| *known == words);
+                        prop_assert_eq!(handles.get(words), known.map_or(handles.none, |known| known.1));
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_name_finds_its_own_handle_only_while_it_is_open() {

@@ -1,5 +1,7 @@
 //! Who is let in: the first message of each side.
 
+use baio_words::Failure;
+use baio_words::entry::{HandleWords, Op};
 use baio_words::session::{Hello, Question};
 
 use crate::house::{House, Victim};
@@ -132,5 +134,16 @@ fn a_second_hello_ends_the_session() {
     client.goes_out("a second hello");
     victim.is_left_with(1);
     victim.goes_on();
+    house.ends();
+}
+
+#[test]
+fn a_request_is_taken_though_nothing_was_ever_asked() {
+    let house = House::new();
+    for _ in 0..10 {
+        let mut client = house.client();
+        let entry = client.entry(Op::Sync, 0, HandleWords::default(), 0);
+        assert_eq!(client.run(&entry).result, Err(Failure::Stale));
+    }
     house.ends();
 }

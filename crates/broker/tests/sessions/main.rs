@@ -15,14 +15,19 @@
 //! | `tenants.rs` | users that must not see each other |
 //! | `rings.rs`, `entries.rs`, `memory.rs`, `messages.rs`, `floods.rs` | what hostile clients do, each beside one that goes on working |
 
-#![allow(dead_code)] // TEMP
-
 mod days_work;
 mod entries;
 mod floods;
+mod gone;
 mod greeting;
+mod handed_on;
+mod handles;
 mod house;
 mod memory;
 mod messages;
+mod questions;
 mod raw;
 mod rings;
+mod stillness;
+mod tenants;
+mod unread;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -86,6 +86,17 @@ impl Wire {
     pub(crate) fn try_send(&self, datagram: &[u8]) -> bool {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         rustix::net::send(&self.0, datagram, flags).is_ok()
+    }
+
+    /// Sends when there is room. False: nobody makes any, for so long that nobody will.
+    pub(crate) fn sends_at_last(&self, datagram: &[u8]) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let patience = Timespec {
+            tv_sec: 0,
+            tv_nsec: 300_000_000,
+        };
+        let mut room = [PollFd::new(&self.0, PollFlags::OUT)];
+        self.try_send(datagram) || poll(&mut room, Some(&patience)) == Ok(1) && self.try_send(datagram)
     }
 
     pub(crate) fn send_with(&self, datagram: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
@@ -443,9 +454,5 @@ impl Client {
     /// What this client did ends its session.
     pub(crate) fn goes_out(&self, what: &str) {
         self.wire.goes_out(what);
-    }
-
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
-        self.wire.0.as_fd()
     }
 }

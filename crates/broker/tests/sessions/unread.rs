@@ -1,0 +1,66 @@
+//! Clients that do not read what they are told: the broker keeps a bounded part of it for them, and asks them for nothing new.
+
+use baio_words::session::{Answer, Question};
+
+use crate::house::{House, Victim};
+
+/// Segments with the longest names, so that lists are long.
+fn with_many_segments() -> (House, Victim) {
+    let house = House::new();
+    let mut victim = Victim::new(&house);
+    for number in 0..200 {
+        victim.client.create(&format!("{number:0>255}"), 4096);
+    }
+    (house, victim)
+}
+
+#[test]
+fn who_does_not_read_is_not_listened_to_until_it_does() {
+    let (house, mut victim) = with_many_segments();
+    let mut client = house.client();
+    let mut posed = 0;
+    // Its own socket fills up, as nobody takes from it.
+    let list = |id| Question::List.encode(id).unwrap();
+    while client.wire.sends_at_last(&list(posed)) {
+        posed += 1;
+        assert!(posed < 100_000, "the broker takes whatever is asked");
+    }
+    for _ in 0..5 {
+        victim.goes_on();
+    }
+    // All that was asked is answered in the end.
+    for id in 0..posed {
+        while let Answer::Segments { more: true, .. } = client.answer(id) {}
+    }
+    assert!(matches!(client.ask(&Question::Info), Answer::Volume(_)));
+    victim.goes_on();
+    house.ends();
+}
+
+#[test]
+fn who_never_reads_is_no_hindrance_to_an_end() {
+    let (house, mut victim) = with_many_segments();
+    let clients: Vec<_> = (0..8).map(|_| house.client()).collect();
+    for client in &clients {
+        for id in 0..64 {
+            client.wire.try_send(&Question::List.encode(id).unwrap());
+        }
+    }
+    victim.goes_on();
+    house.ends();
+}
+
+#[test]
+fn who_never_reads_and_leaves_has_left() {
+    let (house, mut victim) = with_many_segments();
+    for _ in 0..20 {
+        let client = house.client();
+        for id in 0..64 {
+            client.wire.try_send(&Question::List.encode(id).unwrap());
+        }
+        drop(client);
+        victim.is_left_with(1);
+    }
+    victim.goes_on();
+    house.ends();
+}
