@@ -171,7 +171,7 @@ impl Broker {
         }
         session.is_leaving = true;
         self.set.remove(&session.fd());
-        let _ = rustix::net::shutdown(session.fd(), rustix::net::Shutdown::Both);
+        sockets::hang_up(session.fd());
         if let Some(open) = &mut session.open {
             open.seat.cancel_all(&mut self.core);
             for handle in open.seat.border.handles.take_all() {
@@ -460,6 +460,7 @@ fn refuse(socket: &OwnedFd, refusal: &Answer) {
     if let Ok(message) = refusal.encode(0) {
         sockets::send(socket.as_fd(), &message, None);
     }
+    sockets::hang_up(socket.as_fd());
 }
 
 /// What a client is told.

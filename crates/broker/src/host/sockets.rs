@@ -229,6 +229,13 @@ pub(super) fn send(socket: BorrowedFd<'_>, message: &[u8], with: Option<Borrowed
     }
 }
 
+/// Nothing more goes either way. Who hangs up and leaves anything unread resets the connection, and the other end is told that before
+/// it can read what it was sent; so all of it is read first, and thrown away. No more can come, and a socket holds little.
+pub(super) fn hang_up(socket: BorrowedFd<'_>) {
+    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+    while let Heard::Message(_) = receive(socket, &mut []) {}
+}
+
 /// Wakes whoever sleeps on the other end. One that has messages to read wakes by those.
 pub(super) fn ring(socket: BorrowedFd<'_>) {
     let _ = send(socket, &DOORBELL, None);
