@@ -147,3 +147,40 @@ fn a_request_is_taken_though_nothing_was_ever_asked() {
     }
     house.ends();
 }
+
+/// What a client sends behind its hello is not read any more, and does not keep it from reading why.
+#[test]
+fn who_is_refused_reads_why_whatever_it_has_sent() {
+    let house = House::new();
+    for _ in 0..20 {
+        let wire = house.wire();
+        let hello = Hello {
+            version_min: 2,
+            version_max: 2,
+            ..hello()
+        };
+        assert!(wire.send(&hello.encode()));
+        for id in 0..20 {
+            wire.try_send(&Question::Info.encode(id).unwrap());
+        }
+        assert_eq!(wire.greeted().err().unwrap().code, "EPROTONOSUPPORT");
+    }
+    house.ends();
+}
+
+/// Nor does it keep who breaks a rule from reading what it was answered before.
+#[test]
+fn who_is_ended_reads_what_it_was_answered_before() {
+    let house = House::new();
+    for _ in 0..20 {
+        let mut client = house.client();
+        let id = client.pose(&Question::Info);
+        assert!(client.wire.send(&[7; 100]));
+        for id in 100..120 {
+            client.wire.try_send(&Question::Info.encode(id).unwrap());
+        }
+        client.answer(id);
+        client.goes_out("no message");
+    }
+    house.ends();
+}

@@ -138,6 +138,11 @@ impl Wire {
     /// What the broker says to this hello.
     pub(crate) fn greet(self, hello: &Hello) -> Result<Client, Box<Failed>> {
         assert!(self.send(&hello.encode()));
+        self.greeted()
+    }
+
+    /// What the broker says to a hello that was sent.
+    pub(crate) fn greeted(self) -> Result<Client, Box<Failed>> {
         match self.receive() {
             Told::Message(FromBroker::Welcome(welcome), mut fds) => {
                 assert_eq!(fds.len(), 1, "the memory, and nothing else");
