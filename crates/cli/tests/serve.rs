@@ -48,7 +48,7 @@ impl Server {
         }
     }
 
-    fn is_ready(mut self) -> Server {
+    fn ready(mut self) -> Server {
         self.says("serving ");
         self
     }
@@ -69,7 +69,7 @@ impl Server {
         assert!(status.success(), "{status}: {said}");
     }
 
-    fn is_killed(mut self) {
+    fn killed(mut self) {
         self.signal(Signal::KILL);
         self.ends();
     }
@@ -201,15 +201,15 @@ fn an_interrupt_ends_it_too_and_json_is_one_object() {
 fn one_that_was_killed_is_followed_by_another() {
     let place = place();
     let path = place.path("vol.sock");
-    let server = Server::start(&place, "serve vol.img --socket vol.sock").is_ready();
+    let server = Server::start(&place, "serve vol.img --socket vol.sock").ready();
     let client = greet(&path, "");
     is_welcome(&client);
-    server.is_killed();
+    server.killed();
     // The client sees the end, whatever else it is told.
     while hears(&client).is_some() {}
     assert!(fs::metadata(&path).unwrap().file_type().is_socket());
     assert!(!is_clean(&place));
-    let server = Server::start(&place, "serve vol.img --socket vol.sock").is_ready();
+    let server = Server::start(&place, "serve vol.img --socket vol.sock").ready();
     is_welcome(&greet(&path, ""));
     server.signal(Signal::TERM);
     server.ends_well();
@@ -220,7 +220,7 @@ fn one_that_was_killed_is_followed_by_another() {
 fn nobody_takes_the_socket_or_the_volume_of_another() {
     let place = place();
     place.baio("format other.img --size 4M").succeeds();
-    let server = Server::start(&place, "serve vol.img --socket vol.sock").is_ready();
+    let server = Server::start(&place, "serve vol.img --socket vol.sock").ready();
     let (status, error) = refused(&place, "serve other.img --socket vol.sock --json");
     assert_eq!((status, text(&error, "code")), (1, "EADDRINUSE"), "{error}");
     assert!(
@@ -314,7 +314,7 @@ fn who_connects_during_a_restart_waits_in_the_socket_that_was_handed_over() {
         String::from_utf8(bytes[..len].to_vec()).unwrap()
     };
 
-    let first = handed(&place, &listening, "", &variables).is_ready();
+    let first = handed(&place, &listening, "", &variables).ready();
     assert_eq!(told(), "READY=1");
     let before = greet(&path, "");
     is_welcome(&before);
@@ -325,7 +325,7 @@ fn who_connects_during_a_restart_waits_in_the_socket_that_was_handed_over() {
     assert!(is_clean(&place));
     // Nobody serves, and nobody is refused.
     let between = greet(&path, "vol");
-    let second = handed(&place, &listening, "", &variables).is_ready();
+    let second = handed(&place, &listening, "", &variables).ready();
     is_welcome(&between);
     second.signal(Signal::TERM);
     second.ends_well();
@@ -345,7 +345,7 @@ fn a_socket_that_was_handed_over_is_the_only_one_and_of_the_right_kind() {
     }
     // The same one, said twice, is one.
     let words = format!("--socket {}", path.display());
-    let server = handed(&place, &listening, &words, &[]).is_ready();
+    let server = handed(&place, &listening, &words, &[]).ready();
     is_welcome(&greet(&path, ""));
     server.signal(Signal::TERM);
     server.ends_well();
