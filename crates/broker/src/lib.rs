@@ -1,8 +1,8 @@
 //! # baio-broker: a service on a thread of its own
 //!
 //! A [`Service`](service) turns what it serves ([`Served`]) on its own thread: the core of a volume, or an engine with plain
-//! files. A client reaches it through two rings, an arena and two doorbells ([`baio_ring`]). In this release both live in one
-//! process. What lies between them is what a broker between processes will use: fixed-size entries in memory that a peer may
+//! files. A client reaches it through two rings, an arena and two doorbells ([`baio_ring`]). Here both live in one process; [`host`]
+//! has clients of other processes. What lies between them is the same: fixed-size entries in memory that a peer may
 //! scribble over, copied once and then checked.
 //!
 //! | module | what it is | imports |
