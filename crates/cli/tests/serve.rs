@@ -10,13 +10,18 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use baio_words::session::{Answer, FromBroker, Hello, MESSAGE_MAX, VERSION, Welcome};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use support::{BAIO, Place, skip};
+use support::{BAIO, Done, Place, skip};
+
+/// Nothing here takes so long.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A broker that runs.
 struct Server {
@@ -57,10 +62,19 @@ impl Server {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Its end: the status, and what it has said since.
+    /// Its end: the status, and what it has said since. One that serves for ever is killed one day.
     fn ends(&mut self) -> (std::process::ExitStatus, String) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let (ended, has_ended) = mpsc::channel::<()>();
+        let watch = std::thread::spawn(move || {
+            if has_ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
+        });
         let mut rest = String::new();
         self.told.read_to_string(&mut rest).unwrap();
+        drop(ended);
+        watch.join().unwrap();
         (self.child.wait().unwrap(), rest)
     }
 
@@ -132,9 +146,10 @@ fn place() -> Place {
 
 /// Why it did not serve.
 fn refused(place: &Place, line: &str) -> (i32, Value) {
-    let done = place.baio(line);
-    let status = done.0.status.code().unwrap();
-    (status, done.json()["error"].clone())
+    let mut words = vec!["-s", "KILL", "60", BAIO];
+    words.extend(line.split_whitespace());
+    let done = Done(place.spawn("timeout", words).wait_with_output().unwrap());
+    (done.status(), done.json()["error"].clone())
 }
 
 fn text<'a>(error: &'a Value, key: &str) -> &'a str {
@@ -306,6 +321,7 @@ fn who_connects_during_a_restart_waits_in_the_socket_that_was_handed_over() {
     let path = place.path("vol.sock");
     let listening = listening(&path);
     let manager = UnixDatagram::bind(place.path("notify")).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
     let name = place.path("notify");
     let variables = [("NOTIFY_SOCKET", name.to_str().unwrap())];
     let told = || {
@@ -383,4 +399,38 @@ fn systemd_hands_a_socket_over() {
     server.signal(Signal::TERM);
     server.ends_well();
     assert!(is_clean(&place));
+}
+
+/// `packaging/`: nothing in it that systemd does not know, and little that the broker may do.
+#[test]
+fn the_units_are_sound_and_let_little_through() {
+    const ANALYZE: &str = "systemd-analyze";
+    if Command::new(ANALYZE).arg("--version").output().is_err() {
+        return skip("needs systemd-analyze");
+    }
+    let place = Place::new();
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    for name in ["baio.socket", "baio.service"] {
+        let unit = fs::read_to_string(units.join(name)).unwrap();
+        // Where the program would be once it is installed.
+        place.write(name, unit.replace("/usr/bin/baio", BAIO).as_bytes());
+    }
+    let analyze = |words: &[&str]| {
+        let done = Command::new(ANALYZE)
+            .args(words)
+            .current_dir(place.path(""))
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+        (done.status.success(), told)
+    };
+    let (_, told) = analyze(&["verify", "./baio.socket", "./baio.service"]);
+    // Of other units of this machine it may have something to say too.
+    assert!(!told.contains("baio."), "{told}");
+    // Tenths of points of ten.
+    let (is_below, told) = analyze(&["security", "--offline=true", "--threshold=10", "./baio.service"]);
+    if told.contains("unrecognized option") {
+        return skip("needs systemd 250");
+    }
+    assert!(is_below, "{told}");
 }
