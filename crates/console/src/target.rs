@@ -120,7 +120,7 @@ impl TypedTarget {
     }
 
     /// The refusal of a target that names no segment, for a command that works on segments.
-    pub(crate) fn segment_expected(&self, operation: &str) -> Failure {
+    pub fn segment_expected(&self, operation: &str) -> Failure {
         self.refused(Reason::SegmentExpected).into_failure(operation)
     }
 

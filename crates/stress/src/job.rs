@@ -63,7 +63,9 @@ pub(crate) struct SegmentPath {
     pub(crate) typed: String,
     /// Who opens it.
     pub(crate) identity: Identity,
+    /// Its volume; or the socket of who serves that.
     pub(crate) volume: PathBuf,
+    pub(crate) is_served: bool,
     pub(crate) owner_uid: u32,
     pub(crate) name: String,
 }

@@ -22,8 +22,8 @@ use crate::costs;
 /// Something could not be set up, a block did not verify, or no request can succeed. Requests that fail one by one are
 /// counted in the report.
 pub(crate) fn run(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<Report, Failure> {
-    match job.objects {
-        Objects::Segment(_) if job.service => run_on::<Served>(job, watch),
+    match &job.objects {
+        Objects::Segment(segment) if job.service || segment.is_served => run_on::<Served>(job, watch),
         Objects::Files(_) if job.mode != Mode::Cached => run_on::<Plain>(job, watch),
         Objects::Files(_) | Objects::Segment(_) => run_on::<OnCore>(job, watch),
     }

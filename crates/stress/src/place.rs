@@ -8,7 +8,6 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 use baio_console::failure::Failure;
-use baio_console::named::NamedSegment;
 use baio_engine::{Caching, Create, Descriptions, Errno, File, Open, SetupError};
 use baio_storage::segment::superblock::MAGIC;
 use baio_storage::{Error, Identity};
@@ -125,17 +124,17 @@ impl Place {
 /// It is somebody else's, and `force` is not given.
 pub(crate) fn may_write_segment(
     command: &'static str,
-    named: &NamedSegment,
+    typed: &str,
+    owner_uid: u32,
     who: Identity,
     force: bool,
 ) -> Result<(), Failure> {
-    let owner_uid = named.owner_uid(who);
     if owner_uid == who.uid || force {
         return Ok(());
     }
     let said = format!("it is the segment of user {owner_uid}, and would be overwritten");
     Err(Failure::new(command, "EPERM", said)
-        .on(named.typed.as_str())
+        .on(typed)
         .needing("a segment of your own")
         .cured_by("name one of yours, only read, or insist with --force"))
 }

@@ -338,7 +338,7 @@ fn of_segment(wish: &Wish<'_>, named: &NamedSegment) -> Result<Ground, Failure> 
     let who = Identity::effective();
     let owner_uid = named.owner_uid(who);
     if wish.write {
-        may_write_segment(wish.command, named, who, wish.force)?;
+        may_write_segment(wish.command, &named.typed, owner_uid, who, wish.force)?;
     }
     let info = Core::inspect_segment(&named.volume, who, owner_uid, &named.name);
     let info = named.told(wish.command, info)?;
@@ -351,6 +351,7 @@ fn of_segment(wish: &Wish<'_>, named: &NamedSegment) -> Result<Ground, Failure> 
             typed: named.typed.clone(),
             identity: who,
             volume: named.volume.clone(),
+            is_served: false,
             owner_uid,
             name: named.name.clone(),
         }),

@@ -1,4 +1,4 @@
-//! A segment, through a service thread that owns the volume: all lanes share one link to it.
+//! A segment, through a service thread that owns the volume, or through a broker: all lanes share one link to it.
 //!
 //! The link has one queue of outcomes for whoever takes from it, and tags that it only carries. So a request's tag says
 //! whose it is, and a lane that takes another one's outcome puts it into that one's inbox. Nobody oversleeps: a turn ends
@@ -45,7 +45,11 @@ impl Target for Served {
             config: for_all(job),
             ..Options::default()
         };
-        let volume = Remote::open_with(&path.volume, &options).map_err(told)?;
+        let volume = match path.is_served {
+            true => Remote::connect_with(&path.volume, "", &options),
+            false => Remote::open_with(&path.volume, &options),
+        };
+        let volume = volume.map_err(told)?;
         let access = if job.writes() { Access::Write } else { Access::Read };
         match volume.open_segment_of(path.owner_uid, &path.name, access).wait() {
             Ok(segment) => Ok(Service {

@@ -5,10 +5,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use baio::{Access, Link, Remote};
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
-use baio_console::named::{Named, NamedSegment};
+use baio_console::named::{Named, NamedSegment, Reached};
 use baio_console::size::format_size;
+use baio_console::target::Served;
 use baio_storage::{Core, Identity};
 
 use super::args::StressArgs;
@@ -43,9 +45,10 @@ pub(super) struct Plan {
 /// Makes the plan.
 pub(super) fn plan(args: &StressArgs) -> Result<Plan, Failure> {
     check(args)?;
-    match Named::resolve(COMMAND, &args.target)? {
-        Named::File(path) => plan_files(args, &path),
-        Named::Segment(named) => plan_segment(args, &named),
+    match Reached::resolve(COMMAND, &args.target)? {
+        Reached::Here(Named::File(path)) => plan_files(args, &path),
+        Reached::Here(Named::Segment(named)) => plan_segment(args, &named),
+        Reached::Served(served) => plan_served(args, &served),
     }
 }
 
@@ -212,7 +215,7 @@ fn plan_segment(args: &StressArgs, named: &NamedSegment) -> Result<Plan, Failure
     let owner_uid = named.owner_uid(who);
     let stages = stages(args);
     if stages.iter().any(|stage| stage.rw.writes()) {
-        may_write_segment(COMMAND, named, who, args.force)?;
+        may_write_segment(COMMAND, &named.typed, owner_uid, who, args.force)?;
     }
     let request_size = args.request_size.bytes();
     if !request_size.is_multiple_of(SEGMENT_BLOCK) {
@@ -221,25 +224,69 @@ fn plan_segment(args: &StressArgs, named: &NamedSegment) -> Result<Plan, Failure
     }
     let info = Core::inspect_segment(&named.volume, who, owner_uid, &named.name);
     let info = named.told(COMMAND, info)?;
-    let size = args.size.map_or(info.size_bytes, |size| size.bytes());
-    if size > info.size_bytes {
-        let said = format!(
-            "it has {}, and --size asks for {}",
-            format_size(info.size_bytes),
-            format_size(size)
-        );
-        return usage(said, "a --size that fits", "leave out --size, or make a larger segment");
-    }
-    let size = whole_requests(args, size, &named.typed)?;
-    let segment = Objects::Segment(SegmentPath {
+    let segment = SegmentPath {
         typed: named.typed.clone(),
         identity: who,
         volume: named.volume.clone(),
+        is_served: false,
         owner_uid,
         name: named.name.clone(),
-    });
+    };
+    on_segment(args, segment, info.size_bytes, stages)
+}
+
+/// A segment that a broker serves. Who may open it to write is for the broker to say; what of others is overwritten only by
+/// `--force` is the same everywhere.
+fn plan_served(args: &StressArgs, served: &Served) -> Result<Plan, Failure> {
+    let typed = || served.typed.clone();
+    let usage = |said: &str, need: &str, cure: &str| {
+        Err(Failure::usage(COMMAND, said).on(typed()).needing(need).cured_by(cure))
+    };
+    let Some(name) = &served.name else {
+        return Err(args.target.segment_expected(COMMAND));
+    };
+    if matches!(args.mode, Mode::Kernel | Mode::Uncached) || args.warm.is_some() {
+        let need = "--mode direct or cached, without --warm";
+        return usage("a broker has one page cache for all", need, "leave the option out");
+    }
+    if args.files > 1 {
+        return usage("a segment is not several files", "--files 1", "leave out --files");
+    }
+    let told = |error: baio::Error| Failure::from_storage(COMMAND, typed(), &error);
+    let link = Remote::connect(&served.socket).map_err(told)?;
+    let who = link.identity();
+    let owner_uid = served.owner.unwrap_or(who.uid);
+    let stages = stages(args);
+    if stages.iter().any(|stage| stage.rw.writes()) {
+        may_write_segment(COMMAND, &served.typed, owner_uid, who, args.force)?;
+    }
+    let opened = link
+        .open_segment_of(owner_uid, name, Access::Read)
+        .wait()
+        .map_err(told)?;
+    let segment = SegmentPath {
+        typed: typed(),
+        identity: who,
+        volume: served.socket.clone(),
+        is_served: true,
+        owner_uid,
+        name: name.clone(),
+    };
+    on_segment(args, segment, opened.info().size_bytes, stages)
+}
+
+fn on_segment(args: &StressArgs, segment: SegmentPath, has: u64, stages: Vec<Stage>) -> Result<Plan, Failure> {
+    let size = args.size.map_or(has, |size| size.bytes());
+    if size > has {
+        let said = format!("it has {}, and --size asks for {}", format_size(has), format_size(size));
+        return Err(Failure::usage(COMMAND, said)
+            .on(&*segment.typed)
+            .needing("a --size that fits")
+            .cured_by("leave out --size, or make a larger segment"));
+    }
+    let size = whole_requests(args, size, &segment.typed)?;
     Ok(Plan {
-        job: job(args, segment, size, stages)?,
+        job: job(args, Objects::Segment(segment), size, stages)?,
         size,
         wants: Vec::new(),
         claims: Vec::new(),
