@@ -100,11 +100,22 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
         })
     }
 
+    /// Deletes somebody's segment, and tells what it was; only uid 0 may if it is another's.
+    fn delete_segment_of(&self, owner_uid: u32, name: &str) -> Operation<Self, SegmentInfo> {
+        let name = name.to_owned();
+        Operation::new(self, Command::Delete { owner_uid, name }, segment_of)
+    }
+
     /// Gives a segment of the caller's own another size; open handles see it at once. What it gains reads as zero. It is moved
     /// where neither its reserve nor free blocks behind it are enough, and is served meanwhile.
     fn resize_segment(&self, name: &str, options: &ResizeOptions) -> Operation<Self, SegmentInfo> {
+        self.resize_segment_of(self.identity().uid, name, options)
+    }
+
+    /// The same with somebody's segment; only uid 0 may if it is another's.
+    fn resize_segment_of(&self, owner_uid: u32, name: &str, options: &ResizeOptions) -> Operation<Self, SegmentInfo> {
         let command = Command::Resize {
-            owner_uid: self.identity().uid,
+            owner_uid,
             name: name.to_owned(),
             options: *options,
         };
@@ -113,8 +124,13 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
 
     /// Gives a segment of the caller's own another name; open handles stay valid.
     fn rename_segment(&self, old: &str, new: &str) -> Operation<Self, SegmentInfo> {
+        self.rename_segment_of(self.identity().uid, old, new)
+    }
+
+    /// The same with somebody's segment; only uid 0 may if it is another's.
+    fn rename_segment_of(&self, owner_uid: u32, old: &str, new: &str) -> Operation<Self, SegmentInfo> {
         let command = Command::Rename {
-            owner_uid: self.identity().uid,
+            owner_uid,
             old: old.to_owned(),
             new: new.to_owned(),
         };

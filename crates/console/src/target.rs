@@ -80,9 +80,14 @@ impl TypedTarget {
     pub fn path(&self, operation: &str) -> Result<PathBuf, Failure> {
         match self.meant(operation)? {
             Target::File(path) => Ok(path),
-            Target::Segment { .. } => Err(self.refused(Reason::PathExpected).into_failure(operation)),
+            Target::Segment { .. } => Err(self.volume_expected(operation)),
             Target::Served(_) => Err(self.served(operation)),
         }
+    }
+
+    /// The refusal of a segment, for a command that works on whole volumes or files.
+    pub fn volume_expected(&self, operation: &str) -> Failure {
+        self.refused(Reason::PathExpected).into_failure(operation)
     }
 
     /// The refusal of what a broker serves, for a command that needs the file or device itself.

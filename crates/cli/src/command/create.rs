@@ -3,20 +3,38 @@
 //! What can be refused is refused by looking only: opening a volume to write raises its epoch, and a create that
 //! cannot be shall not change a byte. Whoever gets in between is caught by the volume itself.
 
+use baio::Link;
 use baio_console::failure::Failure;
 use baio_console::named::NamedSegment;
 use baio_storage::{Core, CreateOptions, Error, Fault, Identity, Zeroing};
 
+use crate::command::served::SegmentTarget;
 use crate::command::shown::Segment;
 use crate::command::volume_args::{CreateArgs, ZeroArg};
 
 /// Creates, and shows the new segment.
 pub(crate) fn run(args: CreateArgs) -> Result<Segment, Failure> {
-    let named = NamedSegment::resolve("create", &args.target)?;
+    let options = options(&args);
+    let named = match SegmentTarget::resolve("create", &args.target)? {
+        SegmentTarget::Here(named) => named,
+        SegmentTarget::Served(segment) => {
+            let owner = one_owner(segment.typed(), segment.owner(), args.owner)?;
+            let created = segment.ask("create", |link| {
+                let owner_uid = owner.unwrap_or(link.identity().uid);
+                link.create_segment_of(owner_uid, &segment.name, &options).wait()
+            })?;
+            return Ok(Segment::served(created));
+        }
+    };
     let who = Identity::effective();
-    let owner_uid = owner_uid(&named, args.owner, who)?;
+    let owner_uid = one_owner(&named.typed, named.owner, args.owner)?.unwrap_or(who.uid);
     named.told("create", look_first(&named, owner_uid, who, &args))?;
-    let options = CreateOptions {
+    let created = named.with_volume("create", |core| core.create(who, owner_uid, &named.name, &options))?;
+    Ok(created.into())
+}
+
+fn options(args: &CreateArgs) -> CreateOptions {
+    CreateOptions {
         mode: args.mode,
         group: args.group,
         reserve_bytes: args.reserve.map_or(0, |size| size.bytes()),
@@ -25,22 +43,20 @@ pub(crate) fn run(args: CreateArgs) -> Result<Segment, Failure> {
             ZeroArg::Lazy => Zeroing::Lazy,
         },
         ..CreateOptions::of_size(args.size.bytes())
-    };
-    let created = named.with_volume("create", |core| core.create(who, owner_uid, &named.name, &options))?;
-    Ok(created.into())
+    }
 }
 
 /// The owner may be named in the target or by `--owner`, but not as two.
-fn owner_uid(named: &NamedSegment, option: Option<u32>, who: Identity) -> Result<u32, Failure> {
-    match (named.owner, option) {
+fn one_owner(target: &str, typed: Option<u32>, option: Option<u32>) -> Result<Option<u32>, Failure> {
+    match (typed, option) {
         (Some(typed), Some(option)) if typed != option => Err(Failure::usage(
             "create",
             format!("the target names the owner {typed}, and --owner names {option}"),
         )
-        .on(named.typed.clone())
+        .on(target)
         .needing("one owner")
         .cured_by("leave out one of them")),
-        (typed, option) => Ok(typed.or(option).unwrap_or(who.uid)),
+        (typed, option) => Ok(typed.or(option)),
     }
 }
 

@@ -1,15 +1,24 @@
 //! `baio delete`: removes a segment.
 
+use baio::Link;
 use baio_console::failure::Failure;
-use baio_console::named::NamedSegment;
 use baio_storage::Identity;
 
+use crate::command::served::SegmentTarget;
 use crate::command::shown::Segment;
 use crate::command::volume_args::DeleteArgs;
 
 /// Deletes, and shows what is gone.
 pub(crate) fn run(args: DeleteArgs) -> Result<Segment, Failure> {
-    let named = NamedSegment::resolve("delete", &args.target)?;
+    let named = match SegmentTarget::resolve("delete", &args.target)? {
+        SegmentTarget::Here(named) => named,
+        SegmentTarget::Served(segment) => {
+            let deleted = segment.ask("delete", |link| {
+                link.delete_segment_of(segment.owner_uid(link), &segment.name).wait()
+            })?;
+            return Ok(Segment::served(deleted));
+        }
+    };
     let who = Identity::effective();
     named.look_first("delete", who)?;
     let deleted = named.with_volume("delete", |core| core.delete(who, named.owner_uid(who), &named.name))?;

@@ -2,11 +2,14 @@
 
 use std::io::{self, Write};
 
+use baio::Link;
 use baio_console::failure::Failure;
+use baio_console::named::Reached;
 use baio_console::output::Answer;
 use baio_storage::{Core, Identity};
 use serde::Serialize;
 
+use crate::command::served;
 use crate::command::shown::{Segment, segment_table, tell_torn};
 use crate::command::volume_args::ListArgs;
 
@@ -21,7 +24,17 @@ pub(crate) struct Listed {
 
 /// Lists.
 pub(crate) fn run(args: ListArgs) -> Result<Listed, Failure> {
-    let path = args.path.path("list")?;
+    let path = match Reached::resolve("list", &args.path)? {
+        Reached::Served(served) => {
+            let served = served::volume("list", &args.path, served)?;
+            let segments = served::ask("list", &served, |link| link.list().wait())?;
+            return Ok(Listed {
+                segments: segments.into_iter().map(Segment::served).collect(),
+                torn: false,
+            });
+        }
+        Reached::Here(_) => args.path.path("list")?,
+    };
     let seen = Core::inspect_beside(&path, Identity::effective());
     let seen = seen.map_err(|error| Failure::from_storage("list", args.path.to_string(), &error))?;
     let (_, segments) = seen.found;

@@ -11,10 +11,10 @@
 //! | `log/` | looks at a durable log, and writes nothing |
 //! | `metrics.rs` | the counters of a process that runs |
 //! | `dd/` | copies, with many requests in flight |
-//! | `serve.rs` | serves a volume to other processes |
 //! | `doctor.rs` | tells what works here |
 //! | `volume_args.rs` | the arguments of those on volumes and segments |
 //! | `gauge.rs` | how far a long command has come |
+//! | `served.rs` | how commands reach what a broker serves |
 //! | `shown.rs` | how volumes and segments are shown |
 //!
 //! Those that measure are in `baio-stress` (`stress`, `aio-stress`) and `baio-measure` (`latency`, `report`).
@@ -34,6 +34,7 @@ pub(crate) mod quota;
 pub(crate) mod rename;
 pub(crate) mod resize;
 pub(crate) mod serve;
+mod served;
 mod shown;
 pub(crate) mod stat;
 pub(crate) mod volume_args;

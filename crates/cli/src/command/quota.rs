@@ -3,13 +3,15 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use baio::Link;
 use baio_console::failure::Failure;
-use baio_console::named::with_volume;
+use baio_console::named::{Reached, with_volume};
 use baio_console::output::{Align, Answer, Table};
 use baio_console::size::format_size;
 use baio_storage::{Account, Core, EVERYBODY_ELSE, Identity, Limits};
 use serde::Serialize;
 
+use crate::command::served;
 use crate::command::volume_args::{LimitArg, QuotaArgs};
 
 /// What `quota` shows. A limit that is not set is null; the uid of `default` is 4294967295.
@@ -24,6 +26,19 @@ pub(crate) struct Quota {
 
 /// Shows, or sets and shows.
 pub(crate) fn run(args: QuotaArgs) -> Result<Quota, Failure> {
+    if let Reached::Served(served) = Reached::resolve("quota", &args.path)? {
+        let served = served::volume("quota", &args.path, served)?;
+        let (account, block_size) = served::ask("quota", &served, |link| {
+            let block_size = link.info().wait()?.block_size;
+            let before = link.quota(args.uid).wait()?;
+            let account = match args.blocks.is_none() && args.segments.is_none() {
+                true => before,
+                false => link.set_quota(args.uid, limits(&before, block_size, &args)).wait()?,
+            };
+            Ok((account, block_size))
+        })?;
+        return Ok(shown(args.uid, account, block_size));
+    }
     let path = args.path.path("quota")?;
     let who = Identity::effective();
     let told = if args.blocks.is_none() && args.segments.is_none() {
@@ -32,26 +47,34 @@ pub(crate) fn run(args: QuotaArgs) -> Result<Quota, Failure> {
         set(&path, who, &args)
     };
     let (account, block_size) = told.map_err(|error| Failure::from_storage("quota", args.path.to_string(), &error))?;
+    Ok(shown(args.uid, account, block_size))
+}
+
+fn shown(owner_uid: u32, account: Account, block_size: u32) -> Quota {
     let bytes = |blocks: u64| blocks.saturating_mul(u64::from(block_size));
-    Ok(Quota {
-        owner_uid: args.uid,
+    Quota {
+        owner_uid,
         used_bytes: bytes(account.used.blocks),
         limit_bytes: account.limits.blocks.map(bytes),
         used_segments: account.used.segments,
         limit_segments: account.limits.segments,
-    })
+    }
 }
 
 /// What is not given stays as it is.
-fn set(path: &Path, who: Identity, args: &QuotaArgs) -> baio_storage::Result<(Account, u32)> {
-    let (before, block_size) = Core::inspect_quota(path, who, args.uid)?;
+fn limits(before: &Account, block_size: u32, args: &QuotaArgs) -> Limits {
     let blocks = |LimitArg(bytes): LimitArg| bytes.map(|bytes| bytes / u64::from(block_size));
-    let limits = Limits {
+    Limits {
         blocks: args.blocks.map_or(before.limits.blocks, blocks),
         segments: args
             .segments
             .map_or(before.limits.segments, |LimitArg(segments)| segments),
-    };
+    }
+}
+
+fn set(path: &Path, who: Identity, args: &QuotaArgs) -> baio_storage::Result<(Account, u32)> {
+    let (before, block_size) = Core::inspect_quota(path, who, args.uid)?;
+    let limits = limits(&before, block_size, args);
     let account = with_volume(path, |core| core.set_quota(who, args.uid, limits))?;
     Ok((account, block_size))
 }

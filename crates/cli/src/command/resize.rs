@@ -2,17 +2,23 @@
 
 use std::path::Path;
 
+use baio::Link;
 use baio_console::failure::Failure;
-use baio_console::named::{Named, with_volume};
+use baio_console::named::{Named, Reached, with_volume};
 use baio_storage::{Core, Identity, ResizeOptions, VolumeInfo};
 
-use crate::command::shown::Shown;
+use crate::command::served::SegmentTarget;
+use crate::command::shown::{Segment, Shown};
 use crate::command::volume_args::ResizeArgs;
 
 /// Resizes, and shows what it resized.
 pub(crate) fn run(args: ResizeArgs) -> Result<Shown, Failure> {
     let who = Identity::effective();
-    match Named::resolve("resize", &args.target)? {
+    let named = match Reached::resolve("resize", &args.target)? {
+        Reached::Here(named) => named,
+        Reached::Served(_) => return serve(&args),
+    };
+    match named {
         Named::File(path) => {
             let typed = args.target.to_string();
             if args.reserve.is_some() {
@@ -27,16 +33,32 @@ pub(crate) fn run(args: ResizeArgs) -> Result<Shown, Failure> {
         }
         Named::Segment(named) => {
             named.look_first("resize", who)?;
-            let options = ResizeOptions {
-                size_bytes: args.size.bytes(),
-                reserve_bytes: args.reserve.map(|size| size.bytes()),
-            };
+            let options = options(&args);
             let resized = named.with_volume("resize", |core| {
                 core.resize(who, named.owner_uid(who), &named.name, &options)
             })?;
             Ok(Shown::Segment(resized.into()))
         }
     }
+}
+
+fn options(args: &ResizeArgs) -> ResizeOptions {
+    ResizeOptions {
+        size_bytes: args.size.bytes(),
+        reserve_bytes: args.reserve.map(|size| size.bytes()),
+    }
+}
+
+/// A broker resizes segments; the volume itself is whoever's who has its file.
+fn serve(args: &ResizeArgs) -> Result<Shown, Failure> {
+    let SegmentTarget::Served(segment) = SegmentTarget::resolve("resize", &args.target)? else {
+        return Err(args.target.served("resize"));
+    };
+    let resized = segment.ask("resize", |link| {
+        link.resize_segment_of(segment.owner_uid(link), &segment.name, &options(args))
+            .wait()
+    })?;
+    Ok(Shown::Segment(Segment::served(resized)))
 }
 
 fn resize_volume(path: &Path, who: Identity, size_bytes: u64) -> baio_storage::Result<VolumeInfo> {

@@ -15,7 +15,8 @@ pub(crate) struct Segment {
     owner_uid: u32,
     size_bytes: u64,
     reserve_bytes: u64,
-    start_block: u64,
+    /// Null behind a broker: where others have their blocks is nobody's affair.
+    start_block: Option<u64>,
     state: &'static str,
     /// Shown to people only: the keys of the object are fixed.
     #[serde(skip)]
@@ -31,10 +32,20 @@ impl From<SegmentInfo> for Segment {
             owner_uid: info.owner_uid,
             size_bytes: info.size_bytes,
             reserve_bytes: info.reserve_bytes,
-            start_block: info.start_block,
+            start_block: Some(info.start_block),
             state: info.state,
             group: info.owner_gid,
             mode: info.mode,
+        }
+    }
+}
+
+impl Segment {
+    /// As a broker tells it.
+    pub(crate) fn served(info: SegmentInfo) -> Segment {
+        Segment {
+            start_block: None,
+            ..Segment::from(info)
         }
     }
 }
@@ -59,7 +70,9 @@ pub(crate) fn segment_table(segments: &[Segment]) -> Table {
             format!("{:04o}", segment.mode),
             format_size(segment.size_bytes),
             format_size(segment.reserve_bytes),
-            segment.start_block.to_string(),
+            segment
+                .start_block
+                .map_or_else(|| "-".to_owned(), |block| block.to_string()),
             segment.state.to_owned(),
         ]);
     }
@@ -301,7 +314,7 @@ mod tests {
             owner_uid: 0,
             size_bytes: 4096,
             reserve_bytes: 4096,
-            start_block: 0,
+            start_block: Some(0),
             state: "live",
             group: 0,
             mode: 0o600,

@@ -1,0 +1,85 @@
+//! What commands do on a volume that a broker serves: the same calls, on a link to it.
+//!
+//! Nothing is looked at first, as it is with a volume of this machine: the broker refuses without a change.
+
+use baio::{Link, Remote};
+use baio_console::failure::Failure;
+use baio_console::named::{Named, NamedSegment, Reached};
+use baio_console::target::{Served, TypedTarget};
+
+/// A segment, here or behind a broker.
+pub(crate) enum SegmentTarget {
+    /// Of a volume that this process opens itself.
+    Here(NamedSegment),
+    /// Of one that a broker serves.
+    Served(ServedSegment),
+}
+
+/// A segment behind a broker.
+pub(crate) struct ServedSegment {
+    served: Served,
+    /// Its name.
+    pub(crate) name: String,
+}
+
+impl SegmentTarget {
+    /// A target that must be a segment.
+    pub(crate) fn resolve(command: &'static str, typed: &TypedTarget) -> Result<SegmentTarget, Failure> {
+        match Reached::resolve(command, typed)? {
+            Reached::Here(Named::Segment(named)) => Ok(SegmentTarget::Here(named)),
+            Reached::Served(mut served) if served.name.is_some() => {
+                let name = served.name.take().unwrap_or_default();
+                Ok(SegmentTarget::Served(ServedSegment { served, name }))
+            }
+            Reached::Here(Named::File(_)) | Reached::Served(_) => Err(typed.segment_expected(command)),
+        }
+    }
+}
+
+impl ServedSegment {
+    /// Asks its broker something.
+    pub(crate) fn ask<T>(
+        &self,
+        command: &'static str,
+        question: impl FnOnce(&Remote) -> baio::Result<T>,
+    ) -> Result<T, Failure> {
+        ask(command, &self.served, question)
+    }
+
+    /// The owner: the one typed, else who the broker takes the caller for.
+    pub(crate) fn owner_uid(&self, link: &Remote) -> u32 {
+        self.served.owner.unwrap_or(link.identity().uid)
+    }
+
+    /// The owner, where one was typed.
+    pub(crate) fn owner(&self) -> Option<u32> {
+        self.served.owner
+    }
+
+    /// As it was typed.
+    pub(crate) fn typed(&self) -> &str {
+        &self.served.typed
+    }
+}
+
+/// Connects to a broker, asks it something, and leaves.
+pub(crate) fn ask<T>(
+    command: &'static str,
+    served: &Served,
+    question: impl FnOnce(&Remote) -> baio::Result<T>,
+) -> Result<T, Failure> {
+    let told = |error: baio::Error| Failure::from_storage(command, served.typed.clone(), &error);
+    let link = Remote::connect(&served.socket).map_err(told)?;
+    let answer = question(&link).map_err(told)?;
+    // What was asked is done; a broker that ends now took nothing back.
+    let _ = link.close();
+    Ok(answer)
+}
+
+/// The volume of a target that must be no segment of it.
+pub(crate) fn volume(command: &'static str, typed: &TypedTarget, served: Served) -> Result<Served, Failure> {
+    match served.name {
+        None => Ok(served),
+        Some(_) => Err(typed.volume_expected(command)),
+    }
+}
