@@ -534,3 +534,76 @@ fn close_ends_the_session_and_nothing_else() {
     assert_eq!(other.list().wait().unwrap().len(), 1);
     served.end();
 }
+
+/// A broker that dies with a write in its hands: its kernel may be at the memory still, so nobody gets that again.
+#[test]
+fn what_a_dead_broker_had_is_lent_no_more() {
+    use baio_words::session::{Answer, FromClient, SegmentWords, VERSION, Welcome};
+    use rustix::net::{
+        AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType,
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let listener = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    rustix::net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    rustix::net::listen(&listener, 1).unwrap();
+    let (die, dies) = std::sync::mpsc::channel::<()>();
+    let broker = std::thread::spawn(move || {
+        let socket = rustix::net::accept(&listener).unwrap();
+        let mut bytes = [0; 4096];
+        rustix::net::recv(&socket, &mut bytes, RecvFlags::empty()).unwrap();
+        let memory = baio_ring::SessionMemory::create(8, 1 << 20).unwrap();
+        let layout = *memory.layout();
+        let welcome = Welcome {
+            version: VERSION,
+            features: 0,
+            places: 8,
+            questions_max: 1,
+            uid: 7,
+            memory_bytes: layout.bytes,
+            submissions: layout.submissions,
+            completions: layout.completions,
+            arena_at: layout.arena_at,
+            arena_bytes: layout.arena_bytes,
+            volume: "mortal".into(),
+            cached: false,
+            block_size: 4096,
+        };
+        let fds = [memory.region().fd()];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+        let message = welcome.encode();
+        let flags = SendFlags::empty();
+        rustix::net::sendmsg(&socket, &[std::io::IoSlice::new(&message)], &mut control, flags).unwrap();
+        let (_, len) = rustix::net::recv(&socket, &mut bytes, RecvFlags::empty()).unwrap();
+        let Ok(FromClient::Question { id, .. }) = FromClient::decode(&bytes[..len]) else {
+            panic!("no question")
+        };
+        let answer = Answer::Opened {
+            handle: baio_words::entry::HandleWords::default(),
+            access: Access::Write,
+            info: SegmentWords::default(),
+        };
+        rustix::net::send(&socket, &answer.encode(id).unwrap(), flags).unwrap();
+        dies.recv().unwrap();
+    });
+    let volume = Remote::connect(&path).unwrap();
+    assert_eq!(volume.identity().uid, 7);
+    let a = volume.open_segment("a", Access::Write).wait().unwrap();
+    let write = |len| a.request(SegmentOp::Write { offset: 0 }, a.buffer(len).unwrap());
+    let sent = volume.start(write(4096)).unwrap();
+    volume.turn(Wait::No).unwrap();
+    let queued = volume.start(write(8192)).unwrap();
+    die.send(()).unwrap();
+    broker.join().unwrap();
+    let outcome = volume.wait(sent).unwrap().unwrap();
+    assert_eq!(outcome.result.unwrap_err().code(), "EINDETERMINATE");
+    assert!(outcome.memory.is_empty());
+    drop(volume.wait(queued));
+    assert!(volume.arena_free_bytes() <= (1 << 20) - 4096);
+    assert!(matches!(
+        a.read_at(0, vec![0; 8]).wait().unwrap_err().error.fault,
+        Fault::ServiceEnded
+    ));
+}
