@@ -125,6 +125,20 @@ fn while_it_keeps_the_volume_still() {
 }
 
 #[test]
+fn while_what_it_has_asked_waits_for_its_own_thaw() {
+    alone(|| {
+        leaves_nothing(|house, _| {
+            let mut client = with_requests(house, 64);
+            assert!(matches!(client.ask(&Question::Freeze), Answer::Frozen { .. }));
+            client.publish();
+            let uid = client.uid();
+            client.pose(&create(uid, "never made", 4096));
+            client.is_taken();
+        });
+    });
+}
+
+#[test]
 fn while_the_volume_becomes_still_for_it() {
     alone(|| {
         leaves_nothing(|house, _| {
