@@ -79,7 +79,7 @@ pub struct ConnectError {
     pub refused: Option<Box<Failed>>,
 }
 
-const NO_BROKER: &str = "use the path of a broker's socket; `baio broker` says which it has";
+const NO_BROKER: &str = "use the path of a broker's socket: the one that `baio serve` was given";
 
 impl ConnectError {
     fn new(object: &str, errno: impl Into<Errno>) -> ConnectError {
@@ -202,11 +202,11 @@ fn explained(object: &str, errno: Said) -> ConnectError {
     match errno {
         Said::NOENT => error.advised(
             "a broker that runs",
-            "start it (`baio broker`), or see with what --socket it was started",
+            "start it (`baio serve`), or see with what --socket it was started",
         ),
         Said::CONNREFUSED => error.advised(
             "a broker that runs: what is there is the socket of one that has ended, or no socket",
-            "start it (`baio broker`)",
+            "start it (`baio serve`)",
         ),
         Said::ACCESS | Said::PERM => error.advised(
             "permission to write to the socket, and to search the directories above it",
