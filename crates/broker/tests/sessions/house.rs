@@ -63,7 +63,7 @@ impl House {
         let (socket, image) = (dir.path().join("socket"), dir.path().join("volume.img"));
         let format = Format {
             size_bytes: Some(64 << 20),
-            segments: Some(1024),
+            segments: Some(4096),
             ..Format::default()
         };
         Core::format(&image, &format).unwrap();

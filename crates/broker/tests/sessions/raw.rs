@@ -346,6 +346,11 @@ impl Client {
         pushed.expect("room in the ring");
     }
 
+    /// The same if there is room.
+    pub(crate) fn try_push(&mut self, entry: &RawSubmission) -> bool {
+        self.memory.submissions().push(&mut self.submissions, entry).is_ok()
+    }
+
     pub(crate) fn publish(&mut self) {
         if self.memory.submissions().publish(&self.submissions) {
             self.ring();

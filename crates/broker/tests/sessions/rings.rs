@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use baio_words::entry::{HandleWords, Op};
+use baio_words::entry::{HandleWords, Op, Submission};
+use baio_words::session::{Answer, Question};
 
 use crate::house::{House, Victim, until};
 use crate::raw::{BLOCK, Client};
@@ -191,5 +192,37 @@ fn entries_that_change_after_they_were_published() {
         victim.goes_on();
     }
     victim.is_left_with(1);
+    house.ends();
+}
+
+/// It fills its ring with cancels of nothing as fast as they are taken. What is taken in one round is bounded, so others are served.
+#[test]
+fn who_never_stops_submitting_delays_nobody_for_ever() {
+    let house = House::new();
+    let mut victim = Victim::new(&house);
+    let mut client = house.narrow(64);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let is_over = &is_over;
+        let storming = scope.spawn(move || {
+            let mut taken = 0_u64;
+            while !is_over.load(Ordering::Relaxed) {
+                let cancel = Submission::new(Op::Cancel, client.tag(0)).encode();
+                while client.try_push(&cancel) {
+                    taken += 1;
+                }
+                client.publish();
+            }
+            (client, taken)
+        });
+        for _ in 0..20 {
+            victim.goes_on();
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let (mut client, taken) = storming.join().unwrap();
+        assert!(taken > 128, "{taken} entries are no storm");
+        client.is_taken();
+        assert!(matches!(client.ask(&Question::Info), Answer::Volume(_)));
+    });
     house.ends();
 }

@@ -1,8 +1,12 @@
 //! Clients that do not read what they are told: the broker keeps a bounded part of it for them, and asks them for nothing new.
 
+use std::sync::atomic::Ordering;
+
+use baio_words::entry::Op;
 use baio_words::session::{Answer, Question};
 
-use crate::house::{House, Victim};
+use crate::house::{House, Victim, until};
+use crate::raw::BLOCK;
 
 /// Segments with the longest names, so that lists are long.
 fn with_many_segments() -> (House, Victim) {
@@ -61,6 +65,35 @@ fn who_never_reads_and_leaves_has_left() {
         drop(client);
         victim.is_left_with(1);
     }
+    victim.goes_on();
+    house.ends();
+}
+
+/// It says that it sleeps, again and again, and never reads what wakes it. Its socket is full after some hundred doorbells; its
+/// requests end all the same, and nobody waits for it.
+#[test]
+fn who_never_reads_its_doorbells_holds_nobody_up() {
+    let house = House::new();
+    let mut victim = Victim::new(&house);
+    let mut client = house.narrow(1);
+    let handle = client.made("its own", 1 << 20);
+    for turn in 0..2_000 {
+        let sleeping = client.word(client.welcome.completions.sleeping);
+        sleeping.store(1, Ordering::SeqCst);
+        let entry = client.entry(Op::Read, 0, handle, 0);
+        client.submit(&entry);
+        let mut ended = None;
+        until("it ends", || {
+            ended = client.posted();
+            ended.is_some()
+        });
+        assert_eq!(ended.unwrap().result, Ok(BLOCK));
+        if turn % 500 == 0 {
+            victim.goes_on();
+        }
+    }
+    // What is asked is answered when there is room.
+    assert!(matches!(client.ask(&Question::Info), Answer::Volume(_)));
     victim.goes_on();
     house.ends();
 }
