@@ -26,6 +26,8 @@ pub(crate) enum Target {
     Segment {
         /// Where its inode lives.
         address: SlotAddress,
+        /// Whose it is.
+        owner_uid: u32,
         /// First byte on the device.
         start: u64,
         /// Bytes.

@@ -137,6 +137,7 @@ impl Cache {
         self.drop_all(slot);
         self.set_dirty_since(slot, None);
         self.leave_gate(slot);
+        self.leave_account(slot);
         let object = &mut self.objects[slot as usize];
         let generation = object.generation.wrapping_add(1);
         *object = object.emptied(generation);
@@ -195,6 +196,7 @@ impl Cache {
         let object = &self.objects[slot as usize];
         if object.flights == 0 && object.tree.next(0, None).is_none() {
             self.leave_gate(slot);
+            self.leave_account(slot);
             let object = &mut self.objects[slot as usize];
             *object = object.emptied(object.generation);
             self.free_objects.push(slot);

@@ -359,6 +359,9 @@ impl Cache {
         };
         let object = &mut self.objects[slot as usize];
         object.flights += 1;
+        if kind.is_background() {
+            self.accounts.write_begins(object.account);
+        }
         let id = self.flights.insert(Flight {
             object: slot,
             kind,
@@ -395,6 +398,9 @@ impl Cache {
         let Some(mut flight) = self.flights.take(id, false) else {
             return;
         };
+        if flight.kind.is_background() {
+            self.accounts.write_ends(self.objects[flight.object as usize].account);
+        }
         let is_back = match flight.kind {
             Kind::Fill => self.fill_ended(&flight, result, memory),
             Kind::Bypass(request) => {

@@ -210,7 +210,7 @@ impl Cache {
     }
 
     fn wanted_of(&self, gate: u32) -> Option<u64> {
-        let all = !self.frame_waiters.is_empty() || !self.dirty_waiters.is_empty();
+        let all = !self.frame_waiters.is_empty() || !self.accounts.nobody_waits();
         let gated = self.gated(gate).filter(|&frame| all || self.is_wanted(frame));
         gated.map(|frame| self.frames.get(frame).pool.lsn).max()
     }

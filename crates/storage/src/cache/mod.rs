@@ -20,6 +20,7 @@
 //! | `hit`, `lend` | a read that finds everything there; one that borrows it |
 //! | `bypass`, `write_through` | a cold random read, past the frames; a large durable write, before its copy |
 //! | `sync`, `write_back`, `log_distance` | passes over dirty pages, flushes; the cleaner (§5.3, §6, §8), for the log too |
+//! | `accounts` | whose dirty pages they are: no owner takes all the room |
 //! | `rounds` | which objects have something to be written or flushed |
 //! | `reserve` | direct writes beside cached ones (§4) |
 //! | `hints` | prefetch, drop, keep; whom a policy of the caller's own may evict |
@@ -36,6 +37,7 @@
 //! write is done after the copy: until a sync, a power cut, or the end of the process, takes it away. Writes that overlap
 //! while both are under way may mix, page by page.
 
+mod accounts;
 mod bypass;
 mod caller;
 mod change;
@@ -77,6 +79,7 @@ use std::time::Duration;
 
 use baio_engine::{Arena, Durability, Errno, Time};
 
+use accounts::Accounts;
 use caller::Caller;
 use eviction::{Eviction, Policy};
 use flight::Flights;
@@ -177,7 +180,8 @@ pub struct Cache {
     /// Reservations that will flush what they write.
     clearing: u32,
     frame_waiters: List,
-    dirty_waiters: List,
+    /// Whose dirty pages there are, and who waits for room for one.
+    accounts: Accounts,
     flights: Flights,
     gates: Gates,
     outgoing: VecDeque<Io>,
@@ -188,8 +192,7 @@ pub struct Cache {
     done: VecDeque<CacheDone>,
     /// Objects that have a pass.
     passing: Vec<u32>,
-    /// Objects that may have dirty pages, that which the cleaner is at first; those that may want a flush; and by age.
-    clean_round: Round,
+    /// Objects that may want a flush; and by age.
     flush_round: Round,
     ages: Ages,
     /// Too few frames are clean, and the cleaner writes.
@@ -256,7 +259,7 @@ impl Cache {
             slice: (count / 8).clamp(SLICE_MIN, SLICE_MAX),
             clearing: 0,
             frame_waiters: List::default(),
-            dirty_waiters: List::default(),
+            accounts: Accounts::new(dirty_max, config.cleaner_depth),
             flights: Flights::default(),
             gates: Gates::new(config.log_distance_max),
             outgoing: VecDeque::new(),
@@ -264,7 +267,6 @@ impl Cache {
             uncopied: None,
             done: VecDeque::new(),
             passing: Vec::new(),
-            clean_round: Round::default(),
             flush_round: Round::default(),
             ages: Ages::default(),
             is_cleaning: false,

@@ -84,6 +84,8 @@ pub(super) struct CachedObject {
     pub(super) kept: Vec<Range<u64>>,
     /// I/Os that have not ended, or whose memory is not back.
     pub(super) flights: u32,
+    /// Whose dirty pages are.
+    pub(super) account: u32,
     pub(super) dirty: u32,
     pub(super) failed: u32,
     pub(super) gated: u32,

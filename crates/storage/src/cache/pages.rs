@@ -100,6 +100,7 @@ impl Cache {
         let (object, page, state) = (entry.object, entry.page, entry.state);
         let object = &mut self.objects[object as usize];
         object.count(state, -1);
+        self.accounts.count(object.account, state, FrameState::Free);
         object.tree.remove(page);
         self.left_pool(frame);
         self.progress += 1;
@@ -128,6 +129,7 @@ impl Cache {
         let object = &mut self.objects[entry.object as usize];
         object.count(before, -1);
         object.count(state, 1);
+        self.accounts.count(object.account, before, state);
         if let Some(tag) = tag(before) {
             object.tree.untag(page, tag);
         }

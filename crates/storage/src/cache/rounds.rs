@@ -35,7 +35,7 @@ impl Cache {
     pub(super) fn take_turns(&mut self, slot: u32) {
         let object = &mut self.objects[slot as usize];
         if object.dirty > 0 && !std::mem::replace(&mut object.in_clean_round, true) {
-            self.clean_round.push_back(slot);
+            self.accounts.must_be_cleaned(object.account, slot);
         }
         let waits = object.unflushed > 0 && object.flush.is_none();
         if waits && !std::mem::replace(&mut object.in_flush_round, true) {
@@ -43,20 +43,35 @@ impl Cache {
         }
     }
 
-    /// Whose next dirty page is to be written, and which: object after object, each from where it was left.
+    /// Whose next dirty page is to be written, and which: account after account, of those whose writes have room.
     pub(super) fn next_to_clean(&mut self) -> Option<(u32, u64)> {
-        while let Some(&slot) = self.clean_round.front() {
+        for _ in 0..self.accounts.cleaning() {
+            let account = self.accounts.next_cleaning()?;
+            if self.has_depth(account) {
+                if let Some(next) = self.next_to_clean_of(account) {
+                    return Some(next);
+                }
+                self.accounts.is_cleaned(account);
+            }
+        }
+        None
+    }
+
+    /// The same of one account: object after object, each from where it was left.
+    fn next_to_clean_of(&mut self, account: u32) -> Option<(u32, u64)> {
+        while let Some(&slot) = self.accounts.round_of(account).front() {
             self.stats.objects_looked_at += 1;
             let object = &mut self.objects[slot as usize];
-            if let Some((first, _)) = object.tree.next(object.resume, Some(Tag::Dirty)) {
+            let is_its = object.account == account; // It stands there for an object that has gone, else.
+            if let Some((first, _)) = object.tree.next(object.resume, Some(Tag::Dirty)).filter(|_| is_its) {
                 return Some((slot, first));
             }
             // The sweep is over: the next object's turn, and this one's from its beginning.
             object.resume = 0;
-            self.clean_round.pop_front();
+            self.accounts.round_of(account).pop_front();
             match object.dirty {
                 0 => object.in_clean_round = false,
-                _ => self.clean_round.push_back(slot),
+                _ => self.accounts.must_be_cleaned(object.account, slot),
             }
         }
         None

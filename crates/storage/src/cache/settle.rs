@@ -40,7 +40,7 @@ impl Step {
         use Wait::{Changeable, DirtyBelowLimit, FreeFrame, Ungated, Unreserved};
         matches!(
             self,
-            Step::Wait(FreeFrame | DirtyBelowLimit | Ungated(_) | Changeable(..) | Unreserved(..))
+            Step::Wait(FreeFrame | DirtyBelowLimit(_) | Ungated(_) | Changeable(..) | Unreserved(..))
         )
     }
 }
@@ -66,7 +66,7 @@ impl Cache {
     /// Is nothing changed, and does nobody wait for what all share? Then there is nothing to write, to flush or to hand out: so it is
     /// after every step in a cache that is only read from.
     fn is_quiet(&mut self) -> bool {
-        let waits = !self.frame_waiters.is_empty() || !self.dirty_waiters.is_empty() || self.gates.holds_up();
+        let waits = !self.frame_waiters.is_empty() || !self.accounts.nobody_waits() || self.gates.holds_up();
         let writes = self.frames.count_unsafe() > 0 || self.flights.live_background > 0;
         if waits || writes || !self.passing.is_empty() || !self.gates.long.is_empty() {
             return false;
@@ -141,7 +141,7 @@ impl Cache {
                 request.parked += u32::from(shared);
                 self.stats.parked += u64::from(shared);
                 self.stats.waits_for_frame += u64::from(wait == Wait::FreeFrame);
-                self.stats.waits_for_room += u64::from(wait == Wait::DirtyBelowLimit);
+                self.stats.waits_for_room += u64::from(matches!(wait, Wait::DirtyBelowLimit(_)));
                 self.requests.put_back(slot, request);
                 self.wait(slot, wait);
             }
@@ -176,7 +176,7 @@ impl Cache {
                     || (!frame.state.is_busy() && frame.state != FrameState::Gated && frame.pins == 0)
             }
             Wait::FreeFrame => request.granted.is_some() || request.told.is_some(),
-            Wait::DirtyBelowLimit => request.credit || request.told.is_some(),
+            Wait::DirtyBelowLimit(_) => request.credit || request.told.is_some(),
             Wait::Unreserved(object, page) => {
                 let object = &self.objects[object as usize];
                 match request.op {
@@ -213,7 +213,7 @@ impl Cache {
         match wait {
             Wait::None | Wait::Synced | Wait::Bypassing => {}
             Wait::FreeFrame => change(links, &mut self.frame_waiters),
-            Wait::DirtyBelowLimit => change(links, &mut self.dirty_waiters),
+            Wait::DirtyBelowLimit(account) => self.accounts.change_waiters(account, links, change),
             Wait::Unreserved(object, _) => change(links, &mut self.objects[object as usize].waiters),
             Wait::Filled(frame)
             | Wait::WriteBackEnded(frame)
@@ -264,38 +264,51 @@ impl Cache {
         true
     }
 
-    /// Room goes to the first who may have it: those who wait for a broken device do not keep back who waits for another.
+    /// Room goes to the accounts in turn, and of each to the first who may have it: those who wait for a broken device do not keep back who
+    /// waits for another, and those of an account that may have no more not those of another account.
     fn grant_room(&mut self) -> bool {
-        let mut at = self.dirty_waiters.first().filter(|_| self.has_room_for_healthy(1));
-        while let Some(slot) = at {
-            let object = self.requests.get(slot).map_or(0, |request| request.object);
-            if self.has_room(object) {
-                self.wake_with(slot, |request| request.credit = true);
-                return true;
-            }
-            at = self.requests.links.after(slot);
+        let may_have = self
+            .accounts
+            .waiting()
+            .filter(|&account| self.account_has_room(account, 1));
+        let found = may_have.flat_map(|account| self.waiters_of(account)).find(|slot| {
+            let object = self.requests.get(*slot).map_or(0, |request| request.object);
+            self.has_room(object)
+        });
+        let Some(slot) = found else { return false };
+        if let Some(Wait::DirtyBelowLimit(account)) = self.requests.get(slot).map(|request| request.wait) {
+            self.accounts.had_turn(account);
         }
-        false
+        self.wake_with(slot, |request| request.credit = true);
+        true
+    }
+
+    /// The requests of an account that wait for room, in the order of asking.
+    fn waiters_of(&self, account: u32) -> impl Iterator<Item = u32> + '_ {
+        let first = self.accounts.first_of(account);
+        std::iter::successors(first, |slot| self.requests.links.after(*slot))
     }
 
     /// May one more page of this object become dirty? What failed of others is not counted against an object of which nothing
     /// failed: a broken device does not stop those beside it. What is written and waits for a flush is no burden either. But an
-    /// eighth of the frames stays for clean pages.
+    /// eighth of the frames stays for clean pages. And its account must have room.
     pub(super) fn has_room(&self, object: u32) -> bool {
         self.has_room_for(object, 1)
     }
 
     /// The same for so many pages.
     pub(super) fn has_room_for(&self, object: u32, pages: u32) -> bool {
+        let object = &self.objects[object as usize];
         let dirty = self.frames.count_unsafe() - self.frames.count(FrameState::Unflushed);
-        let healthy = self.objects[object as usize].failed == 0;
-        self.has_room_for_healthy(pages) && (healthy || dirty + pages <= self.dirty_max)
+        let is_healthy = object.failed == 0;
+        self.account_has_room(object.account, pages) && (is_healthy || dirty + pages <= self.dirty_max)
     }
 
-    fn has_room_for_healthy(&self, pages: u32) -> bool {
+    /// The same for objects of this account of which nothing failed.
+    pub(super) fn account_has_room(&self, account: u32, pages: u32) -> bool {
         let all = self.frames.count_unsafe();
-        let dirty = all - self.frames.count(FrameState::Unflushed);
-        all + pages <= self.unsafe_max && dirty - self.frames.count(FrameState::Failed) + pages <= self.dirty_max
+        let dirty = all - self.frames.count(FrameState::Unflushed) - self.frames.count(FrameState::Failed);
+        all + pages <= self.unsafe_max && self.accounts.has_room(account, pages, dirty)
     }
 
     /// Nothing moves and no I/O that could end well is on its way: who waits for a frame or for room would wait for ever.
@@ -306,7 +319,7 @@ impl Cache {
         if self.may_a_log_go_on() {
             return false; // The log goes on, and then they can be written.
         }
-        if let Some(slot) = self.dirty_waiters.first() {
+        if let Some(slot) = self.accounts.first() {
             if self.flights.live_writes == 0 {
                 let object = self.requests.get(slot).map_or(0, |request| request.object);
                 let errno = self.objects[object as usize].errno;

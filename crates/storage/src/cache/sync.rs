@@ -94,6 +94,9 @@ impl Cache {
     pub(super) fn write_for_pass(&mut self) -> bool {
         for at in 0..self.passing.len() {
             let slot = self.passing[at];
+            if !self.has_depth(self.objects[slot as usize].account) {
+                continue;
+            }
             for nth in 0..self.objects[slot as usize].passes.len() {
                 if let Some(first) = self.next_of_pass(slot, nth) {
                     let pass = &self.objects[slot as usize].passes[nth];

@@ -26,8 +26,8 @@ pub(super) enum Wait {
     Settled(u32, u64),
     /// A frame: it is handed over with the wake-up.
     FreeFrame,
-    /// Room for one more page that is not clean: it is granted with the wake-up.
-    DirtyBelowLimit,
+    /// Room for one more page of this account that is not clean: it is granted with the wake-up.
+    DirtyBelowLimit(u32),
     /// No reservation stands in the way at this page of this object.
     Unreserved(u32, u64),
     /// Its pages are safe (a sync); ended by whoever finds that, without an iteration.

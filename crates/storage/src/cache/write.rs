@@ -128,16 +128,19 @@ impl Cache {
         put.map(|()| frame).map_err(|error| Step::Done(Err(error)))
     }
 
-    /// May one more page become dirty for this request? In the order of asking, and not for an object whose failed pages are
+    /// May one more page become dirty for this request? In the order of asking among those of its account, and not for an object whose failed pages are
     /// too many already: one broken device shall not take the room of all others.
     fn may_dirty(&mut self, request: &mut Request) -> Result<(), Step> {
         if let Some(errno) = self.too_many_failed(request.object) {
             return Err(Step::Done(Err(CacheError::Unwritable(errno))));
         }
-        if std::mem::take(&mut request.credit) || (self.dirty_waiters.is_empty() && self.has_room(request.object)) {
+        if std::mem::take(&mut request.credit)
+            || (self.is_next_for_room(request.object) && self.has_room(request.object))
+        {
             return Ok(());
         }
-        Err(Step::Wait(Wait::DirtyBelowLimit))
+        let account = self.objects[request.object as usize].account;
+        Err(Step::Wait(Wait::DirtyBelowLimit(account)))
     }
 
     /// Why no more pages of this object may become dirty, if those that failed are too many.

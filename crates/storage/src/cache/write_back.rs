@@ -29,19 +29,20 @@ impl Cache {
     pub(super) fn write_back(&mut self) -> bool {
         let depth = self.config.cleaner_depth.max(1);
         let under_way = self.flights.live_background;
-        if under_way >= depth {
-            self.filling_depth = false;
+        self.filling_depth &= under_way < depth;
+        self.filling_depth |= under_way <= depth - depth.div_ceil(4);
+        if !self.filling_depth && !self.accounts.is_depth_taken() {
             return false;
         }
-        self.filling_depth |= under_way <= depth - depth.div_ceil(4);
-        self.filling_depth
-            && (self.write_for_pass() || self.clean_for_log() || (self.is_short_of_clean() && self.clean_one()))
+        self.write_for_pass()
+            || (self.filling_depth && self.clean_for_log())
+            || (self.is_short_of_clean() && self.clean_one())
     }
 
     /// Does somebody wait for frames to become clean, or are more than two thirds of those dirty that may be? Once begun it goes
     /// on for a while, so that it does not write page by page what is changed page by page.
     fn is_short_of_clean(&mut self) -> bool {
-        let waits = !self.dirty_waiters.is_empty() || !self.frame_waiters.is_empty();
+        let waits = !self.accounts.nobody_waits() || !self.frame_waiters.is_empty();
         let (dirty, from) = (self.frames.count(FrameState::Dirty), self.clean_from());
         self.is_cleaning = dirty > from || (self.is_cleaning && dirty > from - from / 16);
         waits || self.is_cleaning
@@ -53,7 +54,7 @@ impl Cache {
         self.dirty_max - self.dirty_max.div_ceil(3)
     }
 
-    /// The next write of the cleaner: object after object, each from where it left it.
+    /// The next write of the cleaner: of one account after the other, object after object, each from where it left it.
     fn clean_one(&mut self) -> bool {
         if self.frames.count(FrameState::Dirty) == 0 {
             return false;
@@ -97,7 +98,7 @@ impl Cache {
         }
         // What waits for a flush takes no room below the dirty limit: who waits there is helped by writes, or the log.
         let full = self.frames.count_unsafe() >= self.unsafe_max;
-        let waits = !self.frame_waiters.is_empty() || (!self.dirty_waiters.is_empty() && full);
+        let waits = !self.frame_waiters.is_empty() || (!self.accounts.nobody_waits() && full);
         // A sync or a reservation will flush for itself.
         let will_flush = !self.passing.is_empty() || self.clearing > 0;
         if !waits && (unflushed <= self.frames.total() / 8 || will_flush) {

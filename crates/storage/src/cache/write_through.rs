@@ -103,7 +103,7 @@ impl Cache {
         // What is here stays: it might have been counted as a frame to be had.
         let to_be_had = self.frames.to_be_had().saturating_sub(count - missing);
         let has_frames = missing == 0 || (self.frame_waiters.is_empty() && missing <= to_be_had);
-        let has_room = self.dirty_waiters.is_empty() && self.has_room_for(request.object, count);
+        let has_room = self.is_next_for_room(request.object) && self.has_room_for(request.object, count);
         has_frames && has_room && self.too_many_failed(request.object).is_none()
     }
 

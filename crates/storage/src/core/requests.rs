@@ -307,6 +307,7 @@ impl Core {
                 start,
                 size,
                 moving,
+                ..
             } => {
                 let volume = self.volume_or(operation)?;
                 if !within(request, *size).map_err(fail)? {

@@ -114,6 +114,7 @@ mod tests {
     fn segment(slot: usize) -> Target {
         Target::Segment {
             address: at(slot),
+            owner_uid: 0,
             start: 0,
             size: 0,
             moving: None,

@@ -98,6 +98,7 @@ impl OpenSegment {
         let info = SegmentInfo::of(inode, &name, cx.volume.block_size(), false);
         let target = Target::Segment {
             address,
+            owner_uid: inode.owner_uid,
             start,
             size,
             moving: moving(cx, inode)?,

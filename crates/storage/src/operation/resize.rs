@@ -346,6 +346,7 @@ impl Resize {
         let (start, size) = run.ok_or_else(|| Fault::Corrupt("its blocks lie outside of the volume".into()))?;
         let target = Target::Segment {
             address: plan.at,
+            owner_uid: found.owner_uid,
             start,
             size,
             moving: None,

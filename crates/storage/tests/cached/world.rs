@@ -194,8 +194,14 @@ impl World {
         let pool = Pool::new(&mut cache, &mut random);
         let objects: Vec<Object> = sizes
             .iter()
-            .map(|&size| Object {
-                id: cache.add(size as u64, 16 * PAGE),
+            .enumerate()
+            .map(|(nth, &size)| Object {
+                // Of nobody, of one owner each, or the first of nobody.
+                id: match seed % 3 {
+                    1 => cache.add_of(nth as u32, size as u64, 16 * PAGE),
+                    2 if nth > 0 => cache.add_of(7, size as u64, 16 * PAGE),
+                    _ => cache.add(size as u64, 16 * PAGE),
+                },
                 device: Device::new(vec![0; size]),
                 cells: vec![
                     Cell {

@@ -136,12 +136,15 @@ impl PageCache {
     /// Begins to cache a file or segment. Direct writes of it that are under way have asked nobody: their ranges are reserved
     /// now, before anything can be brought in.
     fn add(&mut self, known: Known<'_>, name: String, access: Access, target: Target, size: u64) -> ObjectId {
-        let (file, grows) = match &target {
-            Target::Plain(file) => (Some(file.identity()), file.kind() == Kind::Regular),
-            Target::Segment { .. } => (None, false),
+        let (file, owner, grows) = match &target {
+            Target::Plain(file) => (Some(file.identity()), None, file.kind() == Kind::Regular),
+            Target::Segment { owner_uid, .. } => (None, Some(*owner_uid), false),
         };
         let handle = known.objects.add(name, access, target);
-        let object = self.cache.add(size, READAHEAD_BYTES);
+        let object = match owner {
+            Some(uid) => self.cache.add_of(uid, size, READAHEAD_BYTES),
+            None => self.cache.add(size, READAHEAD_BYTES),
+        };
         if grows {
             self.cache.let_grow(object);
         }
