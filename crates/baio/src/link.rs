@@ -11,7 +11,7 @@ use baio_storage::cache::{Borrower, CacheStats, LentPages};
 use baio_storage::log::Appender;
 use baio_storage::{
     Access, Account, CheckReport, CreateOptions, DefragReport, Fault, Handle, HeldFreeze, HeldLog, Identity, Limits,
-    Outcome, ResizeOptions, Result, SegmentInfo, SegmentRequest, Ticket, VolumeView,
+    OperationName, Outcome, ResizeOptions, Result, SegmentInfo, SegmentRequest, Ticket, VolumeView,
 };
 
 use crate::metrics::Metrics;
@@ -63,6 +63,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
             owner_uid,
             name: name.to_owned(),
             options: *options,
+            operation: OperationName::first(options.operation_id),
         };
         Operation::new(self, command, segment_of)
     }
@@ -94,6 +95,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
         let command = Command::Delete {
             owner_uid: self.identity().uid,
             name: name.to_owned(),
+            operation: OperationName::NONE,
         };
         Operation::new(self, command, |_, reply| {
             matches!(reply, Reply::Segment(_)).then_some(())
@@ -118,6 +120,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
             owner_uid,
             name: name.to_owned(),
             options: *options,
+            operation: OperationName::NONE,
         };
         Operation::new(self, command, segment_of)
     }
@@ -133,6 +136,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
             owner_uid,
             old: old.to_owned(),
             new: new.to_owned(),
+            operation: OperationName::NONE,
         };
         Operation::new(self, command, segment_of)
     }

@@ -18,8 +18,8 @@ use baio_storage::cache::window::Pattern;
 use baio_storage::log::{LogAnswer, LogOptions, LogRequest, LogUsage};
 use baio_storage::{
     Access, Account, Answer, CheckReport, Core, Counters, CreateOptions, DefragReport, Error, Fault, Handle,
-    HeldFreeze, HeldLog, HeldPage, Identity, Limits, LogId, LogQuestion, LogReply, OperationId, Pinning, ResizeOptions,
-    Result, SegmentInfo, Ticket, VolumeView, Watch, log_request_name,
+    HeldFreeze, HeldLog, HeldPage, Identity, Limits, LogId, LogQuestion, LogReply, OperationId, OperationName, Pinning,
+    ResizeOptions, Result, SegmentInfo, Ticket, VolumeView, Watch, log_request_name,
 };
 
 use crate::opening::Opening;
@@ -34,6 +34,8 @@ pub enum Command {
         name: String,
         /// What it is to be like.
         options: CreateOptions,
+        /// What its caller calls it.
+        operation: OperationName,
     },
     /// Delete a segment.
     Delete {
@@ -41,6 +43,8 @@ pub enum Command {
         owner_uid: u32,
         /// Its name.
         name: String,
+        /// What its caller calls it.
+        operation: OperationName,
     },
     /// Give a segment another size.
     Resize {
@@ -50,6 +54,8 @@ pub enum Command {
         name: String,
         /// What it is to be like.
         options: ResizeOptions,
+        /// What its caller calls it.
+        operation: OperationName,
     },
     /// Give a segment another name.
     Rename {
@@ -59,6 +65,8 @@ pub enum Command {
         old: String,
         /// Its new name.
         new: String,
+        /// What its caller calls it.
+        operation: OperationName,
     },
     /// Open a segment.
     Open {
@@ -344,14 +352,25 @@ pub fn begin(core: &mut Core, who: Identity, command: Command) -> Begun {
             owner_uid,
             name,
             options,
-        } => core.begin_create(who, owner_uid, &name, &options),
-        Command::Delete { owner_uid, name } => core.begin_delete(who, owner_uid, &name),
+            operation,
+        } => core.begin_create_as(who, owner_uid, &name, &options, operation),
+        Command::Delete {
+            owner_uid,
+            name,
+            operation,
+        } => core.begin_delete_as(who, owner_uid, &name, operation),
         Command::Resize {
             owner_uid,
             name,
             options,
-        } => core.begin_resize(who, owner_uid, &name, &options),
-        Command::Rename { owner_uid, old, new } => core.begin_rename(who, owner_uid, &old, &new),
+            operation,
+        } => core.begin_resize_as(who, owner_uid, &name, &options, operation),
+        Command::Rename {
+            owner_uid,
+            old,
+            new,
+            operation,
+        } => core.begin_rename_as(who, owner_uid, &old, &new, operation),
         Command::Open {
             owner_uid,
             name,

@@ -59,6 +59,7 @@ pub use baio_words::{Access, Identity, Sight};
 pub use error::{Error, ErrorContext, Fault, Result};
 pub use operation::create::CreateOptions;
 pub use operation::fill::Zeroing;
+pub use operation::repeat::OperationName;
 pub use operation::resize::ResizeOptions;
 pub use operation::{Answer, Progress};
 pub use request::{Handle, Mode, Outcome, PinnedPage, SegmentOp, SegmentRequest, Status, StatusWord, Ticket};

@@ -4,7 +4,8 @@
 
 use baio_storage::cache::window::Pattern;
 use baio_storage::{
-    Account, CreateOptions, Error, Handle, Limits, ResizeOptions, SegmentInfo, VolumeInfo, VolumeView, Zeroing,
+    Account, CreateOptions, Error, Handle, Limits, OperationName, ResizeOptions, SegmentInfo, VolumeInfo, VolumeView,
+    Zeroing,
 };
 use baio_words::entry::HandleWords;
 use baio_words::session::{
@@ -53,17 +54,25 @@ pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) 
                 },
                 mode,
                 group,
-                operation_id,
                 ..CreateOptions::of_size(size_bytes)
             },
+            operation: named(operation_id),
         },
-        Question::Delete { owner_uid, name, .. } => Command::Delete { owner_uid, name },
+        Question::Delete {
+            operation_id,
+            owner_uid,
+            name,
+        } => Command::Delete {
+            owner_uid,
+            name,
+            operation: named(operation_id),
+        },
         Question::Resize {
+            operation_id,
             owner_uid,
             name,
             size_bytes,
             reserve_bytes,
-            ..
         } => Command::Resize {
             owner_uid,
             name,
@@ -71,10 +80,19 @@ pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) 
                 reserve_bytes,
                 ..ResizeOptions::to_size(size_bytes)
             },
+            operation: named(operation_id),
         },
         Question::Rename {
-            owner_uid, old, new, ..
-        } => Command::Rename { owner_uid, old, new },
+            operation_id,
+            owner_uid,
+            old,
+            new,
+        } => Command::Rename {
+            owner_uid,
+            old,
+            new,
+            operation: named(operation_id),
+        },
         Question::Open {
             owner_uid,
             name,
@@ -103,6 +121,11 @@ pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) 
         Question::HandOn { handle, access } => return Asked::Host(OfHost::HandOn(handle, access)),
         Question::Revoke { grant } => return Asked::Host(OfHost::Revoke(grant)),
     })
+}
+
+/// No question says yet that it is a repeat: here it would.
+fn named(operation_id: [u8; 16]) -> OperationName {
+    OperationName::first(operation_id)
 }
 
 fn hint_of(hint: HintWords) -> Hint {

@@ -5,7 +5,7 @@ use baio_broker::files::{FileCommand, FileReply, Files};
 use baio_broker::served::Served;
 use baio_engine::sim::{Disk, Sim};
 use baio_engine::{Config, Create, Engine, File, Open};
-use baio_storage::{Access, Core, CreateOptions, Format, Handle, Identity, format_simulated};
+use baio_storage::{Access, Core, CreateOptions, Format, Handle, Identity, OperationName, format_simulated};
 use baio_words::entry::HandleWords;
 
 use super::Client;
@@ -59,6 +59,7 @@ impl Tested for Core {
             owner_uid,
             name: name.clone(),
             options: CreateOptions::of_size(BYTES),
+            operation: OperationName::NONE,
         });
         let access = Access::Write;
         let Reply::Opened(handle, _) = client.ask(Command::Open {

@@ -35,6 +35,7 @@ mod lend;
 pub(crate) mod logs;
 mod looks;
 mod moves;
+mod named;
 mod operations;
 pub(crate) mod pool;
 mod requests;

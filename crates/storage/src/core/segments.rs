@@ -11,6 +11,7 @@ use crate::operation::list::List;
 use crate::operation::open::OpenSegment;
 use crate::operation::quota::SetQuota;
 use crate::operation::rename::Rename;
+use crate::operation::repeat::OperationName;
 use crate::operation::resize::{Resize, ResizeOptions};
 use crate::operation::{Answer, Operation, Subject};
 use crate::request::Handle;
@@ -32,7 +33,11 @@ impl Core {
         options: &CreateOptions,
     ) -> Result<OperationId> {
         let subject = self.subject("create", who, owner_uid, name)?;
-        Ok(self.begin(Operation::Create(Create::new(subject, *options))))
+        Ok(self.begin(Operation::Create(Create::new(
+            subject,
+            *options,
+            OperationName::first(options.operation_id),
+        ))))
     }
 
     /// Begins to delete a segment.
@@ -41,7 +46,7 @@ impl Core {
     /// As [`Core::begin_create`].
     pub fn begin_delete(&mut self, who: Identity, owner_uid: u32, name: &str) -> Result<OperationId> {
         let subject = self.subject("delete", who, owner_uid, name)?;
-        Ok(self.begin(Operation::Delete(Delete::new(subject, [0; 16]))))
+        Ok(self.begin(Operation::Delete(Delete::new(subject, OperationName::NONE))))
     }
 
     /// Begins to open a segment.
@@ -65,7 +70,7 @@ impl Core {
         options: &ResizeOptions,
     ) -> Result<OperationId> {
         let subject = self.subject("resize", who, owner_uid, name)?;
-        Ok(self.begin(Operation::Resize(Resize::new(subject, *options))))
+        Ok(self.begin(Operation::Resize(Resize::new(subject, *options, OperationName::NONE))))
     }
 
     /// Begins to give a segment another name.
@@ -73,7 +78,7 @@ impl Core {
     /// # Errors
     /// As [`Core::begin_create`], for either name.
     pub fn begin_rename(&mut self, who: Identity, owner_uid: u32, old: &str, new: &str) -> Result<OperationId> {
-        let operation = self.rename_of(who, owner_uid, old, new)?;
+        let operation = self.rename_of(who, owner_uid, old, new, OperationName::NONE)?;
         Ok(self.begin(operation))
     }
 
@@ -158,7 +163,11 @@ impl Core {
         options: &CreateOptions,
     ) -> Result<SegmentInfo> {
         let subject = self.subject("create", who, owner_uid, name)?;
-        self.run_on_segment(Operation::Create(Create::new(subject, *options)))
+        self.run_on_segment(Operation::Create(Create::new(
+            subject,
+            *options,
+            OperationName::first(options.operation_id),
+        )))
     }
 
     /// Gives a segment another size or reserve; open handles see the new size at once. What is cut off is gone: when it grows
@@ -175,7 +184,7 @@ impl Core {
         options: &ResizeOptions,
     ) -> Result<SegmentInfo> {
         let subject = self.subject("resize", who, owner_uid, name)?;
-        self.run_on_segment(Operation::Resize(Resize::new(subject, *options)))
+        self.run_on_segment(Operation::Resize(Resize::new(subject, *options, OperationName::NONE)))
     }
 
     /// Gives a segment another name. Its handles stay valid.
@@ -183,15 +192,22 @@ impl Core {
     /// # Errors
     /// `NotFound`, `Exists`, `Access`, `TableFull`, a bad name; or what the system said.
     pub fn rename(&mut self, who: Identity, owner_uid: u32, old: &str, new: &str) -> Result<SegmentInfo> {
-        let operation = self.rename_of(who, owner_uid, old, new)?;
+        let operation = self.rename_of(who, owner_uid, old, new, OperationName::NONE)?;
         self.run_on_segment(operation)
     }
 
-    pub(super) fn rename_of(&self, who: Identity, owner_uid: u32, old: &str, new: &str) -> Result<Operation> {
+    pub(super) fn rename_of(
+        &self,
+        who: Identity,
+        owner_uid: u32,
+        old: &str,
+        new: &str,
+        operation: OperationName,
+    ) -> Result<Operation> {
         let subject = self.subject("rename", who, owner_uid, old)?;
         let object = self.object_name(owner_uid, new);
         let name = SegmentName::new(new).map_err(|error| Error::new("rename", &object, error))?;
-        Ok(Operation::Rename(Rename::new(subject, name, object)))
+        Ok(Operation::Rename(Rename::new(subject, name, object, operation)))
     }
 
     /// Sets what an owner may hold, in blocks and segments; uid 0 may, and the user that the volume's file belongs to. The limits of
@@ -250,7 +266,7 @@ impl Core {
     /// `NotFound`, `Access`; or what the system said.
     pub fn delete(&mut self, who: Identity, owner_uid: u32, name: &str) -> Result<SegmentInfo> {
         let subject = self.subject("delete", who, owner_uid, name)?;
-        self.run_on_segment(Operation::Delete(Delete::new(subject, [0; 16])))
+        self.run_on_segment(Operation::Delete(Delete::new(subject, OperationName::NONE)))
     }
 
     /// Opens a segment.

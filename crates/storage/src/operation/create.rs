@@ -11,6 +11,7 @@ use crate::error::Fault;
 use crate::identity::Sight;
 use crate::operation::fill::{Fill, Filled, Zeroing};
 use crate::operation::lookup::{Looked, Lookup, SlotCopy};
+use crate::operation::repeat::{OperationName, unknown};
 use crate::operation::update::{Update, Updated};
 use crate::operation::{Answer, Context, Event, Part, Step, Subject};
 use crate::segment::inode::{Inode, InodeState};
@@ -35,7 +36,7 @@ pub struct CreateOptions {
     /// The owner's group; `None` takes the caller's, and for a segment of another owner none, so that the group's bits of the
     /// mode are nobody's. A group that the caller is not in only uid 0 may name.
     pub group: Option<u32>,
-    /// Names the operation, so that a repeat of it can be recognised.
+    /// Names the operation, so that a repeat of it can be recognised ([`OperationName`]); all zero for none.
     pub operation_id: [u8; 16],
 }
 
@@ -76,6 +77,8 @@ enum Look {
 enum Phase {
     /// Waiting for the token.
     Begin,
+    /// Looking whether it was done before.
+    Recalling(Lookup),
     /// Looking whether the name is free, and filling the blocks with zeroes.
     Preparing(Look, Fill),
     /// Looking whether the name is free, only to say the right thing: no run could be had.
@@ -92,6 +95,7 @@ enum Phase {
 pub(crate) struct Create {
     pub(super) subject: Subject,
     options: CreateOptions,
+    is_repeat: bool,
     phase: Phase,
     /// Charged and taken; given back by whatever fails before its record may be on the device.
     run: Option<Run>,
@@ -100,10 +104,14 @@ pub(crate) struct Create {
 }
 
 impl Create {
-    pub(crate) fn new(subject: Subject, options: CreateOptions) -> Create {
+    pub(crate) fn new(subject: Subject, options: CreateOptions, operation: OperationName) -> Create {
         Create {
             subject,
-            options,
+            options: CreateOptions {
+                operation_id: operation.id,
+                ..options
+            },
+            is_repeat: operation.is_repeat,
             phase: Phase::Begin,
             run: None,
             failed: None,
@@ -129,7 +137,12 @@ impl Create {
         let phase = std::mem::replace(&mut self.phase, Phase::Begin);
         match (phase, event) {
             (Phase::Begin, Event::Begin) => self.begin(cx),
+            (Phase::Begin, Event::Token) if self.is_repeat => {
+                self.phase = Phase::Recalling(Lookup::begin(cx, self.subject.key.clone())?);
+                Ok(Step::Requests)
+            }
             (Phase::Begin, Event::Token) => self.prepare(cx),
+            (Phase::Recalling(lookup), Event::Completed(completion)) => self.recalled(cx, lookup, completion),
             (Phase::Preparing(look, fill), Event::Completed(completion)) => self.prepared(cx, look, fill, completion),
             (Phase::Refusing(lookup), Event::Completed(completion)) => self.refused(cx, lookup, completion),
             (Phase::Zeroed(place), Event::Token)
@@ -163,6 +176,23 @@ impl Create {
             return Err(Fault::Group { gid });
         }
         Ok(Step::Token)
+    }
+
+    fn recalled(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Result<Step, Fault> {
+        let own = OperationName::again(self.options.operation_id);
+        match lookup.completed(cx, completion)? {
+            Looked::Reading => {
+                self.phase = Phase::Recalling(lookup);
+                Ok(Step::Requests)
+            }
+            Looked::Found { inode, .. } if own.has_written(&inode) => {
+                cx.release_token();
+                let name = inode.name.clone().ok_or(Fault::NotFound)?;
+                let info = SegmentInfo::of(&inode, &name, cx.volume.block_size(), false);
+                Ok(Step::Done(Ok(Answer::Segment(info))))
+            }
+            Looked::Found { .. } | Looked::Absent(_) => Err(unknown()),
+        }
     }
 
     fn prepare(&mut self, cx: &mut Context<'_>) -> Result<Step, Fault> {

@@ -8,6 +8,7 @@ use crate::error::Fault;
 use crate::object::ObjectState;
 use crate::operation::claims::Claim;
 use crate::operation::lookup::{Looked, Lookup};
+use crate::operation::repeat::{OperationName, unknown};
 use crate::operation::update::Updated;
 use crate::operation::vacate::Vacate;
 use crate::operation::{Answer, Context, Event, Step, Subject};
@@ -40,17 +41,17 @@ enum Phase {
 /// A delete under way.
 pub(crate) struct Delete {
     pub(super) subject: Subject,
-    operation_id: [u8; 16],
+    operation: OperationName,
     phase: Phase,
     /// The segment whose handles refuse requests: they serve again if nothing comes of it.
     refusing: Option<SlotAddress>,
 }
 
 impl Delete {
-    pub(crate) fn new(subject: Subject, operation_id: [u8; 16]) -> Delete {
+    pub(crate) fn new(subject: Subject, operation: OperationName) -> Delete {
         Delete {
             subject,
-            operation_id,
+            operation,
             phase: Phase::Begin,
             refusing: None,
         }
@@ -74,7 +75,7 @@ impl Delete {
                 Ok(Step::Token)
             }
             (Phase::Begin | Phase::Drained, Event::Token) => {
-                self.phase = Phase::Looking(Lookup::begin(cx, self.subject.key.clone())?);
+                self.phase = Phase::Looking(Lookup::begin(cx, self.subject.key.clone())?.tracing(self.operation));
                 Ok(Step::Requests)
             }
             (Phase::Looking(lookup), Event::Completed(completion)) => self.looked(cx, lookup, completion),
@@ -95,6 +96,7 @@ impl Delete {
                 self.phase = Phase::Looking(lookup);
                 return Ok(Step::Requests);
             }
+            _ if self.operation.is_repeat => return self.recalled(cx, lookup),
             Looked::Absent(_) => return Err(Fault::NotFound),
             Looked::Found { address, inode, bucket } => (address, inode, bucket),
         };
@@ -117,8 +119,17 @@ impl Delete {
         self.record(cx, Doomed { address, inode }, bucket)
     }
 
+    /// A repeat: what it left says that it was done, and nothing else says anything.
+    fn recalled(&self, cx: &mut Context<'_>, mut lookup: Lookup) -> Result<Step, Fault> {
+        let left = lookup.take_trace().ok_or_else(unknown)?;
+        cx.release_token();
+        let name = left.name.clone().ok_or(Fault::NotFound)?;
+        let info = SegmentInfo::of(&left, &name, cx.volume.block_size(), false);
+        Ok(Step::Done(Ok(Answer::Segment(info))))
+    }
+
     fn record(&mut self, cx: &mut Context<'_>, doomed: Doomed, bucket: BucketCopy) -> Result<Step, Fault> {
-        let tombstone = doomed.inode.tombstone(self.operation_id);
+        let tombstone = doomed.inode.tombstone(self.operation.id);
         let vacate = Vacate::begin(cx, bucket, doomed.address, &tombstone, None)?;
         self.phase = Phase::Recording(doomed, vacate);
         Ok(Step::Requests)

@@ -4,6 +4,7 @@ use baio_engine::{Buffer, Completion};
 
 use crate::error::Fault;
 use crate::operation::Context;
+use crate::operation::repeat::OperationName;
 use crate::segment::bucket::Slots;
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::layout::{self, BUCKET_BYTES};
@@ -54,6 +55,9 @@ pub(crate) struct Lookup {
     /// The bucket of the first tombstone on the way: a new inode would go there. Only this one of all that are passed is
     /// kept, for a table without a free slot is searched from end to end.
     reusable: Option<BucketCopy>,
+    /// Whose tombstone under this name is looked for on the way, and that.
+    traced: OperationName,
+    trace: Option<Box<Inode>>,
 }
 
 impl Lookup {
@@ -63,9 +67,22 @@ impl Lookup {
             probe: Probe::new(key, &superblock.hash_seed, superblock.layout().buckets()),
             reading: None,
             reusable: None,
+            traced: OperationName::NONE,
+            trace: None,
         };
         lookup.read_next(cx)?;
         Ok(lookup)
+    }
+
+    /// Looks for what this operation left under the name as well.
+    pub(crate) fn tracing(mut self, operation: OperationName) -> Lookup {
+        self.traced = operation;
+        self
+    }
+
+    /// The tombstone that the traced operation left, if the look-up came by it.
+    pub(crate) fn take_trace(&mut self) -> Option<Box<Inode>> {
+        self.trace.take()
     }
 
     fn read_next(&mut self, cx: &mut Context<'_>) -> Result<(), Fault> {
@@ -91,6 +108,10 @@ impl Lookup {
 
     fn visit(&mut self, cx: &mut Context<'_>, copy: BucketCopy) -> Result<Looked, Fault> {
         let mut slots = copy.image()?.slots(cx.volume.superblock.geometry());
+        if self.trace.is_none() && self.traced.is_repeat {
+            let its = |inode: &&Inode| self.traced.has_left(self.probe.key(), inode);
+            self.trace = slots.iter().flatten().find(its).cloned().map(Box::new);
+        }
         match self.probe.visit(copy.bucket(), &slots) {
             Visit::Found(address) => {
                 let inode = std::mem::replace(&mut slots[address.slot], Ok(Inode::free()));

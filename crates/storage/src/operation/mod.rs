@@ -18,6 +18,7 @@
 //! | `mover.rs` | copy a segment to another run while it serves |
 //! | `walk.rs` | read the table from end to end |
 //! | `claims.rs` | who changes which segment |
+//! | `repeat.rs` | which operation was done before |
 //! | `create.rs`, `open.rs`, `delete.rs`, `moving.rs`, `rename.rs`, `resize.rs`, `quota.rs`, `list.rs`, `defrag.rs`, `freeze.rs`, `check.rs` | the operations |
 
 use std::ops::Range;
@@ -55,6 +56,7 @@ pub(crate) mod moving;
 pub(crate) mod open;
 pub(crate) mod quota;
 pub(crate) mod rename;
+pub(crate) mod repeat;
 pub(crate) mod resize;
 pub(crate) mod update;
 pub(crate) mod vacate;

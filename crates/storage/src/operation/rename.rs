@@ -12,6 +12,7 @@ use baio_engine::{Buffer, Completion};
 use crate::error::Fault;
 use crate::operation::claims::Claim;
 use crate::operation::lookup::{Looked, Lookup, SlotCopy, bucket_copy, bytes_of, read_pair};
+use crate::operation::repeat::{OperationName, unknown};
 use crate::operation::update::{Update, Updated};
 use crate::operation::vacate::Vacate;
 use crate::operation::{Answer, Context, Event, Step, Subject};
@@ -32,6 +33,9 @@ struct Placed {
 enum Phase {
     /// Waiting for the token, which it then has to the end.
     Begin,
+    /// Looking whether it was done before: under the new name; under the old one, for what it left.
+    Recalling(Lookup),
+    RecallingOld(Option<Box<Inode>>, Lookup),
     /// Looking for the segment.
     Finding(Lookup),
     /// Looking whether the new name is free, and for a slot.
@@ -48,6 +52,7 @@ enum Phase {
 pub(crate) struct Rename {
     pub(super) subject: Subject,
     name: SegmentName,
+    operation: OperationName,
     /// What messages call it by its new name.
     object: String,
     phase: Phase,
@@ -58,10 +63,11 @@ pub(crate) struct Rename {
 }
 
 impl Rename {
-    pub(crate) fn new(subject: Subject, name: SegmentName, object: String) -> Rename {
+    pub(crate) fn new(subject: Subject, name: SegmentName, object: String, operation: OperationName) -> Rename {
         Rename {
             subject,
             name,
+            operation,
             object,
             phase: Phase::Begin,
             is_double: false,
@@ -84,6 +90,15 @@ impl Rename {
                 self.subject.may_change(cx.volume)?;
                 Ok(Step::Token)
             }
+            (Phase::Begin, Event::Token) if self.operation.is_repeat => {
+                let key = Key::segment(self.subject.key.owner_uid, self.name.clone());
+                self.phase = Phase::Recalling(Lookup::begin(cx, key)?);
+                Ok(Step::Requests)
+            }
+            (Phase::Recalling(lookup), Event::Completed(completion)) => self.recalled(cx, lookup, completion),
+            (Phase::RecallingOld(new, lookup), Event::Completed(completion)) => {
+                self.recalled_old(cx, new, lookup, completion)
+            }
             (Phase::Begin, Event::Token) => {
                 self.phase = Phase::Finding(Lookup::begin(cx, self.subject.key.clone())?);
                 Ok(Step::Requests)
@@ -101,6 +116,47 @@ impl Rename {
             }
             (_, event) => Err(cx.unexpected(&event)),
         }
+    }
+
+    fn recalled(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Result<Step, Fault> {
+        let new = match lookup.completed(cx, completion)? {
+            Looked::Reading => {
+                self.phase = Phase::Recalling(lookup);
+                return Ok(Step::Requests);
+            }
+            Looked::Found { inode, .. } if self.operation.has_written(&inode) => {
+                return Ok(self.done_before(cx, &inode));
+            }
+            Looked::Found { inode, .. } => Some(inode),
+            Looked::Absent(_) => None,
+        };
+        let lookup = Lookup::begin(cx, self.subject.key.clone())?.tracing(self.operation);
+        self.phase = Phase::RecallingOld(new, lookup);
+        Ok(Step::Requests)
+    }
+
+    fn recalled_old(
+        &mut self,
+        cx: &mut Context<'_>,
+        new: Option<Box<Inode>>,
+        mut lookup: Lookup,
+        completion: Completion,
+    ) -> Result<Step, Fault> {
+        if let Looked::Reading = lookup.completed(cx, completion)? {
+            self.phase = Phase::RecallingOld(new, lookup);
+            return Ok(Step::Requests);
+        }
+        // It was done; what others did to the segment since has written over its name there.
+        match (lookup.take_trace(), new) {
+            (Some(old), Some(new)) if old.uuid == new.uuid => Ok(self.done_before(cx, &new)),
+            _ => Err(unknown()),
+        }
+    }
+
+    fn done_before(&self, cx: &mut Context<'_>, inode: &Inode) -> Step {
+        cx.release_token();
+        let info = SegmentInfo::of(inode, &self.name, cx.volume.block_size(), false);
+        Step::Done(Ok(Answer::Segment(info)))
     }
 
     fn found(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Result<Step, Fault> {
@@ -158,12 +214,12 @@ impl Rename {
             generation,
             alloc_seq: cx.volume.next_alloc_seq(),
             rename_from: (!together).then_some(from),
-            operation_id: [0; 16],
+            operation_id: self.operation.id,
             ..(*old.inode).clone()
         });
         let new = Placed { at: place.at, inode };
         if together {
-            let tombstone = old.inode.tombstone([0; 16]);
+            let tombstone = old.inode.tombstone(self.operation.id);
             let also = Some((new.at.slot, &*new.inode));
             let vacate = Vacate::begin(cx, place.bucket, old.at, &tombstone, also)?;
             self.phase = Phase::Vacating(old, new, vacate);
@@ -224,7 +280,7 @@ impl Rename {
             let why = "the inode under the old name is not where it was a moment ago";
             return Err(Fault::Corrupt(why.into()));
         }
-        let tombstone = old.inode.tombstone([0; 16]);
+        let tombstone = old.inode.tombstone(self.operation.id);
         let vacate = Vacate::begin(cx, copy, old.at, &tombstone, None)?;
         self.phase = Phase::Vacating(old, new, vacate);
         Ok(Step::Requests)

@@ -24,9 +24,10 @@ use crate::operation::fill::{Fill, Filled, Zeroing};
 use crate::operation::lookup::{Looked, Lookup};
 use crate::operation::mover::{Moved, Mover};
 use crate::operation::moving::take_target;
+use crate::operation::repeat::{OperationName, unknown};
 use crate::operation::update::{Update, Updated};
 use crate::operation::{Answer, Context, Event, Step, Subject};
-use crate::segment::inode::Inode;
+use crate::segment::inode::{Inode, InodeState};
 use crate::segment::probe::SlotAddress;
 use crate::volume::Volume;
 use crate::volume::accounts::Usage;
@@ -116,6 +117,7 @@ enum Phase {
 pub(crate) struct Resize {
     pub(super) subject: Subject,
     options: ResizeOptions,
+    operation: OperationName,
     phase: Phase,
     /// Charged and taken behind the run: first block and how many; given back by whatever fails before its record may be on
     /// the device.
@@ -123,10 +125,11 @@ pub(crate) struct Resize {
 }
 
 impl Resize {
-    pub(crate) fn new(subject: Subject, options: ResizeOptions) -> Resize {
+    pub(crate) fn new(subject: Subject, options: ResizeOptions, operation: OperationName) -> Resize {
         Resize {
             subject,
             options,
+            operation,
             phase: Phase::Begin,
             taken: None,
         }
@@ -200,11 +203,15 @@ impl Resize {
                 self.phase = Phase::Looking(lookup);
                 return Ok(Step::Requests);
             }
+            Looked::Absent(_) if self.operation.is_repeat => return Err(unknown()),
             Looked::Absent(_) => return Err(Fault::NotFound),
             Looked::Found { address, inode, bucket } => (address, inode, bucket),
         };
         if !cx.claims.claim(at, cx.index, Claim::Shared) {
             return Ok(cx.wait_for_claim(at));
+        }
+        if self.operation.is_repeat && found.state != InodeState::Live {
+            return Err(unknown());
         }
         cx.must_be_whole(at, &found)?;
         let (blocks, reserve) = self.options.blocks(&found, cx.volume.block_size());
@@ -214,13 +221,17 @@ impl Resize {
             blocks,
             reserve,
         };
+        let is_as_asked = (plan.blocks, plan.reserve) == (plan.found.blocks, plan.found.reserve_blocks);
+        if self.operation.is_repeat && !(is_as_asked && self.operation.has_written(&plan.found)) {
+            return Err(unknown());
+        }
         if plan.shrinks() {
             if cx.objects.segment_has_log(at) {
                 return Err(Fault::HasLog);
             }
             cx.claims.claim(at, cx.index, Claim::Shorter);
         }
-        if (plan.blocks, plan.reserve) == (plan.found.blocks, plan.found.reserve_blocks) {
+        if is_as_asked {
             cx.release_token();
             return self.answer(cx, &plan.found);
         }
@@ -265,7 +276,9 @@ impl Resize {
     /// token is here, nothing is charged or taken. While it is being moved its owner is charged for the run that it will
     /// have, and so is a move that stops half-way.
     fn elsewhere(&mut self, cx: &mut Context<'_>, mut plan: Plan, bucket: BucketCopy) -> Result<Step, Fault> {
-        let found = std::mem::take(&mut plan.found);
+        let mut found = std::mem::take(&mut plan.found);
+        // With the first record of the move; a repeat looks at the size as well.
+        found.operation_id = self.operation.id;
         let (owner, from) = (found.owner_uid, found.start_block);
         let more = Usage {
             blocks: plan.reserve.saturating_sub(found.reserve_blocks),
@@ -419,7 +432,7 @@ impl Resize {
             zeroed_to: zeroed_to.min(plan.reserve),
             alloc_seq,
             rename_from: None,
-            operation_id: [0; 16],
+            operation_id: self.operation.id,
             ..(**found).clone()
         };
         let update = Update::begin(cx, bucket, plan.at, &inode)?;

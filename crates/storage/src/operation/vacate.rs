@@ -1,6 +1,8 @@
 //! Giving up the slot of an inode: it becomes free where that is safe, else a tombstone (the rule stands at the top of
 //! `segment/tombstones.rs`). Then the bucket is written.
 //!
+//! The tombstone of an operation that has a name stays though it could go: at most one in a bucket, as the next one frees it.
+//!
 //! Both images are made when it begins, so that the bucket's copy can go: where buckets ahead cannot be read, the tombstone
 //! is written.
 
@@ -54,7 +56,11 @@ impl Vacate {
         let kept = next(cx, &image, &changes)?;
         changes.pop();
         let free = Inode::free();
-        changes.extend(freed_with(at.slot, &slots).map(|slot| (slot, &free)));
+        // A named operation leaves its tombstone for a repeat of it, until the next slot of the bucket is given up or it is used.
+        let stays = tombstone.operation_id != [0; 16];
+        changes.extend(
+            freed_with(at.slot, &slots).map(|slot| (slot, if stays && slot == at.slot { tombstone } else { &free })),
+        );
         let freed = next(cx, &image, &changes)?;
         drop(copy);
         let superblock = &cx.volume.superblock;

@@ -14,6 +14,7 @@ use crate::operation::delete::Delete;
 use crate::operation::list::List;
 use crate::operation::moving::Move;
 use crate::operation::open::OpenSegment;
+use crate::operation::repeat::OperationName;
 use crate::operation::resize::{Resize, ResizeOptions};
 use crate::request::{Mode, SegmentOp, SegmentRequest};
 use crate::segment::layout::BUCKET_BYTES;
@@ -50,22 +51,24 @@ fn an_unexpected_event_ends_the_operation_and_frees_the_token() {
     let makes: [(&str, Make); 9] = [
         ("create", |core| {
             let subject = core.subject("create", ME, ME.uid, "new").unwrap();
-            Operation::Create(Create::new(subject, CreateOptions::of_size(4096)))
+            Operation::Create(Create::new(subject, CreateOptions::of_size(4096), OperationName::NONE))
         }),
         ("delete", |core| {
             Operation::Delete(Delete::new(
                 core.subject("delete", ME, ME.uid, "data").unwrap(),
-                [0; 16],
+                OperationName::NONE,
             ))
         }),
         ("open", |core| {
             let subject = core.subject("open", ME, ME.uid, "data").unwrap();
             Operation::Open(OpenSegment::new(subject, Access::Read))
         }),
-        ("rename", |core| core.rename_of(ME, ME.uid, "data", "new").unwrap()),
+        ("rename", |core| {
+            core.rename_of(ME, ME.uid, "data", "new", OperationName::NONE).unwrap()
+        }),
         ("resize", |core| {
             let subject = core.subject("resize", ME, ME.uid, "data").unwrap();
-            Operation::Resize(Resize::new(subject, ResizeOptions::to_size(4096)))
+            Operation::Resize(Resize::new(subject, ResizeOptions::to_size(4096), OperationName::NONE))
         }),
         ("quota", |core| {
             let root = Identity::new(0, 0);
@@ -210,7 +213,7 @@ fn who_waits_for_a_segment_is_not_asked_when_a_request_on_another_one_ends() {
     let [data, other] = ["data", "other"].map(|name| core.open_segment(ME, ME.uid, name, Access::Read).unwrap().0);
     core.objects.begin(data);
     let subject = core.subject("delete", ME, ME.uid, "data").unwrap();
-    let delete = core.begin(Operation::Delete(Delete::new(subject, [0; 16])));
+    let delete = core.begin(Operation::Delete(Delete::new(subject, OperationName::NONE)));
     while core.running.get_mut(delete.0).unwrap().draining.is_none() {
         core.turn(Wait::one()).unwrap();
     }
