@@ -104,8 +104,12 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
 
     /// Deletes somebody's segment, and tells what it was; only uid 0 may if it is another's.
     fn delete_segment_of(&self, owner_uid: u32, name: &str) -> Operation<Self, SegmentInfo> {
-        let name = name.to_owned();
-        Operation::new(self, Command::Delete { owner_uid, name }, segment_of)
+        let command = Command::Delete {
+            owner_uid,
+            name: name.to_owned(),
+            operation: OperationName::NONE,
+        };
+        Operation::new(self, command, segment_of)
     }
 
     /// Gives a segment of the caller's own another size; open handles see it at once. What it gains reads as zero. It is moved

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use baio_broker::control::{Command, Reply};
-use baio_storage::{Error, Fault, Result, Watch};
+use baio_storage::{Error, Fault, OperationName, Result, Watch};
 
 use crate::link::{Link, NotAsked};
 use crate::opened::Opened;
@@ -84,6 +84,15 @@ impl<L: Link, T> Operation<L, T> {
             stage: Stage::Fresh(Box::new(command)),
             read: Some(Box::new(read)),
         }
+    }
+
+    /// The same under a name: asked for again under it, it is recognised and not done twice ([`OperationName`]). For creates, deletes,
+    /// resizes and renames, before they begin; for others it means nothing.
+    pub fn named(mut self, name: OperationName) -> Operation<L, T> {
+        if let Stage::Fresh(command) = &mut self.stage {
+            command.give_name(name);
+        }
+        self
     }
 
     /// The same, and how far it is, for whoever shows it: of creates, resizes, lists and defragmentations. Before it begins.

@@ -6,7 +6,6 @@
 //! runs code of the client ([`Command::Run`]) is for one process only.
 
 use std::any::Any;
-use std::cell::Cell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -22,6 +21,9 @@ use baio_storage::{
     ResizeOptions, Result, SegmentInfo, Ticket, VolumeView, Watch, log_request_name,
 };
 
+mod waiting;
+
+use self::waiting::Waiting;
 use crate::opening::Opening;
 
 /// What is asked.
@@ -267,6 +269,18 @@ impl Command {
         )
     }
 
+    /// Gives it a name, if it is an operation that can have one.
+    pub fn give_name(&mut self, name: OperationName) {
+        match self {
+            Command::Create { operation, .. }
+            | Command::Delete { operation, .. }
+            | Command::Resize { operation, .. }
+            | Command::Rename { operation, .. } => *operation = name,
+            Command::Watched(command, _) => command.give_name(name),
+            _ => {}
+        }
+    }
+
     /// What is being done, for messages.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -330,22 +344,10 @@ pub enum Doing {
     Waiting(Waiting),
 }
 
-/// A request of the buffer pool that found every slot taken. It begins when it is polled and there is one; nobody is woken for that.
-pub struct Waiting {
-    who: Identity,
-    /// `None` once it has begun, or was called off.
-    command: Cell<Option<Command>>,
-    begun: Cell<Option<Box<Doing>>>,
-}
-
 /// Begins a command of `who`. Nothing here waits for a device.
 pub fn begin(core: &mut Core, who: Identity, command: Command) -> Begun {
     if command.needs_a_slot() && core.is_full() {
-        return Begun::Doing(Doing::Waiting(Waiting {
-            who,
-            command: Cell::new(Some(command)),
-            begun: Cell::new(None),
-        }));
+        return Begun::Doing(Doing::Waiting(Waiting::new(who, command)));
     }
     let operation = match command {
         Command::Create {
@@ -538,53 +540,11 @@ impl Doing {
                 return Some(Doing::Opening(opening));
             }
             Doing::Waiting(waiting) => {
-                if let Some(doing) = waiting.begun.take() {
-                    let _ = doing.abandon(core);
-                }
+                waiting.abandon(core);
                 return Some(Doing::Waiting(waiting));
             }
         }
         None
-    }
-}
-
-impl std::fmt::Debug for Waiting {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Waiting")
-    }
-}
-
-impl Waiting {
-    fn poll(&self, core: &mut Core, waker: Option<Waker>) -> Poll<Result<Reply>> {
-        let doing = match (self.begun.take(), self.command.take()) {
-            (Some(doing), _) => doing,
-            (None, Some(command)) if core.is_full() => {
-                self.command.set(Some(command));
-                return Poll::Pending;
-            }
-            (None, Some(command)) => match begin(core, self.who, command) {
-                Begun::Doing(doing) => Box::new(doing),
-                Begun::Answered(answer) => return Poll::Ready(answer),
-                Begun::Close => return Poll::Ready(Ok(Reply::Done)), // It is none.
-            },
-            (None, None) => {
-                let fault = baio_engine::Error::Cancelled;
-                return Poll::Ready(Err(Error::new("wait for", "a slot", fault)));
-            }
-        };
-        let polled = doing.poll(core, waker);
-        if polled.is_pending() {
-            self.begun.set(Some(doing));
-        }
-        polled
-    }
-
-    fn cancel(&self, core: &mut Core) {
-        drop(self.command.take());
-        if let Some(doing) = self.begun.take() {
-            doing.cancel(core);
-            self.begun.set(Some(doing));
-        }
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `identity` | who asks, and what they may |
 //! | `mode` | through which cache, how safe |
 //! | `op` | what can be asked |
+//! | `operation_name` | what tells a repeated operation from a new one |
 //! | `request` | it asked of a handle, and its outcome |
 //! | [`session`] | the messages between two processes, beside the rings |
 //! | `status` | the word that tells how a request stands |
@@ -30,6 +31,7 @@ mod identity;
 mod io_error;
 mod mode;
 mod op;
+mod operation_name;
 mod request;
 pub mod session;
 mod status;
@@ -45,6 +47,7 @@ pub use identity::{Access, Identity, Ownership, Sight};
 pub use io_error::{Argument, IoError};
 pub use mode::{Caching, Durability, Mode};
 pub use op::SegmentOp;
+pub use operation_name::OperationName;
 pub use request::{Outcome, Payload, SegmentRequest};
 pub use status::{Status, StatusWord};
 pub use time::Time;

@@ -1,12 +1,12 @@
 //! The bytes of a session's messages, by example: fixed ones, the limits, and where each kind of nonsense is refused.
 
-use baio_words::Access;
 use baio_words::entry::HandleWords;
 use baio_words::session::{
     Answer, Failed, FromBroker, FromClient, Hello, HintWords, MESSAGE_MAX, Malformed, NAME_MAX, OWNERS_MAX, OwnerWords,
     PatternWords, Question, RANGES_MAX, SegmentWords, StatusWords, TEXT_MAX, TooLong, VolumeWords, WARNINGS_MAX,
     WholeWords, ZeroWords, cut,
 };
+use baio_words::{Access, OperationName};
 
 #[test]
 fn a_doorbell_is_any_one_byte() {
@@ -172,7 +172,7 @@ fn what_no_client_sends_is_refused_where_it_stands() {
     };
     refused(open, 14, 2, (14, "an unknown access"));
     let create = Question::Create {
-        operation_id: [0; 16],
+        operation: OperationName::NONE,
         owner_uid: 1,
         name: String::new(),
         size_bytes: 0,
@@ -181,7 +181,7 @@ fn what_no_client_sends_is_refused_where_it_stands() {
         group: None,
         zero: ZeroWords::Lazy,
     };
-    refused(create, 51, 2, (51, "an unknown way to make zero"));
+    refused(create, 52, 2, (52, "an unknown way to make zero"));
     let hint = |hint| Question::Hint {
         handle: HandleWords::default(),
         hint,
@@ -224,7 +224,7 @@ fn what_no_broker_sends_is_refused_where_it_stands() {
 #[test]
 fn the_bytes_are_those_of_the_tables() {
     let create = Question::Create {
-        operation_id: *b"0123456789abcdef",
+        operation: OperationName::again(*b"0123456789abcdef"),
         owner_uid: 1000,
         name: "logs".to_owned(),
         size_bytes: 1 << 20,
@@ -234,7 +234,7 @@ fn the_bytes_are_those_of_the_tables() {
         zero: ZeroWords::Lazy,
     };
     let mut expected = vec![0x01, 0x01, 0, 0, 0x09, 0, 0, 0];
-    expected.extend(b"0123456789abcdef");
+    expected.extend(b"0123456789abcdef\x01");
     expected.extend([0xe8, 0x03, 0, 0]);
     expected.extend(b"\x04\x00logs");
     expected.extend([0, 0, 0x10, 0, 0, 0, 0, 0]);

@@ -3,13 +3,13 @@
 
 use std::ops::Range;
 
-use baio_words::Access;
 use baio_words::entry::HandleWords;
 use baio_words::session::{
     AccountWords, Answer, Failed, FromBroker, FromClient, Hello, HintWords, MESSAGE_MAX, Malformed, OwnerWords,
     PatternWords, Question, RingAt, SegmentWords, StatusWords, VolumeWords, WARNINGS_MAX, Welcome, WholeWords,
     ZeroWords, pieces,
 };
+use baio_words::{Access, OperationName};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -49,12 +49,16 @@ fn hint() -> impl Strategy<Value = HintWords> {
     ]
 }
 
+fn operation() -> impl Strategy<Value = OperationName> {
+    any::<([u8; 16], bool)>().prop_map(|(id, is_repeat)| OperationName { id, is_repeat })
+}
+
 fn create() -> impl Strategy<Value = Question> {
     let zero = prop_oneof![Just(ZeroWords::Written), Just(ZeroWords::Lazy)];
-    let of = (any::<[u8; 16]>(), any::<u32>(), name(), any::<[u64; 2]>(), any::<u32>());
-    (of, option::of(any::<u32>()), zero).prop_map(|((operation_id, owner_uid, name, bytes, mode), group, zero)| {
+    let of = (operation(), any::<u32>(), name(), any::<[u64; 2]>(), any::<u32>());
+    (of, option::of(any::<u32>()), zero).prop_map(|((operation, owner_uid, name, bytes, mode), group, zero)| {
         Question::Create {
-            operation_id,
+            operation,
             owner_uid,
             name,
             size_bytes: bytes[0],
@@ -68,31 +72,23 @@ fn create() -> impl Strategy<Value = Question> {
 
 /// What changes a segment that exists.
 fn change() -> impl Strategy<Value = Question> {
-    let of = (
-        any::<[u8; 16]>(),
-        any::<u32>(),
-        name(),
-        name(),
-        any::<u64>(),
-        limit(),
-        0..3,
-    );
+    let of = (operation(), any::<u32>(), name(), name(), any::<u64>(), limit(), 0..3);
     of.prop_map(
-        |(operation_id, owner_uid, name, new, size_bytes, reserve_bytes, which)| match which {
+        |(operation, owner_uid, name, new, size_bytes, reserve_bytes, which)| match which {
             0 => Question::Delete {
-                operation_id,
+                operation,
                 owner_uid,
                 name,
             },
             1 => Question::Resize {
-                operation_id,
+                operation,
                 owner_uid,
                 name,
                 size_bytes,
                 reserve_bytes,
             },
             _ => Question::Rename {
-                operation_id,
+                operation,
                 owner_uid,
                 old: name,
                 new,

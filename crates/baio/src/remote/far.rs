@@ -189,11 +189,9 @@ fn question(command: &Command) -> std::result::Result<Question, Fault> {
             owner_uid,
             name,
             options,
+            operation,
         } => Question::Create {
-            operation_id: match options.operation_id == [0; 16] {
-                true => new_id(),
-                false => options.operation_id,
-            },
+            operation: *operation,
             owner_uid: *owner_uid,
             name: name.clone(),
             size_bytes: options.size_bytes,
@@ -205,8 +203,12 @@ fn question(command: &Command) -> std::result::Result<Question, Fault> {
                 Zeroing::Lazy => ZeroWords::Lazy,
             },
         },
-        Command::Delete { owner_uid, name } => Question::Delete {
-            operation_id: new_id(),
+        Command::Delete {
+            owner_uid,
+            name,
+            operation,
+        } => Question::Delete {
+            operation: *operation,
             owner_uid: *owner_uid,
             name: name.clone(),
         },
@@ -214,15 +216,21 @@ fn question(command: &Command) -> std::result::Result<Question, Fault> {
             owner_uid,
             name,
             options,
+            operation,
         } => Question::Resize {
-            operation_id: new_id(),
+            operation: *operation,
             owner_uid: *owner_uid,
             name: name.clone(),
             size_bytes: options.size_bytes,
             reserve_bytes: options.reserve_bytes,
         },
-        Command::Rename { owner_uid, old, new } => Question::Rename {
-            operation_id: new_id(),
+        Command::Rename {
+            owner_uid,
+            old,
+            new,
+            operation,
+        } => Question::Rename {
+            operation: *operation,
             owner_uid: *owner_uid,
             old: old.clone(),
             new: new.clone(),
@@ -269,13 +277,6 @@ fn question(command: &Command) -> std::result::Result<Question, Fault> {
         Command::Run(_) => return Err(Fault::NotFar("what runs on the core's thread")),
         Command::Close => return Err(Fault::NotFar("the end of the service")),
     })
-}
-
-/// The client's word for an operation, which nobody else has. Without randomness the broker takes it for one without a name.
-fn new_id() -> [u8; 16] {
-    let mut id = [0; 16];
-    let _ = rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty());
-    id
 }
 
 fn hint_words(hint: &Hint) -> HintWords {

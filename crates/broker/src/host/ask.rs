@@ -4,8 +4,7 @@
 
 use baio_storage::cache::window::Pattern;
 use baio_storage::{
-    Account, CreateOptions, Error, Handle, Limits, OperationName, ResizeOptions, SegmentInfo, VolumeInfo, VolumeView,
-    Zeroing,
+    Account, CreateOptions, Error, Handle, Limits, ResizeOptions, SegmentInfo, VolumeInfo, VolumeView, Zeroing,
 };
 use baio_words::entry::HandleWords;
 use baio_words::session::{
@@ -35,7 +34,7 @@ pub(super) enum OfHost {
 pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) -> Asked {
     Asked::Core(match question {
         Question::Create {
-            operation_id,
+            operation,
             owner_uid,
             name,
             size_bytes,
@@ -56,19 +55,19 @@ pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) 
                 group,
                 ..CreateOptions::of_size(size_bytes)
             },
-            operation: named(operation_id),
+            operation,
         },
         Question::Delete {
-            operation_id,
+            operation,
             owner_uid,
             name,
         } => Command::Delete {
             owner_uid,
             name,
-            operation: named(operation_id),
+            operation,
         },
         Question::Resize {
-            operation_id,
+            operation,
             owner_uid,
             name,
             size_bytes,
@@ -80,10 +79,10 @@ pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) 
                 reserve_bytes,
                 ..ResizeOptions::to_size(size_bytes)
             },
-            operation: named(operation_id),
+            operation,
         },
         Question::Rename {
-            operation_id,
+            operation,
             owner_uid,
             old,
             new,
@@ -91,7 +90,7 @@ pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) 
             owner_uid,
             old,
             new,
-            operation: named(operation_id),
+            operation,
         },
         Question::Open {
             owner_uid,
@@ -121,11 +120,6 @@ pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) 
         Question::HandOn { handle, access } => return Asked::Host(OfHost::HandOn(handle, access)),
         Question::Revoke { grant } => return Asked::Host(OfHost::Revoke(grant)),
     })
-}
-
-/// No question says yet that it is a repeat: here it would.
-fn named(operation_id: [u8; 16]) -> OperationName {
-    OperationName::first(operation_id)
 }
 
 fn hint_of(hint: HintWords) -> Hint {

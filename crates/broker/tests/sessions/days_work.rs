@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use baio_words::OperationName;
 use baio_words::entry::{Op, Place, Submission};
 use baio_words::session::{AccountWords, Answer, Question};
 use baio_words::{Access, Failure};
@@ -22,7 +23,7 @@ fn account(client: &mut Client) -> AccountWords {
 fn a_segment_is_made_written_read_resized_renamed_and_deleted() {
     let house = House::new();
     let mut client = house.client();
-    let (uid, operation_id) = (client.uid(), [0; 16]);
+    let (uid, operation) = (client.uid(), OperationName::NONE);
     let info = client.create("logs", 1 << 20);
     assert_eq!((&*info.name, info.owner_uid, info.size_bytes), ("logs", uid, 1 << 20));
     let handle = client.open("logs", Access::Write);
@@ -38,7 +39,7 @@ fn a_segment_is_made_written_read_resized_renamed_and_deleted() {
     assert_eq!(ended.result, Ok(0), "nothing is there to read");
 
     let resize = Question::Resize {
-        operation_id,
+        operation,
         owner_uid: uid,
         name: "logs".into(),
         size_bytes: 2 << 20,
@@ -53,7 +54,7 @@ fn a_segment_is_made_written_read_resized_renamed_and_deleted() {
     assert!(ended.result == Ok(64 << 10) && read == bytes);
 
     let rename = Question::Rename {
-        operation_id,
+        operation,
         owner_uid: uid,
         old: "logs".into(),
         new: "old logs".into(),
@@ -66,7 +67,7 @@ fn a_segment_is_made_written_read_resized_renamed_and_deleted() {
 
     client.close(handle);
     let delete = Question::Delete {
-        operation_id,
+        operation,
         owner_uid: uid,
         name: "old logs".into(),
     };

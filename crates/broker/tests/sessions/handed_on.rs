@@ -2,6 +2,7 @@
 
 use baio_words::Access;
 use baio_words::Failure;
+use baio_words::OperationName;
 use baio_words::entry::{HandleWords, Op};
 use baio_words::session::{Answer, Question};
 
@@ -79,18 +80,18 @@ fn who_has_it_may_ask_for_nothing_else() {
     let mut other = wire.greet(&hello()).unwrap();
     let theirs = open_it(&mut other, Access::Read).unwrap();
     assert_eq!(open_it(&mut other, Access::Read), Err("EACCES".to_owned()), "once");
-    let (uid, operation_id) = (client.uid(), [0; 16]);
+    let (uid, operation) = (client.uid(), OperationName::NONE);
     let name = || "shared".to_owned();
     let access = Access::Read;
     for question in [
         create(uid, "another", 4096),
         Question::Delete {
-            operation_id,
+            operation,
             owner_uid: uid,
             name: name(),
         },
         Question::Rename {
-            operation_id,
+            operation,
             owner_uid: uid,
             old: name(),
             new: "mine".into(),

@@ -87,12 +87,12 @@ fn questions_of_any_numbers_are_answered() {
     let long = "n".repeat(255);
     for name in ["", ".", "..", "a/b", "nul\0", "new\nline", "\u{feff}", &*long] {
         for size_bytes in [0, 1, 1 << 40, u64::MAX - 1, u64::MAX] {
-            let Question::Create { operation_id, zero, .. } = create(uid, name, 0) else {
+            let Question::Create { operation, zero, .. } = create(uid, name, 0) else {
                 panic!()
             };
             for reserve_bytes in [0, u64::MAX] {
                 client.ask(&Question::Create {
-                    operation_id,
+                    operation,
                     owner_uid: u32::MAX,
                     name: name.to_owned(),
                     size_bytes,
@@ -104,14 +104,14 @@ fn questions_of_any_numbers_are_answered() {
             }
             client.ask(&create(uid, name, size_bytes));
             client.ask(&Question::Resize {
-                operation_id,
+                operation,
                 owner_uid: uid,
                 name: name.to_owned(),
                 size_bytes: u64::MAX - size_bytes,
                 reserve_bytes: Some(size_bytes),
             });
             client.ask(&Question::Delete {
-                operation_id,
+                operation,
                 owner_uid: uid,
                 name: name.to_owned(),
             });

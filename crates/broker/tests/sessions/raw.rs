@@ -10,6 +10,7 @@ use std::time::Duration;
 use baio_ring::ring::Cursor;
 use baio_ring::{Layout, SessionMemory};
 use baio_words::Access;
+use baio_words::OperationName;
 use baio_words::entry::{Completion, HandleWords, Op, Place, RawSubmission, Submission, Tag};
 use baio_words::session::{
     Answer, DOORBELL, Failed, FromBroker, Hello, MESSAGE_MAX, Question, SegmentWords, Welcome, ZeroWords,
@@ -40,7 +41,7 @@ pub(crate) fn hello() -> Hello {
 /// The fields of a question to create a segment, of one's own user.
 pub(crate) fn create(owner_uid: u32, name: &str, size_bytes: u64) -> Question {
     Question::Create {
-        operation_id: [0; 16],
+        operation: OperationName::NONE,
         owner_uid,
         name: name.to_owned(),
         size_bytes,

@@ -1,6 +1,7 @@
 //! Users that share a broker and must not see each other. Needs root, to be several users.
 
 use baio_words::Access;
+use baio_words::OperationName;
 use baio_words::session::{Answer, Question};
 
 use crate::house::{House, STRANGER, Victim, is_root, opens, status};
@@ -11,7 +12,7 @@ const OTHER: u32 = STRANGER + 1;
 fn with_mode(client: &Client, name: &str, mode: u32, group: Option<u32>) -> Question {
     match create(client.uid(), name, 4096) {
         Question::Create {
-            operation_id,
+            operation,
             owner_uid,
             name,
             size_bytes,
@@ -19,7 +20,7 @@ fn with_mode(client: &Client, name: &str, mode: u32, group: Option<u32>) -> Ques
             zero,
             ..
         } => Question::Create {
-            operation_id,
+            operation,
             owner_uid,
             name,
             size_bytes,
@@ -53,24 +54,24 @@ fn who_connects_is_who_asks() {
     // Not to be opened, nor listed, nor changed, nor made in another's name.
     assert_eq!(opens(&mut other, STRANGER, "secret"), Err("EACCES".to_owned()));
     assert!(names(&mut other).is_empty());
-    let (owner_uid, operation_id) = (STRANGER, [0; 16]);
+    let (owner_uid, operation) = (STRANGER, OperationName::NONE);
     let name = || "secret".to_owned();
     for question in [
         create(STRANGER, "planted", 4096),
         Question::Delete {
-            operation_id,
+            operation,
             owner_uid,
             name: name(),
         },
         Question::Resize {
-            operation_id,
+            operation,
             owner_uid,
             name: name(),
             size_bytes: 8192,
             reserve_bytes: None,
         },
         Question::Rename {
-            operation_id,
+            operation,
             owner_uid,
             old: name(),
             new: "mine".into(),

@@ -11,7 +11,7 @@ use crate::error::Fault;
 use crate::identity::Sight;
 use crate::operation::fill::{Fill, Filled, Zeroing};
 use crate::operation::lookup::{Looked, Lookup, SlotCopy};
-use crate::operation::repeat::{OperationName, unknown};
+use crate::operation::repeat::{OperationName, Traced, unknown};
 use crate::operation::update::{Update, Updated};
 use crate::operation::{Answer, Context, Event, Part, Step, Subject};
 use crate::segment::inode::{Inode, InodeState};

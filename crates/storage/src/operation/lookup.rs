@@ -4,7 +4,7 @@ use baio_engine::{Buffer, Completion};
 
 use crate::error::Fault;
 use crate::operation::Context;
-use crate::operation::repeat::OperationName;
+use crate::operation::repeat::{OperationName, Traced};
 use crate::segment::bucket::Slots;
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::layout::{self, BUCKET_BYTES};

@@ -12,7 +12,7 @@ use baio_engine::{Buffer, Completion};
 use crate::error::Fault;
 use crate::operation::claims::Claim;
 use crate::operation::lookup::{Looked, Lookup, SlotCopy, bucket_copy, bytes_of, read_pair};
-use crate::operation::repeat::{OperationName, unknown};
+use crate::operation::repeat::{OperationName, Traced, unknown};
 use crate::operation::update::{Update, Updated};
 use crate::operation::vacate::Vacate;
 use crate::operation::{Answer, Context, Event, Step, Subject};

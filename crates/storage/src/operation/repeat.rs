@@ -28,46 +28,27 @@
 //!
 //! Ids are their callers': who gives one to two operations is told that the second was done.
 
+pub use baio_words::OperationName;
+
 use crate::error::Fault;
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::name::Key;
 
-/// What its caller calls an operation, and whether it was asked for before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OperationName {
-    /// Its own id, random bytes for example; all zero for none.
-    pub id: [u8; 16],
-    /// It was asked for before, and may have been done: it is not done again. If the volume shows that it was done the answer is that; else
-    /// `EINDETERMINATE` ([`Fault::Io`] with [`Error::Indeterminate`](baio_engine::Error::Indeterminate)).
-    pub is_repeat: bool,
+/// What the table says of a named operation.
+pub(crate) trait Traced {
+    /// Was this inode written by it last?
+    fn has_written(&self, inode: &Inode) -> bool;
+
+    /// Is this the tombstone that it left of a segment with this key?
+    fn has_left(&self, key: &Key, inode: &Inode) -> bool;
 }
 
-impl OperationName {
-    /// An operation that cannot be recognised.
-    pub const NONE: OperationName = OperationName {
-        id: [0; 16],
-        is_repeat: false,
-    };
-
-    /// One that is asked for the first time.
-    #[must_use]
-    pub const fn first(id: [u8; 16]) -> OperationName {
-        OperationName { id, is_repeat: false }
-    }
-
-    /// One that may have been done before.
-    #[must_use]
-    pub const fn again(id: [u8; 16]) -> OperationName {
-        OperationName { id, is_repeat: true }
-    }
-
-    /// Was this inode written by it last?
-    pub(crate) fn has_written(&self, inode: &Inode) -> bool {
+impl Traced for OperationName {
+    fn has_written(&self, inode: &Inode) -> bool {
         self.id != [0; 16] && inode.operation_id == self.id
     }
 
-    /// Is this the tombstone that it left of a segment with this key?
-    pub(crate) fn has_left(&self, key: &Key, inode: &Inode) -> bool {
+    fn has_left(&self, key: &Key, inode: &Inode) -> bool {
         let is_its = inode.state == InodeState::Tombstone && self.has_written(inode);
         is_its && inode.owner_uid == key.owner_uid && inode.name == key.name
     }

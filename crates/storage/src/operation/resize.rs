@@ -24,7 +24,7 @@ use crate::operation::fill::{Fill, Filled, Zeroing};
 use crate::operation::lookup::{Looked, Lookup};
 use crate::operation::mover::{Moved, Mover};
 use crate::operation::moving::take_target;
-use crate::operation::repeat::{OperationName, unknown};
+use crate::operation::repeat::{OperationName, Traced, unknown};
 use crate::operation::update::{Update, Updated};
 use crate::operation::{Answer, Context, Event, Step, Subject};
 use crate::segment::inode::{Inode, InodeState};

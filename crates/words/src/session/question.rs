@@ -3,17 +3,18 @@
 use std::ops::Range;
 
 use super::RANGES_MAX;
-use super::codec::{Field, Malformed, Reader, TooLong, Writer, choice, kinds};
+use super::codec::{Field, Malformed, Reader, TooLong, Writer, choice, kinds, record};
 use crate::entry::HandleWords;
 use crate::identity::Access;
+use crate::operation_name::OperationName;
 
 /// What a client asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// Make a segment. Answered by `Segment`.
     Create {
-        /// The client's name for the operation; zero for none.
-        operation_id: [u8; 16],
+        /// What the client calls it.
+        operation: OperationName,
         /// In whose name.
         owner_uid: u32,
         /// Its name.
@@ -31,8 +32,8 @@ pub enum Question {
     },
     /// Delete a segment. Answered by `Segment`, as it was.
     Delete {
-        /// The client's name for the operation; zero for none.
-        operation_id: [u8; 16],
+        /// What the client calls it.
+        operation: OperationName,
         /// Whose it is.
         owner_uid: u32,
         /// Its name.
@@ -40,8 +41,8 @@ pub enum Question {
     },
     /// Give a segment another size. Answered by `Segment`.
     Resize {
-        /// The client's name for the operation; zero for none.
-        operation_id: [u8; 16],
+        /// What the client calls it.
+        operation: OperationName,
         /// Whose it is.
         owner_uid: u32,
         /// Its name.
@@ -53,8 +54,8 @@ pub enum Question {
     },
     /// Give a segment another name. Answered by `Segment`.
     Rename {
-        /// The client's name for the operation; zero for none.
-        operation_id: [u8; 16],
+        /// What the client calls it.
+        operation: OperationName,
         /// Whose it is.
         owner_uid: u32,
         /// Its name.
@@ -165,10 +166,10 @@ pub enum PatternWords {
 }
 
 kinds! { Question {
-    0x0101 Create "create" { operation_id, owner_uid, name, size_bytes, reserve_bytes, mode, group, zero };
-    0x0102 Delete "delete" { operation_id, owner_uid, name };
-    0x0103 Resize "resize" { operation_id, owner_uid, name, size_bytes, reserve_bytes };
-    0x0104 Rename "rename" { operation_id, owner_uid, old, new };
+    0x0101 Create "create" { operation, owner_uid, name, size_bytes, reserve_bytes, mode, group, zero };
+    0x0102 Delete "delete" { operation, owner_uid, name };
+    0x0103 Resize "resize" { operation, owner_uid, name, size_bytes, reserve_bytes };
+    0x0104 Rename "rename" { operation, owner_uid, old, new };
     0x0105 Open "open" { owner_uid, name, access };
     0x0106 List "list";
     0x0107 Info "info";
@@ -183,6 +184,8 @@ kinds! { Question {
     0x0110 Status "status";
     0x0111 Cancel "cancel" { question };
 } }
+
+record!(OperationName { id, is_repeat });
 
 impl Field for ZeroWords {
     fn put(&self, writer: &mut Writer) {
