@@ -5,11 +5,13 @@
 //! | `handed.rs` | the socket that a service manager has bound |
 //! | `notify.rs` | what the service manager is told |
 //! | `ending.rs` | signals |
+//! | `grants.rs` | the file of rules |
 //!
 //! The socket comes before the volume: what is wrong with it is found before anything is written, and who connects while a
 //! crash is healed waits instead of being refused.
 
 mod ending;
+mod grants;
 mod handed;
 mod notify;
 
@@ -54,6 +56,7 @@ const FDS_OF_OURS: u64 = 64;
 Serves until SIGTERM or SIGINT: what is under way ends, what is cached is written, the volume is closed. A second one ends it
 at once, and the next open heals the volume. A socket that a service manager hands over is used in place of --socket.
 Whoever may write to the socket may connect; the broker knows each client's user, groups and quota (docs/serving.md).
+Rules of --grants only narrow that. SIGHUP rereads them: uid 34 may read; gid 120 may read write manage; everybody may nothing.
 
 Examples:
   baio serve /srv/vol --socket /run/baio/vol.sock
@@ -75,6 +78,9 @@ pub(crate) struct ServeArgs {
     /// Memory of the page cache, 0 for none [default: 64M]
     #[arg(long, value_name = "SIZE", value_parser = parse_cache)]
     cache: Option<Size>,
+    /// What clients may do at most, a rule a line; read again on SIGHUP
+    #[arg(long, value_name = "FILE")]
+    grants: Option<PathBuf>,
     /// Clients at a time; one user has half of them at most
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=4095))]
     clients: u32,
@@ -140,7 +146,8 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> ExitStatus {
     let begun = || -> Result<(Broker, Ready), Failure> {
         let heard = ending::begin().map_err(signals)?;
         let (broker, ready) = begin(args, handed?)?;
-        ending::on_signals(heard, broker.stopper(), manager.clone()).map_err(signals)?;
+        let rules = args.grants.clone().map(|path| (path, broker.ruler()));
+        ending::on_signals(heard, broker.stopper(), manager.clone(), rules).map_err(signals)?;
         Ok((broker, ready))
     };
     let (broker, ready) = match begun() {
@@ -188,7 +195,11 @@ fn begin(args: &ServeArgs, handed: Option<Handed>) -> Result<(Broker, Ready), Fa
                 .cured_by("pass --name")
         })?,
     };
-    let notes = notes(args);
+    let mut notes = notes(args);
+    let grants = args.grants.as_deref().map(grants::read).transpose()?;
+    if let (Some(grants), Some(path)) = (&grants, &args.grants) {
+        notes.extend(grants.note(path));
+    }
     let (listener, socket) = listener(args, handed)?;
     let cache_bytes = args
         .cache
@@ -208,12 +219,16 @@ fn begin(args: &ServeArgs, handed: Option<Handed>) -> Result<(Broker, Ready), Fa
         arena_bytes_max: args.arena.bytes(),
         notes,
     };
+    let block_size = core.volume_info().map_err(failed)?.block_size;
+    let quota = grants.as_ref().and_then(|grants| grants.quota);
     let options = Options {
         name,
         clients_max: args.clients,
         clients_of_one_max: args.clients.div_ceil(2),
         places_max: args.places,
         arena_bytes_max: args.arena.bytes(),
+        rules: grants.map(|grants| grants.rules).unwrap_or_default(),
+        quota: quota.map(|quota| quota.limits(block_size)),
         ..Options::default()
     };
     Ok((Broker::new(core, listener, options).map_err(failed)?, ready))

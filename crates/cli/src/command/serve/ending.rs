@@ -1,14 +1,15 @@
-//! Signals: one asks the broker to end, a second one ends the process. SIGHUP ends nothing.
+//! Signals: one asks the broker to end, a second one ends the process. SIGHUP ends nothing: it rereads the rules.
 
 use std::io;
+use std::path::{Path, PathBuf};
 
-use baio_broker::host::Stop;
+use baio_broker::host::{Ruler, Stop};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 use super::notify::Manager;
-use super::say;
+use super::{grants, say};
 
 /// SIGHUP ends nothing from here on; the others still end the process.
 ///
@@ -18,11 +19,16 @@ pub(super) fn begin() -> io::Result<Signals> {
     Signals::new([SIGHUP])
 }
 
-/// From here on signals are heard, by a thread of their own.
+/// From here on signals are heard, by a thread of their own. `rules` are where they are read, and who is told of them.
 ///
 /// # Errors
 /// The system has no handler or no thread for them.
-pub(super) fn on_signals(mut signals: Signals, stop: Stop, manager: Manager) -> io::Result<()> {
+pub(super) fn on_signals(
+    mut signals: Signals,
+    stop: Stop,
+    manager: Manager,
+    rules: Option<(PathBuf, Ruler)>,
+) -> io::Result<()> {
     let handle = signals.handle();
     handle.add_signal(SIGTERM)?;
     handle.add_signal(SIGINT)?;
@@ -30,8 +36,11 @@ pub(super) fn on_signals(mut signals: Signals, stop: Stop, manager: Manager) -> 
         let mut is_ending = false;
         for signal in signals.forever() {
             match signal {
-                // For settings that may change while it serves. There are none yet.
-                SIGHUP => {}
+                SIGHUP => {
+                    if let Some((path, ruler)) = &rules {
+                        reread(path, ruler);
+                    }
+                }
                 _ if is_ending => {
                     let _ = emulate_default_handler(signal);
                 }
@@ -46,4 +55,23 @@ pub(super) fn on_signals(mut signals: Signals, stop: Stop, manager: Manager) -> 
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(hear)?;
     Ok(())
+}
+
+/// Other rules, if there are some: those that cannot be read or understood change nothing.
+fn reread(path: &Path, ruler: &Ruler) {
+    match grants::read(path) {
+        Ok(grants) => {
+            if let Some(note) = grants.note(path) {
+                say(&note);
+            }
+            ruler.rule(grants.rules);
+            say(&format!("the rules of {} hold from now on", path.display()));
+        }
+        Err(failure) => {
+            // One line: it begins as all of them do.
+            let failure = failure.to_string();
+            let told = failure.strip_prefix("baio: serve ").unwrap_or(&failure);
+            say(&format!("the rules stay as they were: {told}"));
+        }
+    }
 }
