@@ -110,7 +110,7 @@ pub use opened::Opened;
 pub use operation::Operation;
 pub use options::{MakeEviction, Options};
 pub use pool::{PAGE, Pin, Pool};
-pub use remote::Remote;
+pub use remote::{BrokerStatus, OwnerStatus, Remote};
 pub use request::Request;
 pub use result::{Done, Failed};
 pub use segment::Segment;

@@ -20,6 +20,7 @@ use baio_storage::{
     HeldFreeze, HeldLog, HeldPage, Identity, Limits, LogId, LogQuestion, LogReply, OperationId, OperationName, Pinning,
     ResizeOptions, Result, SegmentInfo, Ticket, VolumeView, Watch, log_request_name,
 };
+use baio_words::session::StatusWords;
 
 mod waiting;
 
@@ -119,6 +120,8 @@ pub enum Command {
     Freeze,
     /// All counters, and the backend's name.
     Counters,
+    /// Who uses a broker, and how much.
+    Status,
     /// Bytes behind a handle.
     Size(Handle),
     /// How a file or segment will be used.
@@ -231,6 +234,8 @@ pub enum Reply {
     Account(Account),
     /// All counters, and the backend's name.
     Counters(Box<Counters>, &'static str),
+    /// Who uses a broker.
+    Status(StatusWords),
     /// Bytes, or pages.
     Count(u64),
     /// A held page, given back when this is dropped.
@@ -291,7 +296,7 @@ impl Command {
             Command::Rename { .. } => "rename",
             Command::Open { .. } | Command::OpenFile { .. } | Command::AddFile { .. } => "open",
             Command::List => "list",
-            Command::Info | Command::Counters => "stat",
+            Command::Info | Command::Counters | Command::Status => "stat",
             Command::Quota { .. } => "show the quota",
             Command::SetQuota { .. } => "set the quota",
             Command::Defrag => "defragment",
@@ -442,6 +447,7 @@ fn answer(core: &mut Core, who: Identity, command: Command) -> Result<Reply> {
             };
             Ok(Reply::Count(done))
         }
+        Command::Status => Err(crate::on_core::no_broker(core)),
         Command::DurableLsn(lsn) => core.set_durable_lsn(lsn).map(|()| Reply::Done),
         Command::SetLog { handle, log } => core.set_log(handle, log).map(|()| Reply::Done),
         Command::LogUsage(log) => {

@@ -171,7 +171,8 @@ impl Far {
                 }))
             }
             Answer::Failed(failed) => return Err(Error::told(failed, self.uid)),
-            Answer::HandedOn { .. } | Answer::Status(_) => {
+            Answer::Status(words) => Reply::Status(words),
+            Answer::HandedOn { .. } => {
                 return Err(Error::new(
                     "ask",
                     self.name.clone(),
@@ -253,6 +254,7 @@ fn question(command: &Command) -> std::result::Result<Question, Fault> {
             segments: limits.segments,
         },
         Command::Freeze => Question::Freeze,
+        Command::Status => Question::Status,
         Command::Size(handle) => Question::Size {
             handle: (*handle).into(),
         },

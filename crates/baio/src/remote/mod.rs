@@ -5,6 +5,7 @@
 //! | `mod.rs` | the link: the same as [`crate::Local`] |
 //! | `carried.rs` | what the client carries to a service of this process: the arena's memory, commands as values |
 //! | `far.rs` | what it carries to a broker: the same memory, commands as messages |
+//! | `status.rs` | who uses a broker, and how much |
 //! | `behind.rs` | memory of requests by ticket that a broker cannot be shown |
 //!
 //! The client's half of the connection is a crate of its own ([`baio_client`]).
@@ -14,6 +15,7 @@
 mod behind;
 mod carried;
 mod far;
+mod status;
 
 use std::fmt;
 use std::future::Future;
@@ -35,8 +37,10 @@ use baio_words::RequestFault;
 
 use self::behind::Behind;
 use self::carried::{Carried, Client, outcome};
+pub use self::status::{BrokerStatus, OwnerStatus};
 use crate::link::{Link, NotAsked};
 use crate::local::inside;
+use crate::operation::Operation;
 use crate::options::Options;
 use crate::request::bounce;
 use crate::trace;
@@ -246,6 +250,16 @@ impl Remote {
             behind: Behind::default(),
             bouncing: AtomicUsize::new(0),
         })))
+    }
+
+    /// Who uses the broker at the other end, and how much: every user for uid 0 and the user that the broker runs as, else the caller.
+    ///
+    /// Its operation fails with `EOPNOTSUPP` when there is no broker: counters of a link of one's own are [`Link::metrics`].
+    pub fn status(&self) -> Operation<Remote, BrokerStatus> {
+        Operation::new(self, Command::Status, |_, reply| match reply {
+            Reply::Status(words) => Some(words.into()),
+            _ => None,
+        })
     }
 
     fn is_far(&self) -> bool {

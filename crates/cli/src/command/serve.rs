@@ -6,6 +6,7 @@
 //! | `notify.rs` | what the service manager is told |
 //! | `ending.rs` | signals |
 //! | `grants.rs` | the file of rules |
+//! | `status.rs` | who uses a broker that runs |
 //!
 //! The socket comes before the volume: what is wrong with it is found before anything is written, and who connects while a
 //! crash is healed waits instead of being refused.
@@ -14,6 +15,7 @@ mod ending;
 mod grants;
 mod handed;
 mod notify;
+pub(crate) mod status;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -61,11 +63,15 @@ Rules of --grants only narrow that. SIGHUP rereads them: uid 34 may read; gid 12
 Examples:
   baio serve /srv/vol --socket /run/baio/vol.sock
   baio serve /srv/vol --socket /run/baio/vol.sock --mode 0666 --cache 1G
+  baio serve --status --socket /run/baio/vol.sock
   baio serve /dev/vdb --name scratch --socket /run/baio/scratch.sock --cache 0 --json")]
 pub(crate) struct ServeArgs {
     /// The volume
-    #[arg(value_name = "VOLUME", required = true)]
+    #[arg(value_name = "VOLUME", required_unless_present = "status")]
     volumes: Vec<TypedTarget>,
+    /// Show who uses the broker at --socket, and how much, instead of serving
+    #[arg(long, conflicts_with_all = ["volumes", "mode", "name", "cache", "grants"])]
+    status: bool,
     /// Where clients connect
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -101,6 +107,11 @@ pub(crate) struct ServeArgs {
 impl ServeArgs {
     /// What only the whole command line can tell.
     pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.status && self.socket.is_none() {
+            return Err(Failure::usage("serve", "--status of which broker?")
+                .needing("--socket PATH, where it serves")
+                .cured_by("pass --socket"));
+        }
         match self.volumes.get(1) {
             None => Ok(()),
             Some(second) => Err(Failure::usage("serve", "a second volume")
@@ -140,6 +151,9 @@ impl Answer for Ready {
 
 /// Serves, to the end.
 pub(crate) fn run(args: &ServeArgs, output: Output) -> ExitStatus {
+    if let Some(socket) = args.socket.as_deref().filter(|_| args.status) {
+        return output.tell(status::run(socket));
+    }
     // First: no other thread may look at the environment meanwhile.
     let (handed, manager) = (handed::take(), Manager::of_environment());
     let signals = |error: io::Error| Failure::from_io("serve", &error).needing("handlers of signals");
