@@ -1,6 +1,8 @@
 //! Promise: `baio serve` serves a volume to who connects, ends cleanly when it is told to, heals after it was killed, takes a
 //! socket that somebody else has bound, and says what stands in its way.
 
+#[path = "support/server.rs"]
+mod server;
 mod support;
 
 use std::fs;
@@ -9,93 +11,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
 use baio_words::session::{Answer, FromBroker, Hello, MESSAGE_MAX, VERSION, Welcome};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Signal;
 use serde_json::Value;
 
+use server::{PATIENCE, Server};
 use support::{BAIO, Done, Place, skip};
-
-/// Nothing here takes so long.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A broker that runs.
-struct Server {
-    child: Child,
-    told: BufReader<ChildStderr>,
-}
-
-impl Server {
-    fn start(place: &Place, line: &str) -> Server {
-        Server::of(place.spawn(BAIO, line.split_whitespace()))
-    }
-
-    fn of(mut child: Child) -> Server {
-        let told = BufReader::new(child.stderr.take().unwrap());
-        Server { child, told }
-    }
-
-    /// Waits for the line of standard error that begins so, and gives it; what it said instead, if it ended without.
-    fn says(&mut self, beginning: &str) -> String {
-        let mut said = String::new();
-        loop {
-            let mut line = String::new();
-            let read = self.told.read_line(&mut line).unwrap();
-            assert_ne!(read, 0, "it ended without `{beginning}`, and said: {said}");
-            if line.starts_with(beginning) {
-                return line;
-            }
-            said += &line;
-        }
-    }
-
-    fn ready(mut self) -> Server {
-        self.says("serving ");
-        self
-    }
-
-    fn signal(&self, signal: Signal) {
-        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    /// Its end: the status, and what it has said since. One that serves for ever is killed one day.
-    fn ends(&mut self) -> (std::process::ExitStatus, String) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        let (ended, has_ended) = mpsc::channel::<()>();
-        let watch = std::thread::spawn(move || {
-            if has_ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                let _ = rustix::process::kill_process(pid, Signal::KILL);
-            }
-        });
-        let mut rest = String::new();
-        self.told.read_to_string(&mut rest).unwrap();
-        drop(ended);
-        watch.join().unwrap();
-        (self.child.wait().unwrap(), rest)
-    }
-
-    fn ends_well(mut self) {
-        let (status, said) = self.ends();
-        assert!(status.success(), "{status}: {said}");
-    }
-
-    fn killed(mut self) {
-        self.signal(Signal::KILL);
-        self.ends();
-    }
-}
-
-impl Drop for Server {
-    /// A test that fails leaves none behind.
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn socket() -> OwnedFd {
     let flags = SocketFlags::CLOEXEC;

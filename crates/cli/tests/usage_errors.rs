@@ -16,7 +16,7 @@ fn exit_status_and_object() {
         ("format vol --size 4kB", 2),
         ("create vol#a", 2),
         ("list vol#a", 2),
-        ("stat unix:/run/x#a", 1),
+        ("check unix:/run/x", 1),
         ("dd foo=bar", 1),
         ("dd if=x bs=0 of=y", 1),
         ("dd --what", 1),

@@ -59,6 +59,16 @@ struct Sample {
 /// Asks.
 pub(crate) fn run(args: MetricsArgs) -> Result<Shown, Failure> {
     let socket = args.socket.display().to_string();
+    if socket.starts_with("unix:") {
+        return Err(Failure::new(
+            "metrics",
+            "EOPNOTSUPP",
+            "a broker does not tell its counters this way yet",
+        )
+        .on(socket)
+        .needing("the PATH of a metrics socket (baio::metrics::serve)")
+        .cured_by("name the metrics socket of a program; for a file of this name write ./unix:..."));
+    }
     let answer = ask(&args.socket).map_err(|error| failed(&socket, &error))?;
     let text = body_of(&answer).map_err(|said| strange(&socket, said))?;
     let samples = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));

@@ -16,6 +16,7 @@ pub(crate) fn run(args: ResizeArgs) -> Result<Shown, Failure> {
     let who = Identity::effective();
     let named = match Reached::resolve("resize", &args.target)? {
         Reached::Here(named) => named,
+        Reached::Served(served) if served.name.is_none() => return Err(args.target.served("resize")),
         Reached::Served(_) => return serve(&args),
     };
     match named {
@@ -52,7 +53,7 @@ fn options(args: &ResizeArgs) -> ResizeOptions {
 /// A broker resizes segments; the volume itself is whoever's who has its file.
 fn serve(args: &ResizeArgs) -> Result<Shown, Failure> {
     let SegmentTarget::Served(segment) = SegmentTarget::resolve("resize", &args.target)? else {
-        return Err(args.target.served("resize"));
+        return Err(args.target.segment_expected("resize"));
     };
     let resized = segment.ask("resize", |link| {
         link.resize_segment_of(segment.owner_uid(link), &segment.name, &options(args))

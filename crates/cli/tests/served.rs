@@ -1,0 +1,202 @@
+//! Promise: the segments of a volume that a broker serves are made, shown, changed and stressed by the commands that do so with a
+//! volume's own, named by the broker's socket; what cannot be done through it says so, with need and cure.
+
+#[path = "support/server.rs"]
+mod server;
+mod support;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use server::Server;
+use support::Place;
+
+/// A volume of 16 MiB, `vol`, that is served at `s`.
+fn served() -> (Place, Server) {
+    let place = Place::new();
+    place.baio("format vol --size 16M").succeeds();
+    let server = Server::start(&place, "serve vol --socket s").ready();
+    (place, server)
+}
+
+/// It ends well, and the volume is found to be whole.
+fn is_whole(place: &Place, server: Server) {
+    server.signal(Signal::TERM);
+    server.ends_well();
+    assert_eq!(place.baio("stat vol --json").succeeds().json()["clean"], true);
+    place.baio("check vol").succeeds();
+}
+
+fn json(place: &Place, line: &str) -> Value {
+    place.baio(&format!("{line} --json")).succeeds().json()
+}
+
+/// The line fails with this status and code, and one line for people as well.
+#[track_caller]
+fn refused(place: &Place, line: &str, status: i32, code: &str) -> Value {
+    let error = place.baio(&format!("{line} --json")).fails_with(status).error();
+    assert_eq!(error["code"], code, "{line}: {error}");
+    let told = place.baio(line).fails_with(status);
+    let lines: Vec<_> = told.errors().lines().map(str::to_owned).collect();
+    assert!(lines.len() == 1 && lines[0].contains("; cure: "), "{line}: {lines:?}");
+    assert!(told.out().is_empty(), "{line}");
+    error
+}
+
+#[track_caller]
+fn says(error: &Value, key: &str, words: &str) {
+    assert!(error[key].as_str().unwrap().contains(words), "{key}, {words}: {error}");
+}
+
+#[test]
+fn a_segment_from_its_making_to_its_end() {
+    let (place, server) = served();
+    let made = json(&place, "create unix:s#a --size 1M --mode 0640");
+    assert_eq!((&made["name"], &made["size_bytes"]), (&"a".into(), &(1 << 20).into()));
+    let uid = rustix::process::geteuid().as_raw();
+    assert_eq!(made["owner_uid"], uid);
+    // Where it lies is nobody's to know.
+    let listed = json(&place, "list unix:s")["segments"].clone();
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&listed[0]["name"], &listed[0]["start_block"]),
+        (&"a".into(), &Value::Null)
+    );
+    let text = String::from_utf8(place.baio("list unix:s").succeeds().out().to_vec()).unwrap();
+    let row: Vec<_> = text.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!((row[0], row[3], row[row.len() - 2]), ("a", "0640", "-"), "{text}");
+    let whole = format!("unix:{}#{uid}/a", place.path("s").display());
+    assert_eq!(json(&place, &format!("stat {whole}"))["start_block"], Value::Null);
+
+    let renamed = json(&place, "rename unix:s#a b");
+    assert_eq!(renamed["name"], "b");
+    let resized = json(&place, "resize unix:s#b --size 3M");
+    assert_eq!(
+        (&resized["name"], &resized["size_bytes"]),
+        (&"b".into(), &(3 << 20).into())
+    );
+    assert_eq!(json(&place, "stat unix:s#b")["size_bytes"], 3 << 20);
+    refused(&place, "stat unix:s#a", 1, "ENOENT");
+    json(&place, "delete unix:s#b");
+    assert_eq!(json(&place, "list unix:s")["segments"], Value::Array(Vec::new()));
+    is_whole(&place, server);
+}
+
+#[test]
+fn the_volume_and_who_holds_how_much() {
+    let (place, server) = served();
+    json(&place, "create unix:s#a --size 1M");
+    let volume = json(&place, "stat unix:s");
+    assert_eq!(volume["segments"], 1);
+    let uid = rustix::process::geteuid().as_raw();
+    assert_eq!(json(&place, &format!("quota unix:s {uid}"))["used_bytes"], 1 << 20);
+    // It is ours, so its limits are.
+    let set = json(&place, "quota unix:s 4321 --blocks 2M --segments 3");
+    assert_eq!(
+        (&set["limit_bytes"], &set["limit_segments"]),
+        (&(2 << 20).into(), &3.into())
+    );
+    let set = json(&place, "quota unix:s 4321 --segments none");
+    assert_eq!(
+        (&set["limit_bytes"], &set["limit_segments"]),
+        (&(2 << 20).into(), &Value::Null)
+    );
+    is_whole(&place, server);
+    assert_eq!(json(&place, "quota vol 4321")["limit_bytes"], 2 << 20);
+}
+
+#[test]
+fn what_is_stressed_reads_as_it_was_written() {
+    let (place, server) = served();
+    json(&place, "create unix:s#a --size 2M");
+    for mode in ["direct", "cached"] {
+        let line = "--stages write,randread,randwrite,read --once --verify --request-size 4K --depth 8";
+        let told = json(&place, &format!("stress unix:s#a {line} --mode {mode}"));
+        assert_eq!(
+            (&told["requests"], &told["errors"]),
+            (&2048.into(), &0.into()),
+            "{told}"
+        );
+        assert_eq!(
+            (&told["verified"], &told["unverified"]),
+            (&1024.into(), &0.into()),
+            "{told}"
+        );
+        assert_eq!(
+            (&told["mode"], &told["backend"]),
+            (&mode.into(), &"broker".into()),
+            "{told}"
+        );
+    }
+    let told = json(&place, "stress unix:s#a --rw randrw --once --threads 3");
+    assert_eq!((&told["threads"], &told["errors"]), (&3.into(), &0.into()), "{told}");
+    is_whole(&place, server);
+}
+
+#[test]
+fn what_is_not_there() {
+    let (place, server) = served();
+    json(&place, "create unix:s#a --size 1M");
+    for line in [
+        "stat unix:s#b",
+        "delete unix:s#b",
+        "rename unix:s#b c",
+        "resize unix:s#b --size 1M",
+        "stress unix:s#b --rw read --once",
+    ] {
+        let error = refused(&place, line, 1, "ENOENT");
+        assert_eq!(error["object"], "unix:s#b", "{line}");
+        says(&error, "cure", "baio list");
+    }
+    let error = refused(&place, "create unix:s#a --size 1M", 1, "EEXIST");
+    says(&error, "cure", "another name");
+    refused(&place, "create unix:s#c --size 1G", 1, "ENOSPC");
+    place.write("file", b"no socket");
+    for (line, code) in [
+        ("list unix:missing", "ENOENT"),
+        ("create unix:missing#a --size 1M", "ENOENT"),
+        ("stat unix:file#a", "ECONNREFUSED"),
+    ] {
+        let error = refused(&place, line, 1, code);
+        says(&error, "need", "a broker that runs");
+        says(&error, "cure", "baio serve");
+    }
+    is_whole(&place, server);
+    // It took its socket with it.
+    refused(&place, "list unix:s", 1, "ENOENT");
+}
+
+#[test]
+fn what_needs_the_volume_itself_says_so() {
+    let (place, server) = served();
+    json(&place, "create unix:s#a --size 1M");
+    for line in [
+        "check unix:s",
+        "defrag unix:s",
+        "format unix:s --size 1M",
+        "resize unix:s --size 32M",
+        "log unix:s#a",
+        "latency unix:s#a --count 1",
+        "metrics unix:s",
+        "serve unix:s --socket other",
+    ] {
+        let error = refused(&place, line, 1, "EOPNOTSUPP");
+        assert!(
+            error["object"].as_str().unwrap().starts_with("unix:s"),
+            "{line}: {error}"
+        );
+        says(&error, "message", "broker");
+    }
+    for (line, word) in [
+        ("create unix:s --size 1M", "PATH#"),
+        ("delete unix:s", "PATH#"),
+        ("list unix:s#a", "PATH"),
+        ("quota unix:s#a 0", "PATH"),
+        ("stress unix:s --rw read --once", "PATH#"),
+        ("stat unix:", "unix:SOCKET"),
+    ] {
+        says(&refused(&place, line, 2, "EUSAGE"), "need", word);
+    }
+    assert!(!place.path("other").exists());
+    is_whole(&place, server);
+}
