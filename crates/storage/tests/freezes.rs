@@ -470,3 +470,28 @@ fn a_large_create_and_a_move_are_not_waited_for() {
     assert_eq!(read(&mut core, handle, 0, BLOCK).unwrap(), [0; BLOCK]);
     core.close().unwrap();
 }
+
+/// A segment is deleted while the page cache writes it back for a freeze, at whatever moment: there is nothing left to be written.
+#[test]
+fn a_segment_that_goes_meanwhile_keeps_nobody_from_freezing() {
+    for delay_ns in (0..60).map(|step| step * 10_000) {
+        let (mut core, _disk) = cached_volume();
+        for name in ["goes", "stays"] {
+            create(&mut core, name, BLOCKS * B);
+            let handle = open_write(&mut core, name);
+            for block in 0..BLOCKS {
+                let request = write_of(&core, handle, block, 7, Mode::Cached, Durability::None);
+                harness::run(&mut core, request).result.unwrap();
+            }
+        }
+        let id = core.begin_freeze(ROOT).unwrap();
+        turn_for(&mut core, delay_ns);
+        let delete = core.begin_delete(ME, ME.uid, "goes").unwrap();
+        match answer(&mut core, &id) {
+            Ok(Answer::Frozen(id)) => core.thaw(id),
+            other => panic!("{delay_ns} ns after the freeze: {other:?}"),
+        }
+        answer(&mut core, &delete).unwrap();
+        core.close().unwrap();
+    }
+}

@@ -142,9 +142,10 @@ impl FreezeVolume {
                 Ok(self.write_back(count))
             }
             (Phase::WritingBack(count), Event::Uncached(ended)) => {
-                // Called off, because only the log could let it go on: what waits for that stays in memory.
+                // Called off, because only the log could let it go on: what waits for that stays in memory. Or its segment is being
+                // deleted, and nothing is left to be written.
                 ended.or_else(|fault| match fault {
-                    Fault::Cache(cache::CacheError::Cancelled) => Ok(()),
+                    Fault::Cache(cache::CacheError::Cancelled | cache::CacheError::NoObject) => Ok(()),
                     fault => Err(fault),
                 })?;
                 Ok(self.write_back(count - 1))
