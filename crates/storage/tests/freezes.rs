@@ -495,3 +495,34 @@ fn a_segment_that_goes_meanwhile_keeps_nobody_from_freezing() {
         core.close().unwrap();
     }
 }
+
+/// A segment that is being deleted is not written back: its writes would be refused.
+#[test]
+fn a_segment_that_is_going_keeps_nobody_from_freezing() {
+    for turns in 1..40 {
+        let (mut core, _disk) = cached_volume();
+        create(&mut core, "goes", BLOCKS * B);
+        let handle = open_write(&mut core, "goes");
+        let write_of = |core: &Core, block, mode| write_of(core, handle, block, 7, mode, Durability::None);
+        for block in 0..BLOCKS / 2 {
+            let request = write_of(&core, block, Mode::Cached);
+            harness::run(&mut core, request).result.unwrap();
+        }
+        // The delete waits for these.
+        for block in BLOCKS / 2..BLOCKS {
+            let request = write_of(&core, block, Mode::Direct);
+            core.start(request).unwrap();
+        }
+        let delete = core.begin_delete(ME, ME.uid, "goes").unwrap();
+        for _ in 0..turns {
+            turn_for(&mut core, 10_000);
+        }
+        let id = core.begin_freeze(ROOT).unwrap();
+        match answer(&mut core, &id) {
+            Ok(Answer::Frozen(id)) => core.thaw(id),
+            other => panic!("{turns} turns after the delete: {other:?}"),
+        }
+        answer(&mut core, &delete).unwrap();
+        core.close().unwrap();
+    }
+}

@@ -21,7 +21,7 @@ use crate::cache::{self, CacheOp, CacheRequest, ObjectId};
 use crate::core::Core;
 use crate::error::{Error, Fault, Result};
 use crate::identity::Access;
-use crate::object::{Object, Objects, Target};
+use crate::object::{Object, ObjectState, Objects, Target};
 use crate::operation::{CachedPages, Known};
 use crate::request::{Asked, Handle, SegmentOp, SegmentRequest};
 use crate::segment::probe::SlotAddress;
@@ -213,8 +213,9 @@ impl CachedPages for PageCache {
     }
 
     fn write_back(&mut self, objects: &Objects, tag: u64) -> Vec<cache::RequestId> {
-        let is_segment =
-            |known: &&Cached| known.file.is_none() && objects.get(known.handle).is_some_and(Object::serves);
+        // One that is being deleted takes no writes any more.
+        let is_open = |object: &Object| object.state == ObjectState::Open;
+        let is_segment = |known: &&Cached| known.file.is_none() && objects.get(known.handle).is_some_and(is_open);
         let segments: Vec<ObjectId> = self
             .objects
             .iter()
