@@ -1,0 +1,300 @@
+//! A broker that runs, what is known of its process, and a client of it that speaks through the socket alone.
+
+#![allow(dead_code, reason = "no story needs all of it")]
+
+use std::fs;
+use std::future::{Future, poll_fn};
+use std::io::{BufRead, BufReader, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use baio_words::session::{
+    Answer, FromBroker, Hello, MESSAGE_MAX, OwnerWords, Question, StatusWords, VERSION, Welcome, ZeroWords,
+};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType,
+};
+
+/// Nothing here takes so long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for what comes by itself.
+#[track_caller]
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// How often, if the environment says nothing else.
+pub(crate) fn times(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).map_or(otherwise, |times| times.parse().unwrap())
+}
+
+/// Numbers that look random, the same for each seed.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) % bound
+    }
+}
+
+/// What each of these comes to, when all have.
+pub(crate) async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    let mut each: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    poll_fn(|context| {
+        for (future, output) in &mut each {
+            if output.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(context)
+            {
+                *output = Some(ready);
+            }
+        }
+        match each.iter().all(|(_, output)| output.is_some()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    each.into_iter().filter_map(|(_, output)| output).collect()
+}
+
+const ROLE: &str = "BAIO_TEST_CHILD";
+
+/// What this process was told to do, if it is a child.
+pub(crate) fn role() -> Option<String> {
+    std::env::var(ROLE).ok()
+}
+
+/// Makes this command, which runs a copy of this test binary, a child that does what `role` says in the test of that name. Standard
+/// error is its line to us: the test runner writes nothing there by itself.
+pub(crate) fn as_child<'a>(command: &'a mut Command, test: &str, role: &str) -> &'a mut Command {
+    command
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(ROLE, role)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+}
+
+/// A broker that runs.
+pub(crate) struct Serving {
+    child: Child,
+    told: BufReader<ChildStderr>,
+}
+
+impl Serving {
+    /// Begins; it may not serve yet.
+    pub(crate) fn begin(command: &mut Command) -> Serving {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let told = BufReader::new(child.stderr.take().unwrap());
+        Serving { child, told }
+    }
+
+    /// Waits until it serves.
+    #[track_caller]
+    pub(crate) fn ready(mut self) -> Serving {
+        let mut said = String::new();
+        while !said.lines().any(|line| line.starts_with("serving ")) {
+            let read = self.told.read_line(&mut said).unwrap();
+            assert_ne!(read, 0, "it does not serve, and said: {said}");
+        }
+        self
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it without a word.
+    pub(crate) fn killed(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to end, and it does, properly.
+    pub(crate) fn ends_well(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        until("the broker ends", || self.child.try_wait().unwrap().is_some());
+        let mut rest = String::new();
+        self.told.read_to_string(&mut rest).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}: {rest}");
+    }
+
+    /// How many descriptors it has, and how many mappings of clients' memory.
+    pub(crate) fn holds(&self) -> (usize, usize) {
+        let fds = fs::read_dir(self.proc("fd")).unwrap().count();
+        let maps = fs::read_to_string(self.proc("maps")).unwrap();
+        let shared = maps.lines().filter(|line| line.contains("memfd:baio"));
+        (fds, shared.count())
+    }
+
+    /// Its resident memory, in KiB.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        self.status("VmRSS")
+    }
+
+    /// The number on a line of its `status`.
+    pub(crate) fn status(&self, key: &str) -> u64 {
+        number_of(&self.text("status"), key)
+    }
+
+    pub(crate) fn text(&self, file: &str) -> String {
+        fs::read_to_string(self.proc(file)).unwrap()
+    }
+
+    /// How often its threads have begun or ceased to run.
+    pub(crate) fn switches(&self) -> u64 {
+        let tasks = fs::read_dir(self.proc("task")).unwrap();
+        tasks
+            .map(|task| {
+                let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default();
+                number_of(&status, "voluntary_ctxt_switches") + number_of(&status, "nonvoluntary_ctxt_switches")
+            })
+            .sum()
+    }
+
+    fn proc(&self, file: &str) -> String {
+        format!("/proc/{}/{file}", self.pid())
+    }
+}
+
+impl Drop for Serving {
+    /// A test that fails leaves none behind.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn number_of(status: &str, key: &str) -> u64 {
+    let line = status
+        .lines()
+        .find(|line| line.split_once(':').is_some_and(|(name, _)| name == key));
+    let number = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+    number.unwrap_or_default()
+}
+
+/// A session of which only the socket is used.
+pub(crate) struct Talk {
+    socket: OwnedFd,
+    pub(crate) welcome: Welcome,
+    ids: u32,
+    /// It must stay, or the memory would go.
+    _memory: Vec<OwnedFd>,
+}
+
+impl Talk {
+    /// `None`: the broker is not there, or does not want us.
+    pub(crate) fn connect(path: &Path) -> Option<Talk> {
+        let kind = SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, kind, None).unwrap();
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).ok()?;
+        Talk::greet(socket)
+    }
+
+    /// Says hello on a socket that is connected.
+    pub(crate) fn greet(socket: OwnedFd) -> Option<Talk> {
+        rustix::io::ioctl_fionbio(&socket, false).unwrap();
+        let hello = Hello {
+            version_min: VERSION,
+            version_max: VERSION,
+            features: 0,
+            places: 4,
+            arena_bytes: 0,
+            volume: String::new(),
+        };
+        rustix::net::send(&socket, &hello.encode(), SendFlags::NOSIGNAL).ok()?;
+        match hear(&socket)? {
+            (FromBroker::Welcome(welcome), memory) => Some(Talk {
+                socket,
+                welcome,
+                ids: 0,
+                _memory: memory,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Sends a question, and does not wait. False: the broker has gone.
+    pub(crate) fn pose(&mut self, question: &Question) -> bool {
+        self.ids += 1;
+        let question = question.encode(self.ids).unwrap();
+        rustix::net::send(&self.socket, &question, SendFlags::NOSIGNAL).is_ok()
+    }
+
+    /// Its answer, with what came with it. `None`: the broker has gone.
+    pub(crate) fn ask(&mut self, question: &Question) -> Option<(Answer, Vec<OwnedFd>)> {
+        if !self.pose(question) {
+            return None;
+        }
+        loop {
+            match hear(&self.socket)? {
+                (FromBroker::Answer { id, answer }, fds) if id == self.ids => return Some((answer, fds)),
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn create(&self, name: &str, size_bytes: u64) -> Question {
+        Question::Create {
+            operation_id: [0; 16],
+            owner_uid: self.welcome.uid,
+            name: name.to_owned(),
+            size_bytes,
+            reserve_bytes: 0,
+            mode: 0o600,
+            group: None,
+            zero: ZeroWords::Written,
+        }
+    }
+
+    pub(crate) fn status(&mut self) -> StatusWords {
+        match self.ask(&Question::Status) {
+            Some((Answer::Status(status), _)) => status,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The row of its own user.
+    pub(crate) fn row(&mut self) -> OwnerWords {
+        let uid = self.welcome.uid;
+        let status = self.status();
+        *status.owners.iter().find(|row| row.uid == uid).expect("a row")
+    }
+}
+
+/// The next message; `None` when the broker has gone.
+fn hear(socket: &OwnedFd) -> Option<(FromBroker, Vec<OwnedFd>)> {
+    let mut bytes = vec![0; MESSAGE_MAX];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [std::io::IoSliceMut::new(&mut bytes)];
+    let received = rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC);
+    let len = received.map_or(0, |message| message.bytes);
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            fds.extend(rights);
+        }
+    }
+    (len > 0).then(|| (FromBroker::decode(&bytes[..len]).unwrap(), fds))
+}
