@@ -12,6 +12,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use baio_words::OperationName;
 use baio_words::session::{
     Answer, FromBroker, Hello, MESSAGE_MAX, OwnerWords, Question, StatusWords, VERSION, Welcome, ZeroWords,
 };
@@ -256,7 +257,7 @@ impl Talk {
 
     pub(crate) fn create(&self, name: &str, size_bytes: u64) -> Question {
         Question::Create {
-            operation_id: [0; 16],
+            operation: OperationName::NONE,
             owner_uid: self.welcome.uid,
             name: name.to_owned(),
             size_bytes,
