@@ -13,7 +13,9 @@ use baio_words::session::OwnerWords;
 use crate::seat::Done;
 
 /// Requests that a user may have started when nobody else has any.
-const ALONE: u32 = 256;
+const ALONE: u32 = 128;
+/// Who has had a request so lately shares still: a client that is just about to send its next ones does not find the device full of another's.
+const LATELY: Duration = Duration::from_millis(20);
 /// Requests that all users may have started together when there are several. A device of today reaches nine tenths of its rate
 /// with as many.
 const TOGETHER: u32 = 32;
@@ -33,6 +35,8 @@ pub(super) struct Owner {
     pub(super) running: u32,
     /// Waits in its sessions.
     pub(super) held: u32,
+    /// When it had a request last.
+    wanted_at: Option<Time>,
     /// Entries that may still be taken in this round.
     pub(super) entries: u32,
     /// Requests that may still be started in this round.
@@ -90,12 +94,14 @@ impl Owners {
     }
 
     /// Deals out what each may take and start in this round.
-    pub(super) fn deal(&mut self) {
-        let wanting = self
-            .places
-            .iter()
-            .filter(|owner| owner.running + owner.held > 0)
-            .count() as u32;
+    pub(super) fn deal(&mut self, now: Time) {
+        let mut wanting = 0;
+        for owner in &mut self.places {
+            if owner.running + owner.held > 0 {
+                owner.wanted_at = Some(now);
+            }
+            wanting += u32::from(owner.wanted_at.is_some_and(|at| now < at.after(LATELY)));
+        }
         let share = match wanting {
             0 | 1 => ALONE,
             several => (TOGETHER / several).max(EACH),
@@ -151,20 +157,26 @@ mod tests {
         let mut owners = Owners::default();
         let (one, other) = (owners.enter(1), owners.enter(2));
         assert_eq!(owners.enter(1), one);
-        owners.deal();
+        let start = Time(1 << 40);
+        owners.deal(start);
         assert_eq!((owners.at(one).room, owners.at(other).room), (ALONE, ALONE));
         owners.at(one).running = 100;
-        owners.deal();
+        owners.deal(start);
         assert_eq!(owners.at(one).room, ALONE - 100);
         owners.at(other).held = 1;
-        owners.deal();
+        owners.deal(start);
         assert_eq!((owners.at(one).room, owners.at(other).room), (0, TOGETHER / 2));
+        // It has none for a moment, and then for longer.
+        owners.deal(start.after(LATELY / 2));
+        assert_eq!(owners.at(one).room, 0);
+        owners.deal(start.after(LATELY));
+        assert_eq!(owners.at(one).room, ALONE - 100);
         for uid in 3..100 {
             let at = owners.enter(uid);
             owners.at(at).running = 1;
         }
         owners.at(other).held = 1;
-        owners.deal();
+        owners.deal(start);
         assert_eq!(owners.at(other).room, EACH);
     }
 

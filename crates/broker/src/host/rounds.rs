@@ -92,7 +92,7 @@ impl Broker {
 
     /// Takes what clients submitted, as much as is dealt out to each user.
     fn take(&mut self) {
-        self.owners.deal();
+        self.owners.deal(self.core.engine().now());
         for at in self.rotation() {
             let number = self.awake[at];
             let Some(session) = self.sessions[number as usize].as_deref_mut() else {
