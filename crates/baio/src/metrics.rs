@@ -15,10 +15,12 @@ mod server;
 mod text;
 
 #[cfg(feature = "metrics")]
-pub use self::server::{MetricsServer, serve};
+pub use self::server::{MetricsServer, serve, serve_if};
 pub use baio_engine::{Histogram, Stats};
 pub use baio_storage::cache::CacheStats;
 pub use baio_storage::{Counters, LogCounters, RequestCounters, VolumeCounters};
+
+use crate::BrokerStatus;
 
 /// All counters of a link at one moment.
 ///
@@ -36,6 +38,8 @@ pub struct Metrics {
     pub volume: Option<VolumeCounters>,
     /// Of each durable log that is open.
     pub logs: Vec<LogCounters>,
+    /// Of a broker's users, where a broker shows its own figures (`baio serve --metrics`).
+    pub broker: Option<BrokerStatus>,
     /// Of the link itself.
     pub link: LinkCounters,
 }
@@ -65,6 +69,7 @@ impl From<Counters> for Metrics {
             cache: counters.cache,
             volume: counters.volume,
             logs: counters.logs,
+            broker: None,
             link: LinkCounters {
                 in_flight: counters.in_flight,
                 arena_bytes: counters.arena_bytes,

@@ -72,6 +72,17 @@ impl fmt::Debug for MetricsServer {
 /// # Errors
 /// `AddrInUse` when a living process answers there, `AlreadyExists` when what is there is no socket; or what the system said.
 pub fn serve(path: impl AsRef<Path>, snapshot: impl Fn() -> Metrics + Send + 'static) -> io::Result<MetricsServer> {
+    serve_if(path, move || Some(snapshot()))
+}
+
+/// The same where there may be no snapshot now: the answer then is 503.
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_if(
+    path: impl AsRef<Path>,
+    snapshot: impl Fn() -> Option<Metrics> + Send + 'static,
+) -> io::Result<MetricsServer> {
     let path = path.as_ref().to_owned();
     let (listener, identity) = listen(&path)?;
     let nonblocking = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -213,7 +224,7 @@ enum End {
     Peer,
 }
 
-impl<S: Fn() -> Metrics> Serving<S> {
+impl<S: Fn() -> Option<Metrics>> Serving<S> {
     fn run(self) {
         loop {
             if self.wait(self.listener.as_fd(), PollFlags::IN, None).is_err() {
@@ -242,10 +253,14 @@ impl<S: Fn() -> Metrics> Serving<S> {
     fn answer(&self, peer: &OwnedFd) -> Result<(), End> {
         let until = Instant::now() + PATIENCE;
         let mut request = Vec::new();
-        let reply = match self.read(peer, &mut request, until)? {
+        let read = self.read(peer, &mut request, until)?;
+        let asked = Instant::now();
+        let reply = match read {
             Read::Whole => reply_to(&request, &self.snapshot),
             Read::TooLong => Reply::plain("431 Request Header Fields Too Large", "the request is too long\n"),
         };
+        // How long a snapshot takes is not the peer's doing.
+        let until = until + asked.elapsed();
         self.write(peer, &reply.head, until)?;
         if !request.starts_with(b"HEAD ") {
             self.write(peer, &reply.body, until)?;
@@ -355,7 +370,7 @@ impl Reply {
     }
 }
 
-fn reply_to(request: &[u8], snapshot: &impl Fn() -> Metrics) -> Reply {
+fn reply_to(request: &[u8], snapshot: &impl Fn() -> Option<Metrics>) -> Reply {
     let line = request.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
     let [method, target, version] = words[..] else {
@@ -373,7 +388,8 @@ fn reply_to(request: &[u8], snapshot: &impl Fn() -> Metrics) -> Reply {
     }
     // A snapshot is the caller's code: its panic is its own, and the next peer may find it well.
     match catch_unwind(AssertUnwindSafe(snapshot)) {
-        Ok(metrics) => Reply::new("200 OK", CONTENT_TYPE, metrics.prometheus()),
+        Ok(Some(metrics)) => Reply::new("200 OK", CONTENT_TYPE, metrics.prometheus()),
+        Ok(None) => Reply::plain("503 Service Unavailable", "there are no figures now\n"),
         Err(_) => Reply::plain("500 Internal Server Error", "the snapshot has failed\n"),
     }
 }

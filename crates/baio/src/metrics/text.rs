@@ -1,6 +1,8 @@
 //! The snapshot in the text format of OpenMetrics, by prometheus-client's collector interface
 //! (`docs/decisions/0022-metrics-are-a-snapshot.md`).
 
+mod broker;
+
 use std::fmt::Error;
 use std::time::Duration;
 
@@ -45,6 +47,9 @@ impl Collector for Metrics {
             page.volume(volume)?;
         }
         page.logs(&self.logs)?;
+        if let Some(broker) = &self.broker {
+            page.broker(broker)?;
+        }
         page.link(&self.link)
     }
 }

@@ -211,7 +211,7 @@ impl Broker {
             if let Some(session) = place.take_if(is_over) {
                 self.owners.leave(session.owner);
                 self.count -= 1;
-                self.figures.sessions_ended += 1;
+                self.counts.sessions_ended += 1;
                 any = true;
                 ended.extend(session.bound);
             }
@@ -365,17 +365,23 @@ impl Broker {
         };
         let uid = session.who.uid;
         let sees_all = uid == 0 || uid == rustix::process::geteuid().as_raw();
+        Answer::Status(self.status_of((!sees_all).then_some(uid)))
+    }
+
+    /// What one user, or everybody, has and had.
+    pub(super) fn status_of(&self, only: Option<u32>) -> StatusWords {
         let handles_of = |uid| {
             let sessions = self.sessions.iter().flatten().filter(|session| session.who.uid == uid);
             let opens = sessions.filter_map(|session| session.open.as_deref());
             opens.map(|open| open.seat.border.handles.len() as u32).sum()
         };
-        let shown = self.owners.iter().filter(|owner| sees_all || owner.uid == uid);
-        Answer::Status(StatusWords {
+        let is_shown = |uid| only.is_none_or(|only| only == uid);
+        let shown = self.owners.iter().filter(|owner| is_shown(owner.uid));
+        StatusWords {
             owners: shown.map(|owner| owner.words(handles_of(owner.uid))).collect(),
-            started_at_unix: self.figures.started_at_unix,
-            sessions_ended: if sees_all { self.figures.sessions_ended } else { 0 },
-        })
+            started_at_unix: self.counts.started_at_unix,
+            sessions_ended: if only.is_none() { self.counts.sessions_ended } else { 0 },
+        }
     }
 
     /// A question has its answer.

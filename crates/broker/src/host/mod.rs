@@ -11,6 +11,7 @@
 //! | `ask.rs` | questions and answers in the words of each side |
 //! | `rules.rs` | what the administrator lets clients do at most |
 //! | `owners.rs` | who may start how much, and who had what |
+//! | `figures.rs` | the same and the core's counters, for other threads |
 //! | `sockets.rs`, `groups.rs` | the system's calls for all that |
 //!
 //! What a client may send, and what becomes of it, says `docs/shm-protocol.md`; `docs/broker.md` who wakes whom.
@@ -24,6 +25,7 @@
 mod ask;
 mod clients;
 mod far;
+mod figures;
 mod grants;
 mod groups;
 mod owners;
@@ -39,6 +41,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use baio_engine::{Doorbell, File, RequestId, SetupError};
 use baio_storage::{Core, EVERYBODY_ELSE, Error, Identity, Limits, Result};
 
+pub use figures::{Figures, Snapshot};
 pub use rules::{May, Rules, Whom};
 pub use sockets::Listener;
 
@@ -111,7 +114,8 @@ pub struct Broker {
     options: Options,
     stop: Arc<AtomicBool>,
     next_rules: Arc<Mutex<Option<Rules>>>,
-    figures: Figures,
+    counts: Counts,
+    shows: figures::Shows,
     /// Counts rounds, sessions, freezes and what is handed on: what is to begin elsewhere each time, and names that are never used again.
     round: u64,
     born: u32,
@@ -123,7 +127,7 @@ pub struct Broker {
 }
 
 #[derive(Debug, Default)]
-struct Figures {
+struct Counts {
     started_at_unix: u64,
     sessions_ended: u64,
 }
@@ -195,10 +199,11 @@ impl Broker {
             options,
             stop: Arc::default(),
             next_rules: Arc::default(),
-            figures: Figures {
+            counts: Counts {
                 started_at_unix: unix.map_or(0, |since| since.as_secs()),
                 sessions_ended: 0,
             },
+            shows: figures::Shows::default(),
             round: 0,
             born: 0,
             freezes: 0,
@@ -236,7 +241,10 @@ impl Broker {
         if let Some(poll) = self.polled.take() {
             self.core.engine_mut().cancel(poll);
         }
-        let Broker { core, sessions, .. } = self;
+        let Broker {
+            core, sessions, shows, ..
+        } = self;
+        drop(shows);
         // Their sockets first: a client sees the end before the next broker has the lock.
         drop(sessions);
         served.and_then(|()| core.close())

@@ -39,6 +39,7 @@ impl Broker {
             }
             self.publish();
             self.bury();
+            self.show();
             if is_ending && self.count == 0 {
                 return Ok(());
             }

@@ -6,6 +6,7 @@
 //! | `notify.rs` | what the service manager is told |
 //! | `ending.rs` | signals |
 //! | `grants.rs` | the file of rules |
+//! | `metrics.rs` | the socket for its figures |
 //! | `status.rs` | who uses a broker that runs |
 //!
 //! The socket comes before the volume: what is wrong with it is found before anything is written, and who connects while a
@@ -14,6 +15,7 @@
 mod ending;
 mod grants;
 mod handed;
+mod metrics;
 mod notify;
 pub(crate) mod status;
 
@@ -70,7 +72,7 @@ pub(crate) struct ServeArgs {
     #[arg(value_name = "VOLUME", required_unless_present = "status")]
     volumes: Vec<TypedTarget>,
     /// Show who uses the broker at --socket, and how much, instead of serving
-    #[arg(long, conflicts_with_all = ["volumes", "mode", "name", "cache", "grants"])]
+    #[arg(long, conflicts_with_all = ["volumes", "mode", "name", "cache", "grants", "metrics"])]
     status: bool,
     /// Where clients connect
     #[arg(long, value_name = "PATH")]
@@ -87,6 +89,9 @@ pub(crate) struct ServeArgs {
     /// What clients may do at most, a rule a line; read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     grants: Option<PathBuf>,
+    /// Answer here with its figures as Prometheus' text: a Unix socket for this user (`baio metrics`)
+    #[arg(long, value_name = "PATH")]
+    metrics: Option<PathBuf>,
     /// Clients at a time; one user has half of them at most
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=4095))]
     clients: u32,
@@ -128,6 +133,8 @@ struct Ready {
     volume: String,
     name: String,
     socket: String,
+    /// Where its figures are.
+    metrics: Option<String>,
     pid: u32,
     backend: &'static str,
     cache_bytes: u64,
@@ -157,14 +164,20 @@ pub(crate) fn run(args: &ServeArgs, output: Output) -> ExitStatus {
     // First: no other thread may look at the environment meanwhile.
     let (handed, manager) = (handed::take(), Manager::of_environment());
     let signals = |error: io::Error| Failure::from_io("serve", &error).needing("handlers of signals");
-    let begun = || -> Result<(Broker, Ready), Failure> {
+    let begun = || -> Result<Begun, Failure> {
         let heard = ending::begin().map_err(signals)?;
-        let (broker, ready) = begin(args, handed?)?;
+        let begun = begin(args, handed?)?;
+        let broker = &begun.broker;
         let rules = args.grants.clone().map(|path| (path, broker.ruler()));
         ending::on_signals(heard, broker.stopper(), manager.clone(), rules).map_err(signals)?;
-        Ok((broker, ready))
+        Ok(begun)
     };
-    let (broker, ready) = match begun() {
+    // The metrics socket ends behind the broker.
+    let Begun {
+        broker,
+        ready,
+        shown: _shown,
+    } = match begun() {
         Ok(begun) => begun,
         Err(failure) => return output.tell_failure(&failure),
     };
@@ -195,8 +208,15 @@ fn say(text: &str) {
     let _ = writeln!(io::stderr(), "baio: serve: {}", Printable(text));
 }
 
+/// A broker that is about to serve.
+struct Begun {
+    broker: Broker,
+    ready: Ready,
+    shown: Option<metrics::Shown>,
+}
+
 /// Binds and opens.
-fn begin(args: &ServeArgs, handed: Option<Handed>) -> Result<(Broker, Ready), Failure> {
+fn begin(args: &ServeArgs, handed: Option<Handed>) -> Result<Begun, Failure> {
     let typed = args.volumes.first();
     let typed = typed.ok_or_else(|| Failure::usage("serve", "a volume is missing"))?;
     let path = typed.path("serve")?;
@@ -215,6 +235,7 @@ fn begin(args: &ServeArgs, handed: Option<Handed>) -> Result<(Broker, Ready), Fa
         notes.extend(grants.note(path));
     }
     let (listener, socket) = listener(args, handed)?;
+    let shown = args.metrics.as_deref().map(metrics::open).transpose()?;
     let cache_bytes = args
         .cache
         .map_or_else(|| CACHE_BYTES.min(Room::here().bytes), Size::bytes);
@@ -224,6 +245,7 @@ fn begin(args: &ServeArgs, handed: Option<Handed>) -> Result<(Broker, Ready), Fa
         volume: typed.to_string(),
         name: name.clone(),
         socket,
+        metrics: args.metrics.as_ref().map(|path| path.display().to_string()),
         pid: std::process::id(),
         backend: core.engine().explain().backend,
         cache_bytes,
@@ -245,7 +267,11 @@ fn begin(args: &ServeArgs, handed: Option<Handed>) -> Result<(Broker, Ready), Fa
         quota: quota.map(|quota| quota.limits(block_size)),
         ..Options::default()
     };
-    Ok((Broker::new(core, listener, options).map_err(failed)?, ready))
+    let broker = Broker::new(core, listener, options).map_err(failed)?;
+    if let Some(shown) = &shown {
+        shown.show(broker.figures());
+    }
+    Ok(Begun { broker, ready, shown })
 }
 
 /// The socket, and what it is called.
