@@ -49,6 +49,8 @@ reason() { # line
     "benches/peers/"*) echo "it measures for minutes, and needs the peers' crates" ;;
     *"/run/mail/metrics.sock"*) echo "it needs a program that has opened that socket" ;;
     *COMMIT* | *" REV") echo "it needs a commit of yours" ;;
+    "sudo "*) echo "it changes the machine" ;;
+    "baio serve /tmp/vol.img --socket /tmp/vol.sock") echo "it serves until it is stopped; docs/serving.md does so in the background too" ;;
     "cargo semver-checks "*) echo "a step of .ci/run of its own" ;;
     esac
 }

@@ -89,6 +89,7 @@ Targets:
   PATH              a file, a device or a whole volume
   PATH#NAME         my segment of the volume at PATH
   PATH#UID/NAME     the segment of the user UID
+  unix:SOCKET       a volume that a broker serves there (baio serve); with #NAME its segments, as above
 Sizes are IEC: 4K = 4KiB = 4096. Only the operands of dd follow GNU dd.
 
 Exit status: 0 done, 1 failed, 2 wrong usage (dd: 1), 3 data did not verify, 4 a threshold was missed
@@ -194,7 +195,8 @@ Usage errors exit with 1, as those of GNU dd do.
 Examples:
   baio dd if=image.raw of=/tmp/vol#root bs=1M conv=fsync
   baio dd if=/tmp/vol#root of=copy.raw bs=64K iodepth=32 iflag=direct
-  baio dd if=/tmp/vol#log bs=4K skip=2 count=1 status=none | xxd")]
+  baio dd if=/tmp/vol#log bs=4K skip=2 count=1 status=none | xxd
+  baio dd if=unix:/run/baio/volume.sock#root of=copy.raw bs=64K")]
 struct DdArgs {
     /// Operands of the form NAME=VALUE
     #[arg(value_name = "OPERAND")]

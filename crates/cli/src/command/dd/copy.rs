@@ -206,7 +206,7 @@ impl<'a> Copy<'a> {
             ..SegmentRequest::new(end.handle, op, buffer)
         };
         self.in_flight += 1;
-        self.cores.start(end.core, request)
+        self.cores.start(end.way, request)
     }
 
     fn add_to(&mut self, part: usize, outcome: &Outcome) {

@@ -1,17 +1,22 @@
-//! The cores that carry a copy: one for each volume that it touches, or one without a volume.
+//! What carries a copy: a core for each volume that it opens, a link to each broker, or a core without a volume.
 //!
 //! Where a copy goes from one volume to another, both cores are turned, and neither may sleep while the other has
-//! something to do: both are armed, looked at once more, and then their ready descriptors are slept on together.
+//! something to do: both are armed, looked at once more, and then their ready descriptors are slept on together. Links to brokers
+//! have one for all of them (`links.rs`).
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use baio_console::failure::Failure;
 use baio_console::named::NamedSegment;
-use baio_engine::{Buffer, Config, Wait};
+use baio_console::target::Served;
+use baio_engine::{Arena, Buffer, Config, Wait};
 use baio_storage::{Access, Core, Outcome, SegmentRequest};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+
+use super::links::{Links, Opened};
 
 /// Device and inode number: equal for two paths to one file.
 pub(super) type Inode = (u64, u64);
@@ -23,9 +28,21 @@ struct Carrier {
     typed: String,
 }
 
-/// One or two cores.
+/// By what an end is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The core of this index.
+    Core(usize),
+    /// The link of this index.
+    Link(usize),
+}
+
+/// One or two, cores or links.
 pub(super) struct Cores {
     carriers: Vec<Carrier>,
+    links: Links,
+    /// Buffers of a copy between links, which need no core, when their arenas have no more.
+    spare: Option<Arc<Arena>>,
     config: Config,
 }
 
@@ -34,6 +51,8 @@ impl Cores {
     pub(super) fn new(config: Config) -> Cores {
         Cores {
             carriers: Vec::new(),
+            links: Links::default(),
+            spare: None,
             config,
         }
     }
@@ -68,18 +87,35 @@ impl Cores {
         self.carriers.len() - 1
     }
 
-    /// Works with the core of this index.
-    pub(super) fn with<T>(&mut self, index: usize, work: impl FnOnce(&mut Core) -> T) -> Result<T, Failure> {
-        match self.carriers.get_mut(index) {
+    /// The link to a segment's broker, which is connected if it is not yet, and the segment, open.
+    pub(super) fn of_broker(
+        &mut self,
+        served: &Served,
+        name: &str,
+        access: Access,
+    ) -> Result<(usize, Opened), Failure> {
+        let link = self.links.connect(served, &self.config)?;
+        Ok((link, self.links.open(link, served, name, access)?))
+    }
+
+    /// Works with a core.
+    pub(super) fn with<T>(&mut self, way: Way, work: impl FnOnce(&mut Core) -> T) -> Result<T, Failure> {
+        let carrier = match way {
+            Way::Core(index) => self.carriers.get_mut(index),
+            Way::Link(_) => None,
+        };
+        match carrier {
             Some(carrier) => Ok(work(&mut carrier.core)),
             None => Err(Failure::new("dd", "EBADF", "no core carries this")),
         }
     }
 
-    /// A buffer from the first core's arena, which is sized for the whole copy.
-    pub(super) fn buffer(&self, len: usize) -> Result<Buffer, Failure> {
-        let carrier = self.carriers.first();
-        let buffer = carrier.and_then(|carrier| carrier.core.engine().buffer(len));
+    /// A buffer from a link's arena, which a broker shares, else from the first core's, which is sized for the whole copy.
+    pub(super) fn buffer(&mut self, len: usize) -> Result<Buffer, Failure> {
+        let buffer = self.links.buffer(len).or_else(|| match self.carriers.first() {
+            Some(carrier) => carrier.core.engine().buffer(len),
+            None => self.spare_arena()?.buffer(len),
+        });
         buffer.ok_or_else(|| {
             Failure::new("dd", "ENOBUFS", format!("no buffer of {len} bytes is free"))
                 .needing("memory for every request in flight")
@@ -87,10 +123,20 @@ impl Cores {
         })
     }
 
+    fn spare_arena(&mut self) -> Option<&Arc<Arena>> {
+        if self.spare.is_none() {
+            self.spare = Arena::new(self.config.arena_bytes).ok();
+        }
+        self.spare.as_ref()
+    }
+
     /// Queues a request. The tables are larger than any depth, so a full one empties by turning.
-    pub(super) fn start(&mut self, index: usize, mut request: SegmentRequest) -> Result<(), Failure> {
+    pub(super) fn start(&mut self, way: Way, mut request: SegmentRequest) -> Result<(), Failure> {
+        if let Way::Link(index) = way {
+            return self.links.start(index, request);
+        }
         loop {
-            match self.with(index, |core| core.start(request).map(drop))? {
+            match self.with(way, |core| core.start(request).map(drop))? {
                 Ok(()) => return Ok(()),
                 Err(back) => request = back,
             }
@@ -98,14 +144,15 @@ impl Cores {
         }
     }
 
-    /// The next outcome of any core.
+    /// The next outcome of any core or link.
     pub(super) fn next_outcome(&mut self) -> Option<Outcome> {
-        self.carriers.iter_mut().find_map(|carrier| carrier.core.next_outcome())
+        let of_core = self.carriers.iter_mut().find_map(|carrier| carrier.core.next_outcome());
+        of_core.or_else(|| self.links.next_outcome())
     }
 
     /// Submits what is queued and sleeps until something has completed.
     pub(super) fn turn(&mut self) -> Result<(), Failure> {
-        if let [only] = self.carriers.as_mut_slice() {
+        if let ([only], true) = (self.carriers.as_mut_slice(), self.links.is_empty()) {
             return only.turn(Wait::one()).map(drop);
         }
         if self.turn_all()? > 0 {
@@ -123,7 +170,7 @@ impl Cores {
     }
 
     fn turn_all(&mut self) -> Result<usize, Failure> {
-        let mut count = 0;
+        let mut count = self.links.look()?;
         for carrier in &mut self.carriers {
             count += carrier.turn(Wait::No)?;
         }
@@ -137,12 +184,17 @@ impl Cores {
         }
     }
 
-    /// Sleeps on all cores that have something under way.
+    /// Sleeps on all cores and links that have something under way.
     fn sleep(&mut self) -> Result<(), Failure> {
         let busy = self.carriers.iter_mut().filter(|carrier| carrier.core.in_flight() > 0);
         let ready = busy.filter_map(|carrier| carrier.core.engine_mut().ready_fd(true));
         let ready: Vec<_> = ready.collect();
         let mut watched: Vec<PollFd<'_>> = ready.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        watched.extend(
+            self.links
+                .news()
+                .map(|news| PollFd::from_borrowed_fd(news, PollFlags::IN)),
+        );
         if watched.is_empty() {
             return Ok(());
         }
@@ -163,15 +215,16 @@ impl Cores {
     /// The backend's name, and whether it really keeps several requests in flight.
     pub(super) fn backend(&self) -> (&'static str, bool) {
         let Some(carrier) = self.carriers.first() else {
-            return ("none", false);
+            return ("broker", true); // It does not say which one it has.
         };
         let explained = carrier.core.engine().explain();
         let blocking = |(name, had): &(&str, Result<(), String>)| *name == "asynchronous" && had.is_err();
         (explained.backend, !explained.features.iter().any(blocking))
     }
 
-    /// Closes every volume cleanly, whatever happened; the first failure is told.
+    /// Closes every volume cleanly, whatever happened; the first failure is told. Brokers are left.
     pub(super) fn close(self) -> Result<(), Failure> {
+        self.links.close();
         let closed = self.carriers.into_iter().map(|carrier| {
             let closed = carrier.core.close();
             closed.map_err(|error| Failure::from_storage("dd", carrier.typed, &error))

@@ -7,12 +7,12 @@ use std::io::{Seek, SeekFrom};
 use std::path::PathBuf;
 
 use baio_console::failure::Failure;
-use baio_console::named::{Named, NamedSegment};
-use baio_console::target::TypedTarget;
+use baio_console::named::{Named, NamedSegment, Reached};
+use baio_console::target::{Served, TypedTarget};
 use baio_engine::{Config, Kind};
 use baio_storage::{Access, Handle, Identity, Mode};
 
-use super::cores::{Cores, Inode, inode_of};
+use super::cores::{Cores, Inode, Way, inode_of};
 use super::plain::{self, Flow, Plain};
 use crate::operands::{DdOperands, Truncate};
 
@@ -24,6 +24,8 @@ enum Typed {
     Standard(&'static str),
     File(PathBuf),
     Segment(NamedSegment),
+    /// A segment of a broker's volume, and its name.
+    Served(Served, String),
 }
 
 /// What an end is, to tell whether two are one.
@@ -31,6 +33,7 @@ enum Typed {
 enum Object {
     File(Inode),
     Segment {
+        /// Of a volume that a broker serves: its socket.
         volume: Option<Inode>,
         owner: u32,
         name: String,
@@ -41,7 +44,7 @@ enum Object {
 pub(super) struct End {
     /// As it was typed, for messages.
     pub(super) typed: String,
-    pub(super) core: usize,
+    pub(super) way: Way,
     pub(super) handle: Handle,
     pub(super) mode: Mode,
     pub(super) flow: Flow,
@@ -186,7 +189,7 @@ impl End {
 
     /// Gives an output file a size.
     pub(super) fn cut(&self, cores: &mut Cores, size: u64) -> Result<(), Failure> {
-        let cut = cores.with(self.core, |core| core.file(self.handle).map(|file| file.set_size(size)))?;
+        let cut = cores.with(self.way, |core| core.file(self.handle).map(|file| file.set_size(size)))?;
         match cut {
             Some(Err(errno)) => {
                 let error = baio_storage::Error::new("truncate", self.typed.clone(), errno).at(size);
@@ -218,9 +221,13 @@ fn resolve(typed: Option<&TypedTarget>, standard: &'static str) -> Result<Typed,
     let Some(typed) = typed else {
         return Ok(Typed::Standard(standard));
     };
-    Ok(match Named::resolve("dd", typed)? {
-        Named::File(path) => Typed::File(path),
-        Named::Segment(segment) => Typed::Segment(segment),
+    Ok(match Reached::resolve("dd", typed)? {
+        Reached::Here(Named::File(path)) => Typed::File(path),
+        Reached::Here(Named::Segment(segment)) => Typed::Segment(segment),
+        Reached::Served(mut served) => match served.name.take() {
+            Some(name) => Typed::Served(served, name),
+            None => return Err(typed.segment_expected("dd")),
+        },
     })
 }
 
@@ -233,7 +240,7 @@ fn open_input(named: &Typed, operands: &DdOperands) -> Result<Option<Plain>, Fai
     match named {
         Typed::Standard(_) => plain::standard_input(begin).map(Some),
         Typed::File(path) => plain::open_input(path, begin).map(Some),
-        Typed::Segment(_) => Ok(None),
+        Typed::Segment(_) | Typed::Served(..) => Ok(None),
     }
 }
 
@@ -246,16 +253,16 @@ fn open_output(named: &Typed, operands: &DdOperands) -> Result<Option<Plain>, Fa
     match named {
         Typed::Standard(_) => plain::standard_output(begin).map(Some),
         Typed::File(path) => plain::open_output(path, begin, operands.creation).map(Some),
-        Typed::Segment(_) => Ok(None),
+        Typed::Segment(_) | Typed::Served(..) => Ok(None),
     }
 }
 
-/// A segment that is open, on its core.
+/// A segment that is open, on its core or link.
 struct OpenSegment {
-    core: usize,
+    way: Way,
     handle: Handle,
     size: u64,
-    owner: u32,
+    object: Object,
 }
 
 fn open_segment(
@@ -264,20 +271,39 @@ fn open_segment(
     access: Access,
     volume: Access,
 ) -> Result<Option<OpenSegment>, Failure> {
-    let Typed::Segment(segment) = named else {
-        return Ok(None);
-    };
-    let who = Identity::effective();
-    let owner = segment.owner_uid(who);
-    let core = cores.of_volume(segment, volume)?;
-    let opened = cores.with(core, |core| core.open_segment(who, owner, &segment.name, access))?;
-    let (handle, info) = segment.told("dd", opened)?;
-    Ok(Some(OpenSegment {
-        core,
-        handle,
-        size: info.size_bytes,
-        owner,
-    }))
+    match named {
+        Typed::Standard(_) | Typed::File(_) => Ok(None),
+        Typed::Segment(segment) => {
+            let who = Identity::effective();
+            let owner = segment.owner_uid(who);
+            let way = Way::Core(cores.of_volume(segment, volume)?);
+            let opened = cores.with(way, |core| core.open_segment(who, owner, &segment.name, access))?;
+            let (handle, info) = segment.told("dd", opened)?;
+            Ok(Some(OpenSegment {
+                way,
+                handle,
+                size: info.size_bytes,
+                object: Object::Segment {
+                    volume: inode_of(&segment.volume),
+                    owner,
+                    name: segment.name.clone(),
+                },
+            }))
+        }
+        Typed::Served(served, name) => {
+            let (link, opened) = cores.of_broker(served, name, access)?;
+            Ok(Some(OpenSegment {
+                way: Way::Link(link),
+                handle: opened.handle,
+                size: opened.size,
+                object: Object::Segment {
+                    volume: inode_of(&served.socket),
+                    owner: opened.owner,
+                    name: name.clone(),
+                },
+            }))
+        }
+    }
 }
 
 fn finish(
@@ -288,16 +314,16 @@ fn finish(
     begin: u64,
 ) -> Result<End, Failure> {
     match (named, segment, plain) {
-        (Typed::Segment(named), Some(segment), _) => Ok(segment_end(named, segment, begin)),
+        (named, Some(segment), _) => Ok(segment_end(named.typed(), segment, begin)),
         (named, _, Some(plain)) => plain_end(cores, named, plain, begin),
         (named, ..) => Err(Failure::new("dd", "EBADF", "it was not opened").on(named.typed())),
     }
 }
 
-fn segment_end(named: &NamedSegment, segment: OpenSegment, begin: u64) -> End {
+fn segment_end(typed: String, segment: OpenSegment, begin: u64) -> End {
     End {
-        typed: named.typed.clone(),
-        core: segment.core,
+        typed,
+        way: segment.way,
         handle: segment.handle,
         mode: Mode::Direct,
         flow: Flow::Anywhere,
@@ -306,11 +332,7 @@ fn segment_end(named: &NamedSegment, segment: OpenSegment, begin: u64) -> End {
         never_short: false,
         size: segment.size,
         kind: EndKind::Segment,
-        object: Object::Segment {
-            volume: inode_of(&named.volume),
-            owner: segment.owner,
-            name: named.name.clone(),
-        },
+        object: segment.object,
         positioned: None,
     }
 }
@@ -328,11 +350,11 @@ fn plain_end(cores: &mut Cores, named: &Typed, plain: Plain, begin: u64) -> Resu
         _ => EndKind::StandardFile,
     };
     let (align, object) = (plain.align(), Object::File(plain.file.identity()));
-    let core = cores.any()?;
-    let handle = cores.with(core, |core| core.add_file(plain.file, Access::Write))?;
+    let way = Way::Core(cores.any()?);
+    let handle = cores.with(way, |core| core.add_file(plain.file, Access::Write))?;
     Ok(End {
         typed,
-        core,
+        way,
         handle,
         mode: plain.mode,
         flow: plain.flow,
@@ -361,6 +383,7 @@ impl Typed {
             Typed::Standard(name) => (*name).to_owned(),
             Typed::File(path) => path.to_string_lossy().into_owned(),
             Typed::Segment(segment) => segment.typed.clone(),
+            Typed::Served(served, _) => served.typed.clone(),
         }
     }
 }

@@ -1,10 +1,11 @@
-//! `baio dd`: an asynchronous copy (seed 002) between files, devices, segments and pipes.
+//! `baio dd`: an asynchronous copy (seed 002) between files, devices, segments (here, or behind a broker) and pipes.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `plain.rs` | files, devices and streams, opened as GNU dd opens them |
 //! | `ends.rs` | the two ends: what is typed becomes something that requests can be made on |
 //! | `cores.rs` | one core for each volume, turned together |
+//! | `links.rs` | one link to each broker, and what is under way on it |
 //! | `skip.rs` | `skip=` and `seek=` on streams |
 //! | `plan.rs` | how an input is cut into pieces |
 //! | `stream.rs` | an input that comes in order only |
@@ -21,6 +22,7 @@ mod cores;
 mod ends;
 mod frame;
 mod human;
+mod links;
 mod plain;
 mod plan;
 mod progress;
@@ -194,7 +196,7 @@ fn count_bytes(operands: &DdOperands) -> u64 {
 
 /// Runs one request while no other is under way.
 fn run_one(cores: &mut Cores, end: &End, request: SegmentRequest) -> Result<Outcome, Failure> {
-    cores.start(end.core, request)?;
+    cores.start(end.way, request)?;
     loop {
         if let Some(outcome) = cores.next_outcome() {
             return Ok(outcome);

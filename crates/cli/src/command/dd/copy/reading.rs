@@ -14,7 +14,7 @@ impl Copy<'_> {
         let Source::InOrder(stream) = &mut self.source else {
             return Ok(());
         };
-        let (cores, bytes) = (&self.cores, self.buffer_bytes);
+        let (cores, bytes) = (&mut *self.cores, self.buffer_bytes);
         let Some(buffer) = outcome.memory.into_buffer() else {
             return Ok(());
         };
