@@ -295,3 +295,29 @@ fn a_broker_that_dies_ends_the_copy() {
     let error = Done(child.wait_with_output().unwrap()).fails_with(1).json()["error"].clone();
     assert_eq!(error["object"], "unix:s#a", "{error}");
 }
+
+#[test]
+fn a_broker_that_died_before_takes_no_more() {
+    let mut pair = Pair::new("");
+    let words = [
+        "-s",
+        "KILL",
+        "60",
+        support::BAIO,
+        "dd",
+        "--json",
+        "of=unix:s#a",
+        "bs=4K",
+    ];
+    let mut child = pair.place.spawn("timeout", words);
+    let mut pipe = child.stdin.take().unwrap();
+    let first = random_bytes(64 * KIB, 14);
+    std::io::Write::write_all(&mut pipe, &first).unwrap();
+    // It is there: nothing is under way.
+    while pair.place.baio("dd if=unix:s#a bs=64K count=1").succeeds().out() != first {}
+    pair.server.take().unwrap().killed();
+    let _ = std::io::Write::write_all(&mut pipe, &first);
+    drop(pipe);
+    let error = Done(child.wait_with_output().unwrap()).fails_with(1).json()["error"].clone();
+    assert_eq!(error["object"], "unix:s#a", "{error}");
+}
