@@ -14,20 +14,36 @@ use std::process::{Command, Output};
 const ORDINARY: u32 = 65534;
 
 /// What a child may not have. It is always an ordinary user, where this process may become one.
-#[derive(Default)]
 pub(crate) struct Confined {
     forbidden: Vec<libc::sock_filter>,
     locked_memory: Option<u64>,
+    user: u32,
 }
 
 impl Confined {
     pub(crate) fn new() -> Confined {
-        Confined::default()
+        Confined::as_user(ORDINARY)
+    }
+
+    /// As this user, where this process may become one.
+    pub(crate) fn as_user(user: u32) -> Confined {
+        Confined {
+            forbidden: Vec::new(),
+            locked_memory: None,
+            user,
+        }
     }
 
     /// These system calls fail with `errno`, as under a container's seccomp profile.
     pub(crate) fn without(mut self, calls: &[libc::c_long], errno: i32) -> Confined {
         self.forbidden = filter(calls, errno);
+        self
+    }
+
+    /// These system calls end the process at once, and so does every open of whatever there is for anything else than reading. A filter
+    /// sees numbers and no paths: what is opened to read, such as the program's libraries, it cannot tell from a volume.
+    pub(crate) fn dies_of(mut self, calls: &[libc::c_long]) -> Confined {
+        self.forbidden = deadly(calls);
         self
     }
 
@@ -40,14 +56,21 @@ impl Confined {
     /// Runs the program so, to its end.
     pub(crate) fn run(self, program: &str, words: &[&str]) -> Output {
         let place = tempfile::tempdir().unwrap();
-        let mut command = Command::new(reachable(program, place.path()));
-        command.args(words).current_dir("/").env("LC_ALL", "C");
+        let mut command = self.command(&reachable(program, place.path()));
+        command.args(words).current_dir("/");
+        command.output().unwrap()
+    }
+
+    /// The program, which that user must be able to reach ([`reachable`]), to be started so.
+    pub(crate) fn command(self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env("LC_ALL", "C");
         let becomes_ordinary = rustix::process::geteuid().is_root();
         // SAFETY: between fork and exec only system calls are made: nothing allocates, and no lock is taken.
         unsafe {
             command.pre_exec(move || self.enter(becomes_ordinary));
         }
-        command.output().unwrap()
+        command
     }
 
     fn enter(&self, becomes_ordinary: bool) -> io::Result<()> {
@@ -63,8 +86,8 @@ impl Confined {
             // SAFETY: no memory is involved but an empty list.
             unsafe {
                 told(libc::setgroups(0, std::ptr::null()))?;
-                told(libc::setgid(ORDINARY))?;
-                told(libc::setuid(ORDINARY))?;
+                told(libc::setgid(self.user))?;
+                told(libc::setuid(self.user))?;
             }
         }
         if !self.forbidden.is_empty() {
@@ -113,10 +136,85 @@ fn filter(calls: &[libc::c_long], errno: i32) -> Vec<libc::sock_filter> {
     steps
 }
 
+/// The same with death as the answer, and with a look at the flags of opens:
+///
+/// ```text
+///         number
+///         each call: -> die
+///         openat? else -> open
+///         its flags: any that write -> die, else allow
+///   open: open? else allow
+///         its flags: any that write -> die, else allow
+///         allow
+///   die:  die
+/// ```
+fn deadly(calls: &[libc::c_long]) -> Vec<libc::sock_filter> {
+    let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let load = |at: u32| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at);
+    let is = |call: libc::c_long, jt, jf| step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, jt, jf, call as u32);
+    let writes = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u32;
+    let any = |flags, jt, jf| step(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, jt, jf, flags);
+    let answer = |answer| step(libc::BPF_RET | libc::BPF_K, 0, 0, answer);
+    // Of `struct seccomp_data`: the number, and the lower halves of two of the arguments.
+    let argument = |at: u32| 16 + 8 * at + if cfg!(target_endian = "big") { 4 } else { 0 };
+    let mut steps = vec![load(0)];
+    for (index, &call) in calls.iter().enumerate() {
+        steps.push(is(call, (calls.len() - index - 1 + 7) as u8, 0));
+    }
+    steps.extend([
+        is(libc::SYS_openat, 0, 2),
+        load(argument(2)),
+        any(writes, 4, 3),
+        is(OPEN, 0, 2),
+        load(argument(1)),
+        any(writes, 1, 0),
+        answer(libc::SECCOMP_RET_ALLOW),
+        answer(libc::SECCOMP_RET_KILL_PROCESS),
+    ]);
+    steps
+}
+
+/// The older call, where the architecture has it.
+#[cfg(target_arch = "x86_64")]
+const OPEN: libc::c_long = libc::SYS_open;
+#[cfg(not(target_arch = "x86_64"))]
+const OPEN: libc::c_long = -1;
+
+/// Takes that user and group in a thread of its own, and does something there. Only root may.
+pub(crate) fn as_user<T: Send>(user: u32, act: impl FnOnce() -> T + Send) -> T {
+    let act = || {
+        // The system's calls are the thread's own, unlike those of the C library.
+        // SAFETY: no memory is involved but an empty list.
+        unsafe {
+            assert_eq!(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<u32>()), 0);
+            assert_eq!(libc::syscall(libc::SYS_setresgid, user, user, user), 0);
+            assert_eq!(libc::syscall(libc::SYS_setresuid, user, user, user), 0);
+        }
+        act()
+    };
+    std::thread::scope(|scope| scope.spawn(act).join().unwrap())
+}
+
+/// Asks the kernel for a ring, which a filter may not forgive.
+pub(crate) fn asks_for_a_ring() {
+    // SAFETY: the kernel looks at the second argument, finds no memory there, and fails.
+    unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, std::ptr::null_mut::<u8>()) };
+}
+
+/// Gives a file to that user.
+pub(crate) fn give(path: &Path, user: u32) {
+    std::os::unix::fs::chown(path, Some(user), Some(user)).unwrap();
+}
+
 /// A copy of the program that everybody may run: the build's directory may be closed to others.
-fn reachable(program: &str, place: &Path) -> PathBuf {
+pub(crate) fn reachable(program: &str, place: &Path) -> PathBuf {
     let everybody = || std::fs::Permissions::from_mode(0o755);
-    let path = place.join("baio");
+    let path = place.join(Path::new(program).file_name().unwrap());
     // By another process: a child that a test beside this one forks meanwhile would have the copy open for writing, and what is
     // open so cannot be executed (ETXTBSY).
     let copied = Command::new("cp").arg(program).arg(&path).status().unwrap();
