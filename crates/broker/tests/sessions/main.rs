@@ -12,7 +12,7 @@
 //! | `unread.rs` | clients that do not read what they are told |
 //! | `handed_on.rs` | handles that are handed on and taken back |
 //! | `stillness.rs` | a volume that is kept still |
-//! | `tenants.rs` | users that must not see each other |
+//! | `tenants.rs`, `strangers.rs` | users that must not see each other, nor what the other has left |
 //! | `rings.rs`, `entries.rs`, `memory.rs`, `messages.rs`, `floods.rs` | what hostile clients do, each beside one that goes on working |
 
 mod days_work;
@@ -29,5 +29,6 @@ mod questions;
 mod raw;
 mod rings;
 mod stillness;
+mod strangers;
 mod tenants;
 mod unread;
