@@ -206,6 +206,11 @@ impl Span {
         self.len == 0
     }
 
+    /// Shows `len` bytes from now on, or as many as it has: for a transfer that ends earlier.
+    pub fn cut(&mut self, len: usize) {
+        self.len = self.len.min(u32::try_from(len).unwrap_or(u32::MAX));
+    }
+
     /// Copies `bytes` to the beginning of the span; returns how many fitted.
     pub fn copy_in(&self, bytes: &[u8]) -> usize {
         self.copy_in_at(0, bytes)

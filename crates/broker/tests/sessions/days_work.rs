@@ -37,6 +37,12 @@ fn a_segment_is_made_written_read_resized_renamed_and_deleted() {
     assert_eq!(ended.result, Err(Failure::Beyond { size: 1 << 20 }));
     let (ended, _) = client.read(handle, 1 << 20, BLOCK);
     assert_eq!(ended.result, Ok(0), "nothing is there to read");
+    let (ended, _) = client.read(handle, (1 << 20) - u64::from(BLOCK), 2 * BLOCK);
+    assert_eq!(
+        (ended.result, ended.bytes_done),
+        (Ok(BLOCK), BLOCK),
+        "as much as there is"
+    );
 
     let resize = Question::Resize {
         operation,

@@ -1,6 +1,7 @@
 //! Two users on one volume whose blocks go from one to the other all the time. Neither learns anything of the other: no name, no size, no
 //! handle, no byte. Needs root, to be several users. `BAIO_BROKER_ROUNDS=N` chooses how often blocks change hands.
 
+use baio_words::OperationName;
 use baio_words::entry::{HandleWords, Op, Place, Submission};
 use baio_words::session::{Answer, Question, ZeroWords};
 use baio_words::{Access, Durability, Failure, Mode};
@@ -53,7 +54,7 @@ fn sized(client: &Client, name: &str, blocks: u64, is_lazy: bool) -> Question {
 
 fn resize(client: &mut Client, name: &str, blocks: u64) {
     let question = Question::Resize {
-        operation_id: [0; 16],
+        operation: OperationName::NONE,
         owner_uid: client.uid(),
         name: name.to_owned(),
         size_bytes: blocks * u64::from(BLOCK),
@@ -65,7 +66,7 @@ fn resize(client: &mut Client, name: &str, blocks: u64) {
 
 fn delete(client: &mut Client, name: &str) {
     let question = Question::Delete {
-        operation_id: [0; 16],
+        operation: OperationName::NONE,
         owner_uid: client.uid(),
         name: name.to_owned(),
     };

@@ -102,6 +102,9 @@ pub(crate) struct Volume {
     /// There only while somebody has it open to write.
     #[serde(skip_serializing_if = "Option::is_none")]
     in_use: Option<User>,
+    /// It was a broker that was asked.
+    #[serde(skip)]
+    is_served: bool,
     /// What the one who asks holds, shown to people where the volume's figures are not: `quota` has it for programs.
     #[serde(skip)]
     own: Option<Account>,
@@ -152,7 +155,18 @@ impl From<VolumeView> for Volume {
             size_bytes_max: view.size_bytes_max,
             warnings: whole.map(|info| info.warnings.clone()),
             in_use: view.in_use.map(User::from),
+            is_served: false,
             own: whole.is_none().then_some(view.own),
+        }
+    }
+}
+
+impl Volume {
+    /// As its broker tells of it.
+    pub(crate) fn served(view: VolumeView) -> Volume {
+        Volume {
+            is_served: true,
+            ..Volume::from(view)
         }
     }
 }
@@ -197,6 +211,7 @@ impl Answer for Volume {
             match (self.clean, self.in_use) {
                 (true, _) => "yes",
                 (false, Some(_)) => "not while it is in use",
+                (false, None) if self.is_served => "not while it is served",
                 (false, None) => "no: the next open heals it",
             },
         ]);

@@ -7,7 +7,7 @@ use baio_console::target::Served;
 use baio_storage::{Core, Error, Fault, Identity, SegmentInfo};
 
 use crate::command::served;
-use crate::command::shown::{Looked, Segment, Shown};
+use crate::command::shown::{Looked, Segment, Shown, Volume};
 use crate::command::volume_args::StatArgs;
 
 /// Looks.
@@ -35,7 +35,7 @@ pub(crate) fn run(args: StatArgs) -> Result<Looked, Failure> {
 fn serve(served: &Served) -> Result<Looked, Failure> {
     let shown = served::ask("stat", served, |link| {
         let Some(name) = &served.name else {
-            return Ok(Shown::Volume(link.info().wait()?.into()));
+            return Ok(Shown::Volume(Volume::served(link.info().wait()?)));
         };
         let owner_uid = served.owner.unwrap_or(link.identity().uid);
         let is_it = |info: &SegmentInfo| info.owner_uid == owner_uid && info.name == *name;

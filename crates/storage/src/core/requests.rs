@@ -529,6 +529,7 @@ fn within(request: &mut SegmentRequest, size: u64) -> std::result::Result<bool, 
             if len > left {
                 match &mut request.memory {
                     Memory::Own(buffer) => buffer.set_len(left as usize),
+                    Memory::Span(span) => span.cut(left as usize),
                     _ => {
                         return Err(Fault::Beyond {
                             len,

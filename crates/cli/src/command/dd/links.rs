@@ -15,7 +15,7 @@ use baio::{Link, Options, Remote, Segment};
 use baio_console::failure::Failure;
 use baio_console::target::Served;
 use baio_engine::{Buffer, Config, Memory, Wait};
-use baio_storage::{Access, Error, Fault, Outcome, SegmentOp, SegmentRequest, Ticket};
+use baio_storage::{Access, Error, Outcome, SegmentOp, SegmentRequest, Ticket};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::cores::{Inode, inode_of};
@@ -84,8 +84,6 @@ struct Part {
     whole: u64,
     from: u64,
     len: u64,
-    /// Bytes asked for: fewer at the end of a segment, beyond which a broker reads nothing.
-    asked: u64,
     /// The request's memory, which goes as it is.
     own: Option<Memory>,
 }
@@ -231,7 +229,6 @@ impl Route {
                 whole: number,
                 from: part * each,
                 len: each.min(len - part * each),
-                asked: each.min(len - part * each),
                 own: None,
             });
             self.waiting.extend(parts);
@@ -240,7 +237,6 @@ impl Route {
                 whole: number,
                 from: 0,
                 len,
-                asked: len,
                 own: Some(std::mem::take(&mut request.memory)),
             });
         }
@@ -333,24 +329,13 @@ impl Route {
         };
         let memory = std::mem::take(&mut outcome.memory);
         let goes_as_it_is = matches!(whole.request.memory, Memory::None);
-        let within = whole.within(&part, &outcome);
         match memory {
-            Memory::Own(mut buffer) if goes_as_it_is => {
-                if let Some(asked) = within {
-                    buffer.set_len(asked as usize);
-                }
-                part.own = Some(Memory::Own(buffer));
-            }
+            Memory::Own(buffer) if goes_as_it_is => part.own = Some(Memory::Own(buffer)),
             Memory::Own(buffer) => {
                 whole.keep(&part, &buffer, outcome.bytes_done);
                 self.kept.push(buffer);
             }
             _ => {} // A sync has none; what a broker had that has gone is lost.
-        }
-        if let Some(asked) = within.filter(|_| part.own.is_some() || !goes_as_it_is) {
-            part.asked = asked;
-            self.waiting.push_front(part);
-            return;
         }
         whole.left -= 1;
         if let Some(memory) = part.own {
@@ -403,21 +388,9 @@ impl Whole {
         }
     }
 
-    /// Bytes of a part that lie in its segment, where it was refused because it crosses the end: a copy reads to there, as from a device.
-    fn within(&self, part: &Part, outcome: &Outcome) -> Option<u64> {
-        let (SegmentOp::Read { offset }, Err(error)) = (self.request.op, &outcome.result) else {
-            return None;
-        };
-        let Fault::Beyond { size, write: false, .. } = error.fault else {
-            return None;
-        };
-        let asked = size.saturating_sub(offset + part.from);
-        (0 < asked && asked < part.asked).then_some(asked)
-    }
-
     /// Gives a buffer a part's length, and what it writes.
     fn fill(&self, part: &Part, buffer: &mut Buffer) {
-        buffer.set_len(part.asked as usize);
+        buffer.set_len(part.len as usize);
         if let (SegmentOp::Write { .. }, Memory::Own(whole)) = (self.request.op, &self.request.memory) {
             let range = part.from as usize..(part.from + part.len) as usize;
             if let Some(bytes) = whole.get(range) {
