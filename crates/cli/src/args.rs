@@ -16,6 +16,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 use crate::command::log::LogArgs;
 use crate::command::metrics::MetricsArgs;
 use crate::command::serve::ServeArgs;
+use crate::command::top::TopArgs;
 use crate::command::volume_args::{
     CheckArgs, CreateArgs, DefragArgs, DeleteArgs, FormatArgs, ListArgs, QuotaArgs, RenameArgs, ResizeArgs, StatArgs,
 };
@@ -115,6 +116,7 @@ impl CommandLine {
                     .cured_by("name the output with of="))
             }
             Command::Serve(args) => args.check(),
+            Command::Top(args) => args.check(self.json),
             _ => Ok(()),
         }
     }
@@ -157,6 +159,8 @@ pub(crate) enum Command {
     Log(LogArgs),
     /// Serve a volume to other processes
     Serve(ServeArgs),
+    /// Show who uses a broker, with rates, each second
+    Top(TopArgs),
     /// Show the counters of a process that has opened a metrics socket
     Metrics(MetricsArgs),
     /// Tell which backend works here, why not a better one, and the cure
@@ -259,6 +263,7 @@ mod tests {
         assert!(matches!(parsed("baio log v#a --from 8").command, Command::Log(_)));
         assert!(matches!(parsed("baio metrics m.sock").command, Command::Metrics(_)));
         assert!(matches!(parsed("baio serve v --socket s").command, Command::Serve(_)));
+        assert!(matches!(parsed("baio top --socket s").command, Command::Top(_)));
         assert!(matches!(parsed("baio doctor").command, Command::Doctor(_)));
         let line = "baio report --dir d --input f --quick --only a --only b";
         assert!(matches!(parsed(line).command, Command::Report(_)));

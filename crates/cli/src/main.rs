@@ -48,6 +48,8 @@ fn run(Invocation { output, command }: Invocation) -> ExitStatus {
         Command::Metrics(args) => output.tell(command::metrics::run(args)),
         // It answers before it ends.
         Command::Serve(args) => command::serve::run(&args, output),
+        // It may never end.
+        Command::Top(args) => command::top::run(&args, output),
         Command::Doctor(args) => output.tell(command::doctor::run(args)),
     }
 }

@@ -9,6 +9,7 @@
 //! | `check.rs`, `defrag.rs` | read or tidy a whole volume |
 //! | `list.rs`, `stat.rs` | look, and write nothing |
 //! | `log/` | looks at a durable log, and writes nothing |
+//! | `serve.rs`, `top.rs` | a broker, and who uses one |
 //! | `metrics.rs` | the counters of a process that runs |
 //! | `dd/` | copies, with many requests in flight |
 //! | `doctor.rs` | tells what works here |
@@ -37,4 +38,5 @@ pub(crate) mod serve;
 mod served;
 mod shown;
 pub(crate) mod stat;
+pub(crate) mod top;
 pub(crate) mod volume_args;

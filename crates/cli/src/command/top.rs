@@ -1,0 +1,125 @@
+//! `baio top`: who uses a broker, with rates, each second.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `rates.rs` | what two looks tell |
+//! | `live.rs` | the table on a terminal |
+//!
+//! Without a terminal a table is printed each second.
+
+mod live;
+mod rates;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use baio::{Link, Remote};
+use baio_console::exit_status::ExitStatus;
+use baio_console::failure::Failure;
+use baio_console::output::{Answer, Output};
+use clap::Args;
+
+use rates::{Look, View};
+
+/// From one look to the next.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// `baio top`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Rates are of the last second; errors, violations and the times of requests since the broker started. Uid 0 and the user that the
+broker runs as see everybody, others see themselves. On a terminal: q or Ctrl-C ends it. Elsewhere: a table each second.
+
+Examples:
+  baio top --socket /run/baio/vol.sock
+  baio top --socket /run/baio/vol.sock --once
+  baio top --socket /run/baio/vol.sock --once --json")]
+pub(crate) struct TopArgs {
+    /// The broker's socket
+    #[arg(long, value_name = "PATH")]
+    socket: PathBuf,
+    /// Print one table, of one second, and end
+    #[arg(long)]
+    once: bool,
+}
+
+impl TopArgs {
+    /// What only the whole command line can tell.
+    pub(crate) fn check(&self, is_json: bool) -> Result<(), Failure> {
+        match is_json && !self.once {
+            true => Err(Failure::usage("top", "--json is one object, and this never ends").cured_by("pass --once too")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A broker that is looked at.
+struct Watched {
+    link: Remote,
+    socket: String,
+}
+
+impl Watched {
+    fn connect(path: &Path) -> Result<Watched, Failure> {
+        let socket = path.display().to_string();
+        let link = Remote::connect(path).map_err(|error| Failure::from_storage("top", socket.clone(), &error))?;
+        Ok(Watched { link, socket })
+    }
+
+    fn look(&self) -> Result<Look, Failure> {
+        let status = self.link.status().wait();
+        let status = status.map_err(|error| Failure::from_storage("top", self.socket.clone(), &error))?;
+        Ok(Look {
+            at: Instant::now(),
+            status,
+        })
+    }
+}
+
+/// Looks, until it is told to end.
+pub(crate) fn run(args: &TopArgs, output: Output) -> ExitStatus {
+    let watched = match Watched::connect(&args.socket) {
+        Ok(watched) => watched,
+        Err(failure) => return output.tell_failure(&failure),
+    };
+    if args.once {
+        return output.tell(once(&watched));
+    }
+    let done = match io::stdout().is_terminal() && io::stdin().is_terminal() {
+        true => live::run(watched),
+        false => print_each(&watched),
+    };
+    match done {
+        Ok(()) => ExitStatus::Success,
+        Err(failure) => output.tell_failure(&failure),
+    }
+}
+
+fn once(watched: &Watched) -> Result<View, Failure> {
+    let before = watched.look()?;
+    std::thread::sleep(INTERVAL);
+    let after = watched.look()?;
+    Ok(View::of(watched.link.name(), Some(&before), &after))
+}
+
+/// Prints until nobody reads any more.
+fn print_each(watched: &Watched) -> Result<(), Failure> {
+    let mut before = watched.look()?;
+    loop {
+        std::thread::sleep(INTERVAL);
+        let after = watched.look()?;
+        let mut page = Vec::new();
+        let view = View::of(watched.link.name(), Some(&before), &after);
+        let written = view
+            .write_text(&mut page)
+            .and_then(|()| writeln!(page))
+            .and_then(|()| io::stdout().write_all(&page));
+        match written {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) => return Err(Failure::from_io("top", &error).on("standard output")),
+        }
+        before = after;
+    }
+}

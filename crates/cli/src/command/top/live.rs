@@ -1,0 +1,192 @@
+//! The table on a terminal.
+//!
+//! A thread of its own looks at the broker: one that does not answer keeps nobody from ending this. Whatever ends it, the terminal is
+//! as it was: `ratatui` restores it when anything panics, and this when it returns.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::time::{Duration, Instant};
+
+use baio::Link;
+use baio_console::failure::Failure;
+use baio_console::printable::Printable;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Alignment, Constraint, Layout};
+use ratatui::style::Stylize;
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{Cell, Row, Table};
+use ratatui::{DefaultTerminal, Frame};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::emulate_default_handler;
+
+use super::rates::{HEADINGS, Look, View};
+use super::{INTERVAL, Watched};
+
+/// So often keys and signals are looked for.
+const TICK: Duration = Duration::from_millis(100);
+/// Columns that go first where there is no room for all.
+const DISPENSABLE: [&str; 6] = ["HANDLES", "VIOLATIONS", "ERRORS", "HELD", "P50-US", "CLIENTS"];
+/// A look that is older is told to be.
+const OLD: Duration = Duration::from_secs(3);
+
+/// Shows the table until it is told to end.
+pub(super) fn run(watched: Watched) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::from_io("top", &error).on("the terminal");
+    let signals = [SIGTERM, SIGINT, SIGHUP].map(|signal| (signal, Arc::new(AtomicBool::new(false))));
+    for (signal, heard) in &signals {
+        signal_hook::flag::register(*signal, Arc::clone(heard)).map_err(failed)?;
+    }
+    let volume = watched.link.name();
+    let (tell, looks) = sync_channel(1);
+    let watch = move || {
+        loop {
+            let look = watched.look();
+            let is_over = look.is_err();
+            // Nobody wants it any more, or there is none any more.
+            if tell.send(look).is_err() || is_over {
+                return;
+            }
+            std::thread::sleep(INTERVAL);
+        }
+    };
+    let thread = std::thread::Builder::new().name("looks".to_owned());
+    thread.spawn(watch).map_err(failed)?;
+
+    let mut terminal = ratatui::try_init().map_err(failed)?;
+    let heard = || signals.iter().find(|(_, heard)| heard.load(Ordering::Relaxed));
+    let ended = show(&mut terminal, &volume, &looks, || heard().is_some());
+    drop(terminal); // It shows its cursor again.
+    let restored = ratatui::try_restore().map_err(failed);
+    if let Some((signal, _)) = heard() {
+        // Whoever waits for this process sees the signal.
+        let _ = emulate_default_handler(*signal);
+    }
+    ended.and(restored)
+}
+
+fn show(
+    terminal: &mut DefaultTerminal,
+    volume: &str,
+    looks: &Receiver<Result<Look, Failure>>,
+    is_told_to_end: impl Fn() -> bool,
+) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::from_io("top", &error).on("the terminal");
+    let began = Instant::now();
+    let (mut latest, mut view): (Option<Look>, Option<View>) = (None, None);
+    while !is_told_to_end() {
+        match looks.try_recv() {
+            Ok(look) => {
+                let look = look?;
+                view = Some(View::of(volume.to_owned(), latest.as_ref(), &look));
+                latest = Some(look);
+            }
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return Err(Failure::new("top", "EIO", "nobody looks any more")),
+        }
+        let age = latest.as_ref().map_or(began, |look| look.at).elapsed();
+        let draw = |frame: &mut Frame<'_>| draw(frame, volume, view.as_ref(), age);
+        terminal.draw(draw).map_err(failed)?;
+        if event::poll(TICK).map_err(failed)? && ends(&event::read().map_err(failed)?) {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Is it `q` or Ctrl-C, which is a key here?
+fn ends(event: &Event) -> bool {
+    let Event::Key(key) = event else { return false };
+    let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+    key.kind != KeyEventKind::Release
+        && match key.code {
+            KeyCode::Char('q' | 'Q') => true,
+            KeyCode::Char('c') => is_control,
+            _ => false,
+        }
+}
+
+fn draw(frame: &mut Frame<'_>, volume: &str, view: Option<&View>, age: Duration) {
+    let [title, table] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());
+    let mut said = vec!["baio top".bold(), format!(" {}  (q ends it)", Printable(volume)).into()];
+    if age > OLD {
+        said.push(format!("  no answer for {} s", age.as_secs()).red());
+    }
+    frame.render_widget(Line::from(said), title);
+    let Some(view) = view else { return };
+    let rows: Vec<_> = std::iter::once(HEADINGS.map(str::to_owned))
+        .chain(view.cells())
+        .collect();
+    let widths = widths(&rows);
+    let columns = columns(&widths, table.width.into());
+    let mut rows = rows.iter().map(|cells| row(cells, &columns));
+    let header = rows.next().unwrap_or_default().reversed();
+    let shown = columns.iter().filter_map(|&at| widths.get(at));
+    let widths = shown.map(|&width| Constraint::Length(u16::try_from(width).unwrap_or(u16::MAX)));
+    frame.render_widget(Table::new(rows, widths).header(header), table);
+}
+
+fn row<'a>(cells: &'a [String; HEADINGS.len()], columns: &[usize]) -> Row<'a> {
+    let shown = columns.iter().filter_map(|&at| cells.get(at));
+    let right = |cell: &'a String| Cell::from(Text::from(cell.as_str()).alignment(Alignment::Right));
+    Row::new(shown.map(right).collect::<Vec<_>>())
+}
+
+/// What each column takes.
+fn widths(rows: &[[String; HEADINGS.len()]]) -> [usize; HEADINGS.len()] {
+    std::array::from_fn(|at| {
+        rows.iter()
+            .filter_map(|row| row.get(at))
+            .map(String::len)
+            .max()
+            .unwrap_or(0)
+    })
+}
+
+/// Columns by their number, as many as there is room for: cut figures would be wrong figures.
+fn columns(widths: &[usize], room: usize) -> Vec<usize> {
+    let mut columns: Vec<usize> = (0..widths.len()).collect();
+    let mut dispensable = DISPENSABLE.iter();
+    loop {
+        let taken: usize = columns
+            .iter()
+            .filter_map(|&at| widths.get(at))
+            .map(|width| width + 1)
+            .sum();
+        if taken <= room + 1 {
+            return columns;
+        }
+        let Some(heading) = dispensable.next() else {
+            return columns;
+        };
+        columns.retain(|&at| HEADINGS.get(at) != Some(heading));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_leave_whole_when_there_is_no_room() {
+        let all: Vec<usize> = (0..HEADINGS.len()).collect();
+        let widths = [9; HEADINGS.len()];
+        let whole = HEADINGS.len() * 10 - 1;
+        assert_eq!(columns(&widths, whole), all);
+        let fewer = columns(&widths, whole - 1);
+        assert_eq!(fewer.len(), HEADINGS.len() - 1);
+        assert!(fewer.iter().all(|&at| HEADINGS[at] != DISPENSABLE[0]));
+        assert_eq!(columns(&widths, 0).len(), HEADINGS.len() - DISPENSABLE.len());
+    }
+
+    #[test]
+    fn some_keys_end_it() {
+        let key = |code, modifiers| Event::Key(event::KeyEvent::new(code, modifiers));
+        assert!(ends(&key(KeyCode::Char('q'), KeyModifiers::NONE)));
+        assert!(ends(&key(KeyCode::Char('c'), KeyModifiers::CONTROL)));
+        assert!(!ends(&key(KeyCode::Char('c'), KeyModifiers::NONE)));
+        assert!(!ends(&key(KeyCode::Enter, KeyModifiers::NONE)));
+        assert!(!ends(&Event::Resize(1, 1)));
+    }
+}
