@@ -19,11 +19,13 @@ impl<K: Carrier> State<K> {
     /// Takes what the service has posted; if it has ended, ends everything. `name` is the service's, for messages.
     pub(crate) fn drain(&mut self, shared: &Between<K>, carrier: &K, name: &str) {
         if carrier.is_far() {
+            // Before the answers: another thread, which sleeps, may read the last of them and the end right behind it.
+            let has_ended = carrier.has_ended();
             // The socket before the ring: what announced a completion may have been read with it.
             while let Some((tag, reply)) = carrier.next_reply() {
                 self.replied(tag, reply);
             }
-            if carrier.has_ended() && !shared.has_ended() {
+            if has_ended && !shared.has_ended() {
                 shared.end();
             }
         }
