@@ -257,7 +257,7 @@ impl Broker {
         let is_there = match welcome {
             Ok((welcome, open, fd)) => {
                 session.open = Some(open.into_open(number));
-                session.tell(welcome.encode(), Some(fd))
+                session.tell(None, welcome.encode(), Some(fd))
             }
             Err(refusal) => {
                 session.answer(0, &refusal, None);

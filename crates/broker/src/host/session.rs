@@ -81,6 +81,8 @@ struct Listing {
 const SLICE: usize = 512;
 
 struct Letter {
+    /// The question that it answers.
+    id: Option<u32>,
     message: Vec<u8>,
     with: Option<OwnedFd>,
 }
@@ -111,15 +113,15 @@ impl Session {
     }
 
     /// Sends a message, or keeps it until there is room. False: the client has gone.
-    pub(super) fn tell(&mut self, message: Vec<u8>, with: Option<OwnedFd>) -> bool {
-        self.outbox.push_back(Letter { message, with });
+    pub(super) fn tell(&mut self, id: Option<u32>, message: Vec<u8>, with: Option<OwnedFd>) -> bool {
+        self.outbox.push_back(Letter { id, message, with });
         self.flush()
     }
 
     /// Answers a question. False: the client has gone.
     pub(super) fn answer(&mut self, id: u32, answer: &Answer, with: Option<OwnedFd>) -> bool {
         let message = answer.encode(id).or_else(|_| too_long().encode(id));
-        message.is_ok_and(|message| self.tell(message, with))
+        message.is_ok_and(|message| self.tell(Some(id), message, with))
     }
 
     /// Answers with a list, a piece at a time.
@@ -134,11 +136,23 @@ impl Session {
     /// Sends what there is room for. False: the client has gone.
     pub(super) fn flush(&mut self) -> bool {
         loop {
-            while let Some(letter) = self.outbox.front() {
-                match sockets::send(self.fd(), &letter.message, letter.with.as_ref().map(AsFd::as_fd)) {
+            while let Some(letter) = self.outbox.front_mut() {
+                match sockets::send(
+                    self.socket.as_fd(),
+                    &letter.message,
+                    letter.with.as_ref().map(AsFd::as_fd),
+                ) {
                     Sent::Whole => self.outbox.pop_front(),
                     Sent::Full => return true,
                     Sent::Gone => return false,
+                    // There is room on the socket, so of a better time nobody would tell. An answer says so, a welcome is none.
+                    Sent::TooMany => {
+                        letter.with = None;
+                        let refusal = letter.id.and_then(|id| too_many().encode(id).ok());
+                        let Some(refusal) = refusal else { return false };
+                        letter.message = refusal;
+                        continue;
+                    }
                 };
             }
             if !self.next_slice() {
@@ -170,7 +184,11 @@ impl Session {
             };
             // Names have at most 255 bytes, so each piece fits.
             if let Ok(message) = piece.encode(id) {
-                self.outbox.push_back(Letter { message, with: None });
+                self.outbox.push_back(Letter {
+                    id: Some(id),
+                    message,
+                    with: None,
+                });
             }
         }
         if is_last {
@@ -208,6 +226,15 @@ fn too_long() -> Answer {
         "answer",
         "an answer that fits into a message of 65536 bytes",
         "ask for less",
+    )
+}
+
+fn too_many() -> Answer {
+    failed(
+        Errno::EAGAIN,
+        "hand on",
+        "fewer descriptors of the broker's that lie in sockets of clients and were not received",
+        "receive what was sent; try again later",
     )
 }
 

@@ -205,6 +205,8 @@ pub(super) enum Sent {
     Whole,
     /// The other end has not read what it has.
     Full,
+    /// As many of our descriptors are under way to clients as may be. Those of connections that have ended count too.
+    TooMany,
     Gone,
 }
 
@@ -223,8 +225,9 @@ pub(super) fn send(socket: BorrowedFd<'_>, message: &[u8], with: Option<Borrowed
     };
     match sent {
         Ok(_) => Sent::Whole,
-        // No memory, or too many descriptors under way: the other end has to read some.
-        Err(Said::AGAIN | Said::INTR | Said::NOBUFS | Said::NOMEM | Said::TOOMANYREFS) => Sent::Full,
+        // Or no memory: the other end has to read some.
+        Err(Said::AGAIN | Said::INTR | Said::NOBUFS | Said::NOMEM) => Sent::Full,
+        Err(Said::TOOMANYREFS) => Sent::TooMany,
         Err(_) => Sent::Gone,
     }
 }
