@@ -243,7 +243,11 @@ impl Broker {
         match (message, session.open.is_some()) {
             (FromClient::Doorbell, true) => self.wake(number),
             (FromClient::Hello(hello), false) => self.greet(number, &hello),
-            (FromClient::Question { id, question }, true) => self.asked(number, id, question),
+            (FromClient::Question { id, question }, true) => {
+                // A doorbell for which there was no room behind questions is not sent: who reads these looks at the ring.
+                self.wake(number);
+                self.asked(number, id, question);
+            }
             // Before the hello, or a second one.
             _ => self.violated(number),
         }

@@ -97,3 +97,31 @@ fn who_never_reads_its_doorbells_holds_nobody_up() {
     victim.goes_on();
     house.ends();
 }
+
+/// What it asks is answered at once, and it reads no answer: neither socket takes any more, a doorbell neither. What it has in the
+/// ring then is taken as the broker reads on.
+#[test]
+fn a_doorbell_that_finds_no_room_is_not_missed() {
+    let house = House::new();
+    let mut victim = Victim::new(&house);
+    let mut client = house.client();
+    let handle = client.made("its own", 1 << 20);
+    let mut posed = 1_000;
+    while client.wire.sends_at_last(&Question::Status.encode(posed).unwrap()) {
+        posed += 1;
+        assert!(posed < 100_000, "the broker takes whatever is asked");
+    }
+    victim.goes_on();
+    let sleeping = client.word(client.welcome.submissions.sleeping);
+    until("nobody looks at its ring", || sleeping.load(Ordering::SeqCst) == 1);
+    let entry = client.entry(Op::Read, 0, handle, 0);
+    client.submit(&entry);
+    for id in 1_000..posed {
+        assert!(matches!(client.answer(id), Answer::Status(_)));
+    }
+    assert_eq!(
+        client.next().map(|ended| (ended.tag, ended.result)),
+        Some((entry.tag, Ok(BLOCK)))
+    );
+    house.ends();
+}
