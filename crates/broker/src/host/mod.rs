@@ -49,7 +49,7 @@ use self::ask::Names;
 use self::owners::Owners;
 use self::session::Session;
 use self::sockets::Set;
-use crate::seat::SEATS_MAX;
+use crate::seat::{PLACE_BITS, SEATS_MAX};
 
 /// How a broker serves.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ pub struct Options {
     pub clients_max: u32,
     /// Clients at a time of one user: nobody takes all the places.
     pub clients_of_one_max: u32,
-    /// Requests that a client may have under way.
+    /// Requests that a client may have under way; at most 2^20.
     pub places_max: u32,
     /// Bytes of buffers that a client may share with the broker. Memory is taken as it is touched.
     pub arena_bytes_max: u64,
@@ -177,6 +177,8 @@ impl Broker {
         let poll = File::from_fd(set.descriptor().map_err(failed)?, "the clients' sockets").map_err(failed)?;
         let options = Options {
             clients_max: options.clients_max.clamp(1, SEATS_MAX - 1),
+            // More would be told from another client's by nothing.
+            places_max: options.places_max.clamp(1, 1 << PLACE_BITS),
             ..options
         };
         let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

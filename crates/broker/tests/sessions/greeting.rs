@@ -184,3 +184,13 @@ fn who_is_ended_reads_what_it_was_answered_before() {
     }
     house.ends();
 }
+
+#[test]
+fn no_client_gets_more_places_than_tags_tell_apart() {
+    let house = House::with(baio_broker::host::Options {
+        places_max: 1 << 21,
+        ..Default::default()
+    });
+    assert_eq!(house.client().welcome.places, 1 << 20);
+    house.ends();
+}
