@@ -179,9 +179,8 @@ impl Broker {
         sockets::hang_up(session.fd());
         if let Some(open) = &mut session.open {
             open.seat.cancel_all(&mut self.core);
-            for handle in open.seat.border.handles.take_all() {
-                open.seat.close_handle(&mut self.core, handle);
-            }
+            let handles = open.seat.border.handles.take_all();
+            open.seat.close_handles(&mut self.core, handles);
             for asking in &open.asking {
                 asking.doing.cancel(&mut self.core);
             }

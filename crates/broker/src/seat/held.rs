@@ -5,6 +5,7 @@
 //! device can take every slot for as long as it hangs. What is held then without a deadline is refused after
 //! [`HELD_PATIENCE`] in which nothing has ended: it has had no effect, and the client may try again.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use baio_engine::{Caching, Error, Memory, Time};
@@ -105,6 +106,7 @@ impl<B: Border> Seat<B> {
             }
             *room -= 1;
         }
+        self.has_let_go |= self.held.len() < before;
         self.held.len() < before
     }
 
@@ -122,16 +124,25 @@ impl<B: Border> Seat<B> {
         }
     }
 
+    /// The same for many, each of which is there once.
+    pub(crate) fn close_handles<S: Served>(&mut self, served: &mut S, mut handles: Vec<Handle>) {
+        self.leaving.append(&mut handles);
+        self.has_let_go = true;
+        self.close_leaving(served);
+    }
+
     /// Closes what no held request names any more.
     pub(crate) fn close_leaving<S: Served>(&mut self, served: &mut S) {
-        if self.leaving.is_empty() {
+        if self.leaving.is_empty() || !std::mem::take(&mut self.has_let_go) {
             return;
         }
+        // Looked at once, as there may be thousands of each.
+        let named: HashSet<Handle> = self.held.iter().map(|request| request.handle).collect();
         let mut leaving = std::mem::take(&mut self.leaving);
-        leaving.retain(|&handle| {
-            let is_named = self.is_named(handle);
+        leaving.retain(|handle| {
+            let is_named = named.contains(handle);
             if !is_named {
-                served.close_handle(handle);
+                served.close_handle(*handle);
             }
             is_named
         });
@@ -197,6 +208,7 @@ impl<B: Border> Seat<B> {
             took: Caching::Direct,
             iterations: 0,
         };
+        self.has_let_go = true;
         self.end(completion, request.memory).1
     }
 

@@ -115,6 +115,8 @@ pub(crate) struct Seat<B: Border> {
     held: VecDeque<SegmentRequest<Memory>>,
     /// Handles that are closed when no held request names them any more.
     leaving: Vec<Handle>,
+    /// A held request has gone since these were looked at.
+    has_let_go: bool,
     /// When to look for held requests to be given up: perhaps too early, never too late.
     sweep_at: Option<Time>,
     /// Since when nothing has ended and nothing of the client's runs, though requests are held.
@@ -136,6 +138,7 @@ impl<B: Border> Seat<B> {
             running: 0,
             held: VecDeque::new(),
             leaving: Vec::new(),
+            has_let_go: false,
             sweep_at: None,
             stuck_since: None,
         }
