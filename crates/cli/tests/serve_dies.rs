@@ -56,6 +56,8 @@ struct Shared {
     done: AtomicU64,
     /// When each session had its first one.
     firsts: Mutex<Vec<Instant>>,
+    /// Brokers that were killed while they began.
+    in_starts: AtomicU64,
     lives: AtomicU64,
     durable: AtomicU64,
     synced: AtomicU64,
@@ -412,6 +414,7 @@ fn kill_many(
             let another = serve(place);
             std::thread::sleep(Duration::from_micros(random.below(30_000)));
             another.killed();
+            Shared::count(&shared.in_starts);
         }
         shared.firsts.lock().unwrap().clear();
         let began = Instant::now();
@@ -475,8 +478,9 @@ fn what_a_broker_has_acknowledged_survives_its_deaths() {
     let mut times = times;
     times.sort_unstable();
     println!(
-        "{deaths} deaths; {} sessions that found everything, {} durable writes, {} syncs, {} creates, deletes and renames, {} more that came \
+        "{deaths} deaths, and {} more in a start; {} sessions that found everything, {} durable writes, {} syncs, {} creates, deletes and renames, {} more that came \
          about untold; from a start to the first completion: p50 {:?}, p99 {:?}",
+        of(&shared.in_starts),
         of(&shared.lives),
         of(&shared.durable),
         of(&shared.synced),

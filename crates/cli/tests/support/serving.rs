@@ -162,12 +162,14 @@ impl Serving {
         fs::read_to_string(self.proc(file)).unwrap()
     }
 
-    /// How often its threads have begun or ceased to run.
+    /// How often its threads have ceased to run. Not the kernel's own (`iou-wrk-...`): those look every five seconds whether they are
+    /// still needed.
     pub(crate) fn switches(&self) -> u64 {
         let tasks = fs::read_dir(self.proc("task")).unwrap();
+        let tasks = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default());
         tasks
-            .map(|task| {
-                let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default();
+            .filter(|status| !status.starts_with("Name:\tiou-"))
+            .map(|status| {
                 number_of(&status, "voluntary_ctxt_switches") + number_of(&status, "nonvoluntary_ctxt_switches")
             })
             .sum()
@@ -253,6 +255,11 @@ impl Talk {
                 _ => {}
             }
         }
+    }
+
+    /// Waits until the broker has gone.
+    pub(crate) fn hears_the_end(&mut self) {
+        while hear(&self.socket).is_some() {}
     }
 
     pub(crate) fn create(&self, name: &str, size_bytes: u64) -> Question {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   draining        callers' writes, discards and zeros wait, as behind a hold; those that the page cache has end
-//!   writing back    what the cache has of segments goes to the device, but for what waits for a log
+//!   writing back    what the cache has of segments goes to the device, but for what waits for a log, and segments that are being deleted
 //!   token           no operation is between two records
 //!   settling        what other operations are told waits, and so do the cache's own writes; what the device is at work on ends
 //!   sync            then the answer; the token is free for those who only read
