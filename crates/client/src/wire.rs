@@ -57,6 +57,8 @@ pub struct Wire {
 struct Post {
     /// Sent, and not answered yet; with the pieces of an answer that has come in part.
     asked: HashMap<u32, Vec<SegmentWords>>,
+    /// What lets others end, not sent yet: it waits for no answer. All that were asked may wait for just that.
+    urgent: VecDeque<(u32, Vec<u8>)>,
     /// Not sent yet.
     outbox: VecDeque<(u32, Vec<u8>)>,
     inbox: VecDeque<(u32, Answer)>,
@@ -82,6 +84,7 @@ impl Wire {
             questions_max: questions_max.max(1) as usize,
             post: Mutex::new(Post {
                 asked: HashMap::new(),
+                urgent: VecDeque::new(),
                 outbox: VecDeque::new(),
                 inbox: VecDeque::new(),
                 forgotten: 0,
@@ -100,20 +103,21 @@ impl Wire {
     /// What is too long for a message.
     pub fn ask(&self, place: u32, question: &Question) -> Result<(), baio_words::session::TooLong> {
         let message = question.encode(place)?;
-        self.send(place, message);
+        let mut post = self.post();
+        post.outbox.push_back((place, message));
+        self.flush(&mut post);
         Ok(())
     }
 
-    /// Asks what nobody waits for an answer to.
+    /// Asks what nobody waits for an answer to, before all that was not sent yet, and however many questions are under way: a thaw.
     pub fn tell(&self, question: &Question) {
-        let id = {
-            let mut post = self.post();
-            post.forgotten = post.forgotten.wrapping_add(1) & (FORGOTTEN / 2 - 1);
-            FORGOTTEN | post.forgotten
-        };
+        let mut post = self.post();
+        post.forgotten = post.forgotten.wrapping_add(1) & (FORGOTTEN / 2 - 1);
+        let id = FORGOTTEN | post.forgotten;
         // What is told is short.
         if let Ok(message) = question.encode(id) {
-            self.send(id, message);
+            post.urgent.push_back((id, message));
+            self.flush(&mut post);
         }
     }
 
@@ -127,29 +131,25 @@ impl Wire {
             .ok()
             .filter(|_| post.asked.contains_key(&place))
         {
-            post.outbox.push_back((NO_ANSWER, message));
+            post.urgent.push_back((NO_ANSWER, message));
             self.flush(&mut post);
         }
-    }
-
-    fn send(&self, id: u32, message: Vec<u8>) {
-        let mut post = self.post();
-        post.outbox.push_back((id, message));
-        self.flush(&mut post);
     }
 
     /// Sends what there is room for.
     fn flush(&self, post: &mut Post) {
         let mut blocked = false;
-        while let Some((id, message)) = post.outbox.front() {
-            let id = *id;
-            let is_over = self.has_gone() || (id != NO_ANSWER && post.asked.len() >= self.questions_max);
-            if is_over {
+        while !self.has_gone() {
+            let is_urgent = !post.urgent.is_empty();
+            if !is_urgent && post.asked.len() >= self.questions_max {
                 break;
             }
+            let letters = if is_urgent { &mut post.urgent } else { &mut post.outbox };
+            let Some((id, message)) = letters.front() else { break };
+            let id = *id;
             match rustix::net::send(&self.socket, message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(_) => {
-                    post.outbox.pop_front();
+                    letters.pop_front();
                     if id != NO_ANSWER && post.asked.insert(id, Vec::new()).is_some() {
                         self.hang_up(); // It was answered elsewhere than here: no broker of ours does so.
                     }
@@ -176,7 +176,7 @@ impl Wire {
     }
 
     fn count(&self, post: &Post) {
-        let busy = post.asked.len() + post.outbox.len() + post.inbox.len();
+        let busy = post.asked.len() + post.urgent.len() + post.outbox.len() + post.inbox.len();
         self.busy.store(busy, Ordering::Release);
     }
 
@@ -224,7 +224,7 @@ impl Wire {
                 Some(Ok(FromBroker::Doorbell)) => {
                     is_rung = true;
                     // Mostly there is nothing behind it; if there is, the next sleep ends at once.
-                    if post.asked.is_empty() && post.outbox.is_empty() {
+                    if post.asked.is_empty() && post.urgent.is_empty() && post.outbox.is_empty() {
                         break;
                     }
                     true
@@ -332,3 +332,7 @@ impl FarBell for Wire {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "wire_tests.rs"]
+mod tests;

@@ -1,0 +1,52 @@
+use baio_words::session::FromClient;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use super::*;
+
+fn wire(questions_max: u32) -> (Wire, OwnedFd) {
+    let kind = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, kind, None).unwrap();
+    (Wire::new(ours, questions_max).unwrap(), theirs)
+}
+
+/// The next message that lies there.
+fn said(theirs: &OwnedFd) -> Option<(u32, Question)> {
+    let mut bytes = vec![0; MESSAGE_MAX];
+    let (_, len) = rustix::net::recv(theirs, &mut bytes[..], RecvFlags::DONTWAIT).ok()?;
+    match FromClient::decode(&bytes[..len]) {
+        Ok(FromClient::Question { id, question }) => Some((id, question)),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Who keeps a volume still and has asked all that it may: the answers wait for its thaw, and so the thaw cannot wait for them.
+#[test]
+fn what_lets_others_end_waits_for_no_answer() {
+    let (wire, theirs) = wire(2);
+    for place in 0..4 {
+        wire.ask(place, &Question::Info).unwrap();
+    }
+    assert_eq!(said(&theirs), Some((0, Question::Info)));
+    assert_eq!(said(&theirs), Some((1, Question::Info)));
+    assert_eq!(said(&theirs), None, "more than it may");
+    wire.cancel(1);
+    assert_eq!(said(&theirs), Some((NO_ANSWER, Question::Cancel { question: 1 })));
+    wire.tell(&Question::Thaw { freeze: 7 });
+    let (id, question) = said(&theirs).expect("a thaw");
+    assert_eq!(question, Question::Thaw { freeze: 7 });
+    let done = |id| {
+        let answer = Answer::Done.encode(id).unwrap();
+        rustix::net::send(&theirs, &answer, SendFlags::NOSIGNAL).unwrap();
+    };
+    // The others go as answers come, in their order.
+    done(id);
+    done(0);
+    assert_eq!(wire.next_answer(), Some((0, Answer::Done)));
+    assert_eq!(said(&theirs), Some((2, Question::Info)));
+    assert_eq!(said(&theirs), None);
+    done(1);
+    done(2);
+    assert_eq!(wire.next_answer(), Some((1, Answer::Done)));
+    assert_eq!(wire.next_answer(), Some((2, Answer::Done)));
+    assert!(!wire.has_gone());
+}
