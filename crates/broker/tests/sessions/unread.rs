@@ -107,11 +107,14 @@ fn a_doorbell_that_finds_no_room_is_not_missed() {
     let mut client = house.client();
     let handle = client.made("its own", 1 << 20);
     let mut posed = 1_000;
-    while client.wire.sends_at_last(&Question::Status.encode(posed).unwrap()) {
-        posed += 1;
-        assert!(posed < 100_000, "the broker takes whatever is asked");
+    // More than once: the broker may have been late.
+    for _ in 0..3 {
+        while client.wire.sends_at_last(&Question::Status.encode(posed).unwrap()) {
+            posed += 1;
+            assert!(posed < 100_000, "the broker takes whatever is asked");
+        }
+        victim.goes_on();
     }
-    victim.goes_on();
     let sleeping = client.word(client.welcome.submissions.sleeping);
     until("nobody looks at its ring", || sleeping.load(Ordering::SeqCst) == 1);
     let entry = client.entry(Op::Read, 0, handle, 0);
