@@ -216,12 +216,15 @@ impl Broker {
             let Some(session) = sessions[number as usize].as_deref_mut() else {
                 return false;
             };
-            let Some(open) = session.open.as_ref().filter(|_| !session.is_leaving) else {
+            let Some(open) = session.open.as_ref() else {
                 return true;
             };
+            until = until.into_iter().chain(open.seat.sweep_at()).min();
+            if session.is_leaving {
+                return true;
+            }
             let is_empty = open.seat.fall_asleep();
             may_sleep &= is_empty;
-            until = until.into_iter().chain(open.seat.sweep_at()).min();
             session.is_awake = !is_empty || !open.is_still();
             session.is_awake
         });
