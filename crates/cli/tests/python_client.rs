@@ -72,7 +72,7 @@ fn a_client_in_python_does_a_days_work() {
         "right read back: 262144 bytes, the same",
         "right woken by a doorbell",
         "right read at the end: nothing",
-        "right failed: read beyond the end, which is 262144",
+        "right read across the end: 4096 bytes",
         "right failed: write beyond the end, which is 262144",
         "right close: 64 requests before it were done",
         "right failed: the handle is not valid any more",
