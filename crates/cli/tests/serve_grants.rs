@@ -1,8 +1,8 @@
 //! Promise: the rules of `--grants` narrow what clients may do, are read again on SIGHUP, and end sessions that may do less; a
 //! file that cannot be used changes nothing and is told; its quota is noted in the volume.
 
-#[path = "support/broker.rs"]
-mod broker;
+#[path = "support/server.rs"]
+mod server;
 mod support;
 
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use baio::{Access, CreateOptions, Fault, Link, Remote};
 use rustix::process::Signal;
 
-use broker::Serving;
+use server::Server;
 use support::Place;
 
 /// Nothing here takes so long.
@@ -31,7 +31,7 @@ fn holds(what: impl Fn() -> Result<(), String>) {
 fn rules_narrow_and_are_read_again() {
     let place = Place::new();
     place.write("grants", b"# nobody changes anything\neverybody may read\n");
-    let mut serving = Serving::start(&place, "--grants grants");
+    let mut serving = Server::on_new_volume(&place, "--grants grants");
     let create = || place.baio("create unix:vol.sock#a --size 1M --json");
     let error = create().fails_with(1).error();
     assert_eq!(error["code"], "EACCES", "{error}");
@@ -70,14 +70,14 @@ fn rules_narrow_and_are_read_again() {
     link.open_segment("a", Access::Write).wait().unwrap();
     let refused = link.create_segment("b", &CreateOptions::of_size(1 << 20)).wait();
     assert_eq!(refused.unwrap_err().code(), "EACCES");
-    serving.ends_well();
+    serving.stops_well();
 }
 
 #[test]
 fn who_may_as_much_as_before_stays_connected() {
     let place = Place::new();
     place.write("grants", b"everybody may read write\n");
-    let mut serving = Serving::start(&place, "--grants grants");
+    let mut serving = Server::on_new_volume(&place, "--grants grants");
     let link = Remote::connect(place.path("vol.sock")).unwrap();
     place.write("grants", ALL);
     serving.signal(Signal::HUP);
@@ -86,14 +86,14 @@ fn who_may_as_much_as_before_stays_connected() {
         let created = link.create_segment("a", &CreateOptions::of_size(1 << 20)).wait();
         created.map(drop).map_err(|error| error.code().to_owned())
     });
-    serving.ends_well();
+    serving.stops_well();
 }
 
 #[test]
 fn a_file_that_cannot_be_used_leaves_the_rules_as_they_were() {
     let place = Place::new();
     place.write("grants", ALL);
-    let mut serving = Serving::start(&place, "--grants grants");
+    let mut serving = Server::on_new_volume(&place, "--grants grants");
     place.write("grants", b"everybody may nothing\neverybody may raed\n");
     serving.signal(Signal::HUP);
     let said = serving.says("the rules stay as they were");
@@ -106,7 +106,7 @@ fn a_file_that_cannot_be_used_leaves_the_rules_as_they_were() {
     let said = serving.says("the rules stay as they were");
     assert!(said.contains("needed: a file of rules"), "{said}");
     place.baio("create unix:vol.sock#b --size 1M").succeeds();
-    serving.ends_well();
+    serving.stops_well();
 }
 
 #[test]
@@ -129,19 +129,19 @@ fn without_a_rule_nobody_comes_in_and_that_is_said() {
     let place = Place::new();
     place.baio("format vol.img --size 4M").succeeds();
     place.write("grants", b"");
-    let mut serving = Serving::bare(&place, "--grants grants");
+    let mut serving = Server::on_volume(&place, "--grants grants");
     serving.says("grants has no rule: no client may do anything");
     serving.says("serving ");
     let error = Remote::connect(place.path("vol.sock")).unwrap_err();
     assert_eq!(error.code(), "EACCES");
-    serving.ends_well();
+    serving.stops_well();
 }
 
 #[test]
 fn its_quota_is_noted_in_the_volume_once() {
     let place = Place::new();
     place.write("grants", b"everybody may read write manage\nquota 2M 3\n");
-    Serving::start(&place, "--grants grants").ends_well();
+    Server::on_new_volume(&place, "--grants grants").stops_well();
     let quota = || place.baio("quota vol.img default --json").succeeds().json();
     let noted = quota();
     assert_eq!(
@@ -150,6 +150,6 @@ fn its_quota_is_noted_in_the_volume_once() {
     );
     // What the volume says already stays.
     place.write("grants", b"everybody may read write manage\nquota 1M 1\n");
-    Serving::again(&place, "--grants grants").ends_well();
+    Server::on_volume(&place, "--grants grants").ready().stops_well();
     assert_eq!(quota(), noted);
 }

@@ -1,8 +1,8 @@
 //! Promise: `baio serve --metrics PATH` answers there with the figures of its core and of each user, at that moment, and the socket
 //! goes with the broker.
 
-#[path = "support/broker.rs"]
-mod broker;
+#[path = "support/server.rs"]
+mod server;
 mod support;
 
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 
 use baio::{Access, Link, Remote};
 
-use broker::Serving;
+use server::Server;
 use support::{BAIO, Done, Place};
 
 fn scrape(place: &Place) -> String {
@@ -35,7 +35,7 @@ fn value(answer: &str, name: &str) -> f64 {
 #[test]
 fn a_scrape_shows_the_core_and_each_user_as_they_are_then() {
     let place = Place::new();
-    let serving = Serving::start(&place, "--metrics m.sock");
+    let serving = Server::on_new_volume(&place, "--metrics m.sock");
     let mode = std::fs::metadata(place.path("m.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let uid = rustix::process::geteuid().as_raw();
@@ -71,7 +71,7 @@ fn a_scrape_shows_the_core_and_each_user_as_they_are_then() {
         sample["name"] == "baio_broker_requests_total" && sample["labels"]["uid"] == uid.to_string().as_str()
     };
     assert_eq!(samples.iter().find(has).unwrap()["value"], 3);
-    serving.ends_well();
+    serving.stops_well();
     assert!(!place.path("m.sock").exists());
 }
 

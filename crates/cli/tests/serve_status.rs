@@ -1,18 +1,18 @@
 //! Promise: `baio serve --status` shows, by user, what the clients of a broker have and had, and what that adds up to.
 
-#[path = "support/broker.rs"]
-mod broker;
+#[path = "support/server.rs"]
+mod server;
 mod support;
 
 use baio::{Access, Link, Remote};
 
-use broker::Serving;
+use server::Server;
 use support::Place;
 
 #[test]
 fn it_shows_what_each_user_has_and_had() {
     let place = Place::new();
-    let serving = Serving::start(&place, "");
+    let serving = Server::on_new_volume(&place, "");
     place.baio("create unix:vol.sock#a --size 1M").succeeds();
     let link = Remote::connect(place.path("vol.sock")).unwrap();
     let segment = link.open_segment("a", Access::Write).wait().unwrap();
@@ -54,7 +54,7 @@ fn it_shows_what_each_user_has_and_had() {
     assert_eq!((lines[0][0], lines[0][5]), ("UID", "REQUESTS"), "{text}");
     assert_eq!((lines[1][0], lines[1][5]), (uid.to_string().as_str(), "4"), "{text}");
     assert_eq!((lines[2][0], lines[2][5]), ("total", "4"), "{text}");
-    serving.ends_well();
+    serving.stops_well();
 }
 
 #[test]

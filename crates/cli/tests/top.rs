@@ -1,7 +1,7 @@
 //! Promise: `baio top` shows who uses a broker, on a terminal or as text, and leaves the terminal as it was, whatever ends it.
 
-#[path = "support/broker.rs"]
-mod broker;
+#[path = "support/server.rs"]
+mod server;
 mod support;
 
 use std::fs::File;
@@ -17,7 +17,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
 
-use broker::Serving;
+use server::Server;
 use support::{BAIO, Place};
 
 /// Nothing here takes so long.
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[test]
 fn one_table_is_of_one_second() {
     let place = Place::new();
-    let serving = Serving::start(&place, "");
+    let serving = Server::on_new_volume(&place, "");
     place.baio("create unix:vol.sock#a --size 1M").succeeds();
     let link = Remote::connect(place.path("vol.sock")).unwrap();
     let _segment = link.open_segment("a", Access::Write).wait().unwrap();
@@ -49,13 +49,13 @@ fn one_table_is_of_one_second() {
     let first = |line: &str| line.split_whitespace().next().map(str::to_owned);
     let firsts: Vec<_> = text.lines().filter_map(first).collect();
     assert_eq!(firsts, ["UID", "all", uid.to_string().as_str()], "{text}");
-    serving.ends_well();
+    serving.stops_well();
 }
 
 #[test]
 fn without_a_terminal_it_prints_until_the_broker_has_gone() {
     let place = Place::new();
-    let serving = Serving::start(&place, "");
+    let serving = Server::on_new_volume(&place, "");
     let mut child = place.spawn(BAIO, ["top", "--socket", "vol.sock"]);
     let mut out = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let tables = out
@@ -63,7 +63,7 @@ fn without_a_terminal_it_prints_until_the_broker_has_gone() {
         .filter(|line| line.trim_start().starts_with("all "))
         .take(2);
     assert_eq!(tables.count(), 2);
-    serving.ends_well();
+    serving.stops_well();
     let rest: Vec<_> = out.collect();
     assert!(rest.iter().all(|line| !line.contains('\u{1b}')), "{rest:?}");
     let mut said = String::new();
@@ -170,7 +170,7 @@ impl Terminal {
 #[test]
 fn on_a_terminal_keys_end_it() {
     let place = Place::new();
-    let serving = Serving::start(&place, "");
+    let serving = Server::on_new_volume(&place, "");
     for key in [b"q", b"\x03"] {
         let mut terminal = Terminal::start(&place);
         terminal.is_there();
@@ -178,13 +178,13 @@ fn on_a_terminal_keys_end_it() {
         let (status, shown) = terminal.ends();
         assert!(status.success(), "{status}: {shown:?}");
     }
-    serving.ends_well();
+    serving.stops_well();
 }
 
 #[test]
 fn on_a_terminal_signals_end_it_and_are_seen() {
     let place = Place::new();
-    let serving = Serving::start(&place, "");
+    let serving = Server::on_new_volume(&place, "");
     for signal in [rustix::process::Signal::TERM, rustix::process::Signal::HUP] {
         let mut terminal = Terminal::start(&place);
         terminal.is_there();
@@ -192,16 +192,16 @@ fn on_a_terminal_signals_end_it_and_are_seen() {
         let (status, shown) = terminal.ends();
         assert_eq!(status.signal(), Some(signal.as_raw()), "{shown:?}");
     }
-    serving.ends_well();
+    serving.stops_well();
 }
 
 #[test]
 fn on_a_terminal_the_end_of_the_broker_is_told_behind_the_table() {
     let place = Place::new();
-    let serving = Serving::start(&place, "");
+    let serving = Server::on_new_volume(&place, "");
     let mut terminal = Terminal::start(&place);
     terminal.is_there();
-    serving.ends_well();
+    serving.stops_well();
     let (status, shown) = terminal.ends();
     assert_eq!(status.code(), Some(1), "{shown:?}");
     let behind = shown.rsplit("\u{1b}[?1049l").next().unwrap();
@@ -211,7 +211,7 @@ fn on_a_terminal_the_end_of_the_broker_is_told_behind_the_table() {
 #[test]
 fn a_broker_that_does_not_answer_keeps_nobody() {
     let place = Place::new();
-    let serving = Serving::start(&place, "");
+    let serving = Server::on_new_volume(&place, "");
     let mut terminal = Terminal::start(&place);
     terminal.is_there();
     serving.signal(rustix::process::Signal::STOP);
@@ -220,5 +220,5 @@ fn a_broker_that_does_not_answer_keeps_nobody() {
     let (status, shown) = terminal.ends();
     serving.signal(rustix::process::Signal::CONT);
     assert!(status.success(), "{shown:?}");
-    serving.ends_well();
+    serving.stops_well();
 }

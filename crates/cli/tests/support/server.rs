@@ -21,6 +21,17 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// Makes the volume `vol.img` of a place, and serves it on the socket `vol.sock` with these words more.
+    pub(crate) fn on_new_volume(place: &Place, words: &str) -> Server {
+        place.baio("format vol.img --size 16M").succeeds();
+        Server::on_volume(place, words).ready()
+    }
+
+    /// The same with the volume that is there, before it has said anything.
+    pub(crate) fn on_volume(place: &Place, words: &str) -> Server {
+        Server::start(place, &format!("serve vol.img --socket vol.sock {words}"))
+    }
+
     pub(crate) fn start(place: &Place, line: &str) -> Server {
         Server::of(place.spawn(BAIO, line.split_whitespace()))
     }
@@ -30,14 +41,14 @@ impl Server {
         Server { child, told }
     }
 
-    /// Waits for the line of standard error that begins so, and gives it; what it said instead, if it ended without.
-    pub(crate) fn says(&mut self, beginning: &str) -> String {
+    /// Waits for the line of standard error with this in it, and gives it; what it said instead, if it ended without.
+    pub(crate) fn says(&mut self, word: &str) -> String {
         let mut said = String::new();
         loop {
             let mut line = String::new();
             let read = self.told.read_line(&mut line).unwrap();
-            assert_ne!(read, 0, "it ended without `{beginning}`, and said: {said}");
-            if line.starts_with(beginning) {
+            assert_ne!(read, 0, "it ended without `{word}`, and said: {said}");
+            if line.contains(word) {
                 return line;
             }
             said += &line;
@@ -67,6 +78,17 @@ impl Server {
         drop(ended);
         watch.join().unwrap();
         (self.child.wait().unwrap(), rest)
+    }
+
+    /// Tells it to end; its status, and what it has said since.
+    pub(crate) fn stops(mut self) -> (std::process::ExitStatus, String) {
+        self.signal(Signal::TERM);
+        self.ends()
+    }
+
+    pub(crate) fn stops_well(self) {
+        let (status, said) = self.stops();
+        assert!(status.success(), "{status}: {said}");
     }
 
     pub(crate) fn ends_well(mut self) {
