@@ -47,7 +47,7 @@ fn a_client_in_python_does_a_days_work() {
         return skip("needs python3");
     }
     let place = Place::new();
-    place.baio("format vol.img --size 16M --segments 100").succeeds();
+    place.baio("format vol.img --size 16M --segments 800").succeeds();
     let _server = Server::start(&place);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/client.py");
     // One that hangs is killed one day.

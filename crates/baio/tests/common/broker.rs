@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
-use baio::{CacheConfig, Core, Format, Remote};
+use baio::{CacheConfig, Core, Format, Limits, Remote};
 use baio_broker::host::{Broker, Listener, Options, Stop};
 
 pub struct Served {
@@ -31,6 +31,11 @@ impl Served {
         let thread = std::thread::spawn(move || {
             let mut options = Options {
                 name: "served".into(),
+                // So that whoever runs the tests meets the same limits as root: those of the volume.
+                quota: Some(Limits {
+                    blocks: Some(1 << 40),
+                    segments: Some(1 << 20),
+                }),
                 ..Options::default()
             };
             change(&mut options);
