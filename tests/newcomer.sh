@@ -47,6 +47,7 @@ reason() { # line
     *"--test planted_faults"* | *"--test schedules"*) echo "a step of .ci/run of its own" ;;
     *"--example echo "*) echo "it serves until it is stopped; crates/baio/tests/local_io.rs talks to it" ;;
     "benches/peers/"*) echo "it measures for minutes, and needs the peers' crates" ;;
+    *"/run/baio/"*) echo "it needs the broker of an installed service" ;;
     *"/run/mail/metrics.sock"*) echo "it needs a program that has opened that socket" ;;
     *COMMIT* | *" REV") echo "it needs a commit of yours" ;;
     "sudo "*) echo "it changes the machine" ;;
