@@ -71,12 +71,18 @@ impl Table {
 
     /// A client's read of a whole page.
     pub fn read(&self, key: u64, to: &mut [u8; PAGE]) -> Result<(), Missed> {
+        self.read_while(key, to, || ())
+    }
+
+    /// The same, with something that happens after the first look at the version.
+    pub fn read_while(&self, key: u64, to: &mut [u8; PAGE], happens: impl FnOnce()) -> Result<(), Missed> {
         let frame = self.find(key).ok_or(Missed::Absent)?;
         let version = self.words.word(frame * 2);
         let before = version.load(Ordering::Acquire);
         if before % 2 == 1 || self.words.word(frame * 2 + 1).load(Ordering::Relaxed) != key {
             return Err(Missed::Changed);
         }
+        happens();
         self.frames.read(frame, to);
         reads_are_over();
         if version.load(Ordering::Relaxed) == before {

@@ -77,17 +77,24 @@ fn a_held_page_of_a_punched_frame_keeps_what_its_holder_could_read() {
     assert_eq!((first_byte(&from_map), first_byte(&from_file)), (OWN, OWN));
 }
 
-/// Held pages are in no file any more, so nobody's figures show them but the machine's: they are the client's to keep.
+/// Held pages are in no file any more, so nobody's figures show them but the machine's: of one frame a client keeps many.
 #[test]
-fn held_pages_are_not_among_the_brokers() {
+fn a_client_keeps_as_many_old_pages_of_a_frame_as_its_pipes_hold() {
+    const KEPT: u8 = 8;
     let scene = scene();
-    let (_from, into) = pipe();
-    for _ in 0..8 {
-        scene.broker.write(0, &full_of(OWN));
+    let (from, into) = pipe();
+    for n in 0..KEPT {
+        scene.broker.write(0, &full_of(n));
         hold(&scene.client, &into);
         scene.memory.punch(0, 1).expect("a hole");
     }
     assert_eq!(scene.memory.present().expect("its status"), 0);
+    for n in 0..KEPT {
+        let mut page = full_of(SECRET);
+        // SAFETY: a page.
+        let got = unsafe { libc::read(from.as_raw_fd(), page.as_mut_ptr().cast(), PAGE) };
+        assert_eq!((got, page), (PAGE as isize, full_of(n)));
+    }
 }
 
 /// Registered memory is pinned for long, which needs a page that can be written.
