@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use baio_mapped::table::{Table, table_pages};
-use baio_mapped::{Child, Map, Memory, PAGE, copy_racing, hear, now, reads_are_over, say};
+use baio_mapped::{Child, Map, Memory, PAGE, check, copy_racing, hear, now, reads_are_over, say};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -262,7 +262,8 @@ fn beside_a_writer(cache: &Cache, client: &Table, rounds: usize) -> Outcome<()> 
 #[derive(Clone, Copy)]
 enum Clients {
     Asleep(usize),
-    /// One that looks at its pages all the time: its processor has them in its TLB.
+    /// One that looks at its pages all the time, on another processor, which has them in its TLB. The last of all, as both
+    /// stay where they are.
     Looking,
 }
 
@@ -291,7 +292,23 @@ fn clients_of(memory: &Memory, how: Clients) -> Outcome<Vec<Child>> {
         }
         0
     };
-    (0..count).map(|_| Child::run(client).map_err(Into::into)).collect()
+    let clients = (0..count).map(|_| Child::run(client).map_err(Into::into)).collect();
+    if matches!(how, Clients::Looking) {
+        // The client stays where it is put, and the broker elsewhere, from here on.
+        stay_on(0)?;
+    }
+    clients
+}
+
+/// Keeps this process on one processor. `EINVAL` if there is none of that number.
+fn stay_on(processor: usize) -> std::io::Result<()> {
+    // SAFETY: a set of the C library's layout, for which all zeroes is the empty one.
+    let answer = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
+    };
+    check(answer).map(drop)
 }
 
 fn all_touch(clients: &[Child]) -> Outcome<()> {
@@ -325,7 +342,7 @@ fn taking(rounds: usize) -> Outcome<()> {
         ("1 client, asleep", Clients::Asleep(1)),
         ("8 clients, asleep", Clients::Asleep(8)),
         ("64 clients, asleep", Clients::Asleep(64)),
-        ("1 client, looking all the time", Clients::Looking),
+        ("1 client, on another processor", Clients::Looking),
     ];
     for (name, how) in all {
         let memory = Memory::new(TAKEN)?;
@@ -360,7 +377,39 @@ fn taking(rounds: usize) -> Outcome<()> {
         );
     }
     println!();
+    many_mappings(rounds)?;
     by_the_client(rounds)
+}
+
+/// One client that maps one page again and again: the kernel visits each mapping to take the page away.
+fn many_mappings(rounds: usize) -> Outcome<()> {
+    println!("CPU us to punch a page that one client has mapped so many times");
+    for count in [1, 1000, 30_000] {
+        let memory = Memory::new(1)?;
+        let map = memory.map()?;
+        map.write(0, &[1; PAGE]);
+        let descriptor = memory.for_a_client()?;
+        let client = Child::run(|socket| {
+            let mapped: Result<Vec<Map>, _> = (0..count).map(|_| Map::to_read(&descriptor, 1)).collect();
+            let Ok(maps) = mapped else { return 1 };
+            while let Ok(true) = hear(socket) {
+                black_box(maps.iter().fold(0, |all, map| all | map.peek(0)));
+                if say(socket).is_err() {
+                    return 1;
+                }
+            }
+            0
+        })?;
+        let mut took = Vec::new();
+        for _ in 0..rounds {
+            all_touch(std::slice::from_ref(&client))?;
+            took.push(timed(1, |_| memory.punch(0, 1))? / 1e3);
+            map.write(0, &[1; PAGE]);
+        }
+        println!("{count:34} {:21.1}", median(took));
+    }
+    println!();
+    Ok(())
 }
 
 /// What a client that does as it is told would do at its side.
