@@ -75,6 +75,24 @@ fn a_scrape_shows_the_core_and_each_user_as_they_are_then() {
     assert!(!place.path("m.sock").exists());
 }
 
+/// What is measured is what was asked for: `stress` said `cached` once, and made direct requests.
+#[test]
+fn a_cached_stress_goes_through_the_brokers_cache() {
+    let place = Place::new();
+    let serving = Server::on_new_volume(&place, "--metrics m.sock");
+    place.baio("create unix:vol.sock#a --size 1M").succeeds();
+    let reads = || value(&scrape(&place), "baio_cache_requests_total");
+    place
+        .baio("stress unix:vol.sock#a --rw randread --io-size 256K")
+        .succeeds();
+    assert_eq!(reads(), 0.0);
+    place
+        .baio("stress unix:vol.sock#a --rw randread --io-size 256K --mode cached")
+        .succeeds();
+    assert!(reads() >= 64.0, "{}", reads());
+    serving.stops_well();
+}
+
 #[test]
 fn a_place_that_cannot_be_had_is_found_before_the_volume_is_touched() {
     let place = Place::new();

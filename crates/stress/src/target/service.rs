@@ -7,13 +7,13 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use baio::{Access, Link, Options, Outcome, Remote, Segment, SegmentRequest};
+use baio::{Access, Link, Mode, Options, Outcome, Remote, Segment, SegmentRequest};
 use baio_console::failure::Failure;
 use baio_engine::{Durability, Memory, Stats, Wait};
 use baio_storage::{Error, Fault};
 
 use super::{ARENA_SPARE, Ended, Target, config, op_of};
-use crate::job::{Job, Lane, Objects};
+use crate::job::{Job, Lane, Mode as JobMode, Objects};
 use crate::schedule::Piece;
 
 /// The service, and what lanes hold for each other.
@@ -54,7 +54,10 @@ impl Target for Served {
         match volume.open_segment_of(path.owner_uid, &path.name, access).wait() {
             Ok(segment) => Ok(Service {
                 volume,
-                segment,
+                segment: match job.mode {
+                    JobMode::Cached => segment.with_mode(Mode::Cached),
+                    _ => segment,
+                },
                 inboxes: job.lanes.iter().map(|_| Mutex::default()).collect(),
                 command: job.command,
                 typed: path.typed.clone(),
