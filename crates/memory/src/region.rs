@@ -13,6 +13,7 @@ use rustix::fs::SealFlags;
 
 use baio_words::Errno;
 
+use crate::cells::{CELL, load, load_all, store_all};
 use crate::error::RegionError;
 use crate::mapping::Mapping;
 
@@ -225,18 +226,13 @@ impl Span {
     pub fn copy_in_at(&self, skip: usize, bytes: &[u8]) -> usize {
         let part = self.part(skip, bytes.len());
         let (head, rest) = bytes[..part.len].split_at(part.head());
-        let body = rest.chunks_exact(CELL);
-        let tail = body.remainder();
+        let (body, tail) = rest.split_at(rest.len() / CELL * CELL);
         let (first, cells) = self.cells(part).split_at(usize::from(!head.is_empty()));
-        let (whole, last) = cells.split_at(body.len());
+        let (whole, last) = cells.split_at(body.len() / CELL);
         if let [cell] = first {
             store_some(cell, part.into, head);
         }
-        for (cell, bytes) in whole.iter().zip(body) {
-            let mut word = [0; CELL];
-            word.copy_from_slice(bytes);
-            cell.store(u64::from_ne_bytes(word), Ordering::Relaxed);
-        }
+        store_all(whole, body);
         if let [cell] = last {
             store_some(cell, 0, tail);
         }
@@ -253,9 +249,7 @@ impl Span {
         if let [cell] = first {
             head.copy_from_slice(&load(cell)[part.into..][..head.len()]);
         }
-        for (cell, bytes) in whole.iter().zip(body.chunks_exact_mut(CELL)) {
-            bytes.copy_from_slice(&load(cell));
-        }
+        load_all(whole, body);
         if let [cell] = last {
             tail.copy_from_slice(&load(cell)[..tail.len()]);
         }
@@ -296,10 +290,6 @@ impl Span {
     }
 }
 
-/// Bytes that are moved at once. All of a region is touched in aligned cells of this size, also where a span ends within
-/// one: atomics of several sizes on the same bytes would be a data race.
-const CELL: usize = size_of::<u64>();
-
 /// Bytes of a region as cells hold them.
 #[derive(Clone, Copy)]
 struct Part {
@@ -318,10 +308,6 @@ impl Part {
             into => self.len.min(CELL - into),
         }
     }
-}
-
-fn load(cell: &AtomicU64) -> [u8; CELL] {
-    cell.load(Ordering::Relaxed).to_ne_bytes()
 }
 
 /// Stores some bytes of a cell. Its others may be written by somebody else meanwhile, and stay whatever they become.
