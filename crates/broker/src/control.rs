@@ -17,8 +17,8 @@ use baio_storage::cache::window::Pattern;
 use baio_storage::log::{LogAnswer, LogOptions, LogRequest, LogUsage};
 use baio_storage::{
     Access, Account, Answer, CheckReport, Core, Counters, CreateOptions, DefragReport, Error, Fault, Handle,
-    HeldFreeze, HeldLog, HeldPage, Identity, Limits, LogId, LogQuestion, LogReply, OperationId, OperationName, Pinning,
-    ResizeOptions, Result, SegmentInfo, Ticket, VolumeView, Watch, log_request_name,
+    HeldFreeze, HeldLog, HeldPage, Identity, Limits, LogClaim, LogId, LogQuestion, LogReply, OperationId,
+    OperationName, Pinning, ResizeOptions, Result, SegmentInfo, Ticket, VolumeView, Watch, log_request_name,
 };
 use baio_words::session::StatusWords;
 
@@ -186,6 +186,10 @@ pub enum Command {
     },
     /// How an open log stands.
     LogUsage(LogId),
+    /// Have a segment for a log that is kept elsewhere.
+    ClaimLog(Handle),
+    /// Give it back: the handle of the claim.
+    ReleaseLog(Handle),
     /// Run this on the core's thread. It must not block, and cannot use a link of the core.
     Run(Run),
     /// This command, and how far it is.
@@ -246,6 +250,8 @@ pub enum Reply {
     OnLog(LogAnswer),
     /// How a log stands.
     LogUsage(Box<LogUsage>),
+    /// A segment is for a log of the caller's.
+    LogClaimed(LogClaim),
     /// What came of running something; `Err` is its panic.
     Ran(std::thread::Result<Box<dyn Any + Send>>),
     /// It is done.
@@ -313,6 +319,8 @@ impl Command {
             Command::OnLog { request, .. } => log_request_name(request),
             Command::SetLog { .. } => "put under a log",
             Command::LogUsage(_) => "look at the log in",
+            Command::ClaimLog(_) => "open the log in",
+            Command::ReleaseLog(_) => "close the log in",
             Command::Run(_) => "run",
             Command::Watched(command, _) => command.name(),
             Command::Close => "close",
@@ -455,6 +463,11 @@ fn answer(core: &mut Core, who: Identity, command: Command) -> Result<Reply> {
             let usage = core.log_usage(log).ok_or_else(gone)?;
             Ok(Reply::LogUsage(Box::new(usage)))
         }
+        Command::ClaimLog(handle) => core.claim_log(handle).map(Reply::LogClaimed),
+        Command::ReleaseLog(handle) => {
+            core.close_handle(handle);
+            Ok(Reply::Done)
+        }
         Command::Run(run) => {
             // A panic is its caller's, who gets it; it was inside of no change of the core's.
             Ok(Reply::Ran(catch_unwind(AssertUnwindSafe(|| run(core)))))
@@ -560,6 +573,7 @@ impl Reply {
     pub fn handle(&self) -> Option<Handle> {
         match self {
             Reply::Opened(handle, _) | Reply::OpenedFile(handle) => Some(*handle),
+            Reply::LogClaimed(claim) => Some(claim.handle),
             _ => None,
         }
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use baio_ring::{Layout, SessionMemory};
-use baio_words::session::{Answer, Failed, FromBroker, Hello, MESSAGE_MAX, VERSION, Welcome};
+use baio_words::session::{Answer, FEATURE_LOGS, Failed, FromBroker, Hello, MESSAGE_MAX, VERSION, Welcome};
 use baio_words::{Errno, IN_LINE, ON_LINES, into_std, write_advice};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno as Said;
@@ -234,7 +234,7 @@ fn greet(socket: OwnedFd, object: &str, wishes: &Wishes, until: Option<Instant>)
     let hello = Hello {
         version_min: VERSION,
         version_max: VERSION,
-        features: 0,
+        features: FEATURE_LOGS,
         places: wishes.places,
         arena_bytes: wishes.arena_bytes,
         volume: wishes.volume.clone(),

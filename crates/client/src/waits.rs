@@ -12,7 +12,7 @@ use crate::carrier::Carrier;
 use crate::client::{Client, instant_of};
 use crate::inside::{Inside, next_reaper};
 use crate::sync::{self, Ordering};
-use crate::table::Ended;
+use crate::table::{Ended, earlier};
 
 /// Why a question got no answer.
 #[derive(Clone, Debug)]
@@ -182,6 +182,18 @@ impl<K: Carrier> Client<K> {
     /// # Errors
     /// Nothing is taken any more, and the future waits for something else.
     pub fn block_on<F: Future>(self: &Arc<Self>, future: F) -> Result<F::Output, RequestFault> {
+        self.block_on_ticking(future, || None)
+    }
+
+    /// The same, and the future is polled at these moments too: each time before a sleep it is asked for the next.
+    ///
+    /// # Errors
+    /// As [`Client::block_on`].
+    pub fn block_on_ticking<F: Future>(
+        self: &Arc<Self>,
+        future: F,
+        next_tick: impl Fn() -> Option<Time>,
+    ) -> Result<F::Output, RequestFault> {
         // However this ends, what it leaves behind is the helper's.
         let _role = Reaping {
             client: self,
@@ -199,17 +211,24 @@ impl<K: Carrier> Client<K> {
                     break Ok(output);
                 }
             }
+            // Beyond the clock's end is never.
+            let tick = next_tick().and_then(instant_of);
             let mut state = self.lock();
             loop {
                 state = self.look(state);
                 if me.is_rung() {
                     break;
                 }
+                if tick.is_some_and(|at| sync::now() >= at) {
+                    me.ring();
+                    break;
+                }
                 let over = state.table.closed.is_some() && state.table.in_flight() == 0;
                 if over && self.all_told(&mut patience) {
                     break;
                 }
-                state = self.sleep(state, &me, false, over.then(|| sync::now() + STEP));
+                let step = over.then(|| sync::now() + STEP);
+                state = self.sleep(state, &me, false, earlier(step, tick));
             }
             let closed = state.table.closed;
             self.finish_up(state, false);

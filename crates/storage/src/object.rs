@@ -99,6 +99,8 @@ pub(crate) struct Object {
     pub(crate) target: Target,
     /// The line in which its writes and fences stand; that of all handles on the same file or segment.
     line: u32,
+    /// Its file or segment is for a log of whoever has this handle, until nothing of it is under way any more.
+    claims: bool,
 }
 
 /// The table of opened things.
@@ -131,6 +133,7 @@ impl Objects {
             access,
             in_flight: 0,
             target,
+            claims: false,
         });
         self.handle(key)
     }
@@ -196,6 +199,9 @@ impl Objects {
             |object: &Object| matches!(object.state, ObjectState::Closed | ObjectState::Gone) && object.in_flight == 0;
         if self.get(handle).is_some_and(is_over) {
             if let Some(object) = self.key(handle).and_then(|key| self.objects.remove(key)) {
+                if object.claims {
+                    self.lines.set_log(object.line, false);
+                }
                 self.lines.leave(object.line);
             }
         }
@@ -289,6 +295,19 @@ impl Objects {
         if let Some(line) = self.line(handle) {
             self.lines.set_log(line, has_log);
         }
+    }
+
+    /// Who has this handle has a log of its own there, until the handle is closed and its requests have ended.
+    pub(crate) fn claim(&mut self, handle: Handle) {
+        if let Some(object) = self.get_mut(handle) {
+            object.claims = true;
+            self.set_log(handle, true);
+        }
+    }
+
+    /// Is it the handle by which a caller's own log writes?
+    pub(crate) fn is_claim(&self, handle: Handle) -> bool {
+        self.get(handle).is_some_and(|object| object.claims)
     }
 
     /// Where the inode of a handle's segment lives.

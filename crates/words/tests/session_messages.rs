@@ -123,6 +123,8 @@ fn question() -> impl Strategy<Value = Question> {
         any::<u64>().prop_map(|grant| Question::Revoke { grant }),
         Just(Question::Status),
         any::<u32>().prop_map(|question| Question::Cancel { question }),
+        handle().prop_map(|handle| Question::ClaimLog { handle }),
+        handle().prop_map(|handle| Question::ReleaseLog { handle }),
     ]
 }
 
@@ -225,6 +227,14 @@ fn answer() -> impl Strategy<Value = Answer> {
         any::<u64>().prop_map(|freeze| Answer::Frozen { freeze }),
         any::<u64>().prop_map(|grant| Answer::HandedOn { grant }),
         status.prop_map(Answer::Status),
+        (handle(), any::<(u64, u32, bool)>()).prop_map(|(handle, (size_bytes, block_bytes, flushes))| {
+            Answer::LogClaimed {
+                handle,
+                size_bytes,
+                block_bytes,
+                flushes,
+            }
+        }),
         failed().prop_map(|failed| Answer::Failed(Box::new(failed))),
     ]
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use baio_words::entry::{Completion, HandleWords, Limits, Op, Place, Submission, Tag};
 use baio_words::session::{
-    Answer, FromBroker, FromClient, Hello, MESSAGE_MAX, NAME_MAX, OWNERS_MAX, Question, RANGES_MAX, RingAt,
-    SegmentWords, TEXT_MAX, WARNINGS_MAX, Welcome,
+    Answer, FEATURE_LOGS, FromBroker, FromClient, Hello, MESSAGE_MAX, NAME_MAX, OWNERS_MAX, Question, RANGES_MAX,
+    RingAt, SegmentWords, TEXT_MAX, WARNINGS_MAX, Welcome,
 };
 use baio_words::{Access, CacheError, Caching, Durability, FEATURES, Failure, IoError, Mode};
 
@@ -119,6 +119,24 @@ fn the_opening_of_the_example_is_what_the_code_says() {
         },
     };
     assert_eq!(opened.encode(7).unwrap(), example("opened"));
+}
+
+#[test]
+fn the_claim_of_the_example_is_what_the_code_says() {
+    assert!(PAGE.contains(&format!("`{FEATURE_LOGS:#x}` [logs](#logs)")));
+    let (index, generation) = (2, 5);
+    let handle = HandleWords { index, generation };
+    assert_eq!(Question::ClaimLog { handle }.encode(8).unwrap(), example("claim log"));
+    let claimed = Answer::LogClaimed {
+        handle: HandleWords {
+            index: 3,
+            generation: 0,
+        },
+        size_bytes: 1 << 20,
+        block_bytes: 512,
+        flushes: true,
+    };
+    assert_eq!(claimed.encode(8).unwrap(), example("log claimed"));
 }
 
 fn words<const N: usize>(bytes: &[u8]) -> [u64; N] {

@@ -12,12 +12,13 @@ use baio_engine::{Arena, SetupError};
 use baio_ring::{Bell, SessionMemory, Shared};
 use baio_storage::cache::window::Pattern;
 use baio_storage::{
-    Account, Error, Fault, Handle, HeldFreeze, Limits, Result, SegmentInfo, Usage, VolumeInfo, VolumeView, Zeroing,
+    Account, Error, Fault, Handle, HeldFreeze, Limits, LogClaim, Result, SegmentInfo, Usage, VolumeInfo, VolumeView,
+    Zeroing,
 };
 use baio_words::entry::Tag;
 use baio_words::session::{
-    AccountWords, Answer, HintWords, PatternWords, Question, RANGES_MAX, SegmentWords, VolumeWords, WholeWords,
-    ZeroWords,
+    AccountWords, Answer, FEATURE_LOGS, HintWords, PatternWords, Question, RANGES_MAX, SegmentWords, VolumeWords,
+    WholeWords, ZeroWords,
 };
 use baio_words::{Errno, next_number};
 
@@ -30,6 +31,8 @@ pub(super) struct Far {
     core: u32,
     /// Who it takes us for.
     uid: u32,
+    /// What the session has beside the first version.
+    features: u64,
     /// What it serves.
     name: String,
     /// What was asked that no broker can be asked.
@@ -55,6 +58,7 @@ pub(super) fn client(session: Session) -> Result<(Client, u32)> {
         wire,
         core,
         uid: welcome.uid,
+        features: welcome.features,
         name: welcome.volume.clone(),
         refused: Default::default(),
         tags: Default::default(),
@@ -120,7 +124,7 @@ impl Far {
     /// A question's number is the place of its command, which is used by nothing else until it is answered.
     pub(super) fn send(&self, tag: Tag, command: &Command) {
         let name = command.name();
-        let asked = question(command).and_then(|question| {
+        let asked = question(command, self.features).and_then(|question| {
             self.tags().insert(tag.index, tag.generation);
             let sent = self.wire.ask(tag.index, &question);
             sent.map_err(|long| Fault::BadSize(long.to_string()))
@@ -172,6 +176,15 @@ impl Far {
             }
             Answer::Failed(failed) => return Err(Error::told(failed, self.uid)),
             Answer::Status(words) => Reply::Status(words),
+            Answer::LogClaimed {
+                handle,
+                size_bytes,
+                block_bytes,
+                flushes,
+            } => {
+                let handle = Handle::from_parts(self.core, handle.index, handle.generation);
+                Reply::LogClaimed(LogClaim::new(handle, size_bytes, block_bytes, flushes))
+            }
             Answer::HandedOn { .. } => {
                 return Err(Error::new(
                     "ask",
@@ -184,7 +197,7 @@ impl Far {
 }
 
 /// What a command asks of a broker.
-fn question(command: &Command) -> std::result::Result<Question, Fault> {
+fn question(command: &Command, features: u64) -> std::result::Result<Question, Fault> {
     Ok(match command {
         Command::Create {
             owner_uid,
@@ -270,12 +283,18 @@ fn question(command: &Command) -> std::result::Result<Question, Fault> {
         Command::Pin { .. } | Command::ChangeLater { .. } | Command::FlushTo { .. } => {
             return Err(Fault::NotFar("a page held in the cache"));
         }
-        Command::DurableLsn(_)
-        | Command::CreateLog { .. }
-        | Command::OpenLog { .. }
-        | Command::OnLog { .. }
-        | Command::SetLog { .. }
-        | Command::LogUsage(_) => return Err(Fault::NotFar("a log")),
+        Command::DurableLsn(_) | Command::SetLog { .. } => return Err(Fault::NotFar("a page that waits for a log")),
+        Command::ClaimLog(_) if features & FEATURE_LOGS == 0 => return Err(Fault::NotFar("a log")),
+        Command::ClaimLog(handle) => Question::ClaimLog {
+            handle: (*handle).into(),
+        },
+        Command::ReleaseLog(handle) => Question::ReleaseLog {
+            handle: (*handle).into(),
+        },
+        // Kept by this process (`logs.rs`), and not sent.
+        Command::CreateLog { .. } | Command::OpenLog { .. } | Command::OnLog { .. } | Command::LogUsage(_) => {
+            return Err(Fault::NotFar("a log of this process"));
+        }
         Command::Run(_) => return Err(Fault::NotFar("what runs on the core's thread")),
         Command::Close => return Err(Fault::NotFar("the end of the service")),
     })

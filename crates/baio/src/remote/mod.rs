@@ -5,6 +5,7 @@
 //! | `mod.rs` | the link: the same as [`crate::Local`] |
 //! | `carried.rs` | what the client carries to a service of this process: the arena's memory, commands as values |
 //! | `far.rs` | what it carries to a broker: the same memory, commands as messages |
+//! | `logs/` | durable logs in segments of a broker: kept in this process |
 //! | `status.rs` | who uses a broker, and how much |
 //! | `behind.rs` | memory of requests by ticket that a broker cannot be shown |
 //!
@@ -15,6 +16,7 @@
 mod behind;
 mod carried;
 mod far;
+mod logs;
 mod status;
 
 use std::fmt;
@@ -37,6 +39,7 @@ use baio_words::RequestFault;
 
 use self::behind::Behind;
 use self::carried::{Carried, Client, outcome};
+use self::logs::{Ends, LogAsked, Logs};
 pub use self::status::{BrokerStatus, OwnerStatus};
 use crate::link::{Link, NotAsked};
 use crate::local::inside;
@@ -80,6 +83,16 @@ use crate::trace;
 #[derive(Clone)]
 pub struct Remote(Arc<Owner>);
 
+/// Names a command under way.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Asked {
+    /// The service has it.
+    Service(Ticket),
+    /// A log of this process.
+    Log(LogAsked),
+}
+
 /// Ends the service when the last link has gone.
 struct Owner {
     client: Arc<Client>,
@@ -90,6 +103,8 @@ struct Owner {
     /// The service's thread; `None` for a broker.
     service: Option<ThreadId>,
     behind: Behind,
+    /// Logs in segments of a broker.
+    logs: Logs,
     /// Buffers of the arena that futures have taken for requests and not given back.
     bouncing: AtomicUsize,
 }
@@ -103,7 +118,7 @@ impl fmt::Debug for Remote {
 impl Owner {
     /// Is this the service's own thread? What waits for the service there would wait for itself.
     fn is_inside(&self) -> bool {
-        Some(std::thread::current().id()) == self.service
+        Some(std::thread::current().id()) == self.service || self.logs.is_inside()
     }
 
     fn join(&self) {
@@ -120,6 +135,7 @@ impl Drop for Owner {
     /// first, and the volume's lock is given back.
     fn drop(&mut self) {
         let _rest = Rest(self);
+        self.logs.end(Ends::AtOnce); // As after a crash: the next opening recovers them.
         self.client.refuse(); // Wakes whoever waits for a place: foreign code, which may panic.
     }
 }
@@ -200,6 +216,7 @@ impl Remote {
             service: Some(thread.thread().id()),
             thread: Mutex::new(Some(thread)),
             behind: Behind::default(),
+            logs: Logs::default(),
             bouncing: AtomicUsize::new(0),
         })))
     }
@@ -248,6 +265,7 @@ impl Remote {
             service: None,
             thread: Mutex::new(None),
             behind: Behind::default(),
+            logs: Logs::default(),
             bouncing: AtomicUsize::new(0),
         })))
     }
@@ -268,6 +286,7 @@ impl Remote {
 
     /// Ends a session: what is under way ends first, then the broker is left.
     fn leave_broker(&self, client: &Arc<Client>) -> Result<()> {
+        self.0.logs.end(Ends::Properly);
         if !client.wind_down() && client.refusal() == Some(RequestFault::ServiceEnded) {
             return Err(Error::new("close", client.name(), Fault::ServiceEnded));
         }
@@ -461,17 +480,27 @@ impl Link for Remote {
         self.0.identity
     }
 
-    type Question = Ticket;
+    type Question = Asked;
 
-    fn ask(&self, command: Box<Command>) -> std::result::Result<Ticket, NotAsked> {
+    fn ask(&self, command: Box<Command>) -> std::result::Result<Asked, NotAsked> {
         let client = self.client();
-        client.command(command).map_err(|command| match client.refusal() {
+        if self.is_far() {
+            if let Some(asked) = self.0.logs.ask(client, &command) {
+                return asked.map(Asked::Log);
+            }
+        }
+        let asked = client.command(command).map_err(|command| match client.refusal() {
             Some(fault) => NotAsked::Refused(fault.into()),
             None => NotAsked::Full(command),
-        })
+        });
+        asked.map(Asked::Service)
     }
 
-    fn poll_answer(&self, question: &Ticket, waker: &Waker) -> Poll<Result<Reply>> {
+    fn poll_answer(&self, question: &Asked, waker: &Waker) -> Poll<Result<Reply>> {
+        let question = match question {
+            Asked::Service(ticket) => ticket,
+            Asked::Log(asked) => return asked.poll(waker),
+        };
         let polled = self.client().poll(*question, waker);
         self.expect_helper(&polled);
         polled.map(|ended| match ended {
@@ -480,8 +509,11 @@ impl Link for Remote {
         })
     }
 
-    fn leave(&self, question: Ticket) {
-        self.client().abandon(question);
+    fn leave(&self, question: Asked) {
+        match question {
+            Asked::Service(ticket) => self.client().abandon(ticket),
+            Asked::Log(asked) => drop(asked), // A log that it would have given is closed.
+        }
     }
 
     fn start_awaited(

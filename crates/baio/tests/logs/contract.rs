@@ -11,8 +11,15 @@ fn create<L: Made>(rig: &Rig, link: &L) -> Log<L> {
     rig.opened(link).create_log(&rig.options()).wait().unwrap()
 }
 
+/// A broker may still end what the one before had under way.
 fn open<L: Made>(rig: &Rig, link: &L) -> Log<L> {
-    rig.opened(link).open_log(&rig.options()).wait().unwrap()
+    let opened = rig.opened(link);
+    loop {
+        match opened.open_log(&rig.options()).wait() {
+            Err(error) if rig.place.is_far && matches!(error.fault, Fault::HasLog) => std::thread::yield_now(),
+            opened => return opened.unwrap(),
+        }
+    }
 }
 
 fn fault(error: &baio::Error) -> Option<LogError> {

@@ -13,6 +13,7 @@ use crate::rig::{Place, Rig, payloads};
 const PLACE: Place = Place {
     backend: Backend::Auto,
     is_file: false,
+    is_far: false,
     block_bytes: 4096,
 };
 

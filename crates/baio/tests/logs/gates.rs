@@ -8,6 +8,7 @@ fn pages_wait_for_their_log<L: Made>() {
     let rig = Rig::new(Place {
         backend: Backend::Auto,
         is_file: false,
+        is_far: false,
         block_bytes: 512,
     });
     let options = Options {

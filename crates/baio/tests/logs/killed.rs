@@ -59,6 +59,7 @@ fn what_was_acknowledged_survives_sigkill() {
     let rig = Rig::new(Place {
         backend: Backend::Auto,
         is_file: false,
+        is_far: false,
         block_bytes: 512,
     });
     let mut latest = Lsn(0);

@@ -1,4 +1,4 @@
-//! The promise: a log keeps what it acknowledged, in order and without a gap; over both links, on segments and plain files, with every
+//! The promise: a log keeps what it acknowledged, in order and without a gap; over all links, on segments and plain files, with every
 //! backend, in blocks of 512 bytes and of 4 KiB. Each case is a story about any of these.
 
 #[path = "../common/child.rs"]
@@ -18,6 +18,9 @@ macro_rules! of_both {
     ($($case:ident)*) => {
         mod local {
             $(#[test] fn $case() { crate::rig::everywhere::<crate::Local>(crate::contract::$case::<crate::Local>); })*
+        }
+        mod far {
+            $(#[test] fn $case() { crate::rig::far(crate::contract::$case::<crate::Remote>); })*
         }
         mod remote {
             $(#[test] fn $case() { crate::rig::everywhere::<crate::Remote>(crate::contract::$case::<crate::Remote>); })*

@@ -3,26 +3,37 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use baio::{
-    Access, Backend, Config, CreateOptions, File, Format, Identity, Link, Local, LogOptions, Opened, Options, Remote,
-    Result,
+    Access, Backend, Config, Core, CreateOptions, File, Format, Identity, Limits, Link, Local, LogOptions, Opened,
+    Options, Remote, Result,
 };
+use baio_broker::host;
 
 pub(crate) trait Made: Link {
     fn open_with(path: &Path, options: &Options) -> Result<Self>;
+    fn connect(socket: &Path) -> Result<Self>;
 }
 
 impl Made for Local {
     fn open_with(path: &Path, options: &Options) -> Result<Local> {
         Local::open_with(path, options)
     }
+
+    fn connect(_: &Path) -> Result<Local> {
+        panic!("no local link goes to a broker")
+    }
 }
 
 impl Made for Remote {
     fn open_with(path: &Path, options: &Options) -> Result<Remote> {
         Remote::open_with(path, options)
+    }
+
+    fn connect(socket: &Path) -> Result<Remote> {
+        Remote::connect(socket)
     }
 }
 
@@ -32,11 +43,14 @@ pub(crate) struct Place {
     pub(crate) backend: Backend,
     pub(crate) is_file: bool,
     pub(crate) block_bytes: u32,
+    /// A broker serves the volume.
+    pub(crate) is_far: bool,
 }
 
 /// A volume, and a plain file beside it.
 pub(crate) struct Rig {
     pub(crate) place: Place,
+    broker: Option<Broker>,
     _dir: tempfile::TempDir,
     pub(crate) volume: PathBuf,
     pub(crate) file: PathBuf,
@@ -56,22 +70,25 @@ impl Rig {
         baio::format(&volume, &format).unwrap();
         let file = dir.path().join("file");
         std::fs::File::create(&file).unwrap().set_len(LOG_BYTES).unwrap();
+        let broker = place.is_far.then(|| Broker::new(&volume, place.backend));
         let rig = Rig {
             place,
+            broker,
             _dir: dir,
             volume,
             file,
         };
-        let link = rig.link::<Local>();
-        for name in ["log", "other"] {
-            let size = CreateOptions::of_size(LOG_BYTES);
-            link.create_segment(name, &size).wait().unwrap();
+        match place.is_far {
+            true => make_segments(&rig.link::<Remote>()),
+            false => make_segments(&rig.link::<Local>()),
         }
-        link.close().unwrap();
         rig
     }
 
     pub(crate) fn link<L: Made>(&self) -> L {
+        if let Some(broker) = &self.broker {
+            return L::connect(&broker.socket).unwrap();
+        }
         let options = Options {
             identity: Identity::new(0, 0),
             config: Config {
@@ -105,6 +122,59 @@ impl Rig {
     }
 }
 
+fn make_segments<L: Link>(link: &L) {
+    for name in ["log", "other"] {
+        let size = CreateOptions::of_size(LOG_BYTES);
+        link.create_segment(name, &size).wait().unwrap();
+    }
+    link.clone().close().unwrap();
+}
+
+/// A broker in a thread of the test.
+pub(crate) struct Broker {
+    pub(crate) socket: PathBuf,
+    stop: host::Stop,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl Broker {
+    pub(crate) fn new(volume: &Path, backend: Backend) -> Broker {
+        let (volume, socket) = (volume.to_owned(), volume.with_file_name("socket"));
+        let listener = host::Listener::bind(&socket, 0o600).unwrap();
+        let (tell, told) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let config = Config {
+                backend,
+                slots: 64,
+                arena_bytes: 16 << 20,
+                ..Config::default()
+            };
+            let core = Core::open(&volume, &config)?;
+            let options = host::Options {
+                quota: Some(Limits::default()),
+                ..host::Options::default()
+            };
+            let broker = host::Broker::new(core, listener, options)?;
+            tell.send(broker.stopper()).unwrap();
+            broker.run()
+        });
+        Broker {
+            socket,
+            stop: told.recv().expect("a broker"),
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.stop.ask();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
 pub(crate) fn segment<L: Link>(link: &L, name: &str) -> Opened<L> {
     (*link.open_segment(name, Access::Write).wait().unwrap()).clone()
 }
@@ -120,9 +190,23 @@ pub(crate) fn everywhere<L: Made>(story: fn(&Rig)) {
                 backend,
                 is_file,
                 block_bytes,
+                is_far: false,
             };
             tell(place, story);
         }
+    }
+}
+
+/// The same through a broker.
+pub(crate) fn far(story: fn(&Rig)) {
+    for (backend, block_bytes) in [(Backend::Threads, 512), (Backend::Uring, 4096)] {
+        let place = Place {
+            backend,
+            is_file: false,
+            block_bytes,
+            is_far: true,
+        };
+        tell(place, story);
     }
 }
 

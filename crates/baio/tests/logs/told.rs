@@ -17,6 +17,7 @@ use crate::rig::{Made, Place, Rig};
 const PLACE: Place = Place {
     backend: Backend::Auto,
     is_file: false,
+    is_far: false,
     block_bytes: 4096,
 };
 

@@ -28,6 +28,8 @@ pub(super) enum OfHost {
     Cancel(u32),
     HandOn(HandleWords, baio_words::Access),
     Revoke(u64),
+    ClaimLog(HandleWords),
+    ReleaseLog(HandleWords),
 }
 
 /// What a question asks. `handle` finds what a session calls a handle; a stale one is one to the core too.
@@ -119,6 +121,8 @@ pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) 
         Question::Cancel { question } => return Asked::Host(OfHost::Cancel(question)),
         Question::HandOn { handle, access } => return Asked::Host(OfHost::HandOn(handle, access)),
         Question::Revoke { grant } => return Asked::Host(OfHost::Revoke(grant)),
+        Question::ClaimLog { handle } => return Asked::Host(OfHost::ClaimLog(handle)),
+        Question::ReleaseLog { handle } => return Asked::Host(OfHost::ReleaseLog(handle)),
     })
 }
 

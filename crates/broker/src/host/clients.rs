@@ -6,7 +6,7 @@ use baio_engine::Errno;
 use baio_ring::SessionMemory;
 use baio_storage::Result;
 use baio_words::entry::Limits;
-use baio_words::session::{Answer, FromClient, Hello, Question, StatusWords, VERSION, Welcome};
+use baio_words::session::{Answer, FEATURE_LOGS, FromClient, Hello, Question, StatusWords, VERSION, Welcome};
 use baio_words::{Access, Identity};
 
 use super::ask::{self, Asked, OfHost};
@@ -201,10 +201,7 @@ impl Broker {
         for &number in &self.awake {
             let (place, core) = (&mut self.sessions[number as usize], &self.core);
             let is_over = |session: &mut Box<Session>| {
-                let lands = session
-                    .bound
-                    .as_ref()
-                    .is_some_and(|bound| core.is_under_way_on(bound.handle));
+                let lands = session.bound.as_ref().is_some_and(|bound| bound.lands(core));
                 session.is_leaving && !lands && session.open.as_ref().is_none_or(|open| open.is_still())
             };
             if let Some(session) = place.take_if(is_over) {
@@ -279,11 +276,16 @@ impl Broker {
             return;
         };
         let Some(open) = &mut session.open else { return };
+        let is_of_logs = matches!(question, Question::ClaimLog { .. } | Question::ReleaseLog { .. });
+        if is_of_logs && open.features & FEATURE_LOGS == 0 {
+            return self.violated(number);
+        }
         let name = question.name();
         let access = match &question {
             Question::Open { access, .. } => Some(*access),
             _ => None,
         };
+        let is_claim = matches!(question, Question::ClaimLog { .. });
         let opening = open.asking.iter().filter(|asking| asking.access.is_some()).count();
         // Done at once. All others may wait for just that.
         let ends_others = matches!(question, Question::Cancel { .. } | Question::Thaw { .. });
@@ -293,7 +295,7 @@ impl Broker {
         } else if !ends_others && open.questions() >= self.options.questions_max as usize {
             let need = format!("at most {} questions without an answer", self.options.questions_max);
             Some(failed(Errno::EAGAIN, name, &need, "wait for the answers to others"))
-        } else if access.is_some() && !open.seat.border.handles.has_room(opening + 1) {
+        } else if (access.is_some() || is_claim) && !open.seat.border.handles.has_room(opening + 1) {
             let need = format!("at most {} open segments in one session", self.options.handles_max);
             Some(failed(
                 Errno::EMFILE,
@@ -309,7 +311,11 @@ impl Broker {
         }
         let for_all = matches!(
             question,
-            Question::Hint { .. } | Question::Size { .. } | Question::Cancel { .. }
+            Question::Hint { .. }
+                | Question::Size { .. }
+                | Question::Cancel { .. }
+                | Question::ClaimLog { .. }
+                | Question::ReleaseLog { .. }
         );
         if session.bound.is_some() && !for_all {
             return self.asked_of_bound(number, id, &question);
@@ -355,6 +361,8 @@ impl Broker {
                 return;
             }
             OfHost::Status => self.status(number),
+            OfHost::ClaimLog(handle) => self.claim_log(number, handle),
+            OfHost::ReleaseLog(handle) => self.release_log(number, handle),
             OfHost::HandOn(handle, access) => return self.hand_on(number, id, handle, access),
             OfHost::Revoke(grant) => return self.revoke(number, id, grant),
         };
@@ -487,11 +495,12 @@ enum Told {
 struct Promised {
     border: Far,
     limits: Limits,
+    features: u64,
 }
 
 impl Promised {
     fn into_open(self, number: u32) -> Box<Open> {
-        Box::new(Open::new(Seat::new(number, self.border, self.limits)))
+        Box::new(Open::new(Seat::new(number, self.border, self.limits), self.features))
     }
 }
 
@@ -541,7 +550,7 @@ fn welcome(
     let info = core.volume_info().map_err(|_| refused(Errno::EIO))?;
     let welcome = Welcome {
         version: VERSION,
-        features: 0,
+        features: hello.features & FEATURE_LOGS,
         places,
         questions_max: options.questions_max,
         uid: session.who.uid,
@@ -560,5 +569,10 @@ fn welcome(
         arena_bytes: layout.arena_bytes,
     };
     let border = Far::new(memory, handles, std::sync::Arc::clone(&session.socket));
-    Ok((welcome, Promised { border, limits }, fd))
+    let promised = Promised {
+        border,
+        limits,
+        features: welcome.features,
+    };
+    Ok((welcome, promised, fd))
 }

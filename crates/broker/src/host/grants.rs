@@ -53,6 +53,7 @@ impl Broker {
             handle,
             access,
             info,
+            claims: Vec::new(),
             is_taken: false,
             revoked_by: None,
         };

@@ -7,6 +7,7 @@
 //! | `clients.rs` | who comes, who goes, what they say |
 //! | `session.rs` | one client |
 //! | `grants.rs` | handles that are handed on |
+//! | `logs.rs` | segments for logs that clients keep |
 //! | `far.rs` | the border to it: shared memory, its handles |
 //! | `ask.rs` | questions and answers in the words of each side |
 //! | `rules.rs` | what the administrator lets clients do at most |
@@ -28,6 +29,7 @@ mod far;
 mod figures;
 mod grants;
 mod groups;
+mod logs;
 mod owners;
 mod rounds;
 mod rules;

@@ -50,6 +50,7 @@ impl May {
     pub(super) fn ask(self, question: &Question) -> bool {
         match question {
             Question::Open { access, .. } | Question::HandOn { access, .. } => self.opens(*access),
+            Question::ClaimLog { .. } => self.opens(Access::Write),
             Question::Create { .. }
             | Question::Delete { .. }
             | Question::Resize { .. }
@@ -63,6 +64,7 @@ impl May {
             | Question::Thaw { .. }
             | Question::Size { .. }
             | Question::Revoke { .. }
+            | Question::ReleaseLog { .. }
             | Question::Status
             | Question::Cancel { .. } => true,
         }

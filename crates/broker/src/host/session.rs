@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use baio_engine::Errno;
-use baio_storage::{Handle, HeldFreeze, SegmentInfo};
+use baio_storage::{Core, Handle, HeldFreeze, SegmentInfo};
 use baio_words::session::{Answer, Failed, SegmentWords, pieces};
 use baio_words::{Access, Identity};
 
@@ -46,10 +46,20 @@ pub(super) struct Bound {
     pub(super) handle: Handle,
     pub(super) access: Access,
     pub(super) info: SegmentWords,
+    /// What was claimed by it for logs: while anything is under way there, the session has not ended.
+    pub(super) claims: Vec<Handle>,
     /// The client has it in its table.
     pub(super) is_taken: bool,
     /// The question of the session (by its word) that waits for its end.
     pub(super) revoked_by: Option<(u32, u64)>,
+}
+
+impl Bound {
+    /// Can anything still land that was asked by it?
+    pub(super) fn lands(&self, core: &Core) -> bool {
+        let mut all = self.claims.iter().chain([&self.handle]);
+        all.any(|handle| core.is_under_way_on(*handle))
+    }
 }
 
 /// What a client has that has said hello.
@@ -60,6 +70,8 @@ pub(super) struct Open {
     /// Questions that wait for the end of what was handed on.
     pub(super) revoking: usize,
     listing: VecDeque<Listing>,
+    /// Those that its welcome has.
+    pub(super) features: u64,
 }
 
 /// A question under way.
@@ -199,13 +211,14 @@ impl Session {
 }
 
 impl Open {
-    pub(super) fn new(seat: Seat<Far>) -> Open {
+    pub(super) fn new(seat: Seat<Far>, features: u64) -> Open {
         Open {
             seat,
             asking: Vec::new(),
             freezes: Vec::new(),
             revoking: 0,
             listing: VecDeque::new(),
+            features,
         }
     }
 

@@ -11,6 +11,7 @@
 //! | `gone.rs` | clients that die at every step, and leave nothing |
 //! | `unread.rs` | clients that do not read what they are told |
 //! | `handed_on.rs` | handles that are handed on and taken back |
+//! | `logs.rs` | segments for logs that clients keep |
 //! | `stillness.rs` | a volume that is kept still |
 //! | `tenants.rs`, `strangers.rs` | users that must not see each other, nor what the other has left |
 //! | `rings.rs`, `entries.rs`, `memory.rs`, `messages.rs`, `floods.rs` | what hostile clients do, each beside one that goes on working |
@@ -23,6 +24,7 @@ mod greeting;
 mod handed_on;
 mod handles;
 mod house;
+mod logs;
 mod memory;
 mod messages;
 mod questions;

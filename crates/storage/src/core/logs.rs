@@ -13,9 +13,11 @@
 //! | `logs.rs` | asking, closing; a log's turn |
 //! | `opening.rs` | where a log may be, and how it begins |
 //! | `io.rs` | their reads and writes; nobody else writes there |
+//! | `claims.rs` | a segment for a log that a caller keeps itself, elsewhere |
 //! | `gates.rs` | pages of the cache wait for their log |
 //! | `held.rs` | an open log, held on any thread |
 
+mod claims;
 mod gates;
 mod held;
 mod io;
@@ -27,6 +29,7 @@ use std::task::{Poll, Wake, Waker};
 
 use baio_engine::{Doorbell, Memory, Time};
 
+pub use self::claims::LogClaim;
 use self::gates::LogGate;
 pub use self::held::HeldLog;
 use super::Core;
@@ -50,6 +53,16 @@ const NOBODY: u64 = u64::MAX;
 pub struct LogId {
     core: u32,
     key: SlotKey,
+}
+
+impl LogId {
+    /// A log that somebody else keeps, of the core with this number, under a number of its own.
+    #[must_use]
+    pub fn elsewhere(core: u32, number: u32) -> LogId {
+        let (index, generation) = (number, u32::MAX);
+        let key = SlotKey { index, generation };
+        LogId { core, key }
+    }
 }
 
 /// Names what was asked of a log, until its answer was taken.

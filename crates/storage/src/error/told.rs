@@ -13,6 +13,7 @@ const OPERATIONS: &[&str] = &[
     "close",
     "connect",
     "create",
+    "create the log in",
     "defragment",
     "delete",
     "freeze",
@@ -21,6 +22,7 @@ const OPERATIONS: &[&str] = &[
     "list",
     "measure",
     "open",
+    "open the log in",
     "quota",
     "read",
     "rename",
@@ -52,8 +54,9 @@ pub(super) fn code(failed: &Failed) -> &'static str {
 }
 
 /// What this side would say with the same code, if it says so at all.
-fn typed(code: &str, uid: u32) -> Option<Fault> {
+fn typed(code: &str, what: &str, uid: u32) -> Option<Fault> {
     Some(match code {
+        "EBUSY" if Fault::HasLog.to_string() == what => Fault::HasLog,
         "ENOENT" => Fault::NotFound,
         "EEXIST" => Fault::Exists,
         "EACCES" => Fault::Access { uid },
@@ -76,7 +79,7 @@ impl Error {
         let (object, offset) = (failed.object.clone(), failed.offset);
         let mut error = Error::new(operation, object, Fault::NotFound);
         error.0.offset = offset;
-        if let Some(fault) = typed(&failed.code, uid) {
+        if let Some(fault) = typed(&failed.code, &failed.what, uid) {
             error.0.fault = fault;
             let same = error.fault.to_string() == failed.what;
             if same && error.need() == failed.need && error.cure() == failed.cure {
@@ -134,6 +137,8 @@ mod tests {
         assert!(matches!(told(Fault::NotFound), Fault::NotFound));
         assert!(matches!(told(Fault::Access { uid: 7 }), Fault::Access { uid: 7 }));
         assert!(matches!(told(Fault::Access { uid: 8 }), Fault::Told(_)));
+        assert!(matches!(told(Fault::HasLog), Fault::HasLog));
+        assert!(matches!(told(Fault::Moving), Fault::Moving));
         let mut newer = failed(&Error::new("open", "volume#7/a", Fault::NotFound));
         (newer.what, newer.operation) = ("no segment of that name".into(), "ponder".into());
         let error = Error::told(newer, 7);

@@ -16,6 +16,36 @@ use super::retain::Retained;
 use super::sleepers::Beds;
 use super::waits::{Fired, WaitPlace, WhenDurable};
 
+/// By what whoever drives a log is woken.
+#[derive(Clone, Debug)]
+pub enum LogBell {
+    /// It turns an engine.
+    Doorbell(Doorbell),
+    /// It polls.
+    Waker(Waker),
+}
+
+impl LogBell {
+    pub(super) fn ring(&self) {
+        match self {
+            LogBell::Doorbell(bell) => bell.ring(),
+            LogBell::Waker(waker) => waker.wake_by_ref(),
+        }
+    }
+}
+
+impl From<Doorbell> for LogBell {
+    fn from(bell: Doorbell) -> LogBell {
+        LogBell::Doorbell(bell)
+    }
+}
+
+impl From<Waker> for LogBell {
+    fn from(waker: Waker) -> LogBell {
+        LogBell::Waker(waker)
+    }
+}
+
 /// What both halves of a log share.
 pub(super) struct Shared {
     /// Everything below is durable, in whole groups.
@@ -129,7 +159,7 @@ impl Appender {
             let rings = is_news && !self.is_quiet;
             (lsn, if rings { front.bell_to_ring() } else { None })
         };
-        bell.inspect(Doorbell::ring);
+        bell.inspect(LogBell::ring);
         Ok(lsn)
     }
 
@@ -211,7 +241,7 @@ impl Appender {
                 None
             }
         };
-        bell.inspect(Doorbell::ring);
+        bell.inspect(LogBell::ring);
     }
 
     /// Would a record of so many bytes find room now? Else the waker hears when it is worth to try again. Room goes to those who wait
@@ -265,7 +295,8 @@ impl Appender {
     }
 
     /// Whom to wake when a batch begins while the driver may sleep.
-    pub fn set_bell(&self, bell: Doorbell) {
+    pub fn set_bell(&self, bell: impl Into<LogBell>) {
+        let bell = bell.into();
         let old = self.shared.lock().bell.replace(bell);
         drop(old);
     }

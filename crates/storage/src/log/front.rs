@@ -7,9 +7,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use baio_engine::{Arena, Buffer, Doorbell};
+use baio_engine::{Arena, Buffer};
 
 use super::Lsn;
+use super::appender::LogBell;
 use super::error::LogError;
 use super::format::{
     BATCH_HEADER, Head, RECORD_FIRST, RECORD_HEADER, RECORD_LAST, RECORD_MAX, record_bytes, record_header, round_up,
@@ -130,6 +131,8 @@ pub(super) struct Front {
     pub(super) life: Life,
     pub(super) shape: Shape,
     arena: Arc<Arena>,
+    /// Bytes of it that batches take at most, where they can be made short enough.
+    pub(super) memory_max: usize,
     pub(super) spare: Vec<Buffer>,
     pub(super) open: Option<Batch>,
     pub(super) full: VecDeque<Batch>,
@@ -152,7 +155,7 @@ pub(super) struct Front {
     pub(super) is_driver_awake: bool,
     /// It was rung for, and has not looked since.
     pub(super) has_rung: bool,
-    pub(super) bell: Option<Doorbell>,
+    pub(super) bell: Option<LogBell>,
     pub(super) waits: Waits,
     pub(super) retains: Retains,
     pub(super) counts: FrontCounts,
@@ -164,6 +167,7 @@ impl Front {
             life: Life::Opening,
             shape: Shape::default(),
             arena: Arc::clone(arena),
+            memory_max: usize::MAX,
             spare: Vec::new(),
             open: None,
             full: VecDeque::new(),
@@ -187,15 +191,24 @@ impl Front {
     /// Takes the buffers that it never gives back: what is in flight, what is open, and one. Where the arena has not so much, its
     /// batches are shorter than the format allows.
     pub(super) fn take_buffers(&mut self) -> Result<(), LogError> {
+        while self.shape.batch_max as usize > self.memory_max / self.kept_buffers() && self.halve() {}
         while !self.fetch(self.kept_buffers()) {
             self.spare.clear();
-            let half = self.shape.batch_max / 2;
-            if half < SHORT_BATCH || half % self.shape.block != 0 {
+            if !self.halve() {
                 return Err(LogError::NoMemory);
             }
-            self.shape.batch_max = half;
         }
         Ok(())
+    }
+
+    /// False: batches are as short as they may be.
+    fn halve(&mut self) -> bool {
+        let half = self.shape.batch_max / 2;
+        let may = half >= SHORT_BATCH && half % self.shape.block == 0;
+        if may {
+            self.shape.batch_max = half;
+        }
+        may
     }
 
     pub(super) fn kept_buffers(&self) -> usize {
@@ -505,7 +518,7 @@ impl Front {
     }
 
     /// A batch has come that the driver may not know of: rings when it may sleep.
-    pub(super) fn bell_to_ring(&mut self) -> Option<Doorbell> {
+    pub(super) fn bell_to_ring(&mut self) -> Option<LogBell> {
         if self.is_driver_awake || self.has_rung || !self.may_send(!self.full.is_empty()) {
             return None;
         }

@@ -75,7 +75,7 @@ use jobs::{Job, Running};
 use read::Reads;
 use recent::Recent;
 
-pub use appender::{Appender, WaitKey};
+pub use appender::{Appender, LogBell, WaitKey};
 pub use error::LogError;
 pub use flights::BATCH_CLASSES;
 pub use options::LogOptions;
@@ -387,6 +387,12 @@ impl LogPart {
             done: VecDeque::new(),
             counts: PartCounts::default(),
         }
+    }
+
+    /// Batches take so many bytes of the arena at most, where they can be made short enough: what others need of it stays. Before it is
+    /// opened.
+    pub fn take_at_most(&mut self, bytes: usize) {
+        self.shared.lock().memory_max = bytes;
     }
 
     /// For whoever appends. It refuses until the log is open.

@@ -52,6 +52,17 @@ pub enum Answer {
     },
     /// Who uses the broker.
     Status(StatusWords),
+    /// A place for a log is the client's.
+    LogClaimed {
+        /// By which the log's writes go.
+        handle: HandleWords,
+        /// Bytes that the log has.
+        size_bytes: u64,
+        /// The block that the device asks for.
+        block_bytes: u32,
+        /// A durable write is followed by a flush of the device.
+        flushes: bool,
+    },
     /// It was not done, or not as asked.
     Failed(Box<Failed>),
 }
@@ -201,6 +212,9 @@ kinds! { Answer {
     0x0208 Frozen "frozen" { freeze };
     0x0209 HandedOn "handed on" { grant };
     0x020a Status "status" (status);
+
+    0x0230 LogClaimed "log claimed" { handle, size_bytes, block_bytes, flushes };
+
     0x02ff Failed "failed" (failed);
 } }
 

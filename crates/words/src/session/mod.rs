@@ -49,6 +49,8 @@ pub const MESSAGE_MAX: usize = 65536;
 pub const VERSION: u16 = 1;
 /// The first bytes of a Hello's body.
 pub const MAGIC: [u8; 4] = *b"baio";
+/// The feature of logs: `ClaimLog`, `ReleaseLog` and `LogClaimed` exist.
+pub const FEATURE_LOGS: u64 = 1 << 8;
 /// The longest name in bytes.
 pub const NAME_MAX: usize = 255;
 /// The longest text in bytes.

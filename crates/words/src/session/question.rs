@@ -128,6 +128,17 @@ pub enum Question {
         /// The other question's id.
         question: u32,
     },
+    /// Have what is behind a handle for a log of the client's own: nobody else writes there. Answered by `LogClaimed`. With
+    /// [`FEATURE_LOGS`](super::FEATURE_LOGS).
+    ClaimLog {
+        /// A handle to write.
+        handle: HandleWords,
+    },
+    /// Give it back. Answered by `Done`.
+    ReleaseLog {
+        /// The handle that `LogClaimed` told.
+        handle: HandleWords,
+    },
 }
 
 /// How the blocks of a new segment are made zero.
@@ -183,6 +194,9 @@ kinds! { Question {
     0x010f Revoke "revoke" { grant };
     0x0110 Status "status";
     0x0111 Cancel "cancel" { question };
+
+    0x0130 ClaimLog "claim log" { handle };
+    0x0131 ReleaseLog "release log" { handle };
 } }
 
 record!(OperationName { id, is_repeat });

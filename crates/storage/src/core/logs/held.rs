@@ -14,7 +14,14 @@ pub struct HeldLog {
     id: LogId,
     name: String,
     appender: Appender,
-    returns: Arc<Returns>,
+    goes: Goes,
+}
+
+/// What becomes of it when nobody holds it.
+enum Goes {
+    To(Arc<Returns>),
+    // `None` only while it is dropped.
+    Elsewhere(Option<Box<dyn FnOnce() + Send + Sync>>),
 }
 
 impl fmt::Debug for HeldLog {
@@ -29,7 +36,23 @@ impl HeldLog {
             id,
             name,
             appender,
-            returns,
+            goes: Goes::To(returns),
+        }
+    }
+
+    /// One that somebody else keeps: `close` tells whoever does, once, to wind it down.
+    #[must_use]
+    pub fn elsewhere(
+        id: LogId,
+        appender: Appender,
+        name: String,
+        close: impl FnOnce() + Send + Sync + 'static,
+    ) -> HeldLog {
+        HeldLog {
+            id,
+            name,
+            appender,
+            goes: Goes::Elsewhere(Some(Box::new(close))),
         }
     }
 
@@ -68,6 +91,13 @@ impl Core {
 
 impl Drop for HeldLog {
     fn drop(&mut self) {
-        self.returns.add(Returned::Log(self.id));
+        match &mut self.goes {
+            Goes::To(returns) => returns.add(Returned::Log(self.id)),
+            Goes::Elsewhere(close) => {
+                if let Some(close) = close.take() {
+                    close();
+                }
+            }
+        }
     }
 }

@@ -18,6 +18,8 @@ impl Core {
         }
         let is_harmless = match request.op {
             SegmentOp::Allocate { .. } => true,
+            // A caller's own log.
+            SegmentOp::Write { .. } => request.mode == Mode::Direct && self.objects.is_claim(request.handle),
             SegmentOp::Truncate { len } => self.size(request.handle).is_ok_and(|size| len >= size),
             _ => false,
         };

@@ -1,0 +1,228 @@
+//! All logs of a link, as the thread has them that drives them.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use baio_broker::control::{Command, Reply};
+use baio_engine::Time;
+use baio_storage::log::{Fired, LogOptions, LogPart, Salt};
+use baio_storage::{Error, Fault, LogClaim, LogId};
+use baio_words::Errno;
+
+use super::super::carried::Client;
+use super::call::{Answerer, Call};
+use super::kept::Kept;
+use super::{Desk, Ends, Order, closed};
+
+/// All logs of a link.
+pub(super) struct House {
+    desk: Arc<Desk>,
+    client: Arc<Client>,
+    claims: Vec<Claiming>,
+    logs: Vec<Kept>,
+    /// Numbers of logs.
+    last: u32,
+    fired: Vec<Fired>,
+}
+
+/// A log that begins when its segment is for it.
+struct Claiming {
+    call: Call,
+    creates: bool,
+    options: LogOptions,
+    answer: Answerer,
+}
+
+impl House {
+    pub(super) fn new(desk: Arc<Desk>, client: Arc<Client>) -> House {
+        House {
+            desk,
+            client,
+            claims: Vec::new(),
+            logs: Vec::new(),
+            last: 0,
+            fired: Vec::new(),
+        }
+    }
+
+    /// Until the link ends. What is left is dropped then: whoever waits is told.
+    pub(super) fn run(mut self) {
+        let client = Arc::clone(&self.client);
+        let tick = Cell::new(None);
+        let future = std::future::poll_fn(|context: &mut Context<'_>| {
+            let polled = self.poll(context.waker());
+            tick.set(self.next_tick());
+            polled
+        });
+        // An error: the broker has gone, or the link was closed.
+        let _ = client.block_on_ticking(future, || tick.get());
+        let left = {
+            let mut inbox = self.desk.inbox();
+            inbox.ends = inbox.ends.max(Some(Ends::AtOnce));
+            inbox.waker = None;
+            std::mem::take(&mut inbox.orders)
+        };
+        drop(left); // Who has asked is told so.
+        self.logs.iter_mut().for_each(|log| log.leave(&client));
+    }
+
+    fn next_tick(&self) -> Option<Time> {
+        self.logs.iter().filter_map(Kept::next_tick).min()
+    }
+
+    fn poll(&mut self, waker: &Waker) -> Poll<()> {
+        self.logs.iter_mut().for_each(|log| log.set_driver_awake(true));
+        loop {
+            let (orders, ends) = {
+                let mut inbox = self.desk.inbox();
+                inbox.waker.get_or_insert_with(|| waker.clone());
+                (std::mem::take(&mut inbox.orders), inbox.ends)
+            };
+            let has_more = !orders.is_empty();
+            for order in orders {
+                self.take(order);
+            }
+            match ends {
+                Some(Ends::AtOnce) => return Poll::Ready(()),
+                Some(Ends::Properly) => self.logs.iter_mut().for_each(Kept::wind_down),
+                None => {}
+            }
+            self.open_claimed(waker);
+            for log in &mut self.logs {
+                log.turn(&self.client, waker, &mut self.fired);
+            }
+            self.logs.retain(|log| !log.is_over());
+            self.fire();
+            if ends.is_some() && self.logs.is_empty() && self.claims.is_empty() {
+                return Poll::Ready(());
+            }
+            self.logs.iter_mut().for_each(|log| log.set_driver_awake(false));
+            // What was appended meanwhile did not ring.
+            if !has_more && !self.logs.iter().any(Kept::wants_io) {
+                return Poll::Pending;
+            }
+            self.logs.iter_mut().for_each(|log| log.set_driver_awake(true));
+        }
+    }
+
+    /// Whoever waited hears it. A waker is anybody's code: its panic is not the log's.
+    fn fire(&mut self) {
+        for fired in self.fired.drain(..) {
+            let _ = catch_unwind(AssertUnwindSafe(|| fired.fire()));
+        }
+    }
+
+    fn find(&mut self, id: LogId) -> Option<&mut Kept> {
+        self.logs.iter_mut().find(|log| log.id == id)
+    }
+
+    fn take(&mut self, order: Order) {
+        match order {
+            Order::Open {
+                handle,
+                creates,
+                options,
+                answer,
+            } => self.claims.push(Claiming {
+                call: Call::new(Command::ClaimLog(handle)),
+                creates,
+                options,
+                answer,
+            }),
+            Order::On { log, request, answer } => match self.find(log).filter(|log| !log.is_closing()) {
+                Some(log) => log.ask(request, answer),
+                None => answer.give(Err(closed(&request))),
+            },
+            Order::Usage { log, answer } => match self.find(log).and_then(|log| log.usage()) {
+                Some(usage) => answer.give(Ok(Reply::LogUsage(Box::new(usage)))),
+                None => answer.give(Err(Error::new("look at", "a closed log", Fault::Stale))),
+            },
+            Order::LetGo(log) => {
+                if let Some(log) = self.find(log) {
+                    log.wind_down();
+                }
+            }
+        }
+    }
+
+    /// Begins logs whose segments are for them now.
+    fn open_claimed(&mut self, waker: &Waker) {
+        let mut at = 0;
+        while let Some(claiming) = self.claims.get_mut(at) {
+            match claiming.call.poll(&self.client, waker) {
+                Poll::Pending => at += 1,
+                Poll::Ready(reply) => {
+                    let Claiming {
+                        creates,
+                        options,
+                        answer,
+                        ..
+                    } = self.claims.swap_remove(at);
+                    match reply {
+                        Ok(Reply::LogClaimed(claim)) => self.begin(&claim, creates, &options, answer, waker),
+                        Ok(_) => answer.fail(Fault::ServiceEnded),
+                        Err(error) => answer.fail(error.into_fault()),
+                    }
+                }
+            }
+        }
+    }
+
+    /// A log that could not begin is one that ends at once, so that its segment is free again before that is told.
+    fn begin(&mut self, claim: &LogClaim, creates: bool, options: &LogOptions, answer: Answerer, waker: &Waker) {
+        self.last = self.last.wrapping_add(1);
+        let id = LogId::elsewhere(claim.handle.parts().0, self.last);
+        let part = self.part(claim, creates, options, &answer);
+        let log = Kept::new(id, claim.handle, part, answer, &self.desk, waker);
+        self.logs.push(log);
+    }
+
+    fn part(
+        &self,
+        claim: &LogClaim,
+        creates: bool,
+        options: &LogOptions,
+        answer: &Answerer,
+    ) -> baio_storage::Result<LogPart> {
+        let failed = |fault: Fault| Error::new(answer.what, answer.name.clone(), fault);
+        let mut options = *options;
+        if options.block_bytes == 0 {
+            options.block_bytes = claim.block_bytes;
+        }
+        if options.window_short == 0 && claim.flushes {
+            options.window_short = 1;
+        }
+        if options.block_bytes < claim.block_bytes {
+            let why = format!(
+                "blocks of {} bytes, the device has sectors of {}",
+                options.block_bytes, claim.block_bytes
+            );
+            return Err(failed(Fault::BadSize(why)));
+        }
+        let arena = self.client.carrier().arena();
+        let part = if creates {
+            let (mut uuid, mut salt) = ([0; 16], Salt([0; 16]));
+            for bytes in [&mut uuid, &mut salt.0] {
+                fill_random(bytes).map_err(|errno| failed(errno.into()))?;
+            }
+            LogPart::create(arena, claim.size_bytes, uuid, salt, &options)
+        } else {
+            LogPart::open(arena, claim.size_bytes, &options)
+        };
+        let mut part = part.map_err(|error| Error::of_log(answer.what, answer.name.clone(), error))?;
+        // The arena is the whole session's: others have the other half of what is free.
+        part.take_at_most(arena.free_bytes() / 2);
+        Ok(part)
+    }
+}
+
+fn fill_random(mut bytes: &mut [u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        let got = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty());
+        let got = got.map_err(|errno| Errno::from_raw(errno.raw_os_error()))?;
+        bytes = &mut bytes[got..];
+    }
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! Durable logs in segments of a broker. Such a log is kept here, in the process of who appends: as over the other links a record has its
+//! LSN when it was appended, and whoever waits is woken in this process. The broker sees to it that nobody else writes there (a *claim*), and
+//! has reads and writes of batches like any others, in the session's arena.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `mod.rs` | what is asked of logs, and by whom; the thread |
+//! | `house.rs` | all logs of a link: what that thread does |
+//! | `kept.rs` | one log: its requests, its end |
+//! | `call.rs` | a question to the broker, and an answer to who has asked |
+//!
+//! One thread for each link that has ever had a log. It sleeps as whoever blocks on the link does, and so it reaps the log's requests itself.
+
+mod call;
+mod house;
+mod kept;
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
+use std::thread::{JoinHandle, ThreadId};
+
+use baio_broker::control::Command;
+use baio_storage::log::{LogOptions, LogRequest};
+use baio_storage::{Error, Fault, Handle, LogId, log_request_name};
+use baio_words::Errno;
+
+pub(super) use self::call::LogAsked;
+use self::call::{Answerer, asked};
+use self::house::House;
+use super::carried::Client;
+use crate::link::NotAsked;
+
+/// How logs end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Ends {
+    /// They are wound down first: what was appended becomes durable.
+    Properly,
+    /// As in a crash.
+    AtOnce,
+}
+
+/// The logs of a link.
+#[derive(Default)]
+pub(super) struct Logs {
+    desk: Arc<Desk>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    inside: OnceLock<ThreadId>,
+}
+
+/// What is asked of the thread.
+#[derive(Default)]
+struct Desk(Mutex<Inbox>);
+
+#[derive(Default)]
+struct Inbox {
+    orders: Vec<Order>,
+    /// Of the thread, once it runs.
+    waker: Option<Waker>,
+    ends: Option<Ends>,
+}
+
+/// Something that is asked.
+enum Order {
+    /// Make a log, or open one.
+    Open {
+        handle: Handle,
+        creates: bool,
+        options: LogOptions,
+        answer: Answerer,
+    },
+    On {
+        log: LogId,
+        request: LogRequest,
+        answer: Answerer,
+    },
+    Usage {
+        log: LogId,
+        answer: Answerer,
+    },
+    /// Nobody holds it any more.
+    LetGo(LogId),
+}
+
+impl Desk {
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, order: Order) {
+        let mut inbox = self.inbox();
+        if inbox.ends == Some(Ends::AtOnce) {
+            drop(inbox);
+            return drop(order); // Who has asked is told so.
+        }
+        inbox.orders.push(order);
+        let waker = inbox.waker.clone();
+        drop(inbox);
+        waker.inspect(Waker::wake_by_ref);
+    }
+}
+
+impl Logs {
+    /// Takes what is for a log. `None`: the link is to do it itself.
+    pub(super) fn ask(&self, client: &Arc<Client>, command: &Command) -> Option<Result<LogAsked, NotAsked>> {
+        let (handle, order): (_, Box<dyn FnOnce(Answerer) -> Order>) = match *command {
+            Command::CreateLog { handle, options } => (Some(handle), open(handle, true, options)),
+            Command::OpenLog { handle, options } => (Some(handle), open(handle, false, options)),
+            Command::OnLog { log, request } => (None, Box::new(move |answer| Order::On { log, request, answer })),
+            Command::LogUsage(log) => (None, Box::new(move |answer| Order::Usage { log, answer })),
+            _ => return None,
+        };
+        let what = command.name();
+        if self.desk.inbox().ends.is_some() {
+            return Some(Err(NotAsked::Refused(Fault::Stale)));
+        }
+        if let Some(fault) = client.refusal() {
+            return Some(Err(NotAsked::Refused(fault.into())));
+        }
+        let name = handle.and_then(|handle| client.name_of(handle));
+        let (asked, answer) = asked(what, name.unwrap_or_else(|| "a closed log".to_owned()));
+        match self.start(client) {
+            Ok(()) => self.desk.put(order(answer)),
+            Err(errno) => {
+                let error = Error::new(what, "a thread for logs", errno);
+                answer.give(Err(error));
+            }
+        }
+        Some(Ok(asked))
+    }
+
+    /// Has the thread run.
+    fn start(&self, client: &Arc<Client>) -> Result<(), Errno> {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_some() || self.inside.get().is_some() {
+            return Ok(());
+        }
+        let house = House::new(Arc::clone(&self.desk), Arc::clone(client));
+        let started = std::thread::Builder::new()
+            .name("baio logs".into())
+            .spawn(move || house.run())
+            .map_err(|error| Errno::of(&error))?;
+        let _ = self.inside.set(started.thread().id());
+        *thread = Some(started);
+        Ok(())
+    }
+
+    /// Is this the thread of the logs?
+    pub(super) fn is_inside(&self) -> bool {
+        self.inside.get() == Some(&std::thread::current().id())
+    }
+
+    /// Ends them, and waits for that; nothing is asked of any from now on.
+    pub(super) fn end(&self, ends: Ends) {
+        let waker = {
+            let mut inbox = self.desk.inbox();
+            inbox.ends = inbox.ends.max(Some(ends));
+            inbox.waker.clone()
+        };
+        waker.inspect(Waker::wake_by_ref);
+        if self.is_inside() {
+            return; // The last link goes in a callback of a log: its thread ends by itself.
+        }
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = thread.take() {
+            let _ = thread.join(); // A panic has been told by its own message, and by the logs' ends.
+        }
+    }
+}
+
+fn open(handle: Handle, creates: bool, options: LogOptions) -> Box<dyn FnOnce(Answerer) -> Order> {
+    Box::new(move |answer| Order::Open {
+        handle,
+        creates,
+        options,
+        answer,
+    })
+}
+
+/// What is asked of a log that is not open.
+fn closed(request: &LogRequest) -> Error {
+    Error::new(log_request_name(request), "a closed log", Fault::Stale)
+}

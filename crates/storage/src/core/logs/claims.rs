@@ -1,0 +1,70 @@
+//! A segment for a log that a caller keeps itself: in another process, with its own appender and its own batches. Here nobody else writes
+//! there meanwhile, and nothing more is known of that log.
+
+use crate::core::Core;
+use crate::error::{Error, Fault, Result};
+use crate::log::LogOptions;
+use crate::object::Target;
+use crate::request::Handle;
+
+/// A segment that is for a caller's own log, until the handle is closed and its last request has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogClaim {
+    /// By which the log writes: by no other.
+    pub handle: Handle,
+    /// Bytes that the log has.
+    pub size_bytes: u64,
+    /// The block that the device asks for.
+    pub block_bytes: u32,
+    /// A durable write is followed by a flush of the device.
+    pub flushes: bool,
+}
+
+impl LogClaim {
+    /// One that another process tells of.
+    #[must_use]
+    pub fn new(handle: Handle, size_bytes: u64, block_bytes: u32, flushes: bool) -> LogClaim {
+        LogClaim {
+            handle,
+            size_bytes,
+            block_bytes,
+            flushes,
+        }
+    }
+}
+
+impl Core {
+    /// Has a segment for a log that the caller keeps itself: whatever else would write there is refused from now on, as where a log of this
+    /// core is open. By the handle that this gives the caller writes, directly. It is over when that was closed and nothing is under way
+    /// by it any more.
+    ///
+    /// # Errors
+    /// As [`Core::begin_create_log`]; it is a plain file.
+    pub fn claim_log(&mut self, handle: Handle) -> Result<LogClaim> {
+        const WHAT: &str = "open the log in";
+        let (size_bytes, options) = self.log_place(WHAT, handle, &LogOptions::default())?;
+        self.must_be_let_go(WHAT, handle)?;
+        let Some(object) = self.objects.get(handle) else {
+            return Err(Error::new(WHAT, "a closed handle", Fault::Stale));
+        };
+        if let Target::Plain(_) = object.target {
+            return Err(Error::new(WHAT, &object.name, Fault::NotYet("a claim of a plain file")));
+        }
+        let (name, access, target) = (object.name.clone(), object.access, object.target.clone());
+        let handle = self.objects.add(name, access, target);
+        self.objects.claim(handle);
+        Ok(LogClaim {
+            handle,
+            size_bytes,
+            block_bytes: options.block_bytes,
+            flushes: options.window_short == 1,
+        })
+    }
+
+    /// Is it the handle of a claim, which was not closed?
+    #[must_use]
+    pub fn is_log_claim(&self, handle: Handle) -> bool {
+        self.objects.is_claim(handle)
+    }
+}
