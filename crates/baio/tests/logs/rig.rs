@@ -197,7 +197,14 @@ pub(crate) fn everywhere<L: Made>(story: fn(&Rig)) {
     }
 }
 
-/// The same through a broker.
+/// Tells a story of a service, and of a broker.
+pub(crate) fn near_and_far(place: Place, story: fn(&Rig)) {
+    for is_far in [false, true] {
+        tell(Place { is_far, ..place }, story);
+    }
+}
+
+/// The same as everywhere through a broker.
 pub(crate) fn far(story: fn(&Rig)) {
     for (backend, block_bytes) in [(Backend::Threads, 512), (Backend::Uring, 4096)] {
         let place = Place {

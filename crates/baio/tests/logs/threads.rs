@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use baio::{Backend, Link, Lsn, Remote};
 
-use crate::rig::{Place, Rig, payloads};
+use crate::rig::{Place, Rig, near_and_far, payloads};
 
 const PLACE: Place = Place {
     backend: Backend::Auto,
@@ -19,7 +19,10 @@ const EACH: u64 = 200;
 
 #[test]
 fn many_threads_append_and_wait() {
-    let rig = Rig::new(PLACE);
+    near_and_far(PLACE, many_threads_append_and_wait_on);
+}
+
+fn many_threads_append_and_wait_on(rig: &Rig) {
     let link = rig.link::<Remote>();
     let log = rig.opened(&link).create_log(&rig.options()).wait().unwrap();
     let threads: Vec<_> = (0..THREADS)
@@ -81,7 +84,10 @@ fn a_flood_rings_once_a_batch_at_most() {
 
 #[test]
 fn a_reader_follows_many_writers() {
-    let rig = Rig::new(PLACE);
+    near_and_far(PLACE, a_reader_follows_many_writers_on);
+}
+
+fn a_reader_follows_many_writers_on(rig: &Rig) {
     let link = rig.link::<Remote>();
     let log = rig.opened(&link).create_log(&rig.options()).wait().unwrap();
     let reader = {
@@ -119,7 +125,10 @@ fn a_reader_follows_many_writers() {
 /// A record that is in memory is given without waiting, so that no lock of the link is taken: also where waiting is refused.
 #[test]
 fn a_record_at_hand_waits_for_nobody() {
-    let rig = Rig::new(PLACE);
+    near_and_far(PLACE, a_record_at_hand_waits_for_nobody_on);
+}
+
+fn a_record_at_hand_waits_for_nobody_on(rig: &Rig) {
     let link = rig.link::<Remote>();
     let log = rig.opened(&link).create_log(&rig.options()).wait().unwrap();
     let mut follower = log.follow(log.head_lsn());
@@ -179,7 +188,10 @@ async fn tasks_wait_in_another_runtime() {
 /// Some sleep for a record that never comes when the service ends.
 #[test]
 fn who_sleeps_hears_of_the_end() {
-    let rig = Rig::new(PLACE);
+    near_and_far(PLACE, who_sleeps_hears_of_the_end_on);
+}
+
+fn who_sleeps_hears_of_the_end_on(rig: &Rig) {
     let link = rig.link::<Remote>();
     let log = rig.opened(&link).create_log(&rig.options()).wait().unwrap();
     let far = Lsn(log.end_lsn().0 + (1 << 20));

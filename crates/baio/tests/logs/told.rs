@@ -12,7 +12,7 @@ use baio::{Access, Backend, Link, Local, Log, LogOptions, Lsn, Remote, Wait};
 use baio_engine::sim::{Flash, Profile};
 
 use crate::ends::{formatted, options as sim_options, remote};
-use crate::rig::{Made, Place, Rig};
+use crate::rig::{Made, Place, Rig, near_and_far};
 
 const PLACE: Place = Place {
     backend: Backend::Auto,
@@ -35,10 +35,9 @@ fn until<L: Link>(link: &L, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn a_callback_panics<L: Made>() {
-    let rig = Rig::new(PLACE);
+fn a_callback_panics<L: Made>(rig: &Rig) {
     let link = rig.link::<L>();
-    let log = log_on(&rig, &link);
+    let log = log_on(rig, &link);
     let called = Arc::new(AtomicU64::new(0));
     let lsn = log.append(b"one").unwrap();
     for number in 0..6 {
@@ -70,13 +69,12 @@ fn a_callback_panics<L: Made>() {
 
 #[test]
 fn a_callback_that_panics_keeps_nobody_from_being_told() {
-    a_callback_panics::<Local>();
-    a_callback_panics::<Remote>();
+    a_callback_panics::<Local>(&Rig::new(PLACE));
+    near_and_far(PLACE, a_callback_panics::<Remote>);
 }
 
 /// The link goes without a close, and with it a log for which callbacks wait: each is told, whatever the others do.
-fn a_link_goes<L: Made>() {
-    let rig = Rig::new(PLACE);
+fn a_link_goes<L: Made>(rig: &Rig) {
     let link = rig.link::<L>();
     let logs = [
         rig.opened(&link).create_log(&rig.options()).wait().unwrap(),
@@ -106,16 +104,19 @@ fn a_link_goes<L: Made>() {
 
 #[test]
 fn callbacks_are_told_that_the_link_has_gone() {
-    a_link_goes::<Local>();
-    a_link_goes::<Remote>();
+    a_link_goes::<Local>(&Rig::new(PLACE));
+    near_and_far(PLACE, a_link_goes::<Remote>);
 }
 
 /// A callback appends, waits for that by another callback, and lets the last of the log go.
 #[test]
 fn a_callback_may_append_and_drop_the_log() {
-    let rig = Rig::new(PLACE);
+    near_and_far(PLACE, a_callback_may_append_and_drop_the_log_on);
+}
+
+fn a_callback_may_append_and_drop_the_log_on(rig: &Rig) {
     let link = rig.link::<Remote>();
-    let log = log_on(&rig, &link);
+    let log = log_on(rig, &link);
     let appender = log.clone();
     let is_done = Arc::new(AtomicBool::new(false));
     let then = Arc::clone(&is_done);
@@ -223,10 +224,13 @@ fn a_link_closes_beside_a_reader() {
 /// Thousands wait; some give up, the others are told.
 #[test]
 fn ten_thousand_wait_for_one_record() {
+    near_and_far(PLACE, ten_thousand_wait_for_one_record_on);
+}
+
+fn ten_thousand_wait_for_one_record_on(rig: &Rig) {
     const WAITERS: usize = 10_000;
-    let rig = Rig::new(PLACE);
     let link = rig.link::<Remote>();
-    let log = log_on(&rig, &link);
+    let log = log_on(rig, &link);
     let next = log.end_lsn();
     let mut waiting: Vec<_> = (0..WAITERS).map(|_| Box::pin(log.durable(next))).collect();
     let mut context = Context::from_waker(Waker::noop());
@@ -256,9 +260,12 @@ fn ten_thousand_wait_for_one_record() {
 /// Many threads append to a log that is full all the time, and one makes room: nobody is left asleep beside room.
 #[test]
 fn threads_that_find_no_room_go_on() {
+    near_and_far(PLACE, threads_that_find_no_room_go_on_on);
+}
+
+fn threads_that_find_no_room_go_on_on(rig: &Rig) {
     const THREADS: u64 = 6;
     const EACH: u64 = 400;
-    let rig = Rig::new(PLACE);
     let link = rig.link::<Remote>();
     let options = LogOptions {
         buffer_bytes: 64 << 10,
@@ -298,10 +305,9 @@ fn threads_that_find_no_room_go_on() {
 }
 
 /// Each future of a log is given up after so many polls, and the log goes on.
-fn futures_are_given_up<L: Made>() {
-    let rig = Rig::new(PLACE);
+fn futures_are_given_up<L: Made>(rig: &Rig) {
     let link = rig.link::<L>();
-    let mut log = log_on(&rig, &link);
+    let mut log = log_on(rig, &link);
     for polls in 0..6 {
         let lsn = log.append_durable(b"between").wait().unwrap();
         give_up(&link, log.append_durable(b"durable"), polls);
@@ -352,6 +358,6 @@ fn give_up<L: Link, F: Future>(link: &L, future: F, polls: u32) {
 
 #[test]
 fn futures_may_be_given_up_at_any_time() {
-    futures_are_given_up::<Local>();
-    futures_are_given_up::<Remote>();
+    futures_are_given_up::<Local>(&Rig::new(PLACE));
+    near_and_far(PLACE, futures_are_given_up::<Remote>);
 }
