@@ -157,7 +157,12 @@ fn what_fails_there_is_told_here() {
 
     // What a broker does not do yet.
     let watched = volume.list().watched().0;
+    let log = segment(&volume, "log", MIB)
+        .create_log(&baio::LogOptions::default())
+        .wait()
+        .unwrap();
     for error in [
+        a.set_log(&log).wait().unwrap_err(),
         volume.defrag().wait().unwrap_err(),
         volume.check().wait().unwrap_err(),
         volume.metrics().wait().unwrap_err(),

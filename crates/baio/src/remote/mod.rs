@@ -223,7 +223,7 @@ impl Remote {
 
     /// Connects to the broker whose socket is at `path`: a link to the volume that it serves to many processes.
     ///
-    /// What a broker does not do yet says so by its error: pins, logs, plain files, [`Link::with_pool`], defragmentations, checks, counters,
+    /// What a broker does not do yet says so by its error: pins, pages under a log, plain files, [`Link::with_pool`], defragmentations, checks, counters,
     /// progress. Memory of requests that is not from [`Link::buffer`] is copied ([`Link::bounced`] counts it).
     ///
     /// # Errors

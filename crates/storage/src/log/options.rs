@@ -92,6 +92,17 @@ impl LogOptions {
         batch
     }
 
+    /// The same for a new log in an area of so many bytes, whose batches are no longer than that where nothing else is asked for: for who
+    /// has little memory to write and to read them.
+    #[must_use]
+    pub fn with_batches_up_to(mut self, most: u32, size_bytes: u64) -> LogOptions {
+        if self.batch_bytes_max == 0 && self.window > 0 {
+            let most = most / BATCH_LEAST * BATCH_LEAST;
+            self.batch_bytes_max = self.batch(size_bytes).min(most.max(BATCH_LEAST));
+        }
+        self
+    }
+
     /// How far LSNs may lie beyond what is durable: the buffer, and at least all batches in flight and one more.
     pub(super) fn ahead(&self, block: u32, batch_max: u32) -> u64 {
         let window = u64::from(self.window + 1) * u64::from(batch_max);

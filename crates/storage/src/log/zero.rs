@@ -11,7 +11,7 @@ use super::jobs::{AfterZero, Next, Step};
 use super::{IoOwner, LogError, LogIoKind, LogPart};
 
 /// Bytes of a write: the first for which there is memory.
-const WRITE_BYTES: [usize; 3] = [1 << 20, 256 << 10, 4096];
+const WRITE_BYTES: [usize; 4] = [1 << 20, 256 << 10, 64 << 10, 4096];
 
 /// Zeroes on their way.
 #[derive(Debug)]
@@ -91,7 +91,10 @@ impl LogPart {
     fn zeroes(&self, left: &[Range<u64>]) -> Option<Frozen> {
         let whole: u64 = left.iter().map(|range| range.end - range.start).sum();
         let bytes = WRITE_BYTES.map(|bytes| whole.min(bytes as u64) as usize);
-        let mut buffer = bytes.into_iter().find_map(|bytes| self.arena.buffer(bytes))?;
+        // Who may not take much of the arena may need copies of these too.
+        let most = (self.shared.lock().memory_max / 4).max(4096);
+        let mut bytes = bytes.into_iter().filter(|bytes| *bytes <= most);
+        let mut buffer = bytes.find_map(|bytes| self.arena.buffer(bytes))?;
         buffer.fill(0);
         Some(buffer.freeze())
     }

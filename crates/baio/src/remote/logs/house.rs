@@ -16,6 +16,9 @@ use super::call::{Answerer, Call};
 use super::kept::Kept;
 use super::{Desk, Ends, Order, closed};
 
+/// The arena of a session is small, and not the log's alone: so many of the longest batches of a new log would fill it.
+const ARENA_BATCHES: usize = 8;
+
 /// All logs of a link.
 pub(super) struct House {
     desk: Arc<Desk>,
@@ -207,6 +210,8 @@ impl House {
             for bytes in [&mut uuid, &mut salt.0] {
                 fill_random(bytes).map_err(|errno| failed(errno.into()))?;
             }
+            let most = u32::try_from(arena.size() / ARENA_BATCHES).unwrap_or(u32::MAX);
+            let options = options.with_batches_up_to(most, claim.size_bytes);
             LogPart::create(arena, claim.size_bytes, uuid, salt, &options)
         } else {
             LogPart::open(arena, claim.size_bytes, &options)
