@@ -5,6 +5,7 @@
 mod server;
 mod support;
 
+use baio::{Access, Link, LogOptions, Remote};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -173,6 +174,36 @@ fn what_is_not_there() {
     refused(&place, "list unix:s", 1, "ENOENT");
 }
 
+/// What `log` shows of a log is the same through the broker, beside who has it open, and in the volume itself.
+#[test]
+fn a_log_is_looked_at() {
+    let (place, server) = served();
+    json(&place, "create unix:s#a --size 4M");
+    refused(&place, "log unix:s#a", 1, "ENOTLOG");
+    refused(&place, "log unix:s#b", 1, "ENOENT");
+    refused(&place, "log unix:s", 2, "EUSAGE");
+    let link = Remote::connect(place.path("s")).unwrap();
+    let segment = link.open_segment("a", Access::Write).wait().unwrap();
+    let log = segment.create_log(&LogOptions::default()).wait().unwrap();
+    log.append(b"debit 5").unwrap();
+    log.append_durable(&vec![7; 300_000]).wait().unwrap();
+    let line = "log unix:s#a --payload text";
+    let beside = json(&place, line);
+    assert_eq!(beside["records"].as_array().unwrap().len(), 2, "{beside}");
+    assert_eq!(beside["records"][0]["payload"], "debit 5");
+    assert_eq!(
+        (&beside["clean"], &beside["records"][1]["bytes"]),
+        (&false.into(), &300_000.into())
+    );
+    log.close().wait().unwrap();
+    drop((log, segment));
+    link.close().unwrap();
+    let told = json(&place, line);
+    assert_eq!(told["clean"], true);
+    is_whole(&place, server);
+    assert_eq!(json(&place, "log vol#a --payload text"), told);
+}
+
 #[test]
 fn what_needs_the_volume_itself_says_so() {
     let (place, server) = served();
@@ -182,7 +213,6 @@ fn what_needs_the_volume_itself_says_so() {
         "defrag unix:s",
         "format unix:s --size 1M",
         "resize unix:s --size 32M",
-        "log unix:s#a",
         "latency unix:s#a --count 1",
         "metrics unix:s",
         "serve unix:s --socket other",

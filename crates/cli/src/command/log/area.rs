@@ -1,4 +1,5 @@
-//! Where a log lies, and reading it there: a file, a device, or a segment, whose volume is read beside its owner if it has one.
+//! Where a log lies, and reading it there: a file, a device, or a segment, whose volume is read beside its owner if it has one. A segment
+//! of a broker is read through it, opened to read.
 //!
 //! Nothing is opened to write. Reads are direct where that works, so that the owner's own direct writes are not disturbed.
 
@@ -8,9 +9,10 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use baio::{Access, Link, Remote, Segment};
 use baio_console::failure::Failure;
-use baio_console::named::{Named, NamedSegment};
-use baio_console::target::TypedTarget;
+use baio_console::named::{Named, NamedSegment, Reached};
+use baio_console::target::{Served, TypedTarget};
 use baio_engine::{Arena, Errno, Memory};
 use baio_storage::log::{LogAnswer, LogError, LogIoKind, LogOptions, LogPart, LogRequest, Recovered};
 use baio_storage::{Core, Identity, InUse, SegmentInfo};
@@ -24,20 +26,35 @@ pub(super) struct Area {
     pub(super) typed: String,
     /// Who has the volume open to write.
     pub(super) in_use: Option<InUse>,
-    buffered: File,
-    direct: Option<File>,
-    /// Where in the file it begins.
-    begin: u64,
+    way: Way,
     size: u64,
     segment: Option<(NamedSegment, SegmentInfo)>,
 }
 
+/// How it is read.
+enum Way {
+    Here {
+        buffered: File,
+        direct: Option<File>,
+        /// Where in the file it begins.
+        begin: u64,
+    },
+    Far(Box<Segment<Remote>>),
+}
+
+/// Bytes of a read through a broker: whatever arena it gives has room for so many.
+const FAR_BYTES: usize = 128 << 10;
+
 impl Area {
     /// Finds and opens it.
     pub(super) fn open(typed: &TypedTarget) -> Result<Area, Failure> {
-        match Named::resolve("log", typed)? {
-            Named::File(path) => Area::of_file(&path, typed.to_string()),
-            Named::Segment(named) => Area::of_segment(named),
+        match Reached::resolve("log", typed)? {
+            Reached::Here(Named::File(path)) => Area::of_file(&path, typed.to_string()),
+            Reached::Here(Named::Segment(named)) => Area::of_segment(named),
+            Reached::Served(served) => match &served.name {
+                Some(name) => Area::of_served(&served, name),
+                None => Err(typed.segment_expected("log")),
+            },
         }
     }
 
@@ -53,9 +70,11 @@ impl Area {
         let direct = File::options().read(true).custom_flags(libc::O_DIRECT).open(path);
         Ok(Area {
             in_use: None,
-            buffered,
-            direct: direct.ok(),
-            begin: 0,
+            way: Way::Here {
+                buffered,
+                direct: direct.ok(),
+                begin: 0,
+            },
             size,
             segment: None,
             typed,
@@ -66,13 +85,29 @@ impl Area {
         let info = segment_info(&named)?;
         let seen = Core::inspect_beside(&named.volume, Identity::effective());
         let (volume, _) = named.told("log", seen)?.found;
-        let area = Area::of_file(&named.volume, named.typed.clone())?;
+        let mut area = Area::of_file(&named.volume, named.typed.clone())?;
+        if let Way::Here { begin, .. } = &mut area.way {
+            *begin = volume.data_at_bytes + info.start_block * u64::from(volume.block_size);
+        }
         Ok(Area {
             in_use: volume.in_use,
-            begin: volume.data_at_bytes + info.start_block * u64::from(volume.block_size),
             size: info.size_bytes,
             segment: Some((named, info)),
             ..area
+        })
+    }
+
+    fn of_served(served: &Served, name: &str) -> Result<Area, Failure> {
+        let told = |error: baio::Error| Failure::from_storage("log", served.typed.clone(), &error);
+        let link = Remote::connect(&served.socket).map_err(told)?;
+        let owner = served.owner.unwrap_or(link.identity().uid);
+        let segment = link.open_segment_of(owner, name, Access::Read).wait().map_err(told)?;
+        Ok(Area {
+            typed: served.typed.clone(),
+            in_use: None,
+            size: segment.size().wait().map_err(told)?,
+            way: Way::Far(Box::new(segment)),
+            segment: None,
         })
     }
 
@@ -131,14 +166,41 @@ impl Area {
     }
 
     fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-        let at = self.begin.saturating_add(offset);
-        match self.direct.as_ref().map(|direct| direct.read_exact_at(bytes, at)) {
+        let (buffered, direct, begin) = match &self.way {
+            Way::Here {
+                buffered,
+                direct,
+                begin,
+            } => (buffered, direct, begin),
+            Way::Far(segment) => return read_far(segment, bytes, offset),
+        };
+        let at = begin.saturating_add(offset);
+        match direct.as_ref().map(|direct| direct.read_exact_at(bytes, at)) {
             // The log's blocks may be smaller than the device's.
-            None => self.buffered.read_exact_at(bytes, at),
-            Some(Err(error)) if error.kind() == ErrorKind::InvalidInput => self.buffered.read_exact_at(bytes, at),
+            None => buffered.read_exact_at(bytes, at),
+            Some(Err(error)) if error.kind() == ErrorKind::InvalidInput => buffered.read_exact_at(bytes, at),
             Some(read) => read,
         }
     }
+}
+
+fn read_far(segment: &Segment<Remote>, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    for (at, part) in (offset..).step_by(FAR_BYTES).zip(bytes.chunks_mut(FAR_BYTES)) {
+        let read = || segment.read_exact_at(at, vec![0; part.len()]);
+        let read = match read().direct().wait() {
+            // The log's blocks may be smaller than the device's.
+            Err(failed) if failed.error.errno() == Some(Errno::EINVAL) => read().cached().wait(),
+            read => read,
+        };
+        match read {
+            Ok(read) => part.copy_from_slice(&read.buffer),
+            Err(failed) => {
+                let errno = failed.error.errno().unwrap_or(Errno::EIO);
+                return Err(io::Error::from_raw_os_error(errno.raw()));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn segment_info(named: &NamedSegment) -> Result<SegmentInfo, Failure> {
@@ -203,8 +265,11 @@ mod tests {
         let (_, recovered) = area.look(&arena, false).unwrap();
         assert!(recovered.end > recovered.head);
         // The size stays as it was, so that reads of the data fail.
-        area.buffered = File::options().read(true).write(true).open(&copy).unwrap();
-        area.buffered.set_len(8192).unwrap();
+        let Way::Here { buffered, .. } = &mut area.way else {
+            panic!()
+        };
+        *buffered = File::options().read(true).write(true).open(&copy).unwrap();
+        buffered.set_len(8192).unwrap();
         assert_eq!(area.look(&arena, false).unwrap_err(), LogError::Read(Errno::EIO));
         let (_, salvaged) = area.look(&arena, true).unwrap();
         assert_eq!(salvaged.end, recovered.head);
