@@ -390,9 +390,21 @@ impl LogPart {
     }
 
     /// Batches take so many bytes of the arena at most, where they can be made short enough: what others need of it stays. Before it is
-    /// opened.
-    pub fn take_at_most(&mut self, bytes: usize) {
-        self.shared.lock().memory_max = bytes;
+    /// opened, and anything is asked of it.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn take_at_most(&mut self, bytes: usize) -> Result<(), LogError> {
+        let mut front = self.shared.lock();
+        front.memory_max = bytes;
+        // A new log has taken its own.
+        match front.spare.is_empty() {
+            true => Ok(()),
+            false => {
+                front.drop_buffers();
+                front.take_buffers()
+            }
+        }
     }
 
     /// For whoever appends. It refuses until the log is open.

@@ -205,6 +205,7 @@ impl House {
             return Err(failed(Fault::BadSize(why)));
         }
         let arena = self.client.carrier().arena();
+        let free = arena.free_bytes();
         let part = if creates {
             let (mut uuid, mut salt) = ([0; 16], Salt([0; 16]));
             for bytes in [&mut uuid, &mut salt.0] {
@@ -216,10 +217,9 @@ impl House {
         } else {
             LogPart::open(arena, claim.size_bytes, &options)
         };
-        let mut part = part.map_err(|error| Error::of_log(answer.what, answer.name.clone(), error))?;
         // The arena is the whole session's: others have the other half of what is free.
-        part.take_at_most(arena.free_bytes() / 2);
-        Ok(part)
+        let fitted = part.and_then(|mut part| part.take_at_most(free / 2).map(|()| part));
+        fitted.map_err(|error| Error::of_log(answer.what, answer.name.clone(), error))
     }
 }
 
