@@ -264,3 +264,53 @@ pub(super) fn failed(errno: Errno, operation: &str, need: &str, cure: &str) -> A
         cure: Some(cure.to_owned()),
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use baio_engine::sim::{Disk, Sim};
+    use baio_engine::{Config, Engine, File, Wait};
+    use baio_storage::{CreateOptions, Format, SegmentOp, SegmentRequest, format_simulated};
+
+    use super::*;
+
+    /// What was handed on is taken back when nothing lands any more: not by the handle, nor by what was claimed with it for a log.
+    #[test]
+    fn what_is_under_way_by_a_claim_lands() {
+        const ROOT: Identity = Identity::new(0, 0);
+        let (disk, config) = (Disk::new(16 << 20), Config::default());
+        let file = File::simulated(&disk, "disk");
+        let format = Format {
+            size_bytes: Some(16 << 20),
+            segments: Some(64),
+            ..Format::default()
+        };
+        let mut engine = Engine::simulated(Sim::new(1).unwrap(), &config).unwrap();
+        format_simulated(&mut engine, &file, &format).unwrap();
+        let engine = Engine::simulated(Sim::new(2).unwrap(), &config).unwrap();
+        let mut core = Core::open_simulated(engine, &file, &config).unwrap();
+        core.create(ROOT, 0, "log", &CreateOptions::of_size(1 << 20)).unwrap();
+        let handle = core.open_segment(ROOT, 0, "log", Access::Write).unwrap().0;
+        let claim = core.claim_log(handle).unwrap().handle;
+        let bound = Bound {
+            grant: 1,
+            by: 0,
+            handle,
+            access: Access::Write,
+            info: SegmentWords::default(),
+            claims: vec![claim],
+            is_taken: true,
+            revoked_by: None,
+        };
+        assert!(!bound.lands(&core));
+        let buffer = core.buffer(4096).unwrap();
+        let write = SegmentRequest::new(claim, SegmentOp::Write { offset: 0 }, buffer);
+        let ticket = core.start(write).unwrap();
+        core.close_handle(claim);
+        assert!(bound.lands(&core));
+        while core.in_flight() > 0 {
+            core.turn(Wait::one()).unwrap();
+        }
+        assert!(core.wait(ticket).unwrap().unwrap().result.is_ok());
+        assert!(!bound.lands(&core));
+    }
+}

@@ -119,7 +119,8 @@ impl Kept {
 
     /// When it has something to do that no end and no append tells.
     pub(super) fn next_tick(&self) -> Option<Time> {
-        self.part.as_ref()?.next_tick()
+        // The clock brings no place: what is due waits behind what waits for one.
+        self.part.as_ref().filter(|_| self.delayed.is_empty())?.next_tick()
     }
 
     /// Asks it something; it is not closing.
