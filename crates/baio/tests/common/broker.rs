@@ -3,24 +3,36 @@
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use baio::{CacheConfig, Core, Format, Limits, Remote};
-use baio_broker::host::{Broker, Listener, Options, Stop};
+use baio_broker::host::{Broker, Figures, Listener, Options, Stop};
+use baio_storage::Counters;
 
 pub struct Served {
     pub dir: tempfile::TempDir,
     pub socket: PathBuf,
     stop: Stop,
+    figures: Figures,
     thread: Option<JoinHandle<baio::Result<()>>>,
 }
 
 impl Served {
     /// With a page cache of 64 pages.
     pub fn new(change: impl FnOnce(&mut Options) + Send + 'static) -> Served {
+        let cache = CacheConfig {
+            bytes: 64 * 4096,
+            ..CacheConfig::default()
+        };
+        Served::with(64 << 20, cache, change)
+    }
+
+    /// A volume of so many bytes, with this page cache.
+    pub fn with(size_bytes: u64, cache: CacheConfig, change: impl FnOnce(&mut Options) + Send + 'static) -> Served {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("volume.img");
         let format = Format {
-            size_bytes: Some(64 << 20),
+            size_bytes: Some(size_bytes),
             segments: Some(1000),
             ..Format::default()
         };
@@ -39,25 +51,33 @@ impl Served {
                 ..Options::default()
             };
             change(&mut options);
-            let mut core = Core::open(&path, &config())?;
-            core.use_cache(&CacheConfig {
-                bytes: 64 * 4096,
-                ..CacheConfig::default()
-            })?;
+            let mut config = super::options(baio::Backend::Auto, 256).config;
+            // The cache's frames are a part of the arena.
+            config.arena_bytes += cache.bytes;
+            let mut core = Core::open(&path, &config)?;
+            core.use_cache(&cache)?;
             let broker = Broker::new(core, Listener::bind(&at, 0o600).expect("a socket"), options)?;
-            tell.send(broker.stopper()).unwrap();
+            tell.send((broker.stopper(), broker.figures())).unwrap();
             broker.run()
         });
+        let (stop, figures) = told.recv().expect("a broker");
         Served {
             dir,
             socket,
-            stop: told.recv().expect("a broker"),
+            stop,
+            figures,
             thread: Some(thread),
         }
     }
 
     pub fn connect(&self) -> Remote {
         Remote::connect(&self.socket).unwrap()
+    }
+
+    /// All counters of its core, as they are now.
+    pub fn counters(&self) -> Counters {
+        let snapshot = self.figures.look(Duration::from_secs(60));
+        snapshot.expect("a broker that answers").counters
     }
 
     pub fn stop(&self) {
@@ -84,8 +104,4 @@ impl Drop for Served {
             let _ = thread.join();
         }
     }
-}
-
-fn config() -> baio::Config {
-    super::options(baio::Backend::Auto, 256).config
 }
