@@ -543,7 +543,8 @@ impl Doing {
         match self {
             Doing::Request(ticket) => core.cancel(*ticket),
             Doing::Waiting(waiting) => waiting.cancel(core),
-            Doing::Operation(_) | Doing::Opening(_) | Doing::Log(_) => {}
+            Doing::Operation(id) => core.call_off_operation(id),
+            Doing::Opening(_) | Doing::Log(_) => {}
         }
     }
 

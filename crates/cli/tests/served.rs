@@ -5,6 +5,8 @@
 mod server;
 mod support;
 
+use std::os::unix::fs::FileExt;
+
 use baio::{Access, Link, LogOptions, Remote};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -109,6 +111,59 @@ fn the_volume_and_who_holds_how_much() {
 }
 
 #[test]
+fn a_volume_is_checked_and_packed_while_it_is_served() {
+    let (place, server) = served();
+    for name in ["a", "b", "c"] {
+        json(&place, &format!("create unix:s#{name} --size 1M"));
+    }
+    json(&place, "stress unix:s#c --rw write --once --verify");
+    json(&place, "delete unix:s#a");
+    let found = json(&place, "check unix:s");
+    assert_eq!(
+        (&found["problems"], &found["untold"], &found["segments"]),
+        (&Value::Array(Vec::new()), &0.into(), &2.into()),
+        "{found}"
+    );
+    let text = String::from_utf8(place.baio("check unix:s").succeeds().out().to_vec()).unwrap();
+    assert!(text.starts_with("problems  none"), "{text}");
+    let packed = json(&place, "defrag unix:s");
+    assert_eq!(
+        (&packed["segments_moved"], &packed["untold"]),
+        (&2.into(), &0.into()),
+        "{packed}"
+    );
+    assert_eq!(packed["largest_free_bytes"], packed["free_bytes"]);
+    let text = String::from_utf8(place.baio("defrag unix:s").succeeds().out().to_vec()).unwrap();
+    assert!(
+        text.starts_with("segments moved") && !text.contains("not moved"),
+        "{text}"
+    );
+    assert_eq!(json(&place, "check unix:s")["problems"], Value::Array(Vec::new()));
+    is_whole(&place, server);
+}
+
+/// A problem that lies on the disk is told through the broker as it is told by `check` of the volume itself.
+#[test]
+fn what_is_wrong_is_told_through_the_broker() {
+    let (place, server) = served();
+    json(&place, "create unix:s#a --size 1M");
+    // The second copy of the superblock, which nobody reads while the volume is open.
+    let file = std::fs::OpenOptions::new().write(true).open(place.path("vol")).unwrap();
+    file.write_all_at(&[0xa5; 4096], 65536).unwrap();
+    file.sync_all().unwrap();
+    let found = place.baio("check unix:s --json").fails_with(3).json();
+    assert_eq!(found["problems"][0]["kind"], "superblock", "{found}");
+    assert_eq!(found["problems"][0]["repair"], "repairable", "{found}");
+    let text = String::from_utf8(place.baio("check unix:s").fails_with(3).out().to_vec()).unwrap();
+    assert!(
+        text.contains("superblock") && !text.contains(place.path("vol").to_str().unwrap()),
+        "{text}"
+    );
+    server.signal(Signal::TERM);
+    server.ends_well();
+}
+
+#[test]
 fn what_is_stressed_reads_as_it_was_written() {
     let (place, server) = served();
     json(&place, "create unix:s#a --size 2M");
@@ -209,8 +264,7 @@ fn what_needs_the_volume_itself_says_so() {
     let (place, server) = served();
     json(&place, "create unix:s#a --size 1M");
     for line in [
-        "check unix:s",
-        "defrag unix:s",
+        "check unix:s --repair",
         "format unix:s --size 1M",
         "resize unix:s --size 32M",
         "latency unix:s#a --count 1",
@@ -229,6 +283,8 @@ fn what_needs_the_volume_itself_says_so() {
         ("delete unix:s", "PATH#"),
         ("list unix:s#a", "PATH"),
         ("quota unix:s#a 0", "PATH"),
+        ("check unix:s#a", "PATH"),
+        ("defrag unix:s#a", "PATH"),
         ("stress unix:s --rw read --once", "PATH#"),
         ("stat unix:", "unix:SOCKET"),
     ] {

@@ -2,9 +2,10 @@
 
 use baio_words::entry::HandleWords;
 use baio_words::session::{
-    Answer, Failed, FromBroker, FromClient, Hello, HintWords, MESSAGE_MAX, Malformed, NAME_MAX, OWNERS_MAX, OwnerWords,
-    PatternWords, Question, RANGES_MAX, SegmentWords, StatusWords, TEXT_MAX, TooLong, VolumeWords, WARNINGS_MAX,
-    WholeWords, ZeroWords, cut,
+    Answer, CheckWords, DefragWords, FINDING_TEXT_MAX, FINDINGS_MAX, Failed, FromBroker, FromClient, Hello, HintWords,
+    MESSAGE_MAX, Malformed, NAME_MAX, OWNERS_MAX, OwnerWords, PatternWords, ProblemWords, Question, RANGES_MAX,
+    RepairWords, SegmentWords, StatusWords, TEXT_MAX, TooLong, UnmovedWords, VolumeWords, WARNINGS_MAX, WholeWords,
+    ZeroWords, cut,
 };
 use baio_words::{Access, OperationName};
 
@@ -107,6 +108,47 @@ fn texts_for_people_are_cut_between_characters() {
     };
     let bytes = volume(&text, WARNINGS_MAX + 1).encode(3).unwrap();
     let answer = volume(&short, WARNINGS_MAX);
+    assert_eq!(FromBroker::decode(&bytes), Ok(FromBroker::Answer { id: 3, answer }));
+}
+
+/// Of more findings than a message carries, and longer ones, it tells the first, and how many more there are.
+#[test]
+fn findings_are_cut_to_a_message() {
+    let name = "n".repeat(NAME_MAX);
+    let text = "é".repeat(1000);
+    let short = cut(&text, FINDING_TEXT_MAX).to_owned();
+    let problem = |text: &str| ProblemWords {
+        kind: name.clone(),
+        object: text.to_owned(),
+        offset: u64::MAX,
+        what: text.to_owned(),
+        repair: RepairWords::Lost,
+    };
+    let checked = |text: &str, count, untold| {
+        Answer::Checked(Box::new(CheckWords {
+            problems: vec![problem(text); count],
+            untold,
+            ..CheckWords::default()
+        }))
+    };
+    let bytes = checked(&text, FINDINGS_MAX + 5, 7).encode(3).unwrap();
+    let answer = checked(&short, FINDINGS_MAX, 12);
+    assert_eq!(FromBroker::decode(&bytes), Ok(FromBroker::Answer { id: 3, answer }));
+
+    let unmoved = |text: &str| UnmovedWords {
+        name: name.clone(),
+        owner_uid: 1,
+        why: text.to_owned(),
+    };
+    let defragged = |text: &str, count, untold| {
+        Answer::Defragged(Box::new(DefragWords {
+            unmoved: vec![unmoved(text); count],
+            untold,
+            ..DefragWords::default()
+        }))
+    };
+    let bytes = defragged(&text, 1000, 0).encode(3).unwrap();
+    let answer = defragged(&short, FINDINGS_MAX, 1000 - FINDINGS_MAX as u64);
     assert_eq!(FromBroker::decode(&bytes), Ok(FromBroker::Answer { id: 3, answer }));
 }
 
@@ -215,6 +257,24 @@ fn what_no_broker_sends_is_refused_where_it_stands() {
     let volume = Answer::Volume(Box::new(volume));
     let count = volume.encode(1).unwrap().len() - 4;
     refused(volume, count, 9, (count, "more than 8 warnings"));
+    let checked = Answer::Checked(Box::default());
+    refused(checked.clone(), 8, 65, (8, "more than 64 findings"));
+    refused(checked, 20, 2, (20, "a bool that is neither 0 nor 1"));
+    let problem = ProblemWords {
+        kind: String::new(),
+        object: String::new(),
+        offset: 0,
+        what: String::new(),
+        repair: RepairWords::Lost,
+    };
+    let problems = vec![problem];
+    let one = Answer::Checked(Box::new(CheckWords {
+        problems,
+        ..CheckWords::default()
+    }));
+    refused(one.clone(), 26, 3, (26, "an unknown repair"));
+    refused(one, 15, 2, (14, "a finding of more than 256 bytes"));
+    refused(Answer::Defragged(Box::default()), 56, 65, (56, "more than 64 findings"));
     let failed = Answer::Failed(Box::default());
     refused(failed.clone(), 15, 0x10, (16, ENDS));
     refused(failed, 15, 0x20, (14, "a text of more than 4096 bytes"));

@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use baio_words::entry::HandleWords;
 use baio_words::session::{
-    AccountWords, Answer, Failed, FromBroker, FromClient, Hello, HintWords, MESSAGE_MAX, Malformed, OwnerWords,
-    PatternWords, Question, RingAt, SegmentWords, StatusWords, VolumeWords, WARNINGS_MAX, Welcome, WholeWords,
-    ZeroWords, pieces,
+    AccountWords, Answer, CheckWords, DefragWords, Failed, FromBroker, FromClient, Hello, HintWords, MESSAGE_MAX,
+    Malformed, OwnerWords, PatternWords, ProblemWords, Question, RepairWords, RingAt, SegmentWords, StatusWords,
+    UnmovedWords, VolumeWords, WARNINGS_MAX, Welcome, WholeWords, ZeroWords, pieces,
 };
 use baio_words::{Access, OperationName};
 use proptest::collection::vec;
@@ -122,6 +122,8 @@ fn question() -> impl Strategy<Value = Question> {
         (handle(), access()).prop_map(|(handle, access)| Question::HandOn { handle, access }),
         any::<u64>().prop_map(|grant| Question::Revoke { grant }),
         Just(Question::Status),
+        Just(Question::Defrag),
+        Just(Question::Check),
         any::<u32>().prop_map(|question| Question::Cancel { question }),
         handle().prop_map(|handle| Question::ClaimLog { handle }),
         handle().prop_map(|handle| Question::ReleaseLog { handle }),
@@ -193,6 +195,48 @@ fn owner() -> impl Strategy<Value = OwnerWords> {
     })
 }
 
+fn defragged() -> impl Strategy<Value = DefragWords> {
+    let unmoved = (name(), any::<u32>(), name());
+    let unmoved = unmoved.prop_map(|(name, owner_uid, why)| UnmovedWords { name, owner_uid, why });
+    (vec(unmoved, 0..5), any::<[u64; 7]>()).prop_map(|(unmoved, words)| DefragWords {
+        moves: words[0],
+        moved_segments: words[1],
+        moved_bytes: words[2],
+        largest_free_before_bytes: words[3],
+        largest_free_bytes: words[4],
+        free_bytes: words[5],
+        unmoved,
+        untold: words[6],
+    })
+}
+
+fn checked() -> impl Strategy<Value = CheckWords> {
+    let repairs = vec![RepairWords::Repaired, RepairWords::Repairable, RepairWords::Lost];
+    let problem = (name(), name(), any::<u64>(), name(), proptest::sample::select(repairs));
+    let problem = problem.prop_map(|(kind, object, offset, what, repair)| ProblemWords {
+        kind,
+        object,
+        offset,
+        what,
+        repair,
+    });
+    let of = (vec(problem, 0..5), any::<bool>(), any::<[u64; 10]>());
+    of.prop_map(|(problems, clean, words)| CheckWords {
+        problems,
+        untold: words[0],
+        clean,
+        buckets: words[1],
+        segments: words[2],
+        owners: words[3],
+        over_quota: words[4],
+        quarantined: words[5],
+        unfinished_moves: words[6],
+        in_doubt: words[7],
+        blocks: words[8],
+        free_blocks: words[9],
+    })
+}
+
 fn failed() -> impl Strategy<Value = Failed> {
     let texts = (name(), name(), name(), name());
     let options = (limit(), option::of(name()), option::of(name()));
@@ -227,6 +271,8 @@ fn answer() -> impl Strategy<Value = Answer> {
         any::<u64>().prop_map(|freeze| Answer::Frozen { freeze }),
         any::<u64>().prop_map(|grant| Answer::HandedOn { grant }),
         status.prop_map(Answer::Status),
+        defragged().prop_map(|words| Answer::Defragged(Box::new(words))),
+        checked().prop_map(|words| Answer::Checked(Box::new(words))),
         (handle(), any::<(u64, u32, bool)>()).prop_map(|(handle, (size_bytes, block_bytes, flushes))| {
             Answer::LogClaimed {
                 handle,

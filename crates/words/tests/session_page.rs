@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use baio_words::entry::{Completion, HandleWords, Limits, Op, Place, Submission, Tag};
 use baio_words::session::{
-    Answer, FEATURE_LOGS, FromBroker, FromClient, Hello, MESSAGE_MAX, NAME_MAX, OWNERS_MAX, Question, RANGES_MAX,
-    RingAt, SegmentWords, TEXT_MAX, WARNINGS_MAX, Welcome,
+    Answer, CheckWords, DefragWords, FEATURE_LOGS, FINDING_TEXT_MAX, FINDINGS_MAX, FromBroker, FromClient, Hello,
+    MESSAGE_MAX, NAME_MAX, OWNERS_MAX, ProblemWords, Question, RANGES_MAX, RepairWords, RingAt, SegmentWords, TEXT_MAX,
+    WARNINGS_MAX, Welcome,
 };
 use baio_words::{Access, CacheError, Caching, Durability, FEATURES, Failure, IoError, Mode};
 
@@ -119,6 +120,41 @@ fn the_opening_of_the_example_is_what_the_code_says() {
         },
     };
     assert_eq!(opened.encode(7).unwrap(), example("opened"));
+}
+
+#[test]
+fn the_check_of_the_example_is_what_the_code_says() {
+    assert_eq!(Question::Check.encode(8).unwrap(), example("check"));
+    let problem = ProblemWords {
+        kind: "image".to_owned(),
+        object: "bucket 7".to_owned(),
+        offset: 0x9000,
+        what: "bad".to_owned(),
+        repair: RepairWords::Repairable,
+    };
+    let checked = Answer::Checked(Box::new(CheckWords {
+        problems: vec![problem],
+        untold: 0,
+        clean: false,
+        buckets: 16,
+        segments: 2,
+        owners: 1,
+        blocks: 4096,
+        free_blocks: 4000,
+        ..CheckWords::default()
+    }));
+    assert_eq!(checked.encode(8).unwrap(), example("checked"));
+    let defragged = Answer::Defragged(Box::new(DefragWords {
+        moves: 1,
+        moved_segments: 1,
+        moved_bytes: 1 << 20,
+        largest_free_before_bytes: 1 << 20,
+        largest_free_bytes: 1 << 21,
+        free_bytes: 1 << 21,
+        unmoved: Vec::new(),
+        untold: 0,
+    }));
+    assert_eq!(defragged.encode(9).unwrap(), example("defragged"));
 }
 
 #[test]
@@ -248,6 +284,9 @@ fn the_limits_are_those_of_the_code() {
         format!("| name, text | {NAME_MAX}, {TEXT_MAX} bytes |"),
         format!("| ranges of a hint | {RANGES_MAX} |"),
         format!("| warnings of a volume, owners of a status | {WARNINGS_MAX}, {OWNERS_MAX} |"),
+        format!(
+            "| findings of a defragmentation or a check, a text of one | {FINDINGS_MAX}, {FINDING_TEXT_MAX} bytes |"
+        ),
     ] {
         assert!(PAGE.contains(&row), "{row}");
     }

@@ -23,6 +23,7 @@ use baio_words::session::{
 use baio_words::{Errno, next_number};
 
 use super::carried::{Between, Carried, Client, Way};
+use super::upkeep;
 
 /// The way to a broker.
 pub(super) struct Far {
@@ -176,6 +177,8 @@ impl Far {
             }
             Answer::Failed(failed) => return Err(Error::told(failed, self.uid)),
             Answer::Status(words) => Reply::Status(words),
+            Answer::Defragged(words) => Reply::Defragged(upkeep::defragged(*words)),
+            Answer::Checked(words) => Reply::Checked(Box::new(upkeep::checked(*words))),
             Answer::LogClaimed {
                 handle,
                 size_bytes,
@@ -267,6 +270,8 @@ fn question(command: &Command, features: u64) -> std::result::Result<Question, F
             segments: limits.segments,
         },
         Command::Freeze => Question::Freeze,
+        Command::Defrag => Question::Defrag,
+        Command::Check => Question::Check,
         Command::Status => Question::Status,
         Command::Size(handle) => Question::Size {
             handle: (*handle).into(),
@@ -277,8 +282,6 @@ fn question(command: &Command, features: u64) -> std::result::Result<Question, F
         },
         Command::Watched(..) => return Err(Fault::NotFar("the progress of an operation")),
         Command::OpenFile { .. } | Command::AddFile { .. } => return Err(Fault::NotFar("a plain file")),
-        Command::Defrag => return Err(Fault::NotFar("a defragmentation")),
-        Command::Check => return Err(Fault::NotFar("a check")),
         Command::Counters => return Err(Fault::NotFar("a look at all counters")),
         Command::Pin { .. } | Command::ChangeLater { .. } | Command::FlushTo { .. } => {
             return Err(Fault::NotFar("a page held in the cache"));

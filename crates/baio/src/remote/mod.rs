@@ -7,6 +7,7 @@
 //! | `far.rs` | what it carries to a broker: the same memory, commands as messages |
 //! | `logs/` | durable logs in segments of a broker: kept in this process |
 //! | `status.rs` | who uses a broker, and how much |
+//! | `upkeep.rs` | what a broker tells of a defragmentation and a check |
 //! | `behind.rs` | memory of requests by ticket that a broker cannot be shown |
 //!
 //! The client's half of the connection is a crate of its own ([`baio_client`]).
@@ -18,6 +19,7 @@ mod carried;
 mod far;
 mod logs;
 mod status;
+mod upkeep;
 
 use std::fmt;
 use std::future::Future;

@@ -4,11 +4,13 @@
 
 use baio_storage::cache::window::Pattern;
 use baio_storage::{
-    Account, CreateOptions, Error, Handle, Limits, ResizeOptions, SegmentInfo, VolumeInfo, VolumeView, Zeroing,
+    Account, CheckReport, CreateOptions, DefragReport, Error, Handle, Limits, Repair, ResizeOptions, SegmentInfo,
+    VolumeInfo, VolumeView, Zeroing,
 };
 use baio_words::entry::HandleWords;
 use baio_words::session::{
-    AccountWords, Answer, Failed, HintWords, PatternWords, Question, SegmentWords, VolumeWords, WholeWords, ZeroWords,
+    AccountWords, Answer, CheckWords, DefragWords, Failed, HintWords, PatternWords, ProblemWords, Question,
+    RepairWords, SegmentWords, UnmovedWords, VolumeWords, WholeWords, ZeroWords,
 };
 
 use crate::control::{Command, Hint};
@@ -115,6 +117,8 @@ pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) 
             hint: hint_of(hint),
         },
         Question::Freeze => Command::Freeze,
+        Question::Defrag => Command::Defrag,
+        Question::Check => Command::Check,
         Question::Size { handle: words } => Command::Size(handle(words)),
         Question::Thaw { freeze } => return Asked::Host(OfHost::Thaw(freeze)),
         Question::Status => return Asked::Host(OfHost::Status),
@@ -185,6 +189,54 @@ fn whole(info: &VolumeInfo, names: &Names) -> WholeWords {
         segments_max: info.segments_max,
         warnings: info.warnings.iter().map(|text| names.told(text)).collect(),
     }
+}
+
+/// Of more segments than a message carries it tells the first.
+pub(super) fn defragged(report: DefragReport, names: &Names) -> Answer {
+    let unmoved = report.unmoved.into_iter().map(|unmoved| UnmovedWords {
+        name: unmoved.name,
+        owner_uid: unmoved.owner_uid,
+        why: names.told(&unmoved.why),
+    });
+    Answer::Defragged(Box::new(DefragWords {
+        moves: report.moves,
+        moved_segments: report.moved_segments,
+        moved_bytes: report.moved_bytes,
+        largest_free_before_bytes: report.largest_free_before_bytes,
+        largest_free_bytes: report.largest_free_bytes,
+        free_bytes: report.free_bytes,
+        unmoved: unmoved.collect(),
+        untold: report.untold,
+    }))
+}
+
+/// Of more problems than a message carries it tells the first.
+pub(super) fn checked(report: CheckReport, names: &Names) -> Answer {
+    let problems = report.problems.into_iter().map(|problem| ProblemWords {
+        kind: problem.kind.to_owned(),
+        object: names.told(&problem.place.object),
+        offset: problem.place.offset,
+        what: names.told(&problem.what),
+        repair: match problem.repair {
+            Repair::Repaired => RepairWords::Repaired,
+            Repair::Repairable => RepairWords::Repairable,
+            Repair::Lost => RepairWords::Lost,
+        },
+    });
+    Answer::Checked(Box::new(CheckWords {
+        problems: problems.collect(),
+        untold: report.untold,
+        clean: report.clean,
+        buckets: report.buckets,
+        segments: report.segments,
+        owners: report.owners,
+        over_quota: report.over_quota,
+        quarantined: report.quarantined,
+        unfinished_moves: report.unfinished_moves,
+        in_doubt: report.in_doubt,
+        blocks: report.blocks,
+        free_blocks: report.free_blocks,
+    }))
 }
 
 /// What the volume is called here and there.

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use baio_engine::Errno;
 use baio_ring::SessionMemory;
-use baio_storage::Result;
+use baio_storage::{Core, Error, Fault, Result};
 use baio_words::entry::Limits;
 use baio_words::session::{Answer, FEATURE_LOGS, FromClient, Hello, Question, StatusWords, VERSION, Welcome};
 use baio_words::{Access, Identity};
@@ -292,6 +292,10 @@ impl Broker {
         let refusal = if !self.options.rules.of(&session.who).ask(&question) {
             let need = "a rule of the broker's that allows it";
             Some(failed(Errno::EACCES, name, need, "ask whoever runs the broker"))
+        } else if matches!(question, Question::Defrag) && !sees_whole(&self.core, session.who) {
+            // A core moves anybody's own segments. What it tells of free space is for who may see the whole volume, and so is the device's time.
+            let fault = Fault::Access { uid: session.who.uid };
+            Some(self.names.failed(&Error::new(name, self.core.volume_name(), fault)))
         } else if !ends_others && open.questions() >= self.options.questions_max as usize {
             let need = format!("at most {} questions without an answer", self.options.questions_max);
             Some(failed(Errno::EAGAIN, name, &need, "wait for the answers to others"))
@@ -440,6 +444,8 @@ impl Broker {
                 open.freezes.push((self.freezes, held));
                 Answer::Frozen { freeze: self.freezes }
             }
+            Reply::Defragged(report) => ask::defragged(report, &self.names),
+            Reply::Checked(report) => ask::checked(*report, &self.names),
             Reply::Done => Answer::Done,
             _ => failed(
                 Errno::EOPNOTSUPP,
@@ -475,6 +481,11 @@ impl Broker {
         }
         self.listen_to(number);
     }
+}
+
+/// Is it uid 0, or the user that the volume's file belongs to? A core asks that itself for a freeze, a check and others' quotas.
+fn sees_whole(core: &Core, who: Identity) -> bool {
+    core.volume_view(who).is_ok_and(|view| view.whole.is_some())
 }
 
 /// Tells whoever connects why not.

@@ -21,7 +21,7 @@ pub struct May {
     pub read: bool,
     /// Open segments to write, where reading is allowed too.
     pub write: bool,
-    /// Create, delete, resize and rename segments, set quotas, freeze.
+    /// Create, delete, resize and rename segments, set quotas, freeze, defragment, check.
     pub manage: bool,
 }
 
@@ -56,7 +56,9 @@ impl May {
             | Question::Resize { .. }
             | Question::Rename { .. }
             | Question::SetQuota { .. }
-            | Question::Freeze => self.manage,
+            | Question::Freeze
+            | Question::Defrag
+            | Question::Check => self.manage,
             Question::List
             | Question::Info
             | Question::Quota { .. }
@@ -140,6 +142,7 @@ mod tests {
         let write = May { write: true, ..READ };
         assert!(READ.ask(&open(Access::Read)) && !READ.ask(&open(Access::Write)));
         assert!(write.ask(&open(Access::Write)) && !write.ask(&Question::Freeze));
+        assert!(!write.ask(&Question::Defrag) && !write.ask(&Question::Check));
         // A handle for writing reads too.
         let only_write = May { read: false, ..write };
         assert!(!only_write.ask(&open(Access::Write)));

@@ -105,6 +105,8 @@ fn who_has_it_may_ask_for_nothing_else() {
         Question::Info,
         Question::Quota { uid },
         Question::Freeze,
+        Question::Defrag,
+        Question::Check,
         Question::Thaw { freeze: 1 },
         Question::Status,
         Question::Revoke { grant },

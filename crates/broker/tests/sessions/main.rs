@@ -13,6 +13,7 @@
 //! | `handed_on.rs` | handles that are handed on and taken back |
 //! | `logs.rs` | segments for logs that clients keep |
 //! | `stillness.rs` | a volume that is kept still |
+//! | `upkeep.rs` | a volume that is checked and packed meanwhile |
 //! | `tenants.rs`, `strangers.rs` | users that must not see each other, nor what the other has left |
 //! | `rings.rs`, `entries.rs`, `memory.rs`, `messages.rs`, `floods.rs` | what hostile clients do, each beside one that goes on working |
 
@@ -34,3 +35,4 @@ mod stillness;
 mod strangers;
 mod tenants;
 mod unread;
+mod upkeep;

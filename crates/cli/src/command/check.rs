@@ -2,19 +2,24 @@
 
 use std::io::{self, Write};
 
+use baio::Link;
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
+use baio_console::named::Reached;
 use baio_console::output::{Align, Answer, Table};
 use baio_storage::{CheckReport, Repair};
 use serde::Serialize;
 
 use crate::command::gauge::Gauge;
+use crate::command::served;
 use crate::command::volume_args::CheckArgs;
 
 /// What `check` shows.
 #[derive(Serialize)]
 pub(crate) struct Checked {
     problems: Vec<Problem>,
+    /// Problems that a broker has found and not told one by one.
+    untold: u64,
     repaired: u64,
     clean: bool,
     buckets: u64,
@@ -39,6 +44,14 @@ struct Problem {
 
 /// Checks, and tells.
 pub(crate) fn run(args: CheckArgs) -> Result<Checked, Failure> {
+    if let Reached::Served(served) = Reached::resolve("check", &args.path)? {
+        // What is in use is not repaired.
+        if args.repair {
+            return Err(args.path.served("check --repair"));
+        }
+        let served = served::volume("check", &args.path, served)?;
+        return served::ask("check", &served, |link| link.check().wait()).map(Checked::from);
+    }
     let path = args.path.path("check")?;
     let mut gauge = Gauge::new();
     let checked = baio_storage::check(&path, args.repair, &mut |progress| {
@@ -64,6 +77,7 @@ impl From<CheckReport> for Checked {
         });
         Checked {
             problems: problems.collect(),
+            untold: report.untold,
             repaired: report.repaired,
             clean: report.clean,
             buckets: report.buckets,
@@ -101,9 +115,10 @@ impl Answer for Checked {
             writeln!(out)?;
         }
         let mut table = Table::without_headings(&[Align::Left, Align::Left]);
-        let found = match self.problems.len() as u64 {
-            0 => "none".to_owned(),
-            found => format!("{found}, {} of them repaired", self.repaired),
+        let found = match (self.problems.len() as u64 + self.untold, self.untold) {
+            (0, _) => "none".to_owned(),
+            (found, 0) => format!("{found}, {} of them repaired", self.repaired),
+            (found, untold) => format!("{found}, {untold} of them not shown: end the broker to see them all"),
         };
         table.row(["problems", &found]);
         table.row([
@@ -116,7 +131,7 @@ impl Answer for Checked {
 
     /// What is left wrong did not verify.
     fn exit_status(&self) -> ExitStatus {
-        if self.problems.len() as u64 > self.repaired {
+        if self.problems.len() as u64 + self.untold > self.repaired {
             ExitStatus::NotVerified
         } else {
             ExitStatus::Success

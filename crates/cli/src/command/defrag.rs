@@ -3,14 +3,16 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use baio::Link;
 use baio_console::failure::Failure;
-use baio_console::named::with_volume;
+use baio_console::named::{Reached, with_volume};
 use baio_console::output::{Align, Answer, Table};
 use baio_console::size::format_size;
 use baio_storage::{DefragReport, Identity};
 use serde::Serialize;
 
 use crate::command::gauge::Gauge;
+use crate::command::served;
 use crate::command::volume_args::DefragArgs;
 
 /// What `defrag` shows.
@@ -23,6 +25,8 @@ pub(crate) struct Packed {
     largest_free_before_bytes: u64,
     largest_free_bytes: u64,
     unmoved: Vec<Unmoved>,
+    /// Segments not moved that a broker has not told one by one.
+    untold: u64,
 }
 
 #[derive(Serialize)]
@@ -34,25 +38,36 @@ struct Unmoved {
 
 /// Packs, and shows what has come of it.
 pub(crate) fn run(args: DefragArgs) -> Result<Packed, Failure> {
+    if let Reached::Served(served) = Reached::resolve("defrag", &args.path)? {
+        let served = served::volume("defrag", &args.path, served)?;
+        return served::ask("defrag", &served, |link| link.defrag().wait()).map(Packed::from);
+    }
     let path = args.path.path("defrag")?;
     let report = pack(&path).map_err(|error| Failure::from_storage("defrag", args.path.to_string(), &error))?;
-    Ok(Packed {
-        segments_moved: report.moved_segments,
-        moves: report.moves,
-        moved_bytes: report.moved_bytes,
-        free_bytes: report.free_bytes,
-        largest_free_before_bytes: report.largest_free_before_bytes,
-        largest_free_bytes: report.largest_free_bytes,
-        unmoved: report
-            .unmoved
-            .into_iter()
-            .map(|unmoved| Unmoved {
-                name: unmoved.name,
-                owner_uid: unmoved.owner_uid,
-                why: unmoved.why,
-            })
-            .collect(),
-    })
+    Ok(Packed::from(report))
+}
+
+impl From<DefragReport> for Packed {
+    fn from(report: DefragReport) -> Packed {
+        Packed {
+            segments_moved: report.moved_segments,
+            moves: report.moves,
+            moved_bytes: report.moved_bytes,
+            free_bytes: report.free_bytes,
+            largest_free_before_bytes: report.largest_free_before_bytes,
+            largest_free_bytes: report.largest_free_bytes,
+            unmoved: report
+                .unmoved
+                .into_iter()
+                .map(|unmoved| Unmoved {
+                    name: unmoved.name,
+                    owner_uid: unmoved.owner_uid,
+                    why: unmoved.why,
+                })
+                .collect(),
+            untold: report.untold,
+        }
+    }
 }
 
 fn pack(path: &Path) -> baio_storage::Result<DefragReport> {
@@ -89,6 +104,9 @@ impl Answer for Packed {
         for unmoved in &self.unmoved {
             let whose = format!("{}/{}", unmoved.owner_uid, unmoved.name);
             table.row(["not moved", &format!("{whose}: {}", unmoved.why)]);
+        }
+        if self.untold > 0 {
+            table.row(["not moved", &format!("{} more", self.untold)]);
         }
         table.write(out)
     }

@@ -193,9 +193,11 @@ pub(crate) struct LimitArg(pub(crate) Option<u64>);
 #[command(after_help = "\
 Reads every copy of all metadata, names every problem with its place, and writes nothing without --repair.
 Exit status: 0 nothing is wrong, or everything was repaired; 3 something is wrong.
+A volume that a broker serves is checked by the broker, which repairs nothing: for root, and for the user that its file belongs to.
 
 Examples:
   baio check /tmp/vol
+  baio check unix:/tmp/vol.sock
   baio check /tmp/vol --repair --json")]
 pub(crate) struct CheckArgs {
     /// The volume
@@ -210,9 +212,11 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Segments keep their contents and their names; a crash on the way loses nothing, and the next one goes on.
+A volume that a broker serves is packed by the broker, while it serves: for root, and for the user that its file belongs to.
 
-Example:
-  baio defrag /tmp/vol")]
+Examples:
+  baio defrag /tmp/vol
+  baio defrag unix:/tmp/vol.sock")]
 pub(crate) struct DefragArgs {
     /// The volume
     #[arg(value_name = "PATH")]

@@ -30,6 +30,8 @@ pub(super) struct Running {
     waker: Option<Waker>,
     /// Nobody waits for the answer any more.
     left_alone: bool,
+    /// It is to end early, if it can.
+    called_off: bool,
     /// The operation that has begun it, and is told its answer.
     parent: Option<SlotKey>,
     /// Who is told how far it is.
@@ -64,6 +66,7 @@ impl Running {
             answer: None,
             waker: None,
             left_alone: false,
+            called_off: false,
             parent,
             watch: None,
         }
@@ -144,12 +147,33 @@ impl Core {
         };
         running.left_alone = true;
         self.displaced.extend(running.waker.take());
-        if matches!(running.operation, Operation::Freeze(_) | Operation::Check(_)) && running.answer.is_none() {
-            self.next_turn.push(key); // Others wait for its end.
-        }
+        self.wake_called_off(key);
+        let Some(running) = self.running.get_mut(key) else {
+            return;
+        };
         if let Some(answer) = running.answer.take() {
             self.running.remove(key);
             self.drop_answer(answer);
+        }
+    }
+
+    /// The operation is to end early, if it can: a defragmentation ends with the move under way, a check, and a freeze that is not there yet, at
+    /// once. All others go on to their end. It is answered as ever.
+    pub fn call_off_operation(&mut self, id: &OperationId) {
+        let OperationId(key) = *id;
+        if let Some(running) = self.running.get_mut(key) {
+            running.called_off = true;
+            self.wake_called_off(key);
+        }
+    }
+
+    /// Others wait for the end of a freeze and of a check: these look at once whether anybody wants them.
+    fn wake_called_off(&mut self, key: SlotKey) {
+        let is_waited_for = |running: &Running| {
+            matches!(running.operation, Operation::Freeze(_) | Operation::Check(_)) && running.answer.is_none()
+        };
+        if self.running.get(key).is_some_and(is_waited_for) {
+            self.next_turn.push(key);
         }
     }
 
@@ -267,7 +291,7 @@ impl Core {
             claims: &mut self.claims,
             cached: self.cached.as_deref_mut().map(|cached| cached as _),
             wall_ns: self.wall_ns,
-            is_abandoned: running.left_alone,
+            is_abandoned: running.left_alone || running.called_off,
             freeze: &mut self.freeze,
             under_way: &mut running.under_way,
         };

@@ -72,6 +72,8 @@ pub struct DefragReport {
     pub free_bytes: u64,
     /// Segments that could not be moved down although there is a gap below them.
     pub unmoved: Vec<Unmoved>,
+    /// How many more there are that are not listed: a broker tells the first 64.
+    pub untold: u64,
 }
 
 /// Where a segment goes.

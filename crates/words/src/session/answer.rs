@@ -1,6 +1,7 @@
 //! What the broker answers.
 
 use super::codec::{Field, Malformed, Reader, TooLong, Writer, kinds, record};
+use super::upkeep::{CheckWords, DefragWords};
 use super::{HEADER_BYTES, MESSAGE_MAX, NAME_MAX, OWNERS_MAX, WARNINGS_MAX};
 use crate::entry::HandleWords;
 use crate::identity::Access;
@@ -52,6 +53,10 @@ pub enum Answer {
     },
     /// Who uses the broker.
     Status(StatusWords),
+    /// What a defragmentation has done.
+    Defragged(Box<DefragWords>),
+    /// What a check has found.
+    Checked(Box<CheckWords>),
     /// A place for a log is the client's.
     LogClaimed {
         /// By which the log's writes go.
@@ -212,6 +217,8 @@ kinds! { Answer {
     0x0208 Frozen "frozen" { freeze };
     0x0209 HandedOn "handed on" { grant };
     0x020a Status "status" (status);
+    0x020b Defragged "defragged" (defragged);
+    0x020c Checked "checked" (checked);
 
     0x0230 LogClaimed "log claimed" { handle, size_bytes, block_bytes, flushes };
 

@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn string(&mut self, bytes_max: usize, too_long: &'static str) -> Result<String, Malformed> {
+    pub(super) fn string(&mut self, bytes_max: usize, too_long: &'static str) -> Result<String, Malformed> {
         let at = self.at;
         let len = usize::from(u16::take(self)?);
         if len > bytes_max {

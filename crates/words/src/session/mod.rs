@@ -6,6 +6,7 @@
 //! | `greeting` | the first message of each side |
 //! | `question` | what a client asks |
 //! | `answer` | what the broker answers |
+//! | `upkeep` | of these, what a defragmentation and a check have come to |
 //!
 //! A datagram of one byte is a doorbell: look at the rings. Every other one is a message of at most [`MESSAGE_MAX`] bytes,
 //! little-endian:
@@ -33,6 +34,7 @@ mod answer;
 mod codec;
 mod greeting;
 mod question;
+mod upkeep;
 
 pub use answer::{
     AccountWords, Answer, Failed, OwnerWords, SegmentWords, StatusWords, VolumeWords, WholeWords, pieces,
@@ -40,6 +42,7 @@ pub use answer::{
 pub use codec::{Malformed, TooLong, cut};
 pub use greeting::{Hello, RingAt, Welcome};
 pub use question::{HintWords, PatternWords, Question, ZeroWords};
+pub use upkeep::{CheckWords, DefragWords, ProblemWords, RepairWords, UnmovedWords};
 
 use codec::{Field, Reader, malformed};
 
@@ -61,6 +64,10 @@ pub const RANGES_MAX: usize = 1024;
 pub const WARNINGS_MAX: usize = 8;
 /// The most users of which one answer tells.
 pub const OWNERS_MAX: usize = 960;
+/// The most segments that could not be moved, and problems, of which one answer tells.
+pub const FINDINGS_MAX: usize = 64;
+/// The longest text of one of these in bytes: all of them fit into a message.
+pub const FINDING_TEXT_MAX: usize = 256;
 /// The datagram that is a doorbell. The value does not matter to who gets it.
 pub const DOORBELL: [u8; 1] = [1];
 

@@ -128,6 +128,10 @@ pub enum Question {
         /// The other question's id.
         question: u32,
     },
+    /// Move segments together. Answered by `Defragged`, for who may see the whole volume.
+    Defrag,
+    /// Read all metadata and compare. Answered by `Checked`, for who may see the whole volume.
+    Check,
     /// Have what is behind a handle for a log of the client's own: nobody else writes there. Answered by `LogClaimed`. With
     /// [`FEATURE_LOGS`](super::FEATURE_LOGS).
     ClaimLog {
@@ -194,6 +198,8 @@ kinds! { Question {
     0x010f Revoke "revoke" { grant };
     0x0110 Status "status";
     0x0111 Cancel "cancel" { question };
+    0x0112 Defrag "defrag";
+    0x0113 Check "check";
 
     0x0130 ClaimLog "claim log" { handle };
     0x0131 ReleaseLog "release log" { handle };

@@ -50,8 +50,7 @@ pub enum Repair {
 /// Something that is wrong with a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What kind of problem, in a word that stays: `superblock`, `device-short`, `segment-cut`, `image`, `image-stale`,
-    /// `image-erased`, `image-epoch`, `image-generation`, `bucket-lost`, `bucket-unreadable`, `inode`, `inode-generation`, `name-twice`, `name-unreachable`, `rename`, `overlap`, `snapshot`.
+    /// What kind of problem, in a word that stays: one of [`Problem::KINDS`].
     pub kind: &'static str,
     /// Where it is.
     pub place: ProblemPlace,
@@ -62,6 +61,27 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// The kinds of problems.
+    pub const KINDS: [&'static str; 17] = [
+        "superblock",
+        "device-short",
+        "segment-cut",
+        "image",
+        "image-stale",
+        "image-erased",
+        "image-epoch",
+        "image-generation",
+        "bucket-lost",
+        "bucket-unreadable",
+        "inode",
+        "inode-generation",
+        "name-twice",
+        "name-unreachable",
+        "rename",
+        "overlap",
+        "snapshot",
+    ];
+
     fn is_of_an_inode(&self) -> bool {
         matches!(self.kind, "bucket-lost" | "inode" | "rename" | "overlap")
     }
@@ -90,6 +110,8 @@ pub struct CheckProgress {
 pub struct CheckReport {
     /// Everything that is wrong, in the order of the device within each part.
     pub problems: Vec<Problem>,
+    /// How many more there are that are not listed: a broker tells the first 64.
+    pub untold: u64,
     /// How many of them are healed now.
     pub repaired: u64,
     /// Had the volume been closed cleanly?
