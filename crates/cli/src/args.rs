@@ -13,6 +13,7 @@ use baio_stress::{AioStressArgs, StressArgs};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::command::freeze::FreezeArgs;
 use crate::command::log::LogArgs;
 use crate::command::metrics::MetricsArgs;
 use crate::command::serve::ServeArgs;
@@ -115,6 +116,11 @@ impl CommandLine {
                 Err(Failure::usage("dd", "--json and the copy would share standard output")
                     .cured_by("name the output with of="))
             }
+            Command::Freeze(_) if self.json => Err(Failure::usage(
+                "freeze",
+                "--json and the command would share standard output",
+            )
+            .cured_by("leave --json out: the answer is the command's own")),
             Command::Serve(args) => args.check(),
             Command::Top(args) => args.check(self.json),
             _ => Ok(()),
@@ -145,6 +151,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Move segments together, so that the free space is one piece
     Defrag(DefragArgs),
+    /// Keep a volume still while a command runs, for a copy of one moment
+    Freeze(FreezeArgs),
     /// Copy like GNU dd, with many requests in flight
     Dd(DdOperands),
     /// Keep a file, a device or a segment busy, and measure it

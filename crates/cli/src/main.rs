@@ -1,4 +1,4 @@
-//! The `baio` program: volumes, segments, dd, stress, latency, report, serve, doctor.
+//! The `baio` program: volumes, segments, freeze, dd, stress, latency, report, serve, doctor.
 //!
 //! This file is the table of contents. The command line becomes an [`args::Invocation`], its command runs in a module of its
 //! own under `command/`, or in `baio-stress` or `baio-measure`, and what comes back, an answer or a failure, is printed once by
@@ -20,15 +20,14 @@ fn main() -> ExitCode {
     if let Some(status) = baio_measure::worker() {
         return status;
     }
-    let status = match args::parse(std::env::args_os()) {
+    match args::parse(std::env::args_os()) {
         Ok(invocation) => run(invocation),
-        Err(stop) => explain(stop),
-    };
-    status.into()
+        Err(stop) => explain(stop).into(),
+    }
 }
 
-fn run(Invocation { output, command }: Invocation) -> ExitStatus {
-    match command {
+fn run(Invocation { output, command }: Invocation) -> ExitCode {
+    let status = match command {
         Command::Format(args) => output.tell(command::format::run(args)),
         Command::Create(args) => output.tell(command::create::run(args)),
         Command::List(args) => output.tell(command::list::run(args)),
@@ -39,6 +38,8 @@ fn run(Invocation { output, command }: Invocation) -> ExitStatus {
         Command::Quota(args) => output.tell(command::quota::run(args)),
         Command::Check(args) => output.tell(command::check::run(args)),
         Command::Defrag(args) => output.tell(command::defrag::run(args)),
+        // It ends as the command that it has run.
+        Command::Freeze(args) => return command::freeze::run(&args, output),
         Command::Dd(operands) => output.tell(command::dd::run(operands)),
         Command::Stress(args) => output.tell(baio_stress::stress(args)),
         Command::AioStress(args) => output.tell(baio_stress::aio_stress(args)),
@@ -51,7 +52,8 @@ fn run(Invocation { output, command }: Invocation) -> ExitStatus {
         // It may never end.
         Command::Top(args) => command::top::run(&args, output),
         Command::Doctor(args) => output.tell(command::doctor::run(args)),
-    }
+    };
+    status.into()
 }
 
 fn explain(stop: Stop) -> ExitStatus {

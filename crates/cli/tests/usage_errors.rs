@@ -16,7 +16,8 @@ fn exit_status_and_object() {
         ("format vol --size 4kB", 2),
         ("create vol#a", 2),
         ("list vol#a", 2),
-        ("check unix:/run/x", 1),
+        ("format unix:/run/x --size 1M", 1),
+        ("freeze vol", 2),
         ("dd foo=bar", 1),
         ("dd if=x bs=0 of=y", 1),
         ("dd --what", 1),
@@ -45,4 +46,15 @@ fn standard_output_cannot_be_copy_and_answer() {
     place.write("in", b"x");
     let error = place.baio("dd if=in --json").fails_with(1).json();
     assert_eq!(error["error"]["code"], "EUSAGE");
+    let error = place.baio("freeze vol --json -- true").fails_with(2).json();
+    assert_eq!(error["error"]["code"], "EUSAGE");
+    // What stands behind -- is the command's.
+    for line in ["freeze vol --", "freeze vol#a -- true --json"] {
+        let told = place.baio(line).fails_with(2);
+        assert!(
+            told.out().is_empty() && told.errors().contains("cure: "),
+            "{line}: {}",
+            told.errors()
+        );
+    }
 }

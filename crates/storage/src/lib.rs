@@ -50,6 +50,7 @@ fn seeded_bug(name: &str) -> bool {
 pub use crate::core::Core;
 pub use crate::core::counters::{Counters, LogCounters, RequestCounters, VolumeCounters};
 pub use crate::core::logs::{HeldLog, LogClaim, LogId, LogQuestion, LogReply, log_request_name};
+pub use crate::core::looks::StillVolume;
 pub use crate::core::pool::Pinning;
 pub use crate::core::{HeldFreeze, HeldPage};
 pub use crate::core::{OperationId, Watch};

@@ -6,6 +6,7 @@
 //! | `create.rs`, `delete.rs` | make and remove a segment |
 //! | `rename.rs`, `resize.rs` | change one; `resize.rs` also grows a volume |
 //! | `quota.rs` | what a user holds and may hold |
+//! | `freeze.rs` | keeps a volume still while another program copies it |
 //! | `check.rs`, `defrag.rs` | read or tidy a whole volume |
 //! | `list.rs`, `stat.rs` | look, and write nothing |
 //! | `log/` | looks at a durable log, and writes nothing |
@@ -27,6 +28,7 @@ pub(crate) mod defrag;
 pub(crate) mod delete;
 pub(crate) mod doctor;
 pub(crate) mod format;
+pub(crate) mod freeze;
 mod gauge;
 pub(crate) mod list;
 pub(crate) mod log;

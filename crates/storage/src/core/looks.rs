@@ -2,13 +2,34 @@
 
 use std::path::Path;
 
+use baio_engine::Create;
+
 use super::Core;
 use crate::error::Result;
 use crate::identity::Identity;
 use crate::volume::beside::Seen;
+use crate::volume::device::{Device, Hold};
 use crate::volume::inspect::{self, SegmentInfo, VolumeInfo, VolumeView};
 
+/// A volume that nobody has open, and that nobody opens to write as long as this is there ([`Core::keep_still`]).
+#[derive(Debug)]
+#[must_use = "others may open the volume when it is dropped"]
+pub struct StillVolume {
+    _device: Device,
+}
+
 impl Core {
+    /// Keeps a volume that nobody has open as it is, for a copy of its file: it can be looked at and checked meanwhile, and not be opened to
+    /// write. Writes nothing. A copy of one that was not closed properly opens as after a crash, as the volume itself does.
+    ///
+    /// # Errors
+    /// In use by another process (named), not a volume, damaged; or what the system said.
+    pub fn keep_still(path: &Path) -> Result<StillVolume> {
+        let device = Device::open(path, Hold::Shared, Create::Never)?;
+        inspect::inspect_volume(&mut Core::plain_engine()?, path)?;
+        Ok(StillVolume { _device: device })
+    }
+
     /// [`Core::inspect`], also of a volume that is in use: then it is read without the lock, beside its owner. What is told
     /// was so at one moment, or it is marked as possibly [torn](Seen::torn). Writes nothing.
     ///

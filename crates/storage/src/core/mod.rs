@@ -33,7 +33,7 @@ mod freeze;
 mod gates;
 mod lend;
 pub(crate) mod logs;
-mod looks;
+pub(crate) mod looks;
 mod moves;
 mod named;
 mod operations;
