@@ -63,7 +63,7 @@ pub trait Link: sealed::Sealed + Clone + Unpin + std::fmt::Debug + 'static {
             owner_uid,
             name: name.to_owned(),
             options: *options,
-            operation: OperationName::first(options.operation_id),
+            operation: OperationName::NONE,
         };
         Operation::new(self, command, segment_of)
     }

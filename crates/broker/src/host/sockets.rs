@@ -158,11 +158,11 @@ fn connect(path: &Path) -> Result<OwnedFd, Said> {
 /// Who is at the other end: the kernel's word, as this process's user namespace sees it.
 ///
 /// # Errors
-/// `EACCES` for a user that this namespace does not know: all of those look alike.
+/// `EACCES` for a user that this namespace does not know: all of those look alike, and so does `nobody` where there are such.
 pub(super) fn peer(socket: BorrowedFd<'_>) -> Result<Identity, Errno> {
     let credentials = rustix::net::sockopt::socket_peercred(socket)?;
     let (uid, gid) = (credentials.uid.as_raw(), credentials.gid.as_raw());
-    if uid == overflow_uid() || uid == u32::MAX {
+    if uid == u32::MAX || uid == overflow_uid() && !knows_every_user() {
         return Err(Errno::EACCES);
     }
     Ok(Identity::new(uid, gid).with_groups(&groups::of_peer(socket)?))
@@ -172,6 +172,12 @@ pub(super) fn peer(socket: BorrowedFd<'_>) -> Result<Identity, Errno> {
 fn overflow_uid() -> u32 {
     let told = std::fs::read_to_string("/proc/sys/kernel/overflowuid");
     told.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(65534)
+}
+
+/// Does this process's user namespace know every user, as the machine's own does (`/proc/self/uid_map`)? Then nobody is shown as another.
+fn knows_every_user() -> bool {
+    let told = std::fs::read_to_string("/proc/self/uid_map");
+    told.is_ok_and(|map| map.split_whitespace().eq(["0", "0", "4294967295"]))
 }
 
 /// A descriptor to be given up when there is no other.

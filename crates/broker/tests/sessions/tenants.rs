@@ -99,6 +99,28 @@ fn who_connects_is_who_asks() {
     house.ends();
 }
 
+/// In the machine's own user namespace every user is known, so this one is a user like others.
+#[test]
+fn nobody_is_a_user_where_every_user_is_known() {
+    const NOBODY: u32 = 65534;
+    if !is_root() {
+        return;
+    }
+    let house = House::new();
+    let wire = house.wire_of(NOBODY, NOBODY, &[]);
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap();
+    if map.split_whitespace().eq(["0", "0", "4294967295"]) {
+        let mut client = wire.greet(&hello()).unwrap();
+        assert_eq!(client.uid(), NOBODY);
+        client.made("its own", 4096);
+        let mut other = house.client_of(STRANGER);
+        assert_eq!(opens(&mut other, NOBODY, "its own"), Err("EACCES".to_owned()));
+    } else {
+        wire.goes_out("who looks like all that are not known");
+    }
+    house.ends();
+}
+
 /// A socket that was opened by one user and is used by another is the first one's: that is how sockets are handed over.
 #[test]
 fn modes_and_groups_are_as_of_files() {

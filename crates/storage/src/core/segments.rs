@@ -33,11 +33,7 @@ impl Core {
         options: &CreateOptions,
     ) -> Result<OperationId> {
         let subject = self.subject("create", who, owner_uid, name)?;
-        Ok(self.begin(Operation::Create(Create::new(
-            subject,
-            *options,
-            OperationName::first(options.operation_id),
-        ))))
+        Ok(self.begin(Operation::Create(Create::new(subject, *options, OperationName::NONE))))
     }
 
     /// Begins to delete a segment.
@@ -163,11 +159,7 @@ impl Core {
         options: &CreateOptions,
     ) -> Result<SegmentInfo> {
         let subject = self.subject("create", who, owner_uid, name)?;
-        self.run_on_segment(Operation::Create(Create::new(
-            subject,
-            *options,
-            OperationName::first(options.operation_id),
-        )))
+        self.run_on_segment(Operation::Create(Create::new(subject, *options, OperationName::NONE)))
     }
 
     /// Gives a segment another size or reserve; open handles see the new size at once. What is cut off is gone: when it grows

@@ -36,8 +36,6 @@ pub struct CreateOptions {
     /// The owner's group; `None` takes the caller's, and for a segment of another owner none, so that the group's bits of the
     /// mode are nobody's. A group that the caller is not in only uid 0 may name.
     pub group: Option<u32>,
-    /// Names the operation, so that a repeat of it can be recognised ([`OperationName`]); all zero for none.
-    pub operation_id: [u8; 16],
 }
 
 impl CreateOptions {
@@ -50,7 +48,6 @@ impl CreateOptions {
             zero: Zeroing::Written,
             mode: 0o600,
             group: None,
-            operation_id: [0; 16],
         }
     }
 }
@@ -95,7 +92,7 @@ enum Phase {
 pub(crate) struct Create {
     pub(super) subject: Subject,
     options: CreateOptions,
-    is_repeat: bool,
+    operation: OperationName,
     phase: Phase,
     /// Charged and taken; given back by whatever fails before its record may be on the device.
     run: Option<Run>,
@@ -107,11 +104,8 @@ impl Create {
     pub(crate) fn new(subject: Subject, options: CreateOptions, operation: OperationName) -> Create {
         Create {
             subject,
-            options: CreateOptions {
-                operation_id: operation.id,
-                ..options
-            },
-            is_repeat: operation.is_repeat,
+            options,
+            operation,
             phase: Phase::Begin,
             run: None,
             failed: None,
@@ -137,7 +131,7 @@ impl Create {
         let phase = std::mem::replace(&mut self.phase, Phase::Begin);
         match (phase, event) {
             (Phase::Begin, Event::Begin) => self.begin(cx),
-            (Phase::Begin, Event::Token) if self.is_repeat => {
+            (Phase::Begin, Event::Token) if self.operation.is_repeat => {
                 self.phase = Phase::Recalling(Lookup::begin(cx, self.subject.key.clone())?);
                 Ok(Step::Requests)
             }
@@ -179,7 +173,7 @@ impl Create {
     }
 
     fn recalled(&mut self, cx: &mut Context<'_>, mut lookup: Lookup, completion: Completion) -> Result<Step, Fault> {
-        let own = OperationName::again(self.options.operation_id);
+        let own = OperationName::again(self.operation.id);
         match lookup.completed(cx, completion)? {
             Looked::Reading => {
                 self.phase = Phase::Recalling(lookup);
@@ -399,7 +393,7 @@ impl Create {
             zeroed_to: run.blocks,
             alloc_seq: cx.volume.next_alloc_seq(),
             created_ns: cx.wall_clock_ns(),
-            operation_id: self.options.operation_id,
+            operation_id: self.operation.id,
             ..Inode::default()
         })
     }

@@ -43,7 +43,7 @@ pub struct SegmentInfo {
     pub size_bytes: u64,
     /// Length of its run of blocks in bytes: it grows in place up to this.
     pub reserve_bytes: u64,
-    /// First block of the run.
+    /// First block of the run. Of a segment behind a broker 0, which says nothing: where it lies is not told.
     pub start_block: u64,
     /// "live", "moving", "quarantined".
     pub state: &'static str,
