@@ -1,7 +1,7 @@
 //! A live session of a broker: the input decides messages on its socket and words in its rings, beside a victim whose bytes stay, whose requests end
 //! and who is served as ever. Each input has a broker and a volume of its own, so it can be run again.
 //!
-//! An input is a program: an operation a byte, and behind it what that takes. It cannot name the victim's segment, which is its own user's: the
+//! An input is a program: an operation a byte, and behind it what that takes. It cannot name the victim's segments, which are its own user's: the
 //! broker would let it.
 #![no_main]
 #![allow(
@@ -229,7 +229,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let mut victim = Victim::new(&house);
     let uid = victim.client.uid();
-    let mine = victim.client.made("the victim's other one", 64 << 10);
+    let mine = victim.client.made("canary, the other one", 64 << 10);
     let made = victim.client.ask(&create(uid, "its own", 64 << 10));
     assert!(matches!(made, Answer::Segment { .. }), "{made:?}");
     let mut attacker = Attacker::new(&house);
