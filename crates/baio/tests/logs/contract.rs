@@ -349,8 +349,8 @@ pub(crate) fn a_closed_log_is_closed<L: Made>(rig: &Rig) {
     log.durable(lsn).wait().unwrap();
     assert_eq!(log.append(b"after").unwrap_err().errno(), Some(Errno::ESTALE));
     assert!(log.usage().wait().is_err() && log.close().wait().is_err());
-    // It can be opened again while the old one is still held.
-    let again = open(rig, &link);
+    // It can be opened again at once, while the old one is still held.
+    let again = rig.opened(&link).open_log(&rig.options()).wait().unwrap();
     assert_eq!(payloads(&again), [b"before"]);
     drop((log, clone));
     again.append_durable(b"again").wait().unwrap();
