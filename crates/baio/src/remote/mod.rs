@@ -41,7 +41,7 @@ use baio_words::RequestFault;
 
 use self::behind::Behind;
 use self::carried::{Carried, Client, outcome};
-use self::logs::{Ends, LogAsked, Logs};
+use self::logs::{Asked, Ends, Logs};
 pub use self::status::{BrokerStatus, OwnerStatus};
 use crate::link::{Link, NotAsked};
 use crate::local::inside;
@@ -84,16 +84,6 @@ use crate::trace;
 /// ```
 #[derive(Clone)]
 pub struct Remote(Arc<Owner>);
-
-/// Names a command under way.
-#[doc(hidden)]
-#[derive(Debug)]
-pub enum Asked {
-    /// The service has it.
-    Service(Ticket),
-    /// A log of this process.
-    Log(LogAsked),
-}
 
 /// Ends the service when the last link has gone.
 struct Owner {

@@ -11,6 +11,16 @@ use baio_storage::{Error, Fault, Result, Ticket};
 
 use super::super::carried::Client;
 
+/// Names a command under way.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Asked {
+    /// The service has it.
+    Service(Ticket),
+    /// A log of this process.
+    Log(LogAsked),
+}
+
 /// Something that was asked of a log of this process.
 pub struct LogAsked(Arc<Slot>);
 

@@ -24,8 +24,8 @@ use baio_storage::log::{LogOptions, LogRequest};
 use baio_storage::{Error, Fault, Handle, LogId, log_request_name};
 use baio_words::Errno;
 
-pub(super) use self::call::LogAsked;
-use self::call::{Answerer, asked};
+pub(super) use self::call::Asked;
+use self::call::{Answerer, LogAsked, asked};
 use self::house::House;
 use super::carried::Client;
 use crate::link::NotAsked;
