@@ -108,7 +108,7 @@ pub use log::{Durable, Log, LogEvents, LogRecord, NextRecord, Records, Room};
 pub use metrics::Metrics;
 pub use opened::Opened;
 pub use operation::Operation;
-pub use options::{MakeEviction, Options};
+pub use options::{MakeEviction, Options, Reconnect};
 pub use pool::{PAGE, Pin, Pool};
 pub use remote::{BrokerStatus, OwnerStatus, Remote};
 pub use request::Request;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::time::Duration;
 
 use baio_engine::Config;
 use baio_storage::cache::CacheConfig;
@@ -10,6 +11,21 @@ use baio_storage::{Core, Identity, Result};
 
 /// Makes an eviction policy for a cache like this.
 pub type MakeEviction = fn(&CacheConfig) -> Box<dyn Eviction>;
+
+/// What a link to a broker does when that has ended: killed, crashed, or stopped for a new version.
+///
+/// The default is never, as it is with qemu's `reconnect-delay` and SPDK's `ctrlr_loss_timeout_sec`: that a request waits for a broker to
+/// come back is for the program to choose, since it must know what an indeterminate write means to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reconnect {
+    /// Every request under way ends with `EPIPE`, and the link takes nothing any more.
+    #[default]
+    Never,
+    /// It goes on with the broker that serves the same volume on the same socket within this time; requests wait meanwhile. When the time is
+    /// over it is as with never. Reads that were under way are read again; writes and syncs end as indeterminate; handles with
+    /// cached writes that were not synced end every request with an error, and so do those of segments that are gone.
+    Within(Duration),
+}
 
 /// How a link is opened.
 #[derive(Clone)]
@@ -21,6 +37,8 @@ pub struct Options {
     /// A page cache for [`Mode::Cached`](crate::Mode::Cached), if there is to be one. Its memory comes on top of the arena's.
     /// What was written through it and not synced is lost when the link is dropped without [`Link::close`](crate::Link::close).
     pub cache: Option<CacheConfig>,
+    /// What a link to a broker does when that has ended. Links of other kinds do not look at it.
+    pub reconnect: Reconnect,
     /// Makes the cache's eviction policy, where that is the caller's own. It runs on the core's thread.
     pub eviction: Option<MakeEviction>,
 }
@@ -31,6 +49,7 @@ impl fmt::Debug for Options {
             .field("identity", &self.identity)
             .field("config", &self.config)
             .field("cache", &self.cache)
+            .field("reconnect", &self.reconnect)
             .finish_non_exhaustive()
     }
 }
@@ -84,6 +103,7 @@ impl Default for Options {
             identity: Identity::effective(),
             config: Config::default(),
             cache: None,
+            reconnect: Reconnect::Never,
             eviction: None,
         }
     }

@@ -80,6 +80,17 @@ pub enum Command {
         /// To do what.
         access: Access,
     },
+    /// Open this segment and no other, whatever its name is now.
+    OpenKnown {
+        /// Whose it is.
+        owner_uid: u32,
+        /// The name that it had.
+        name: String,
+        /// How it is to be used.
+        access: Access,
+        /// Which it is.
+        uuid: [u8; 16],
+    },
     /// Open a plain file, as the process of the core may.
     OpenFile {
         /// Where.
@@ -300,7 +311,9 @@ impl Command {
             Command::Delete { .. } => "delete",
             Command::Resize { .. } => "resize",
             Command::Rename { .. } => "rename",
-            Command::Open { .. } | Command::OpenFile { .. } | Command::AddFile { .. } => "open",
+            Command::Open { .. } | Command::OpenKnown { .. } | Command::OpenFile { .. } | Command::AddFile { .. } => {
+                "open"
+            }
             Command::List => "list",
             Command::Info | Command::Counters | Command::Status => "stat",
             Command::Quota { .. } => "show the quota",
@@ -391,6 +404,12 @@ pub fn begin(core: &mut Core, who: Identity, command: Command) -> Begun {
             name,
             access,
         } => core.begin_open(who, owner_uid, &name, access),
+        Command::OpenKnown {
+            owner_uid,
+            name,
+            access,
+            uuid,
+        } => core.begin_open_known(who, owner_uid, &name, access, uuid),
         Command::SetQuota { uid, limits } => core.begin_set_quota(who, uid, limits),
         Command::List => core.begin_list(who),
         Command::Defrag => core.begin_defrag(who),

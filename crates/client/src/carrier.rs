@@ -1,9 +1,13 @@
 //! What differs from service to service.
 
+use std::sync::Arc;
+
 use baio_ring::Shared;
 use baio_ring::exchange::Parcel;
-use baio_words::entry::{Place, Tag};
-use baio_words::{Handle, Payload};
+use baio_words::entry::{HandleWords, Place, Tag};
+use baio_words::{Errno, Handle, Payload, RequestFault, SegmentOp};
+
+use crate::unsynced::Unsynced;
 
 /// How requests reach a service, and what else it can be asked.
 pub trait Carrier: Send + Sync + Sized + 'static {
@@ -52,6 +56,59 @@ pub trait Carrier: Send + Sync + Sized + 'static {
 
     /// Far: nothing is to be heard from the service any more, which was wrong.
     fn hang_up(&self) {}
+
+    // For a client that goes on with the next service: `again.rs`.
+
+    /// Far: is a command kept until it is answered, since it may be asked again?
+    fn keeps_commands(&self) -> bool {
+        false
+    }
+
+    /// Far: the session has ended. True: another one is being looked for; [`Client::resume`](crate::Client::resume) or
+    /// [`Client::give_up`](crate::Client::give_up) follows.
+    fn looks_for_another(&self) -> bool {
+        false
+    }
+
+    /// How the service knows a handle.
+    ///
+    /// # Errors
+    /// Why nothing can be asked by it any more.
+    fn words(&self, handle: Handle) -> Result<HandleWords, RequestFault> {
+        Ok(handle.into())
+    }
+
+    /// A handle is closed: what the service is told, if it has it.
+    fn close(&self, handle: Handle) -> Option<HandleWords> {
+        Some(handle.into())
+    }
+
+    /// What is counted of cached writes by a handle.
+    fn unsynced(&self, handle: Handle) -> Option<Arc<Unsynced>> {
+        let _ = handle;
+        None
+    }
+
+    /// Makes a command that was sent to a service which has ended one that may be sent to the next. False: it may not.
+    fn again(&self, command: &mut Self::Command) -> bool {
+        let _ = command;
+        false
+    }
+
+    /// Memory that the service of now can be shown, in the place of what only an earlier one could be: with the same bytes, if they are to be written.
+    /// `Ok(None)`: it can be shown this one.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    fn in_place_of(&self, memory: &Self::Memory, op: SegmentOp) -> Result<Option<Self::Memory>, Errno> {
+        let _ = (memory, op);
+        Ok(None)
+    }
+
+    /// Copies the first `bytes` that were read into memory which went in the place of the caller's own.
+    fn copy_back(&self, own: &mut Self::Memory, used: &Self::Memory, bytes: usize) {
+        let _ = (own, used, bytes);
+    }
 }
 
 /// What lies between a client and its service.

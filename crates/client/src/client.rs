@@ -23,18 +23,18 @@ use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use baio_ring::exchange::Parcel;
-use baio_words::entry::{Op, Place, Submission, Tag};
-use baio_words::{
-    Errno, Failure, Handle, IoError, Outcome, Payload, RequestError, RequestFault, SegmentRequest, Ticket, Time,
-};
+use baio_words::entry::{HandleWords, Op, Place, Submission, Tag};
+use baio_words::{Errno, Handle, IoError, Outcome, Payload, RequestError, RequestFault, SegmentRequest, Ticket, Time};
 
 use crate::carrier::{Between, Carrier};
+use crate::fired::Fired;
 use crate::inside;
 use crate::parker::Parker;
-use crate::reap::ended_early;
+use crate::reap::{ended_early, name_of};
 use crate::state::{Guard, State};
-use crate::sync::{self, AtomicBool, AtomicUsize, Mutex, Ordering, PoisonError};
+use crate::sync::{self, AtomicBool, AtomicUsize, Mutex, PoisonError};
 use crate::table::{Ended, HELPER, Kind, Left, earlier};
+use crate::unsynced::Counted;
 
 /// Requests that are queued at most before they are sent without anybody waiting.
 pub(crate) const BATCH: usize = 64;
@@ -43,7 +43,7 @@ pub(crate) const BATCH: usize = 64;
 pub struct Client<K: Carrier> {
     state: Mutex<State<K>>,
     pub(crate) shared: Arc<Between<K>>,
-    carrier: K,
+    pub(crate) carrier: K,
     core: u32,
     pub(crate) name: String,
     /// Threads that wake others at this moment, with the lock free: until they have, somebody waits for what has come.
@@ -123,13 +123,23 @@ impl<K: Carrier> Client<K> {
         let (op, handle) = (request.op, request.handle);
         let len = u32::try_from(request.memory.payload_bytes()).unwrap_or(u32::MAX);
         let kind = Kind::Request { op, handle, len };
-        let submission = self.submission(&request, tag);
-        let memory = std::mem::take(&mut request.memory);
+        let words = self.carrier.words(handle);
+        // Of an earlier service's memory another goes in its place.
+        let other = self.carrier.in_place_of(&request.memory, op).ok().flatten();
+        let behind = other.map(|other| std::mem::replace(&mut request.memory, other));
+        let submission = self.submission(&request, words.unwrap_or_default(), tag);
+        let mut memory = std::mem::take(&mut request.memory);
         let status = request.status.take();
-        if let Some(failure) = self.ends_here(&submission, handle) {
+        if let Some(fault) = self.ends_here(&submission, handle, words.err()) {
+            if let Some(own) = behind {
+                memory = own;
+            }
             let ticket = state.table.occupy(tag, kind, request.tag, status);
             state.table.await_new(ticket, awaits);
-            let error = RequestError::of(op, "a closed handle", len, failure);
+            let error = RequestError {
+                offset: op.offset(),
+                ..RequestError::new(op.name(), name_of(&state.names, handle), fault)
+            };
             let outcome = ended_early(ticket, request.tag, error, memory);
             if state.table.end(ticket, Ended::Request(outcome)) {
                 state.tell_any();
@@ -142,6 +152,11 @@ impl<K: Carrier> Client<K> {
             let _ = self.shared.exchange.put(tag.index, Parcel::Memory(memory));
         }
         let ticket = state.table.queue(tag, kind, submission.encode(), request.tag, status);
+        let unsynced = || self.carrier.unsynced(handle);
+        let counted = Counted::of(op, request.mode, request.durability, unsynced);
+        if counted.is_some() || behind.is_some() {
+            state.table.attach(ticket, counted, behind);
+        }
         let helped = state.table.await_new(ticket, awaits);
         let ring = state.table.queued() >= BATCH && self.flush(&mut state);
         let nudge = helped && self.expect_helper(&mut state);
@@ -152,18 +167,18 @@ impl<K: Carrier> Client<K> {
         Ok(ticket)
     }
 
-    /// Another service's handle, or memory that cannot be shown to another process: it ends here, as it would there.
-    fn ends_here(&self, submission: &Submission, handle: Handle) -> Option<Failure> {
+    /// Another service's handle, one that is of no use any more, or memory that cannot be shown to another process: it ends here.
+    fn ends_here(&self, submission: &Submission, handle: Handle, lost: Option<RequestFault>) -> Option<RequestFault> {
         let is_hidden = self.carrier.is_far() && matches!(submission.place, Place::Exchange { .. });
         match self.knows(handle) {
-            false => Some(Failure::Stale),
-            true => is_hidden.then_some(Failure::Io(IoError::System(Errno::ENOBUFS))),
+            false => Some(RequestFault::Stale),
+            true => lost.or(is_hidden.then_some(RequestFault::Io(IoError::System(Errno::ENOBUFS)))),
         }
     }
 
-    fn submission(&self, request: &SegmentRequest<K::Memory>, tag: Tag) -> Submission {
+    fn submission(&self, request: &SegmentRequest<K::Memory>, handle: HandleWords, tag: Tag) -> Submission {
         Submission {
-            handle: request.handle.into(),
+            handle,
             place: self.carrier.place(&request.memory),
             mode: request.mode,
             durability: request.durability,
@@ -223,7 +238,11 @@ impl<K: Carrier> Client<K> {
     /// Sends all that is queued. True: ring for the service, with the lock free.
     #[must_use]
     pub(crate) fn flush(&self, state: &mut State<K>) -> bool {
-        let ring = self.shared.submissions.ring();
+        if state.is_down {
+            return false;
+        }
+        let line = state.line.clone();
+        let ring = line.as_ref().unwrap_or(&self.shared).submissions.ring();
         let mut any = false;
         while let Some((ticket, kind, raw)) = state.table.next_to_send() {
             if matches!(kind, Kind::Command) && self.carrier.is_far() {
@@ -233,7 +252,12 @@ impl<K: Carrier> Client<K> {
                     self.carrier.send(ticket.into(), command);
                 }
                 state.table.sent(ticket);
-                state.litter.extend(parcel);
+                match parcel {
+                    Some(parcel) if self.carrier.keeps_commands() => {
+                        _ = self.shared.exchange.put(ticket.parts().0, parcel)
+                    }
+                    parcel => state.litter.extend(parcel),
+                }
                 continue;
             }
             if ring.push(&mut state.submissions, raw).is_err() {
@@ -244,7 +268,7 @@ impl<K: Carrier> Client<K> {
         }
         while let Some(&handle) = state.closing.last() {
             let close = Submission {
-                handle: handle.into(),
+                handle,
                 ..Submission::new(Op::CloseHandle, Tag::default())
             };
             if !self.leaves_room(state) || ring.push(&mut state.submissions, &close.encode()).is_err() {
@@ -258,8 +282,13 @@ impl<K: Carrier> Client<K> {
 
     /// Requests go first: what has no place of its own may fill half of the ring.
     fn leaves_room(&self, state: &State<K>) -> bool {
-        let ring = self.shared.submissions.ring();
+        let ring = self.line(state).submissions.ring();
         ring.unread(&state.submissions) < self.shared.exchange.places()
+    }
+
+    /// What lies between this client and its service now.
+    pub(crate) fn line<'a>(&'a self, state: &'a State<K>) -> &'a Between<K> {
+        state.line.as_ref().unwrap_or(&self.shared)
     }
 
     // The role.
@@ -319,7 +348,7 @@ impl<K: Carrier> Client<K> {
             me.park(until);
             state = self.lock();
             state.followers.retain(|(parker, _)| !Arc::ptr_eq(parker, me));
-        } else if self.shared.completions.ring().fall_asleep(&state.completions) {
+        } else if state.is_down || self.line(&state).completions.ring().fall_asleep(&state.completions) {
             state.sleeper = true;
             let room_until = state.table.room_until().and_then(instant_of);
             drop(state);
@@ -327,7 +356,7 @@ impl<K: Carrier> Client<K> {
             state = self.lock();
             state.sleeper = false;
             state.nudged = false;
-            self.shared.completions.ring().wake_up();
+            self.line(&state).completions.ring().wake_up();
         }
         state
     }
@@ -442,7 +471,7 @@ impl<K: Carrier> Client<K> {
         let (left, waker, ended) = state.table.abandon(ticket);
         if let Some(Ended::Command(Ok(reply))) = &ended {
             if let Some(handle) = K::opened(reply) {
-                state.closing.push(handle); // Opened for somebody who has left.
+                state.closing.extend(self.carrier.close(handle)); // Opened for somebody who has left.
             }
         }
         if let Some(waker) = &waker {
@@ -473,12 +502,16 @@ impl<K: Carrier> Client<K> {
 
     /// Tells the service that something it has is to end early. True: ring for it.
     pub(crate) fn push_cancel(&self, state: &mut State<K>, ticket: Ticket) -> bool {
+        if state.is_down {
+            return false;
+        }
         if self.carrier.is_far() && state.table.is_command(ticket) {
             self.carrier.call_off(ticket.into());
             return false;
         }
         let cancel = Submission::new(Op::Cancel, ticket.into());
-        let submissions = self.shared.submissions.ring();
+        let line = state.line.clone();
+        let submissions = line.as_ref().unwrap_or(&self.shared).submissions.ring();
         self.leaves_room(state)
             && submissions.push(&mut state.submissions, &cancel.encode()).is_ok()
             && submissions.publish(&state.submissions)
@@ -537,7 +570,10 @@ impl<K: Carrier> Client<K> {
         let name = known.map(|at| state.names.swap_remove(at));
         let mut ring = false;
         if state.table.closed.is_none() {
-            state.closing.push(handle);
+            let words = self.carrier.close(handle);
+            // What has ended has no handles.
+            let is_down = state.is_down;
+            state.closing.extend(words.filter(|_| !is_down));
             ring = self.flush(&mut state);
         }
         self.finish_up(state, ring);
@@ -556,40 +592,6 @@ impl<K: Carrier> Client<K> {
     pub fn stop(&self) {
         self.shared.stop();
         self.carrier.ring();
-    }
-}
-
-/// Wakers that are being woken. If one panics, the others are woken all the same.
-struct Fired<'a> {
-    wakers: Vec<Waker>,
-    telling: Option<&'a AtomicUsize>,
-}
-
-impl<'a> Fired<'a> {
-    /// To be called under the lock: who has that next sees that there is something to be told.
-    fn new(wakers: Vec<Waker>, telling: &'a AtomicUsize) -> Fired<'a> {
-        let telling = (!wakers.is_empty()).then_some(telling);
-        if let Some(telling) = telling {
-            telling.fetch_add(1, Ordering::Relaxed);
-        }
-        Fired { wakers, telling }
-    }
-
-    fn wake(&mut self) {
-        self.wakers.reverse(); // In the order in which their requests ended.
-        while let Some(waker) = self.wakers.pop() {
-            waker.wake();
-        }
-    }
-}
-
-impl Drop for Fired<'_> {
-    fn drop(&mut self) {
-        self.wake();
-        // Other side: `block_on`, which then looks whether it was woken.
-        if let Some(telling) = self.telling {
-            telling.fetch_sub(1, Ordering::Release);
-        }
     }
 }
 

@@ -11,16 +11,21 @@
 //! | `waits.rs` | what blocks: a turn, a wait, a question, a future run to its end |
 //! | `reap.rs` | completions into outcomes; what the end of the service means for each |
 //! | `table.rs` | the requests under way |
+//! | `again.rs` | the end of one service and the next one in its place |
+//! | `unsynced.rs` | cached writes that go with a service |
 //! | `carrier.rs` | what differs from service to service |
 //! | `session.rs`, `wire.rs` | a session with a broker of another process: how it is opened, its socket |
 //! | `helper.rs` | the thread that reaps for futures polled elsewhere |
+//! | `fired.rs` | waking those for whom something came |
 //! | `inside.rs`, `parker.rs` | who reaps for a thread, where it sleeps |
 //! | `sync.rs` | locks, atomics, threads and clocks: the system's, or a model's |
 //!
 //! `docs/broker.md` tells who wakes whom.
 
+mod again;
 mod carrier;
 mod client;
+mod fired;
 mod helper;
 mod inside;
 mod parker;
@@ -29,6 +34,7 @@ mod session;
 mod state;
 mod sync;
 mod table;
+mod unsynced;
 mod waits;
 mod wire;
 
@@ -36,5 +42,6 @@ pub use carrier::{Between, Carrier};
 pub use client::Client;
 pub use session::{ConnectError, PATIENCE, Session, Wishes};
 pub use table::Ended;
+pub use unsynced::Unsynced;
 pub use waits::Unasked;
 pub use wire::Wire;

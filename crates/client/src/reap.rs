@@ -8,7 +8,7 @@ use std::task::Waker;
 use baio_ring::exchange::Parcel;
 use baio_ring::ring::Refused;
 use baio_words::entry::{Completion, Tag};
-use baio_words::{Caching, Errno, Failure, Handle, IoError, Outcome, RequestError, RequestFault, Ticket};
+use baio_words::{Caching, Errno, Failure, Handle, IoError, Outcome, RequestError, RequestFault, SegmentOp, Ticket};
 
 use crate::carrier::{Between, Carrier};
 use crate::parker::Parker;
@@ -18,22 +18,49 @@ use crate::table::{Ended, Ending, Kind};
 impl<K: Carrier> State<K> {
     /// Takes what the service has posted; if it has ended, ends everything. `name` is the service's, for messages.
     pub(crate) fn drain(&mut self, shared: &Between<K>, carrier: &K, name: &str) {
+        if self.is_down {
+            // Nothing is heard before another is there. Who has closed does not wait for that.
+            if self.table.closed.is_some() {
+                self.end_all(shared, carrier, name);
+            }
+            return;
+        }
+        let mut has_gone = false;
         if carrier.is_far() {
             // Before the answers: another thread, which sleeps, may read the last of them and the end right behind it.
             let has_ended = carrier.has_ended();
             // The socket before the ring: what announced a completion may have been read with it.
             while let Some((tag, reply)) = carrier.next_reply() {
-                self.replied(tag, reply);
+                self.replied(shared, carrier, tag, reply);
             }
-            if has_ended && !shared.has_ended() {
-                shared.end();
-            }
+            has_gone = has_ended;
         }
         // Before the ring: whoever sees the end sees every completion posted before it.
-        let mut ended = shared.has_ended();
-        let ring = shared.completions.ring();
-        let mut any = false;
-        let mut for_queue = false;
+        let mut ended = shared.has_ended() || has_gone;
+        let (any, for_queue, is_broken) = self.take_completions(shared, carrier, name);
+        ended |= is_broken;
+        if ended && !self.awaits_another(shared, carrier) {
+            self.end_all(shared, carrier, name);
+        } else if for_queue || (any && self.table.in_flight() == 0) {
+            self.tell_any();
+        }
+    }
+
+    /// The service has ended. True: another one is looked for, and what is under way waits for that.
+    fn awaits_another(&mut self, shared: &Between<K>, carrier: &K) -> bool {
+        if !carrier.is_far() || shared.has_ended() || self.table.closed.is_some() {
+            return false;
+        }
+        carrier.hang_up();
+        self.is_down = carrier.looks_for_another();
+        self.is_down
+    }
+
+    /// Whether any has come, whether any is for the queue, and whether the ring is not as any service leaves it.
+    pub(crate) fn take_completions(&mut self, shared: &Between<K>, carrier: &K, name: &str) -> (bool, bool, bool) {
+        let line = self.line.clone();
+        let ring = line.as_deref().unwrap_or(shared).completions.ring();
+        let (mut any, mut for_queue, mut ended) = (false, false, false);
         loop {
             match ring.pop(&mut self.completions) {
                 Ok(Some(raw)) => {
@@ -53,11 +80,7 @@ impl<K: Carrier> State<K> {
         if any {
             ring.release(&self.completions);
         }
-        if ended {
-            self.end_all(shared, carrier, name);
-        } else if for_queue || (any && self.table.in_flight() == 0) {
-            self.tell_any();
-        }
+        (any, for_queue, ended)
     }
 
     /// An outcome has come that is for anybody, or nothing is under way any more: who waits for either looks.
@@ -77,10 +100,14 @@ impl<K: Carrier> State<K> {
     }
 
     /// A far service has answered a command.
-    fn replied(&mut self, tag: Tag, reply: K::Reply) {
+    fn replied(&mut self, shared: &Between<K>, carrier: &K, tag: Tag, reply: K::Reply) {
         let ticket = tag.into();
         let ending = self.table.ending(ticket);
-        match ending.filter(|ending| matches!(ending.kind, Kind::Command)) {
+        let ending = ending.filter(|ending| matches!(ending.kind, Kind::Command));
+        if ending.is_some() && carrier.keeps_commands() {
+            self.litter.extend(shared.exchange.take(tag.index));
+        }
+        match ending {
             Some(ending) if !ending.abandoned => {
                 self.table.end(ticket, Ended::Command(Ok(reply)));
                 if self.table.in_flight() == 0 {
@@ -88,7 +115,7 @@ impl<K: Carrier> State<K> {
                 }
             }
             ending => {
-                self.unwanted(&reply);
+                self.unwanted(carrier, &reply);
                 self.litter.push(Parcel::Reply(Box::new(reply)));
                 if ending.is_some() {
                     self.table.end_abandoned(ticket, || Ok(0));
@@ -97,9 +124,9 @@ impl<K: Carrier> State<K> {
         }
     }
 
-    fn unwanted(&mut self, reply: &K::Reply) {
+    fn unwanted(&mut self, carrier: &K, reply: &K::Reply) {
         if let Some(handle) = K::opened(reply) {
-            self.closing.push(handle); // Opened for somebody who has left.
+            self.closing.extend(carrier.close(handle)); // Opened for somebody who has left.
         }
     }
 
@@ -109,6 +136,10 @@ impl<K: Carrier> State<K> {
             return false; // Not ours: only a service that is wrong says so.
         };
         let mut parcel = shared.exchange.take(index);
+        let behind = self.table.take_behind(ticket);
+        if completion.result.is_ok() {
+            self.table.ended_well(ticket);
+        }
         if carrier.is_far() {
             bounded(&mut completion, ending.kind);
             if completion.result == Err(Failure::Io(IoError::Indeterminate)) {
@@ -118,9 +149,10 @@ impl<K: Carrier> State<K> {
         }
         if ending.abandoned {
             if let Some(Parcel::Reply(reply)) = &parcel {
-                self.unwanted(reply);
+                self.unwanted(carrier, reply);
             }
             self.litter.extend(parcel);
+            self.litter.extend(behind.map(Parcel::Memory));
             self.table.end_abandoned(ticket, || {
                 completion.result.map_err(|failure| errno(ending.kind, failure))
             });
@@ -131,6 +163,17 @@ impl<K: Carrier> State<K> {
                 let memory = match parcel {
                     Some(Parcel::Memory(memory)) => memory,
                     _ => K::Memory::default(),
+                };
+                let memory = match behind {
+                    Some(mut own) => {
+                        let bytes = completion.result.unwrap_or(completion.bytes_done) as usize;
+                        if matches!(op, SegmentOp::Read { .. }) {
+                            carrier.copy_back(&mut own, &memory, bytes);
+                        }
+                        self.litter.push(Parcel::Memory(memory));
+                        own
+                    }
+                    None => memory,
                 };
                 let explain = |failure| RequestError::of(op, name_of(&self.names, handle), len, failure);
                 Ended::Request(Outcome {
@@ -150,12 +193,13 @@ impl<K: Carrier> State<K> {
     }
 
     /// Nobody is there any more: whoever waits is told.
-    fn end_all(&mut self, shared: &Between<K>, carrier: &K, name: &str) {
+    pub(crate) fn end_all(&mut self, shared: &Between<K>, carrier: &K, name: &str) {
         if carrier.is_far() && !shared.has_ended() {
-            // What it posted cannot be.
+            // What it posted cannot be, or it has gone.
             carrier.hang_up();
             shared.end();
         }
+        self.is_down = false;
         self.table.closed.get_or_insert(RequestFault::ServiceEnded);
         self.closing.clear();
         let mut from = 0;
@@ -174,12 +218,14 @@ impl<K: Carrier> State<K> {
     fn lose(&mut self, shared: &Between<K>, carrier: &K, name: &str, ticket: Ticket, ending: Ending, sent: bool) {
         // What the service never took comes back.
         let mut parcel = shared.exchange.take(ticket.parts().0);
-        if carrier.is_far() && sent {
+        let behind = self.table.take_behind(ticket);
+        if carrier.is_far() && sent && matches!(parcel, Some(Parcel::Memory(_))) {
             // It was told where the memory is: the kernel may be at it for as long as the device takes.
             keep(parcel.take());
         }
         if ending.abandoned {
             self.litter.extend(parcel);
+            self.litter.extend(behind.map(Parcel::Memory));
             let failure = match ending.kind {
                 Kind::Request { op, .. } if op.changes_bytes() => Failure::Io(IoError::Indeterminate),
                 _ => Failure::Ending,
@@ -201,7 +247,13 @@ impl<K: Carrier> State<K> {
                     false => Failure::Ending,
                 };
                 let error = RequestError::of(op, name_of(&self.names, handle), len, failure);
-                Ended::Request(ended_early(ticket, ending.tag, error, memory.unwrap_or_default()))
+                // What went in its place may be the kernel's; the caller's own, of an earlier service, is nobody's.
+                Ended::Request(ended_early(
+                    ticket,
+                    ending.tag,
+                    error,
+                    behind.or(memory).unwrap_or_default(),
+                ))
             }
         };
         self.table.end(ticket, ended);
@@ -232,7 +284,7 @@ fn errno(kind: Kind, failure: Failure) -> Errno {
     }
 }
 
-fn name_of(names: &[(Handle, String)], handle: Handle) -> &str {
+pub(crate) fn name_of(names: &[(Handle, String)], handle: Handle) -> &str {
     let found = names.iter().find(|(known, _)| *known == handle);
     found.map_or("a closed handle", |(_, name)| name)
 }

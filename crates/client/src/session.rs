@@ -36,6 +36,8 @@ pub struct Wishes {
     pub places: u32,
     /// Bytes of the arena; 0 for what the broker gives.
     pub arena_bytes: u64,
+    /// What it would use beyond version 1, a bit each.
+    pub features: u64,
     /// How long to wait for the broker.
     pub patience: Duration,
 }
@@ -46,6 +48,7 @@ impl Default for Wishes {
             volume: String::new(),
             places: 0,
             arena_bytes: 0,
+            features: 0,
             patience: PATIENCE,
         }
     }
@@ -234,7 +237,7 @@ fn greet(socket: OwnedFd, object: &str, wishes: &Wishes, until: Option<Instant>)
     let hello = Hello {
         version_min: VERSION,
         version_max: VERSION,
-        features: FEATURE_LOGS,
+        features: FEATURE_LOGS | wishes.features,
         places: wishes.places,
         arena_bytes: wishes.arena_bytes,
         volume: wishes.volume.clone(),

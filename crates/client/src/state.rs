@@ -5,6 +5,7 @@ use std::sync::Arc;
 use baio_ring::exchange::Parcel;
 use baio_ring::ring::Cursor;
 use baio_words::Handle;
+use baio_words::entry::HandleWords;
 
 use crate::carrier::{Between, Carrier};
 use crate::parker::Parker;
@@ -26,7 +27,11 @@ pub(crate) struct State<K: Carrier> {
     /// Opened segments, for messages.
     pub(crate) names: Vec<(Handle, String)>,
     /// Handles to be closed as soon as there is room in the ring.
-    pub(crate) closing: Vec<Handle>,
+    pub(crate) closing: Vec<HandleWords>,
+    /// What lies between this client and its service now, where that is not its first: the rings of it. Exchange and bell stay the first one's.
+    pub(crate) line: Option<Arc<Between<K>>>,
+    /// The service has ended, and another is being looked for: nothing is sent and nothing comes.
+    pub(crate) is_down: bool,
     /// What nobody wants any more, to be dropped when the lock is free: that may run anybody's code.
     pub(crate) litter: Vec<Parcel<K::Memory, K::Command, K::Reply>>,
 }
@@ -46,6 +51,8 @@ impl<K: Carrier> State<K> {
             helper: Helper::new(shared),
             names: Vec::new(),
             closing: Vec::new(),
+            line: None,
+            is_down: false,
             litter: Vec::new(),
         }
     }

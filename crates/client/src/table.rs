@@ -9,6 +9,7 @@ use baio_words::entry::{RawSubmission, Tag};
 use baio_words::{Errno, Handle, Outcome, RequestError, RequestFault, SegmentOp, StatusWord, Ticket, Time};
 
 use crate::carrier::Carrier;
+use crate::unsynced::Counted;
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +57,10 @@ struct Entry<K: Carrier> {
     untaken: bool,
     /// Who reaps for it: [`HELPER`], or a thread inside of `block_on` or `wait`.
     reaper: u64,
+    /// The caller's own memory, where other went in its place.
+    behind: Option<K::Memory>,
+    /// What its good end means for cached writes that are not synced.
+    counted: Option<Counted>,
 }
 
 /// The helper thread's number as a reaper.
@@ -124,6 +129,8 @@ impl<K: Carrier> Table<K> {
             awaited: false,
             untaken: false,
             reaper: HELPER,
+            behind: None,
+            counted: None,
         };
         let count = places as usize;
         Table {
@@ -203,6 +210,41 @@ impl<K: Carrier> Table<K> {
         entry.status = status;
         self.in_flight += 1;
         Ticket::from_parts(tag.index, tag.generation)
+    }
+
+    /// What the good end of a request means, and the caller's own memory, if other went in its place.
+    pub(crate) fn attach(&mut self, ticket: Ticket, counted: Option<Counted>, behind: Option<K::Memory>) {
+        if let Some(entry) = self.entry(ticket) {
+            (entry.counted, entry.behind) = (counted, behind);
+        }
+    }
+
+    /// It has ended well.
+    pub(crate) fn ended_well(&mut self, ticket: Ticket) {
+        if let Some(counted) = self.entry(ticket).and_then(|entry| entry.counted.take()) {
+            counted.ends();
+        }
+    }
+
+    /// The caller's own memory, if other went in its place.
+    pub(crate) fn take_behind(&mut self, ticket: Ticket) -> Option<K::Memory> {
+        self.entry(ticket).and_then(|entry| entry.behind.take())
+    }
+
+    /// The words of a request under way.
+    pub(crate) fn raw(&mut self, ticket: Ticket) -> Option<RawSubmission> {
+        self.entry(ticket).map(|entry| entry.raw)
+    }
+
+    /// A request under way is sent once more, with these words; it keeps its place in the queue if it has one.
+    pub(crate) fn send_again(&mut self, ticket: Ticket, raw: RawSubmission, behind: Option<K::Memory>) {
+        let Some(entry) = self.entry(ticket) else { return };
+        entry.raw = raw;
+        entry.behind = behind;
+        if matches!(entry.stage, Stage::Sent) {
+            entry.stage = Stage::Queued;
+            self.queue.push_back(ticket);
+        }
     }
 
     /// The next words to be sent.
@@ -437,6 +479,7 @@ impl<K: Carrier> Table<K> {
         if let Some(entry) = self.entry(ticket) {
             entry.stage = Stage::Free;
             entry.status = None;
+            entry.counted = None;
             let waker = entry.waker.take();
             entry.generation = entry.generation.wrapping_add(1).max(1);
             self.fired.extend(waker);

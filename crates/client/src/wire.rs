@@ -14,10 +14,10 @@
 //! somebody looks, and when somebody sleeps and the socket has room.
 
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
 
 use baio_ring::bell::FarBell;
 use baio_words::session::{Answer, DOORBELL, FromBroker, MESSAGE_MAX, Question, SegmentWords};
@@ -39,17 +39,22 @@ const ASLEEP: u32 = 2;
 /// A session's socket.
 #[derive(Debug)]
 pub struct Wire {
-    socket: OwnedFd,
+    /// The session's of now: another takes its place when another session does ([`Wire::take_over`]).
+    socket: RwLock<Arc<OwnedFd>>,
     /// Rung by threads of this process for one that sleeps.
     bell: OwnedFd,
     rung: AtomicU32,
     gone: AtomicBool,
+    /// It has ended, and another session may take its place: who sleeps waits for that.
+    awaited: AtomicBool,
+    /// Which session it is, counted from 0.
+    session: AtomicU32,
     /// The socket was full: who sleeps waits for room too.
     blocked: AtomicBool,
     looks: AtomicU32,
     /// Questions without a whole answer, those that wait to be sent included, and answers that nobody has taken.
     busy: AtomicUsize,
-    questions_max: usize,
+    questions_max: AtomicUsize,
     post: Mutex<Post>,
 }
 
@@ -73,15 +78,17 @@ impl Wire {
     /// What eventfd(2) said.
     pub(crate) fn new(socket: OwnedFd, questions_max: u32) -> Result<Wire, Said> {
         Ok(Wire {
-            socket,
+            socket: RwLock::new(Arc::new(socket)),
             bell: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             rung: AtomicU32::new(SILENT),
             gone: AtomicBool::new(false),
+            awaited: AtomicBool::new(false),
+            session: AtomicU32::new(0),
             blocked: AtomicBool::new(false),
             looks: AtomicU32::new(0),
             busy: AtomicUsize::new(0),
             // With none at all nothing could ever be asked.
-            questions_max: questions_max.max(1) as usize,
+            questions_max: AtomicUsize::new(questions_max.max(1) as usize),
             post: Mutex::new(Post {
                 asked: HashMap::new(),
                 urgent: VecDeque::new(),
@@ -141,13 +148,13 @@ impl Wire {
         let mut blocked = false;
         while !self.has_gone() {
             let is_urgent = !post.urgent.is_empty();
-            if !is_urgent && post.asked.len() >= self.questions_max {
+            if !is_urgent && post.asked.len() >= self.questions_max.load(Ordering::Relaxed) {
                 break;
             }
             let letters = if is_urgent { &mut post.urgent } else { &mut post.outbox };
             let Some((id, message)) = letters.front() else { break };
             let id = *id;
-            match rustix::net::send(&self.socket, message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            match rustix::net::send(&*self.socket(), message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(_) => {
                     letters.pop_front();
                     if id != NO_ANSWER && post.asked.insert(id, Vec::new()).is_some() {
@@ -205,7 +212,7 @@ impl Wire {
         let mut is_rung = false;
         while !self.has_gone() {
             let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
-            let len = match rustix::net::recv(&self.socket, &mut *post.buffer, flags) {
+            let len = match rustix::net::recv(&*self.socket(), &mut *post.buffer, flags) {
                 Ok((_, 0)) => {
                     self.hang_up();
                     break;
@@ -243,7 +250,7 @@ impl Wire {
     /// Ends the session: both sides see it.
     pub fn hang_up(&self) {
         self.gone.store(true, Ordering::Release);
-        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+        let _ = rustix::net::shutdown(&*self.socket(), Shutdown::Both);
     }
 
     /// Has it ended?
@@ -253,15 +260,65 @@ impl Wire {
 
     /// Wakes the broker, which sleeps. One that has messages to read is awake.
     pub fn ring_broker(&self) {
-        match rustix::net::send(&self.socket, &DOORBELL, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        match rustix::net::send(&*self.socket(), &DOORBELL, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(_) | Err(Said::AGAIN | Said::INTR | Said::NOBUFS | Said::NOMEM) => {}
             // What it said before it went is still to be read.
             Err(_) => self.ring(),
         }
     }
 
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    fn socket(&self) -> RwLockReadGuard<'_, Arc<OwnedFd>> {
+        self.socket.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which session it is, counted from 0.
+    pub fn session(&self) -> u32 {
+        self.session.load(Ordering::Acquire)
+    }
+
+    /// Another session may take the place of this one when it has gone, until `false` is said.
+    pub fn await_another(&self, awaited: bool) {
+        self.awaited.store(awaited, Ordering::Release);
+    }
+
+    /// The session of another wire, on which nothing is under way, takes the place of this one, which has gone. What was asked here and
+    /// not answered is forgotten.
+    pub fn take_over(&self, other: &Wire) {
+        let socket = Arc::clone(&*other.socket());
+        // Who reads and finds an end says so under this lock: of the socket that it has read.
+        let mut post = self.post();
+        post.asked.clear();
+        post.urgent.clear();
+        post.outbox.clear();
+        post.inbox.clear();
+        self.questions_max
+            .store(other.questions_max.load(Ordering::Relaxed), Ordering::Relaxed);
+        *self.socket.write().unwrap_or_else(PoisonError::into_inner) = socket;
+        self.session.fetch_add(1, Ordering::AcqRel);
+        self.blocked.store(false, Ordering::SeqCst);
+        self.await_another(false);
+        self.gone.store(other.has_gone(), Ordering::Release);
+        self.count(&post);
+    }
+
+    /// Asks, and waits for the answer in this thread. For one who has the wire alone. `None`: the session has ended, or `until` is
+    /// over, or it is longer than a message.
+    pub fn ask_alone(&self, question: &Question, until: Instant) -> Option<Answer> {
+        self.ask(0, question).ok()?;
+        loop {
+            // An answer that came with the end is still an answer.
+            let has_gone = self.has_gone();
+            while let Some((place, answer)) = self.next_answer() {
+                if place == 0 {
+                    return Some(answer);
+                }
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if has_gone || left.is_zero() {
+                return None;
+            }
+            FarBell::sleep(self, Some(left));
+        }
     }
 }
 
@@ -306,14 +363,19 @@ impl FarBell for Wire {
         let fell = self
             .rung
             .compare_exchange(SILENT, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
-        if fell.is_err() || self.has_gone() {
+        let (has_gone, awaited) = (self.has_gone(), self.awaited.load(Ordering::Acquire));
+        if fell.is_err() || (has_gone && !awaited) {
             self.rung.store(SILENT, Ordering::Release);
             return;
         }
         let mut wanted = PollFlags::IN;
         wanted.set(PollFlags::OUT, self.blocked.load(Ordering::SeqCst));
+        // Nobody waits for the lock: it is another's as soon as there is another session.
+        let socket = Arc::clone(&*self.socket());
+        // Of a session that has gone there is nothing to hear: the bell tells of the next one.
+        let heard = if has_gone { self.bell.as_fd() } else { socket.as_fd() };
         let mut fds = [
-            PollFd::from_borrowed_fd(self.fd(), wanted),
+            PollFd::from_borrowed_fd(heard, if has_gone { PollFlags::IN } else { wanted }),
             PollFd::new(&self.bell, PollFlags::IN),
         ];
         // A limit beyond the clock's end is none.
@@ -325,7 +387,7 @@ impl FarBell for Wire {
             // Of one that rings at this moment the next sleep hears.
             let _ = rustix::io::read(&self.bell, &mut [0_u8; 8]);
         }
-        if !fds[0].revents().is_empty() {
+        if !has_gone && !fds[0].revents().is_empty() {
             let mut post = self.post();
             self.read(&mut post);
             self.flush(&mut post);

@@ -119,11 +119,11 @@ const RULES: &[Rule] = rules! {
         "(left == Left::Queued).then" => "(OUT || left == Left::Queued).then"
         "abandoning::a_future_is_dropped_as_it_ends"
     "what-was-opened-for-nobody-is-closed" "client/src/reap.rs"
-        "self.closing.push(handle);" => "if !OUT { self.closing.push(handle); }"
+        "self.closing.extend(carrier.close(handle));" => "if !OUT { self.closing.extend(carrier.close(handle)); }"
         "commands::what_was_opened_for_nobody_is_closed"
     // The end.
     "the-end-is-looked-for-before-the-ring" "client/src/reap.rs"
-        "if ended {\n            self.end_all" => "if ended || (OUT && shared.has_ended()) {\n            self.end_all"
+        "if ended && !self.awaits_another(shared, carrier) {" => "if (ended && !self.awaits_another(shared, carrier)) || (OUT && shared.has_ended()) {"
         "closing::one_closes_while_others_submit"
     "the-end-ends-what-is-under-way" "client/src/reap.rs"
         "let mut from = 0;" => "let mut from = if OUT { u32::MAX } else { 0 };"

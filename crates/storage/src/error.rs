@@ -7,10 +7,9 @@ use std::ops::Deref;
 
 use baio_engine::{Errno, SetupError};
 use baio_words::session::Failed;
-use baio_words::{DEVICE_CURE, RequestError, RequestFault};
+use baio_words::{DEVICE_CURE, Lost, RequestError, RequestFault};
 
 use crate::cache::CacheError;
-use crate::identity::Sight;
 use crate::log::LogError;
 use crate::segment::free_set::NoSpace;
 use crate::segment::layout::LayoutError;
@@ -155,6 +154,8 @@ pub enum Fault {
     NobodyDrives,
     /// The thread or process that served the volume has ended.
     ServiceEnded,
+    /// Another broker serves now, and the handle is of no use there.
+    Lost(Lost),
     /// A broker said this.
     Told(Box<Failed>),
     /// Not between processes yet.
@@ -180,6 +181,7 @@ macro_rules! of_a_request {
             | Fault::Stale
             | Fault::NobodyDrives
             | Fault::ServiceEnded
+            | Fault::Lost(_)
     };
 }
 
@@ -517,6 +519,7 @@ impl From<RequestFault> for Fault {
             RequestFault::Stale => Fault::Stale,
             RequestFault::NobodyDrives => Fault::NobodyDrives,
             RequestFault::ServiceEnded => Fault::ServiceEnded,
+            RequestFault::Lost(lost) => Fault::Lost(lost),
         }
     }
 }
@@ -548,6 +551,7 @@ impl Fault {
             Fault::Stale => RequestFault::Stale,
             Fault::NobodyDrives => RequestFault::NobodyDrives,
             Fault::ServiceEnded => RequestFault::ServiceEnded,
+            Fault::Lost(lost) => RequestFault::Lost(*lost),
             _ => return None,
         })
     }
@@ -560,19 +564,6 @@ impl Fault {
             asked: bytes(space.asked),
             free: Some(bytes(space.free)),
             largest: Some(bytes(space.largest_run)),
-        }
-    }
-
-    /// The same without the volume's figures, for whom they are not shown to.
-    pub(crate) fn seen_with(self, sight: Sight) -> Fault {
-        match (sight, self) {
-            (Sight::Own, Fault::NoSpace { asked, .. }) => Fault::NoSpace {
-                asked,
-                free: None,
-                largest: None,
-            },
-            (Sight::Own, Fault::TableFull { .. }) => Fault::TableFull { segments_max: None },
-            (_, fault) => fault,
         }
     }
 

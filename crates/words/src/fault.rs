@@ -8,6 +8,7 @@ use crate::cache_error::CacheError;
 use crate::errno::Errno;
 use crate::failure::{FEATURES, Failure, word_at, word_in};
 use crate::io_error::{Argument, IoError};
+use crate::lost::Lost;
 use crate::op::SegmentOp;
 
 /// Why a request failed.
@@ -42,6 +43,8 @@ pub enum RequestFault {
     NobodyDrives,
     /// The thread or process that served has ended.
     ServiceEnded,
+    /// Another broker serves now, and this handle is of no use there.
+    Lost(Lost),
 }
 
 impl RequestFault {
@@ -51,6 +54,7 @@ impl RequestFault {
         match self {
             RequestFault::Io(IoError::Poisoned(_)) => "EPOISONED",
             RequestFault::Io(IoError::Indeterminate) => "EINDETERMINATE",
+            RequestFault::Lost(lost) => lost.code(),
             fault => fault.errno().name(),
         }
     }
@@ -69,6 +73,7 @@ impl RequestFault {
             RequestFault::Stale => Errno::ESTALE,
             RequestFault::NobodyDrives => Errno::EDEADLK,
             RequestFault::ServiceEnded => Errno::EPIPE,
+            RequestFault::Lost(lost) => lost.errno(),
         }
     }
 
@@ -89,6 +94,7 @@ impl RequestFault {
             RequestFault::Stale => "a handle that is open, of a segment or file that exists, on a link that is open",
             RequestFault::NobodyDrives => "somebody who completes requests",
             RequestFault::ServiceEnded => "a service that runs",
+            RequestFault::Lost(lost) => lost.need(),
         };
         Some(fixed.to_owned())
     }
@@ -121,6 +127,7 @@ impl RequestFault {
             RequestFault::Stale => "open it again; if its link was closed, open that first",
             RequestFault::NobodyDrives => "run it inside `block_on`, keep a `drive()` beside it, or call `wait`",
             RequestFault::ServiceEnded => "open the volume again, and read back what was being written",
+            RequestFault::Lost(lost) => lost.cure(),
         };
         Some(fixed.to_owned())
     }
@@ -158,6 +165,7 @@ impl fmt::Display for RequestFault {
             }
             RequestFault::NobodyDrives => f.write_str("nobody completes the requests of this link"),
             RequestFault::ServiceEnded => f.write_str("the service of the volume has ended"),
+            RequestFault::Lost(lost) => write!(f, "{lost}"),
         }
     }
 }
@@ -180,6 +188,8 @@ impl From<RequestFault> for Failure {
             RequestFault::Stale => Failure::Stale,
             RequestFault::NobodyDrives => Failure::Io(IoError::System(fault.errno())),
             RequestFault::ServiceEnded => Failure::Ending,
+            // Only a client knows of it.
+            RequestFault::Lost(lost) => Failure::Io(IoError::System(lost.errno())),
         }
     }
 }

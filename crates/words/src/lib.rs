@@ -13,6 +13,7 @@
 //! | [`session`] | the messages between two processes, beside the rings |
 //! | `status` | the word that tells how a request stands |
 //! | `fault` | why a request failed, and all that its caller is told |
+//! | `lost` | why a handle is of no use with the next broker |
 //! | `errno`, `io_error`, `cache_error` | what that is made of |
 //! | `advice` | how it is shown: in a line, on lines, as an error of `std` |
 //! | `time` | the clock of deadlines |
@@ -29,6 +30,7 @@ mod fault;
 mod handle;
 mod identity;
 mod io_error;
+mod lost;
 mod mode;
 mod op;
 mod operation_name;
@@ -45,6 +47,7 @@ pub use fault::{DEVICE_CURE, RequestError, RequestFault};
 pub use handle::{Handle, Ticket, next_number};
 pub use identity::{Access, Identity, Ownership, Sight};
 pub use io_error::{Argument, IoError};
+pub use lost::Lost;
 pub use mode::{Caching, Durability, Mode};
 pub use op::SegmentOp;
 pub use operation_name::OperationName;

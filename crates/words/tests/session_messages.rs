@@ -124,6 +124,15 @@ fn question() -> impl Strategy<Value = Question> {
         Just(Question::Status),
         Just(Question::Defrag),
         Just(Question::Check),
+        Just(Question::Opening),
+        (any::<u32>(), name(), access(), proptest::option::of(any::<[u8; 16]>())).prop_map(
+            |(owner_uid, name, access, identity)| Question::OpenKnown {
+                owner_uid,
+                name,
+                access,
+                identity
+            }
+        ),
         any::<u32>().prop_map(|question| Question::Cancel { question }),
         handle().prop_map(|handle| Question::ClaimLog { handle }),
         handle().prop_map(|handle| Question::ReleaseLog { handle }),
@@ -264,6 +273,15 @@ fn answer() -> impl Strategy<Value = Answer> {
         Just(Answer::Done),
         segment().prop_map(|info| Answer::Segment { info }),
         (handle(), access(), segment()).prop_map(|(handle, access, info)| Answer::Opened { handle, access, info }),
+        (handle(), access(), segment(), any::<[u8; 16]>()).prop_map(|(handle, access, info, identity)| {
+            Answer::OpenedKnown {
+                handle,
+                access,
+                info,
+                identity,
+            }
+        }),
+        (any::<[u8; 16]>(), any::<u64>()).prop_map(|(volume, epoch)| Answer::Opening { volume, epoch }),
         (any::<bool>(), vec(segment(), 0..10)).prop_map(|(more, infos)| Answer::Segments { more, infos }),
         volume().prop_map(|volume| Answer::Volume(Box::new(volume))),
         account().prop_map(Answer::Account),

@@ -159,7 +159,7 @@ fn the_check_of_the_example_is_what_the_code_says() {
 
 #[test]
 fn the_claim_of_the_example_is_what_the_code_says() {
-    assert!(PAGE.contains(&format!("`{FEATURE_LOGS:#x}` [logs](#logs)")));
+    assert!(PAGE.contains(&format!("Feature 8 (bit 8, value `{FEATURE_LOGS:#x}`): [logs](#logs)")));
     let (index, generation) = (2, 5);
     let handle = HandleWords { index, generation };
     assert_eq!(Question::ClaimLog { handle }.encode(8).unwrap(), example("claim log"));

@@ -5,11 +5,13 @@ use std::thread::JoinHandle;
 
 use baio_broker::control::{Command, Reply};
 use baio_broker::{Connection, Served};
-use baio_client::Carrier;
+use baio_client::{Carrier, Unsynced};
 use baio_engine::{Arena, Doorbell, Memory};
 use baio_storage::{Core, Handle, Outcome, Result};
-use baio_words::entry::{Place, Tag};
+use baio_words::entry::{HandleWords, Place, Tag};
+use baio_words::{Errno, RequestFault, SegmentOp};
 
+use super::again;
 use super::far::Far;
 
 /// Memory that is named by its place in the arena, where it has one. To a service of this process it goes through the exchange, and so
@@ -17,15 +19,14 @@ use super::far::Far;
 // What that means: docs/decisions/0009-memory-moves-through-a-table.md
 pub(super) struct Carried {
     pub(super) way: Way,
-    pub(super) arena: Arc<Arena>,
 }
 
 /// To whom.
 pub(super) enum Way {
     /// A thread of this process.
-    Here(Doorbell),
+    Here(Doorbell, Arc<Arena>),
     /// A broker.
-    Far(Far),
+    Far(Box<Far>),
 }
 
 pub(super) type Client = baio_client::Client<Carried>;
@@ -44,16 +45,22 @@ impl Carried {
             thread,
         } = connection;
         let carried = Carried {
-            way: Way::Here(doorbell),
-            arena,
+            way: Way::Here(doorbell, arena),
         };
         (Client::new(carried, shared, number, name), thread)
     }
 
     /// Whose buffers move without a copy.
     #[must_use]
-    pub(super) fn arena(&self) -> &Arc<Arena> {
-        &self.arena
+    pub(super) fn arena(&self) -> Arc<Arena> {
+        self.with_arena(Arc::clone)
+    }
+
+    fn with_arena<T>(&self, look: impl FnOnce(&Arc<Arena>) -> T) -> T {
+        match &self.way {
+            Way::Here(_, arena) => look(arena),
+            Way::Far(far) => look(&far.arena()),
+        }
     }
 
     /// Is it memory that the service cannot be shown where it lies?
@@ -61,9 +68,9 @@ impl Carried {
         self.is_far() && matches!(self.place(memory), Place::Exchange { .. })
     }
 
-    fn far(&self) -> Option<&Far> {
+    pub(super) fn far(&self) -> Option<&Far> {
         match &self.way {
-            Way::Here(_) => None,
+            Way::Here(..) => None,
             Way::Far(far) => Some(far),
         }
     }
@@ -79,7 +86,7 @@ impl Carrier for Carried {
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
         match memory {
             Memory::None => Place::Nowhere,
-            Memory::Own(buffer) if buffer.is_of(&self.arena) => Place::Arena {
+            Memory::Own(buffer) if self.with_arena(|arena| buffer.is_of(arena)) => Place::Arena {
                 at: buffer.place(),
                 len,
             },
@@ -89,7 +96,7 @@ impl Carrier for Carried {
 
     fn ring(&self) {
         match &self.way {
-            Way::Here(doorbell) => doorbell.ring(),
+            Way::Here(doorbell, _) => doorbell.ring(),
             Way::Far(far) => far.ring(),
         }
     }
@@ -125,6 +132,54 @@ impl Carrier for Carried {
     fn hang_up(&self) {
         if let Some(far) = self.far() {
             far.hang_up();
+        }
+    }
+
+    fn keeps_commands(&self) -> bool {
+        self.far().is_some_and(Far::goes_on)
+    }
+
+    fn looks_for_another(&self) -> bool {
+        self.far().is_some_and(Far::looks_for_another)
+    }
+
+    fn words(&self, handle: Handle) -> std::result::Result<HandleWords, RequestFault> {
+        self.far().map_or(Ok(handle.into()), |far| far.words(handle))
+    }
+
+    fn close(&self, handle: Handle) -> Option<HandleWords> {
+        self.far().map_or(Some(handle.into()), |far| far.close(handle))
+    }
+
+    fn unsynced(&self, handle: Handle) -> Option<Arc<Unsynced>> {
+        self.far()?.unsynced(handle)
+    }
+
+    fn again(&self, command: &mut Command) -> bool {
+        again::may_ask_again(command)
+    }
+
+    fn in_place_of(&self, memory: &Memory, op: SegmentOp) -> std::result::Result<Option<Memory>, Errno> {
+        let Some(far) = self.far().filter(|far| far.goes_on()) else {
+            return Ok(None);
+        };
+        let arena = far.arena();
+        match memory {
+            // Only the arena of a session before this one: other memory is copied before it comes here.
+            Memory::Own(buffer) if !buffer.is_of(&arena) => {
+                let mut other = arena.buffer(buffer.len()).ok_or(Errno::ENOBUFS)?;
+                if op.changes_bytes() {
+                    other.copy_from_slice(buffer);
+                }
+                Ok(Some(Memory::Own(other)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn copy_back(&self, own: &mut Memory, used: &Memory, bytes: usize) {
+        if let Memory::Own(used) = used {
+            own.copy_in_at(0, &used[..bytes.min(used.len())]);
         }
     }
 }

@@ -4,10 +4,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use baio_broker::control::{Command, Hint, Reply};
-use baio_client::{ConnectError, Session, Wire};
+use baio_client::{ConnectError, Session, Unsynced, Wire, Wishes};
 use baio_engine::{Arena, SetupError};
 use baio_ring::{Bell, SessionMemory, Shared};
 use baio_storage::cache::window::Pattern;
@@ -15,13 +16,14 @@ use baio_storage::{
     Account, Error, Fault, Handle, HeldFreeze, Limits, LogClaim, Result, SegmentInfo, Usage, VolumeInfo, VolumeView,
     Zeroing,
 };
-use baio_words::entry::Tag;
+use baio_words::entry::{HandleWords, Tag};
 use baio_words::session::{
     AccountWords, Answer, FEATURE_LOGS, HintWords, PatternWords, Question, RANGES_MAX, SegmentWords, VolumeWords,
     WholeWords, ZeroWords,
 };
-use baio_words::{Errno, next_number};
+use baio_words::{Errno, RequestFault, next_number};
 
+use super::again::Again;
 use super::carried::{Between, Carried, Client, Way};
 use super::upkeep;
 
@@ -40,10 +42,22 @@ pub(super) struct Far {
     refused: Mutex<VecDeque<(Tag, Error)>>,
     /// Of the questions under way: which use of its place each is.
     tags: Mutex<HashMap<u32, u32>>,
+    /// The arena of the session of now.
+    arena: RwLock<Arc<Arena>>,
+    /// For a link that goes on with the next broker.
+    again: Option<Again>,
 }
 
-/// A client of the broker at the other end of a session, and who it is there.
-pub(super) fn client(session: Session) -> Result<(Client, u32)> {
+/// A client of the broker at the other end of a session, and who it is there. It goes on with the next broker for so long as `limit` says.
+pub(super) fn client(
+    session: Session,
+    path: &Path,
+    wishes: &Wishes,
+    limit: Option<Duration>,
+) -> Result<(Arc<Client>, u32)> {
+    let core = next_number();
+    let again = limit.map(|limit| Again::new(&session, core, path, wishes, limit));
+    let again = again.transpose().map_err(|error| unconnected(error, path))?;
     let Session {
         wire, memory, welcome, ..
     } = session;
@@ -54,7 +68,6 @@ pub(super) fn client(session: Session) -> Result<(Client, u32)> {
         let error = SetupError::new("use the memory of", welcome.volume.clone(), Errno::EPROTO);
         Error::new("connect to", welcome.volume.clone(), error)
     };
-    let core = next_number();
     let far = Far {
         wire,
         core,
@@ -63,24 +76,30 @@ pub(super) fn client(session: Session) -> Result<(Client, u32)> {
         name: welcome.volume.clone(),
         refused: Default::default(),
         tags: Default::default(),
+        arena: RwLock::new(arena),
+        again,
     };
     let carried = Carried {
-        way: Way::Far(far),
-        arena,
+        way: Way::Far(Box::new(far)),
     };
     let shared = Arc::new(shared.ok_or_else(crooked)?);
-    Ok((Client::new(carried, shared, core, welcome.volume), welcome.uid))
+    let client = Arc::new(Client::new(carried, shared, core, welcome.volume));
+    if let Some(again) = client.carrier().far().and_then(Far::again) {
+        again.belongs_to(&client);
+    }
+    Ok((client, welcome.uid))
 }
 
-fn arena(memory: &SessionMemory, name: &str) -> Result<Arc<Arena>> {
+pub(super) fn arena(memory: &SessionMemory, name: &str) -> Result<Arc<Arena>> {
     let failed = |error: SetupError| Error::new("connect to", name, error);
     let span = memory.arena().ok_or_else(|| {
         failed(SetupError::new("find the arena of", name.to_owned(), Errno::EPROTO).need("an arena of less than 4 GiB"))
     })?;
     // SAFETY: the session's memory was received by `Session` for this client alone, which takes no other span of it: these bytes are
     // the arena's in this process. The broker is trusted as the kernel is that reads for it: it writes into the memory of requests
-    // that were sent and read. The client gives none of that back before it has seen the request's end; what a broker had that was
-    // given up or has gone stays in nobody's hands for ever (`reap.rs` of the client), and with it the mapping.
+    // that were sent and read. The client gives none of that back before it has seen the request's end, or knows that the broker has let go of
+    // all that it had (`again.rs`); what a broker had that was given up, or has gone without another in its place, stays in nobody's hands for
+    // ever (`reap.rs` of the client), and with it the mapping.
     unsafe { Arena::over(span) }.map_err(failed)
 }
 
@@ -100,6 +119,64 @@ pub(super) fn unconnected(error: ConnectError, path: &Path) -> Error {
 }
 
 impl Far {
+    pub(super) fn wire(&self) -> &Arc<Wire> {
+        &self.wire
+    }
+
+    pub(super) fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn again(&self) -> Option<&Again> {
+        self.again.as_ref()
+    }
+
+    pub(super) fn goes_on(&self) -> bool {
+        self.again.is_some()
+    }
+
+    pub(super) fn arena(&self) -> RwLockReadGuard<'_, Arc<Arena>> {
+        self.arena.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn looks_for_another(&self) -> bool {
+        let Some(again) = &self.again else { return false };
+        // Before it can be there.
+        self.wire.await_another(true);
+        let begun = again.begin();
+        self.wire.await_another(begun);
+        begun
+    }
+
+    /// The session on this wire, with this arena, takes the place of the one of now. Under the client's lock.
+    pub(super) fn take_over(&self, wire: &Wire, arena: Arc<Arena>) {
+        self.tags().clear();
+        self.wire.take_over(wire);
+        *self.arena.write().unwrap_or_else(PoisonError::into_inner) = arena;
+    }
+
+    pub(super) fn words(&self, handle: Handle) -> std::result::Result<HandleWords, RequestFault> {
+        match &self.again {
+            Some(again) => again.handles().words(handle),
+            None => Ok(handle.into()),
+        }
+    }
+
+    pub(super) fn close(&self, handle: Handle) -> Option<HandleWords> {
+        match &self.again {
+            Some(again) => again.handles().close(handle),
+            None => Some(handle.into()),
+        }
+    }
+
+    pub(super) fn unsynced(&self, handle: Handle) -> Option<Arc<Unsynced>> {
+        self.again.as_ref()?.handles().unsynced(handle)
+    }
+
     pub(super) fn ring(&self) {
         self.wire.ring_broker();
     }
@@ -125,7 +202,7 @@ impl Far {
     /// A question's number is the place of its command, which is used by nothing else until it is answered.
     pub(super) fn send(&self, tag: Tag, command: &Command) {
         let name = command.name();
-        let asked = question(command, self.features).and_then(|question| {
+        let asked = self.question(command).and_then(|question| {
             self.tags().insert(tag.index, tag.generation);
             let sent = self.wire.ask(tag.index, &question);
             sent.map_err(|long| Fault::BadSize(long.to_string()))
@@ -162,15 +239,32 @@ impl Far {
                 let handle = Handle::from_parts(self.core, handle.index, handle.generation);
                 Reply::Opened(handle, segment(info))
             }
+            Answer::OpenedKnown {
+                handle,
+                access,
+                info,
+                identity,
+            } => {
+                let Some(again) = &self.again else {
+                    return Err(self.unasked());
+                };
+                let (owner_uid, name) = (info.owner_uid, info.name.clone());
+                let handle = again.handles().add(handle, owner_uid, &name, access, identity);
+                let info = SegmentInfo {
+                    uuid: identity,
+                    ..segment(info)
+                };
+                Reply::Opened(handle, info)
+            }
             Answer::Segments { infos, .. } => Reply::Segments(infos.into_iter().map(segment).collect()),
             Answer::Volume(words) => Reply::Volume(volume(*words)),
             Answer::Account(words) => Reply::Account(account(words)),
             Answer::Count { value } => Reply::Count(value),
             Answer::Frozen { freeze } => {
                 // The session may have ended by then, and its freezes with it.
-                let wire = Arc::downgrade(&self.wire);
+                let (wire, its) = (Arc::downgrade(&self.wire), self.wire.session());
                 Reply::Frozen(HeldFreeze::elsewhere(move || {
-                    if let Some(wire) = wire.upgrade() {
+                    if let Some(wire) = wire.upgrade().filter(|wire| wire.session() == its) {
                         wire.tell(&Question::Thaw { freeze });
                     }
                 }))
@@ -188,13 +282,40 @@ impl Far {
                 let handle = Handle::from_parts(self.core, handle.index, handle.generation);
                 Reply::LogClaimed(LogClaim::new(handle, size_bytes, block_bytes, flushes))
             }
-            Answer::HandedOn { .. } => {
-                return Err(Error::new(
-                    "ask",
-                    self.name.clone(),
-                    Fault::Unexpected("an answer to another question"),
-                ));
+            Answer::HandedOn { .. } | Answer::Opening { .. } => return Err(self.unasked()),
+        })
+    }
+
+    fn unasked(&self) -> Error {
+        let fault = Fault::Unexpected("an answer to another question");
+        Error::new("ask", self.name.clone(), fault)
+    }
+
+    /// What a command asks of this broker, by its handles.
+    fn question(&self, command: &Command) -> std::result::Result<Question, Fault> {
+        Ok(match command {
+            Command::Size(handle) => Question::Size {
+                handle: self.words(*handle)?,
+            },
+            Command::Hint { handle, hint } => Question::Hint {
+                handle: self.words(*handle)?,
+                hint: hint_words(hint),
+            },
+            Command::Open {
+                owner_uid,
+                name,
+                access,
+            } if self.goes_on() => Question::OpenKnown {
+                owner_uid: *owner_uid,
+                name: name.clone(),
+                access: *access,
+                identity: None,
+            },
+            // A log ends with its broker, and its claim with it.
+            Command::ClaimLog(_) if self.goes_on() => {
+                return Err(Fault::NotFar("a log, by a link that goes on with the next broker,"));
             }
+            command => question(command, self.features)?,
         })
     }
 }
@@ -273,13 +394,9 @@ fn question(command: &Command, features: u64) -> std::result::Result<Question, F
         Command::Defrag => Question::Defrag,
         Command::Check => Question::Check,
         Command::Status => Question::Status,
-        Command::Size(handle) => Question::Size {
-            handle: (*handle).into(),
-        },
-        Command::Hint { handle, hint } => Question::Hint {
-            handle: (*handle).into(),
-            hint: hint_words(hint),
-        },
+        Command::Size(_) | Command::Hint { .. } | Command::OpenKnown { .. } => {
+            return Err(Fault::NotFar("this handle"));
+        }
         Command::Watched(..) => return Err(Fault::NotFar("the progress of an operation")),
         Command::OpenFile { .. } | Command::AddFile { .. } => return Err(Fault::NotFar("a plain file")),
         Command::Counters => return Err(Fault::NotFar("a look at all counters")),
@@ -332,6 +449,7 @@ fn segment(words: SegmentWords) -> SegmentInfo {
         // Where it lies is the broker's business.
         start_block: 0,
         state: known.unwrap_or("unknown"),
+        uuid: [0; 16],
     }
 }
 

@@ -5,6 +5,7 @@
 //! | `mod.rs` | the link: the same as [`crate::Local`] |
 //! | `carried.rs` | what the client carries to a service of this process: the arena's memory, commands as values |
 //! | `far.rs` | what it carries to a broker: the same memory, commands as messages |
+//! | `again.rs`, `handles.rs` | a link that goes on with the next broker; its handles |
 //! | `logs/` | durable logs in segments of a broker: kept in this process |
 //! | `status.rs` | who uses a broker, and how much |
 //! | `upkeep.rs` | what a broker tells of a defragmentation and a check |
@@ -14,9 +15,11 @@
 //!
 //! The price against [`crate::Local`] is a hop to another thread and back; batches share it.
 
+mod again;
 mod behind;
 mod carried;
 mod far;
+mod handles;
 mod logs;
 mod status;
 mod upkeep;
@@ -38,6 +41,7 @@ use baio_storage::cache::{Borrower, LentPages};
 use baio_storage::log::Appender;
 use baio_storage::{Core, Error, Fault, Handle, HeldLog, Identity, Outcome, Result, SegmentRequest, Ticket};
 use baio_words::RequestFault;
+use baio_words::session::GOES_ON;
 
 use self::behind::Behind;
 use self::carried::{Carried, Client, outcome};
@@ -46,7 +50,7 @@ pub use self::status::{BrokerStatus, OwnerStatus};
 use crate::link::{Link, NotAsked};
 use crate::local::inside;
 use crate::operation::Operation;
-use crate::options::Options;
+use crate::options::{Options, Reconnect};
 use crate::request::bounce;
 use crate::trace;
 
@@ -221,11 +225,12 @@ impl Remote {
     /// # Errors
     /// Nobody serves there, or not this user; the other end is no broker, or one of another version; or what the system said.
     pub fn connect(path: impl AsRef<Path>) -> Result<Remote> {
-        Remote::connect_to(path.as_ref(), &Wishes::default())
+        Remote::connect_to(path.as_ref(), Wishes::default(), Reconnect::Never)
     }
 
     /// The same for a volume by the name under which it is served (empty: the only one), with as many places for requests as the options
-    /// have slots, and so large an arena, if the broker gives that much. Who asks is what the broker sees: [`Link::identity`].
+    /// have slots, and so large an arena, if the broker gives that much. Who asks is what the broker sees: [`Link::identity`]. What becomes of
+    /// the link when the broker ends is [`Options::reconnect`].
     ///
     /// # Errors
     /// As [`Remote::connect`]; no such volume is served there.
@@ -236,17 +241,25 @@ impl Remote {
             arena_bytes: options.config.arena_bytes as u64,
             ..Wishes::default()
         };
-        Remote::connect_to(path.as_ref(), &wishes)
+        Remote::connect_to(path.as_ref(), wishes, options.reconnect)
     }
 
-    fn connect_to(path: &Path, wishes: &Wishes) -> Result<Remote> {
-        let connected = Session::connect(path, wishes).map_err(|error| far::unconnected(error, path));
-        let connected = connected.and_then(far::client);
+    fn connect_to(path: &Path, wishes: Wishes, reconnect: Reconnect) -> Result<Remote> {
+        let limit = match reconnect {
+            Reconnect::Never => None,
+            Reconnect::Within(limit) => Some(limit),
+        };
+        let wishes = Wishes {
+            features: if limit.is_some() { GOES_ON } else { 0 },
+            ..wishes
+        };
+        let connected = Session::connect(path, &wishes).map_err(|error| far::unconnected(error, path));
+        let connected = connected.and_then(|session| far::client(session, path, &wishes, limit));
         trace::link_opened(|| path.display().to_string(), connected.as_ref().map(drop));
         let (client, uid) = connected?;
         let own = Identity::effective();
         Ok(Remote(Arc::new(Owner {
-            client: Arc::new(client),
+            client,
             // The broker knows our groups better than we do.
             identity: if own.uid == uid {
                 own

@@ -27,6 +27,7 @@ pub(super) enum Asked {
 pub(super) enum OfHost {
     Thaw(u64),
     Status,
+    Opening,
     Cancel(u32),
     HandOn(HandleWords, baio_words::Access),
     Revoke(u64),
@@ -105,6 +106,27 @@ pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) 
             name,
             access,
         },
+        Question::OpenKnown {
+            owner_uid,
+            name,
+            access,
+            identity: None,
+        } => Command::Open {
+            owner_uid,
+            name,
+            access,
+        },
+        Question::OpenKnown {
+            owner_uid,
+            name,
+            access,
+            identity: Some(uuid),
+        } => Command::OpenKnown {
+            owner_uid,
+            name,
+            access,
+            uuid,
+        },
         Question::List => Command::List,
         Question::Info => Command::Info,
         Question::Quota { uid } => Command::Quota { uid },
@@ -122,6 +144,7 @@ pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) 
         Question::Size { handle: words } => Command::Size(handle(words)),
         Question::Thaw { freeze } => return Asked::Host(OfHost::Thaw(freeze)),
         Question::Status => return Asked::Host(OfHost::Status),
+        Question::Opening => return Asked::Host(OfHost::Opening),
         Question::Cancel { question } => return Asked::Host(OfHost::Cancel(question)),
         Question::HandOn { handle, access } => return Asked::Host(OfHost::HandOn(handle, access)),
         Question::Revoke { grant } => return Asked::Host(OfHost::Revoke(grant)),

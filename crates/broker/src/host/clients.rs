@@ -6,13 +6,13 @@ use baio_engine::Errno;
 use baio_ring::SessionMemory;
 use baio_storage::{Core, Error, Fault, Result};
 use baio_words::entry::Limits;
-use baio_words::session::{Answer, FEATURE_LOGS, FromClient, Hello, Question, StatusWords, VERSION, Welcome};
+use baio_words::session::{Answer, FEATURE_LOGS, FromClient, GOES_ON, Hello, Question, StatusWords, VERSION, Welcome};
 use baio_words::{Access, Identity};
 
 use super::ask::{self, Asked, OfHost};
 use super::far::{Far, Handles, Opened};
 use super::rules::May;
-use super::session::{Asking, Bound, Open, Session, failed};
+use super::session::{Asking, Bound, Open, Opens, Session, failed};
 use super::sockets::{self, Heard};
 use super::{Broker, Options};
 use crate::control::{self, Begun, Reply};
@@ -281,12 +281,13 @@ impl Broker {
             return self.violated(number);
         }
         let name = question.name();
-        let access = match &question {
-            Question::Open { access, .. } => Some(*access),
-            _ => None,
-        };
+        let is_of_those = matches!(question, Question::Opening | Question::OpenKnown { .. });
+        if is_of_those && open.features & GOES_ON == 0 {
+            return self.violated(number);
+        }
+        let opens = Opens::of(&question);
         let is_claim = matches!(question, Question::ClaimLog { .. });
-        let opening = open.asking.iter().filter(|asking| asking.access.is_some()).count();
+        let opening = open.asking.iter().filter(|asking| asking.opens.is_some()).count();
         // Done at once. All others may wait for just that.
         let ends_others = matches!(question, Question::Cancel { .. } | Question::Thaw { .. });
         let refusal = if !self.options.rules.of(&session.who).ask(&question) {
@@ -299,7 +300,7 @@ impl Broker {
         } else if !ends_others && open.questions() >= self.options.questions_max as usize {
             let need = format!("at most {} questions without an answer", self.options.questions_max);
             Some(failed(Errno::EAGAIN, name, &need, "wait for the answers to others"))
-        } else if (access.is_some() || is_claim) && !open.seat.border.handles.has_room(opening + 1) {
+        } else if (opens.is_some() || is_claim) && !open.seat.border.handles.has_room(opening + 1) {
             let need = format!("at most {} open segments in one session", self.options.handles_max);
             Some(failed(
                 Errno::EMFILE,
@@ -331,13 +332,13 @@ impl Broker {
                     open.asking.push(Asking {
                         id,
                         doing,
-                        access,
+                        opens,
                         was_called_off: false,
                     });
                     self.wake(number);
                 }
                 Begun::Answered(reply) => {
-                    let reply = self.in_words(number, access, reply);
+                    let reply = self.in_words(number, opens, reply);
                     self.tell_of(number, id, reply);
                 }
                 Begun::Close => {} // No question is one.
@@ -367,6 +368,10 @@ impl Broker {
             OfHost::Status => self.status(number),
             OfHost::ClaimLog(handle) => self.claim_log(number, handle),
             OfHost::ReleaseLog(handle) => self.release_log(number, handle),
+            OfHost::Opening => match self.core.opening() {
+                Ok((volume, epoch)) => Answer::Opening { volume, epoch },
+                Err(error) => self.names.failed(&error),
+            },
             OfHost::HandOn(handle, access) => return self.hand_on(number, id, handle, access),
             OfHost::Revoke(grant) => return self.revoke(number, id, grant),
         };
@@ -401,12 +406,12 @@ impl Broker {
 
     /// A question has its answer.
     pub(super) fn answered(&mut self, number: u32, asking: &Asking, reply: Result<Reply>) {
-        let reply = self.in_words(number, asking.access, reply);
+        let reply = self.in_words(number, asking.opens, reply);
         self.tell_of(number, asking.id, reply);
     }
 
     /// The answer as its client is told it, or the list that it is. What is opened or held for one who is leaving is given back.
-    fn in_words(&mut self, number: u32, access: Option<Access>, reply: Result<Reply>) -> Told {
+    fn in_words(&mut self, number: u32, opens: Option<Opens>, reply: Result<Reply>) -> Told {
         let session = self.sessions[number as usize].as_deref_mut();
         let open = session
             .filter(|session| !session.is_leaving)
@@ -427,14 +432,23 @@ impl Broker {
                 info: ask::segment(&info),
             },
             Reply::Opened(handle, info) => {
-                let (access, info) = (access.unwrap_or(Access::Read), ask::segment(&info));
+                let access = opens.map_or(Access::Read, |opens| opens.access);
+                let (identity, info) = (info.uuid, ask::segment(&info));
                 let opened = Opened {
                     handle,
                     access,
                     info: info.clone(),
                 };
                 let handle = open.seat.border.handles.add(opened);
-                Answer::Opened { handle, access, info }
+                match opens.is_some_and(|opens| opens.is_known) {
+                    true => Answer::OpenedKnown {
+                        handle,
+                        access,
+                        info,
+                        identity,
+                    },
+                    false => Answer::Opened { handle, access, info },
+                }
             }
             Reply::Volume(view) => ask::volume(&view, &self.names),
             Reply::Account(account) => Answer::Account(ask::account(&account)),
@@ -559,9 +573,15 @@ fn welcome(
     let fd = fd.map_err(|error| refused(Errno::of(&error)))?;
     let layout = *memory.layout();
     let info = core.volume_info().map_err(|_| refused(Errno::EIO))?;
+    // Who has one handle that was handed on cannot get it again: it goes with the session of who handed it on.
+    let features = if session.bound.is_some() {
+        0
+    } else {
+        hello.features & GOES_ON
+    };
     let welcome = Welcome {
         version: VERSION,
-        features: hello.features & FEATURE_LOGS,
+        features,
         places,
         questions_max: options.questions_max,
         uid: session.who.uid,
@@ -583,7 +603,7 @@ fn welcome(
     let promised = Promised {
         border,
         limits,
-        features: welcome.features,
+        features,
     };
     Ok((welcome, promised, fd))
 }

@@ -49,7 +49,9 @@ impl May {
     /// May a client with this ask that? What a question does beyond that, the volume decides.
     pub(super) fn ask(self, question: &Question) -> bool {
         match question {
-            Question::Open { access, .. } | Question::HandOn { access, .. } => self.opens(*access),
+            Question::Open { access, .. } | Question::OpenKnown { access, .. } | Question::HandOn { access, .. } => {
+                self.opens(*access)
+            }
             Question::ClaimLog { .. } => self.opens(Access::Write),
             Question::Create { .. }
             | Question::Delete { .. }
@@ -68,6 +70,7 @@ impl May {
             | Question::Revoke { .. }
             | Question::ReleaseLog { .. }
             | Question::Status
+            | Question::Opening
             | Question::Cancel { .. } => true,
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use baio_engine::Errno;
 use baio_storage::{Core, Handle, HeldFreeze, SegmentInfo};
-use baio_words::session::{Answer, Failed, SegmentWords, pieces};
+use baio_words::session::{Answer, Failed, Question, SegmentWords, pieces};
 use baio_words::{Access, Identity};
 
 use super::ask;
@@ -67,11 +67,11 @@ pub(super) struct Open {
     pub(super) seat: Seat<Far>,
     pub(super) asking: Vec<Asking>,
     pub(super) freezes: Vec<(u64, HeldFreeze)>,
+    /// What both sides have beyond version 1.
+    pub(super) features: u64,
     /// Questions that wait for the end of what was handed on.
     pub(super) revoking: usize,
     listing: VecDeque<Listing>,
-    /// Those that its welcome has.
-    pub(super) features: u64,
 }
 
 /// A question under way.
@@ -79,8 +79,27 @@ pub(super) struct Asking {
     pub(super) id: u32,
     pub(super) doing: Doing,
     /// Of an open, what for.
-    pub(super) access: Option<Access>,
+    pub(super) opens: Option<Opens>,
     pub(super) was_called_off: bool,
+}
+
+/// What an open is for, and how it is answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opens {
+    pub(super) access: Access,
+    /// Its client is told which segment it is.
+    pub(super) is_known: bool,
+}
+
+impl Opens {
+    pub(super) fn of(question: &Question) -> Option<Opens> {
+        let (access, is_known) = match question {
+            Question::Open { access, .. } => (*access, false),
+            Question::OpenKnown { access, .. } => (*access, true),
+            _ => return None,
+        };
+        Some(Opens { access, is_known })
+    }
 }
 
 /// A list that goes out a piece at a time, as the client reads it.
@@ -216,9 +235,9 @@ impl Open {
             seat,
             asking: Vec::new(),
             freezes: Vec::new(),
+            features,
             revoking: 0,
             listing: VecDeque::new(),
-            features,
         }
     }
 

@@ -31,14 +31,17 @@ included! {
     "../../../ring/src/heap.rs" heap
     "../../../ring/src/ring.rs" ring
     "../../../ring/src/shared.rs" shared
+    "../../src/again.rs" again
     "../../src/carrier.rs" carrier
     "../../src/client.rs" client
+    "../../src/fired.rs" fired
     "../../src/helper.rs" helper
     "../../src/inside.rs" inside
     "../../src/parker.rs" parker
     "../../src/reap.rs" reap
     "../../src/state.rs" state
     "../../src/table.rs" table
+    "../../src/unsynced.rs" unsynced
     "../../src/waits.rs" waits
 }
 

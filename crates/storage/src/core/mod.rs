@@ -335,6 +335,16 @@ impl Core {
         Ok(self.volume_info()?.seen_with(volume.device.sight(who), own))
     }
 
+    /// Which opening of which volume this is: its uuid, and the epoch, which each opening to write raises before it serves. Two that
+    /// differ in the epoch were not open at one time.
+    ///
+    /// # Errors
+    /// When the core has no volume.
+    pub fn opening(&self) -> Result<([u8; 16], u64)> {
+        let superblock = &self.volume_or("stat")?.superblock;
+        Ok((superblock.uuid, superblock.epoch))
+    }
+
     /// The volume as it is now, for whoever holds the core.
     ///
     /// # Errors

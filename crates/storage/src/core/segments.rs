@@ -54,6 +54,23 @@ impl Core {
         Ok(self.begin(Operation::Open(OpenSegment::new(subject, access))))
     }
 
+    /// Begins to open the segment with this uuid and no other ([`SegmentInfo::uuid`]), whatever its name is now: `name` is the one that it
+    /// had, which is looked up first. It fails as `Stale` when that segment is gone, also if another has its name.
+    ///
+    /// # Errors
+    /// As [`Core::begin_create`].
+    pub fn begin_open_known(
+        &mut self,
+        who: Identity,
+        owner_uid: u32,
+        name: &str,
+        access: Access,
+        uuid: [u8; 16],
+    ) -> Result<OperationId> {
+        let subject = self.subject("open", who, owner_uid, name)?;
+        Ok(self.begin(Operation::Open(OpenSegment::known(subject, access, uuid))))
+    }
+
     /// Begins to give a segment another size or reserve.
     ///
     /// # Errors

@@ -5,6 +5,8 @@ use std::io;
 
 use baio_words::{IN_LINE, ON_LINES, into_std, write_advice};
 
+use crate::identity::Sight;
+
 use super::{Errno, Error, Fault};
 use crate::segment::layout::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, LayoutError, SEGMENTS_MIN};
 
@@ -68,4 +70,19 @@ pub(super) fn layout_need(error: &LayoutError) -> Option<String> {
         LayoutError::DataBlocks { max, .. } => format!("1 to {max} data blocks"),
         LayoutError::Overflow => "an end of the volume below 2^63 bytes".into(),
     })
+}
+
+impl Fault {
+    /// The same without the volume's figures, for whom they are not shown to.
+    pub(crate) fn seen_with(self, sight: Sight) -> Fault {
+        match (sight, self) {
+            (Sight::Own, Fault::NoSpace { asked, .. }) => Fault::NoSpace {
+                asked,
+                free: None,
+                largest: None,
+            },
+            (Sight::Own, Fault::TableFull { .. }) => Fault::TableFull { segments_max: None },
+            (_, fault) => fault,
+        }
+    }
 }

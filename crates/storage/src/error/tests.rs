@@ -82,6 +82,8 @@ fn all_faults() -> Vec<Fault> {
         Fault::Stale,
         Fault::NobodyDrives,
         Fault::ServiceEnded,
+        Fault::Lost(Lost::CachedWrites),
+        Fault::Lost(Lost::Segment),
         Fault::NoMemory { asked: 1 },
         Fault::Told(Box::default()),
         Fault::NotFar("a check"),
@@ -136,6 +138,7 @@ fn number(fault: &Fault) -> usize {
         Fault::Log(_) => 37,
         Fault::Told(_) => 38,
         Fault::NotFar(_) => 39,
+        Fault::Lost(_) => 40,
     }
 }
 
@@ -143,7 +146,7 @@ fn number(fault: &Fault) -> usize {
 fn the_number_of_an_error_agrees_with_its_code() {
     let faults = all_faults();
     let seen: std::collections::BTreeSet<_> = faults.iter().map(number).collect();
-    assert!(seen.into_iter().eq(0..40), "a variant is missing in all_faults");
+    assert!(seen.into_iter().eq(0..41), "a variant is missing in all_faults");
     for fault in faults {
         let error = Error::new("test", "it", fault);
         let expected = match error.code() {
@@ -184,6 +187,7 @@ fn what_crosses_a_ring_is_told_as_it_is_here() {
         let changed = match of_request {
             // Whoever asked knows that, and words outside of the tables are not sent.
             RequestFault::Beyond { write: false, .. } | RequestFault::NotYet(_) | RequestFault::NobodyDrives => true,
+            RequestFault::Lost(_) => true,
             RequestFault::Io(Io::Unsupported { .. }) => true,
             _ => false,
         };

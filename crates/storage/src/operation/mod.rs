@@ -499,6 +499,14 @@ impl Subject {
         Error::new(self.operation, &self.object, fault)
     }
 
+    /// The same segment by the name that it has now.
+    pub(crate) fn rename(&mut self, name: crate::segment::name::SegmentName) {
+        let old = self.key.name.as_ref().map_or(0, |old| old.as_str().len());
+        self.object.truncate(self.object.len().saturating_sub(old));
+        self.object.push_str(name.as_str());
+        self.key.name = Some(name);
+    }
+
     /// May it change what this is about, and can anything be changed at all?
     pub(crate) fn may_change(&self, volume: &Volume) -> std::result::Result<(), Fault> {
         if !self.who.acts_for(self.key.owner_uid) {

@@ -2,10 +2,11 @@
 
 use baio_engine::Completion;
 
-use crate::error::Fault;
+use crate::error::{Fault, Result as CoreResult};
 use crate::identity::Access;
 use crate::object::{Moving, Target};
 use crate::operation::lookup::{Looked, Lookup};
+use crate::operation::walk::{Walk, Walked};
 use crate::operation::{Answer, Context, Event, Step, Subject};
 use crate::segment::inode::{Inode, InodeState};
 use crate::segment::probe::SlotAddress;
@@ -15,7 +16,12 @@ use crate::volume::inspect::SegmentInfo;
 pub(crate) struct OpenSegment {
     pub(super) subject: Subject,
     access: Access,
+    /// This one and no other.
+    uuid: Option<[u8; 16]>,
     lookup: Option<Lookup>,
+    /// While the table is searched for it: its name is another now.
+    walk: Option<Box<Walk>>,
+    met: Option<(SlotAddress, Box<Inode>)>,
 }
 
 impl OpenSegment {
@@ -23,7 +29,18 @@ impl OpenSegment {
         OpenSegment {
             subject,
             access,
+            uuid: None,
             lookup: None,
+            walk: None,
+            met: None,
+        }
+    }
+
+    /// Of the segment with this uuid, which had that name.
+    pub(crate) fn known(subject: Subject, access: Access, uuid: [u8; 16]) -> OpenSegment {
+        OpenSegment {
+            uuid: Some(uuid),
+            ..OpenSegment::new(subject, access)
         }
     }
 
@@ -35,6 +52,7 @@ impl OpenSegment {
                 Ok(Step::Requests)
             }
             (Event::Completed(completion), Some(lookup)) => self.looked(cx, lookup, completion),
+            (Event::Completed(completion), None) => self.walks_on(cx, completion),
             (event, _) => Err(cx.unexpected(&event)),
         }
     }
@@ -45,7 +63,10 @@ impl OpenSegment {
                 self.lookup = Some(lookup);
                 Ok(Step::Requests)
             }
+            Looked::Absent(_) if self.uuid.is_some() => self.searches(cx),
             Looked::Absent(_) => Err(self.absent()),
+            // Another has the name.
+            Looked::Found { inode, .. } if self.uuid.is_some_and(|uuid| uuid != inode.uuid) => self.searches(cx),
             // Who may not open it is told at once that there is none, and nothing by how long that takes.
             Looked::Found { address, inode, .. }
                 if cx.claims.is_closed(address) && self.subject.who.may_open(inode.ownership(), self.access) =>
@@ -56,6 +77,50 @@ impl OpenSegment {
                 cx.release_token();
                 self.found(cx, address, &inode)
             }
+        }
+    }
+
+    /// It has another name now, or is gone: only the whole table tells.
+    fn searches(&mut self, cx: &mut Context<'_>) -> Result<Step, Fault> {
+        let walked = Walk::begin(cx);
+        self.walked(cx, walked)
+    }
+
+    fn walks_on(&mut self, cx: &mut Context<'_>, completion: Completion) -> Result<Step, Fault> {
+        let Some(walk) = self.walk.take() else {
+            return Err(cx.unexpected(&Event::Completed(completion)));
+        };
+        let (uuid, owner_uid, met) = (self.uuid, self.subject.key.owner_uid, &mut self.met);
+        let walked = walk.advance(cx, completion, &mut |volume, at, inode| {
+            // Of a rename that is not finished the old inode is the one that goes.
+            let is_it = inode.state.is_segment() && Some(inode.uuid) == uuid && inode.owner_uid == owner_uid;
+            if is_it && !volume.superseded.contains(&at) {
+                *met = Some((at, Box::new(inode.clone())));
+            }
+        });
+        self.walked(cx, walked)
+    }
+
+    fn walked(&mut self, cx: &mut Context<'_>, walked: CoreResult<Walked>) -> Result<Step, Fault> {
+        match walked {
+            Ok(Walked::Reading(walk)) => {
+                self.walk = Some(walk);
+                Ok(Step::Requests)
+            }
+            Ok(Walked::Ended) => match self.met.take() {
+                None => Err(Fault::Stale),
+                Some((address, inode)) => {
+                    if let Some(name) = inode.name.clone() {
+                        self.subject.rename(name);
+                    }
+                    if cx.claims.is_closed(address) && self.subject.who.may_open(inode.ownership(), self.access) {
+                        return Ok(cx.wait_for_claim(address));
+                    }
+                    cx.release_token();
+                    self.found(cx, address, &inode)
+                }
+            },
+            Err(error) => Ok(Step::Done(Err(error))),
         }
     }
 

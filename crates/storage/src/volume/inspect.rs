@@ -47,6 +47,9 @@ pub struct SegmentInfo {
     pub start_block: u64,
     /// "live", "moving", "quarantined".
     pub state: &'static str,
+    /// Which segment it is, whatever its name: a rename keeps it, another segment of the name has another. All zero where a broker does not
+    /// tell it.
+    pub uuid: [u8; 16],
 }
 
 /// A volume, as `stat` shows it.
@@ -136,6 +139,7 @@ impl SegmentInfo {
             } else {
                 state_name(inode.state)
             },
+            uuid: inode.uuid,
         }
     }
 }

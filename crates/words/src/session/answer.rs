@@ -57,6 +57,24 @@ pub enum Answer {
     Defragged(Box<DefragWords>),
     /// What a check has found.
     Checked(Box<CheckWords>),
+    /// It is open, and this is which segment it is.
+    OpenedKnown {
+        /// Its handle, for submissions.
+        handle: HandleWords,
+        /// What the handle may do.
+        access: Access,
+        /// The segment.
+        info: SegmentWords,
+        /// Which one it is: a rename keeps it.
+        identity: [u8; 16],
+    },
+    /// Which opening of which volume this is.
+    Opening {
+        /// Which volume.
+        volume: [u8; 16],
+        /// Raised by each opening to write.
+        epoch: u64,
+    },
     /// A place for a log is the client's.
     LogClaimed {
         /// By which the log's writes go.
@@ -219,6 +237,9 @@ kinds! { Answer {
     0x020a Status "status" (status);
     0x020b Defragged "defragged" (defragged);
     0x020c Checked "checked" (checked);
+
+    0x0220 OpenedKnown "opened known" { handle, access, info, identity };
+    0x0221 Opening "opening" { volume, epoch };
 
     0x0230 LogClaimed "log claimed" { handle, size_bytes, block_bytes, flushes };
 

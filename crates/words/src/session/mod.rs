@@ -50,6 +50,8 @@ use codec::{Field, Reader, malformed};
 pub const MESSAGE_MAX: usize = 65536;
 /// The version of the protocol that this is.
 pub const VERSION: u16 = 1;
+/// The feature of a session whose client goes on with the next broker: it may ask [`Question::Opening`] and [`Question::OpenKnown`].
+pub const GOES_ON: u64 = 1;
 /// The first bytes of a Hello's body.
 pub const MAGIC: [u8; 4] = *b"baio";
 /// The feature of logs: `ClaimLog`, `ReleaseLog` and `LogClaimed` exist.

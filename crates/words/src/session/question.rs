@@ -123,6 +123,19 @@ pub enum Question {
     },
     /// Who uses the broker, and how much. Answered by `Status`.
     Status,
+    /// With the feature [`GOES_ON`](super::GOES_ON): open a segment, and tell which one it is. Answered by `OpenedKnown`.
+    OpenKnown {
+        /// Its owner.
+        owner_uid: u32,
+        /// Its name, or the one that it had.
+        name: String,
+        /// To do what.
+        access: Access,
+        /// This segment and no other, whatever its name is now; without, the one that has the name.
+        identity: Option<[u8; 16]>,
+    },
+    /// With the same feature: which opening of which volume this is. Answered by `Opening`.
+    Opening,
     /// End the question with that id early, if it can be. Has no answer of its own.
     Cancel {
         /// The other question's id.
@@ -200,6 +213,9 @@ kinds! { Question {
     0x0111 Cancel "cancel" { question };
     0x0112 Defrag "defrag";
     0x0113 Check "check";
+
+    0x0120 OpenKnown "open known" { owner_uid, name, access, identity };
+    0x0121 Opening "opening";
 
     0x0130 ClaimLog "claim log" { handle };
     0x0131 ReleaseLog "release log" { handle };

@@ -213,9 +213,9 @@ impl House {
             }
             let most = u32::try_from(arena.size() / ARENA_BATCHES).unwrap_or(u32::MAX);
             let options = options.with_batches_up_to(most, claim.size_bytes);
-            LogPart::create(arena, claim.size_bytes, uuid, salt, &options)
+            LogPart::create(&arena, claim.size_bytes, uuid, salt, &options)
         } else {
-            LogPart::open(arena, claim.size_bytes, &options)
+            LogPart::open(&arena, claim.size_bytes, &options)
         };
         // The arena is the whole session's: others have the other half of what is free.
         let fitted = part.and_then(|mut part| part.take_at_most(free / 2).map(|()| part));
