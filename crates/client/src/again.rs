@@ -26,7 +26,8 @@ use crate::carrier::{Between, Carrier};
 use crate::client::Client;
 use crate::reap::{ended_early, name_of};
 use crate::state::State;
-use crate::table::{Ended, Kind};
+use crate::table::{Ended, Kind, Table};
+use crate::unsynced::Counted;
 
 impl<K: Carrier> Client<K> {
     /// Goes on with the service at the other end of `line`, which has as many places or more. `install` makes it the carrier's, under
@@ -199,6 +200,43 @@ impl<K: Carrier> Client<K> {
         if state.table.end(ticket, Ended::Request(outcome)) {
             state.tell_any();
         }
+    }
+}
+
+impl<K: Carrier> Table<K> {
+    /// What the good end of a request means, and the caller's own memory, if other went in its place.
+    pub(crate) fn attach(&mut self, ticket: Ticket, counted: Option<Counted>, behind: Option<K::Memory>) {
+        if let Some(entry) = self.entry(ticket) {
+            (entry.counted, entry.behind) = (counted, behind);
+        }
+    }
+
+    pub(crate) fn call_off(&mut self, ticket: Ticket) {
+        if let Some(entry) = self.entry(ticket) {
+            entry.called_off = true;
+        }
+    }
+
+    /// Did its caller ask that it end early?
+    pub(crate) fn is_called_off(&mut self, ticket: Ticket) -> bool {
+        self.entry(ticket).is_some_and(|entry| entry.called_off)
+    }
+
+    /// It has ended well.
+    pub(crate) fn ended_well(&mut self, ticket: Ticket) {
+        if let Some(counted) = self.entry(ticket).and_then(|entry| entry.counted.take()) {
+            counted.ends();
+        }
+    }
+
+    /// The caller's own memory, if other went in its place.
+    pub(crate) fn take_behind(&mut self, ticket: Ticket) -> Option<K::Memory> {
+        self.entry(ticket).and_then(|entry| entry.behind.take())
+    }
+
+    /// The words of a request under way.
+    pub(crate) fn raw(&mut self, ticket: Ticket) -> Option<RawSubmission> {
+        self.entry(ticket).map(|entry| entry.raw)
     }
 }
 

@@ -64,6 +64,11 @@ pub trait Carrier: Send + Sync + Sized + 'static {
         false
     }
 
+    /// Far: the same as [`Carrier::has_ended`], by a look at the socket itself.
+    fn has_just_ended(&self) -> bool {
+        self.has_ended()
+    }
+
     /// Far: the session has ended. True: another one is being looked for; [`Client::resume`](crate::Client::resume) or
     /// [`Client::give_up`](crate::Client::give_up) follows.
     fn looks_for_another(&self) -> bool {

@@ -509,6 +509,7 @@ impl<K: Carrier> Client<K> {
             self.carrier.call_off(ticket.into());
             return false;
         }
+        state.table.call_off(ticket);
         let cancel = Submission::new(Op::Cancel, ticket.into());
         let line = state.line.clone();
         let submissions = line.as_ref().unwrap_or(&self.shared).submissions.ring();

@@ -135,6 +135,14 @@ impl<K: Carrier> State<K> {
         let Some(ending) = self.table.ending(ticket) else {
             return false; // Not ours: only a service that is wrong says so.
         };
+        // A service that ends cancels what it has, when it has hung up. It was not asked to: the next one is, if there is one.
+        let is_cut_off = matches!(
+            completion.result,
+            Err(Failure::Io(IoError::Cancelled) | Failure::Ending)
+        );
+        if is_cut_off && carrier.keeps_commands() && !self.table.is_called_off(ticket) && carrier.has_just_ended() {
+            return false;
+        }
         let mut parcel = shared.exchange.take(index);
         let behind = self.table.take_behind(ticket);
         if completion.result.is_ok() {

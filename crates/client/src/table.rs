@@ -43,11 +43,11 @@ enum Stage<K: Carrier> {
     Abandoned,
 }
 
-struct Entry<K: Carrier> {
+pub(crate) struct Entry<K: Carrier> {
     generation: u32,
     stage: Stage<K>,
     kind: Kind,
-    raw: RawSubmission,
+    pub(crate) raw: RawSubmission,
     tag: u64,
     status: Option<StatusWord>,
     waker: Option<Waker>,
@@ -58,9 +58,11 @@ struct Entry<K: Carrier> {
     /// Who reaps for it: [`HELPER`], or a thread inside of `block_on` or `wait`.
     reaper: u64,
     /// The caller's own memory, where other went in its place.
-    behind: Option<K::Memory>,
+    pub(crate) behind: Option<K::Memory>,
     /// What its good end means for cached writes that are not synced.
-    counted: Option<Counted>,
+    pub(crate) counted: Option<Counted>,
+    /// Its caller asked that it end early.
+    pub(crate) called_off: bool,
 }
 
 /// The helper thread's number as a reaper.
@@ -131,6 +133,7 @@ impl<K: Carrier> Table<K> {
             reaper: HELPER,
             behind: None,
             counted: None,
+            called_off: false,
         };
         let count = places as usize;
         Table {
@@ -203,37 +206,13 @@ impl<K: Carrier> Table<K> {
         entry.stage = Stage::Queued;
         entry.kind = kind;
         entry.tag = user_tag;
-        entry.awaited = false;
+        (entry.awaited, entry.called_off) = (false, false);
         if let Some(status) = &status {
             status.begin();
         }
         entry.status = status;
         self.in_flight += 1;
         Ticket::from_parts(tag.index, tag.generation)
-    }
-
-    /// What the good end of a request means, and the caller's own memory, if other went in its place.
-    pub(crate) fn attach(&mut self, ticket: Ticket, counted: Option<Counted>, behind: Option<K::Memory>) {
-        if let Some(entry) = self.entry(ticket) {
-            (entry.counted, entry.behind) = (counted, behind);
-        }
-    }
-
-    /// It has ended well.
-    pub(crate) fn ended_well(&mut self, ticket: Ticket) {
-        if let Some(counted) = self.entry(ticket).and_then(|entry| entry.counted.take()) {
-            counted.ends();
-        }
-    }
-
-    /// The caller's own memory, if other went in its place.
-    pub(crate) fn take_behind(&mut self, ticket: Ticket) -> Option<K::Memory> {
-        self.entry(ticket).and_then(|entry| entry.behind.take())
-    }
-
-    /// The words of a request under way.
-    pub(crate) fn raw(&mut self, ticket: Ticket) -> Option<RawSubmission> {
-        self.entry(ticket).map(|entry| entry.raw)
     }
 
     /// A request under way is sent once more, with these words; it keeps its place in the queue if it has one.
@@ -266,7 +245,7 @@ impl<K: Carrier> Table<K> {
         }
     }
 
-    fn entry(&mut self, ticket: Ticket) -> Option<&mut Entry<K>> {
+    pub(crate) fn entry(&mut self, ticket: Ticket) -> Option<&mut Entry<K>> {
         let (index, generation) = ticket.parts();
         self.entries
             .get_mut(index as usize)

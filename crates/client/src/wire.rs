@@ -207,6 +207,17 @@ impl Wire {
         answer
     }
 
+    /// Has it ended, by what the socket has now?
+    pub fn has_just_gone(&self) -> bool {
+        let mut post = self.post();
+        if self.read(&mut post) {
+            self.ring(); // As in `next_answer`.
+        }
+        self.count(&post);
+        drop(post);
+        self.has_gone()
+    }
+
     /// Takes all that the socket has. True: a doorbell was among it.
     fn read(&self, post: &mut Post) -> bool {
         let mut is_rung = false;

@@ -139,6 +139,10 @@ impl Carrier for Carried {
         self.far().is_some_and(Far::goes_on)
     }
 
+    fn has_just_ended(&self) -> bool {
+        self.far().is_some_and(|far| far.wire().has_just_gone())
+    }
+
     fn looks_for_another(&self) -> bool {
         self.far().is_some_and(Far::looks_for_another)
     }

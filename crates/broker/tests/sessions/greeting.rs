@@ -2,7 +2,7 @@
 
 use baio_words::Failure;
 use baio_words::entry::{HandleWords, Op};
-use baio_words::session::{FEATURE_LOGS, Hello, Question};
+use baio_words::session::{FEATURE_LOGS, GOES_ON, Hello, Question};
 
 use crate::house::{House, Victim};
 use crate::raw::{Told, hello};
@@ -68,7 +68,8 @@ fn features_that_the_broker_does_not_know_are_left_out() {
         features: u64::MAX,
         ..hello()
     };
-    assert_eq!(house.wire().greet(&hello).unwrap().welcome.features, FEATURE_LOGS);
+    assert_eq!(house.wire().greet(&hello).unwrap().welcome.features, GOES_ON | FEATURE_LOGS);
+    assert_eq!(house.wire().greet(&self::hello()).unwrap().welcome.features, 0);
     house.ends();
 }
 
