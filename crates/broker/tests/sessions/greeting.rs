@@ -1,8 +1,8 @@
 //! Who is let in: the first message of each side.
 
-use baio_words::Failure;
 use baio_words::entry::{HandleWords, Op};
-use baio_words::session::{FEATURE_LOGS, GOES_ON, Hello, Question};
+use baio_words::session::{Answer, FEATURE_LOGS, GOES_ON, Hello, Question};
+use baio_words::{Access, Failure};
 
 use crate::house::{House, Victim};
 use crate::raw::{Told, hello};
@@ -70,6 +70,33 @@ fn features_that_the_broker_does_not_know_are_left_out() {
     };
     assert_eq!(house.wire().greet(&hello).unwrap().welcome.features, GOES_ON | FEATURE_LOGS);
     assert_eq!(house.wire().greet(&self::hello()).unwrap().welcome.features, 0);
+    house.ends();
+}
+
+#[test]
+fn what_comes_with_a_feature_is_a_violation_without_it() {
+    let house = House::new();
+    let mut victim = Victim::new(&house);
+    let open_known = Question::OpenKnown {
+        owner_uid: victim.client.uid(),
+        name: "canary".into(),
+        access: Access::Read,
+        identity: None,
+    };
+    for question in [Question::Opening, open_known.clone()] {
+        let client = house.client();
+        assert!(client.wire.send(&question.encode(1).unwrap()));
+        client.goes_out("a question of a feature that it has not");
+    }
+    assert_eq!(victim.row().violations, 2);
+    let hello = Hello {
+        features: GOES_ON,
+        ..hello()
+    };
+    let mut client = house.wire().greet(&hello).unwrap();
+    assert!(matches!(client.ask(&Question::Opening), Answer::Opening { .. }));
+    assert!(matches!(client.ask(&open_known), Answer::OpenedKnown { .. }));
+    victim.goes_on();
     house.ends();
 }
 
