@@ -370,7 +370,8 @@ fn who_closes_does_not_wait_for_a_broker() {
     while volume.in_flight() < 2 {
         std::thread::yield_now();
     }
-    volume.clone().close().unwrap();
+    let closed = volume.clone().close().unwrap_err();
+    assert!(matches!(closed.fault, Fault::ServiceEnded), "{closed}");
     waiting.join().unwrap();
     assert!(outcome(&volume, sent).result.is_err());
 }

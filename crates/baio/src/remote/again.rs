@@ -6,7 +6,7 @@
 //!
 //! **Why memory of the former broker may come back then.** A broker opens its volume before it greets anybody. The open takes the lock of the
 //! volume's file or device, which is on the description that carries the I/O: the kernel gives it up when the last request on it has ended, however its
-//! process did. Then it raises the epoch. So the welcome of a broker with another epoch of the same volume means that nothing of the former one's
+//! process did. Then it raises the epoch. So the welcome of a broker with a later epoch of the same volume means that nothing of the former one's
 //! is under way, in its process or in the kernel. A broker of the same epoch is the same one, which has ended the session itself and may be at its
 //! requests still: nothing is taken over from it.
 
@@ -182,7 +182,7 @@ impl Again {
     fn is_next(&self, session: &Session, far: &Far, opening: Opening) -> bool {
         let (welcome, wishes) = (&session.welcome, &self.wishes);
         let former = *self.opening();
-        let is_other = opening.volume == former.volume && opening.epoch != former.epoch;
+        let is_other = opening.volume == former.volume && opening.epoch > former.epoch;
         let is_room = welcome.places >= wishes.places && welcome.arena_bytes >= wishes.arena_bytes;
         is_other && is_room && welcome.uid == far.uid()
     }

@@ -292,13 +292,18 @@ impl Remote {
     /// Ends a session: what is under way ends first, then the broker is left.
     fn leave_broker(&self, client: &Arc<Client>) -> Result<()> {
         self.0.logs.end(Ends::Properly);
+        let is_down = client.is_down();
         if !client.wind_down() && client.refusal() == Some(RequestFault::ServiceEnded) {
             return Err(Error::new("close", client.name(), Fault::ServiceEnded));
         }
         client.wait_for_all();
         client.carrier().hang_up();
         client.look_once();
-        Ok(())
+        match is_down {
+            // There was nobody to be left, and no other one has come yet.
+            true => Err(Error::new("close", client.name(), Fault::ServiceEnded)),
+            false => Ok(()),
+        }
     }
 
     /// Do requests under way hold buffers that come back by themselves? In this order: a future's buffer goes back after its place.

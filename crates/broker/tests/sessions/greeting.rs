@@ -68,7 +68,10 @@ fn features_that_the_broker_does_not_know_are_left_out() {
         features: u64::MAX,
         ..hello()
     };
-    assert_eq!(house.wire().greet(&hello).unwrap().welcome.features, GOES_ON | FEATURE_LOGS);
+    assert_eq!(
+        house.wire().greet(&hello).unwrap().welcome.features,
+        GOES_ON | FEATURE_LOGS
+    );
     assert_eq!(house.wire().greet(&self::hello()).unwrap().welcome.features, 0);
     house.ends();
 }
