@@ -73,11 +73,6 @@ impl<K: Carrier> Client<K> {
         self.shared.bell.ring();
     }
 
-    /// Is it without a service, until another is found?
-    pub fn is_down(&self) -> bool {
-        self.lock().is_down
-    }
-
     /// Ends what was never sent and has waited until its deadline: nobody else looks at that while there is no service.
     pub fn end_overdue(&self) {
         let now = crate::sync::monotonic();

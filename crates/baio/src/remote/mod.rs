@@ -292,7 +292,8 @@ impl Remote {
     /// Ends a session: what is under way ends first, then the broker is left.
     fn leave_broker(&self, client: &Arc<Client>) -> Result<()> {
         self.0.logs.end(Ends::Properly);
-        let is_down = client.is_down();
+        let carrier = client.carrier();
+        let is_down = carrier.keeps_commands() && carrier.has_just_ended();
         if !client.wind_down() && client.refusal() == Some(RequestFault::ServiceEnded) {
             return Err(Error::new("close", client.name(), Fault::ServiceEnded));
         }
