@@ -1,21 +1,18 @@
-//! Who comes, who goes, and what they say.
+//! Who comes, and who goes.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use baio_engine::Errno;
 use baio_ring::SessionMemory;
-use baio_storage::{Core, Error, Fault, Result};
+use baio_words::Identity;
 use baio_words::entry::Limits;
-use baio_words::session::{Answer, FEATURE_LOGS, FromClient, GOES_ON, Hello, Question, StatusWords, VERSION, Welcome};
-use baio_words::{Access, Identity};
+use baio_words::session::{Answer, FEATURE_LOGS, FromClient, GOES_ON, Hello, VERSION, Welcome};
 
-use super::ask::{self, Asked, OfHost};
-use super::far::{Far, Handles, Opened};
+use super::far::{Far, Handles};
 use super::rules::May;
-use super::session::{Asking, Bound, Open, Opens, Session, failed};
+use super::session::{Bound, Open, Session, failed};
 use super::sockets::{self, Heard};
 use super::{Broker, Options};
-use crate::control::{self, Begun, Reply};
 use crate::seat::Seat;
 
 /// What events of the listening socket carry.
@@ -71,7 +68,7 @@ impl Broker {
     }
 
     /// Waits for what a session is to send; or first for it to read what it is told.
-    fn listen_to(&mut self, number: u32) {
+    pub(super) fn listen_to(&mut self, number: u32) {
         let Some(session) = self.sessions[number as usize].as_deref_mut() else {
             return;
         };
@@ -82,7 +79,7 @@ impl Broker {
         }
     }
 
-    fn violated(&mut self, number: u32) {
+    pub(super) fn violated(&mut self, number: u32) {
         if let Some(session) = self.sessions[number as usize].as_deref() {
             self.owners.at(session.owner).violations += 1;
         }
@@ -224,7 +221,7 @@ impl Broker {
         }
     }
 
-    fn wake(&mut self, number: u32) {
+    pub(super) fn wake(&mut self, number: u32) {
         if let Some(session) = self.sessions[number as usize].as_deref_mut() {
             if !std::mem::replace(&mut session.is_awake, true) {
                 self.awake.push(number);
@@ -270,236 +267,6 @@ impl Broker {
             false => self.leave(number),
         }
     }
-
-    fn asked(&mut self, number: u32, id: u32, question: Question) {
-        let Some(session) = self.sessions[number as usize].as_deref_mut() else {
-            return;
-        };
-        let Some(open) = &mut session.open else { return };
-        let is_of_logs = matches!(question, Question::ClaimLog { .. } | Question::ReleaseLog { .. });
-        if is_of_logs && open.features & FEATURE_LOGS == 0 {
-            return self.violated(number);
-        }
-        let name = question.name();
-        let is_of_those = matches!(question, Question::Opening | Question::OpenKnown { .. });
-        if is_of_those && open.features & GOES_ON == 0 {
-            return self.violated(number);
-        }
-        let opens = Opens::of(&question);
-        let is_claim = matches!(question, Question::ClaimLog { .. });
-        let opening = open.asking.iter().filter(|asking| asking.opens.is_some()).count();
-        // Done at once. All others may wait for just that.
-        let ends_others = matches!(question, Question::Cancel { .. } | Question::Thaw { .. });
-        let refusal = if !self.options.rules.of(&session.who).ask(&question) {
-            let need = "a rule of the broker's that allows it";
-            Some(failed(Errno::EACCES, name, need, "ask whoever runs the broker"))
-        } else if matches!(question, Question::Defrag) && !sees_whole(&self.core, session.who) {
-            // A core moves anybody's own segments. What it tells of free space is for who may see the whole volume, and so is the device's time.
-            let fault = Fault::Access { uid: session.who.uid };
-            Some(self.names.failed(&Error::new(name, self.core.volume_name(), fault)))
-        } else if !ends_others && open.questions() >= self.options.questions_max as usize {
-            let need = format!("at most {} questions without an answer", self.options.questions_max);
-            Some(failed(Errno::EAGAIN, name, &need, "wait for the answers to others"))
-        } else if (opens.is_some() || is_claim) && !open.seat.border.handles.has_room(opening + 1) {
-            let need = format!("at most {} open segments in one session", self.options.handles_max);
-            Some(failed(
-                Errno::EMFILE,
-                name,
-                &need,
-                "close others first, or connect again",
-            ))
-        } else {
-            None
-        };
-        if let Some(refusal) = refusal {
-            return self.tell(number, id, &refusal);
-        }
-        let for_all = matches!(
-            question,
-            Question::Hint { .. }
-                | Question::Size { .. }
-                | Question::Cancel { .. }
-                | Question::ClaimLog { .. }
-                | Question::ReleaseLog { .. }
-        );
-        if session.bound.is_some() && !for_all {
-            return self.asked_of_bound(number, id, &question);
-        }
-        let handles = &open.seat.border.handles;
-        match ask::asked(question, |words| handles.get(words)) {
-            Asked::Core(command) => match control::begin(&mut self.core, session.who, command) {
-                Begun::Doing(doing) => {
-                    open.asking.push(Asking {
-                        id,
-                        doing,
-                        opens,
-                        was_called_off: false,
-                    });
-                    self.wake(number);
-                }
-                Begun::Answered(reply) => {
-                    let reply = self.in_words(number, opens, reply);
-                    self.tell_of(number, id, reply);
-                }
-                Begun::Close => {} // No question is one.
-            },
-            Asked::Host(of_host) => self.asked_of_host(number, id, of_host),
-        }
-    }
-
-    fn asked_of_host(&mut self, number: u32, id: u32, asked: OfHost) {
-        let Some(session) = self.sessions[number as usize].as_deref_mut() else {
-            return;
-        };
-        let Some(open) = &mut session.open else { return };
-        let answer = match asked {
-            OfHost::Thaw(freeze) => {
-                open.freezes.retain(|(known, _)| *known != freeze);
-                Answer::Done
-            }
-            OfHost::Cancel(question) => {
-                let asking = open.asking.iter_mut().find(|asking| asking.id == question);
-                if let Some(asking) = asking.filter(|asking| !asking.was_called_off) {
-                    asking.was_called_off = true;
-                    asking.doing.cancel(&mut self.core);
-                }
-                return;
-            }
-            OfHost::Status => self.status(number),
-            OfHost::ClaimLog(handle) => self.claim_log(number, handle),
-            OfHost::ReleaseLog(handle) => self.release_log(number, handle),
-            OfHost::Opening => match self.core.opening() {
-                Ok((volume, epoch)) => Answer::Opening { volume, epoch },
-                Err(error) => self.names.failed(&error),
-            },
-            OfHost::HandOn(handle, access) => return self.hand_on(number, id, handle, access),
-            OfHost::Revoke(grant) => return self.revoke(number, id, grant),
-        };
-        self.tell(number, id, &answer);
-    }
-
-    /// What everybody has and had: for uid 0, and for the user that the broker runs as.
-    fn status(&self, number: u32) -> Answer {
-        let Some(session) = self.sessions[number as usize].as_deref() else {
-            return Answer::Done;
-        };
-        let uid = session.who.uid;
-        let sees_all = uid == 0 || uid == rustix::process::geteuid().as_raw();
-        Answer::Status(self.status_of((!sees_all).then_some(uid)))
-    }
-
-    /// What one user, or everybody, has and had.
-    pub(super) fn status_of(&self, only: Option<u32>) -> StatusWords {
-        let handles_of = |uid| {
-            let sessions = self.sessions.iter().flatten().filter(|session| session.who.uid == uid);
-            let opens = sessions.filter_map(|session| session.open.as_deref());
-            opens.map(|open| open.seat.border.handles.len() as u32).sum()
-        };
-        let is_shown = |uid| only.is_none_or(|only| only == uid);
-        let shown = self.owners.iter().filter(|owner| is_shown(owner.uid));
-        StatusWords {
-            owners: shown.map(|owner| owner.words(handles_of(owner.uid))).collect(),
-            started_at_unix: self.counts.started_at_unix,
-            sessions_ended: if only.is_none() { self.counts.sessions_ended } else { 0 },
-        }
-    }
-
-    /// A question has its answer.
-    pub(super) fn answered(&mut self, number: u32, asking: &Asking, reply: Result<Reply>) {
-        let reply = self.in_words(number, asking.opens, reply);
-        self.tell_of(number, asking.id, reply);
-    }
-
-    /// The answer as its client is told it, or the list that it is. What is opened or held for one who is leaving is given back.
-    fn in_words(&mut self, number: u32, opens: Option<Opens>, reply: Result<Reply>) -> Told {
-        let session = self.sessions[number as usize].as_deref_mut();
-        let open = session
-            .filter(|session| !session.is_leaving)
-            .and_then(|session| session.open.as_mut());
-        let Some(open) = open else {
-            if let Some(handle) = reply.ok().and_then(|reply| reply.handle()) {
-                self.core.close_handle(handle);
-            }
-            return Told::Answer(Answer::Done);
-        };
-        let reply = match reply {
-            Ok(reply) => reply,
-            Err(error) => return Told::Answer(self.names.failed(&error)),
-        };
-        Told::Answer(match reply {
-            Reply::Segments(list) => return Told::List(list),
-            Reply::Segment(info) => Answer::Segment {
-                info: ask::segment(&info),
-            },
-            Reply::Opened(handle, info) => {
-                let access = opens.map_or(Access::Read, |opens| opens.access);
-                let (identity, info) = (info.uuid, ask::segment(&info));
-                let opened = Opened {
-                    handle,
-                    access,
-                    info: info.clone(),
-                };
-                let handle = open.seat.border.handles.add(opened);
-                match opens.is_some_and(|opens| opens.is_known) {
-                    true => Answer::OpenedKnown {
-                        handle,
-                        access,
-                        info,
-                        identity,
-                    },
-                    false => Answer::Opened { handle, access, info },
-                }
-            }
-            Reply::Volume(view) => ask::volume(&view, &self.names),
-            Reply::Account(account) => Answer::Account(ask::account(&account)),
-            Reply::Count(value) => Answer::Count { value },
-            Reply::Frozen(held) => {
-                self.freezes += 1;
-                open.freezes.push((self.freezes, held));
-                Answer::Frozen { freeze: self.freezes }
-            }
-            Reply::Defragged(report) => ask::defragged(report, &self.names),
-            Reply::Checked(report) => ask::checked(*report, &self.names),
-            Reply::Done => Answer::Done,
-            _ => failed(
-                Errno::EOPNOTSUPP,
-                "answer",
-                "a question of this protocol",
-                "ask another",
-            ),
-        })
-    }
-
-    fn tell_of(&mut self, number: u32, id: u32, told: Told) {
-        match told {
-            Told::Answer(answer) => self.tell(number, id, &answer),
-            Told::List(list) => {
-                let session = self.sessions[number as usize].as_deref_mut();
-                if session.is_some_and(|session| !session.is_leaving && !session.list(id, list)) {
-                    self.leave(number);
-                }
-                self.listen_to(number);
-            }
-        }
-    }
-
-    pub(super) fn tell(&mut self, number: u32, id: u32, answer: &Answer) {
-        self.tell_with(number, id, answer, None);
-    }
-
-    /// The same with a descriptor.
-    pub(super) fn tell_with(&mut self, number: u32, id: u32, answer: &Answer, with: Option<OwnedFd>) {
-        let session = self.sessions[number as usize].as_deref_mut();
-        if session.is_some_and(|session| !session.is_leaving && !session.answer(id, answer, with)) {
-            self.leave(number);
-        }
-        self.listen_to(number);
-    }
-}
-
-/// Is it uid 0, or the user that the volume's file belongs to? A core asks that itself for a freeze, a check and others' quotas.
-fn sees_whole(core: &Core, who: Identity) -> bool {
-    core.volume_view(who).is_ok_and(|view| view.whole.is_some())
 }
 
 /// Tells whoever connects why not.
@@ -508,12 +275,6 @@ fn refuse(socket: &OwnedFd, refusal: &Answer) {
         sockets::send(socket.as_fd(), &message, None);
     }
     sockets::hang_up(socket.as_fd());
-}
-
-/// What a client is told.
-enum Told {
-    Answer(Answer),
-    List(Vec<baio_storage::SegmentInfo>),
 }
 
 /// What a session needs of what it was promised.
@@ -574,11 +335,11 @@ fn welcome(
     let layout = *memory.layout();
     let info = core.volume_info().map_err(|_| refused(Errno::EIO))?;
     // Who has one handle that was handed on cannot get it again: it goes with the session of who handed it on.
-    let features = if session.bound.is_some() {
-        0
-    } else {
-        hello.features & GOES_ON
+    let known = match session.bound {
+        Some(_) => FEATURE_LOGS,
+        None => FEATURE_LOGS | GOES_ON,
     };
+    let features = hello.features & known;
     let welcome = Welcome {
         version: VERSION,
         features,

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `mod.rs` | how it is made, how it ends |
 //! | `rounds.rs` | its loop |
-//! | `clients.rs` | who comes, who goes, what they say |
+//! | `clients.rs` | who comes, who goes |
+//! | `questions.rs` | what clients ask, and what they are told |
 //! | `session.rs` | one client |
 //! | `grants.rs` | handles that are handed on |
 //! | `logs.rs` | segments for logs that clients keep |
@@ -31,6 +32,7 @@ mod grants;
 mod groups;
 mod logs;
 mod owners;
+mod questions;
 mod rounds;
 mod rules;
 mod session;
