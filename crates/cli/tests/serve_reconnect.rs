@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use baio::{
-    Access, Buffer, CreateOptions, Durability, Error, Fault, Link, Local, OperationName, Options, Outcome, Reconnect,
-    Remote, Segment, SegmentOp, Ticket, Wait,
+    Access, Buffer, CreateOptions, Durability, Error, Fault, Link, Local, LogOptions, OperationName, Options, Outcome,
+    Reconnect, Remote, Segment, SegmentOp, Ticket, Wait,
 };
 use baio_words::Lost;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -392,6 +392,23 @@ fn a_broker_that_has_sent_its_client_away_is_no_other_one() {
     server.signal(Signal::HUP);
     server.says("rules");
     assert!(matches!(read(&a, 0).unwrap_err().fault, Fault::ServiceEnded));
+    server.stops_well();
+}
+
+/// A log's appends are not repeated, so it ends with its broker: a link that goes on would have one that does not.
+#[test]
+fn a_log_is_for_a_link_of_its_own() {
+    let (place, server) = volume_with(&["log"]);
+    let volume = connect(&place);
+    let refused = open(&volume, "log")
+        .create_log(&LogOptions::default())
+        .wait()
+        .unwrap_err();
+    assert_eq!(refused.code(), "EOPNOTSUPP");
+    volume.close().unwrap();
+    let volume = Remote::connect(place.path("vol.sock")).unwrap();
+    let log = open(&volume, "log").create_log(&LogOptions::default()).wait().unwrap();
+    log.close().wait().unwrap();
     server.stops_well();
 }
 
