@@ -9,6 +9,7 @@ mod ends;
 mod gates;
 mod killed;
 mod rig;
+mod thread;
 mod threads;
 mod told;
 

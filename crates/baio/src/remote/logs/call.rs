@@ -127,6 +127,13 @@ impl Call {
         Call::Fresh(Box::new(command))
     }
 
+    /// Nobody will take the answer; what it would have opened is closed.
+    pub(super) fn leave(self, client: &Arc<Client>) {
+        if let Call::Asked(ticket) = self {
+            client.abandon(ticket);
+        }
+    }
+
     /// The answer, once.
     pub(super) fn poll(&mut self, client: &Arc<Client>, waker: &Waker) -> Poll<Result<Reply>> {
         let stale = || Error::new("ask the broker of", client.name(), Fault::Stale);

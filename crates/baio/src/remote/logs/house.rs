@@ -54,13 +54,19 @@ impl House {
     pub(super) fn run(mut self) {
         let client = Arc::clone(&self.client);
         let tick = Cell::new(None);
-        let future = std::future::poll_fn(|context: &mut Context<'_>| {
-            let polled = self.poll(context.waker());
-            tick.set(self.next_tick());
-            polled
-        });
-        // An error: the broker has gone, or the link was closed.
-        let _ = client.block_on_ticking(future, || tick.get());
+        // Who reaps wakes whoever waits for anything of the link. A waker that panics is not the logs': they go on. An error: the broker
+        // has gone, or the link was closed.
+        while catch_unwind(AssertUnwindSafe(|| {
+            let future = std::future::poll_fn(|context: &mut Context<'_>| {
+                // In the middle of it something may be lost: the logs end then, as in a crash.
+                let polled = catch_unwind(AssertUnwindSafe(|| self.poll(context.waker())));
+                tick.set(self.next_tick());
+                polled.unwrap_or(Poll::Ready(()))
+            });
+            let _ = client.block_on_ticking(future, || tick.get());
+        }))
+        .is_err()
+        {}
         let left = {
             let mut inbox = self.desk.inbox();
             inbox.ends = inbox.ends.max(Some(Ends::AtOnce));
@@ -68,19 +74,34 @@ impl House {
             std::mem::take(&mut inbox.orders)
         };
         drop(left); // Who has asked is told so.
-        self.logs.iter_mut().for_each(|log| log.leave(&client));
+        for claiming in self.claims.drain(..) {
+            let _ = catch_unwind(AssertUnwindSafe(|| claiming.call.leave(&client)));
+        }
+        for log in &mut self.logs {
+            let _ = catch_unwind(AssertUnwindSafe(|| log.leave(&client)));
+        }
     }
 
     fn next_tick(&self) -> Option<Time> {
         self.logs.iter().filter_map(Kept::next_tick).min()
     }
 
+    /// By this the thread is woken from now on.
+    fn set_bell(&mut self, waker: &Waker) {
+        let mut inbox = self.desk.inbox();
+        if !inbox.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            inbox.waker = Some(waker.clone());
+            drop(inbox);
+            self.logs.iter().for_each(|log| log.set_bell(waker));
+        }
+    }
+
     fn poll(&mut self, waker: &Waker) -> Poll<()> {
+        self.set_bell(waker);
         self.logs.iter_mut().for_each(|log| log.set_driver_awake(true));
         loop {
             let (orders, ends) = {
                 let mut inbox = self.desk.inbox();
-                inbox.waker.get_or_insert_with(|| waker.clone());
                 (std::mem::take(&mut inbox.orders), inbox.ends)
             };
             let has_more = !orders.is_empty();

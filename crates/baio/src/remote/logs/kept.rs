@@ -85,8 +85,8 @@ impl Kept {
         };
         match part {
             Ok(part) => {
-                part.appender().set_bell(waker.clone());
                 kept.part = Some(part);
+                kept.set_bell(waker);
                 kept.start(LogRequest::Open, Some(answer));
             }
             Err(error) => kept.release(Some((answer, Err(error)))),
@@ -104,6 +104,12 @@ impl Kept {
 
     pub(super) fn usage(&self) -> Option<LogUsage> {
         self.part.as_ref().map(LogPart::usage)
+    }
+
+    pub(super) fn set_bell(&self, waker: &Waker) {
+        if let Some(part) = &self.part {
+            part.appender().set_bell(waker.clone());
+        }
     }
 
     pub(super) fn set_driver_awake(&mut self, is_awake: bool) {
@@ -323,11 +329,12 @@ impl Kept {
         }
     }
 
-    /// As in a crash: what is under way lands, or does not.
+    /// As in a crash: what is under way lands, or does not. Behind it the segment is free, also when the link goes on.
     pub(super) fn leave(&mut self, client: &Arc<Client>) {
         for (ticket, _) in self.ios.drain(..) {
             client.abandon(ticket);
         }
+        client.close_handle(self.handle);
     }
 }
 

@@ -130,8 +130,12 @@ impl Logs {
 
     /// Has the thread run.
     fn start(&self, client: &Arc<Client>) -> Result<(), Errno> {
+        // Without the lock: a callback may ask this thread something while another one waits for its end.
+        if self.inside.get().is_some() {
+            return Ok(());
+        }
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.is_some() || self.inside.get().is_some() {
+        if self.inside.get().is_some() {
             return Ok(());
         }
         let house = House::new(Arc::clone(&self.desk), Arc::clone(client));
