@@ -48,22 +48,27 @@ impl House {
     }
 
     pub(crate) fn with(options: Options) -> House {
-        House::built(options, false)
+        House::built(options, false, 4096)
     }
 
     /// With a page cache.
     pub(crate) fn cached() -> House {
-        House::built(Options::default(), true)
+        House::built(Options::default(), true, 4096)
     }
 
-    fn built(options: Options, is_cached: bool) -> House {
+    /// With a table that is not read in a moment.
+    pub(crate) fn of_segments(segments: u64) -> House {
+        House::built(Options::default(), false, segments)
+    }
+
+    fn built(options: Options, is_cached: bool, segments: u64) -> House {
         let dir = tempfile::tempdir().unwrap();
         // Other users come too.
         rustix::fs::chmod(dir.path(), Mode::from_raw_mode(0o755)).unwrap();
         let (socket, image) = (dir.path().join("socket"), dir.path().join("volume.img"));
         let format = Format {
-            size_bytes: Some(64 << 20),
-            segments: Some(4096),
+            size_bytes: Some((64 << 20) + segments * (9 << 10)),
+            segments: Some(segments),
             ..Format::default()
         };
         Core::format(&image, &format).unwrap();

@@ -128,3 +128,26 @@ fn a_stranger_neither_checks_nor_packs() {
     }
     house.ends();
 }
+
+/// Threads of this process that check a volume.
+fn checks() -> usize {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
+    names.filter(|name| name.trim() == "baio-check").count()
+}
+
+/// Who begins checks and calls them off does not gather threads, each with its memory, that read the volume for nobody.
+#[test]
+fn a_check_that_is_called_off_reads_no_more() {
+    let house = House::of_segments(16 << 10);
+    let mut client = house.client();
+    let mut most = 0;
+    for _ in 0..64 {
+        let checking = client.pose(&Question::Check);
+        client.pose(&Question::Cancel { question: checking });
+        client.answer(checking);
+        most = most.max(checks());
+    }
+    assert!(most < 16, "{most} threads check");
+    house.ends();
+}

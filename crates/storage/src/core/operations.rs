@@ -157,7 +157,7 @@ impl Core {
         }
     }
 
-    /// The operation is to end early, if it can: a defragmentation ends with the move under way, a check, and a freeze that is not there yet, at
+    /// The operation is to end early, if it can: a defragmentation ends with the move under way, a check with what it is reading, a freeze that is not there yet at
     /// once. All others go on to their end. It is answered as ever.
     pub fn call_off_operation(&mut self, id: &OperationId) {
         let OperationId(key) = *id;

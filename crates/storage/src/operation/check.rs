@@ -5,7 +5,7 @@
 //! When the thread has ended it rings the engine's doorbell. A device that is no file of the system (a simulated disk) cannot be
 //! opened once more; it is checked at once, by the core's own engine.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use baio_engine::{Doorbell, Errno, Kind};
@@ -22,6 +22,8 @@ struct Told {
     buckets_done: AtomicU64,
     buckets: AtomicU64,
     report: Mutex<Option<CoreResult<CheckReport>>>,
+    /// Nobody waits for the report: the thread is to end.
+    is_called_off: AtomicBool,
 }
 
 /// Rings when the thread has let go of what it tells, however it has ended.
@@ -62,8 +64,11 @@ impl CheckVolume {
     pub(super) fn advance(&mut self, cx: &mut Context<'_>, event: Event) -> Result<Step, Fault> {
         let is_called_off = cx.is_abandoned || cx.claims.is_asked_to_end(cx.index);
         match (&self.told, event) {
-            // Nobody waits for what the thread finds.
-            (Some(_), Event::Turn) if is_called_off => Err(Fault::Io(baio_engine::Error::Cancelled)),
+            // Nobody waits for what the thread finds. It ends soon: until then there is no other beside it.
+            (Some(told), Event::Turn) if is_called_off => {
+                told.is_called_off.store(true, Ordering::Relaxed);
+                Ok(Step::Requests)
+            }
             // It stands in the line for the token.
             (None, Event::Turn) => Ok(Step::Requests),
             (None, Event::Token) if is_called_off => Err(Fault::Io(baio_engine::Error::Cancelled)),
@@ -75,7 +80,7 @@ impl CheckVolume {
             },
             (None, Event::Token) if cx.volume.device.file.kind() == Kind::Foreign => {
                 let device = Device::simulated(cx.volume.device.file.clone());
-                let report = check::check_served(cx.engine, &device, &mut |_| {});
+                let report = check::check_served(cx.engine, &device, &AtomicBool::new(false), &mut |_| {});
                 Ok(Step::Done(report.map(Answer::Checked)))
             }
             (None, Event::Token) => {
@@ -107,7 +112,7 @@ impl CheckVolume {
                     let why = "another file has the name of the volume that is open".to_owned();
                     return Err(Error::new("check", device.name(), Fault::NotVolume(why)));
                 }
-                check::check_beside(&device, &mut |progress| {
+                check::check_beside(&device, &told.is_called_off, &mut |progress| {
                     told.buckets.store(progress.buckets, Ordering::Relaxed);
                     told.buckets_done.store(progress.buckets_done, Ordering::Relaxed);
                 })

@@ -24,6 +24,7 @@ mod names;
 mod repair;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use baio_engine::{Config, Create, Durability, Engine, File, Kind};
 
@@ -156,21 +157,27 @@ pub fn check_simulated(engine: &mut Engine, file: &File, repair: bool) -> Result
     run(engine, Device::simulated(file.clone()), repair, &mut |_| {})
 }
 
-/// Checks a volume that this process serves, by an engine of its own; its metadata stands still meanwhile.
+/// Checks a volume that this process serves, by an engine of its own; its metadata stands still meanwhile. Ends early when it is called off.
 ///
 /// # Errors
-/// As [`check`].
-pub(crate) fn check_beside(device: &Device, progress: &mut dyn FnMut(CheckProgress)) -> Result<CheckReport> {
-    check_served(&mut own_engine()?, device, progress)
+/// As [`check`]; it was called off.
+pub(crate) fn check_beside(
+    device: &Device,
+    is_called_off: &AtomicBool,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Result<CheckReport> {
+    go_on(device, Some(is_called_off))?; // Before it takes memory.
+    check_served(&mut own_engine()?, device, is_called_off, progress)
 }
 
 /// The same by this engine.
 ///
 /// # Errors
-/// As [`check`].
+/// As [`check_beside`].
 pub(crate) fn check_served(
     engine: &mut Engine,
     device: &Device,
+    is_called_off: &AtomicBool,
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<CheckReport> {
     let mut check = Check {
@@ -178,9 +185,23 @@ pub(crate) fn check_served(
         report: CheckReport::default(),
         repair: false,
         is_served: true,
+        is_called_off: Some(is_called_off),
     };
     check.metadata(device, progress)?;
     Ok(check.report)
+}
+
+/// Does anybody want to know still?
+fn go_on(device: &Device, is_called_off: Option<&AtomicBool>) -> Result<()> {
+    // Relaxed: nothing else is read by it.
+    match is_called_off.is_some_and(|off| off.load(Ordering::Relaxed)) {
+        true => Err(Error::new(
+            "check",
+            device.name(),
+            Fault::Io(baio_engine::Error::Cancelled),
+        )),
+        false => Ok(()),
+    }
 }
 
 fn own_engine() -> Result<Engine> {
@@ -204,6 +225,7 @@ fn run(
         report: CheckReport::default(),
         repair,
         is_served: false,
+        is_called_off: None,
     };
     let done = check.all(device, progress);
     let report = std::mem::take(&mut check.report);
@@ -229,6 +251,8 @@ struct Check<'a> {
     repair: bool,
     /// Its owner is in this process: nothing is as a crash may leave it.
     is_served: bool,
+    /// Nobody wants to know any more.
+    is_called_off: Option<&'a AtomicBool>,
 }
 
 impl Check<'_> {
@@ -370,13 +394,14 @@ impl Check<'_> {
         let range = (table_at, layout.table_bytes());
         let mut judge = images::Judge::new(device, found, superblock, self.is_served);
         // The closure of the reading has the engine; what it notes is gathered here.
-        let (repair, report) = (self.repair, &mut self.report);
+        let (repair, report, is_called_off) = (self.repair, &mut self.report, self.is_called_off);
         reads::read_all(
             self.engine,
             device,
             range,
             BUCKET_BYTES as usize,
             &mut |engine, chunk| {
+                go_on(device, is_called_off)?;
                 let first = (chunk.offset - table_at) / BUCKET_BYTES;
                 let count = chunk.units(BUCKET_BYTES);
                 let mirror_at = layout.mirror_at() + (chunk.offset - table_at);
