@@ -62,7 +62,7 @@ impl Core {
         })
     }
 
-    /// Is it the handle of a claim, which was not closed?
+    /// Is it the handle of a claim, open or with something under way?
     #[must_use]
     pub fn is_log_claim(&self, handle: Handle) -> bool {
         self.objects.is_claim(handle)
