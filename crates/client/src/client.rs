@@ -468,6 +468,8 @@ impl<K: Carrier> Client<K> {
     /// Nobody will take the outcome. What was not sent is forgotten; what was is cancelled, if that can be done.
     pub fn abandon(&self, ticket: Ticket) {
         let mut state = self.lock();
+        // Of what was sent its end gives this up; the next one in its place has its own.
+        let behind = (!state.table.is_sent(ticket)).then(|| state.table.take_behind(ticket));
         let (left, waker, ended) = state.table.abandon(ticket);
         if let Some(Ended::Command(Ok(reply))) = &ended {
             if let Some(handle) = K::opened(reply) {
@@ -485,7 +487,7 @@ impl<K: Carrier> Client<K> {
         // The place is that request's only if it was still queued.
         let parcel = (left == Left::Queued).then(|| self.shared.exchange.take(ticket.parts().0));
         self.finish_up(state, ring);
-        drop((waker, ended, parcel));
+        drop((waker, ended, parcel, behind));
     }
 
     /// Asks that a request end early, as far as it can be ended; it ends all the same, once. Nothing comes of it while the service
