@@ -358,6 +358,28 @@ fn nobody_waits_for_ever_for_a_broker_that_does_not_come() {
     server.stops_well();
 }
 
+/// Who asks for any news of a link that has ended is told so, and does not sleep for what cannot come.
+#[test]
+fn nobody_sleeps_for_news_when_the_limit_is_over() {
+    let (place, server) = volume_with(&[]);
+    let volume = connect_within(&place, Duration::ZERO);
+    server.killed();
+    while volume.list().wait().is_ok() {}
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let any = Wait::Until {
+            count: 0,
+            min_wait: Duration::ZERO,
+            deadline: None,
+        };
+        // The first ones may hear what was rung before.
+        (0..4).try_for_each(|_| tell.send(volume.turn(any).map_err(|error| error.code())))
+    });
+    for _ in 0..4 {
+        assert_eq!(told.recv_timeout(PATIENCE).expect("it ends"), Err("EPIPE"));
+    }
+}
+
 #[test]
 fn who_closes_does_not_wait_for_a_broker() {
     let (place, server) = volume_with(&["a"]);

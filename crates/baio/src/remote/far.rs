@@ -186,6 +186,8 @@ impl Far {
     }
 
     pub(super) fn hang_up(&self) {
+        // Unless one is looked for from now on: of a link that has ended nobody sleeps for news.
+        self.wire.await_another(false);
         self.wire.hang_up();
     }
 
