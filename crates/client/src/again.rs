@@ -199,7 +199,7 @@ impl<K: Carrier> Client<K> {
 }
 
 impl<K: Carrier> Table<K> {
-    /// What the good end of a request means, and the caller's own memory, if other went in its place.
+    /// What the end of a request means for cached writes, and the caller's own memory, if other went in its place.
     pub(crate) fn attach(&mut self, ticket: Ticket, counted: Option<Counted>, behind: Option<K::Memory>) {
         if let Some(entry) = self.entry(ticket) {
             (entry.counted, entry.behind) = (counted, behind);
@@ -217,10 +217,10 @@ impl<K: Carrier> Table<K> {
         self.entry(ticket).is_some_and(|entry| entry.called_off)
     }
 
-    /// It has ended well.
-    pub(crate) fn ended_well(&mut self, ticket: Ticket) {
+    /// It has ended so that it counts.
+    pub(crate) fn counts(&mut self, ticket: Ticket, well: bool) {
         if let Some(counted) = self.entry(ticket).and_then(|entry| entry.counted.take()) {
-            counted.ends();
+            counted.ends(well);
         }
     }
 

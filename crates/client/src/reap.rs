@@ -145,8 +145,8 @@ impl<K: Carrier> State<K> {
         }
         let mut parcel = shared.exchange.take(index);
         let behind = self.table.take_behind(ticket);
-        if completion.result.is_ok() {
-            self.table.ended_well(ticket);
+        if is_counted(ending.kind, &completion) {
+            self.table.counts(ticket, completion.result.is_ok());
         }
         if carrier.is_far() {
             bounded(&mut completion, ending.kind);
@@ -272,6 +272,25 @@ impl<K: Carrier> State<K> {
 /// mapped.
 fn keep<T>(parcel: Option<T>) {
     std::mem::forget(parcel);
+}
+
+/// Has a sync covered what it was to cover, or a write left bytes that are in no sync? One that failed may have done so too.
+fn is_counted(kind: Kind, completion: &Completion) -> bool {
+    match (kind, completion.result) {
+        (_, Ok(_)) => true,
+        (Kind::Command, _) => false,
+        (Kind::Request { op, .. }, _) if op.is_sync() => false,
+        (_, Err(Failure::Io(IoError::Indeterminate))) => true,
+        (
+            Kind::Request {
+                op: SegmentOp::Write { .. },
+                ..
+            },
+            _,
+        ) => completion.bytes_done > 0,
+        // Of zeros and discards nobody says how far they came.
+        (_, Err(failure)) => matches!(failure, Failure::Io(_) | Failure::Cache { .. }),
+    }
 }
 
 /// Another process cannot make more of a request than it was.

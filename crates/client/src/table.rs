@@ -59,7 +59,7 @@ pub(crate) struct Entry<K: Carrier> {
     reaper: u64,
     /// The caller's own memory, where other went in its place.
     pub(crate) behind: Option<K::Memory>,
-    /// What its good end means for cached writes that are not synced.
+    /// What its end means for cached writes that are not synced.
     pub(crate) counted: Option<Counted>,
     /// Its caller asked that it end early.
     pub(crate) called_off: bool,

@@ -1,4 +1,4 @@
-//! Which cached writes have ended and are in no sync yet: what goes with the service that has them.
+//! Which cached writes have ended, or have failed and left bytes, and are in no sync yet: what goes with the service that has them.
 //!
 //! One count for all handles of a client on one segment, since a sync by any of them covers the writes of all. A sync covers the writes
 //! that had ended when it began.
@@ -23,10 +23,12 @@ impl Unsynced {
     }
 }
 
-/// What the good end of a request means for them.
+/// What the end of a request means for them: of a sync the good one, of a write any that leaves bytes.
 pub(crate) enum Counted {
     /// One more.
     Write(Arc<Unsynced>),
+    /// One more, unless it ends well: it was to be durable then.
+    Durable(Arc<Unsynced>),
     /// Those that had ended by then are safe.
     Sync(Arc<Unsynced>, usize),
 }
@@ -45,14 +47,16 @@ impl Counted {
             let ended = unsynced.ended.load(Ordering::Acquire);
             return Some(Counted::Sync(unsynced, ended));
         }
-        let is_kept = op.changes_bytes() && mode == Mode::Cached && !is_durable;
-        is_kept.then(unsynced).flatten().map(Counted::Write)
+        let is_kept = op.changes_bytes() && mode == Mode::Cached;
+        let how = if is_durable { Counted::Durable } else { Counted::Write };
+        is_kept.then(unsynced).flatten().map(how)
     }
 
-    /// It has ended well. Under the client's lock, as all others.
-    pub(crate) fn ends(&self) {
+    /// It has ended so. Under the client's lock, as all others.
+    pub(crate) fn ends(&self, well: bool) {
         match self {
-            Counted::Write(unsynced) => _ = unsynced.ended.fetch_add(1, Ordering::AcqRel),
+            Counted::Durable(_) if well => {}
+            Counted::Write(unsynced) | Counted::Durable(unsynced) => _ = unsynced.ended.fetch_add(1, Ordering::AcqRel),
             Counted::Sync(unsynced, ended) => {
                 // Syncs may end in another order than they began.
                 let synced = unsynced.synced.load(Ordering::Acquire);
@@ -71,17 +75,18 @@ mod tests {
         let unsynced = Arc::new(Unsynced::default());
         let count = |op, durability| Counted::of(op, Mode::Cached, durability, || Some(Arc::clone(&unsynced)));
         let write = |durability| count(SegmentOp::Write { offset: 0 }, durability);
-        assert!(write(Durability::Data).is_none());
-        write(Durability::None).unwrap().ends();
+        write(Durability::Data).unwrap().ends(true);
+        assert!(!unsynced.is_any());
+        write(Durability::None).unwrap().ends(true);
         assert!(unsynced.is_any());
         assert!(count(SegmentOp::Sync, Durability::None).is_none());
         let early = count(SegmentOp::Sync, Durability::Data).unwrap();
-        write(Durability::None).unwrap().ends();
+        write(Durability::None).unwrap().ends(true);
         let late = count(SegmentOp::Fence, Durability::Full).unwrap();
-        early.ends();
+        early.ends(true);
         assert!(unsynced.is_any());
-        late.ends();
-        early.ends();
+        late.ends(true);
+        early.ends(true);
         assert!(!unsynced.is_any());
     }
 }
