@@ -20,7 +20,8 @@ use baio::{
     Reconnect, Remote, Segment, SegmentOp, Ticket, Wait,
 };
 use baio_words::Lost;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::Signal;
 
 use server::{PATIENCE, Server};
@@ -378,6 +379,31 @@ fn nobody_sleeps_for_news_when_the_limit_is_over() {
     for _ in 0..4 {
         assert_eq!(told.recv_timeout(PATIENCE).expect("it ends"), Err("EPIPE"));
     }
+}
+
+/// A socket may be there before its broker is: systemd's, or one of a broker that opens its volume.
+#[test]
+fn deadlines_hold_while_somebody_accepts_and_says_nothing() {
+    let (place, server) = volume_with(&["a"]);
+    let volume = connect(&place);
+    let a = open(&volume, "a");
+    server.killed();
+    notices(&volume);
+    let path = place.path("vol.sock");
+    let _ = std::fs::remove_file(&path);
+    let socket = listening(&path);
+    let attempt = rustix::net::accept(&socket).unwrap();
+    let write = a.write_at(0, page_of(&a, 8)).within(Duration::from_millis(50));
+    assert_eq!(write.wait().unwrap_err().error.code(), "ECANCELED");
+    // That was not for the end of the attempt.
+    let hear = || rustix::net::recv(&attempt, &mut [0; 4096][..], RecvFlags::DONTWAIT).map(|(len, _)| len);
+    assert!(hear().unwrap() > 0, "a greeting");
+    assert_eq!(hear(), Err(rustix::io::Errno::AGAIN));
+    // Who closes is not waited for either: the attempt ends.
+    volume.close().unwrap_err();
+    let mut heard = [PollFd::new(&attempt, PollFlags::IN)];
+    rustix::event::poll(&mut heard, None).unwrap();
+    assert_eq!(hear(), Ok(0));
 }
 
 #[test]

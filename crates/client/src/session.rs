@@ -27,6 +27,9 @@ use crate::wire::Wire;
 /// How long a broker has to answer, if nothing else is said.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
+/// For how long it waits without asking whether it is still to.
+pub(crate) const SLICE: Duration = Duration::from_millis(250);
+
 /// What a client would like.
 #[derive(Clone, Debug)]
 pub struct Wishes {
@@ -152,10 +155,18 @@ impl Session {
     /// # Errors
     /// Nobody serves there, or not this client; the other end is no broker, or of another version; or what the system said.
     pub fn connect(path: &Path, wishes: &Wishes) -> Result<Session, ConnectError> {
+        Session::connect_while(path, wishes, &|| true)
+    }
+
+    /// The same for one who has more to do: while it waits it asks `still` each 250 ms or more often, and ends at a no.
+    ///
+    /// # Errors
+    /// As [`Session::connect`].
+    pub fn connect_while(path: &Path, wishes: &Wishes, still: &dyn Fn() -> bool) -> Result<Session, ConnectError> {
         let object = path.display().to_string();
         let until = Instant::now().checked_add(wishes.patience);
-        let socket = connect(path, until).map_err(|errno| explained(&object, errno))?;
-        greet(socket, &object, wishes, until)
+        let socket = connect(path, until, still).map_err(|errno| explained(&object, errno))?;
+        greet(socket, &object, wishes, until, still)
     }
 
     /// The same over a connected socket that somebody has handed on.
@@ -171,7 +182,7 @@ impl Session {
             Ok(is_packets && rustix::net::sockopt::socket_domain(&socket)? == AddressFamily::UNIX)
         };
         match looked() {
-            Ok(true) => greet(socket, object, wishes, until),
+            Ok(true) => greet(socket, object, wishes, until, &|| true),
             Ok(false) => Err(ConnectError::new(object, Errno::EPROTOTYPE).advised(
                 "a connected Unix socket of sequenced packets",
                 "hand on the socket that the broker gave",
@@ -181,14 +192,14 @@ impl Session {
     }
 }
 
-fn connect(path: &Path, until: Option<Instant>) -> Result<OwnedFd, Said> {
+fn connect(path: &Path, until: Option<Instant>, still: &dyn Fn() -> bool) -> Result<OwnedFd, Said> {
     let kind = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, kind, None)?;
     let address = SocketAddrUnix::new(path.as_os_str().as_bytes())?;
     loop {
         match rustix::net::connect(&socket, &address) {
             // So many wait to be accepted that there is no place in the queue: of a free one nobody tells.
-            Err(Said::AGAIN) if !is_over(until) => std::thread::sleep(Duration::from_millis(5)),
+            Err(Said::AGAIN) if !is_over(until) && still() => std::thread::sleep(Duration::from_millis(5)),
             Err(Said::INTR) => {}
             other => return other.map(|()| socket),
         }
@@ -233,7 +244,13 @@ fn no_broker(object: &str, what: impl Into<String>) -> ConnectError {
     ConnectError::new(object, Errno::EPROTO).told(what, "a broker that keeps the protocol", NO_BROKER)
 }
 
-fn greet(socket: OwnedFd, object: &str, wishes: &Wishes, until: Option<Instant>) -> Result<Session, ConnectError> {
+fn greet(
+    socket: OwnedFd,
+    object: &str,
+    wishes: &Wishes,
+    until: Option<Instant>,
+    still: &dyn Fn() -> bool,
+) -> Result<Session, ConnectError> {
     let hello = Hello {
         version_min: VERSION,
         version_max: VERSION,
@@ -248,7 +265,7 @@ fn greet(socket: OwnedFd, object: &str, wishes: &Wishes, until: Option<Instant>)
         Ok(_) | Err(Said::PIPE | Said::CONNRESET) => {}
         Err(errno) => return Err(explained(object, errno)),
     }
-    let (message, memory) = hear(&socket, object, until)?;
+    let (message, memory) = hear(&socket, object, until, still)?;
     let welcome = match FromBroker::decode(&message) {
         Ok(FromBroker::Welcome(welcome)) => welcome,
         Ok(FromBroker::Answer {
@@ -305,7 +322,12 @@ fn refused(object: &str, failed: Box<Failed>) -> ConnectError {
 }
 
 /// The first message, and the descriptor that came with it if there was exactly one: others are closed.
-fn hear(socket: &OwnedFd, object: &str, until: Option<Instant>) -> Result<(Vec<u8>, Option<OwnedFd>), ConnectError> {
+fn hear(
+    socket: &OwnedFd,
+    object: &str,
+    until: Option<Instant>,
+    still: &dyn Fn() -> bool,
+) -> Result<(Vec<u8>, Option<OwnedFd>), ConnectError> {
     let mut bytes = vec![0; MESSAGE_MAX + 1];
     loop {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
@@ -338,7 +360,7 @@ fn hear(socket: &OwnedFd, object: &str, until: Option<Instant>) -> Result<(Vec<u
                 };
                 return Ok((bytes, one));
             }
-            Err(Said::AGAIN) => wait(socket, object, until)?,
+            Err(Said::AGAIN) => wait(socket, object, until, still)?,
             // It closed without having read all; its word lies behind that, if it had one.
             Err(Said::INTR | Said::CONNRESET) => {}
             Err(errno) => return Err(explained(object, errno)),
@@ -346,16 +368,18 @@ fn hear(socket: &OwnedFd, object: &str, until: Option<Instant>) -> Result<(Vec<u
     }
 }
 
-fn wait(socket: &OwnedFd, object: &str, until: Option<Instant>) -> Result<(), ConnectError> {
-    if is_over(until) {
+fn wait(socket: &OwnedFd, object: &str, until: Option<Instant>, still: &dyn Fn() -> bool) -> Result<(), ConnectError> {
+    if is_over(until) || !still() {
         return Err(ConnectError::new(object, Errno::ETIMEDOUT).told(
             "it accepted the connection and does not answer",
             "a broker that answers a greeting",
             "see whether it is stopped or overloaded; if nothing accepts there, start it again",
         ));
     }
-    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-    let left = left.and_then(|left| Timespec::try_from(left).ok());
+    let left = until.map_or(SLICE, |until| {
+        until.saturating_duration_since(Instant::now()).min(SLICE)
+    });
+    let left = Timespec::try_from(left).ok();
     let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
     // A signal makes it look early.
     let _ = rustix::event::poll(&mut fds, left.as_ref());

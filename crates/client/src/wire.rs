@@ -25,6 +25,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno as Said;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
+use crate::session::SLICE;
+
 /// Questions whose answer nobody waits for have numbers from here on: below are the places of requests.
 const FORGOTTEN: u32 = 1 << 31;
 /// What has no answer of its own.
@@ -313,8 +315,8 @@ impl Wire {
     }
 
     /// Asks, and waits for the answer in this thread. For one who has the wire alone. `None`: the session has ended, or `until` is
-    /// over, or it is longer than a message.
-    pub fn ask_alone(&self, question: &Question, until: Instant) -> Option<Answer> {
+    /// over, or it is longer than a message, or `still`, which is asked each 250 ms or more often, says no.
+    pub fn ask_alone(&self, question: &Question, until: Instant, still: &dyn Fn() -> bool) -> Option<Answer> {
         self.ask(0, question).ok()?;
         loop {
             // An answer that came with the end is still an answer.
@@ -325,10 +327,10 @@ impl Wire {
                 }
             }
             let left = until.saturating_duration_since(Instant::now());
-            if has_gone || left.is_zero() {
+            if has_gone || left.is_zero() || !still() {
                 return None;
             }
-            FarBell::sleep(self, Some(left));
+            FarBell::sleep(self, Some(left.min(SLICE)));
         }
     }
 }

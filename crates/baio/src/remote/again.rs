@@ -54,7 +54,7 @@ impl Again {
         limit: Duration,
     ) -> Result<Again, ConnectError> {
         let until = Instant::now() + wishes.patience;
-        let opening = opening(session, until).ok_or_else(|| ConnectError {
+        let opening = opening(session, until, &|| true).ok_or_else(|| ConnectError {
             object: path.display().to_string(),
             errno: Errno::EPROTONOSUPPORT,
             what: Some("it cannot tell one opening of its volume from another".to_owned()),
@@ -103,11 +103,11 @@ impl Again {
     }
 }
 
-fn opening(session: &Session, until: Instant) -> Option<Opening> {
+fn opening(session: &Session, until: Instant, still: &dyn Fn() -> bool) -> Option<Opening> {
     if session.welcome.features & GOES_ON == 0 {
         return None;
     }
-    match session.wire.ask_alone(&Question::Opening, until)? {
+    match session.wire.ask_alone(&Question::Opening, until, still)? {
         Answer::Opening { volume, epoch } => Some(Opening { volume, epoch }),
         _ => None,
     }
@@ -147,10 +147,16 @@ fn goes_on(client: &Client, far: &Far, again: &Again, left: Duration) -> bool {
         patience,
         ..again.wishes.clone()
     };
-    let Ok(session) = Session::connect(&again.path, &wishes) else {
+    // Somebody may be there and say nothing for long.
+    let still = || {
+        client.end_overdue();
+        client.refusal().is_none()
+    };
+    let Ok(session) = Session::connect_while(&again.path, &wishes, &still) else {
         return false;
     };
-    let Some(opening) = opening(&session, until).filter(|opening| again.is_next(&session, far, *opening)) else {
+    let Some(opening) = opening(&session, until, &still).filter(|opening| again.is_next(&session, far, *opening))
+    else {
         return false;
     };
     let Ok(arena) = far::arena(&session.memory, far.name()) else {
@@ -164,7 +170,7 @@ fn goes_on(client: &Client, far: &Far, again: &Again, left: Duration) -> bool {
     let known = again.handles().to_open();
     let mut opened: Vec<(u32, Opened)> = Vec::with_capacity(known.len());
     for (index, known) in known {
-        match open(&session.wire, &known, until) {
+        match open(&session.wire, &known, until, &still) {
             Some(result) => opened.push((index, result)),
             None => return false,
         }
@@ -188,15 +194,15 @@ impl Again {
     }
 }
 
-/// The same segment, by what it is. `None`: the broker has gone too.
-fn open(wire: &Wire, known: &Known, until: Instant) -> Option<Opened> {
+/// The same segment, by what it is. `None`: the broker has gone too, or it took too long.
+fn open(wire: &Wire, known: &Known, until: Instant, still: &dyn Fn() -> bool) -> Option<Opened> {
     let question = Question::OpenKnown {
         owner_uid: known.owner_uid,
         name: known.name.clone(),
         access: known.access,
         identity: Some(known.uuid),
     };
-    match wire.ask_alone(&question, until)? {
+    match wire.ask_alone(&question, until, still)? {
         Answer::OpenedKnown {
             handle, info, identity, ..
         } if identity == known.uuid => Some(Ok((handle, info.name))),
