@@ -381,6 +381,35 @@ fn nobody_sleeps_for_news_when_the_limit_is_over() {
     }
 }
 
+/// What was not sent ends at once; what a broker had is not asked of the next one.
+#[test]
+fn what_is_called_off_while_nobody_serves_is_not_done() {
+    let (place, server) = volume_with(&["a"]);
+    let volume = connect(&place);
+    let a = open(&volume, "a");
+    write(&a, 0, 7);
+    server.signal(Signal::STOP);
+    let read_under_way = sends(&volume, &a, SegmentOp::Read { offset: 0 }, Some(page_of(&a, 1)));
+    server.killed();
+    notices(&volume);
+    let op = SegmentOp::Write { offset: 0 };
+    let between = sends(&volume, &a, op, Some(page_of(&a, 8)));
+    for ticket in [between, read_under_way] {
+        volume.cancel(ticket);
+    }
+    let ended = |ticket| {
+        let outcome = outcome(&volume, ticket);
+        assert_eq!(outcome.result.unwrap_err().code(), "ECANCELED");
+        outcome.memory.into_buffer().expect("its own")
+    };
+    assert_eq!(ended(between)[0], 8);
+    let server = next(&place);
+    assert_eq!(ended(read_under_way)[0], 1);
+    assert_eq!(read(&a, 0).unwrap(), 7);
+    volume.close().unwrap();
+    server.stops_well();
+}
+
 /// A socket may be there before its broker is: systemd's, or one of a broker that opens its volume.
 #[test]
 fn deadlines_hold_while_somebody_accepts_and_says_nothing() {

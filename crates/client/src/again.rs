@@ -6,7 +6,7 @@
 //! | | [`Client::resume`] | [`Client::give_up`], or the client is closed |
 //! |---|---|---|
 //! | not sent yet | sent to the next one | ends as it does when a service ends |
-//! | a read that was sent | sent again | the same; its memory is kept for ever |
+//! | a read that was sent | sent again, or cancelled if it was called off | the same; its memory is kept for ever |
 //! | a write, a sync that was sent | ends as indeterminate, with its memory | the same |
 //! | a question that may be asked again | asked again | the same |
 //! | any other | ends: the service has ended | the same |
@@ -93,6 +93,17 @@ impl<K: Carrier> Client<K> {
         self.finish_up(state, false);
     }
 
+    /// Called off while there is no service: what was not sent ends here, and what was is not asked of the next one.
+    pub(crate) fn call_off_down(&self, state: &mut State<K>, ticket: Ticket) {
+        let is_request = !state.table.is_command(ticket);
+        let is_under_way = state.table.ending(ticket).is_some_and(|ending| !ending.abandoned);
+        if is_request && is_under_way && !state.table.is_sent(ticket) {
+            let memory = self.taken_back(state, ticket);
+            return self.ends(state, ticket, RequestFault::Io(IoError::Cancelled), memory);
+        }
+        state.table.call_off(ticket);
+    }
+
     /// What becomes of a request or question when another service takes over.
     fn goes_on(&self, state: &mut State<K>, ticket: Ticket, sent: bool) {
         let Some(ending) = state.table.ending(ticket) else {
@@ -121,6 +132,10 @@ impl<K: Carrier> Client<K> {
             // It may have happened, or not, or in part. Its memory is the caller's again: nobody is at it any more.
             let memory = self.taken_back(state, ticket);
             return self.ends(state, ticket, RequestFault::Io(IoError::Indeterminate), memory);
+        }
+        if sent && state.table.is_called_off(ticket) {
+            let memory = self.taken_back(state, ticket);
+            return self.ends(state, ticket, RequestFault::Io(IoError::Cancelled), memory);
         }
         let words = self.carrier.words(handle);
         let raw = state.table.raw(ticket).and_then(|raw| submission(&raw));

@@ -494,6 +494,10 @@ impl<K: Carrier> Client<K> {
     /// has a ring full of others to look at.
     pub fn cancel(&self, ticket: Ticket) {
         let mut state = self.lock();
+        if state.is_down {
+            self.call_off_down(&mut state, ticket);
+            return self.finish_up(state, false);
+        }
         // What is cancelled there was sent before.
         let mut ring = self.flush(&mut state);
         if state.table.is_sent(ticket) {
