@@ -15,10 +15,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use server::Server;
 use support::{BAIO, Place};
 
-/// A volume of 16 MiB, `vol`, with the segment `a`, that is served at `s`.
+/// A volume of 64 MiB, `vol`, with the segment `a`, that is served at `s`.
 fn served() -> (Place, Server) {
     let place = Place::new();
-    place.baio("format vol --size 16M").succeeds();
+    place.baio("format vol --size 64M --segments 64").succeeds();
     let server = Server::start(&place, "serve vol --socket s").ready();
     place.baio("create unix:s#a --size 4M").succeeds();
     (place, server)

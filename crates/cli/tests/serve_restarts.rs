@@ -143,7 +143,7 @@ fn works(place: &Place, id: u64, stop: &AtomicBool, done: &AtomicU64, told: &Ato
 #[test]
 fn restarts_under_load_are_told_only_by_what_is_indeterminate() {
     let place = Place::new();
-    place.baio("format vol.img --size 32M").succeeds();
+    place.baio("format vol.img --size 32M --segments 64").succeeds();
     let socket = listening(&place.path("vol.sock"));
     let start = || {
         let script = format!("LISTEN_PID=$$ LISTEN_FDS=1 exec {BAIO} serve vol.img --cache 1M 3<&0 </dev/null");

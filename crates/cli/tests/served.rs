@@ -233,7 +233,7 @@ fn what_is_not_there() {
 #[test]
 fn a_log_is_looked_at() {
     let (place, server) = served();
-    json(&place, "create unix:s#a --size 4M");
+    json(&place, "create unix:s#a --size 3M");
     refused(&place, "log unix:s#a", 1, "ENOTLOG");
     refused(&place, "log unix:s#b", 1, "ENOENT");
     refused(&place, "log unix:s", 2, "EUSAGE");

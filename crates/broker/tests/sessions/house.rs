@@ -7,7 +7,7 @@ use std::time::Instant;
 use baio_broker::host::{Broker, Listener, Options, Stop};
 use baio_engine::Config;
 use baio_storage::cache::CacheConfig;
-use baio_storage::{Core, Format};
+use baio_storage::{Core, Format, Limits};
 use baio_words::Access;
 use baio_words::entry::HandleWords;
 use baio_words::session::{Answer, OwnerWords, Question, StatusWords};
@@ -72,6 +72,14 @@ impl House {
             ..Format::default()
         };
         Core::format(&image, &format).unwrap();
+        let options = Options {
+            // So that whoever runs the tests meets the same limits as root: those of the volume.
+            quota: Some(Limits {
+                blocks: Some(1 << 40),
+                segments: Some(1 << 20),
+            }),
+            ..options
+        };
         let listener = Listener::bind(&socket, 0o666).unwrap();
         let (tell, told) = mpsc::channel();
         let (tell_end, ended) = mpsc::channel();

@@ -23,7 +23,8 @@ pub(crate) struct Server {
 impl Server {
     /// Makes the volume `vol.img` of a place, and serves it on the socket `vol.sock` with these words more.
     pub(crate) fn on_new_volume(place: &Place, words: &str) -> Server {
-        place.baio("format vol.img --size 16M").succeeds();
+        // A quarter of it is enough for each test: more nobody but root may hold.
+        place.baio("format vol.img --size 64M --segments 64").succeeds();
         Server::on_volume(place, words).ready()
     }
 
