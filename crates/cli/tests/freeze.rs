@@ -123,7 +123,7 @@ fn it_ends_as_its_command_and_the_volume_goes_on() {
         has_thawed(&place);
     }
     let told = place
-        .baio("freeze unix:s -- no-such-command --its-own -o ption")
+        .baio("freeze unix:s -- ./no-such-command --its-own -o ption")
         .fails_with(127);
     assert!(
         told.errors().contains("no-such-command") && told.errors().contains("cure: "),
