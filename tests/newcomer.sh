@@ -104,6 +104,7 @@ project() {
                 sed "s#/tmp/#$tmp/#g" "$block" >"$project/src/bin/$(basename "$page" .md | tr A-Z a-z)_${block##*.}.rs"
         done
     done
+    [ -n "$(ls "$project/src/bin")" ] || return 0
     echo "-- the programs of $*"
     (cd "$project" && RUSTFLAGS="${RUSTFLAGS:-} -D warnings" CARGO_TARGET_DIR="$repository/target/newcomer" cargo build --quiet)
     for program in "$project"/src/bin/*.rs; do
