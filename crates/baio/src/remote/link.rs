@@ -1,0 +1,287 @@
+//! The calls of every link, over a ring.
+
+use std::future::Future;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::task::{Poll, Waker};
+
+use baio_broker::control::{Command, Reply};
+use baio_client::Ended;
+use baio_engine::{Buffer, Memory, Time, Wait};
+use baio_storage::cache::{Borrower, LentPages};
+use baio_storage::log::Appender;
+use baio_storage::{Error, Fault, Handle, HeldLog, Identity, Outcome, Result, SegmentRequest, Ticket};
+use baio_words::RequestFault;
+
+use super::Remote;
+use super::carried::outcome;
+use super::logs::Asked;
+use crate::link::{Link, NotAsked};
+use crate::request::bounce;
+use crate::trace;
+
+impl Link for Remote {
+    fn buffer(&self, len: usize) -> Result<Buffer> {
+        let client = self.client();
+        let failed = |fault| Error::new("take a buffer for", client.name(), fault);
+        if let Some(fault) = client.refusal() {
+            return Err(failed(fault.into()));
+        }
+        let arena = client.carrier().arena();
+        let asked = len as u64;
+        let found = arena.buffer(len).or_else(|| {
+            // Memory of abandoned requests may lie in the ring.
+            client.look_once();
+            arena.buffer(len)
+        });
+        found.ok_or_else(|| failed(Fault::NoMemory { asked }))
+    }
+
+    fn start(&self, mut request: SegmentRequest) -> std::result::Result<Ticket, SegmentRequest> {
+        let behind = &self.0.behind;
+        let must_copy = self.must_copy(&request.memory) && (request.op.changes_bytes() || request.memory.is_writable());
+        let is_marked = self.is_far() && behind.wants(request.tag);
+        if !must_copy && !is_marked {
+            return self.client().start(request);
+        }
+        let len = request.memory.len();
+        let own = match must_copy.then(|| bounce(self, &mut request)) {
+            Some(Ok(own)) => Some(own),
+            // There may be room when others have ended.
+            Some(Err(_)) if self.may_bounce_later(len) => return Err(request),
+            // There never will be: it ends at once, with `ENOBUFS`.
+            Some(Err(_)) | None => None,
+        };
+        let is_bounced = own.is_some();
+        behind.keep(&mut request, own);
+        let tag = request.tag;
+        match self.client().start(request) {
+            Ok(ticket) => {
+                behind.started(tag, ticket);
+                if is_bounced {
+                    self.count_bounce(len);
+                }
+                Ok(ticket)
+            }
+            Err(mut request) => {
+                behind.undo(&mut request);
+                Err(request)
+            }
+        }
+    }
+
+    fn must_copy(&self, memory: &Memory) -> bool {
+        self.client().carrier().must_copy(memory)
+    }
+
+    fn may_bounce_later(&self, bytes: usize) -> bool {
+        self.is_far() && bytes <= self.client().carrier().arena().size() && self.gives_back()
+    }
+
+    fn poll(&self, ticket: Ticket, waker: &Waker) -> Poll<Option<Outcome>> {
+        let polled = self.client().poll(ticket, waker).map(|ended| self.outcome(ended));
+        self.expect_helper(&polled);
+        polled
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<Option<Outcome>> {
+        Ok(self.outcome(self.client_to_wait()?.wait(ticket)))
+    }
+
+    fn cancel(&self, ticket: Ticket) {
+        self.client().cancel(ticket);
+    }
+
+    fn abandon(&self, ticket: Ticket) {
+        self.client().abandon(ticket);
+        if self.is_far() {
+            self.0.behind.forget(ticket);
+        }
+    }
+
+    fn turn(&self, wait: Wait) -> Result<usize> {
+        let client = self.client_to_wait()?;
+        let turned = match wait {
+            Wait::No => client.turn_once(),
+            Wait::Until {
+                count,
+                min_wait,
+                deadline,
+            } => client.turn(count, min_wait, deadline),
+        };
+        turned.map_err(|fault| Error::new("turn", client.name(), fault))
+    }
+
+    fn next_outcome(&self) -> Option<Outcome> {
+        let ended = self.client().next_outcome()?;
+        Some(self.0.behind.restore(outcome(ended)))
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> Result<F::Output> {
+        let client = self.client_to_wait()?;
+        let done = client.block_on(future);
+        done.map_err(|fault| Error::new("wait on", client.name(), fault))
+    }
+
+    fn close(self) -> Result<()> {
+        let client = self.client_to_wait()?;
+        if self.is_far() {
+            let left = self.leave_broker(client);
+            trace::link_closed(|| client.name().to_owned(), left.as_ref().map(drop));
+            return left;
+        }
+        let ended = || Err(Error::new("close", client.name(), Fault::ServiceEnded));
+        let Some(ticket) = client.begin_close(Box::new(Command::Close)) else {
+            if client.refusal() == Some(RequestFault::ServiceEnded) {
+                return ended();
+            }
+            // Another thread closes: its command is under way until the volume has been given back.
+            client.wait_for_all();
+            return Ok(());
+        };
+        let closed = match client.wait(ticket) {
+            Some(Ended::Command(answer)) => answer.map_err(Error::from).and_then(|closed| closed).map(drop),
+            _ => ended(),
+        };
+        self.0.join();
+        client.look_once();
+        trace::link_closed(|| client.name().to_owned(), closed.as_ref().map(drop));
+        closed
+    }
+
+    fn now(&self) -> Time {
+        Time::monotonic()
+    }
+
+    fn arena_free_bytes(&self) -> usize {
+        self.client().carrier().arena().free_bytes()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.client().in_flight()
+    }
+
+    fn bounced(&self) -> (u64, u64) {
+        let (requests, bytes) = &self.0.bounced;
+        (requests.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
+    }
+
+    fn name(&self) -> String {
+        self.client().name().to_owned()
+    }
+
+    fn identity(&self) -> Identity {
+        self.0.identity
+    }
+
+    type Question = Asked;
+
+    fn ask(&self, command: Box<Command>) -> std::result::Result<Asked, NotAsked> {
+        let client = self.client();
+        if self.is_far() {
+            if let Some(asked) = self.0.logs.ask(client, &command) {
+                return asked.map(Asked::Log);
+            }
+        }
+        let asked = client.command(command).map_err(|command| match client.refusal() {
+            Some(fault) => NotAsked::Refused(fault.into()),
+            None => NotAsked::Full(command),
+        });
+        asked.map(Asked::Service)
+    }
+
+    fn poll_answer(&self, question: &Asked, waker: &Waker) -> Poll<Result<Reply>> {
+        let question = match question {
+            Asked::Service(ticket) => ticket,
+            Asked::Log(asked) => return asked.poll(waker),
+        };
+        let polled = self.client().poll(*question, waker);
+        self.expect_helper(&polled);
+        polled.map(|ended| match ended {
+            Some(Ended::Command(answer)) => answer.map_err(Error::from).and_then(|answer| answer),
+            _ => Err(Error::new("ask the service of", self.client().name(), Fault::Stale)),
+        })
+    }
+
+    fn leave(&self, question: Asked) {
+        match question {
+            Asked::Service(ticket) => self.client().abandon(ticket),
+            Asked::Log(asked) => drop(asked), // A log that it would have given is closed.
+        }
+    }
+
+    fn start_awaited(
+        &self,
+        request: SegmentRequest,
+        waker: &Waker,
+    ) -> std::result::Result<(Ticket, Poll<Option<Outcome>>), SegmentRequest> {
+        let ticket = self.client().start_awaited(request, waker)?;
+        Ok((ticket, Poll::Pending))
+    }
+
+    fn wake_when_room(&self, waker: &Waker, until: Option<Time>) {
+        self.client().wake_when_room(waker, until);
+    }
+
+    fn refusal(&self) -> Option<Fault> {
+        self.client().refusal().map(Fault::from)
+    }
+
+    fn is_driven(&self) -> bool {
+        self.client().is_driven()
+    }
+
+    /// The service turns it; when that has ended, its logs have told everybody.
+    fn is_turned(&self) -> bool {
+        true
+    }
+
+    fn appender_of(&self, held: &HeldLog) -> Appender {
+        held.appender().clone()
+    }
+
+    /// The service does, but what this thread has queued is to reach it before.
+    fn while_others_drive<T>(&self, sleep: impl FnOnce() -> T) -> Option<T> {
+        let client = self.client_to_wait().ok()?;
+        let has_more = match client.refusal_or_in_flight() {
+            Err(_) => return None, // Waiting for the link says why.
+            Ok(in_flight) => in_flight > 0,
+        };
+        if has_more {
+            client.look_once();
+        }
+        let slept = sleep();
+        if has_more {
+            client.look_once(); // As if it had reaped meanwhile.
+        }
+        Some(slept)
+    }
+
+    fn nudge(&self) {} // Whoever appends rings for the service himself.
+
+    fn call_back(&self) {} // So does who leaves a callback.
+
+    fn close_handle(&self, handle: Handle) {
+        self.client().close_handle(handle);
+    }
+
+    fn remember(&self, handle: Handle, name: &str) {
+        self.client().remember(handle, name.to_owned());
+    }
+
+    fn lend_here(&self, _: &Borrower, _: Handle, _: Range<u64>) -> Option<LentPages> {
+        None // The cache is behind a hop.
+    }
+
+    fn note_bounce(&self, begins: bool) {
+        match begins {
+            true => self.0.bouncing.fetch_add(1, Ordering::AcqRel),
+            false => self.0.bouncing.fetch_sub(1, Ordering::AcqRel),
+        };
+    }
+
+    fn count_bounce(&self, bytes: usize) {
+        self.0.bounced.0.fetch_add(1, Ordering::Relaxed);
+        self.0.bounced.1.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
