@@ -101,12 +101,8 @@ pub(super) fn asked(question: Question, handle: impl Fn(HandleWords) -> Handle) 
             owner_uid,
             name,
             access,
-        } => Command::Open {
-            owner_uid,
-            name,
-            access,
-        },
-        Question::OpenKnown {
+        }
+        | Question::OpenKnown {
             owner_uid,
             name,
             access,
