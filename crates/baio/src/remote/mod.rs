@@ -215,8 +215,8 @@ impl Remote {
 
     /// Connects to the broker whose socket is at `path`: a link to the volume that it serves to many processes.
     ///
-    /// What a broker does not do yet says so by its error: pins, pages under a log, plain files, [`Link::with_pool`], defragmentations, checks, counters,
-    /// progress. Memory of requests that is not from [`Link::buffer`] is copied ([`Link::bounced`] counts it).
+    /// What a broker does not do yet says so by its error: pins, pages under a log, gates, plain files, [`crate::Link::with_pool`], counters, the
+    /// progress of an operation. Memory of requests that is not from [`crate::Link::buffer`] is copied ([`crate::Link::bounced`] counts it).
     ///
     /// # Errors
     /// Nobody serves there, or not this user; the other end is no broker, or one of another version; or what the system said.
@@ -225,7 +225,7 @@ impl Remote {
     }
 
     /// The same for a volume by the name under which it is served (empty: the only one), with as many places for requests as the options
-    /// have slots, and so large an arena, if the broker gives that much. Who asks is what the broker sees: [`Link::identity`]. What becomes of
+    /// have slots, and so large an arena, if the broker gives that much. Who asks is what the broker sees: [`crate::Link::identity`]. What becomes of
     /// the link when the broker ends is [`Options::reconnect`].
     ///
     /// # Errors
@@ -273,7 +273,7 @@ impl Remote {
 
     /// Who uses the broker at the other end, and how much: every user for uid 0 and the user that the broker runs as, else the caller.
     ///
-    /// Its operation fails with `EOPNOTSUPP` when there is no broker: counters of a link of one's own are [`Link::metrics`].
+    /// Its operation fails with `EOPNOTSUPP` when there is no broker: counters of a link of one's own are [`crate::Link::metrics`].
     pub fn status(&self) -> Operation<Remote, BrokerStatus> {
         Operation::new(self, Command::Status, |_, reply| match reply {
             Reply::Status(words) => Some(words.into()),
