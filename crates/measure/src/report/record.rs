@@ -1,0 +1,165 @@
+//! What a report keeps: `report.json`, from which the terminal's tables, the page and a comparison are made.
+//!
+//! Unknown fields are passed over, and missing ones are empty, so that reports of other versions can be read.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Of the file; a report of another number is not read.
+pub(crate) const FORMAT: u32 = 1;
+
+/// The whole report, or as much of it as has ended.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Record {
+    /// [`FORMAT`].
+    pub(crate) format: u32,
+    /// Of the program.
+    pub(crate) version: String,
+    /// When it was begun: RFC 3339, in UTC.
+    pub(crate) began: String,
+    pub(crate) seconds: f64,
+    pub(crate) quick: bool,
+    /// Everything that was asked for has ended.
+    pub(crate) finished: bool,
+    pub(crate) machine: Machine,
+    /// In the order in which they ran.
+    pub(crate) experiments: Vec<Experiment>,
+    /// What the seed documents ask for, and what shows it.
+    pub(crate) promises: Vec<Promise>,
+}
+
+/// On what it was taken. What could not be found out is empty.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Machine {
+    pub(crate) kernel: String,
+    pub(crate) processor: String,
+    /// Those that this process may run on.
+    pub(crate) processors: usize,
+    pub(crate) memory_bytes: u64,
+    /// Of the first processor.
+    pub(crate) governor: Option<String>,
+    /// Where the working files are: `ext4`.
+    pub(crate) file_system: String,
+    /// `relatime`, `noatime`, ...
+    pub(crate) atime: Option<String>,
+    /// The block device below: `vda`.
+    pub(crate) device: Option<String>,
+    pub(crate) scheduler: Option<String>,
+    pub(crate) nr_requests: Option<u64>,
+    pub(crate) read_ahead_kb: Option<u64>,
+    pub(crate) rotational: Option<bool>,
+    /// `write back` or `write through`.
+    pub(crate) write_cache: Option<String>,
+    pub(crate) backend: String,
+    /// Why this one was chosen.
+    pub(crate) backend_why: String,
+    pub(crate) peers: Vec<Program>,
+}
+
+/// A program that runs in turn with ours.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Program {
+    pub(crate) name: String,
+    /// `None` where it is not installed.
+    pub(crate) version: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Experiment {
+    /// As `--only` names it.
+    pub(crate) name: String,
+    /// One sentence.
+    pub(crate) shows: String,
+    /// Did everything hold that must hold? Marks do not count here.
+    pub(crate) verified: bool,
+    pub(crate) seconds: f64,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) charts: Vec<Chart>,
+    /// Sentences for people: what was done, and what is no figure.
+    pub(crate) notes: Vec<String>,
+    /// The measurements themselves, each run of each side.
+    pub(crate) parts: Vec<Value>,
+}
+
+/// One figure of ours, beside a peer's where there is one.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Row {
+    /// What was done: `file, uring, depth 64`.
+    pub(crate) what: String,
+    /// `requests/s`, `CPU a request`, ...
+    pub(crate) figure: String,
+    /// `1/s`, `us`, `MiB/s`; empty for a number without one.
+    pub(crate) unit: String,
+    pub(crate) ours: Option<f64>,
+    /// Who did the same.
+    pub(crate) peer: String,
+    pub(crate) theirs: Option<f64>,
+    /// The median of the rounds' ratios, ours to theirs.
+    pub(crate) ratio: Option<f64>,
+    /// The least and the largest of them.
+    pub(crate) spread: Option<[f64; 2]>,
+    /// What the ratio is to be, or our figure where there is no peer: `>= 0.97`.
+    pub(crate) mark: Option<String>,
+    pub(crate) holds: Option<bool>,
+    /// By how many percent the mark is missed.
+    pub(crate) short_by: Option<f64>,
+    /// Why there is no figure.
+    pub(crate) skipped: Option<String>,
+    /// What a shell would be given to run ours.
+    pub(crate) command: String,
+    pub(crate) peers_command: String,
+}
+
+/// A drawing. Its table is made of the same values.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    /// Of all lines, rising.
+    pub(crate) at: Vec<f64>,
+    pub(crate) lines: Vec<Line>,
+    /// What the document showed, in a sentence; empty where it has no figure.
+    pub(crate) document: String,
+    /// What is shown here, in a sentence.
+    pub(crate) here: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Axis {
+    pub(crate) title: String,
+    pub(crate) unit: String,
+    pub(crate) logarithmic: bool,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    /// Whose: `ours`, `peer`, or `document` for what a seed document printed.
+    pub(crate) whose: String,
+    /// One for each place of [`Chart::at`]; none where nothing was measured.
+    pub(crate) values: Vec<Option<f64>>,
+}
+
+/// A row of what the documents ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Promise {
+    /// `S1`
+    pub(crate) id: String,
+    pub(crate) title: String,
+    /// `001 §3`
+    pub(crate) document: String,
+    /// The experiments that show it.
+    pub(crate) shown_by: Vec<String>,
+    /// `shown`, `missed`, `not run` or `not built yet`; `checked` for what a live check of the report shows.
+    pub(crate) state: String,
+}
