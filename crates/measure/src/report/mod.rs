@@ -5,6 +5,7 @@
 //! | `args.rs` | what is typed |
 //! | `main_job.rs` | a file into a segment and back, and what is refused |
 //! | `versus.rs` | `stress` against who does the same: random and sequential, direct and cached, plain and durable, by a service |
+//! | `brokers.rs` | a volume that a broker serves, against one in the own process |
 //! | `streaming.rs` | the tables of seed 000 and of seed 001, figures 1 and 2, in four ways |
 //! | `posted_writes.rs`, `buffered_writes.rs` | what the submitting call waits for |
 //! | `as_written.rs` | seed 003's test, on this device and on the document's, simulated |
@@ -33,6 +34,7 @@ use work_dir::{WorkDir, remove_left_over};
 
 pub(crate) mod args;
 mod as_written;
+mod brokers;
 mod buffered_writes;
 mod comparison;
 mod ext2;
@@ -91,6 +93,8 @@ const EXPERIMENTS: &[Experiment] = experiments! {
     "own-policy" => own_policy::run: "a program's own eviction and prefetch on our cache, against LRU and the kernel's cache"
     "service" => versus::service:
         "4 KiB random direct reads of a segment through a service thread, against the same in the caller's thread"
+    "broker" => brokers::run:
+        "4 KiB random direct reads of a segment by a broker, against the same volume in the caller's process"
     "posted-writes" => posted_writes::run: "seed 003: a thousand writes posted to a slow device: posting must not wait for it; and its test as written"
     "buffered-writes" => buffered_writes::run: "64 KiB writes through the kernel's cache: who blocks, and with how many threads"
     "buffered-reads" => versus::buffered_reads: "4 KiB reads that the kernel's cache answers, against a loop of pread"
