@@ -5,6 +5,7 @@
 //! | `args.rs` | what is typed |
 //! | `main_job.rs` | a file into a segment and back, and what is refused |
 //! | `versus.rs` | `stress` against who does the same: random and sequential, direct and cached, plain and durable, by a service |
+//! | `runtimes.rs` | other runtimes, where their programs have been built |
 //! | `brokers.rs` | a volume that a broker serves, against one in the own process |
 //! | `streaming.rs` | the tables of seed 000 and of seed 001, figures 1 and 2, in four ways |
 //! | `posted_writes.rs`, `buffered_writes.rs` | what the submitting call waits for |
@@ -51,6 +52,7 @@ mod page_cleaners;
 mod places;
 mod posted_writes;
 mod request_traces;
+mod runtimes;
 mod slow_device;
 mod streaming;
 mod versus;
@@ -74,6 +76,7 @@ macro_rules! experiments {
 const EXPERIMENTS: &[Experiment] = experiments! {
     "segments" => main_job::run: "a file goes into a segment and comes back; what the volume refuses a second user"
     "random-read" => versus::random_read: "4 KiB random direct reads of a file and of a segment, on each backend, against its peer"
+    "runtimes" => runtimes::run: "the same reads by tokio-uring, glommio and compio, where benches/peers has been built"
     "random-write" => versus::random_write: "4 KiB random direct writes: many side by side on one file, against eight files and fio"
     "cached-reads" => versus::cached_reads:
         "random reads through our own cache, nothing cached: against the kernel's and against direct ones"
