@@ -14,12 +14,14 @@ fn report(experiment: &str, with_tools: bool) -> Vec<Value> {
 }
 
 fn report_on(working_set: &str, experiment: &str, with_tools: bool) -> Vec<Value> {
-    let place = Place::new();
+    let (place, out) = (Place::new(), Place::new());
     let line = format!("report --quick --json --working-set {working_set} --only");
     let mut command = Command::new(BAIO);
     command
         .args(line.split(' '))
         .arg(experiment)
+        .arg("--out")
+        .arg(out.path("."))
         .current_dir(place.path("."));
     if !with_tools {
         command.env("PATH", place.path("."));
@@ -28,7 +30,7 @@ fn report_on(working_set: &str, experiment: &str, with_tools: bool) -> Vec<Value
     let left = std::fs::read_dir(place.path(".")).unwrap().count();
     assert_eq!(left, 0, "working files go");
     assert_eq!(told["verified"], true);
-    told["parts"][0]["parts"].as_array().unwrap().clone()
+    told["experiments"][0]["parts"].as_array().unwrap().clone()
 }
 
 /// Of a mark that does not depend on time.

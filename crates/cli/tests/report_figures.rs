@@ -10,6 +10,7 @@ use support::{BAIO, Done, Place};
 
 /// A report of one experiment on very little; without a search path there is no fio.
 fn report(place: &Place, experiment: &str, with_fio: bool) -> Value {
+    let out = Place::new();
     let mut command = Command::new(BAIO);
     command.args([
         "report",
@@ -20,7 +21,7 @@ fn report(place: &Place, experiment: &str, with_fio: bool) -> Value {
         "--only",
         experiment,
     ]);
-    command.current_dir(place.path("."));
+    command.arg("--out").arg(out.path(".")).current_dir(place.path("."));
     if !with_fio {
         command.env("PATH", place.path("."));
     }
@@ -29,8 +30,8 @@ fn report(place: &Place, experiment: &str, with_fio: bool) -> Value {
     assert_eq!(left, 0, "working files go");
     let told = done.json();
     assert_eq!(told["verified"], true);
-    assert_eq!(told["parts"][0]["name"], experiment);
-    told["parts"][0]["parts"].clone()
+    assert_eq!(told["experiments"][0]["name"], experiment);
+    told["experiments"][0]["parts"].clone()
 }
 
 #[track_caller]

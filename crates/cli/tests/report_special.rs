@@ -15,10 +15,12 @@ fn report(only: &str) -> Value {
 }
 
 fn report_with(only: &str, options: &[&str]) -> Value {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let output = baio()
         .args(["report", "--quick", "--json", "--only", only, "--dir"])
         .arg(dir.path())
+        .arg("--out")
+        .arg(out.path())
         .args(options)
         .output()
         .unwrap();
@@ -30,7 +32,7 @@ fn report_with(only: &str, options: &[&str]) -> Value {
     );
     let mut answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["verified"], true, "{answer}");
-    answer["parts"][0]["parts"].take()
+    answer["experiments"][0]["parts"].take()
 }
 
 /// Every comparison of these experiments has a mark, which holds or not.
@@ -41,7 +43,7 @@ fn marks(parts: &Value) -> usize {
 
 /// Runs a job as the report does.
 fn work(job: &Value) -> Result<Value, String> {
-    let output = baio().env("BAIO_WORKER_JOB", job.to_string()).output().unwrap();
+    let output = baio().args(["worker", &job.to_string()]).output().unwrap();
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }

@@ -18,6 +18,10 @@ pub enum ExitStatus {
     NotVerified = 3,
     /// The work was done, but a threshold that was asked for was missed.
     ThresholdMissed = 4,
+    /// SIGINT ended it; what it had is told. As a shell says it.
+    Interrupted = 130,
+    /// SIGTERM ended it; what it had is told.
+    Terminated = 143,
 }
 
 impl ExitStatus {
@@ -51,6 +55,8 @@ mod tests {
         assert_eq!(ExitStatus::Usage as u8, 2);
         assert_eq!(ExitStatus::NotVerified as u8, 3);
         assert_eq!(ExitStatus::ThresholdMissed as u8, 4);
+        assert_eq!(ExitStatus::Interrupted as u8, 128 + 2);
+        assert_eq!(ExitStatus::Terminated as u8, 128 + 15);
     }
 
     #[test]

@@ -16,7 +16,7 @@
 //! | `latency/` | `baio latency`: single requests, writes posted at once, I/O schedulers |
 //! | `report/` | the experiments, each one line in a table; what they share: sides in turn, marks, places |
 //!
-//! A process of ours is this program again: with the words of a command line, or with a job in its environment, for which
+//! A process of ours is this program again: with the words of a command line, or as `baio worker JOB`, for which
 //! `main` asks [`worker`] first. `docs/report.md` is for users.
 
 // So that programs under `examples/` name this crate alike, alone and as workers of the report.

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use baio_stress::Measurement;
 use baio_stress::costs::{Costs, memory_max};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
+use crate::figures::interrupt::{self, Running};
 use crate::figures::quoted;
 
 /// What a finished process printed and cost.
@@ -49,13 +51,20 @@ pub(crate) fn run_own(words: &[String]) -> std::io::Result<Finished> {
 }
 
 /// Runs a command to its end.
+///
+/// # Errors
+/// It did not start, or the report was interrupted.
 pub(crate) fn run(command: &mut Command) -> std::io::Result<Finished> {
+    interrupt::check().map_err(|came| std::io::Error::other(came.to_string()))?;
     let mut child = command
+        .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
     let pid = child.id();
+    let id = Pid::from_child(&child);
+    let running = Running::new(id);
     let (ended, is_over) = channel::<()>();
     let watcher = std::thread::spawn(move || watch_memory(pid, &is_over));
     let mut stdout = String::new();
@@ -76,11 +85,13 @@ pub(crate) fn run(command: &mut Command) -> std::io::Result<Finished> {
         stderr = text;
     }
     // It is left unreaped until nobody looks at it any more: its number must not be another's.
-    let id = Pid::from_child(&child);
     rustix::io::retry_on_intr(|| waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT))?;
     drop(ended);
     let rss_bytes = watcher.join().unwrap_or(0);
+    drop(running);
     let (status, usage) = wait4(pid)?;
+    // What one printed that was ended is no measurement.
+    interrupt::check().map_err(|came| std::io::Error::other(came.to_string()))?;
     Ok(Finished {
         success: libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
         stdout,

@@ -9,6 +9,7 @@ use baio_stress::Measurement;
 pub(crate) mod appends;
 pub(crate) mod child;
 pub(crate) mod fio;
+pub(crate) mod interrupt;
 pub(crate) mod start_up;
 pub(crate) mod stress;
 pub(crate) mod worker;

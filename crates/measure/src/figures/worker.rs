@@ -1,5 +1,5 @@
-//! Sides of a comparison that no command of ours has, each in a process of its own: `baio` starts itself with a job and
-//! reads the measurement that it prints.
+//! Sides of a comparison that no command of ours has, each in a process of its own: `baio` starts itself as `baio worker JOB` and
+//! reads the measurement that it prints. No help names that command, but whoever is shown it can run it.
 
 use std::process::{Command, ExitCode};
 
@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::figures::child::{self, Finished};
-use crate::figures::quoted;
 use crate::latency::schedulers;
 use crate::program;
 
@@ -54,13 +53,17 @@ pub(crate) enum Job {
     SchedulerGuard(schedulers::Guard),
 }
 
-/// The environment variable by which the program knows that it is a worker.
-const JOB: &str = "BAIO_WORKER_JOB";
+/// The command by which the program knows that it is a worker.
+const COMMAND: &str = "worker";
 
 /// The job of this process, if it is a worker.
 pub(crate) fn job_of_self() -> Option<Result<Job, String>> {
-    let job = std::env::var(JOB).ok()?;
-    Some(serde_json::from_str(&job).map_err(|error| format!("{JOB}: {error}")))
+    let mut words = std::env::args_os().skip(1);
+    if words.next()? != COMMAND {
+        return None;
+    }
+    let job = words.next().unwrap_or_default();
+    Some(serde_json::from_str(&job.to_string_lossy()).map_err(|error| format!("the job of a {COMMAND}: {error}")))
 }
 
 /// All that a worker process does.
@@ -87,9 +90,8 @@ fn work(job: Job) -> Result<Value, String> {
 
 /// The command that [`run`] gives, as a shell would be given it.
 pub(crate) fn command_line(job: &Job) -> String {
-    let program = std::env::current_exe().unwrap_or_else(|_| "baio".into());
     let json = serde_json::to_string(job).unwrap_or_default();
-    format!("{JOB}={} {}", quoted(&json), quoted(&program.to_string_lossy()))
+    child::own_command_line(&[COMMAND.to_owned(), json])
 }
 
 /// Runs a job in a process of its own; its costs are the whole process's.
@@ -110,7 +112,7 @@ pub(crate) fn command(job: &Job) -> Result<Command, String> {
     let program = std::env::current_exe().map_err(|error| format!("find this program: {error}"))?;
     let json = serde_json::to_string(job).map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
-    command.env(JOB, json);
+    command.args([COMMAND, &json]);
     Ok(command)
 }
 

@@ -8,13 +8,18 @@ use clap::Args;
 /// `baio report`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The peers, blocking threads and fio if it is installed, run in turn with ours; each one's exact command is printed. Beside
-a ratio stands the mark that the project has set itself; a mark that is missed is told, and fails nothing.
-The working files go when the report ends; what an interrupted one left goes when the next one begins there.
+The peers, blocking threads and fio if it is installed, run in turn with ours. Beside a ratio stands the mark that the project
+has set itself; a mark that is missed is told, and fails nothing. After each experiment everything measured so far is in
+report.json. ^C ends the report and shows what there is; --resume goes on from there.
+The working files go when the report ends; what a killed one left goes when the next one begins there.
+
+Exit status: 0 done, 1 an experiment failed, 3 something did not verify, 130 or 143 ended by SIGINT or SIGTERM
 
 Examples:
-  baio report --quick
-  baio report --dir /mnt/disk --only random-read --working-set 4G")]
+  baio report --quick --out /tmp/report
+  baio report --dir /mnt/disk --only random-read --working-set 4G
+  baio report --list
+  baio report --compare yesterday.json today.json")]
 pub struct ReportArgs {
     /// Where to make the working files [default: the current directory]
     #[arg(long, value_name = "DIR")]
@@ -31,9 +36,27 @@ pub struct ReportArgs {
     /// Segments that `volume-scale` makes, which runs only when --only names it [default: 20000, with --quick 2000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(crate) segments: Option<u64>,
-    /// Run this part alone; may be given several times
+    /// Run this experiment alone; may be given several times
     #[arg(long, value_name = "NAME")]
     pub(crate) only: Vec<String>,
+    /// Where report.json and report.html go [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Go on with the report that is there, of the same options: what was measured stays
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Show the command of each side too
+    #[arg(long)]
+    pub(crate) commands: bool,
+    /// Leave the working files, so that these commands can be run again; it takes room for all experiments
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Name the experiments and what they show, and run none
+    #[arg(long, conflicts_with_all = ["only", "compare", "resume"])]
+    pub(crate) list: bool,
+    /// Set this report beside another; of two files, these, and nothing runs
+    #[arg(long, value_names = ["OTHER", "THIS"], num_args = 1..=2)]
+    pub(crate) compare: Vec<PathBuf>,
 }
 
 #[cfg(test)]

@@ -19,8 +19,10 @@ use baio_stress::{Latency, Recorder};
 use serde_json::{Value, json};
 
 use crate::figures::child::{own_command_line, run_own};
+use crate::figures::interrupt;
 use crate::report::Setting;
 use crate::report::comparison::Findings;
+use crate::report::work_dir::done_with;
 
 const WRITES: usize = 1000;
 const BYTES: usize = 512;
@@ -35,7 +37,7 @@ const HOST: Duration = Duration::from_micros(15);
 pub(super) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let path = setting.dir.join("as-written.file");
     let done = on_this_device(&path, findings);
-    let _ = std::fs::remove_file(&path);
+    done_with(&path);
     done?;
     let told = simulated(findings);
     told.map_err(|said| failed("the simulated disk", said))
@@ -84,27 +86,29 @@ fn note(words: &[String], told: &Value, findings: &mut Findings) {
     let command = own_command_line(words);
     findings.errors += told["errors"].as_u64().unwrap_or(0);
     findings.lines.push(format!(
-        "as written: 1000 writes of {} bytes, linear, posted at once; durability: {}, for {}",
+        "as written: {WRITES} writes of {} bytes, linear, posted at once; durability: {}, for {}",
         told["request_size"],
         told["durability"].as_str().unwrap_or("?"),
         told["durability_because"].as_str().unwrap_or("?"),
     ));
-    findings.lines.push(format!("    {command}"));
     let runs = told["runs"].as_array().map_or(&[][..], Vec::as_slice);
     for run in runs {
         let us = |of: &str, point: &str| run[of][point].as_f64().unwrap_or(f64::NAN);
-        findings.lines.push(format!(
-            "    scheduler {}: {:.1} of a batch, {:.0} us p50, {:.0} us at most; first of a batch {:.0} us p50, {:.0} us at most; \
-             enqueuing call {:.1} us p50, {:.0} us at most",
-            run["scheduler"].as_str().unwrap_or("unknown"),
-            run["batch_size_mean"].as_f64().unwrap_or(f64::NAN),
-            us("latency_us", "p50"),
-            us("latency_us", "max"),
-            us("first_of_batch_latency_us", "p50"),
-            us("first_of_batch_latency_us", "max"),
-            us("enqueue_us", "p50"),
-            us("enqueue_us", "max"),
-        ));
+        let scheduler = run["scheduler"].as_str().unwrap_or("unknown");
+        let what = format!("as written, scheduler {scheduler}");
+        let batch = run["batch_size_mean"].as_f64().unwrap_or(f64::NAN);
+        let us = [
+            ("p50 latency", us("latency_us", "p50")),
+            ("longest latency", us("latency_us", "max")),
+            ("first of a batch, p50", us("first_of_batch_latency_us", "p50")),
+            ("first of a batch, longest", us("first_of_batch_latency_us", "max")),
+            ("enqueuing call, p50", us("enqueue_us", "p50")),
+            ("enqueuing call, longest", us("enqueue_us", "max")),
+        ];
+        findings.figure(&what, "writes in a batch", "", batch, None);
+        for (figure, value) in us {
+            findings.figure(&what, figure, "us", value, None);
+        }
     }
     findings.parts.push(json!({
         "part": "as written",
@@ -167,20 +171,22 @@ fn simulated(findings: &mut Findings) -> Result<(), String> {
     ));
     let mut rows = Vec::new();
     for posting in POSTINGS {
+        interrupt::check().map_err(|came| came.to_string())?;
         let told = posting.run()?;
         let each = WRITES as f64 / told.batches.max(1) as f64;
         let ms = |us: Option<f64>| us.unwrap_or(f64::NAN) / 1000.0;
-        findings.lines.push(format!(
-            "    {}: {each:.1} of a batch, {:.2} s in all, {:.1} ms p50, {:.1} ms at most; first of a batch {:.1} ms p50, {:.1} ms at most; \
-             enqueuing call {:.1} ms at most",
-            posting.name,
-            told.seconds,
-            ms(told.latency.p50),
-            ms(told.latency.max),
-            ms(told.first.p50),
-            ms(told.first.max),
-            ms(told.enqueue.max),
-        ));
+        let what = format!("simulated, {}", posting.name);
+        findings.figure(&what, "writes in a batch", "", each, None);
+        findings.figure(&what, "all", "s", told.seconds, None);
+        for (figure, us) in [
+            ("p50 latency", told.latency.p50),
+            ("longest latency", told.latency.max),
+            ("first of a batch, p50", told.first.p50),
+            ("first of a batch, longest", told.first.max),
+            ("enqueuing call, longest", told.enqueue.max),
+        ] {
+            findings.figure(&what, figure, "ms", ms(us), None);
+        }
         rows.push(json!({
             "row": posting.name,
             "seconds": told.seconds,

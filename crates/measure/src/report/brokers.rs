@@ -3,14 +3,17 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use baio_console::failure::Failure;
 use baio_stress::Measurement;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::figures::child::own_command_line;
+use crate::figures::interrupt::Running;
 use crate::figures::stress::Run;
 use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
@@ -24,12 +27,7 @@ const SOCKET_PATH_MAX: usize = 108;
 pub(super) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let (runtime, rounds) = setting.measuring();
     let place = Site::segment(setting, "broker", setting.working_set)?;
-    let socket = setting.dir.join("broker.sock");
-    if socket.as_os_str().len() >= SOCKET_PATH_MAX {
-        let reason = format!("{} is longer than a socket's path may be", socket.display());
-        findings.skip("a broker", &reason);
-        return Ok(());
-    }
+    let socket = socket_in(&setting.dir);
     findings.lines.push(format!(
         "one client of a broker beside one process that has the volume open itself; working set {} MiB, {rounds} rounds of {} ms \
          a side, median of the ratios",
@@ -58,6 +56,15 @@ pub(super) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
         )?;
     }
     Ok(())
+}
+
+/// A place for the socket among the working files, or with the temporary ones where that path is too long.
+fn socket_in(dir: &Path) -> PathBuf {
+    let near = dir.join("broker.sock");
+    if near.as_os_str().len() < SOCKET_PATH_MAX {
+        return near;
+    }
+    std::env::temp_dir().join(format!("baio-report-{}.sock", std::process::id()))
 }
 
 /// `stress` by a broker that runs meanwhile.
@@ -99,6 +106,8 @@ fn charge(measured: &mut Measurement, broker: Duration) {
 /// `baio serve`, which ends with this.
 struct Broker {
     child: Child,
+    /// It ends with an interrupted report.
+    _running: Running,
     /// What it says; were it closed, its last words would be an error.
     said: Option<BufReader<ChildStdout>>,
     socket: PathBuf,
@@ -114,9 +123,11 @@ impl Broker {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
+            .process_group(0)
             .spawn()
             .map_err(failed)?;
         let mut broker = Broker {
+            _running: Running::new(Pid::from_child(&child)),
             said: child.stdout.take().map(BufReader::new),
             child,
             socket: socket.to_owned(),
@@ -148,8 +159,7 @@ impl Broker {
 
     /// As it should: everything is written, the volume is closed.
     fn end(&mut self) -> Result<(), String> {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         match self.child.wait() {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(format!("`baio serve` ended with {status}")),

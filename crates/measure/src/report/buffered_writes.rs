@@ -7,13 +7,14 @@ use std::time::Duration;
 use baio_console::failure::Failure;
 use baio_stress::{Measurement, Rw};
 
+use crate::figures::fio;
 use crate::figures::stress::Run;
-use crate::figures::{fio, middle};
 use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::files::settle;
 use crate::report::marks::{Bound, Figure, Mark};
 use crate::report::streaming::file_system;
+use crate::report::work_dir::done_with;
 
 const REQUEST: u64 = 64 << 10;
 const DEPTH: u32 = 128;
@@ -31,8 +32,7 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
         Ok(work) => compare(setting, &path, &work, findings)?,
         Err(reason) => findings.skip("buffered-writes", &reason),
     }
-    // The next experiment needs the room.
-    let _ = std::fs::remove_file(&path);
+    done_with(&path);
     Ok(())
 }
 
@@ -102,14 +102,8 @@ fn compare(setting: &Setting, path: &Path, work: &Work, findings: &mut Findings)
         let tenth = Mark::at_most(Figure::SubmitP999, 0.1);
         let runs = findings.compare(rounds, ours, vec![Peer::new(theirs, [tenth])])?;
         let threads = runs.ours.iter().filter_map(|run| run.threads_max).max().unwrap_or(0);
-        let verdict = Bound::AtMost(THREADS_MAX as f64).verdict(threads as f64);
-        findings
-            .lines
-            .push(format!("    threads at most {threads} ({verdict})"));
-        let (ours, theirs) = (middle(&runs.ours, submit_p999), middle(runs.peer(0), submit_p999));
-        findings.lines.push(format!(
-            "    p99.9 of the submitting call: {ours:.0} us against {theirs:.0} us"
-        ));
+        let most = Bound::AtMost(THREADS_MAX as f64);
+        findings.count("threads at most", "threads", threads as f64, Some(most));
     }
     Ok(())
 }

@@ -6,11 +6,10 @@
 //!
 //! A peer that cannot run here (not installed, refused by the kernel) is left out, with its reason. Ours must run.
 
-use baio_console::failure::Failure;
 use baio_stress::{CacheCounts, Measurement};
-use serde_json::{Value, json};
 
-use crate::figures::{fio, median, middle, stress, worker};
+use crate::figures::{fio, interrupt, median, middle, stress, worker};
+pub(super) use crate::report::findings::Findings;
 use crate::report::marks::{Bound, Figure, Mark};
 
 /// One way to do the work.
@@ -33,10 +32,10 @@ type OfRun = dyn Fn(&Measurement, &CacheCounts) -> f64;
 
 /// Something that our own cache counts, of one run.
 pub(super) struct Count {
-    said: &'static str,
-    key: &'static str,
-    of: Box<OfRun>,
-    bound: Option<Bound>,
+    pub(super) said: &'static str,
+    pub(super) key: &'static str,
+    pub(super) of: Box<OfRun>,
+    pub(super) bound: Option<Bound>,
 }
 
 /// What one comparison gave.
@@ -44,18 +43,7 @@ pub(super) struct Turns {
     /// One a round.
     pub(super) ours: Vec<Measurement>,
     /// For each peer its name, and one a round, or why it was left out.
-    peers: Vec<(String, Result<Vec<Measurement>, String>)>,
-}
-
-/// What an experiment gave: its comparisons, and what else there is to tell.
-#[derive(Default)]
-pub(super) struct Findings {
-    pub(super) lines: Vec<String>,
-    pub(super) parts: Vec<Value>,
-    /// Requests that failed, on any side: then the figures mean nothing.
-    pub(super) errors: u64,
-    /// Something else did not hold that must hold; a line tells what.
-    pub(super) is_wrong: bool,
+    pub(super) peers: Vec<(String, Result<Vec<Measurement>, String>)>,
 }
 
 impl Turns {
@@ -181,7 +169,7 @@ impl Peer {
     }
 
     /// Every figure once, in the order in which it is shown.
-    fn figures(&self) -> Vec<Figure> {
+    pub(super) fn figures(&self) -> Vec<Figure> {
         let marked = self.marks.iter().map(|mark| mark.figure);
         let mut figures = vec![Figure::Requests, Figure::Cpu, Figure::CpuLessStart];
         for figure in marked.chain(self.also.iter().copied()) {
@@ -193,117 +181,8 @@ impl Peer {
     }
 }
 
-impl Findings {
-    /// Runs ours in turn with its peers, and notes what that gave.
-    ///
-    /// # Errors
-    /// Our side failed.
-    pub(super) fn compare(&mut self, rounds: usize, ours: Side, peers: Vec<Peer>) -> Result<Turns, Failure> {
-        let turns = in_turn(&ours, &peers, rounds).map_err(|error| {
-            Failure::new("report", "EIO", error)
-                .on(ours.name.as_str())
-                .needing("our own side to run")
-                .cured_by("run its command by itself and see what it says; `baio doctor` tells what works here")
-        })?;
-        self.note(&ours, &peers, &turns);
-        Ok(turns)
-    }
-
-    /// Notes what our own cache has done in the comparison that was made last: the median of the rounds.
-    pub(super) fn counted(&mut self, runs: &[Measurement], counts: &[Count]) {
-        for count in counts {
-            let value = middle(runs, |run| {
-                run.cache.as_ref().map_or(f64::NAN, |cache| (count.of)(run, cache))
-            });
-            self.count(count.said, count.key, value, count.bound);
-        }
-    }
-
-    /// Tells why something is not compared at all.
-    pub(super) fn skip(&mut self, what: &str, reason: &str) {
-        self.lines.push(format!("skipped: {what}: {reason}"));
-        self.parts.push(json!({ "part": what, "skipped": reason }));
-    }
-
-    /// Notes something counted of the comparison that was made last, and what it is to be.
-    pub(super) fn count(&mut self, said: &str, key: &str, value: f64, bound: Option<Bound>) {
-        let verdict = bound.map_or_else(String::new, |bound| format!(" ({})", bound.verdict(value)));
-        let shown = if value.fract() == 0.0 {
-            format!("{value}")
-        } else {
-            format!("{value:.3}")
-        };
-        self.lines.push(format!("    {shown} {said}{verdict}"));
-        let Some(part) = self.parts.last_mut() else { return };
-        part["counts"][key] = json!({
-            "value": value,
-            "mark": bound.map(|bound| bound.to_string()),
-            "holds": bound.map(|bound| bound.shortfall(value).is_none()),
-        });
-    }
-
-    /// Whether everything held that must hold; tells it of requests.
-    pub(super) fn verified(&mut self) -> bool {
-        if self.errors > 0 {
-            self.lines
-                .push(format!("{} REQUESTS FAILED: these figures mean nothing", self.errors));
-        }
-        self.errors == 0 && !self.is_wrong
-    }
-
-    fn note(&mut self, ours: &Side, peers: &[Peer], turns: &Turns) {
-        let all = turns.peers().flat_map(|(_, runs)| runs).chain(&turns.ours);
-        self.errors += all.map(|run| run.errors).sum::<u64>();
-        self.lines.push(summary(&ours.name, &turns.ours));
-        self.lines.push(format!("    {}", ours.command));
-        let against: Vec<Value> = peers
-            .iter()
-            .zip(&turns.peers)
-            .map(|(peer, (_, runs))| match runs {
-                Ok(runs) => self.note_peer(peer, &turns.ours, runs),
-                Err(reason) => {
-                    let name = &peer.side.name;
-                    self.lines.push(format!("  against {name}: skipped: {reason}"));
-                    json!({ "peer": name, "command": peer.side.command, "skipped": reason })
-                }
-            })
-            .collect();
-        self.parts.push(json!({
-            "part": ours.name,
-            "command": ours.command,
-            "runs": turns.ours,
-            "against": against,
-        }));
-    }
-
-    fn note_peer(&mut self, peer: &Peer, ours: &[Measurement], runs: &[Measurement]) -> Value {
-        let mut said = Vec::new();
-        let mut marks = Vec::new();
-        let mut object = json!({ "peer": peer.side.name, "command": peer.side.command, "runs": runs });
-        for figure in peer.figures() {
-            let ratio = ratio(figure, ours, runs);
-            object[figure.key()] = json!(ratio);
-            let mut words = format!("{ratio:.2} of its {}", figure.said());
-            for mark in peer.marks.iter().filter(|mark| mark.figure == figure) {
-                words += &format!(" ({})", mark.verdict(ratio));
-                marks.push(json!({
-                    "figure": figure.key(),
-                    "mark": mark.to_string(),
-                    "holds": mark.shortfall(ratio).is_none(),
-                }));
-            }
-            said.push(words);
-        }
-        object["marks"] = Value::Array(marks);
-        let name = &peer.side.name;
-        self.lines.push(format!("  against {name}: {}", said.join(", ")));
-        self.lines.push(format!("    {}", peer.side.command));
-        object
-    }
-}
-
 /// Ours, peer, ours, peer: A B A B for each peer. A peer that fails once is not tried again.
-fn in_turn(ours: &Side, peers: &[Peer], rounds: usize) -> Result<Turns, String> {
+pub(super) fn in_turn(ours: &Side, peers: &[Peer], rounds: usize) -> Result<Turns, String> {
     let mut turns = Turns {
         ours: Vec::with_capacity(rounds),
         peers: peers
@@ -315,7 +194,10 @@ fn in_turn(ours: &Side, peers: &[Peer], rounds: usize) -> Result<Turns, String> 
         turns.ours.push((ours.run)()?);
         for (peer, (_, runs)) in peers.iter().zip(&mut turns.peers) {
             let Ok(so_far) = runs else { continue };
-            match (peer.side.run)() {
+            let told = (peer.side.run)();
+            // Else one that was ended with the report would look like one that cannot run.
+            interrupt::check().map_err(|signal| signal.to_string())?;
+            match told {
                 Ok(run) => so_far.push(run),
                 Err(reason) => *runs = Err(reason),
             }
@@ -326,36 +208,15 @@ fn in_turn(ours: &Side, peers: &[Peer], rounds: usize) -> Result<Turns, String> 
 
 /// The median of the ratios, round by round.
 pub(super) fn ratio(figure: Figure, ours: &[Measurement], theirs: &[Measurement]) -> f64 {
-    let pairs = ours.iter().zip(theirs);
-    let ratios: Vec<f64> = pairs
-        .map(|(ours, theirs)| figure.of(ours) / figure.of(theirs))
-        .collect();
-    median(&ratios)
+    median(&ratios(figure, ours, theirs))
 }
 
-fn summary(name: &str, runs: &[Measurement]) -> String {
-    let middle = |of: fn(&Measurement) -> f64| middle(runs, of);
-    let calls = middle(|m| m.system_calls_per_request.unwrap_or(f64::NAN));
-    let calls = if calls.is_nan() {
-        String::new()
-    } else {
-        format!(", {calls:.2} system calls")
-    };
-    let [p50, p99] = [
-        middle(|m| m.latency_us.p50.unwrap_or(f64::NAN)),
-        middle(|m| m.latency_us.p99.unwrap_or(f64::NAN)),
-    ];
-    let latency = if p50.is_nan() {
-        String::new()
-    } else {
-        format!(", p50 {p50:.0} us, p99 {p99:.0} us")
-    };
-    format!(
-        "{name}: {:.0} requests/s, {:.2} us CPU{calls} and {:.2} context switches a request{latency}",
-        middle(|m| m.iops),
-        middle(|m| m.cpu_us_per_request),
-        middle(|m| m.context_switches_per_request),
-    )
+/// One a round.
+pub(super) fn ratios(figure: Figure, ours: &[Measurement], theirs: &[Measurement]) -> Vec<f64> {
+    let pairs = ours.iter().zip(theirs);
+    pairs
+        .map(|(ours, theirs)| figure.of(ours) / figure.of(theirs))
+        .collect()
 }
 
 #[cfg(test)]
@@ -406,7 +267,6 @@ mod tests {
         assert_eq!(against["cpu_ratio"], 0.5);
         assert_eq!(against["runs"].as_array().unwrap().len(), 3);
         assert_eq!(against["marks"][0]["holds"], true);
-        assert!(findings.lines.iter().any(|line| line.contains("run peer")));
         assert!(findings.verified());
     }
 
@@ -445,35 +305,6 @@ mod tests {
         findings.compare(1, ours, peers).unwrap();
         assert_eq!(findings.errors, 2);
         assert!(!findings.verified());
-    }
-
-    #[test]
-    fn what_was_counted_stands_with_its_comparison() {
-        let mut findings = Findings::default();
-        let (ours, peers) = (side("ours", || Ok(measured(1.0, 1.0))), Vec::new());
-        findings.compare(1, ours, peers).unwrap();
-        findings.count("reads a request", "reads", 1.5, Some(Bound::AtMost(1.0)));
-        assert!(
-            findings
-                .lines
-                .last()
-                .unwrap()
-                .ends_with("(mark <= 1: falls short by 50 %)")
-        );
-        findings.count("reads in vain", "vain", 2.0, Some(Bound::AtMost(0.0)));
-        assert!(
-            findings
-                .lines
-                .last()
-                .unwrap()
-                .ends_with("2 reads in vain (mark <= 0: falls short)")
-        );
-        findings.count("pages a read", "pages", 4.0, None);
-        let counts = &findings.parts[0]["counts"];
-        assert_eq!(counts["reads"]["holds"], false);
-        assert_eq!(counts["reads"]["mark"], "<= 1");
-        assert_eq!(counts["pages"]["value"], 4.0);
-        assert!(findings.lines.last().unwrap().ends_with("    4 pages a read"));
     }
 
     #[test]

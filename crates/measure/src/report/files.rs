@@ -13,6 +13,7 @@ use baio::{
 use baio_console::failure::Failure;
 use baio_stress::{Random, drop_pages_of};
 
+use crate::figures::interrupt;
 use crate::report::storage_failure;
 
 const PIECE: usize = 1 << 20;
@@ -25,6 +26,7 @@ pub(super) fn written_file(path: &Path, bytes: u64) -> Result<(), Failure> {
     let mut piece = vec![0; PIECE];
     let mut left = bytes;
     while left > 0 {
+        interrupt::refuse()?;
         random.fill(&mut piece);
         let len = left.min(PIECE as u64);
         file.write_all(&piece[..len as usize]).map_err(told)?;
@@ -90,6 +92,7 @@ fn fill(volume: &Local, segment: &Segment<Local>, bytes: u64) -> Result<(), Fail
     let mut random = Random::new(1);
     let (mut at, mut under_way) = (0, 0);
     while at < bytes || under_way > 0 {
+        interrupt::refuse()?;
         while at < bytes && under_way < UNDER_WAY {
             let len = (bytes - at).min(PIECE as u64);
             let mut buffer = segment.buffer(len as usize).map_err(storage_failure)?;

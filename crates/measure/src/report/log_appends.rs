@@ -8,7 +8,7 @@ use baio_console::failure::Failure;
 
 use crate::figures::appends;
 use crate::report::Setting;
-use crate::report::comparison::{Findings, Peer, Side, Turns, ratio};
+use crate::report::comparison::{Findings, Peer, Side, Turns};
 use crate::report::marks::{Figure, Mark, cpu, rate};
 use crate::report::places::Site;
 
@@ -51,10 +51,11 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
         findings,
     );
     let half = (capacity / 2.0).clamp(1.0, 10_000_000.0) as u32;
-    let name = format!("256 bytes, {half} a second at random");
+    // Its name is the same in each report; how many there are stands in the command.
+    let name = "256 bytes at random moments";
     let load = format!("--rate {half}");
     // All make as many a second: none is the better.
-    against_threads(&file, pace, (&name, &load), 256, &LATENCIES, findings)?;
+    against_threads(&file, pace, (name, &load), 256, &LATENCIES, findings)?;
     alone(&file, pace, findings)
 }
 
@@ -107,11 +108,9 @@ fn against_threads(
 
 /// The marks are against the better of the two, which is known only now.
 fn judge(turns: &Turns, marks: &[Mark], findings: &mut Findings) {
-    let Some((name, best)) = turns.best() else { return };
-    for mark in marks {
-        let value = ratio(mark.figure, &turns.ours, best);
-        let said = format!("of the {} of the better, {name}", mark.figure.said());
-        findings.count(&said, mark.figure.key(), value, Some(mark.bound));
+    let Some((name, _)) = turns.best() else { return };
+    for &mark in marks {
+        findings.hold(turns, name, mark, mark.figure.key());
     }
 }
 

@@ -21,6 +21,7 @@ use baio_storage::{Access, Core, Format, HeldLog, LogReply, format_simulated};
 use baio_stress::{Latency, Random, Recorder};
 use serde_json::json;
 
+use crate::figures::interrupt;
 use crate::report::comparison::Findings;
 use crate::report::{Setting, storage_failure};
 
@@ -111,27 +112,25 @@ struct Told {
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let records = setting.either(1_000, 20_000);
     findings.lines.push(format!(
-        "simulated devices, virtual time, {records} records each; with a window of {WINDOWS:?}: records/s, p50, p99"
+        "simulated devices, virtual time, {records} records each; with {WINDOWS:?} batches in flight at most"
     ));
     for device in &DEVICES {
         let mut rows = Vec::new();
-        findings.lines.push(device.name.to_owned());
         for load in device.loads {
-            let mut cells = Vec::new();
             let mut row = json!({ "row": load.said() });
             for window in WINDOWS {
+                interrupt::refuse()?;
                 let told = device.load(load, window, records)?;
                 let ms = |us: Option<f64>| us.unwrap_or(f64::NAN) / 1000.0;
-                let (p50, p99) = (ms(told.latency.p50), ms(told.latency.p99));
-                cells.push(format!("{:.0}, {p50:.2} ms, {p99:.2} ms", told.appends_per_second));
+                let what = format!("{}, {}, window {window}", device.name, load.said());
+                findings.figure(&what, "records/s", "1/s", told.appends_per_second, None);
+                findings.figure(&what, "p50 latency", "ms", ms(told.latency.p50), None);
+                findings.figure(&what, "p99 latency", "ms", ms(told.latency.p99), None);
                 row[format!("window_{window}")] = json!({
                     "appends_per_second": told.appends_per_second,
                     "latency_us": told.latency,
                 });
             }
-            findings
-                .lines
-                .push(format!("    {:32} {}", load.said(), cells.join(" | ")));
             rows.push(row);
         }
         findings.parts.push(json!({ "part": device.name, "rows": rows }));

@@ -150,14 +150,11 @@ struct Pass {
 impl Pass {
     fn tell(&self, part: &str, what: &str, findings: &mut Findings) {
         let rate = self.bytes as f64 / self.seconds;
-        findings.lines.push(format!(
-            "{what}: {} MiB at {:.0} MB/s, {} requests in {} batches, {} in flight",
-            self.bytes >> 20,
-            rate / 1e6,
-            self.requests,
-            self.batches,
-            self.in_flight_max,
-        ));
+        let what = format!("{} MiB {what}", self.bytes >> 20);
+        findings.figure(&what, "throughput", "MB/s", rate / 1e6, None);
+        let each = self.requests as f64 / self.batches.max(1) as f64;
+        findings.figure(&what, "requests in a batch", "", each, None);
+        findings.figure(&what, "requests in flight", "", self.in_flight_max as f64, None);
         findings.parts.push(json!({
             "part": part,
             "bytes": self.bytes,

@@ -56,14 +56,6 @@ impl Mark {
             bound: Bound::AtMost(ratio),
         }
     }
-
-    pub(super) fn shortfall(self, ratio: f64) -> Option<f64> {
-        self.bound.shortfall(ratio)
-    }
-
-    pub(super) fn verdict(self, ratio: f64) -> String {
-        self.bound.verdict(ratio)
-    }
 }
 
 impl fmt::Display for Mark {
@@ -82,17 +74,6 @@ impl Bound {
             Bound::AtMost(most) => value - most,
         };
         (by.is_nan() || by > 0.0).then_some(by * 100.0)
-    }
-
-    pub(super) fn verdict(self, value: f64) -> String {
-        match self.shortfall(value) {
-            None => format!("mark {self}: holds"),
-            // There is no part of nothing.
-            Some(_) if self == Bound::AtMost(0.0) => format!("mark {self}: falls short"),
-            // So little that it would be rounded to nothing is still a miss.
-            Some(by) if by < 1.0 => format!("mark {self}: falls short by {by:.1} %"),
-            Some(by) => format!("mark {self}: falls short by {by:.0} %"),
-        }
     }
 }
 
@@ -132,6 +113,14 @@ impl Figure {
         }
     }
 
+    pub(super) fn unit(self) -> &'static str {
+        match self {
+            Figure::Requests => "1/s",
+            Figure::ContextSwitches => "",
+            Figure::Cpu | Figure::CpuLessStart | Figure::P50 | Figure::P99 | Figure::SubmitP999 => "us",
+        }
+    }
+
     pub(super) fn key(self) -> &'static str {
         match self {
             Figure::Requests => "iops_ratio",
@@ -151,12 +140,13 @@ mod tests {
 
     #[test]
     fn a_mark_holds_or_says_by_how_much_it_does_not() {
-        let (least, most) = (rate(0.97), cpu(0.75));
-        assert_eq!(least.verdict(0.97), "mark >= 0.97: holds");
-        assert_eq!(least.verdict(0.485), "mark >= 0.97: falls short by 50 %");
-        assert_eq!(least.verdict(0.966), "mark >= 0.97: falls short by 0.4 %");
-        assert_eq!(most.verdict(0.75), "mark <= 0.75: holds");
-        assert_eq!(most.verdict(1.5), "mark <= 0.75: falls short by 100 %");
+        let (least, most) = (Bound::AtLeast(0.97), Bound::AtMost(0.75));
+        assert_eq!([least.shortfall(0.97), most.shortfall(0.75)], [None; 2]);
+        let rounded = |by: Option<f64>| by.map(|by| (by * 10.0).round() / 10.0);
+        assert_eq!(rounded(least.shortfall(0.485)), Some(50.0));
+        assert_eq!(rounded(least.shortfall(0.966)), Some(0.4), "so little is still a miss");
+        assert_eq!(rounded(most.shortfall(1.5)), Some(100.0));
+        assert!(Bound::AtMost(0.0).shortfall(0.1).is_some(), "of nothing anything is");
         assert!(least.shortfall(f64::NAN).is_some(), "nothing measured is nothing met");
     }
 }

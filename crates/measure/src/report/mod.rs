@@ -15,34 +15,44 @@
 //! | `own_policy.rs`, `page_cleaners.rs`, `request_traces.rs` | what our cache is for, and how it works |
 //! | `one_queue.rs`, `volume_scale.rs` | disk and pipe in one queue; many segments |
 //! | `comparison.rs`, `marks.rs` | sides in turn, their ratios, and what these are to be |
+//! | `findings.rs` | what an experiment found: rows, sentences, drawings, raw parts |
+//! | `run.rs`, `save.rs`, `record.rs` | one after the other, each saved as it ends; what is kept |
+//! | `machine.rs`, `promises.rs` | on what it was taken; what the documents ask for, and what shows it |
+//! | `terminal.rs`, `summary.rs`, `progress.rs`, `beside.rs` | what is shown: a table and the verdict, how far it is, two reports side by side |
 //! | `places.rs`, `files.rs` | what experiments work on |
 //! | `work_dir.rs` | where all of it happens, and what is removed |
 //! | `loop_device.rs`, `slow_device.rs`, `ext2.rs`, `memory_cgroup.rs` | what only root can make |
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
-use baio_console::output::Answer;
+use baio_console::output::{Align, Answer, Table};
 use baio_engine::{Choice, Config, Engine, SetupError};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use args::ReportArgs;
+use beside::Beside;
 use comparison::Findings;
-use work_dir::{WorkDir, remove_left_over};
+use run::Taken;
+use terminal::Shown;
 
 pub(crate) mod args;
 mod as_written;
 mod brokers;
+mod beside;
 mod buffered_writes;
 mod comparison;
 mod ext2;
 mod files;
+mod findings;
 mod log_appends;
 mod log_window;
 mod loop_device;
+mod machine;
 mod main_job;
 mod marks;
 mod memory_cgroup;
@@ -51,10 +61,17 @@ mod own_policy;
 mod page_cleaners;
 mod places;
 mod posted_writes;
+mod progress;
+mod promises;
+mod record;
 mod request_traces;
 mod runtimes;
+mod run;
+mod save;
 mod slow_device;
 mod streaming;
+mod summary;
+mod terminal;
 mod versus;
 mod volume_scale;
 mod work_dir;
@@ -150,50 +167,16 @@ impl Setting {
     }
 }
 
-/// What an experiment found.
-#[derive(Debug, Serialize)]
-struct Section {
-    name: &'static str,
-    shows: &'static str,
-    /// Lines for people.
-    #[serde(skip)]
-    lines: Vec<String>,
-    /// Did everything hold that must hold? Figures do not count here.
-    verified: bool,
-    /// The same for programs.
-    parts: Vec<serde_json::Value>,
-    seconds: f64,
-}
-
-/// The whole report.
-#[derive(Debug, Serialize)]
-pub(crate) struct Report {
-    version: &'static str,
-    machine: Machine,
-    parts: Vec<Section>,
-    verified: bool,
-    seconds: f64,
-}
-
-/// On what it was taken.
-#[derive(Debug, Serialize)]
-struct Machine {
-    kernel: String,
-    processors: usize,
-    backend: &'static str,
-    fio: Option<String>,
-}
-
-impl Machine {
-    fn look() -> Machine {
-        let kernel = rustix::system::uname();
-        Machine {
-            kernel: kernel.release().to_string_lossy().into_owned(),
-            processors: std::thread::available_parallelism().map_or(1, usize::from),
-            backend: small_engine(Choice::Auto).map_or("none", |engine| engine.explain().backend),
-            fio: crate::figures::fio::version(),
-        }
-    }
+/// What `baio report` answers.
+pub(crate) enum Answered {
+    List,
+    Beside(Beside),
+    Taken {
+        taken: Box<Taken>,
+        shown: Shown,
+        /// Beside another report, where that was asked for.
+        beside: Option<Beside>,
+    },
 }
 
 /// A storage error names its own object.
@@ -218,43 +201,23 @@ fn small_engine(backend: Choice) -> Result<Engine, SetupError> {
     })
 }
 
-/// Runs the experiments that are asked for, or all.
-pub(crate) fn run(args: ReportArgs) -> Result<Report, Failure> {
-    let chosen = choose(&args.only)?;
-    let working_set = working_set_of(args.quick, args.working_set.map(|size| size.bytes()))?;
-    let parent = args.dir.as_deref().unwrap_or(Path::new("."));
-    remove_left_over(parent);
-    let work = WorkDir::make(parent)?;
-    let setting = Setting {
-        dir: work.0.clone(),
-        input: args.input,
-        quick: args.quick,
-        working_set,
-        segments: args.segments,
-    };
-    let started = Instant::now();
-    let mut parts = Vec::new();
-    for experiment in chosen {
-        eprintln!("report: {}: {}", experiment.name, experiment.shows);
-        let begun = Instant::now();
-        let mut findings = Findings::default();
-        (experiment.run)(&setting, &mut findings)?;
-        parts.push(Section {
-            name: experiment.name,
-            shows: experiment.shows,
-            verified: findings.verified(),
-            lines: findings.lines,
-            parts: findings.parts,
-            seconds: begun.elapsed().as_secs_f64(),
-        });
+/// Does what is asked for: shows what there is, sets two reports side by side, or takes one.
+pub(crate) fn run(args: ReportArgs) -> Result<Answered, Failure> {
+    if args.list {
+        return Ok(Answered::List);
     }
-    Ok(Report {
-        version: env!("CARGO_PKG_VERSION"),
-        machine: Machine::look(),
-        verified: parts.iter().all(|section| section.verified),
-        parts,
-        seconds: started.elapsed().as_secs_f64(),
-    })
+    // Before anything is measured.
+    let others = args.compare.iter().map(|path| save::load(path));
+    let others = others.collect::<Result<Vec<_>, _>>()?;
+    if let [other, this] = &others[..] {
+        return Ok(Answered::Beside(Beside::of(other, this)));
+    }
+    let shown = Shown {
+        commands: args.commands,
+    };
+    let taken = Box::new(run::take(args)?);
+    let beside = others.first().map(|other| Beside::of(other, &taken.record));
+    Ok(Answered::Taken { taken, shown, beside })
 }
 
 fn working_set_of(quick: bool, asked: Option<u64>) -> Result<u64, Failure> {
@@ -289,40 +252,60 @@ fn choose(only: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
     only.iter().map(find).collect()
 }
 
-impl Answer for Report {
-    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let machine = &self.machine;
-        writeln!(
-            out,
-            "baio {} on Linux {}, {} processors, backend {}, {}",
-            self.version,
-            machine.kernel,
-            machine.processors,
-            machine.backend,
-            machine
-                .fio
-                .as_deref()
-                .unwrap_or("fio is not installed: its comparisons are left out"),
-        )?;
-        for section in &self.parts {
-            writeln!(out, "\n{}: {} ({:.1} s)", section.name, section.shows, section.seconds)?;
-            for line in &section.lines {
-                writeln!(out, "  {line}")?;
+impl Serialize for Answered {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Answered::List => {
+                let experiments = EXPERIMENTS.iter().map(|experiment| {
+                    let is_on_request = ON_REQUEST.contains(&experiment.name);
+                    json!({ "name": experiment.name, "shows": experiment.shows, "on_request": is_on_request })
+                });
+                json!({ "experiments": experiments.collect::<Vec<_>>() }).serialize(to)
+            }
+            Answered::Beside(beside) => beside.serialize(to),
+            Answered::Taken { taken, beside, .. } => {
+                let verified = taken.record.experiments.iter().all(|told| told.verified);
+                let mut told = serde_json::to_value(&taken.record).map_err(serde::ser::Error::custom)?;
+                told["verified"] = json!(verified);
+                if let Some(beside) = beside {
+                    told["beside"] = serde_json::to_value(beside).map_err(serde::ser::Error::custom)?;
+                }
+                told.serialize(to)
             }
         }
-        let verdict = if self.verified {
-            "everything held that must hold"
-        } else {
-            "SOMETHING DID NOT VERIFY"
-        };
-        writeln!(out, "\n{verdict}; {:.1} s", self.seconds)
+    }
+}
+
+impl Answer for Answered {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Answered::List => {
+                let mut table = Table::with_headings(&[("experiment", Align::Left), ("what it shows", Align::Left)]);
+                for experiment in EXPERIMENTS {
+                    let when = if ON_REQUEST.contains(&experiment.name) {
+                        " (only when named)"
+                    } else {
+                        ""
+                    };
+                    table.row([experiment.name, &format!("{}{when}", experiment.shows)]);
+                }
+                table.write(out)
+            }
+            Answered::Beside(beside) => beside.write_text(out),
+            Answered::Taken { taken, shown, beside } => {
+                if let Some(beside) = beside {
+                    beside.write_text(out)?;
+                    writeln!(out)?;
+                }
+                terminal::write(taken, *shown, out)
+            }
+        }
     }
 
     fn exit_status(&self) -> ExitStatus {
-        if self.verified {
-            ExitStatus::Success
-        } else {
-            ExitStatus::NotVerified
+        match self {
+            Answered::Taken { taken, .. } => taken.exit_status(),
+            Answered::List | Answered::Beside(_) => ExitStatus::Success,
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use baio_console::failure::Failure;
 
+use crate::figures::worker;
 use crate::figures::worker::one_queue::Job;
-use crate::figures::{middle, worker};
 use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::marks::{Figure, Mark, rate};
@@ -39,12 +39,7 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
         };
         let half = Mark::at_most(Figure::ContextSwitches, 0.5);
         let threads = Peer::new(side("blocking threads", false), [rate(1.0), half]);
-        let runs = findings.compare(rounds, side("one queue", true), vec![threads])?;
-        let [ours, theirs] =
-            [&runs.ours[..], runs.peer(0)].map(|runs| middle(runs, |run| run.context_switches_per_request));
-        findings
-            .lines
-            .push(format!("    context switches a message: {ours:.3} against {theirs:.3}"));
+        findings.compare(rounds, side("one queue", true), vec![threads])?;
     }
     Ok(())
 }

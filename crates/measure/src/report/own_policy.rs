@@ -72,7 +72,7 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
             .best()
             .map_or(0.0, |(_, best)| ratio(Figure::Requests, best, &runs.ours));
         findings.count(
-            "of the time of the better of the two",
+            "time, of the better one's",
             "elapsed",
             better,
             Some(Bound::AtMost(0.75)),

@@ -15,10 +15,10 @@ use crate::figures::middle;
 use crate::figures::worker;
 use crate::figures::worker::page_cleaners::{AGENTS, CLEANER_BYTES, Job, MEMORY_PART, OLTP as MIX};
 use crate::report::Setting;
-use crate::report::comparison::{Findings, Peer, Side, Turns, ratio};
+use crate::report::comparison::{Findings, Peer, Side, Turns};
 use crate::report::files::settle;
 use crate::report::loop_device::{LoopDevice, missing};
-use crate::report::marks::{Bound, Figure};
+use crate::report::marks::{Bound, cpu, rate};
 use crate::report::places::Site;
 use crate::report::streaming::file_system;
 
@@ -91,17 +91,11 @@ fn sweep(
 /// Against the best of the synchronous ones.
 fn judge(findings: &mut Findings, turns: &Turns) {
     let foreground = |runs: &[Measurement]| middle(runs, |run| run.foreground_percent.unwrap_or(f64::NAN));
-    findings.lines.push(format!(
-        "    {:<48}{:>16}{:>14}{:>22}",
-        "cleaners", "transactions/s", "us CPU each", "% foreground writes"
-    ));
     let mut rows = Vec::new();
     for (name, runs) in std::iter::once(("one asynchronous", &turns.ours[..])).chain(turns.peers()) {
         let rate = middle(runs, |run| run.iops);
         let cpu = middle(runs, |run| run.cpu_us_per_request);
         let foreground = foreground(runs);
-        let line = format!("    {name:<48}{rate:>16.0}{cpu:>14.1}{foreground:>22.1}");
-        findings.lines.push(line);
         rows.push(json!({
             "row": name,
             "transactions_per_second": rate,
@@ -110,32 +104,13 @@ fn judge(findings: &mut Findings, turns: &Turns) {
         }));
     }
     let Some((name, best)) = turns.best() else { return };
-    let ratio = |figure| ratio(figure, &turns.ours, best);
-    let counts = [
-        (
-            "of the transactions of the best",
-            "transactions",
-            ratio(Figure::Requests),
-            Some(Bound::AtLeast(1.09)),
-        ),
-        (
-            "of its CPU a transaction",
-            "cpu",
-            ratio(Figure::Cpu),
-            Some(Bound::AtMost(1.0)),
-        ),
-        (
-            "% of our pages written in the foreground",
-            "foreground",
-            foreground(&turns.ours),
-            Some(Bound::AtMost(0.0)),
-        ),
-        ("% of its pages", "foreground_of_best", foreground(best), None),
-    ];
-    findings.lines.push(format!("    the best of them: {name}"));
-    for (said, key, value, bound) in counts {
-        findings.count(said, key, value, bound);
-    }
+    findings.hold(turns, name, rate(1.09), "transactions");
+    findings.hold(turns, name, cpu(1.0), "cpu");
+    let of_ours = "% of our pages written in the foreground";
+    findings.count(of_ours, "foreground", foreground(&turns.ours), Some(Bound::AtMost(0.0)));
+    let of_best = "% of the pages of the best synchronous ones";
+    findings.count(of_best, "foreground_of_best", foreground(best), None);
+    findings.lines.push(format!("the best of the synchronous ones: {name}"));
     findings
         .parts
         .push(json!({ "part": "cleaners", "best": name, "rows": rows }));

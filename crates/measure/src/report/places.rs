@@ -9,6 +9,7 @@ use baio_console::failure::Failure;
 
 use crate::figures::stress::segment_target;
 use crate::report::files::{settle, written_file, written_segment};
+use crate::report::work_dir::done_with;
 use crate::report::{Setting, storage_failure};
 
 const SEGMENT: &str = "pages";
@@ -76,6 +77,6 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        done_with(&self.path);
     }
 }

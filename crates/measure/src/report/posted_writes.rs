@@ -39,10 +39,11 @@ fn to_slow_device(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
     findings.lines.push(format!(
         "{writes} direct 4 KiB writes posted at once, a call each; {turns} turns of {per_turn} rounds, median of the ratios"
     ));
-    findings.lines.push(format!("the device, at {} ms:", SLOW.as_millis()));
-    findings
-        .lines
-        .extend(slow.commands.iter().map(|command| format!("    {command}")));
+    findings.lines.push(format!(
+        "the device, at {} ms: {}",
+        SLOW.as_millis(),
+        slow.commands.join(" ; ")
+    ));
     for backend in ["uring", "threads", "aio"] {
         let side = |device: &SlowDevice, at: String| {
             let job = worker::Job::PostedWrites(PostedWrites {
@@ -64,13 +65,8 @@ fn to_slow_device(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
             ..Peer::new(side(&fast, at(Duration::ZERO)), mark)
         };
         let runs = findings.compare(turns, side(&slow, at(SLOW)), vec![peer])?;
-        let lines = [(SLOW, &runs.ours[..]), (Duration::ZERO, runs.peer(0))];
-        for (delay, runs) in lines {
-            findings.lines.push(format!(
-                "    submitting call at {} ms: {}",
-                delay.as_millis(),
-                calls(runs)
-            ));
+        for (delay, runs) in [(SLOW, &runs.ours[..]), (Duration::ZERO, runs.peer(0))] {
+            calls(&at(delay), runs, findings);
         }
     }
     Ok(())
@@ -82,19 +78,19 @@ fn devices(setting: &Setting) -> Result<(SlowDevice, SlowDevice), String> {
     Ok((fast, slow))
 }
 
-/// The middle of the turns, and the worst call of all.
-fn calls(runs: &[Measurement]) -> String {
+/// The submitting call: the middle of the turns, and the worst call of all.
+fn calls(what: &str, runs: &[Measurement], findings: &mut Findings) {
     let of = |pick: fn(&Latency) -> Option<f64>| -> Vec<f64> {
         runs.iter()
             .filter_map(|run| pick(run.submit_latency_us.as_ref()?))
             .collect()
     };
-    let middle = |values: Vec<f64>| median(&values);
     let max = of(|latency| latency.max).into_iter().fold(0.0, f64::max);
-    format!(
-        "p50 {:.1} us, p99 {:.0} us, p99.9 {:.0} us, max {max:.0} us",
-        middle(of(|latency| latency.p50)),
-        middle(of(|latency| latency.p99)),
-        middle(of(|latency| latency.p999)),
-    )
+    for (figure, value) in [
+        ("p50 submit latency", median(&of(|latency| latency.p50))),
+        ("p99 submit latency", median(&of(|latency| latency.p99))),
+        ("longest submitting call", max),
+    ] {
+        findings.figure(what, figure, "us", value, None);
+    }
 }

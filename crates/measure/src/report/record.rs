@@ -20,6 +20,8 @@ pub(crate) struct Record {
     pub(crate) began: String,
     pub(crate) seconds: f64,
     pub(crate) quick: bool,
+    /// What was asked for, as words of a command line; a report of other words is another report.
+    pub(crate) options: Vec<String>,
     /// Everything that was asked for has ended.
     pub(crate) finished: bool,
     pub(crate) machine: Machine,

@@ -24,11 +24,9 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
             .cured_by("`baio doctor` tells what works here")
     })?;
     for scene in played {
-        findings.lines.push(scene.what.to_owned());
-        findings.lines.push(format!("    theirs: {}", scene.theirs));
         findings
             .lines
-            .extend(scene.steps.iter().map(|step| format!("    {step}")));
+            .push(format!("{}: in the document {}", scene.what, scene.theirs));
         let part = json!({ "part": scene.what, "theirs": scene.theirs, "steps": scene.steps });
         findings.parts.push(part);
         for count in scene.counts {

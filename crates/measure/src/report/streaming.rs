@@ -170,17 +170,8 @@ impl Table {
             let name = format!("{}, {} KiB, {place}", stream.name, stream.kib);
             taken.push((self.megabytes(findings, &name, stream)?, name));
         }
-        let longest = taken.iter().map(|(_, name)| name.len()).max().unwrap_or(0);
-        let heads = WAYS.map(|way| format!("{way:>28}")).concat();
-        findings.lines.push(format!("{:longest$}{heads}", "MB/s"));
-        let shown = |value: &Option<f64>| {
-            let shown = value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
-            format!("{shown:>28}")
-        };
         let mut rows = Vec::new();
         for (values, name) in &taken {
-            let cells: String = values.iter().map(shown).collect();
-            findings.lines.push(format!("{name:longest$}{cells}"));
             let mut row = json!({ "row": name });
             for (way, value) in WAYS.iter().zip(values) {
                 row[way] = json!(value);

@@ -20,6 +20,8 @@ use serde_json::json;
 use crate::figures::worker::many_segments::{Filled, Job, Use, Used};
 use crate::figures::{child, median, quoted, worker};
 use crate::report::comparison::Findings;
+use crate::report::marks::Bound;
+use crate::report::work_dir::done_with;
 use crate::report::{Setting, storage_failure};
 
 const SIZE_BYTES: u64 = 4 << 40;
@@ -30,21 +32,27 @@ const PIECE: usize = 1 << 20;
 const PAIRS_MAX: f64 = 1.15; // 1.1, rounded
 const CLEAN_SECONDS_MAX: f64 = 1.0;
 const DD_RATIO_MIN: f64 = 0.7;
+/// Zeroing and its flush are two of them.
+const ROUNDS_MAX: f64 = 4.5; // 4, rounded
 
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let segments = setting.segments.unwrap_or(setting.either(2_000, 20_000));
     let (rounds, opens) = setting.either((1, 10_000), (3, 1_000_000));
     let path = setting.dir.join("scale.volume");
     let measured = Scale(findings).measure(&path, segments, rounds, opens);
-    let _ = std::fs::remove_file(&path);
+    done_with(&path);
     measured
 }
 
 struct Scale<'a>(&'a mut Findings);
 
 impl Scale<'_> {
-    fn tell(&mut self, name: &str, line: String, part: serde_json::Value) {
-        self.0.lines.push(format!("{name}: {line}"));
+    /// Figures and their units; of the first of them what it is to be.
+    fn tell(&mut self, name: &str, bound: Option<Bound>, figures: &[(&str, &str, f64)], part: serde_json::Value) {
+        let mut bound = bound;
+        for &(figure, unit, value) in figures {
+            self.0.figure(name, figure, unit, value, bound.take());
+        }
         self.0.parts.push(json!({ "name": name, "values": part }));
     }
 
@@ -57,13 +65,11 @@ impl Scale<'_> {
         let table_bytes = layout.table_bytes();
         self.tell(
             "the volume",
-            format!(
-                "{segments} segments in a sparse file of {} TiB, table of {} MiB and as much mirror; filled at {:.0} \
-                 durable creates a second",
-                SIZE_BYTES >> 40,
-                table_bytes >> 20,
-                segments as f64 / filled.seconds
-            ),
+            None,
+            &[
+                ("durable creates", "1/s", segments as f64 / filled.seconds),
+                ("inode table", "MiB", mib(table_bytes)),
+            ],
             json!({ "segments": segments, "table_bytes": table_bytes, "filled_per_second": segments as f64 / filled.seconds }),
         );
         let look = Use {
@@ -101,23 +107,21 @@ impl Scale<'_> {
         let open = median(&seconds);
         self.tell(
             "an open after a clean close",
-            format!(
-                "{:.3} s, {} MiB read (mark: under {CLEAN_SECONDS_MAX} s{}); the close {:.3} s",
-                open,
-                used.open_bytes_read >> 20,
-                missed(open < CLEAN_SECONDS_MAX),
-                used.close_seconds.unwrap_or_default()
-            ),
+            Some(Bound::AtMost(CLEAN_SECONDS_MAX)),
+            &[
+                ("time", "s", open),
+                ("read", "MiB", mib(used.open_bytes_read)),
+                ("the close", "s", used.close_seconds.unwrap_or(f64::NAN)),
+            ],
             json!({ "seconds": open, "bytes_read": used.open_bytes_read, "close_seconds": used.close_seconds }),
         );
         self.tell(
             "an open by name",
-            format!(
-                "{:.3} bucket pairs in {:.3} requests (mark: 1.1 pairs{})",
-                used.pairs_per_name,
-                used.requests_per_name,
-                missed(used.pairs_per_name <= PAIRS_MAX)
-            ),
+            Some(Bound::AtMost(PAIRS_MAX)),
+            &[
+                ("bucket pairs", "", used.pairs_per_name),
+                ("requests", "", used.requests_per_name),
+            ],
             json!({ "pairs": used.pairs_per_name, "requests": used.requests_per_name, "names": look.names }),
         );
         Ok(used)
@@ -161,12 +165,11 @@ impl Scale<'_> {
         let (rate, ratio) = (median(&rates), median(&ratios));
         self.tell(
             "an open after a crash",
-            format!(
-                "the table at {:.0} MiB/s, {ratio:.2} of dd's rate (mark: {DD_RATIO_MIN}{}); {rounds} rounds in turn, ratios \
-                 {ratios:.2?}",
-                rate / f64::from(1 << 20),
-                missed(ratio >= DD_RATIO_MIN)
-            ),
+            Some(Bound::AtLeast(DD_RATIO_MIN)),
+            &[
+                ("of dd's rate", "", ratio),
+                ("the inode table", "MiB/s", rate / f64::from(1 << 20)),
+            ],
             json!({ "bytes_per_second": rate, "ratio_to_dd": ratio, "ratios": ratios }),
         );
         Ok(())
@@ -178,13 +181,14 @@ impl Scale<'_> {
         let [reads, writes, syncs] = used.create_kinds;
         self.tell(
             "a durable create in the open volume",
-            format!(
-                "{:.2} rounds of requests: {reads:.2} reads, {writes:.2} writes, {syncs:.2} syncs; {:.0} us (zeroing and its \
-                 flush are two of the rounds, so the mark is 4{})",
-                used.create_rounds,
-                used.create_us,
-                missed(used.create_rounds < 4.5)
-            ),
+            Some(Bound::AtMost(ROUNDS_MAX)),
+            &[
+                ("rounds of requests", "", used.create_rounds),
+                ("reads", "", reads),
+                ("writes", "", writes),
+                ("syncs", "", syncs),
+                ("time", "us", used.create_us),
+            ],
             json!({ "rounds": used.create_rounds, "reads": reads, "writes": writes, "syncs": syncs, "us": used.create_us }),
         );
         let of = |used: &Used| used.open_rss.saturating_sub(used.engine_rss);
@@ -192,35 +196,21 @@ impl Scale<'_> {
         let growth = used.later_rss as i64 - used.used_rss as i64;
         self.tell(
             "memory of the open volume",
-            format!(
-                "beside an engine's {:.1} MiB, after a clean close {}; after a crash, with the buffers that read the table, \
-                 {}; {:+.2} MiB by {opens} opens and closes",
-                mib(used.engine_rss),
-                memory(clean_volume, segments),
-                memory(volume, segments),
-                growth as f64 / f64::from(1 << 20)
-            ),
+            None,
+            &[
+                ("after a clean close", "MiB", mib(clean_volume)),
+                ("after a crash, with the buffers that read the table", "MiB", mib(volume)),
+                ("more for each million segments", "MiB", mib(volume) * 1e6 / segments as f64),
+                ("an engine alone", "MiB", mib(used.engine_rss)),
+                ("growth by many opens and closes", "MiB", growth as f64 / f64::from(1 << 20)),
+            ],
             json!({ "volume_bytes": volume, "volume_bytes_clean": clean_volume, "engine_bytes": used.engine_rss, "growth_bytes": growth, "opens": opens }),
         );
     }
 }
 
-fn memory(bytes: u64, segments: u64) -> String {
-    let per_tib = mib(bytes) / (SIZE_BYTES >> 40) as f64;
-    let all = format!("{:.1} MiB ({per_tib:.2} per TiB", mib(bytes));
-    // Of few segments, what does not depend on their number would be multiplied.
-    match segments {
-        100_000.. => format!("{all}, {:.1} per million segments)", mib(bytes) * 1e6 / segments as f64),
-        _ => format!("{all})"),
-    }
-}
-
 fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
-}
-
-fn missed(holds: bool) -> &'static str {
-    if holds { "" } else { ", MISSED" }
 }
 
 fn ask<T: serde::de::DeserializeOwned>(job: &Job) -> Result<T, Failure> {

@@ -1,19 +1,40 @@
-//! The directory in which a report works: its own, gone when it ends; what an interrupted one left goes with the next.
+//! The directory in which a report works: its own, gone when it ends unless it is to be kept; what a killed one left goes with the next.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use baio_console::failure::Failure;
 
 /// A directory of our own that goes when the report ends.
-pub(super) struct WorkDir(pub(super) PathBuf);
+pub(super) struct WorkDir {
+    path: PathBuf,
+    keeps: bool,
+}
+
+/// Whether working files stay. Whoever works on one asks when it is done with it, and nobody changes this meanwhile.
+static KEEPS: AtomicBool = AtomicBool::new(false);
 
 impl WorkDir {
-    pub(super) fn make(parent: &Path) -> Result<WorkDir, Failure> {
-        let path = parent.join(format!("baio-report-{}", std::process::id()));
+    pub(super) fn make(parent: &Path, keeps: bool) -> Result<WorkDir, Failure> {
+        // One that is to stay has a name that no later report takes for a left-over.
+        let kept = if keeps { "kept-" } else { "" };
+        let path = parent.join(format!("baio-report-{kept}{}", std::process::id()));
         std::fs::create_dir(&path).map_err(|error| no_place(parent, &error))?;
-        Ok(WorkDir(path))
+        KEEPS.store(keeps, Ordering::Relaxed);
+        Ok(WorkDir { path, keeps })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// An experiment is done with this file. The next one needs the room, unless files are kept.
+pub(super) fn done_with(path: &Path) {
+    if !KEEPS.load(Ordering::Relaxed) {
+        let _ = std::fs::remove_file(path);
     }
 }
 
@@ -71,7 +92,9 @@ pub(super) fn is_alive(pid: u32) -> bool {
 
 impl Drop for WorkDir {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        if !self.keeps {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
     }
 }
 
@@ -88,6 +111,7 @@ mod tests {
             "baio-report-+1",
             "baio-report-0",
             "baio-report-1x",
+            "baio-report-kept-1",
             "17",
         ] {
             assert_eq!(pid_in(name), None, "{name}");

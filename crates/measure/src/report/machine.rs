@@ -1,0 +1,152 @@
+//! On what a report was taken: the machine, the file system and the device below the working files, our backend, the peers. All of it
+//! from /proc, /sys and the programs themselves; what is not told there stays empty.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+
+use baio_console::device::Device;
+use baio_console::mount::Mount;
+use baio_engine::Choice;
+
+use crate::report::record::{Machine, Program};
+use crate::report::{small_engine, unavailable};
+
+/// Each with the words that make it tell its version.
+const PEERS: [(&str, &str); 4] = [
+    ("fio", "--version"),
+    ("dd", "--version"),
+    ("qemu-img", "--version"),
+    ("ioping", "-v"),
+];
+
+pub(super) fn look(dir: &Path) -> Machine {
+    let (backend, backend_why) = backend();
+    let machine = Machine {
+        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+        processor: fs::read_to_string("/proc/cpuinfo").map_or_else(|_| String::new(), |text| processor(&text)),
+        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        memory_bytes: fs::read_to_string("/proc/meminfo").map_or(0, |text| memory(&text)),
+        governor: text(Path::new("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
+        backend,
+        backend_why,
+        peers: PEERS.map(|(name, word)| program(name, word)).into(),
+        ..Machine::default()
+    };
+    on_disk(dir, machine)
+}
+
+fn backend() -> (String, String) {
+    let Ok(engine) = small_engine(Choice::Auto) else {
+        return ("none".into(), "no backend works here; `baio doctor` tells why".into());
+    };
+    let chosen = engine.explain().backend;
+    let why = match unavailable("uring") {
+        None => "io_uring works here".to_owned(),
+        Some(reason) => format!("no io_uring: {reason}"),
+    };
+    (chosen.to_owned(), why)
+}
+
+fn on_disk(dir: &Path, machine: Machine) -> Machine {
+    let mount = File::open(dir).ok().and_then(Mount::of);
+    let device = Device::under(dir).ok().flatten();
+    let disk = device.map(|device| device.partition_of.unwrap_or(device.name));
+    let queue = |name: &str| text(&Path::new("/sys/block").join(disk.as_ref()?).join("queue").join(name));
+    let number = |name: &str| queue(name)?.parse().ok();
+    let of_mount = |of: fn(&Mount) -> Option<String>| mount.as_ref().and_then(of);
+    Machine {
+        file_system: of_mount(|mount| Some(mount.file_system.clone())).unwrap_or_default(),
+        atime: of_mount(|mount| mount.options.iter().find(|option| option.ends_with("atime")).cloned()),
+        scheduler: queue("scheduler").and_then(|line| in_force(&line)),
+        nr_requests: number("nr_requests"),
+        read_ahead_kb: number("read_ahead_kb"),
+        rotational: number("rotational").map(|value| value != 0),
+        write_cache: queue("write_cache"),
+        device: disk.clone(),
+        ..machine
+    }
+}
+
+/// Of `none [mq-deadline]` the one in brackets; a single word is in force without them.
+fn in_force(line: &str) -> Option<String> {
+    let words = || line.split_whitespace();
+    let inner = |word: &str| word.trim_matches(['[', ']']).to_owned();
+    let only = || words().next().filter(|_| words().count() == 1);
+    words().find(|word| word.starts_with('[')).or_else(only).map(inner)
+}
+
+fn processor(cpuinfo: &str) -> String {
+    // Other processors call it otherwise, or tell nothing.
+    let keys = ["model name", "Processor", "cpu", "uarch"];
+    let value = |key: &str| {
+        let mut lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        lines.find_map(|(name, value)| (name.trim() == key).then(|| value.trim().to_owned()))
+    };
+    keys.into_iter().find_map(value).unwrap_or_default()
+}
+
+fn memory(meminfo: &str) -> u64 {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+fn program(name: &str, word: &str) -> Program {
+    let told = Command::new(name).arg(word).output().ok();
+    // Some tell it on standard error.
+    let version = told.and_then(|told| {
+        let text = [told.stdout, told.stderr].concat();
+        version_in(&String::from_utf8_lossy(&text))
+    });
+    Program {
+        name: name.to_owned(),
+        version,
+    }
+}
+
+/// The first word of the text that has a digit: `fio-3.36`, `9.4`.
+fn version_in(text: &str) -> Option<String> {
+    let mut words = text.split_whitespace();
+    let word = words.find(|word| word.contains(|c: char| c.is_ascii_digit()))?;
+    Some(word.trim_matches(['(', ')', ',', ':']).to_owned())
+}
+
+fn text(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_tells_is_read() {
+        assert_eq!(in_force("none [mq-deadline] kyber").as_deref(), Some("mq-deadline"));
+        assert_eq!(in_force("none").as_deref(), Some("none"));
+        assert_eq!(in_force("none kyber"), None);
+        assert_eq!(memory("MemFree: 1 kB\nMemTotal:       24684000 kB\n"), 24_684_000 << 10);
+        assert_eq!(memory("nothing"), 0);
+        let text = "processor\t: 0\nmodel name\t: A Fast One @ 2.00GHz\n";
+        assert_eq!(processor(text), "A Fast One @ 2.00GHz");
+        assert_eq!(processor("Features: fp\n"), "");
+    }
+
+    #[test]
+    fn a_version_is_the_first_word_with_a_digit() {
+        assert_eq!(version_in("fio-3.36\n").as_deref(), Some("fio-3.36"));
+        assert_eq!(version_in("dd (coreutils) 9.4\nCopyright").as_deref(), Some("9.4"));
+        assert_eq!(
+            version_in("qemu-img version 8.2.2 (Debian 1)").as_deref(),
+            Some("8.2.2")
+        );
+        assert_eq!(version_in(""), None);
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_has_no_version() {
+        assert_eq!(program("no-such-program-of-baio", "--version").version, None);
+    }
+}

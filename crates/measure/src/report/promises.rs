@@ -1,0 +1,180 @@
+//! What the seed documents ask for, S1 to S20, and what shows it. A line of the table names experiments; what state it has, their rows say.
+
+use crate::report::record::{Experiment, Promise};
+
+/// Its number, what it is, where it is asked for, and which experiments show it. None: it is not built yet.
+type Asked = (&'static str, &'static str, &'static str, &'static [&'static str]);
+
+const ASKED: [Asked; 20] = [
+    (
+        "S1",
+        "retry-based asynchronous buffered reads",
+        "000, 001 §2-3.1",
+        &["request-traces", "cached-reads"],
+    ),
+    (
+        "S2",
+        "upfront readahead",
+        "001 §3.2-3.5",
+        &["sequential-reads", "request-traces"],
+    ),
+    (
+        "S3",
+        "direct and buffered I/O on the same data",
+        "001 §4",
+        &["mixed-paths"],
+    ),
+    (
+        "S4",
+        "concurrent direct writes to one object",
+        "001 §5.1",
+        &["random-write"],
+    ),
+    (
+        "S5",
+        "concurrent O_SYNC buffered writes",
+        "000, 001 §5.2-7.1",
+        &["durable-writes", "buffered-writes"],
+    ),
+    ("S6", "tagged radix tree write-back", "001 §6", &["plain-writes"]),
+    ("S7", "filtered wake-ups", "001 §7.2", &["request-traces"]),
+    (
+        "S8",
+        "database page cleaners",
+        "001 §8",
+        &["page-cleaners", "own-policy"],
+    ),
+    (
+        "S9",
+        "disk and communications I/O in one loop",
+        "001 §9",
+        &["one-queue", "server"],
+    ),
+    ("S10", "POSIX AIO and libaio on top", "000, 001 §10", &[]),
+    (
+        "S11",
+        "aio-stress",
+        "001 §3.6, §7.3",
+        &["aio-stress-table", "streaming-figures"],
+    ),
+    ("S12", "asynchronous dd", "002", &["request-size"]),
+    (
+        "S13",
+        "the transaction-log writer",
+        "002",
+        &["log-appends", "log-window"],
+    ),
+    ("S14", "write latency per I/O scheduler", "003", &["posted-writes"]),
+    (
+        "S15",
+        "disk segments: create, open, quota, names",
+        "004 §4",
+        &["segments"],
+    ),
+    (
+        "S16",
+        "many operations in one call, status words",
+        "004 §4, §6",
+        &["batches", "random-read"],
+    ),
+    ("S17", "on-disk structure", "004 §5", &["segments", "volume-scale"]),
+    ("S18", "service thread, shared memory", "004 §5", &["service", "broker"]),
+    ("S19", "user-level file systems, stubs", "004 §4", &[]),
+    ("S20", "pipelined request processing", "004 §7", &["pipelining"]),
+];
+
+/// One row each, with what `experiments` say of it. `known`: is there an experiment of this name?
+pub(super) fn promises(experiments: &[Experiment], known: impl Fn(&str) -> bool) -> Vec<Promise> {
+    let of = |&(id, title, document, shown_by): &Asked| {
+        let shown_by: Vec<&str> = shown_by.iter().copied().filter(|name| known(name)).collect();
+        Promise {
+            id: id.into(),
+            title: title.into(),
+            document: document.into(),
+            state: state(&shown_by, experiments).into(),
+            shown_by: shown_by.into_iter().map(str::to_owned).collect(),
+        }
+    };
+    ASKED.iter().map(of).collect()
+}
+
+fn state(shown_by: &[&str], experiments: &[Experiment]) -> &'static str {
+    if shown_by.is_empty() {
+        return "not built yet";
+    }
+    let ran = || {
+        let named = experiments
+            .iter()
+            .filter(|experiment| shown_by.contains(&&experiment.name[..]));
+        named.filter(|experiment| experiment.has_shown())
+    };
+    let marks = || {
+        ran()
+            .flat_map(|experiment| &experiment.rows)
+            .filter_map(|row| row.holds)
+    };
+    match () {
+        () if ran().next().is_none() => "not run",
+        () if ran().any(|experiment| !experiment.verified) || marks().any(|holds| !holds) => "missed",
+        // Without a mark it is an answer that was looked at, and not a figure.
+        () if marks().next().is_none() => "checked",
+        () => "shown",
+    }
+}
+
+impl Experiment {
+    /// Did it come to any result? One that was skipped, or stopped before, has shown nothing.
+    fn has_shown(&self) -> bool {
+        !self.has_stopped() && (self.rows.is_empty() || self.rows.iter().any(|row| row.skipped.is_none()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::record::Row;
+
+    fn experiment(name: &str, holds: Option<bool>) -> Experiment {
+        let row = Row {
+            holds,
+            ..Row::default()
+        };
+        Experiment {
+            name: name.into(),
+            verified: true,
+            rows: vec![row],
+            ..Experiment::default()
+        }
+    }
+
+    fn state_of(experiments: &[Experiment], id: &str) -> String {
+        let all = promises(experiments, |name| name != "pipelining");
+        all.into_iter().find(|promise| promise.id == id).unwrap().state
+    }
+
+    #[test]
+    fn a_promise_is_shown_by_marks_that_hold_and_checked_without_any() {
+        let of = |holds| state_of(&[experiment("service", holds)], "S18");
+        assert_eq!([Some(true), Some(false), None].map(of), ["shown", "missed", "checked"]);
+        assert_eq!(state_of(&[], "S18"), "not run");
+        assert_eq!(state_of(&[], "S10"), "not built yet");
+        assert_eq!(state_of(&[], "S20"), "not built yet", "its experiment is not there");
+    }
+
+    #[test]
+    fn what_was_skipped_or_did_not_verify_shows_nothing() {
+        let mut skipped = experiment("service", None);
+        skipped.rows[0].skipped = Some("not here".into());
+        assert_eq!(state_of(&[skipped], "S18"), "not run");
+        let mut wrong = experiment("service", Some(true));
+        wrong.verified = false;
+        assert_eq!(state_of(&[wrong], "S18"), "missed");
+    }
+
+    #[test]
+    fn all_twenty_are_there_once() {
+        let ids: Vec<String> = promises(&[], |_| true).into_iter().map(|promise| promise.id).collect();
+        let wanted: Vec<String> = (1..=20).map(|number| format!("S{number}")).collect();
+        assert_eq!(ids, wanted);
+    }
+}

@@ -1,0 +1,333 @@
+//! A report from its first experiment to its last: each is saved as it ends, one that fails does not take the others with it, and a
+//! signal ends it with everything that was measured.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use baio_console::exit_status::ExitStatus;
+use baio_console::failure::Failure;
+
+use crate::figures::interrupt::{self, Interrupted};
+use crate::report::args::ReportArgs;
+use crate::report::comparison::Findings;
+use crate::report::progress::{Course, Progress};
+use crate::report::record::{Experiment as Told, FORMAT, Record, Row};
+use crate::report::save::Shelf;
+use crate::report::work_dir::{WorkDir, remove_left_over};
+use crate::report::{EXPERIMENTS, Experiment, Setting, choose, machine, promises, working_set_of};
+
+/// Of a row that tells why an experiment came to no end.
+const FAILED: &str = "failed";
+const STOPPED: &str = "interrupted";
+
+/// A report that was taken, or as much of it as there is.
+pub(crate) struct Taken {
+    pub(super) record: Record,
+    pub(super) json: PathBuf,
+    pub(super) html: Option<PathBuf>,
+    /// The working files, where they were to stay.
+    pub(super) kept: Option<PathBuf>,
+    interrupted: Option<Interrupted>,
+}
+
+impl Told {
+    /// Did it fail, or was it interrupted? Then it is run again by `--resume`.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.rows.iter().any(is_end)
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.rows.iter().any(|row| row.figure == FAILED)
+    }
+}
+
+/// Is this no figure, but why there are no more?
+pub(super) fn is_end(row: &Row) -> bool {
+    row.skipped.is_some() && [FAILED, STOPPED].contains(&&row.figure[..])
+}
+
+impl Taken {
+    pub(super) fn interrupted(&self) -> Option<Interrupted> {
+        self.interrupted
+    }
+
+    pub(super) fn exit_status(&self) -> ExitStatus {
+        let experiments = &self.record.experiments;
+        match self.interrupted {
+            Some(came) if came.is_by_terminal() => ExitStatus::Interrupted,
+            Some(_) => ExitStatus::Terminated,
+            None if experiments.iter().any(Told::has_failed) => ExitStatus::Failed,
+            None if experiments.iter().any(|experiment| !experiment.verified) => ExitStatus::NotVerified,
+            None => ExitStatus::Success,
+        }
+    }
+}
+
+/// Runs the experiments that are asked for, or all.
+pub(super) fn take(args: ReportArgs) -> Result<Taken, Failure> {
+    let chosen = choose(&args.only)?;
+    let working_set = working_set_of(args.quick, args.working_set.map(|size| size.bytes()))?;
+    // Whole, so that commands can be run again from anywhere.
+    let parent = args.dir.as_deref().unwrap_or(Path::new("."));
+    let parent = std::path::absolute(parent).map_err(|error| Failure::from_io("report", &error).on("--dir"))?;
+    let shelf = Shelf::at(args.out.as_deref().unwrap_or(Path::new(".")))?;
+    let words = words(&args, working_set);
+    let before = if args.resume { resumed(&shelf, &words)? } else { None };
+    remove_left_over(&parent);
+    let work = WorkDir::make(&parent, args.keep)?;
+    let watching = interrupt::watch();
+    watching.map_err(|error| Failure::from_io("report", &error).on("SIGINT and SIGTERM"))?;
+    let setting = Setting {
+        dir: work.path().to_owned(),
+        input: args.input,
+        quick: args.quick,
+        working_set,
+        segments: args.segments,
+    };
+    let fresh = || Record {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").into(),
+        began: now(),
+        quick: setting.quick,
+        options: words,
+        machine: machine::look(&setting.dir),
+        ..Record::default()
+    };
+    let record = before.unwrap_or_else(fresh);
+    let record = all(&chosen, &setting, record, &shelf)?;
+    Ok(Taken {
+        record,
+        json: shelf.json(),
+        html: shelf.html(),
+        kept: args.keep.then(|| work.path().to_owned()),
+        interrupted: interrupt::check().err(),
+    })
+}
+
+fn all(chosen: &[&Experiment], setting: &Setting, mut record: Record, shelf: &Shelf) -> Result<Record, Failure> {
+    record.experiments.retain(|told| !told.has_stopped());
+    let is_told = |record: &Record, name: &str| record.experiments.iter().any(|told| told.name == name);
+    let left: Vec<&Experiment> = chosen
+        .iter()
+        .copied()
+        .filter(|one| !is_told(&record, one.name))
+        .collect();
+    record.finished = false;
+    let mut course = Course::new(&left, setting.quick);
+    save(&mut record, shelf)?;
+    for experiment in left {
+        let progress = course.begin(experiment, setting.quick);
+        record.experiments.push(one(experiment, setting, progress));
+        record
+            .experiments
+            .sort_by_key(|told| chosen.iter().position(|one| one.name == told.name));
+        course.end();
+        record.finished = chosen.iter().all(|one| is_told(&record, one.name)) && interrupt::check().is_ok();
+        save(&mut record, shelf)?;
+        if interrupt::check().is_err() {
+            break;
+        }
+    }
+    Ok(record)
+}
+
+fn save(record: &mut Record, shelf: &Shelf) -> Result<(), Failure> {
+    record.seconds = record.experiments.iter().map(|told| told.seconds).sum();
+    let known = |name: &str| EXPERIMENTS.iter().any(|experiment| experiment.name == name);
+    record.promises = promises::promises(&record.experiments, known);
+    shelf.save(record)
+}
+
+/// One experiment, whatever comes of it.
+fn one(experiment: &Experiment, setting: &Setting, progress: Progress) -> Told {
+    let begun = Instant::now();
+    let mut findings = Findings {
+        progress,
+        ..Findings::default()
+    };
+    // What it has found is looked at afterwards, row by row: a half-written one is not seen.
+    let ended = catch_unwind(AssertUnwindSafe(|| (experiment.run)(setting, &mut findings)));
+    let why = match (ended, interrupt::check()) {
+        (_, Err(came)) => Some((STOPPED, came.to_string())),
+        (Ok(Ok(())), Ok(())) => None,
+        // In one line, for a table.
+        (Ok(Err(failure)), Ok(())) => Some((FAILED, failure.to_string().replace('\n', " "))),
+        (Err(panic), Ok(())) => Some((FAILED, said_in(&*panic))),
+    };
+    let verified = findings.verified() && why.as_ref().is_none_or(|(kind, _)| *kind != FAILED);
+    findings.rows.extend(why.map(|(kind, why)| Row {
+        what: experiment.name.into(),
+        figure: kind.into(),
+        skipped: Some(why),
+        ..Row::default()
+    }));
+    Told {
+        name: experiment.name.into(),
+        shows: experiment.shows.into(),
+        verified,
+        seconds: begun.elapsed().as_secs_f64(),
+        rows: findings.rows,
+        charts: findings.charts,
+        notes: findings.lines,
+        parts: findings.parts,
+    }
+}
+
+fn said_in(panic: &(dyn std::any::Any + Send)) -> String {
+    let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
+    let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("it panicked: {}", said.unwrap_or_default())
+}
+
+/// What a report depends on, as words of a command line: one with other words is another report.
+fn words(args: &ReportArgs, working_set: u64) -> Vec<String> {
+    let mut words = vec!["--working-set".to_owned(), working_set.to_string()];
+    words.extend(args.quick.then(|| "--quick".to_owned()));
+    let path = |path: &PathBuf| {
+        std::path::absolute(path)
+            .unwrap_or_else(|_| path.clone())
+            .display()
+            .to_string()
+    };
+    let mut further =
+        |option: &str, value: Option<String>| words.extend(value.map(|value| format!("{option}={value}")));
+    further("--dir", args.dir.as_ref().map(path));
+    further("--input", args.input.as_ref().map(path));
+    further("--segments", args.segments.map(|number| number.to_string()));
+    words.extend(args.only.iter().map(|name| format!("--only={name}")));
+    words
+}
+
+/// What is there to go on with; none where nothing was begun.
+fn resumed(shelf: &Shelf, words: &[String]) -> Result<Option<Record>, Failure> {
+    let Some(kept) = shelf.kept()? else {
+        eprintln!(
+            "report: {} is not there: beginning a new report",
+            shelf.json().display()
+        );
+        return Ok(None);
+    };
+    if kept.options == words {
+        return Ok(Some(kept));
+    }
+    let options = kept.options.join(" ");
+    Err(
+        Failure::usage("report", "the report that is there was taken with other options")
+            .on(shelf.json().display().to_string())
+            .needing(format!("the options {options}"))
+            .cured_by("give these, or leave --resume out, which writes over it, or name another directory by --out"),
+    )
+}
+
+/// RFC 3339, in UTC.
+fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    date_time(since.as_secs())
+}
+
+/// The days of the proleptic Gregorian calendar, counted in eras of 400 years that begin in March.
+fn date_time(seconds: u64) -> String {
+    let (days, time) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12 + 1;
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(dir: &Path) -> Setting {
+        Setting {
+            dir: dir.to_owned(),
+            input: None,
+            quick: true,
+            working_set: 1 << 20,
+            segments: None,
+        }
+    }
+
+    const GOOD: Experiment = Experiment {
+        name: "good",
+        run: |_, findings| {
+            findings.figure("something", "a figure", "", 1.0, None);
+            Ok(())
+        },
+        shows: "that it goes on",
+    };
+    const BAD: Experiment = Experiment {
+        name: "bad",
+        run: |_, findings| {
+            findings.figure("something", "a figure", "", 1.0, None);
+            Err(Failure::new("report", "EIO", "no\nluck"))
+        },
+        shows: "nothing",
+    };
+    const PANICS: Experiment = Experiment {
+        name: "panics",
+        run: |_, _| panic!("no {}", "luck"),
+        shows: "nothing",
+    };
+
+    #[test]
+    fn what_fails_is_a_row_and_the_others_go_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let shelf = Shelf::at(dir.path()).unwrap();
+        let chosen = [&BAD, &PANICS, &GOOD];
+        let record = all(&chosen, &setting(dir.path()), Record::default(), &shelf).unwrap();
+        let [bad, panics, good] = &record.experiments[..] else {
+            panic!("{record:?}");
+        };
+        assert_eq!(bad.rows.len(), 2, "what was measured before stays");
+        assert!(bad.has_failed() && panics.has_failed() && !good.has_stopped());
+        assert!(!bad.verified && !panics.verified && good.verified);
+        let why = |told: &Told| told.rows.last().unwrap().skipped.clone().unwrap();
+        assert!(!why(bad).contains('\n') && why(bad).contains("luck"), "{}", why(bad));
+        assert_eq!(why(panics), "it panicked: no luck");
+        assert!(record.finished);
+    }
+
+    #[test]
+    fn what_was_measured_stays_and_what_failed_is_run_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let shelf = Shelf::at(dir.path()).unwrap();
+        let kept = |name: &str, figure: &str| Told {
+            name: name.into(),
+            seconds: 77.0,
+            rows: vec![Row {
+                figure: figure.into(),
+                skipped: Some("why".into()),
+                ..Row::default()
+            }],
+            ..Told::default()
+        };
+        let record = Record {
+            format: FORMAT,
+            experiments: vec![kept("good", "requests/s"), kept("other", STOPPED)],
+            ..Record::default()
+        };
+        let other = Experiment { name: "other", ..GOOD };
+        let record = all(&[&other, &GOOD], &setting(dir.path()), record, &shelf).unwrap();
+        let seconds: Vec<_> = record
+            .experiments
+            .iter()
+            .map(|told| (&told.name[..], told.seconds == 77.0))
+            .collect();
+        assert_eq!(seconds, [("other", false), ("good", true)]);
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        assert_eq!(date_time(0), "1970-01-01T00:00:00Z");
+        assert_eq!(date_time(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(date_time(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(date_time(4_107_542_400), "2100-03-01T00:00:00Z");
+    }
+}

@@ -1,0 +1,358 @@
+//! A report on the terminal: on what it was taken, a table, the marks that were missed, what of the documents is shown, the verdict.
+//! At most 100 columns; with `--quick` at most 120 lines, so that it is read and not scrolled.
+
+use std::io::{self, Write};
+
+use baio_console::output::Align;
+
+use crate::report::record::{Experiment, Machine, Record, Row};
+use crate::report::run::{Taken, is_end};
+use crate::report::summary::{Line, lines, share};
+
+pub(super) const WIDTH: usize = 100;
+
+/// Lines of a quick report.
+const LINES: usize = 120;
+/// Of those so many at most for the marks that were missed.
+const MISSED: usize = 16;
+/// What the table of the documents, headings, blanks and the end take.
+const FIXED: usize = 46;
+
+/// Widths of the columns; between two stands a blank.
+const MAIN: [(usize, Align); 7] = [
+    (31, Align::Left),
+    (14, Align::Left),
+    (8, Align::Right),
+    (20, Align::Left),
+    (6, Align::Right),
+    (7, Align::Right),
+    (8, Align::Left),
+];
+const MISSES: [(usize, Align); 6] = [
+    (17, Align::Left),
+    (33, Align::Left),
+    (20, Align::Left),
+    (6, Align::Right),
+    (8, Align::Right),
+    (11, Align::Left),
+];
+const ASKED: [(usize, Align); 5] = [
+    (3, Align::Left),
+    (41, Align::Left),
+    (17, Align::Left),
+    (20, Align::Left),
+    (13, Align::Left),
+];
+
+/// How a report is shown.
+#[derive(Clone, Copy)]
+pub(crate) struct Shown {
+    /// The command of each side too.
+    pub(super) commands: bool,
+}
+
+/// Of all marks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Marks {
+    pub(super) held: usize,
+    pub(super) all: usize,
+}
+
+impl Marks {
+    pub(super) fn of<'a>(rows: impl Iterator<Item = &'a Row>) -> Marks {
+        let none = Marks { held: 0, all: 0 };
+        rows.filter_map(|row| row.holds).fold(none, |marks, holds| Marks {
+            held: marks.held + usize::from(holds),
+            all: marks.all + 1,
+        })
+    }
+
+    fn sentence(self) -> String {
+        match self.all {
+            0 => "no marks".to_owned(),
+            all if all == self.held && all > 1 => format!("all {all} marks hold"),
+            all => format!("{} of {all} marks hold", self.held),
+        }
+    }
+}
+
+pub(super) fn write(taken: &Taken, shown: Shown, out: &mut dyn Write) -> io::Result<()> {
+    let record = &taken.record;
+    head(record, out)?;
+    body(record, out)?;
+    missed(record, out)?;
+    promises(record, out)?;
+    if shown.commands {
+        commands(record, taken.kept.is_some(), out)?;
+    }
+    writeln!(out, "\n{}", verdict(taken))?;
+    let page = taken.html.as_ref();
+    let page = page.map_or_else(String::new, |path| format!(", the page in {}", path.display()));
+    put(out, &format!("Everything is in {}{page}.", taken.json.display()))?;
+    match &taken.kept {
+        Some(dir) => put(out, &format!("The working files are in {}.", dir.display())),
+        None if shown.commands => put(
+            out,
+            "The files that the commands name are gone: --keep leaves them, and the commands can be run again.",
+        ),
+        None => Ok(()),
+    }
+}
+
+fn head(record: &Record, out: &mut dyn Write) -> io::Result<()> {
+    let machine = &record.machine;
+    let quick = if record.quick { ", quick" } else { "" };
+    put(
+        out,
+        &format!(
+            "baio {} report{quick}, {}, {:.0} s",
+            record.version, record.began, record.seconds
+        ),
+    )?;
+    for line in box_of(machine) {
+        put(out, &line)?;
+    }
+    Ok(())
+}
+
+/// The machine, in a few lines; what is not known is left out.
+fn box_of(machine: &Machine) -> Vec<String> {
+    let some = |parts: Vec<Option<String>>| parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let named = |what: &str, value: &Option<String>| value.as_ref().map(|value| format!("{what} {value}"));
+    let gib = machine.memory_bytes as f64 / f64::from(1 << 30);
+    let plural = if machine.processors == 1 { "" } else { "s" };
+    let first = some(vec![
+        Some(format!("Linux {}", machine.kernel)),
+        Some(format!("{} processor{plural}", machine.processors)),
+        (!machine.processor.is_empty()).then(|| machine.processor.clone()),
+        (machine.memory_bytes > 0).then(|| format!("{gib:.1} GiB")),
+        named("governor", &machine.governor),
+    ]);
+    let second = some(vec![
+        (!machine.file_system.is_empty()).then(|| machine.file_system.clone()),
+        machine.atime.clone(),
+        named("on", &machine.device),
+        named("scheduler", &machine.scheduler),
+        machine.nr_requests.map(|number| format!("{number} requests")),
+        machine.read_ahead_kb.map(|kib| format!("reads {kib} KiB ahead")),
+        machine
+            .rotational
+            .map(|yes| if yes { "rotating" } else { "not rotating" }.to_owned()),
+        machine.write_cache.clone(),
+    ]);
+    let (there, missing): (Vec<_>, Vec<_>) = machine.peers.iter().partition(|peer| peer.version.is_some());
+    let version = |peer: &crate::report::record::Program| match &peer.version {
+        Some(version) if version.starts_with(&peer.name) => version.clone(),
+        Some(version) => format!("{} {version}", peer.name),
+        None => peer.name.clone(),
+    };
+    let list = |peers: &[&crate::report::record::Program]| {
+        peers.iter().map(|peer| version(peer)).collect::<Vec<_>>().join(", ")
+    };
+    let mut peers = format!("peers: {}", list(&there));
+    if !missing.is_empty() {
+        peers += &format!("; missing, so left out: {}", list(&missing));
+    }
+    let backend = format!("backend {}: {}", machine.backend, machine.backend_why);
+    vec![first, second, backend, peers]
+}
+
+/// The table: of each experiment a heading and its comparisons, as many as there is room for.
+fn body(record: &Record, out: &mut dyn Write) -> io::Result<()> {
+    let told: Vec<(&Experiment, Vec<Line>)> = record
+        .experiments
+        .iter()
+        .map(|experiment| (experiment, lines(experiment, record.quick)))
+        .collect();
+    let wanted: Vec<usize> = told.iter().map(|(_, lines)| lines.len()).collect();
+    let missed = record.experiments.iter().flat_map(|experiment| &experiment.rows);
+    let missed = missed.filter(|row| row.holds == Some(false)).count().min(MISSED);
+    let room = LINES.saturating_sub(FIXED + missed + told.len());
+    let given = if record.quick { share(&wanted, room) } else { wanted };
+    writeln!(out)?;
+    row(out, &MAIN, ["", "figure", "ours", "peer", "ratio", "mark", "verdict"])?;
+    let mut left_out = 0;
+    for ((experiment, lines), given) in told.iter().zip(given) {
+        left_out += lines.len() - given;
+        let marks = Marks::of(experiment.rows.iter());
+        let state = match experiment {
+            told if told.has_failed() => "FAILED".to_owned(),
+            told if told.has_stopped() => "interrupted".to_owned(),
+            told if !told.verified => "WRONG".to_owned(),
+            _ if marks.all > 0 => format!("{} of {}", marks.held, marks.all),
+            _ => String::new(),
+        };
+        let seconds = format!("{:.1} s", experiment.seconds);
+        row(out, &MAIN, [&experiment.name, "", "", &seconds, "", "", &state])?;
+        for line in &lines[..given] {
+            let what = format!("  {}", line.what);
+            let Line {
+                figure,
+                ours,
+                peer,
+                ratio,
+                mark,
+                verdict,
+                ..
+            } = line;
+            row(out, &MAIN, [&what, figure, ours, peer, ratio, mark, verdict])?;
+        }
+    }
+    let shown: usize = told
+        .iter()
+        .flat_map(|(_, lines)| lines)
+        .map(|line| line.stands_for)
+        .sum();
+    let rows: usize = record.experiments.iter().map(|told| told.rows.len()).sum();
+    let further = match left_out {
+        0 => String::new(),
+        1 => "a line more, and ".to_owned(),
+        more => format!("{more} lines more, and "),
+    };
+    put(
+        out,
+        &format!(
+            "In report.json: {further}{} figures without a mark.",
+            rows.saturating_sub(shown)
+        ),
+    )
+}
+
+fn missed(record: &Record, out: &mut dyn Write) -> io::Result<()> {
+    let all = record.experiments.iter();
+    let misses: Vec<(&Experiment, &Row)> = all
+        .flat_map(|told| told.rows.iter().map(move |row| (told, row)))
+        .filter(|(_, row)| row.holds == Some(false) || is_end(row))
+        .collect();
+    if misses.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nMissed:")?;
+    row(out, &MISSES, ["experiment", "", "figure", "is", "mark", ""])?;
+    let most = if record.quick { MISSED } else { usize::MAX };
+    for (experiment, missed) in misses.iter().take(most) {
+        let name = &experiment.name[..];
+        if is_end(missed) {
+            let why = missed.skipped.as_deref().unwrap_or_default();
+            row(out, &MISSES, [name, why, &missed.figure, "", "", ""])?;
+            continue;
+        }
+        let line = Line::of(missed);
+        let is = if missed.ratio.is_some() {
+            &line.ratio
+        } else {
+            &line.ours
+        };
+        let short = missed
+            .short_by
+            .map_or_else(String::new, |by| format!("short {by:.0} %"));
+        row(out, &MISSES, [name, &missed.what, &line.figure, is, &line.mark, &short])?;
+    }
+    match misses.len().saturating_sub(most) {
+        0 => Ok(()),
+        more => put(out, &format!("and {more} more, in report.json")),
+    }
+}
+
+fn promises(record: &Record, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out)?;
+    row(
+        out,
+        &ASKED,
+        ["", "what the documents ask for", "document", "shown by", "here"],
+    )?;
+    for promise in &record.promises {
+        let by = match &promise.shown_by[..] {
+            [] => "-".to_owned(),
+            [one] => one.clone(),
+            [first, more @ ..] => format!("{first} +{}", more.len()),
+        };
+        let cells = [&promise.id, &promise.title, &promise.document, &by, &promise.state];
+        row(out, &ASKED, cells.map(String::as_str))?;
+    }
+    Ok(())
+}
+
+/// The command of each side, whole: these lines may be long.
+fn commands(record: &Record, kept: bool, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\nCommands{}:", if kept { "" } else { ", of files that are gone" })?;
+    for experiment in &record.experiments {
+        let mut said = Vec::new();
+        for row in experiment.rows.iter().filter(|row| !row.command.is_empty()) {
+            let peer = (!row.peers_command.is_empty()).then_some((&row.peer, &row.peers_command));
+            for (name, command) in [Some((&row.what, &row.command)), peer].into_iter().flatten() {
+                if !said.contains(&(&row.what, command)) {
+                    said.push((&row.what, command));
+                    writeln!(out, "# {}: {name}\n{command}", experiment.name)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn verdict(taken: &Taken) -> String {
+    let record = &taken.record;
+    let all = || record.experiments.iter();
+    let count = |of: fn(&Experiment) -> bool| all().filter(|told| of(told)).count();
+    let mut said = vec![Marks::of(all().flat_map(|told| &told.rows)).sentence()];
+    match count(Experiment::has_failed) {
+        0 => {}
+        1 => said.push("an experiment FAILED".into()),
+        failed => said.push(format!("{failed} experiments FAILED")),
+    }
+    let wrong = count(|told| !told.verified && !told.has_failed());
+    said.push(match wrong {
+        0 => "everything that was verified is right".to_owned(),
+        _ => "SOMETHING DID NOT VERIFY".to_owned(),
+    });
+    let skipped = all()
+        .flat_map(|told| &told.rows)
+        .filter(|row| row.skipped.is_some() && !is_end(row));
+    match skipped.count() {
+        0 => {}
+        skipped => said.push(format!("{skipped} comparisons could not be made here")),
+    }
+    if let Some(came) = taken.interrupted() {
+        said.push(format!("{came}: --resume goes on from here"));
+    }
+    format!("{}.", said.join("; "))
+}
+
+/// Each cell is exactly as wide as its column, whatever stands in it: so is the table.
+fn row<const N: usize>(out: &mut dyn Write, columns: &[(usize, Align); N], cells: [&str; N]) -> io::Result<()> {
+    let mut line = String::new();
+    for (&(width, align), text) in columns.iter().zip(cells) {
+        let text = cut(text, width);
+        line += &match align {
+            Align::Left => format!("{text:<width$} "),
+            Align::Right => format!("{text:>width$} "),
+        };
+    }
+    writeln!(out, "{}", line.trim_end())
+}
+
+/// A sentence, broken between words so that it fits.
+pub(super) fn put(out: &mut dyn Write, sentence: &str) -> io::Result<()> {
+    let mut line = String::new();
+    for word in sentence.split(' ') {
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            writeln!(out, "{line}")?;
+            line = "  ".into();
+        } else if !line.is_empty() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    writeln!(out, "{line}")
+}
+
+/// At most so many characters; what is cut off is said.
+pub(super) fn cut(text: &str, width: usize) -> String {
+    let printable = |c: char| if c.is_control() { ' ' } else { c };
+    if text.chars().count() <= width {
+        return text.chars().map(printable).collect();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).map(printable).collect();
+    format!("{}…", kept.trim_end())
+}
