@@ -1,0 +1,140 @@
+//! What stands at the end of the page: what the documents ask for, the machine, and how the report is taken again.
+
+use super::experiment::{anchor, verdict};
+use super::markup::Html;
+use super::numbers::bytes;
+use super::tally::Outcome;
+use crate::report::record::{Machine, Promise, Record};
+
+pub(super) fn write(html: &mut Html, record: &Record) {
+    html.raw("<section id=\"promises\"><h2>What the documents ask for</h2>");
+    if record.promises.is_empty() {
+        html.raw("<p class=\"none\">This report keeps no list of it.</p>");
+    } else {
+        promises(html, record);
+    }
+    html.raw("</section><section id=\"machine\"><h2>The machine</h2><dl class=\"machine\">");
+    machine(html, &record.machine);
+    html.raw("</dl></section><section id=\"again\"><h2>How to run it again</h2>");
+    html.raw("<pre>baio report")
+        .raw(if record.quick { " --quick" } else { "" })
+        .raw(" --dir DIR</pre>");
+    html.raw(
+        "<p><code>DIR</code> is on the file system to be measured. Figures of another machine say little about yours. ",
+    );
+    html.raw("Each experiment above has the words that run it alone. The figures of this page, with all digits and each run of ");
+    html.raw("each side, are in <code>report.json</code>.</p></section>");
+}
+
+fn promises(html: &mut Html, record: &Record) {
+    html.raw("<table class=\"cards\"><thead><tr>");
+    for word in ["", "what", "document", "state", "shown by"] {
+        html.raw("<th scope=\"col\">").raw(word).raw("</th>");
+    }
+    html.raw("</tr></thead><tbody>");
+    for promise in &record.promises {
+        html.raw("<tr><th scope=\"row\" class=\"id\">").text(&promise.id);
+        html.raw("</th><td class=\"what\">").text(&promise.title);
+        html.raw("</td><td data-is=\"document\">").text(&promise.document);
+        html.raw("</td><td class=\"verdict\">");
+        verdict(html, outcome(promise), &promise.state);
+        html.raw("</td><td data-is=\"shown by\">");
+        shown_by(html, record, promise);
+        html.raw("</td></tr>");
+    }
+    html.raw("</tbody></table>");
+}
+
+fn outcome(promise: &Promise) -> Outcome {
+    match promise.state.as_str() {
+        "shown" | "checked" => Outcome::Holds,
+        "missed" => Outcome::Missed,
+        _ => Outcome::NotMeasured,
+    }
+}
+
+/// A link where the experiment is on the page, and its name where it did not run.
+fn shown_by(html: &mut Html, record: &Record, promise: &Promise) {
+    for (n, name) in promise.shown_by.iter().enumerate() {
+        html.raw(if n > 0 { ", " } else { "" });
+        match record
+            .experiments
+            .iter()
+            .position(|experiment| experiment.name == *name)
+        {
+            Some(at) => html
+                .raw("<a href=\"#")
+                .text(&anchor(at, name))
+                .raw("\">")
+                .text(name)
+                .raw("</a>"),
+            None => html.text(name),
+        };
+    }
+}
+
+fn machine(html: &mut Html, machine: &Machine) {
+    let optional = |value: &Option<String>| value.clone().unwrap_or_default();
+    let several = |count: usize| if count == 0 { String::new() } else { count.to_string() };
+    let facts = [
+        ("Kernel", machine.kernel.clone()),
+        ("Processor", machine.processor.clone()),
+        ("Processors to run on", several(machine.processors)),
+        ("Governor", optional(&machine.governor)),
+        (
+            "Memory",
+            if machine.memory_bytes == 0 {
+                String::new()
+            } else {
+                bytes(machine.memory_bytes)
+            },
+        ),
+        ("File system", machine.file_system.clone()),
+        ("Access times", optional(&machine.atime)),
+        ("Device", optional(&machine.device)),
+        (
+            "Kind of device",
+            machine
+                .rotational
+                .map_or("", |yes| if yes { "rotating" } else { "not rotating" })
+                .to_owned(),
+        ),
+        ("Scheduler", optional(&machine.scheduler)),
+        (
+            "Requests of its queue",
+            machine.nr_requests.map_or(String::new(), |count| count.to_string()),
+        ),
+        (
+            "Read-ahead",
+            machine.read_ahead_kb.map_or(String::new(), |kib| format!("{kib} KiB")),
+        ),
+        ("Write cache", optional(&machine.write_cache)),
+        ("Backend", backend(machine)),
+    ];
+    for (name, value) in facts {
+        fact(html, name, if value.is_empty() { "not known" } else { &value });
+    }
+    for peer in &machine.peers {
+        fact(
+            html,
+            &peer.name,
+            peer.version.as_deref().unwrap_or("not installed: left out"),
+        );
+    }
+}
+
+fn backend(machine: &Machine) -> String {
+    if machine.backend_why.is_empty() {
+        machine.backend.clone()
+    } else {
+        format!("{}: {}", machine.backend, machine.backend_why)
+    }
+}
+
+fn fact(html: &mut Html, name: &str, value: &str) {
+    html.raw("<div><dt>")
+        .text(name)
+        .raw("</dt><dd>")
+        .text(value)
+        .raw("</dd></div>");
+}

@@ -1,0 +1,152 @@
+//! `report.html`: the report as one file that needs no network, with verdicts first.
+//!
+//! ```text
+//! record ----> head        do the marks hold, which are missed, contents
+//!         ---> experiment  charts (or ratios), figures, commands; once for each
+//!         ---> closing     what the documents ask for, the machine, how to run it again
+//! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `markup.rs` | the one way in for text: nothing from the record can become markup |
+//! | `numbers.rs`, `tally.rs` | few digits; which marks hold |
+//! | `chart.rs`, `ratios.rs` | what a script draws, with its table; what is drawn here |
+//! | `assets/` | style, script, and uPlot, which draws the charts |
+//! | `records/` | reports that the tests make pages of; `tests/page.py` of the repository looks at those in a browser |
+//!
+//! docs/decisions/0028-the-page-of-the-report.md says why it is made so.
+
+use std::fs;
+use std::path::Path;
+
+use baio_console::failure::Failure;
+
+use super::record::{FORMAT, Record};
+use markup::Html;
+use tally::Tally;
+
+mod chart;
+mod closing;
+mod experiment;
+mod head;
+mod markup;
+mod numbers;
+mod ratios;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+/// A page is to be smaller than this: it goes by mail, and opens on a phone.
+const BYTES_MAX: usize = 400_000;
+
+/// How much a page can take.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Enough,
+    /// Commands, which are the longest and in `report.json` too, are left out.
+    Little,
+    /// So are the strips of marks that hold. Their figures are in the table.
+    Least,
+}
+
+/// The page of a report.
+pub(crate) fn html(record: &Record) -> String {
+    let mut page = page(record, Room::Enough);
+    for room in [Room::Little, Room::Least] {
+        if page.len() >= BYTES_MAX {
+            page = self::page(record, room);
+        }
+    }
+    page.finish()
+}
+
+/// Makes the page `out` of the report that stands in `json`.
+///
+/// # Errors
+/// `json` cannot be read, is no report or one of another format, or `out` cannot be written.
+pub(crate) fn of_file(json: &Path, out: &Path) -> Result<(), Failure> {
+    let named = json.display().to_string();
+    let bytes = fs::read(json).map_err(|error| {
+        Failure::from_io("report", &error)
+            .on(named.as_str())
+            .needing("a report that `baio report` has kept")
+            .cured_by("name its `report.json`")
+    })?;
+    let no_report = |why: String| {
+        Failure::new("report", "EINVAL", format!("this is no report: {why}"))
+            .on(named.as_str())
+            .needing("a report that `baio report` has kept")
+            .cured_by("name its `report.json`")
+    };
+    let record: Record = serde_json::from_slice(&bytes).map_err(|error| no_report(error.to_string()))?;
+    if record.format == 0 {
+        return Err(no_report("it does not say its format".to_owned()));
+    }
+    if record.format != FORMAT {
+        let said = format!(
+            "this report has format {}, and this program reads {FORMAT}",
+            record.format
+        );
+        return Err(Failure::new("report", "EVERSION", said)
+            .on(named.as_str())
+            .needing(format!("format {FORMAT}"))
+            .cured_by(format!(
+                "take the page that came with the report, or make it with the program that took it: baio {}",
+                baio_console::printable::Printable(&record.version)
+            )));
+    }
+    fs::write(out, html(&record)).map_err(|error| {
+        Failure::from_io("report", &error)
+            .on(out.display().to_string())
+            .cured_by("name a file in a directory that you may write to")
+    })
+}
+
+fn page(record: &Record, room: Room) -> Html {
+    let tally = Tally::of(record);
+    let nonce = nonce(record);
+    let mut html = Html::default();
+    html.raw("<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">");
+    // Nothing is loaded from anywhere, and no script runs but those that this program wrote.
+    html.raw(
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; base-uri 'none'; ",
+    );
+    html.raw("form-action 'none'; style-src 'unsafe-inline'; script-src 'nonce-")
+        .text(&nonce)
+        .raw("'\">");
+    html.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
+    html.raw("<meta name=\"color-scheme\" content=\"light dark\"><link rel=\"icon\" href=\"data:,\">");
+    html.raw("<title>")
+        .text(&tally.said())
+        .raw(" · baio report</title><style>");
+    html.raw(include_str!("assets/uplot-1.6.32.min.css"))
+        .raw(include_str!("assets/page.css"));
+    html.raw("</style></head><body><main>");
+    head::write(&mut html, record, &tally);
+    for (at, experiment) in record.experiments.iter().enumerate() {
+        experiment::write(&mut html, at, experiment, room);
+    }
+    closing::write(&mut html, record);
+    html.raw("</main>");
+    if record
+        .experiments
+        .iter()
+        .any(|experiment| !experiment.charts.is_empty())
+    {
+        html.raw("<script nonce=\"").text(&nonce).raw("\">/*! uPlot 1.6.32\n");
+        html.raw(include_str!("assets/uplot-LICENSE")).raw("*/\n");
+        html.raw(include_str!("assets/uplot-1.6.32.min.js")).raw("</script>");
+    }
+    html.raw("<script nonce=\"")
+        .text(&nonce)
+        .raw("\">")
+        .raw(include_str!("assets/page.js"));
+    html.raw("</script></body></html>\n");
+    html
+}
+
+/// Known to our scripts and to nothing in the record: it is a hash of it.
+fn nonce(record: &Record) -> String {
+    let bytes = serde_json::to_vec(record).unwrap_or_default();
+    blake3::hash(&bytes).to_hex()[..32].to_owned()
+}

@@ -1,0 +1,110 @@
+//! Which marks hold, which are missed, and which were not measured.
+
+use crate::report::record::{Experiment, Record, Row};
+
+/// What became of a row's mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Holds,
+    Missed,
+    /// There is a mark, and no figure to judge.
+    NotMeasured,
+    NoMark,
+}
+
+impl Outcome {
+    pub(super) fn of(row: &Row) -> Outcome {
+        match (&row.mark, row.holds) {
+            (None, _) => Outcome::NoMark,
+            (Some(_), None) => Outcome::NotMeasured,
+            (Some(_), Some(true)) => Outcome::Holds,
+            (Some(_), Some(false)) => Outcome::Missed,
+        }
+    }
+
+    /// Of the element: the style has a sign for each, since colour must not tell it alone.
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Outcome::Holds => "holds",
+            Outcome::Missed => "missed",
+            Outcome::NotMeasured => "open",
+            Outcome::NoMark => "soft",
+        }
+    }
+
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Outcome::Holds => "holds",
+            Outcome::Missed => "missed",
+            Outcome::NotMeasured => "not measured",
+            Outcome::NoMark => "",
+        }
+    }
+}
+
+/// A mark that is missed.
+#[derive(Clone, Copy)]
+pub(super) struct Miss<'a> {
+    /// The place of the experiment in the record.
+    pub(super) experiment: usize,
+    pub(super) name: &'a str,
+    pub(super) row: &'a Row,
+}
+
+#[derive(Default)]
+pub(super) struct Tally<'a> {
+    pub(super) held: usize,
+    /// The largest first.
+    pub(super) missed: Vec<Miss<'a>>,
+    pub(super) not_measured: usize,
+}
+
+impl<'a> Tally<'a> {
+    pub(super) fn of(record: &'a Record) -> Tally<'a> {
+        let mut all = Tally::default();
+        for (at, experiment) in record.experiments.iter().enumerate() {
+            all.add(at, experiment);
+        }
+        // What has no measure of its shortfall, such as a mark of nothing, is the worst.
+        let by = |miss: &Miss<'_>| miss.row.short_by.unwrap_or(f64::INFINITY);
+        all.missed.sort_by(|a, b| by(b).total_cmp(&by(a)));
+        all
+    }
+
+    pub(super) fn of_one(experiment: &'a Experiment) -> Tally<'a> {
+        let mut one = Tally::default();
+        one.add(0, experiment);
+        one
+    }
+
+    fn add(&mut self, at: usize, experiment: &'a Experiment) {
+        for row in &experiment.rows {
+            match Outcome::of(row) {
+                Outcome::Holds => self.held += 1,
+                Outcome::Missed => self.missed.push(Miss {
+                    experiment: at,
+                    name: &experiment.name,
+                    row,
+                }),
+                Outcome::NotMeasured => self.not_measured += 1,
+                Outcome::NoMark => {}
+            }
+        }
+    }
+
+    /// Those that could be judged.
+    pub(super) fn judged(&self) -> usize {
+        self.held + self.missed.len()
+    }
+
+    /// `41 of 45 marks hold`
+    pub(super) fn said(&self) -> String {
+        match (self.held, self.judged()) {
+            (_, 0) => "No mark was measured".to_owned(),
+            (1, 1) => "The one mark holds".to_owned(),
+            (held, all) if held == all => format!("All {all} marks hold"),
+            (held, 1) => format!("{held} of 1 mark holds"),
+            (held, all) => format!("{held} of {all} marks hold"),
+        }
+    }
+}

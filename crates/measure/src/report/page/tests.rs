@@ -1,0 +1,250 @@
+//! Pages of kept reports: nothing of a record is lost, nothing of it becomes markup, and the page stays small.
+//!
+//! With `BAIO_PAGES_TO=DIR` the pages are kept there, for `tests/page.py BROWSER DIR/*.html` of the repository.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::*;
+use crate::report::record::{Chart, Experiment, Line, Promise, Row};
+
+const RECORDS: &[(&str, &str)] = &[
+    ("none-missed", include_str!("records/none-missed.json")),
+    ("twelve-missed", include_str!("records/twelve-missed.json")),
+    ("hostile", include_str!("records/hostile.json")),
+    ("empty", include_str!("records/empty.json")),
+    ("skipped", include_str!("records/skipped.json")),
+];
+
+fn record(name: &str) -> Record {
+    let (_, json) = RECORDS.iter().find(|(known, _)| *known == name).unwrap();
+    serde_json::from_str(json).unwrap()
+}
+
+/// The page without its scripts and styles.
+fn body(record: &Record) -> String {
+    let page = html(record);
+    let from = page.find("<body>").unwrap();
+    let to = page.find("<script nonce").unwrap();
+    page[from..to].to_owned()
+}
+
+#[test]
+fn pages_of_the_kept_records_are_small_and_load_nothing() {
+    let kept = std::env::var_os("BAIO_PAGES_TO").map(PathBuf::from);
+    let own = tempfile::tempdir().unwrap();
+    let dir = kept.unwrap_or_else(|| own.path().to_owned());
+    fs::create_dir_all(&dir).unwrap();
+    for (name, json) in RECORDS {
+        let from = own.path().join("report.json");
+        let to = dir.join(name).with_extension("html");
+        fs::write(&from, json).unwrap();
+        of_file(&from, &to).unwrap();
+        let page = fs::read_to_string(&to).unwrap();
+        assert!(page.len() < BYTES_MAX, "{name}: {} bytes", page.len());
+        for loads in ["<link rel=\"stylesheet\"", "@import", "<iframe", "src=\"", "url("] {
+            let markup = page.replace("&quot;", "").replace("\\u0026quot;", "");
+            assert!(!markup.contains(loads), "{name}: {loads}");
+        }
+    }
+}
+
+#[test]
+fn verdicts_stand_first_and_count_what_is_in_the_record() {
+    let page = body(&record("none-missed"));
+    assert!(page.contains("<h1 id=\"verdict\">All 3"), "{}", &page[..900]);
+    assert!(page.contains("0 marks are missed."));
+    assert!(!page.contains("id=\"misses\""));
+    let page = body(&record("twelve-missed"));
+    assert!(page.contains("12 marks are missed.") && page.contains(" more were not measured."));
+    assert_eq!(page.matches("<td data-is=in>").count(), 12);
+    assert!(page.find("id=\"misses\"").unwrap() < page.find("class=\"experiment\"").unwrap());
+    assert!(body(&record("empty")).contains("No mark was measured"));
+    assert!(body(&record("skipped")).contains("No mark was measured"));
+}
+
+#[test]
+fn misses_stand_worst_first() {
+    let miss = |what: &str, short_by| Row {
+        what: what.into(),
+        mark: Some("<= 1".into()),
+        holds: Some(false),
+        short_by,
+        ..Row::default()
+    };
+    let record = Record {
+        experiments: vec![Experiment {
+            rows: vec![
+                miss("little", Some(0.1)),
+                miss("much", Some(70.0)),
+                miss("nought", None),
+            ],
+            ..Experiment::default()
+        }],
+        ..Record::default()
+    };
+    let shown = Tally::of(&record);
+    let names: Vec<&str> = shown.missed.iter().map(|miss| miss.row.what.as_str()).collect();
+    assert_eq!(names, ["nought", "much", "little"]);
+}
+
+#[test]
+fn each_experiment_has_each_row_and_each_chart_its_table() {
+    for (name, _) in RECORDS {
+        let record = record(name);
+        let page = body(&record);
+        let sections: Vec<&str> = page.split("<section class=\"experiment\"").skip(1).collect();
+        assert_eq!(sections.len(), record.experiments.len(), "{name}");
+        for (section, experiment) in sections.iter().zip(&record.experiments) {
+            assert_eq!(
+                section.matches("class=figure>").count(),
+                experiment.rows.len(),
+                "{name}"
+            );
+            assert_eq!(
+                section.matches("<figure class=\"chart\">").count(),
+                experiment.charts.len(),
+                "{name}"
+            );
+            assert_eq!(
+                section.matches("class=\"values\"").count(),
+                experiment.charts.len(),
+                "{name}"
+            );
+        }
+        assert_eq!(page.matches("class=\"id\"").count(), record.promises.len(), "{name}");
+    }
+}
+
+#[test]
+fn an_experiment_without_a_chart_has_ratios_to_look_at() {
+    let page = body(&record("none-missed"));
+    for section in page.split("<section class=\"experiment\"").skip(1) {
+        let looks = section.contains("<figure class=strips>") || section.contains("<figure class=\"chart\">");
+        assert!(looks, "{}", &section[..200]);
+    }
+}
+
+#[test]
+fn a_chart_says_what_the_document_showed_or_that_it_did_not() {
+    let page = body(&record("none-missed"));
+    assert!(page.contains("filesystem AIO rose from 1.9 MB/s"));
+    assert!(page.contains("<dt>The document</dt><dd>not measured</dd>"));
+}
+
+/// Text that would end a tag, an attribute or a script anywhere in the record.
+#[test]
+fn nothing_of_a_record_becomes_markup() {
+    let hostile = "'\"><i id=planted></script>\u{2028}\u{0}";
+    let text = || hostile.to_owned();
+    let row = Row {
+        what: text(),
+        figure: text(),
+        unit: text(),
+        ours: Some(1.0),
+        peer: text(),
+        ratio: Some(1.0),
+        mark: Some(text()),
+        holds: Some(false),
+        command: text(),
+        peers_command: text(),
+        ..Row::default()
+    };
+    let skipped = Row {
+        skipped: Some(text()),
+        ..row.clone()
+    };
+    let mut chart = Chart {
+        title: text(),
+        at: vec![1.0],
+        lines: vec![Line {
+            name: text(),
+            whose: text(),
+            values: vec![Some(1.0)],
+        }],
+        document: text(),
+        here: text(),
+        ..Chart::default()
+    };
+    (chart.x.title, chart.x.unit, chart.y.title, chart.y.unit) = (text(), text(), text(), text());
+    let mut record = record("hostile");
+    (record.version, record.began) = (text(), text());
+    let machine = &mut record.machine;
+    (machine.kernel, machine.processor, machine.backend, machine.backend_why) = (text(), text(), text(), text());
+    (machine.governor, machine.device, machine.scheduler) = (Some(text()), Some(text()), Some(text()));
+    let experiment = |rows, charts| Experiment {
+        name: text(),
+        shows: text(),
+        notes: vec![text()],
+        rows,
+        charts,
+        ..Experiment::default()
+    };
+    record
+        .experiments
+        .push(experiment(vec![row.clone(), skipped], Vec::new()));
+    record.experiments.push(experiment(vec![row], vec![chart]));
+    record.promises.push(Promise {
+        id: text(),
+        title: text(),
+        document: text(),
+        shown_by: vec![text()],
+        state: text(),
+    });
+    let page = html(&record);
+    assert!(page.contains("id=planted"), "it is on the page, as text");
+    assert!(
+        !page.contains("<i id") && !page.contains("<img") && !page.contains("<script>"),
+        "an element was planted"
+    );
+    assert!(
+        !page.contains(['\u{0}', '\u{1b}', '\u{2028}', '\u{202e}']),
+        "an invisible character came through"
+    );
+    let ours = page.matches("<script").count();
+    assert_eq!(page.matches("</script").count(), ours, "a script ended early");
+}
+
+#[test]
+fn what_would_be_too_large_is_made_without_commands() {
+    let mut large = record("none-missed");
+    let rows = &mut large.experiments[1].rows;
+    let one = rows[0].clone();
+    for n in 0..500 {
+        rows.push(Row {
+            what: format!("line {n}"),
+            command: format!("{n} {}", one.command),
+            peers_command: format!("{n} {}", one.peers_command.repeat(4)),
+            ..one.clone()
+        });
+    }
+    assert!(
+        page(&large, Room::Enough).len() >= BYTES_MAX,
+        "this test shows nothing any more"
+    );
+    let page = html(&large);
+    assert!(page.len() < BYTES_MAX, "{} bytes", page.len());
+    assert!(page.contains("commands would make this page too large"));
+}
+
+#[test]
+fn a_file_that_is_no_report_is_refused_with_what_is_needed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (json, out) = (dir.path().join("report.json"), dir.path().join("report.html"));
+    let said = |text: &str| {
+        fs::write(&json, text).unwrap();
+        of_file(&json, &out).unwrap_err().to_json().to_string()
+    };
+    assert!(said("[1, 2]").contains("this is no report"));
+    assert!(said("{").contains("EINVAL") && said("{}").contains("this is no report"));
+    assert!(said("{\"format\": 2, \"version\": \"9\"}").contains("EVERSION"));
+    assert!(!out.exists());
+    let gone = of_file(&dir.path().join("none"), &out)
+        .unwrap_err()
+        .to_json()
+        .to_string();
+    assert!(gone.contains("ENOENT") && gone.contains("report.json"), "{gone}");
+    fs::write(&json, "{\"format\": 1}").unwrap();
+    let there = of_file(&json, dir.path()).unwrap_err().to_json().to_string();
+    assert!(there.contains("EISDIR"), "{there}");
+}
