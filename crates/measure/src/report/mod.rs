@@ -58,6 +58,7 @@ mod marks;
 mod memory_cgroup;
 mod one_queue;
 mod own_policy;
+mod page;
 mod page_cleaners;
 mod places;
 mod posted_writes;

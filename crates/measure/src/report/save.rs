@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use baio_console::failure::Failure;
 
+use crate::report::page;
 use crate::report::record::{FORMAT, Record};
 
 const JSON: &str = "report.json";
@@ -60,10 +61,7 @@ impl Shelf {
         let json = serde_json::to_vec_pretty(record)
             .map_err(|error| Failure::new("report", "EINVAL", error.to_string()).on(JSON))?;
         self.put(JSON, &json)?;
-        match page_of(record) {
-            Some(html) => self.put(HTML, html.as_bytes()),
-            None => Ok(()),
-        }
+        self.put(HTML, page::html(record).as_bytes())
     }
 
     fn put(&self, name: &str, bytes: &[u8]) -> Result<(), Failure> {
@@ -89,11 +87,6 @@ fn refused(path: &Path, error: &std::io::Error) -> Failure {
         .on(path.display().to_string())
         .needing("a directory in which the report can be kept")
         .cured_by("name another one by --out")
-}
-
-/// The page; none in a program without one.
-fn page_of(_record: &Record) -> Option<String> {
-    None
 }
 
 /// Reads a report that was kept.
