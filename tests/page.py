@@ -1,0 +1,417 @@
+#!/usr/bin/env python3
+"""Looks at pages of `baio report` in a browser, as people will.
+
+    BAIO_PAGES_TO=/tmp/pages cargo test -p baio-measure --lib report::page
+    tests/page.py chromium /tmp/pages/*.html
+
+Opens each page at the size of a desk and of a phone, light and dark, and fails on: an error or a warning of the console, a request
+other than for the page itself, a chart without a painted line, a drawing without a shape, an experiment without its table, a verdict
+or a number of missed marks that is not on the first screen, anything wider than the screen, text of too little contrast.
+Then it presses the buttons: other colours, a part of a chart and the whole of it, its CSV.
+
+It needs a Chromium and nothing else, any user may run it (root too), and it writes nothing but --screenshots DIR.
+"""
+
+import argparse
+import base64
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+SCREENS = {"desk": (1280, 800, False), "phone": (390, 844, True)}
+THEMES = ["light", "dark"]
+PATIENCE_S = 60
+
+# The size of the screen, and the pixels of a canvas: of a copy, because reading the page's own would change how it is drawn.
+TOOLS = """
+    globalThis.screenWidth = WIDTH;
+    globalThis.pixelsOf = (canvas) => {
+      const copy = document.createElement("canvas");
+      [copy.width, copy.height] = [canvas.width, canvas.height];
+      const context = copy.getContext("2d", { willReadFrequently: true });
+      context.drawImage(canvas, 0, 0);
+      return context.getImageData(0, 0, copy.width, copy.height).data;
+    };"""
+
+# Each gives a list of what is wrong.
+CHECKS = {
+    "first screen": """
+        (() => {
+          const wrong = [];
+          for (const id of ["verdict", "missed"]) {
+            const element = document.getElementById(id);
+            if (!element) { wrong.push("no #" + id); continue; }
+            const at = element.getBoundingClientRect();
+            if (at.top < 0 || at.bottom > innerHeight || at.left < 0 || at.right > innerWidth || at.height === 0)
+              wrong.push("#" + id + " is not on the first screen: " + JSON.stringify(at));
+            if (!element.textContent.trim()) wrong.push("#" + id + " says nothing");
+          }
+          if (!/^\\d+ marks? (is|are) missed/.test(document.getElementById("missed")?.textContent ?? ""))
+            wrong.push("#missed has no number");
+          const told = parseInt(document.getElementById("missed")?.textContent);
+          const listed = document.querySelectorAll("#misses tbody tr").length;
+          if (told !== listed) wrong.push(told + " marks are missed, and the table lists " + listed);
+          return wrong;
+        })()""",
+    "width": """
+        (() => {
+          const page = document.scrollingElement;
+          if (page.scrollWidth <= innerWidth && innerWidth === screenWidth) return [];
+          const wide = [...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().right > screenWidth && !e.closest(".scroll"));
+          return ["the page is " + page.scrollWidth + " wide on a screen of " + screenWidth + ": "
+            + wide.slice(0, 3).map((e) => e.outerHTML.slice(0, 120)).join(" | ")];
+        })()""",
+    "experiments": """
+        [...document.querySelectorAll("section.experiment")].flatMap((section) => {
+          const rows = Number(section.dataset.rows), charts = Number(section.dataset.charts);
+          const wrong = [];
+          const shown = section.querySelectorAll("table.rows tbody tr").length;
+          if (shown !== rows) wrong.push(section.id + ": " + shown + " rows in its table, not " + rows);
+          const tables = section.querySelectorAll("figure.chart table.values").length;
+          if (tables !== charts) wrong.push(section.id + ": " + tables + " tables of " + charts + " charts");
+          const looks = section.querySelectorAll("figure.chart .uplot, figure.strips svg, .none").length;
+          if (looks === 0) wrong.push(section.id + ": nothing to look at");
+          return wrong;
+        })""",
+    "charts": """
+        [...document.querySelectorAll(".plot")].flatMap((plot) => {
+          const canvas = plot.querySelector("canvas");
+          if (!canvas) return [plot.dataset.of + ": not drawn"];
+          // Of the colours of its lines: axes and grid alone are no chart.
+          const pixels = pixelsOf(canvas);
+          const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+          const style = getComputedStyle(document.documentElement);
+          const chart = JSON.parse(document.getElementById(plot.dataset.of).textContent);
+          const wrong = [];
+          chart.lines.forEach((line, n) => {
+            const drawable = chart.at.some((x, at) => line.values[at] != null && (!chart.x.logarithmic || x > 0)
+              && (!chart.y.logarithmic || line.values[at] > 0));
+            // What other lines may cover, and what shares its colour, is left to the eye.
+            if (!drawable || n > 2 || line.values.some((v) => v != null && Math.abs(v) > 1e15)) return;
+            probe.fillStyle = style.getPropertyValue(line.whose === "document" ? "--c-document" : "--c" + n).trim();
+            probe.fillRect(0, 0, 1, 1);
+            const [r, g, b] = probe.getImageData(0, 0, 1, 1).data;
+            let found = 0;
+            for (let i = 0; i < pixels.length; i += 4)
+              if (pixels[i + 3] > 200 && Math.abs(pixels[i] - r) + Math.abs(pixels[i + 1] - g) + Math.abs(pixels[i + 2] - b) < 24) found++;
+            if (found < 8) wrong.push(plot.dataset.of + ": line " + n + " has no painted pixels");
+          });
+          if (pixels.every((byte) => byte === 0)) wrong.push(plot.dataset.of + ": nothing is painted");
+          return wrong;
+        })""",
+    "drawings": """
+        [...document.querySelectorAll("svg")].flatMap((svg) => {
+          const shapes = [...svg.querySelectorAll("path, rect, circle, text")];
+          const drawn = shapes.filter((shape) => {
+            const style = getComputedStyle(shape);
+            const at = shape.getBoundingClientRect();
+            return (style.fill !== "none" || style.stroke !== "none") && at.left >= -20 && at.right <= innerWidth + 20;
+          });
+          return drawn.length === 0 ? ["a drawing without a shape: " + svg.outerHTML.slice(0, 200)] : [];
+        })""",
+    "contrast": """
+        (() => {
+          const parts = (colour) => (colour.match(/[\\d.]+/g) ?? []).map(Number);
+          const light = ([r, g, b]) => [r, g, b].map((c) => c / 255).map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+            .reduce((sum, c, n) => sum + c * [0.2126, 0.7152, 0.0722][n], 0);
+          const paper = (element) => {
+            for (let e = element; e; e = e.parentElement) {
+              const colour = parts(getComputedStyle(e).backgroundColor);
+              if (colour.length === 3 || colour[3] === 1) return colour;
+            }
+            return [255, 255, 255];
+          };
+          const wrong = new Set();
+          const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+          while (texts.nextNode()) {
+            const element = texts.currentNode.parentElement;
+            if (!texts.currentNode.data.trim() || element.closest("script, style")) continue;
+            const style = getComputedStyle(element);
+            const ink = parts(element.closest("svg") ? style.fill : style.color);
+            const [a, b] = [light(ink), light(paper(element))].sort((x, y) => y - x);
+            const contrast = (a + 0.05) / (b + 0.05);
+            if (contrast < 4.5) wrong.add(contrast.toFixed(2) + " of <" + element.tagName.toLowerCase() + " class='" + element.getAttribute("class") + "'>");
+          }
+          return [...wrong];
+        })()""",
+}
+
+# Presses what can be pressed. A promise of what is wrong.
+PRESSES = """
+    (async () => {
+      const wrong = [];
+      const paper = () => getComputedStyle(document.body).backgroundColor;
+      const seen = {};
+      for (const button of document.querySelectorAll("[data-theme-choice]")) { button.click(); seen[button.dataset.themeChoice] = paper(); }
+      if (Object.keys(seen).length !== 3 || seen.light === seen.dark) wrong.push("the switch does not change colours: " + JSON.stringify(seen));
+      document.querySelector("[data-theme-choice='']").click();
+      const blobs = [];
+      const make = URL.createObjectURL;
+      URL.createObjectURL = (blob) => { blobs.push(blob); return make.call(URL, blob); };
+      HTMLAnchorElement.prototype.click = function () {};
+      for (const figure of document.querySelectorAll("figure.chart")) {
+        const chart = JSON.parse(figure.querySelector("script").textContent);
+        figure.querySelector(".csv").click();
+        const text = await blobs.at(-1).text();
+        const lines = text.trimEnd().split("\\r\\n");
+        if (lines.length !== chart.at.length + 1) wrong.push(chart.title.slice(0, 40) + ": the CSV has " + lines.length + " lines");
+        if (chart.at.length && !lines[1].startsWith(String(chart.at[0]))) wrong.push("the CSV begins with " + lines[1]);
+        const shown = figure.querySelectorAll("table.values tbody tr").length;
+        if (shown !== chart.at.length) wrong.push("the table of a chart has " + shown + " rows, not " + chart.at.length);
+      }
+      for (const details of document.querySelectorAll("details")) details.open = true;
+      return wrong;
+    })()"""
+
+# Drags over the middle of a chart, as a hand would: the places to press and to let go, and what the axis says then.
+PLOT = """
+    (() => {
+      const over = document.querySelector(".plot .u-over");
+      if (!over) return null;
+      over.scrollIntoView({ block: "center" });
+      const at = over.getBoundingClientRect();
+      return { x: at.left, y: at.top, width: at.width, height: at.height };
+    })()"""
+PAINTED = """
+    (() => {
+      const pixels = pixelsOf(document.querySelector(".plot canvas"));
+      let hash = 7;
+      for (let i = 0; i < pixels.length; i++) hash = (hash * 31 + pixels[i]) | 0;
+      return hash;
+    })()"""
+LEGEND = "document.querySelector('.plot .u-legend').textContent"
+
+
+class Browser:
+    """A headless Chromium, spoken to by its pipe: JSON messages that end in NUL, on its descriptors 3 and 4."""
+
+    def __init__(self, program):
+        self.profile = tempfile.mkdtemp(prefix="baio-page.")
+        to_browser, self.to = os.pipe()
+        self.come, from_browser = os.pipe()
+        words = [program, "--headless", "--remote-debugging-pipe", "--no-first-run", "--no-default-browser-check", "--disable-gpu",
+                 "--disable-extensions", "--disable-background-networking", "--disable-dev-shm-usage", "--hide-scrollbars",
+                 "--user-data-dir=" + self.profile, "about:blank"]
+        if os.geteuid() == 0:
+            words.insert(1, "--no-sandbox")
+
+        def descriptors():
+            # Out of the way first: either pipe may already have one of the two numbers.
+            takes, gives = os.dup(to_browser), os.dup(from_browser)
+            takes, gives = fcntl_up(takes), fcntl_up(gives)
+            os.dup2(takes, 3)
+            os.dup2(gives, 4)
+
+        self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=False,
+                                        preexec_fn=descriptors, start_new_session=True)
+        os.close(to_browser)
+        os.close(from_browser)
+        self.buffer = b""
+        self.number = 0
+        self.events = []
+
+    def receive(self):
+        while b"\0" not in self.buffer:
+            part = os.read(self.come, 1 << 16)
+            if not part:
+                raise RuntimeError("the browser has ended")
+            self.buffer += part
+        message, self.buffer = self.buffer.split(b"\0", 1)
+        return json.loads(message)
+
+    def ask(self, method, session=None, **params):
+        self.number += 1
+        message = {"id": self.number, "method": method, "params": params}
+        if session:
+            message["sessionId"] = session
+        data = json.dumps(message).encode() + b"\0"
+        while data:
+            data = data[os.write(self.to, data):]
+        while True:
+            answer = self.receive()
+            if answer.get("id") == self.number:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']['message']}")
+                return answer["result"]
+            self.events.append(answer)
+
+    def until(self, session, method):
+        """Waits for an event, which may have come already."""
+        while not any(e.get("method") == method and e.get("sessionId") == session for e in self.events):
+            self.events.append(self.receive())
+
+    def close(self):
+        try:
+            self.ask("Browser.close")
+        except (RuntimeError, OSError):
+            pass
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        shutil.rmtree(self.profile, ignore_errors=True)
+
+
+def fcntl_up(descriptor):
+    """The same file under a number above 4."""
+    import fcntl
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10)
+
+
+class Page:
+    """One page in a tab of its own."""
+
+    def __init__(self, browser, path, screen, theme):
+        self.browser = browser
+        self.url = path.resolve().as_uri()
+        self.width, self.height, phone = SCREENS[screen]
+        target = browser.ask("Target.createTarget", url="about:blank")["targetId"]
+        self.target = target
+        self.session = browser.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        browser.events.clear()
+        for domain in ["Page", "Runtime", "Log", "Network"]:
+            self.ask(domain + ".enable")
+        self.ask("Emulation.setDeviceMetricsOverride", width=self.width, height=self.height, deviceScaleFactor=2 if phone else 1, mobile=phone)
+        self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+        self.ask("Page.navigate", url=self.url)
+        browser.until(self.session, "Page.loadEventFired")
+        # Drawn, and measured again by whoever watches sizes.
+        self.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))")
+
+    def ask(self, method, **params):
+        return self.browser.ask(method, self.session, **params)
+
+    def value(self, expression):
+        result = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in result:
+            details = result["exceptionDetails"]
+            raise RuntimeError(details.get("exception", {}).get("description", details["text"]))
+        return result["result"].get("value")
+
+    def complaints(self):
+        """What the console said, what was thrown, what was asked of anybody but the file."""
+        for event in self.browser.events:
+            if event.get("sessionId") != self.session:
+                continue
+            method, params = event["method"], event["params"]
+            if method == "Runtime.exceptionThrown":
+                details = params["exceptionDetails"]
+                yield "exception: " + details.get("exception", {}).get("description", details["text"])
+            elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
+                yield "console: " + " ".join(str(a.get("value", a.get("description"))) for a in params["args"])
+            elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+                yield "console: " + params["entry"]["text"]
+            elif method == "Network.requestWillBeSent":
+                url = params["request"]["url"]
+                # The file itself; what the page holds, or has made.
+                if url.split("#")[0] != self.url and not url.startswith(("data:", "blob:")):
+                    yield "a request: " + url
+
+    def mouse(self, kind, x, y, down=True):
+        self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left" if down else "none", buttons=1 if down else 0, clickCount=1)
+
+    def zooms(self):
+        """Hovers over the first chart, enlarges a part of it, and goes back."""
+        plot = self.value(PLOT)
+        if plot is None:
+            return
+        y = plot["y"] + plot["height"] / 2
+        before, told = self.value(PAINTED), self.value(LEGEND)
+        self.mouse("mouseMoved", plot["x"] + plot["width"] * 0.5, y, down=False)
+        frame = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))"
+        self.value(frame)
+        if self.value(LEGEND) == told:
+            yield "no value under the pointer"
+        self.mouse("mousePressed", plot["x"] + plot["width"] * 0.3, y)
+        for part in (0.4, 0.5, 0.7):
+            self.mouse("mouseMoved", plot["x"] + plot["width"] * part, y)
+            self.value(frame)
+        self.mouse("mouseReleased", plot["x"] + plot["width"] * 0.7, y)
+        self.value(frame)
+        if self.value(PAINTED) == before:
+            yield "a chart does not zoom"
+        self.value("document.querySelector('.whole').click()")
+        self.value(frame)
+        if self.value(PAINTED) != before:
+            yield "a chart does not go back to its whole range"
+
+    def picture(self, to, whole):
+        params = {"format": "png", "captureBeyondViewport": whole}
+        if whole:
+            height = min(self.value("document.scrollingElement.scrollHeight"), 12000)
+            params["clip"] = {"x": 0, "y": 0, "width": self.width, "height": height, "scale": 1}
+        to.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot", **params)["data"]))
+
+    def close(self):
+        self.browser.ask("Target.closeTarget", targetId=self.target)
+
+
+def look(browser, path, screen, theme, screenshots):
+    page = Page(browser, path, screen, theme)
+    wrong = []
+    page.value(TOOLS.replace("WIDTH", str(page.width)))
+    if screenshots:
+        name = f"{path.stem}-{screen}-{theme}"
+        page.picture(screenshots / f"{name}-first.png", False)
+        page.picture(screenshots / f"{name}.png", True)
+    for name, script in CHECKS.items():
+        wrong += [f"{name}: {what}" for what in page.value(script)]
+    if page.value("document.querySelector('.plot') !== null") and screen == "desk":
+        wrong += page.zooms()
+    wrong += page.value(PRESSES)
+    # With everything unfolded, too.
+    page.value("scrollTo(0, 0)")
+    for name in ("width", "contrast"):
+        wrong += [f"unfolded: {name}: {what}" for what in page.value(CHECKS[name])]
+    wrong += page.complaints()
+    page.close()
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("browser", help="a Chromium: its name or its path")
+    parser.add_argument("pages", nargs="+", type=pathlib.Path)
+    parser.add_argument("--screenshots", type=pathlib.Path, metavar="DIR", help="keep a picture of each page, whole and as first seen")
+    args = parser.parse_args()
+    for path in args.pages:
+        if not path.is_file():
+            parser.error(f"{path} is no file")
+    if shutil.which(args.browser) is None:
+        parser.error(f"there is no program {args.browser}")
+    if args.screenshots:
+        args.screenshots.mkdir(parents=True, exist_ok=True)
+
+    def stuck(signum, frame):
+        raise RuntimeError(f"the browser has not answered for {PATIENCE_S} s")
+
+    signal.signal(signal.SIGALRM, stuck)
+    browser = Browser(args.browser)
+    failed = 0
+    try:
+        for path in args.pages:
+            for screen in SCREENS:
+                for theme in THEMES:
+                    signal.alarm(PATIENCE_S)
+                    wrong = look(browser, path, screen, theme, args.screenshots)
+                    failed += len(wrong)
+                    print(f"{'FAILED' if wrong else 'ok'}: {path.name}, {screen}, {theme}")
+                    for what in wrong:
+                        print("    " + what[:400])
+    except RuntimeError as error:
+        print(f"FAILED: {error}")
+        failed += 1
+    finally:
+        signal.alarm(PATIENCE_S)
+        browser.close()
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
