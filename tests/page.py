@@ -9,6 +9,10 @@ other than for the page itself, a chart without a painted line, a drawing withou
 or a number of missed marks that is not on the first screen, anything wider than the screen, text of too little contrast.
 Then it presses the buttons: other colours, a part of a chart and the whole of it, its CSV.
 
+    tests/page.py chromium --prove /tmp/pages/none-missed.html
+
+puts flaws into a page, and fails where one is not found.
+
 It needs a Chromium and nothing else, any user may run it (root too), and it writes nothing but --screenshots DIR.
 """
 
@@ -70,7 +74,7 @@ CHECKS = {
         [...document.querySelectorAll("section.experiment")].flatMap((section) => {
           const rows = Number(section.dataset.rows), charts = Number(section.dataset.charts);
           const wrong = [];
-          const shown = section.querySelectorAll("table.rows tbody tr").length;
+          const shown = [...section.querySelectorAll("table.rows tbody tr")].filter((row) => row.offsetHeight > 0).length;
           if (shown !== rows) wrong.push(section.id + ": " + shown + " rows in its table, not " + rows);
           const tables = section.querySelectorAll("figure.chart table.values").length;
           if (tables !== charts) wrong.push(section.id + ": " + tables + " tables of " + charts + " charts");
@@ -110,7 +114,7 @@ CHECKS = {
           const drawn = shapes.filter((shape) => {
             const style = getComputedStyle(shape);
             const at = shape.getBoundingClientRect();
-            return (style.fill !== "none" || style.stroke !== "none") && at.left >= -20 && at.right <= innerWidth + 20;
+            return (at.width > 0 || at.height > 0) && (style.fill !== "none" || style.stroke !== "none") && at.left >= -20 && at.right <= innerWidth + 20;
           });
           return drawn.length === 0 ? ["a drawing without a shape: " + svg.outerHTML.slice(0, 200)] : [];
         })""",
@@ -185,6 +189,32 @@ PAINTED = """
       return hash;
     })()"""
 LEGEND = "document.querySelector('.plot .u-legend').textContent"
+
+
+# What each check must find, so that none of them is blind: a flaw that is put into a page with charts, and the word it is found by.
+FLAWS = [
+    ("an exception", "</main>", "</main><script nonce=NONCE>throw new Error('planted')</script>", "exception"),
+    ("a word to the console", "</main>", "</main><script nonce=NONCE>console.warn('planted')</script>", "console"),
+    ("a script without our nonce", "</main>", "</main><script>1</script>", "console"),
+    ("a picture from elsewhere", "</main>", "</main><img src='http://localhost:9/planted.png'>", "console"),
+    ("a request", "http-equiv=\"Content-Security-Policy\"", "><img src='http://localhost:9/planted.png'><meta", "a request"),
+    ("a verdict below the first screen", "<h1 id=\"verdict\">", "<div style='height: 900px'></div><h1 id=\"verdict\">", "#verdict is not on"),
+    ("a number of missed marks that is hidden", "<p id=\"missed\"", "<p hidden id=\"missed\"", "#missed is not on"),
+    ("a number that is not the table's", "0 marks are missed", "7 marks are missed", "the table lists 0"),
+    ("something wide", "</main>", "<p style='width: 1500px'>planted</p></main>", "wide on a screen"),
+    ("a missing row", "<tr><th scope=rowgroup", "<tr hidden><th scope=rowgroup", "rows in its table"),
+    ("a missing table of a chart", "<table class=\"values\">", "<table>", "tables of"),
+    ("nothing to look at", "<figure class=strips>", "<figure class=none-such>", "nothing to look at"),
+    ("a chart that is not drawn", "const whole = plot && draw(plot);", "const whole = null;", "not drawn"),
+    ("lines that are not painted", "stroke: () => style(colour)", "stroke: () => 'transparent'", "no painted pixels"),
+    ("a drawing without shapes", ".strip path {", ".strip path { display: none;", "without a shape"),
+    ("soft letters that are too soft", "--soft: #57606a", "--soft: #97a0aa", "contrast"),
+    ("a chart without zoom", "drag: { x: true, y: false }", "drag: { x: false, y: false }", "does not zoom"),
+    ("a chart that stays enlarged", "u.setData(data);", "", "does not go back"),
+    ("a legend without values", "legend: { live: true", "legend: { live: false", "no value under"),
+    ("a switch that does nothing", "if (theme) root.dataset.theme = theme;", "if (theme) ;", "the switch does not"),
+    ("a CSV without its head", "return [head, ...rows]", "return [...rows]", "the CSV"),
+]
 
 
 class Browser:
@@ -270,14 +300,15 @@ class Page:
     def __init__(self, browser, path, screen, theme):
         self.browser = browser
         self.url = path.resolve().as_uri()
-        self.width, self.height, phone = SCREENS[screen]
+        self.width, self.height, self.phone = SCREENS[screen]
         target = browser.ask("Target.createTarget", url="about:blank")["targetId"]
         self.target = target
         self.session = browser.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         browser.events.clear()
         for domain in ["Page", "Runtime", "Log", "Network"]:
             self.ask(domain + ".enable")
-        self.ask("Emulation.setDeviceMetricsOverride", width=self.width, height=self.height, deviceScaleFactor=2 if phone else 1, mobile=phone)
+        self.ask("Emulation.setDeviceMetricsOverride", width=self.width, height=self.height, deviceScaleFactor=2 if self.phone else 1, mobile=self.phone)
+        self.ask("Emulation.setTouchEmulationEnabled", enabled=self.phone)
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
         self.ask("Page.navigate", url=self.url)
         browser.until(self.session, "Page.loadEventFired")
@@ -316,23 +347,35 @@ class Page:
     def mouse(self, kind, x, y, down=True):
         self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left" if down else "none", buttons=1 if down else 0, clickCount=1)
 
+    def press(self, how, x, y):
+        """`press`, `drag` or `release`, by the mouse or by a finger."""
+        if self.phone:
+            kind = {"press": "touchStart", "drag": "touchMove", "release": "touchEnd"}[how]
+            self.ask("Input.dispatchTouchEvent", type=kind, touchPoints=[] if how == "release" else [{"x": x, "y": y}])
+        else:
+            kind = {"press": "mousePressed", "drag": "mouseMoved", "release": "mouseReleased"}[how]
+            self.mouse(kind, x, y)
+
     def zooms(self):
-        """Hovers over the first chart, enlarges a part of it, and goes back."""
+        """Looks at the values of the first chart, enlarges a part of it, and goes back."""
         plot = self.value(PLOT)
         if plot is None:
             return
         y = plot["y"] + plot["height"] / 2
         before, told = self.value(PAINTED), self.value(LEGEND)
-        self.mouse("mouseMoved", plot["x"] + plot["width"] * 0.5, y, down=False)
         frame = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))"
-        self.value(frame)
-        if self.value(LEGEND) == told:
-            yield "no value under the pointer"
-        self.mouse("mousePressed", plot["x"] + plot["width"] * 0.3, y)
-        for part in (0.4, 0.5, 0.7):
-            self.mouse("mouseMoved", plot["x"] + plot["width"] * part, y)
+        if not self.phone:
+            self.mouse("mouseMoved", plot["x"] + plot["width"] * 0.5, y, down=False)
             self.value(frame)
-        self.mouse("mouseReleased", plot["x"] + plot["width"] * 0.7, y)
+            if self.value(LEGEND) == told:
+                yield "no value under the pointer"
+        self.press("press", plot["x"] + plot["width"] * 0.3, y)
+        for part in (0.4, 0.5, 0.7):
+            self.press("drag", plot["x"] + plot["width"] * part, y)
+            self.value(frame)
+        if self.value(LEGEND) == told:
+            yield "no value under the finger"
+        self.press("release", plot["x"] + plot["width"] * 0.7, y)
         self.value(frame)
         if self.value(PAINTED) == before:
             yield "a chart does not zoom"
@@ -344,7 +387,7 @@ class Page:
     def picture(self, to, whole):
         params = {"format": "png", "captureBeyondViewport": whole}
         if whole:
-            height = min(self.value("document.scrollingElement.scrollHeight"), 12000)
+            height = min(self.value("document.scrollingElement.scrollHeight"), 30000)
             params["clip"] = {"x": 0, "y": 0, "width": self.width, "height": height, "scale": 1}
         to.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot", **params)["data"]))
 
@@ -362,8 +405,7 @@ def look(browser, path, screen, theme, screenshots):
         page.picture(screenshots / f"{name}.png", True)
     for name, script in CHECKS.items():
         wrong += [f"{name}: {what}" for what in page.value(script)]
-    if page.value("document.querySelector('.plot') !== null") and screen == "desk":
-        wrong += page.zooms()
+    wrong += page.zooms()
     wrong += page.value(PRESSES)
     # With everything unfolded, too.
     page.value("scrollTo(0, 0)")
@@ -374,11 +416,38 @@ def look(browser, path, screen, theme, screenshots):
     return wrong
 
 
+def prove(browser, path):
+    """Puts each flaw into the page, and counts those that are not found."""
+    text = path.read_text()
+    nonce = text.split("'nonce-")[1].split("'")[0]
+    blind = 0
+    with tempfile.TemporaryDirectory(prefix="baio-page.") as place:
+        flawed = pathlib.Path(place) / "flawed.html"
+        for name, there, instead, word in FLAWS:
+            signal.alarm(PATIENCE_S)
+            if there not in text:
+                print(f"FAILED: {name}: the page has no {there!r} to put it into")
+                blind += 1
+                continue
+            flawed.write_text(text.replace(there, instead.replace("NONCE", nonce)))
+            try:
+                wrong = look(browser, flawed, "desk", "light", None)
+            except RuntimeError as error:
+                wrong = [str(error)]
+            found = any(word in what for what in wrong)
+            blind += not found
+            print(f"{'ok' if found else 'FAILED'}: {name} is {'' if found else 'not '}found")
+            if not found:
+                print("    " + "; ".join(wrong)[:400])
+    return blind
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("browser", help="a Chromium: its name or its path")
     parser.add_argument("pages", nargs="+", type=pathlib.Path)
     parser.add_argument("--screenshots", type=pathlib.Path, metavar="DIR", help="keep a picture of each page, whole and as first seen")
+    parser.add_argument("--prove", action="store_true", help="put flaws into the first page, which has charts and no missed mark; each must be found")
     args = parser.parse_args()
     for path in args.pages:
         if not path.is_file():
@@ -395,6 +464,9 @@ def main():
     browser = Browser(args.browser)
     failed = 0
     try:
+        if args.prove:
+            failed += prove(browser, args.pages.pop(0))
+            args.pages.clear()
         for path in args.pages:
             for screen in SCREENS:
                 for theme in THEMES:

@@ -131,9 +131,11 @@ fn spoken(drawn: &Drawn<'_>) -> String {
 }
 
 fn table(html: &mut Html, drawn: &Drawn<'_>) {
-    html.raw("<details><summary>Table: ")
-        .text(&drawn.y.said())
-        .raw("</summary>");
+    html.raw("<details><summary>Table");
+    if !drawn.y.said().is_empty() {
+        html.raw(": ").text(&drawn.y.said());
+    }
+    html.raw("</summary>");
     html.raw(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table\"><table class=\"values\"><thead><tr>",
     );

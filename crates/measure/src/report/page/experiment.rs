@@ -20,6 +20,11 @@ pub(super) fn anchor(at: usize, name: &str) -> String {
     format!("e{}-{slug}", at + 1)
 }
 
+/// A link must have something to press.
+pub(super) fn called(name: &str) -> &str {
+    if name.trim().is_empty() { "no name" } else { name }
+}
+
 /// A word; the style gives it a sign and a colour.
 pub(super) fn verdict(html: &mut Html, outcome: Outcome, word: &str) {
     html.raw("<span class=")
@@ -36,7 +41,7 @@ pub(super) fn write(html: &mut Html, at: usize, experiment: &Experiment, room: R
     html.raw("\" data-charts=\"")
         .show(experiment.charts.len())
         .raw("\"><h2>")
-        .text(&experiment.name)
+        .text(called(&experiment.name))
         .raw("</h2>");
     if !experiment.shows.is_empty() {
         html.raw("<p class=\"shows\">").text(&experiment.shows).raw("</p>");

@@ -1,6 +1,6 @@
 //! What is seen first: whether the marks hold, which are missed, and where each experiment stands.
 
-use super::experiment::{anchor, verdict};
+use super::experiment::{anchor, called, verdict};
 use super::markup::Html;
 use super::numbers::{NONE, duration, exact, figure, mark, ratio, unit};
 use super::tally::{Outcome, Tally};
@@ -79,7 +79,7 @@ fn failures(html: &mut Html, record: &Record) {
             html.raw(if n > 0 { ", " } else { "" }).raw("<a href=\"#");
             html.text(&anchor(at, &experiment.name))
                 .raw("\">")
-                .text(&experiment.name)
+                .text(called(&experiment.name))
                 .raw("</a>");
         }
         html.raw(".</p>");
@@ -110,7 +110,7 @@ fn misses(html: &mut Html, tally: &Tally<'_>) {
             .raw("<td data-is=in><a href=\"#");
         html.text(&anchor(miss.experiment, miss.name))
             .raw("\">")
-            .text(miss.name)
+            .text(called(miss.name))
             .raw("</a>");
     }
     html.raw("</tbody></table></section>");
@@ -148,7 +148,7 @@ fn contents(html: &mut Html, record: &Record) {
         html.raw("<li><a href=\"#")
             .text(&anchor(at, &experiment.name))
             .raw("\">")
-            .text(&experiment.name)
+            .text(called(&experiment.name))
             .raw("</a> ");
         if !experiment.verified {
             verdict(html, Outcome::Missed, "did not hold");

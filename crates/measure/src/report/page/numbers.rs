@@ -75,9 +75,9 @@ pub(super) fn unit(figure: &str, unit: &str) -> String {
     }
 }
 
-/// `>= 0.97` as it is printed.
+/// `>= 0.97` as it is printed, in one piece.
 pub(super) fn mark(mark: &str) -> String {
-    cut(&mark.replace(">=", "≥").replace("<=", "≤"))
+    cut(&mark.replace(">=", "≥").replace("<=", "≤").replace(' ', "\u{a0}"))
 }
 
 /// What stands beside numbers, and is not to push them off the page.

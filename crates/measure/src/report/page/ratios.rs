@@ -217,6 +217,8 @@ fn strip(html: &mut Html, axis: &Axis, dot: &Dot<'_>) {
         html.raw(", mark ").text(&mark(text)).raw(": ").raw(outcome.word());
     }
     html.raw("\">");
+    // Where both are the same.
+    stroke(html, "one", axis.place(1.0), 'V');
     if let Some(mark) = dot.mark {
         let at = axis.place(mark.bound());
         let (from, to) = match mark {
@@ -230,8 +232,6 @@ fn strip(html: &mut Html, axis: &Axis, dot: &Dot<'_>) {
             .raw("V4Z\"/>");
         stroke(html, "bound", at, 'V');
     }
-    // Where both are the same.
-    stroke(html, "one", axis.place(1.0), 'V');
     if let Some([least, most]) = dot.spread {
         html.raw("<path class=spread d=\"M")
             .show(axis.place(least))
@@ -393,7 +393,7 @@ mod tests {
         assert!(at_least.contains("class=band d=\"M500 4V18H1000V4Z\""), "{at_least}");
         assert!(at_most.contains("class=band d=\"M0 4V18H500V4Z\""), "{at_most}");
         assert!(
-            at_most.contains("class=dot d=\"M500 11h0\"") && at_most.contains("mark ≤ 1: holds"),
+            at_most.contains("class=dot d=\"M500 11h0\"") && at_most.contains("mark ≤\u{a0}1: holds"),
             "{at_most}"
         );
     }

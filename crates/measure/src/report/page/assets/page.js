@@ -145,6 +145,32 @@
     return first === 1 || (few && (first === 2 || first === 5));
   }
 
+  // A finger that goes sideways chooses a part, as a mouse does; up and down it moves the page.
+  function byFinger(u) {
+    let from = null;
+    const within = (event) => Math.min(Math.max(event.clientX - u.over.getBoundingClientRect().left, 0), u.over.clientWidth);
+    const none = () => {
+      from = null;
+      u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    };
+    u.over.addEventListener("pointerdown", (event) => {
+      if (event.pointerType === "touch") from = within(event);
+    });
+    u.over.addEventListener("pointermove", (event) => {
+      if (from == null || event.pointerType !== "touch") return;
+      const to = within(event);
+      u.setCursor({ left: to, top: u.over.clientHeight / 2 });
+      u.setSelect({ left: Math.min(from, to), top: 0, width: Math.abs(to - from), height: u.over.clientHeight }, false);
+    });
+    u.over.addEventListener("pointerup", (event) => {
+      if (from == null || event.pointerType !== "touch") return;
+      const [least, most] = [from, within(event)].sort((a, b) => a - b);
+      none();
+      if (most - least > 12) u.setScale("x", { min: u.posToVal(least, "x"), max: u.posToVal(most, "x") });
+    });
+    u.over.addEventListener("pointercancel", none);
+  }
+
   function draw(place) {
     const chart = JSON.parse(document.getElementById(place.dataset.of).textContent);
     const data = drawable(chart);
@@ -171,6 +197,7 @@
     place.textContent = "";
     const u = new uPlot(options, data, place);
     charts.push(u);
+    byFinger(u);
     let width = place.clientWidth;
     new ResizeObserver(() => {
       if (place.clientWidth !== width && place.clientWidth > 0) {
