@@ -14,6 +14,7 @@ use crate::latency::schedulers;
 use crate::program;
 
 pub(crate) mod bare;
+pub(crate) mod pipelining;
 
 /// Programs of their own, under `examples/`.
 macro_rules! programs {
@@ -45,6 +46,8 @@ pub(crate) enum Job {
     OwnPolicy(own_policy::Job),
     /// Transactions on a buffer pool, and who writes its pages.
     PageCleaners(page_cleaners::Job),
+    /// Requests with processing behind each; it prints what that has cost too.
+    Pipelining(pipelining::Job),
     /// Messages through a pipe beside reads of a disk.
     OneQueue(one_queue::Job),
     /// A volume of many segments, filled or used; it prints findings of its own.
@@ -81,6 +84,7 @@ fn work(job: Job) -> Result<Value, String> {
         Job::OwnPolicy(job) => own_policy::run(&job)?,
         Job::PageCleaners(job) => page_cleaners::run(&job)?,
         Job::OneQueue(job) => one_queue::run(&job)?,
+        Job::Pipelining(job) => return serde_json::to_value(job.run()?).map_err(|error| error.to_string()),
         Job::VolumeScale(job) => return many_segments::run(&job),
         Job::SchedulerGuard(guard) => return guard.run(),
     };

@@ -10,6 +10,7 @@
 //! | `streaming.rs` | the tables of seed 000 and of seed 001, figures 1 and 2, in four ways |
 //! | `posted_writes.rs`, `buffered_writes.rs` | what the submitting call waits for |
 //! | `as_written.rs` | seed 003's test, on this device and on the document's, simulated |
+//! | `pipelining.rs` | seed 004's figures 3 to 5: requests with processing behind each |
 //! | `log_appends.rs` | seed 002's question: our log against threads that write |
 //! | `log_window.rs` | batches of our log in flight, on simulated devices |
 //! | `own_policy.rs`, `page_cleaners.rs`, `request_traces.rs` | what our cache is for, and how it works |
@@ -60,6 +61,7 @@ mod one_queue;
 mod own_policy;
 mod page;
 mod page_cleaners;
+mod pipelining;
 mod places;
 mod posted_writes;
 mod progress;
@@ -120,6 +122,8 @@ const EXPERIMENTS: &[Experiment] = experiments! {
     "buffered-writes" => buffered_writes::run: "64 KiB writes through the kernel's cache: who blocks, and with how many threads"
     "buffered-reads" => versus::buffered_reads: "4 KiB reads that the kernel's cache answers, against a loop of pread"
     "one-queue" => one_queue::run: "messages through a pipe and reads of a disk, waited for in one queue, against blocking threads"
+    "pipelining" => pipelining::run:
+        "seed 004's figures 3 to 5: 8 KiB requests with processing behind each, against threads and one blocking caller"
     "log-appends" => log_appends::run:
         "seed 002's question: small durable records, by our log and by a thread of its own that writes them"
     "log-window" => log_window::run: "durable appends with one, two and four batches in flight, on simulated devices"

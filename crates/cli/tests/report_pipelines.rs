@@ -1,0 +1,78 @@
+//! The report's experiments with processing, connections or another program beside the requests: they run small, and leave nothing behind.
+//! No figure is asserted, for a benchmark is no test.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+fn baio() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_baio"))
+}
+
+/// Runs one experiment on a few megabytes in an empty directory, which must be empty again. Gives its comparisons.
+fn report(only: &str) -> Vec<Value> {
+    let dir = tempfile::tempdir().unwrap();
+    let output = baio()
+        .args([
+            "report",
+            "--quick",
+            "--json",
+            "--working-set",
+            "4M",
+            "--only",
+            only,
+            "--dir",
+        ])
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(
+        std::fs::read_dir(dir.path()).unwrap().count(),
+        0,
+        "something stayed behind"
+    );
+    let mut answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["verified"], true, "{answer}");
+    match answer["parts"][0]["parts"].take() {
+        Value::Array(parts) => parts,
+        other => panic!("no parts: {other}"),
+    }
+}
+
+/// Every run of every side has made requests, and none has failed.
+fn all_ran(parts: &[Value]) {
+    for part in parts {
+        let runs = |side: &Value| side["runs"].as_array().cloned().unwrap_or_default();
+        let theirs = part["against"].as_array().into_iter().flatten().flat_map(runs);
+        for run in theirs.chain(runs(part)) {
+            assert!(run["requests"].as_u64().unwrap() > 0, "{run}");
+            assert_eq!(run["errors"], 0, "{run}");
+        }
+    }
+}
+
+/// How many marks there are, which hold or not.
+fn marks(parts: &[Value]) -> usize {
+    let against = |part: &Value| part["against"].as_array().cloned().unwrap_or_default();
+    let of_peers = parts
+        .iter()
+        .flat_map(against)
+        .map(|peer| peer["marks"].as_array().map_or(0, Vec::len));
+    let counts = |part: &Value| {
+        let counts = part["counts"].as_object();
+        counts.map_or(0, |counts| {
+            counts.values().filter(|count| count["holds"].is_boolean()).count()
+        })
+    };
+    of_peers.sum::<usize>() + parts.iter().map(counts).sum::<usize>()
+}
+
+#[test]
+fn pipelines_are_compared_with_one_caller_and_with_threads() {
+    let parts = report("pipelining");
+    // Four streams direct, and random reads through a cache; the latter has no mark against one caller.
+    assert_eq!(parts.len(), 5);
+    assert_eq!(marks(&parts), 9);
+    all_ran(&parts);
+}

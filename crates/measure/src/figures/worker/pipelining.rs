@@ -1,0 +1,376 @@
+//! Requests with processing behind each, as seed 004 §7 has them: while one is processed, the next ones are at the disk. By a core
+//! of ours that is one thread with so many requests ahead; by threads that each block in a call and then process ("KAIO").
+//!
+//! The processing is a fixed number of turns of a loop. What it has cost is read on each thread's own clock and taken off the
+//! processor time: what is left is the price of the requests.
+
+use std::collections::VecDeque;
+use std::fs::OpenOptions;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use baio_engine::{Arena, Config, Create, Descriptions, Durability, Memory, Open, Wait};
+use baio_storage::cache::CacheConfig;
+use baio_storage::{Core, Handle, Mode, SegmentOp, SegmentRequest};
+use baio_stress::{CacheCounts, Measurement, Recorder, mix};
+use serde::{Deserialize, Serialize};
+
+use crate::program::joined;
+
+/// Bytes of a request, as in the document.
+pub(crate) const SIZE: u64 = 8 << 10;
+
+/// What every side does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) path: PathBuf,
+    /// The working set: the file's first bytes.
+    pub(crate) bytes: u64,
+    pub(crate) write: bool,
+    pub(crate) sequential: bool,
+    /// Through a cache, or direct?
+    pub(crate) cached: bool,
+    /// Turns of the processing of each request.
+    pub(crate) turns: u64,
+    /// The end comes with the time or with so many requests, whichever is first.
+    pub(crate) runtime_ms: u64,
+    pub(crate) requests: u64,
+    pub(crate) who: Who,
+}
+
+/// Who does it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Who {
+    /// One thread on a core of ours, with so many requests beside the one that it processes.
+    Stages(u32),
+    /// So many threads, each in blocking calls.
+    Threads(u32),
+}
+
+/// What a run prints.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Ran {
+    measurement: Measurement,
+    /// Processor time of the processing itself.
+    processing_seconds: f64,
+}
+
+/// What one thread has done.
+#[derive(Default)]
+struct Done {
+    requests: u64,
+    errors: u64,
+    processing: Duration,
+}
+
+/// Which requests there are, in the order in which they begin.
+struct Places<'a> {
+    job: &'a Job,
+    begun: AtomicU64,
+    deadline: Instant,
+}
+
+impl Places<'_> {
+    /// Where the next request is; `None` when there is none any more.
+    fn next(&self) -> Option<u64> {
+        if Instant::now() >= self.deadline {
+            return None;
+        }
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        let blocks = self.job.bytes / SIZE;
+        let block = if self.job.sequential { number } else { mix(number + 1) };
+        (number < self.job.requests).then(|| block % blocks * SIZE)
+    }
+}
+
+/// The processing of what has been read, or is about to be written.
+fn process(bytes: &[u8], turns: u64) {
+    let first = bytes.first().copied().unwrap_or_default();
+    let sum = (0..turns).fold(u64::from(first), |sum, turn| mix(sum ^ turn));
+    std::hint::black_box(sum);
+}
+
+/// Turns of the processing that take a microsecond here.
+pub(crate) fn turns_a_microsecond() -> f64 {
+    const TURNS: u64 = 1_000_000;
+    let took = || {
+        let begun = Instant::now();
+        process(&[1], std::hint::black_box(TURNS));
+        begun.elapsed()
+    };
+    // Whatever disturbed the others was not the processing.
+    let least = (0..5).map(|_| took()).min().unwrap_or_default();
+    TURNS as f64 / (least.as_secs_f64() * 1e6).max(1.0)
+}
+
+impl Done {
+    fn process(&mut self, bytes: &[u8], turns: u64) {
+        if turns > 0 {
+            let before = thread_time();
+            process(bytes, turns);
+            self.processing += thread_time().saturating_sub(before);
+        }
+    }
+
+    fn add(&mut self, other: &Done) {
+        self.requests += other.requests;
+        self.errors += other.errors;
+        self.processing += other.processing;
+    }
+}
+
+/// The processor time of this thread.
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+impl Job {
+    pub(super) fn run(&self) -> Result<Ran, String> {
+        if self.bytes < SIZE {
+            return Err("the working set is smaller than a request".into());
+        }
+        match self.who {
+            Who::Stages(stages) => self.stages(stages.max(1)).map_err(|error| error.to_string()),
+            Who::Threads(threads) => self.threads(threads.max(1)),
+        }
+    }
+
+    fn places(&self) -> Places<'_> {
+        Places {
+            job: self,
+            begun: AtomicU64::new(0),
+            deadline: Instant::now() + Duration::from_millis(self.runtime_ms),
+        }
+    }
+
+    fn ran(&self, done: &Done, seconds: f64, under_way: u32, backend: &str) -> Ran {
+        let mode = match (self.cached, self.who) {
+            (false, _) => "direct",
+            (true, Who::Stages(_)) => "cached",
+            (true, Who::Threads(_)) => "kernel",
+        };
+        Ran {
+            measurement: Measurement {
+                in_flight_max: under_way.into(),
+                errors: done.errors,
+                backend: backend.into(),
+                mode: mode.into(),
+                ..Measurement::of(done.requests, SIZE, seconds)
+            },
+            processing_seconds: done.processing.as_secs_f64(),
+        }
+    }
+
+    fn threads(&self, threads: u32) -> Result<Ran, String> {
+        let told = |error: std::io::Error| format!("{}: {error}", self.path.display());
+        let mut options = OpenOptions::new();
+        options.read(true).write(self.write);
+        if !self.cached {
+            options.custom_flags(libc::O_DIRECT);
+        }
+        let file = options.open(&self.path).map_err(told)?;
+        let arena = Arena::new(threads as usize * SIZE as usize).map_err(|error| error.to_string())?;
+        let (begun, places) = (Instant::now(), self.places());
+        let work = || -> Result<(Done, Recorder), String> {
+            let mut buffer = arena.buffer(SIZE as usize).ok_or("no buffer")?;
+            buffer.fill(b'D');
+            let (mut done, mut latency) = (Done::default(), Recorder::new());
+            while let Some(place) = places.next() {
+                let asked = (self.turns == 0).then(Instant::now);
+                let ended = if self.write {
+                    file.write_all_at(&buffer, place)
+                } else {
+                    file.read_exact_at(&mut buffer, place)
+                };
+                if let Some(asked) = asked {
+                    latency.record(asked.elapsed());
+                }
+                done.errors += u64::from(ended.is_err());
+                done.requests += 1;
+                done.process(&buffer, self.turns);
+            }
+            Ok((done, latency))
+        };
+        let (mut all, mut latency) = (Done::default(), Recorder::new());
+        std::thread::scope(|scope| {
+            let work = &work;
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let own = work();
+            let others = others.into_iter().map(|thread| joined(thread.join()));
+            std::iter::once(own).chain(others).try_for_each(|one| {
+                let (done, times) = one?;
+                all.add(&done);
+                latency.merge(&times);
+                Ok::<(), String>(())
+            })
+        })?;
+        if self.write {
+            file.sync_data().map_err(told)?;
+        }
+        let mut ran = self.ran(&all, begun.elapsed().as_secs_f64(), threads, "blocking calls");
+        ran.measurement.latency_us = latency.latency();
+        Ok(ran)
+    }
+
+    fn stages(&self, stages: u32) -> Result<Ran, Box<dyn std::error::Error>> {
+        // What is processed without a turn between: a turn submits the requests for all of it by one call.
+        let together = (stages / 4).max(1);
+        let limit = stages + together;
+        let cache_bytes = if self.cached { self.bytes as usize } else { 0 };
+        let mut core = Core::new(&Config {
+            arena_bytes: cache_bytes + limit as usize * SIZE as usize + (8 << 20),
+            ..Config::default()
+        })?;
+        if self.cached {
+            core.use_cache(&CacheConfig {
+                bytes: cache_bytes,
+                ..CacheConfig::default()
+            })?;
+        }
+        let open = Open {
+            write: self.write,
+            descriptions: Descriptions::Both,
+            create: Create::Never,
+            claim_device: false,
+        };
+        let file = core.open_file(&self.path, &open)?;
+        let mut free = Vec::new();
+        for _ in 0..limit {
+            let mut buffer = core.buffer(SIZE as usize)?;
+            buffer.fill(b'D');
+            free.push(Memory::Own(buffer));
+        }
+        let before = core.cache_stats().unwrap_or_default();
+        let calls = core.stats().system_calls;
+        let (begun, places) = (Instant::now(), self.places());
+        let mut done = Done::default();
+        let mut ended = VecDeque::new();
+        loop {
+            while let Some(memory) = free.pop() {
+                let Some(place) = places.next() else { break };
+                let started = core.start(self.request(file, place, memory));
+                started.map_err(|_| "every slot is taken")?;
+                done.requests += 1;
+            }
+            let under_way = core.in_flight() > 0 || core.has_outcomes();
+            if !under_way && ended.is_empty() {
+                break;
+            }
+            let is_idle = ended.is_empty() && !core.has_outcomes();
+            core.turn(if is_idle { Wait::one() } else { Wait::No })?;
+            while let Some(outcome) = core.next_outcome() {
+                done.errors += u64::from(outcome.result.ok() != Some(SIZE as u32));
+                ended.push_back(outcome.memory);
+            }
+            for _ in 0..together {
+                let Some(memory) = ended.pop_front() else { break };
+                if let Memory::Own(buffer) = &memory {
+                    done.process(buffer, self.turns);
+                }
+                free.push(memory);
+            }
+        }
+        if self.write {
+            let mut sync = self.request(file, 0, Memory::None);
+            (sync.op, sync.durability) = (SegmentOp::Sync, Durability::Data);
+            let ticket = core.start(sync).map_err(|_| "every slot is taken")?;
+            core.wait(ticket)?.ok_or("an outcome was lost")?.result?;
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        let mut ran = self.ran(&done, seconds, stages, core.engine().explain().backend);
+        let calls = core.stats().system_calls - calls;
+        ran.measurement.system_calls_per_request = Some(calls as f64 / done.requests.max(1) as f64);
+        ran.measurement.cache = core.cache_stats().map(|after| CacheCounts::between(&before, &after));
+        drop((free, ended));
+        core.close()?;
+        Ok(ran)
+    }
+
+    fn request(&self, file: Handle, offset: u64, memory: Memory) -> SegmentRequest {
+        let op = if self.write {
+            SegmentOp::Write { offset }
+        } else {
+            SegmentOp::Read { offset }
+        };
+        SegmentRequest {
+            mode: if self.cached { Mode::Cached } else { Mode::Direct },
+            ..SegmentRequest::new(file, op, memory)
+        }
+    }
+}
+
+/// Runs it in a process of its own. Its processor time is less that of the processing.
+pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
+    let finished = super::finish(&super::Job::Pipelining(job.clone()))?;
+    let Ran {
+        mut measurement,
+        processing_seconds,
+    } = super::parse(&finished)?;
+    finished.charge(&mut measurement, None);
+    let processing = processing_seconds * 1e6 / measurement.requests.max(1) as f64;
+    measurement.cpu_us_per_request = (measurement.cpu_us_per_request - processing).max(0.0);
+    measurement.rss_bytes = finished.rss_bytes;
+    Ok(measurement)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(path: PathBuf, who: Who) -> Job {
+        Job {
+            path,
+            bytes: 64 * SIZE,
+            write: false,
+            sequential: false,
+            cached: false,
+            turns: 1000,
+            runtime_ms: 60_000,
+            requests: 200,
+            who,
+        }
+    }
+
+    #[test]
+    fn every_side_makes_each_request_and_processes_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, vec![1; 64 * SIZE as usize]).unwrap();
+        for who in [Who::Threads(1), Who::Threads(3), Who::Stages(1), Who::Stages(9)] {
+            for (write, cached) in [(false, false), (false, true), (true, false), (true, true)] {
+                let ran = Job {
+                    write,
+                    cached,
+                    ..job(path.clone(), who)
+                }
+                .run();
+                let ran = ran.unwrap();
+                assert_eq!((ran.measurement.requests, ran.measurement.errors), (200, 0), "{who:?}");
+                assert!(ran.processing_seconds > 0.0);
+            }
+        }
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(bytes.contains(&b'D'), "the writes came to the file");
+    }
+
+    #[test]
+    fn requests_stay_within_the_working_set_and_end() {
+        let job = Job {
+            requests: 500,
+            ..job("none".into(), Who::Threads(1))
+        };
+        let places = job.places();
+        let all: Vec<u64> = std::iter::from_fn(|| places.next()).collect();
+        assert_eq!(all.len(), 500);
+        assert!(all.iter().all(|place| place % SIZE == 0 && *place < job.bytes));
+        let in_order = Job {
+            sequential: true,
+            ..job
+        };
+        let places = in_order.places();
+        assert_eq!([places.next(), places.next()], [Some(0), Some(SIZE)]);
+    }
+}

@@ -1,0 +1,243 @@
+//! Seed 004 §7, figures 3 to 5: a stream of requests, each with processing behind it, as a web server has them. Stage i processes
+//! the request i-k while the next k are at the disk. Theirs showed BAIO ahead of KAIO, which is threads in blocking calls, and of
+//! one caller who waits for each.
+//!
+//! Threads also process side by side, on as many processors as there are; ours is one thread. So what tells there is how many
+//! requests a second of processor time makes, the processing itself not counted.
+
+use std::time::Duration;
+
+use baio_console::failure::Failure;
+use baio_stress::Measurement;
+
+use crate::figures::worker::pipelining::{self, Job, SIZE, Who};
+use crate::figures::worker::{self, command_line};
+use crate::report::Setting;
+use crate::report::comparison::{Findings, Peer, Side, Turns, ratio};
+use crate::report::marks::{Bound, Figure, rate};
+use crate::report::places::Site;
+use crate::report::streaming::file_system;
+
+/// Requests ahead of the one that is processed, where it is not said.
+const STAGES: u32 = 16;
+
+/// What the names of our own sides begin with, where they stand beside peers.
+const OURS: &str = "ours";
+
+/// One row of the figures.
+#[derive(Clone, Copy)]
+struct Stream {
+    name: &'static str,
+    write: bool,
+    sequential: bool,
+}
+
+const RANDOM_READ: Stream = stream("random read", false, false);
+
+const STREAMS: [Stream; 4] = [
+    RANDOM_READ,
+    stream("random write", true, false),
+    stream("sequential read", false, true),
+    stream("sequential write", true, true),
+];
+
+const fn stream(name: &'static str, write: bool, sequential: bool) -> Stream {
+    Stream {
+        name,
+        write,
+        sequential,
+    }
+}
+
+/// What all comparisons have.
+struct Sweep<'a> {
+    setting: &'a Setting,
+    site: &'a Site,
+    runtime: Duration,
+    rounds: usize,
+    turns_a_microsecond: f64,
+}
+
+pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
+    let (runtime, rounds) = setting.either((Duration::from_millis(100), 1), (Duration::from_secs(1), 3));
+    let bytes = setting
+        .either(setting.working_set / 4, setting.working_set)
+        .max(1 << 20);
+    let site = Site::file(setting, "pipelining", bytes)?;
+    let sweep = Sweep {
+        setting,
+        site: &site,
+        runtime,
+        rounds,
+        turns_a_microsecond: pipelining::turns_a_microsecond(),
+    };
+    findings.lines.push(format!(
+        "8 KiB requests to {} MiB, processing behind each, writes with a sync at the end; {rounds} rounds of {} ms a side, median of \
+         the ratios; CPU is less the processing's own",
+        bytes >> 20,
+        runtime.as_millis()
+    ));
+    for stream in STREAMS {
+        let waited = sweep.median_of_one(stream)?;
+        sweep.direct(stream, bytes, waited, 0.5, findings)?;
+        if stream.name == RANDOM_READ.name && !setting.quick {
+            for part in [0.25, 1.0, 2.0, 4.0] {
+                sweep.direct(stream, bytes, waited, part, findings)?;
+            }
+            // Theirs went from 10 to 160 MB.
+            for smaller in [bytes / 16, bytes / 4] {
+                sweep.direct(stream, smaller, waited, 0.5, findings)?;
+            }
+        }
+        if stream.name == RANDOM_READ.name || !setting.quick {
+            sweep.cached(stream, waited, findings)?;
+        }
+    }
+    Ok(())
+}
+
+impl Sweep<'_> {
+    fn job(&self, stream: Stream, who: Who) -> Job {
+        Job {
+            path: self.site.path.clone(),
+            bytes: self.site.bytes,
+            write: stream.write,
+            sequential: stream.sequential,
+            cached: false,
+            turns: 0,
+            runtime_ms: self.runtime.as_millis() as u64,
+            requests: u64::MAX,
+            who,
+        }
+    }
+
+    /// How long a blocking caller waits for a request of this kind, in microseconds.
+    fn median_of_one(&self, stream: Stream) -> Result<f64, Failure> {
+        let bare = Job {
+            runtime_ms: self.setting.either(50, 500),
+            ..self.job(stream, Who::Threads(1))
+        };
+        let ran = pipelining::run(&bare).and_then(|run| run.latency_us.p50.ok_or_else(|| "no request ended".into()));
+        ran.map_err(|error| {
+            Failure::new("report", "EIO", error)
+                .on(self.site.path.display().to_string())
+                .needing("direct reads and writes of a file there")
+                .cured_by("name another directory by --dir")
+        })
+    }
+
+    fn side(name: String, job: Job, prepare: impl Fn() -> Result<(), String> + 'static) -> Side {
+        Side {
+            name,
+            command: command_line(&worker::Job::Pipelining(job.clone())),
+            run: Box::new(move || prepare().and_then(|()| pipelining::run(&job))),
+        }
+    }
+
+    /// Past every cache, with this part of a request's time as processing.
+    fn direct(
+        &self,
+        stream: Stream,
+        bytes: u64,
+        waited: f64,
+        part: f64,
+        findings: &mut Findings,
+    ) -> Result<(), Failure> {
+        let processing = waited * part;
+        let job = |who| Job {
+            bytes,
+            turns: (processing * self.turns_a_microsecond) as u64,
+            ..self.job(stream, who)
+        };
+        let side = |name: String, who| Sweep::side(name, job(who), || Ok(()));
+        let is_marked = part == 0.5;
+        let is_swept = !self.setting.quick && is_marked && bytes == self.site.bytes;
+        let (threads, stages): (&[u32], &[u32]) = if is_swept {
+            (&[2, 4, 8, 16], &[1, 2, 4, 8])
+        } else {
+            (&[4, 16], &[4])
+        };
+        let least = if stream.sequential { 0.97 } else { 1.54 };
+        let one = side("one blocking caller".into(), Who::Threads(1));
+        let mut peers = vec![Peer::new(one, is_marked.then(|| rate(least)))];
+        for &count in threads {
+            peers.push(Peer::new(
+                side(format!("KAIO, {count} threads"), Who::Threads(count)),
+                [],
+            ));
+        }
+        for &count in stages {
+            peers.push(Peer::new(
+                side(format!("{OURS}, {count} ahead"), Who::Stages(count)),
+                [],
+            ));
+        }
+        let name = format!(
+            "{}, direct, {} MiB, {processing:.0} us of processing ({part} of a request), {STAGES} ahead",
+            stream.name,
+            bytes >> 20
+        );
+        let turns = findings.compare(self.rounds, side(name, Who::Stages(STAGES)), peers)?;
+        judge(&turns, is_marked, findings);
+        Ok(())
+    }
+
+    /// Through a cache that holds the working set and is empty at first: ours, or the kernel's. So that all have as many hits, each
+    /// makes as many requests.
+    fn cached(&self, stream: Stream, waited: f64, findings: &mut Findings) -> Result<(), Failure> {
+        /// A device on which so many requests take longer is not waited for.
+        const LONGEST_MS: u64 = 20_000;
+        let bytes = self.site.bytes / 4;
+        let job = |who| Job {
+            bytes,
+            cached: true,
+            turns: (waited / 2.0 * self.turns_a_microsecond) as u64,
+            runtime_ms: LONGEST_MS,
+            requests: bytes / SIZE * 2,
+            ..self.job(stream, who)
+        };
+        let side = |name: String, who| Sweep::side(name, job(who), self.site.settled());
+        let threads: &[u32] = self.setting.either(&[1, 4, 16], &[1, 2, 4, 8, 16]);
+        let place = file_system(&self.setting.dir);
+        let kaio = |count: &u32| {
+            let name = format!("KAIO, {count} threads over {place}");
+            Peer::new(side(name, Who::Threads(*count)), [])
+        };
+        let name = format!(
+            "{}, cached, {} MiB and as large a cache, empty at first, {:.0} us of processing, {STAGES} ahead",
+            stream.name,
+            bytes >> 20,
+            waited / 2.0
+        );
+        let ours = side(name, Who::Stages(STAGES));
+        let turns = findings.compare(self.rounds, ours, threads.iter().map(kaio).collect())?;
+        let is_marked = stream.name == RANDOM_READ.name;
+        judge(&turns, is_marked, findings);
+        Ok(())
+    }
+}
+
+/// Against the number of threads that is best in each figure, which is known only now.
+fn judge(turns: &Turns, is_marked: bool, findings: &mut Findings) {
+    let kaio = || turns.peers().filter(|(name, _)| !name.starts_with(OURS));
+    // Requests a CPU second are one by the CPU of a request.
+    let each = |runs: &[Measurement]| 1.0 / ratio(Figure::Cpu, &turns.ours, runs);
+    let least = kaio().min_by(|one, other| ratio(Figure::Cpu, one.1, other.1).total_cmp(&1.0));
+    if let Some((name, runs)) = least {
+        let said = format!("of the requests a CPU second of the best in them, {name}");
+        let bound = is_marked.then_some(Bound::AtLeast(1.25));
+        findings.count(&said, "requests_a_cpu_second", each(runs), bound);
+    }
+    let most = kaio().max_by(|one, other| ratio(Figure::Requests, one.1, other.1).total_cmp(&1.0));
+    if let Some((name, runs)) = most {
+        let rate = ratio(Figure::Requests, &turns.ours, runs);
+        findings.count(
+            &format!("of the requests/s of the fastest, {name}"),
+            "requests_of_the_fastest",
+            rate,
+            None,
+        );
+        let said = format!("of the requests a CPU second of the fastest, {name}");
+        findings.count(&said, "requests_a_cpu_second_of_the_fastest", each(runs), None);
+    }
+}
