@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn baio() -> Command {
     Command::new(env!("CARGO_BIN_EXE_baio"))
@@ -75,4 +75,29 @@ fn pipelines_are_compared_with_one_caller_and_with_threads() {
     assert_eq!(parts.len(), 5);
     assert_eq!(marks(&parts), 9);
     all_ran(&parts);
+}
+
+#[test]
+fn a_server_in_one_loop_is_compared_with_epoll_and_threads() {
+    let parts = report("server");
+    assert_eq!(parts.len(), 2);
+    // Of both pools, at 64 connections.
+    assert_eq!(marks(&parts), 4);
+    all_ran(&parts);
+}
+
+/// Its answers are looked at: here no block carries its number, but the first.
+#[test]
+fn a_server_that_answers_wrongly_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    std::fs::write(&path, vec![0; 64 << 10]).unwrap();
+    for pool in [Value::Null, json!(2)] {
+        let job = json!({ "Server": { "path": path, "blocks": 16, "connections": 3, "runtime_ms": 50, "pool": pool } });
+        let output = baio().env("BAIO_WORKER_JOB", job.to_string()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let run: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let [requests, errors] = ["requests", "errors"].map(|key| run[key].as_u64().unwrap());
+        assert!(requests > 0 && errors > requests / 2 && errors <= requests, "{run}");
+    }
 }

@@ -15,6 +15,7 @@
 //! | `log_window.rs` | batches of our log in flight, on simulated devices |
 //! | `own_policy.rs`, `page_cleaners.rs`, `request_traces.rs` | what our cache is for, and how it works |
 //! | `one_queue.rs`, `volume_scale.rs` | disk and pipe in one queue; many segments |
+//! | `server.rs` | a server's sockets and disk in one loop |
 //! | `comparison.rs`, `marks.rs` | sides in turn, their ratios, and what these are to be |
 //! | `findings.rs` | what an experiment found: rows, sentences, drawings, raw parts |
 //! | `run.rs`, `save.rs`, `record.rs` | one after the other, each saved as it ends; what is kept |
@@ -71,6 +72,7 @@ mod request_traces;
 mod runtimes;
 mod run;
 mod save;
+mod server;
 mod slow_device;
 mod streaming;
 mod summary;
@@ -124,6 +126,7 @@ const EXPERIMENTS: &[Experiment] = experiments! {
     "one-queue" => one_queue::run: "messages through a pipe and reads of a disk, waited for in one queue, against blocking threads"
     "pipelining" => pipelining::run:
         "seed 004's figures 3 to 5: 8 KiB requests with processing behind each, against threads and one blocking caller"
+    "server" => server::run: "a server with many connections that reads the disk for each message, against epoll and threads that read"
     "log-appends" => log_appends::run:
         "seed 002's question: small durable records, by our log and by a thread of its own that writes them"
     "log-window" => log_window::run: "durable appends with one, two and four batches in flight, on simulated devices"
