@@ -101,3 +101,18 @@ fn a_server_that_answers_wrongly_is_noticed() {
         assert!(requests > 0 && errors > requests / 2 && errors <= requests, "{run}");
     }
 }
+
+#[test]
+fn blocks_of_dd_are_swept() {
+    let parts = report("request-size");
+    let sizes = parts
+        .iter()
+        .filter(|part| part["against"].as_array().is_some_and(|all| all.len() == 3));
+    assert_eq!(sizes.count(), 5);
+    assert_eq!(marks(&parts), 4);
+    all_ran(&parts);
+    match parts.iter().find(|part| part["part"] == "I/O schedulers") {
+        Some(skipped) => assert!(!skipped["skipped"].as_str().unwrap().is_empty()),
+        None => assert!(parts.len() > 5, "no scheduler was tried"),
+    }
+}

@@ -1,6 +1,7 @@
 //! What lies below the target, as sysfs tells it, and whether a write there must be made durable to be safe.
 
 use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 
 use baio_console::device::Device;
 use baio_engine::Durability;
@@ -9,7 +10,7 @@ use serde::Serialize;
 
 /// The device, as far as it matters for latencies. What is not known is null.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Below {
+pub(crate) struct Below {
     pub(super) device: Option<String>,
     /// Of a partition, its disk; its queue is the disk's.
     #[serde(skip)]
@@ -23,8 +24,13 @@ pub(super) struct Below {
 
 impl Below {
     pub(super) fn look(ground: &Ground) -> Below {
+        Below::of(&ground.path)
+    }
+
+    /// Of a device, or of the one below a file.
+    pub(crate) fn of(path: &Path) -> Below {
         // Something that cannot be looked at is told by those who open it.
-        let Some(device) = Device::under(&ground.path).ok().flatten() else {
+        let Some(device) = Device::under(path).ok().flatten() else {
             return Below::default();
         };
         let disk = device.partition_of.as_ref().unwrap_or(&device.name).clone();

@@ -21,7 +21,7 @@ use baio_console::output::Answer;
 use serde::Serialize;
 
 pub(crate) mod args;
-mod below;
+pub(crate) mod below;
 mod charts;
 mod log;
 mod posted;

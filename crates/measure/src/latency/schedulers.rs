@@ -32,7 +32,7 @@ pub(crate) struct Guard {
 }
 
 /// The setting, guarded.
-pub(super) struct Schedulers {
+pub(crate) struct Schedulers {
     guard: Guard,
     names: Vec<String>,
     child: Child,
@@ -43,7 +43,7 @@ impl Schedulers {
     ///
     /// # Errors
     /// There is nothing to choose; this process may not; somebody else does.
-    pub(super) fn take(target: &str, below: &Below) -> Result<Schedulers, Failure> {
+    pub(crate) fn take(target: &str, below: &Below) -> Result<Schedulers, Failure> {
         let (Some(disk), Some(old)) = (&below.disk, &below.scheduler) else {
             let said = "the device below has no I/O scheduler to choose, or none that can be seen";
             return Err(Failure::new(COMMAND, "EOPNOTSUPP", said)
@@ -76,7 +76,7 @@ impl Schedulers {
     }
 
     /// Calls `run` with each scheduler in force, then puts the old one back.
-    pub(super) fn each(mut self, mut run: impl FnMut(&str) -> Result<(), Failure>) -> Result<(), Failure> {
+    pub(crate) fn each(mut self, mut run: impl FnMut(&str) -> Result<(), Failure>) -> Result<(), Failure> {
         let done = std::mem::take(&mut self.names).iter().try_for_each(|name| {
             self.guard_lives()?;
             fs::write(&self.guard.setting, name).map_err(|error| self.refused(&error, name))?;

@@ -11,6 +11,7 @@
 //! | `posted_writes.rs`, `buffered_writes.rs` | what the submitting call waits for |
 //! | `as_written.rs` | seed 003's test, on this device and on the document's, simulated |
 //! | `pipelining.rs` | seed 004's figures 3 to 5: requests with processing behind each |
+//! | `request_size.rs` | seed 002: `baio dd` against GNU dd, by the size of a block |
 //! | `log_appends.rs` | seed 002's question: our log against threads that write |
 //! | `log_window.rs` | batches of our log in flight, on simulated devices |
 //! | `own_policy.rs`, `page_cleaners.rs`, `request_traces.rs` | what our cache is for, and how it works |
@@ -68,6 +69,7 @@ mod posted_writes;
 mod progress;
 mod promises;
 mod record;
+mod request_size;
 mod request_traces;
 mod runtimes;
 mod run;
@@ -127,6 +129,7 @@ const EXPERIMENTS: &[Experiment] = experiments! {
     "pipelining" => pipelining::run:
         "seed 004's figures 3 to 5: 8 KiB requests with processing behind each, against threads and one blocking caller"
     "server" => server::run: "a server with many connections that reads the disk for each message, against epoll and threads that read"
+    "request-size" => request_size::run: "seed 002: a file in order by baio dd and by GNU dd, in blocks of 512 bytes to 1 MiB"
     "log-appends" => log_appends::run:
         "seed 002's question: small durable records, by our log and by a thread of its own that writes them"
     "log-window" => log_window::run: "durable appends with one, two and four batches in flight, on simulated devices"

@@ -1,0 +1,122 @@
+//! GNU dd and `baio dd`, copying the beginning of a file to nowhere: whole processes, as they are.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use baio_stress::Measurement;
+
+use crate::figures::child::{self, Finished};
+use crate::figures::{quoted, start_up};
+
+/// One copy.
+#[derive(Clone, Debug)]
+pub(crate) struct Copy {
+    pub(crate) path: PathBuf,
+    /// Bytes of a block, and how many are read.
+    pub(crate) size: u64,
+    pub(crate) blocks: u64,
+    pub(crate) direct: bool,
+    /// Of ours, in flight; `None` is GNU dd.
+    pub(crate) depth: Option<u32>,
+}
+
+impl Copy {
+    fn words(&self) -> Vec<String> {
+        let program = match self.depth {
+            None => vec!["dd".to_owned()],
+            Some(_) => {
+                let program = std::env::current_exe().unwrap_or_else(|_| "baio".into());
+                vec![program.display().to_string(), "dd".to_owned()]
+            }
+        };
+        let mut words = program;
+        words.push(format!("if={}", self.path.display()));
+        words.push("of=/dev/null".to_owned());
+        words.push(format!("bs={}", self.size));
+        words.push(format!("count={}", self.blocks));
+        words.extend(self.direct.then(|| "iflag=direct".to_owned()));
+        words.extend(self.depth.map(|depth| format!("iodepth={depth}")));
+        words.push("status=none".to_owned());
+        words
+    }
+
+    pub(crate) fn command_line(&self) -> String {
+        let words: Vec<_> = self.words().iter().map(|word| quoted(word)).collect();
+        words.join(" ")
+    }
+
+    fn finish(&self) -> std::io::Result<Finished> {
+        let words = self.words();
+        child::run(Command::new(&words[0]).args(&words[1..]))
+    }
+
+    /// A request is a block.
+    pub(crate) fn run(&self) -> Result<Measurement, String> {
+        let kind = if self.depth.is_some() { "baio dd" } else { "dd" };
+        let first = Copy {
+            blocks: 1,
+            ..self.clone()
+        };
+        let start = start_up::cost(kind, || first.finish());
+        let begun = Instant::now();
+        let finished = self.finish().map_err(|error| format!("{kind}: {error}"))?;
+        let seconds = begun.elapsed().as_secs_f64();
+        if !finished.success {
+            return Err(format!("{kind}: {}", finished.stderr.trim()));
+        }
+        let mut measurement = Measurement {
+            in_flight_max: self.depth.unwrap_or(1).into(),
+            backend: kind.into(),
+            mode: if self.direct { "direct" } else { "kernel" }.into(),
+            rss_bytes: finished.rss_bytes,
+            ..Measurement::of(self.blocks, self.size, seconds)
+        };
+        finished.charge(&mut measurement, Some(start));
+        Ok(measurement)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy(path: PathBuf) -> Copy {
+        Copy {
+            path,
+            size: 512,
+            blocks: 3,
+            direct: false,
+            depth: None,
+        }
+    }
+
+    #[test]
+    fn a_copy_is_the_command_that_is_shown() {
+        let gnu = copy("/a file".into());
+        assert_eq!(
+            gnu.command_line(),
+            "dd 'if=/a file' of=/dev/null bs=512 count=3 status=none"
+        );
+        let ours = Copy {
+            direct: true,
+            depth: Some(4),
+            ..gnu
+        };
+        assert!(
+            ours.command_line()
+                .ends_with(" dd 'if=/a file' of=/dev/null bs=512 count=3 iflag=direct iodepth=4 status=none")
+        );
+    }
+
+    #[test]
+    fn a_copy_that_fails_says_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        assert!(copy(path.clone()).run().unwrap_err().contains("file"));
+        std::fs::write(&path, vec![1; 2048]).unwrap();
+        let run = copy(path).run().unwrap();
+        assert_eq!((run.requests, run.errors), (3, 0));
+        assert!(run.bytes_per_second > 0.0);
+    }
+}
