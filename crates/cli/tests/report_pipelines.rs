@@ -116,3 +116,14 @@ fn blocks_of_dd_are_swept() {
         None => assert!(parts.len() > 5, "no scheduler was tried"),
     }
 }
+
+#[test]
+fn batches_of_many_sizes_are_compared() {
+    let parts = report("batches");
+    assert_eq!(parts.len(), 3);
+    all_ran(&parts);
+    for part in &parts {
+        let calls = part["counts"]["system_calls"]["value"].as_f64().unwrap();
+        assert!(calls > 0.0, "{part}");
+    }
+}

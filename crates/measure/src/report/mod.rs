@@ -12,6 +12,7 @@
 //! | `as_written.rs` | seed 003's test, on this device and on the document's, simulated |
 //! | `pipelining.rs` | seed 004's figures 3 to 5: requests with processing behind each |
 //! | `request_size.rs` | seed 002: `baio dd` against GNU dd, by the size of a block |
+//! | `batches.rs` | how many requests a call submits |
 //! | `log_appends.rs` | seed 002's question: our log against threads that write |
 //! | `log_window.rs` | batches of our log in flight, on simulated devices |
 //! | `own_policy.rs`, `page_cleaners.rs`, `request_traces.rs` | what our cache is for, and how it works |
@@ -47,6 +48,7 @@ pub(crate) mod args;
 mod as_written;
 mod brokers;
 mod beside;
+mod batches;
 mod buffered_writes;
 mod comparison;
 mod ext2;
@@ -130,6 +132,7 @@ const EXPERIMENTS: &[Experiment] = experiments! {
         "seed 004's figures 3 to 5: 8 KiB requests with processing behind each, against threads and one blocking caller"
     "server" => server::run: "a server with many connections that reads the disk for each message, against epoll and threads that read"
     "request-size" => request_size::run: "seed 002: a file in order by baio dd and by GNU dd, in blocks of 512 bytes to 1 MiB"
+    "batches" => batches::run: "random direct reads, 1 to 64 handed over by a call"
     "log-appends" => log_appends::run:
         "seed 002's question: small durable records, by our log and by a thread of its own that writes them"
     "log-window" => log_window::run: "durable appends with one, two and four batches in flight, on simulated devices"
