@@ -183,8 +183,23 @@ impl Sweep<'_> {
     }
 
     /// Through a cache that holds the working set and is empty at first: ours, or the kernel's. So that all have as many hits, each
-    /// makes as many requests.
+    /// makes as many requests. Reads of ours come as copies, or their pages are processed where they lie.
     fn cached(&self, stream: Stream, waited: f64, findings: &mut Findings) -> Result<(), Failure> {
+        self.cached_by("cached", Who::Stages(STAGES), stream, waited, findings)?;
+        if stream.write {
+            return Ok(());
+        }
+        self.cached_by("cached, in place", Who::Pinned(STAGES), stream, waited, findings)
+    }
+
+    fn cached_by(
+        &self,
+        how: &str,
+        who: Who,
+        stream: Stream,
+        waited: f64,
+        findings: &mut Findings,
+    ) -> Result<(), Failure> {
         /// A device on which so many requests take longer is not waited for.
         const LONGEST_MS: u64 = 20_000;
         let bytes = self.site.bytes / 4;
@@ -204,13 +219,12 @@ impl Sweep<'_> {
             Peer::new(side(name, Who::Threads(*count)), [])
         };
         let name = format!(
-            "{}, cached, {} MiB and as large a cache, empty at first, {:.0} us of processing, {STAGES} ahead",
+            "{}, {how}, {} MiB and as large a cache, empty at first, {:.0} us of processing, {STAGES} ahead",
             stream.name,
             bytes >> 20,
             waited / 2.0
         );
-        let ours = side(name, Who::Stages(STAGES));
-        let turns = findings.compare(self.rounds, ours, threads.iter().map(kaio).collect())?;
+        let turns = findings.compare(self.rounds, side(name, who), threads.iter().map(kaio).collect())?;
         let is_marked = stream.name == RANDOM_READ.name;
         judge(&turns, is_marked, findings);
         Ok(())

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use baio_engine::{Arena, Config, Create, Descriptions, Durability, Memory, Open, Wait};
-use baio_storage::cache::CacheConfig;
+use baio_storage::cache::window::Pattern;
+use baio_storage::cache::{CacheConfig, CacheStats};
 use baio_storage::{Core, Handle, Mode, SegmentOp, SegmentRequest};
 use baio_stress::{CacheCounts, Measurement, Recorder, mix};
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,9 @@ use crate::program::joined;
 
 /// Bytes of a request, as in the document.
 pub(crate) const SIZE: u64 = 8 << 10;
+
+/// Of the cache.
+const PAGE: u64 = 4 << 10;
 
 /// What every side does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -45,6 +49,8 @@ pub(crate) struct Job {
 pub(crate) enum Who {
     /// One thread on a core of ours, with so many requests beside the one that it processes.
     Stages(u32),
+    /// The same on the cache's own pages, which nobody copies.
+    Pinned(u32),
     /// So many threads, each in blocking calls.
     Threads(u32),
 }
@@ -56,6 +62,8 @@ pub(crate) struct Ran {
     /// Processor time of the processing itself.
     processing_seconds: f64,
 }
+
+type Told<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// What one thread has done.
 #[derive(Default)]
@@ -85,10 +93,16 @@ impl Places<'_> {
     }
 }
 
-/// The processing of what has been read, or is about to be written.
+/// So many requests of a pipeline are processed without a turn between: the next turn hands over as many by one call.
+fn together(stages: u32) -> u32 {
+    (stages / 4).max(1)
+}
+
+/// The processing of what has been read, or is about to be written: all of it is looked at.
 fn process(bytes: &[u8], turns: u64) {
-    let first = bytes.first().copied().unwrap_or_default();
-    let sum = (0..turns).fold(u64::from(first), |sum, turn| mix(sum ^ turn));
+    let words = bytes.as_chunks::<8>().0.iter();
+    let sum = words.fold(0_u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
+    let sum = (0..turns).fold(sum, |sum, turn| mix(sum ^ turn));
     std::hint::black_box(sum);
 }
 
@@ -134,6 +148,7 @@ impl Job {
         }
         match self.who {
             Who::Stages(stages) => self.stages(stages.max(1)).map_err(|error| error.to_string()),
+            Who::Pinned(stages) => self.pinned(stages.max(1)).map_err(|error| error.to_string()),
             Who::Threads(threads) => self.threads(threads.max(1)),
         }
     }
@@ -149,8 +164,8 @@ impl Job {
     fn ran(&self, done: &Done, seconds: f64, under_way: u32, backend: &str) -> Ran {
         let mode = match (self.cached, self.who) {
             (false, _) => "direct",
-            (true, Who::Stages(_)) => "cached",
             (true, Who::Threads(_)) => "kernel",
+            (true, _) => "cached",
         };
         Ran {
             measurement: Measurement {
@@ -215,13 +230,11 @@ impl Job {
         Ok(ran)
     }
 
-    fn stages(&self, stages: u32) -> Result<Ran, Box<dyn std::error::Error>> {
-        // What is processed without a turn between: a turn submits the requests for all of it by one call.
-        let together = (stages / 4).max(1);
-        let limit = stages + together;
+    /// A core with a cache as large as the working set, if it is to go through one, and the file.
+    fn open(&self, buffers: u32) -> Told<(Core, Handle)> {
         let cache_bytes = if self.cached { self.bytes as usize } else { 0 };
         let mut core = Core::new(&Config {
-            arena_bytes: cache_bytes + limit as usize * SIZE as usize + (8 << 20),
+            arena_bytes: cache_bytes + buffers as usize * SIZE as usize + (8 << 20),
             ..Config::default()
         })?;
         if self.cached {
@@ -237,14 +250,19 @@ impl Job {
             claim_device: false,
         };
         let file = core.open_file(&self.path, &open)?;
+        Ok((core, file))
+    }
+
+    fn stages(&self, stages: u32) -> Told<Ran> {
+        let together = together(stages);
+        let (mut core, file) = self.open(stages + together)?;
         let mut free = Vec::new();
-        for _ in 0..limit {
+        for _ in 0..stages + together {
             let mut buffer = core.buffer(SIZE as usize)?;
             buffer.fill(b'D');
             free.push(Memory::Own(buffer));
         }
-        let before = core.cache_stats().unwrap_or_default();
-        let calls = core.stats().system_calls;
+        let before = (core.cache_stats().unwrap_or_default(), core.stats().system_calls);
         let (begun, places) = (Instant::now(), self.places());
         let mut done = Done::default();
         let mut ended = VecDeque::new();
@@ -280,11 +298,64 @@ impl Job {
             core.wait(ticket)?.ok_or("an outcome was lost")?.result?;
         }
         let seconds = begun.elapsed().as_secs_f64();
-        let mut ran = self.ran(&done, seconds, stages, core.engine().explain().backend);
+        drop((free, ended));
+        self.close(core, before, &done, seconds, stages)
+    }
+
+    /// The cache is told what will be wanted, and its pages are processed where they lie, in order.
+    fn pinned(&self, stages: u32) -> Told<Ran> {
+        if self.write || !self.cached {
+            return Err("pages are pinned to be read, in a cache".into());
+        }
+        let (mut core, file) = self.open(0)?;
+        core.read_pattern(file, Pattern::Random)?;
+        let before = (core.cache_stats().unwrap_or_default(), core.stats().system_calls);
+        let (begun, places) = (Instant::now(), self.places());
+        let mut done = Done::default();
+        let (mut ahead, mut wanted) = (VecDeque::new(), Vec::new());
+        let together = together(stages);
+        loop {
+            while ahead.len() < (stages + together) as usize {
+                let Some(place) = places.next() else { break };
+                let pages = place / PAGE..(place + SIZE) / PAGE;
+                wanted.push(pages.clone());
+                ahead.push_back(pages);
+            }
+            if ahead.is_empty() {
+                break;
+            }
+            if !wanted.is_empty() {
+                core.prefetch(file, &wanted)?;
+                core.turn(Wait::No)?;
+                wanted.clear();
+            }
+            for _ in 0..together {
+                let Some(pages) = ahead.pop_front() else { break };
+                done.requests += 1;
+                for page in pages {
+                    let pin = core.pin_now(file, page)?;
+                    // Each page has its share.
+                    done.process(core.page(&pin)?, self.turns * PAGE / SIZE);
+                    core.unpin(pin);
+                }
+            }
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        self.close(core, before, &done, seconds, stages)
+    }
+
+    fn close(
+        &self,
+        core: Core,
+        (cache, calls): (CacheStats, u64),
+        done: &Done,
+        seconds: f64,
+        stages: u32,
+    ) -> Told<Ran> {
+        let mut ran = self.ran(done, seconds, stages, core.engine().explain().backend);
         let calls = core.stats().system_calls - calls;
         ran.measurement.system_calls_per_request = Some(calls as f64 / done.requests.max(1) as f64);
-        ran.measurement.cache = core.cache_stats().map(|after| CacheCounts::between(&before, &after));
-        drop((free, ended));
+        ran.measurement.cache = core.cache_stats().map(|after| CacheCounts::between(&cache, &after));
         core.close()?;
         Ok(ran)
     }
@@ -352,6 +423,15 @@ mod tests {
                 assert!(ran.processing_seconds > 0.0);
             }
         }
+        let pinned = Job {
+            cached: true,
+            ..job(path.clone(), Who::Pinned(5))
+        };
+        let ran = pinned.run().unwrap().measurement;
+        assert_eq!((ran.requests, ran.errors), (200, 0));
+        // Whatever is read ahead is among what is wanted.
+        assert!(ran.cache.unwrap().pages_read <= 128);
+        assert!(job(path.clone(), Who::Pinned(5)).run().is_err(), "there is no cache");
         let bytes = std::fs::read(&path).unwrap();
         assert!(bytes.contains(&b'D'), "the writes came to the file");
     }
