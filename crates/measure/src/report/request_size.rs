@@ -60,7 +60,7 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
     let bytes = setting
         .either(setting.working_set / 4, setting.working_set)
         .max(1 << 20);
-    let (blocks_max, rounds) = setting.either((2048, 1), (65_536, 3));
+    let (blocks_max, rounds) = setting.either((4096, 1), (65_536, 3));
     let site = Site::file(setting, "request-size", bytes)?;
     let reading = Reading {
         path: &site.path,

@@ -72,9 +72,11 @@ impl Server {
         let listener = UnixListener::bind_addr(&address).map_err(|error| format!("listen for clients: {error}"))?;
         let mut clients = self.clients(socket)?;
         let connections = self.accept(&listener)?;
-        let backend = match self.pool {
-            None => self.one_loop(connections)?,
-            Some(threads) => self.epoll_and_pool(connections, threads)?,
+        let (backend, calls) = match self.pool {
+            None => self
+                .one_loop(connections)
+                .map(|(backend, calls)| (backend, Some(calls)))?,
+            Some(threads) => (self.epoll_and_pool(connections, threads)?, None),
         };
         let mut said = String::new();
         let out = clients.stdout.as_mut().ok_or("the clients have no output")?;
@@ -85,6 +87,7 @@ impl Server {
             latency_us: answered.latency_us,
             in_flight_max: self.connections.into(),
             errors: answered.errors,
+            system_calls_per_request: calls.map(|calls| calls as f64 / answered.requests.max(1) as f64),
             threads_max: Some(self.pool.map_or(1, |threads| u64::from(threads) + 1)),
             backend,
             mode: "direct".into(),
@@ -129,8 +132,9 @@ impl Server {
         Err(format!("a client asks for block {number} of {}", self.blocks))
     }
 
-    /// A connection has one buffer, which goes round: a message into it, the block into it, and the block out of it.
-    fn one_loop(&self, connections: Vec<UnixStream>) -> Told<String> {
+    /// A connection has one buffer, which goes round: a message into it, the block into it, and the block out of it. Returns the
+    /// backend, and how many system calls there were.
+    fn one_loop(&self, connections: Vec<UnixStream>) -> Told<(String, u64)> {
         let mut engine = Engine::new(&Config {
             slots: self.connections + 1,
             reserved_slots: 0,
@@ -167,7 +171,7 @@ impl Server {
                 }
             }
         }
-        Ok(engine.explain().backend.into())
+        Ok((engine.explain().backend.into(), engine.stats().system_calls))
     }
 
     /// What follows a step of a connection; nothing behind its end.
