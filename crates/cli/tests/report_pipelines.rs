@@ -86,20 +86,37 @@ fn a_server_in_one_loop_is_compared_with_epoll_and_threads() {
     all_ran(&parts);
 }
 
-/// Its answers are looked at: here no block carries its number, but the first.
-#[test]
-fn a_server_that_answers_wrongly_is_noticed() {
+/// Runs a server of 16 blocks with three clients, in one loop and with a pool, who are told of so many blocks.
+fn serve(blocks: u64, mut ended: impl FnMut(std::process::Output)) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     std::fs::write(&path, vec![0; 64 << 10]).unwrap();
     for pool in [Value::Null, json!(2)] {
-        let job = json!({ "Server": { "path": path, "blocks": 16, "connections": 3, "runtime_ms": 50, "pool": pool } });
-        let output = baio().env("BAIO_WORKER_JOB", job.to_string()).output().unwrap();
+        let job =
+            json!({ "Server": { "path": path, "blocks": blocks, "connections": 3, "runtime_ms": 50, "pool": pool } });
+        ended(baio().env("BAIO_WORKER_JOB", job.to_string()).output().unwrap());
+    }
+}
+
+/// Its answers are looked at: here no block carries its number, but the first.
+#[test]
+fn a_server_that_answers_wrongly_is_noticed() {
+    serve(16, |output| {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let run: Value = serde_json::from_slice(&output.stdout).unwrap();
         let [requests, errors] = ["requests", "errors"].map(|key| run[key].as_u64().unwrap());
         assert!(requests > 0 && errors > requests / 2 && errors <= requests, "{run}");
-    }
+    });
+}
+
+/// Its clients do not wait for ever.
+#[test]
+fn a_server_that_cannot_read_ends_and_says_why() {
+    serve(1 << 40, |output| {
+        assert!(!output.status.success());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("block") || said.contains("answer"), "{said}");
+    });
 }
 
 #[test]
