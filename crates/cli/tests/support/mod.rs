@@ -59,6 +59,13 @@ impl Place {
         self.run("dd", line, input)
     }
 
+    /// A line of the shell, with nothing on its standard input.
+    pub(crate) fn shell(&self, line: &str) -> Done {
+        let mut child = self.spawn("sh", ["-c", line]);
+        drop(child.stdin.take());
+        Done(child.wait_with_output().unwrap())
+    }
+
     fn run(&self, program: &str, line: &str, input: &[u8]) -> Done {
         let mut child = self.spawn(program, line.split_whitespace());
         let mut pipe = child.stdin.take().unwrap();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! feed:     free slots begin to read the pieces that the plan, or the stream, gives
-//! outcomes: each moves its slot on: read, keep head, keep tail, write (see `slots.rs`)
+//! outcomes: each moves its slot on: read, write (see `slots.rs`)
 //! turn:     everything queued goes to the kernel in one call, which sleeps until something has ended
 //! ```
 //!
@@ -15,7 +15,7 @@ mod writing;
 use std::collections::BTreeMap;
 
 use baio_console::failure::Failure;
-use baio_engine::Buffer;
+use baio_engine::{Buffer, Durability};
 use baio_storage::{Mode, Outcome, SegmentOp, SegmentRequest};
 
 use super::cores::Cores;
@@ -23,9 +23,12 @@ use super::ends::{End, Ends};
 use super::frame::{Range, ReadFrame};
 use super::plan::{Piece, Plan};
 use super::progress::Progress;
+use super::signals::Signals;
 use super::slots::{Slots, State};
 use super::stream::Stream;
 use super::summary::{Meter, Part};
+use super::tally;
+use crate::operands::DdOperands;
 
 /// The tag of the one read of a stream; all other tags are indices of slots.
 const STREAM: u64 = u64::MAX;
@@ -41,6 +44,7 @@ pub(super) enum Source {
 /// A copy under way.
 pub(super) struct Copy<'a> {
     cores: &'a mut Cores,
+    operands: &'a DdOperands,
     input: &'a End,
     output: &'a End,
     source: Source,
@@ -53,12 +57,13 @@ pub(super) struct Copy<'a> {
     reading: usize,
     in_flight: u64,
     in_flight_max: u64,
-    parts: [Part; 3],
+    parts: [Part; 2],
     progress: Progress,
+    interrupted: bool,
     /// Where the input ends, once that is known.
     input_end: u64,
-    /// The unaligned end of a direct file went through the kernel's cache.
-    cached_tail: bool,
+    /// Something went through a cache, because it did not end on whole sectors.
+    needs_sync: bool,
 }
 
 /// What a copy came to.
@@ -66,21 +71,24 @@ pub(super) struct Copied {
     pub(super) source: Source,
     pub(super) progress: Progress,
     pub(super) in_flight_max: u64,
-    pub(super) parts: [Part; 3],
+    pub(super) parts: [Part; 2],
     pub(super) input_end: u64,
-    pub(super) cached_tail: bool,
+    pub(super) needs_sync: bool,
+    /// SIGINT has ended it.
+    pub(super) interrupted: bool,
 }
 
 impl<'a> Copy<'a> {
     pub(super) fn new(
         cores: &'a mut Cores,
         ends: &'a Ends,
+        operands: &'a DdOperands,
         source: Source,
-        depth: usize,
-        buffer_bytes: usize,
+        (depth, buffer_bytes): (usize, usize),
     ) -> Copy<'a> {
         Copy {
             cores,
+            operands,
             input: &ends.input,
             output: &ends.output,
             source,
@@ -93,8 +101,9 @@ impl<'a> Copy<'a> {
             in_flight_max: 0,
             parts: Part::NONE,
             progress: Progress::default(),
+            interrupted: false,
             input_end: u64::MAX,
-            cached_tail: false,
+            needs_sync: false,
         }
     }
 
@@ -102,8 +111,9 @@ impl<'a> Copy<'a> {
     ///
     /// # Errors
     /// Only what leaves no way to go on; all else is told by the outcome.
-    pub(super) fn run(mut self, meter: &mut Meter) -> Result<Copied, Failure> {
+    pub(super) fn run(mut self, meter: &mut Meter, signals: &Signals) -> Result<Copied, Failure> {
         loop {
+            self.heed(meter, signals);
             self.feed()?;
             let mut moved = false;
             while let Some(outcome) = self.cores.next_outcome() {
@@ -115,7 +125,7 @@ impl<'a> Copy<'a> {
             if moved {
                 continue;
             }
-            if self.in_flight == 0 {
+            if self.in_flight == 0 || self.interrupted && self.cores.are_stuck()? {
                 break;
             }
             self.in_flight_max = self.in_flight_max.max(self.in_flight);
@@ -127,8 +137,22 @@ impl<'a> Copy<'a> {
             in_flight_max: self.in_flight_max,
             parts: self.parts,
             input_end: self.input_end,
-            cached_tail: self.cached_tail,
+            needs_sync: self.needs_sync,
+            interrupted: self.interrupted,
         })
+    }
+
+    /// Does what signals have asked for meanwhile.
+    fn heed(&mut self, meter: &mut Meter, signals: &Signals) {
+        while signals.take_asked() {
+            let figures = tally::figures(&mut self.source, self.operands, self.progress.written());
+            meter.finish();
+            figures.print(self.operands.status, meter.elapsed().as_secs_f64());
+        }
+        if signals.interrupted() && !self.interrupted {
+            self.interrupted = true;
+            self.end_plan();
+        }
     }
 
     /// Gives every free slot a piece, as long as there are pieces.
@@ -200,8 +224,13 @@ impl<'a> Copy<'a> {
         tag: u64,
     ) -> Result<(), Failure> {
         buffer.set_len(len as usize);
+        let durability = match op {
+            SegmentOp::Write { .. } => end.durability(self.operands),
+            _ => Durability::None,
+        };
         let request = SegmentRequest {
             mode,
+            durability,
             tag,
             ..SegmentRequest::new(end.handle, op, buffer)
         };
@@ -226,14 +255,11 @@ impl<'a> Copy<'a> {
         let state = self.slots.get(index).map(|slot| slot.state);
         match state {
             Some(State::Reading) => self.add_to(Part::READ, &outcome),
-            Some(State::KeepingHead | State::KeepingTail) => self.add_to(Part::KEEP, &outcome),
             Some(State::Writing) => self.add_to(Part::WRITE, &outcome),
             Some(State::Free | State::Ready) | None => {}
         }
         match state {
             Some(State::Reading) => self.piece_read(index, outcome),
-            Some(State::KeepingHead) => self.head_kept(index, outcome),
-            Some(State::KeepingTail) => self.tail_kept(index, outcome),
             Some(State::Writing) => self.piece_written(index, outcome),
             Some(State::Free | State::Ready) | None => Ok(()),
         }

@@ -7,16 +7,26 @@
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use baio_console::failure::Failure;
 use baio_console::named::NamedSegment;
 use baio_console::target::Served;
 use baio_engine::{Arena, Buffer, Config, Wait};
-use baio_storage::{Access, Core, Outcome, SegmentRequest};
+use baio_storage::cache::CacheConfig;
+use baio_storage::{Access, Core, Outcome, SegmentOp, SegmentRequest, Ticket};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::links::{Links, Opened};
+use super::signals::{Bell, Signals};
+
+/// The page cache of a volume, for what does not end on whole blocks.
+pub(super) const CACHE_BYTES: usize = 4 << 20;
+
+/// Rounds of waiting for what SIGINT has called off, and how long each of them is.
+const CALLED_OFF_ROUNDS: u32 = 100;
+const CALLED_OFF_ROUND: Duration = Duration::from_millis(10);
 
 /// Device and inode number: equal for two paths to one file.
 pub(super) type Inode = (u64, u64);
@@ -44,16 +54,24 @@ pub(super) struct Cores {
     /// Buffers of a copy between links, which need no core, when their arenas have no more.
     spare: Option<Arc<Arena>>,
     config: Config,
+    signals: Signals,
+    /// What was started last on a stream, a read and a write: each may wait for ever.
+    waiting: [Option<(usize, Ticket)>; 2],
+    /// Rounds of waiting that are left, once the copy was interrupted.
+    rounds: Option<u32>,
 }
 
 impl Cores {
     /// None yet; they are started with `config`.
-    pub(super) fn new(config: Config) -> Cores {
+    pub(super) fn new(config: Config, signals: Signals) -> Cores {
         Cores {
             carriers: Vec::new(),
             links: Links::default(),
             spare: None,
             config,
+            signals,
+            waiting: [None, None],
+            rounds: None,
         }
     }
 
@@ -68,7 +86,15 @@ impl Cores {
             Access::Read => Core::open_to_read(&segment.volume, &self.config),
             Access::Write => Core::open(&segment.volume, &self.config),
         };
-        let core = segment.told("dd", opened)?;
+        let mut core = segment.told("dd", opened)?;
+        let cache = CacheConfig {
+            bytes: CACHE_BYTES,
+            ..CacheConfig::default()
+        };
+        if let Err(error) = core.use_cache(&cache) {
+            let _ = core.close(); // The first failure is the one to tell.
+            return Err(Failure::from_storage("dd", segment.typed.clone(), &error));
+        }
         Ok(self.add(core, volume, segment.typed.clone()))
     }
 
@@ -83,6 +109,7 @@ impl Cores {
     }
 
     fn add(&mut self, core: Core, volume: Option<Inode>, typed: String) -> usize {
+        self.signals.ring(Bell::Core(core.engine().doorbell()));
         self.carriers.push(Carrier { core, volume, typed });
         self.carriers.len() - 1
     }
@@ -95,6 +122,9 @@ impl Cores {
         access: Access,
     ) -> Result<(usize, Opened), Failure> {
         let link = self.links.connect(served, &self.config)?;
+        if let Some(waker) = self.links.waker() {
+            self.signals.ring(Bell::Links(waker));
+        }
         Ok((link, self.links.open(link, served, name, access)?))
     }
 
@@ -136,8 +166,14 @@ impl Cores {
             return self.links.start(index, request);
         }
         loop {
-            match self.with(way, |core| core.start(request).map(drop))? {
-                Ok(()) => return Ok(()),
+            let is_write = matches!(request.op, SegmentOp::Write { .. });
+            match self.with(way, |core| core.start(request))? {
+                Ok(ticket) => {
+                    if let (Way::Core(index), Some(place)) = (way, self.waiting.get_mut(usize::from(is_write))) {
+                        *place = Some((index, ticket));
+                    }
+                    return Ok(());
+                }
                 Err(back) => request = back,
             }
             self.turn()?;
@@ -167,6 +203,29 @@ impl Cores {
         };
         self.arm(false);
         slept
+    }
+
+    /// After SIGINT: calls off what waits for a stream, and waits a while; says whether that was not enough.
+    pub(super) fn are_stuck(&mut self) -> Result<bool, Failure> {
+        if self.rounds.is_none() {
+            for (index, ticket) in std::mem::take(&mut self.waiting).into_iter().flatten() {
+                self.with(Way::Core(index), |core| core.cancel(ticket))?;
+            }
+        }
+        let rounds = self.rounds.get_or_insert(CALLED_OFF_ROUNDS);
+        let Some(left) = rounds.checked_sub(1) else {
+            return Ok(true);
+        };
+        *rounds = left;
+        if self.turn_all()? == 0 {
+            std::thread::sleep(CALLED_OFF_ROUND);
+        }
+        Ok(false)
+    }
+
+    /// Is nothing under way?
+    pub(super) fn are_idle(&self) -> bool {
+        self.links.news().is_none() && self.carriers.iter().all(|carrier| carrier.core.in_flight() == 0)
     }
 
     fn turn_all(&mut self) -> Result<usize, Failure> {

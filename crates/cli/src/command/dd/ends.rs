@@ -4,17 +4,22 @@
 //! then volumes, then segments; and only when all of that is done is an output file cut.
 
 use std::io::{Seek, SeekFrom};
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use baio_console::failure::Failure;
 use baio_console::named::{Named, NamedSegment, Reached};
 use baio_console::target::{Served, TypedTarget};
-use baio_engine::{Config, Kind};
+use baio_engine::{Config, Durability, Errno, Kind};
 use baio_storage::{Access, Handle, Identity, Mode};
 
+use rustix::fs::Advice;
+
 use super::cores::{Cores, Inode, Way, inode_of};
+use super::frame::is_aligned;
 use super::plain::{self, Flow, Plain};
-use crate::operands::{DdOperands, Truncate};
+use super::signals::Signals;
+use crate::operands::{DdOperands, Direct, FinalSync, Flags, Truncate};
 
 /// Segments are read and written in multiples of this: volumes have no smaller block.
 pub(super) const BLOCK: u64 = 4096;
@@ -54,12 +59,16 @@ pub(super) struct End {
     pub(super) align: u64,
     /// A stream of which a short read means nothing: there is always more.
     pub(super) never_short: bool,
+    /// A directory can be opened, and each read of it fails.
+    pub(super) unreadable: Option<Errno>,
     /// Its size when it was opened; 0 for streams.
     pub(super) size: u64,
     kind: EndKind,
     object: Object,
     /// The same description once more, to move its position: of standard input and output, and of streams.
-    positioned: Option<std::fs::File>,
+    pub(super) positioned: Option<std::fs::File>,
+    /// `nocache`: of what the kernel is told.
+    advised: Option<std::fs::File>,
 }
 
 /// What decides how an end is treated.
@@ -82,13 +91,13 @@ pub(super) struct Ends {
 
 impl Ends {
     /// Opens both. `config` sizes the cores.
-    pub(super) fn open(operands: &DdOperands, config: Config) -> Result<(Cores, Ends), Failure> {
+    pub(super) fn open(operands: &DdOperands, config: Config, signals: &Signals) -> Result<(Cores, Ends), Failure> {
         let input = resolve(operands.input.as_ref(), "standard input")?;
         let output = resolve(operands.output.as_ref(), "standard output")?;
         let source = open_input(&input, operands)?;
         let target = open_output(&output, operands)?;
         let made = target.as_ref().is_some_and(|plain| plain.made);
-        let mut cores = Cores::new(config);
+        let mut cores = Cores::new(config, signals.clone());
         let ends = (|| {
             // Volumes first: the first core has the arena, and plain files are no reason for another core.
             let volume = if input.shares_volume(&output) {
@@ -102,20 +111,8 @@ impl Ends {
             ];
             let [from, to] = found;
             Ok(Ends {
-                input: finish(
-                    &mut cores,
-                    &input,
-                    from,
-                    source,
-                    operands.skip.bytes(operands.block_size),
-                )?,
-                output: finish(
-                    &mut cores,
-                    &output,
-                    to,
-                    target,
-                    operands.seek.bytes(operands.block_size),
-                )?,
+                input: finish(&mut cores, (&input, operands.skip_bytes()), from, source, operands.mode)?,
+                output: finish(&mut cores, (&output, operands.seek_bytes()), to, target, operands.mode)?,
             })
         })();
         match ends {
@@ -169,6 +166,14 @@ impl End {
         }
     }
 
+    /// `nocache`: the kernel need not keep what was copied. It is advice, so nobody is told that it was not taken.
+    pub(super) fn drop_cached(&self, bytes: u64) {
+        if let Some(file) = &self.advised {
+            // As GNU dd: nothing copied (`count=0`) is all that there is.
+            let _ = rustix::fs::fadvise(file, self.origin, NonZeroU64::new(bytes), Advice::DontNeed);
+        }
+    }
+
     /// Passes over bytes of a stream by moving its position; says whether it has one.
     pub(super) fn move_position(&self, bytes: u64) -> bool {
         let distance = i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -211,9 +216,42 @@ impl End {
         failure
     }
 
-    /// Is this an output that takes whole blocks only, so that a partial one must be read before it is written?
-    pub(super) fn keeps_blocks(&self) -> bool {
+    /// Is this an output that takes whole blocks only?
+    pub(super) fn is_segment(&self) -> bool {
         self.kind == EndKind::Segment
+    }
+
+    /// How safe each write is when it ends. A stream has nothing that could be made safe.
+    pub(super) fn durability(&self, operands: &DdOperands) -> Durability {
+        match operands.output_flags.durable.filter(|_| self.kind != EndKind::Stream) {
+            None => Durability::None,
+            Some(FinalSync::Data) => Durability::Data,
+            Some(FinalSync::Full) => Durability::Full,
+        }
+    }
+
+    /// By which cache a write goes: past all of them only where it begins and ends on whole sectors.
+    pub(super) fn mode_of_write(&self, offset: u64, len: u64) -> Mode {
+        match (is_aligned(offset, len, self.align), self.kind) {
+            (true, _) => self.mode,
+            // The page cache reads what the sectors keep, and nobody sees a half of them.
+            (false, EndKind::Segment) => Mode::Cached,
+            // As GNU dd does when it clears O_DIRECT for a partial block.
+            (false, _) => Mode::Kernel,
+        }
+    }
+
+    /// There is no room for what is to be written.
+    pub(super) fn is_full(&self) -> Failure {
+        Failure::new(
+            "dd",
+            "ENOSPC",
+            "no space left: it ends here, and its size never changes by a copy",
+        )
+        .on(self.typed.clone())
+        .at(self.offset(self.room()))
+        .needing("an output with room for all of the input")
+        .cured_by("copy less (count=, seek=), or make a larger segment")
     }
 }
 
@@ -234,8 +272,9 @@ fn resolve(typed: Option<&TypedTarget>, standard: &'static str) -> Result<Typed,
 fn open_input(named: &Typed, operands: &DdOperands) -> Result<Option<Plain>, Failure> {
     let begin = plain::Begin {
         typed: &named.typed(),
-        offset: operands.skip.bytes(operands.block_size),
-        direct: operands.input_direct,
+        offset: operands.skip_bytes(),
+        flags: &flags_of(named, &operands.input_flags, operands.mode),
+        mode: operands.mode,
     };
     match named {
         Typed::Standard(_) => plain::standard_input(begin).map(Some),
@@ -247,13 +286,26 @@ fn open_input(named: &Typed, operands: &DdOperands) -> Result<Option<Plain>, Fai
 fn open_output(named: &Typed, operands: &DdOperands) -> Result<Option<Plain>, Failure> {
     let begin = plain::Begin {
         typed: &named.typed(),
-        offset: operands.seek.bytes(operands.block_size),
-        direct: operands.output_direct,
+        offset: operands.seek_bytes(),
+        flags: &flags_of(named, &operands.output_flags, operands.mode),
+        mode: operands.mode,
     };
     match named {
         Typed::Standard(_) => plain::standard_output(begin).map(Some),
         Typed::File(path) => plain::open_output(path, begin, operands.creation).map(Some),
         Typed::Segment(_) | Typed::Served(..) => Ok(None),
+    }
+}
+
+/// `mode=direct` is the flag of each end that can have it.
+fn flags_of(named: &Typed, flags: &Flags, mode: Option<Mode>) -> Flags {
+    let can = matches!(named, Typed::File(path) if !plain::is_stream(path) && !path.is_dir());
+    Flags {
+        direct: match can && mode == Some(Mode::Direct) {
+            true => Direct::Yes,
+            false => flags.direct,
+        },
+        ..*flags
     }
 }
 
@@ -306,34 +358,37 @@ fn open_segment(
     }
 }
 
+/// The end of what is open. A `mode=` that it does not have leaves it its own.
 fn finish(
     cores: &mut Cores,
-    named: &Typed,
+    (named, begin): (&Typed, u64),
     segment: Option<OpenSegment>,
     plain: Option<Plain>,
-    begin: u64,
+    mode: Option<Mode>,
 ) -> Result<End, Failure> {
-    match (named, segment, plain) {
-        (named, Some(segment), _) => Ok(segment_end(named.typed(), segment, begin)),
-        (named, _, Some(plain)) => plain_end(cores, named, plain, begin),
-        (named, ..) => Err(Failure::new("dd", "EBADF", "it was not opened").on(named.typed())),
+    match (segment, plain) {
+        (Some(segment), _) => Ok(segment_end(named.typed(), segment, begin, mode)),
+        (None, Some(plain)) => plain_end(cores, named, plain, begin),
+        (None, None) => Err(Failure::new("dd", "EBADF", "it was not opened").on(named.typed())),
     }
 }
 
-fn segment_end(typed: String, segment: OpenSegment, begin: u64) -> End {
+fn segment_end(typed: String, segment: OpenSegment, begin: u64, mode: Option<Mode>) -> End {
     End {
         typed,
         way: segment.way,
         handle: segment.handle,
-        mode: Mode::Direct,
+        mode: mode.filter(|mode| *mode == Mode::Cached).unwrap_or(Mode::Direct),
         flow: Flow::Anywhere,
         origin: begin,
         align: BLOCK,
         never_short: false,
+        unreadable: None,
         size: segment.size,
         kind: EndKind::Segment,
         object: segment.object,
         positioned: None,
+        advised: None,
     }
 }
 
@@ -361,10 +416,12 @@ fn plain_end(cores: &mut Cores, named: &Typed, plain: Plain, begin: u64) -> Resu
         origin: plain.position.saturating_add(begin),
         align,
         never_short: plain.never_short,
+        unreadable: plain.unreadable,
         size,
         kind,
         object,
         positioned: plain.positioned.map(std::fs::File::from),
+        advised: plain.advised,
     })
 }
 

@@ -190,6 +190,11 @@ impl Links {
         Ok(count)
     }
 
+    /// Wakes whoever sleeps on the links.
+    pub(super) fn waker(&self) -> Option<Waker> {
+        self.news.as_ref().map(|news| Waker::from(Arc::clone(news)))
+    }
+
     /// What becomes readable when something has ended; `None` if nothing is under way.
     pub(super) fn news(&self) -> Option<BorrowedFd<'_>> {
         let busy = self.links.iter().any(|route| !route.under_way.is_empty());

@@ -6,27 +6,33 @@
 //! | `ends.rs` | the two ends: what is typed becomes something that requests can be made on |
 //! | `cores.rs` | one core for each volume, turned together |
 //! | `links.rs` | one link to each broker, and what is under way on it |
+//! | `signals.rs` | SIGUSR1 and SIGINT |
 //! | `skip.rs` | `skip=` and `seek=` on streams |
+//! | `copy.rs`, `copy/` | the copy where order cannot be seen: reads and writes overlapped |
 //! | `plan.rs` | how an input is cut into pieces |
 //! | `stream.rs` | an input that comes in order only |
-//! | `frame.rs` | where a piece lies on both ends and in its buffer |
+//! | `frame.rs` | where a piece lies on its input and in its buffer |
 //! | `slots.rs` | the buffers, and where each one stands |
-//! | `copy.rs`, `copy/` | the copy: reads and writes overlapped |
 //! | `progress.rs` | how far it has come, and what stopped it |
-//! | `records.rs`, `tally.rs`, `human.rs`, `summary.rs` | the counts, and how GNU dd prints them |
+//! | `ordered.rs`, `ordered/` | the copy where order can be seen: conversions, blocks of two sizes, reads that fail |
+//! | `records.rs`, `tally.rs`, `figures.rs`, `human.rs` | the counts, and how GNU dd prints them |
+//! | `summary.rs` | what `--json` shows |
 //!
 //! This file tells the story: open, pass over `skip=` and `seek=`, copy, sync, count, close.
 
 mod copy;
 mod cores;
 mod ends;
+mod figures;
 mod frame;
 mod human;
 mod links;
+mod ordered;
 mod plain;
 mod plan;
 mod progress;
 mod records;
+mod signals;
 mod skip;
 mod slots;
 mod stream;
@@ -38,19 +44,22 @@ use baio_console::memory_limit::Room;
 use baio_engine::{Config, Durability, Memory};
 use baio_storage::{Outcome, SegmentOp, SegmentRequest};
 
-use crate::operands::{Amount, DdOperands, FinalSync, ShortReads, Truncate};
+use crate::operands::{Amount, DdOperands, FinalSync, OutputBlocks, ShortReads, Truncate};
 use copy::{Copy, Source};
-use cores::Cores;
+use cores::{CACHE_BYTES, Cores};
 use ends::{BLOCK, End, EndKind, Ends};
+use figures::Figures;
 use frame::round_up;
+use ordered::{Halt, Ordered};
 use plain::Flow;
 use plan::{Bounds, Cuts, Plan};
 use progress::Stop;
+use signals::Signals;
 use stream::Stream;
-use summary::{Meter, Summary};
+use summary::{Meter, Part, Summary};
 
-/// Beyond the buffers: what opening a volume needs, and the blocks that partial pieces keep.
-const ARENA_SPARE: usize = 16 << 20;
+/// Beyond the buffers: what opening a volume needs, its page cache, and what a copy in order reads ahead.
+const ARENA_SPARE: usize = (16 << 20) + CACHE_BYTES;
 
 /// Requests of the volume itself, beside those of the copy.
 const SLOTS_SPARE: u32 = 128;
@@ -61,11 +70,38 @@ const ARENA_WORD: u64 = 256 << 10;
 /// Copies.
 pub(crate) fn run(operands: DdOperands) -> Result<Summary, Failure> {
     let buffer_bytes = buffer_bytes(&operands)?;
-    let (mut cores, ends) = Ends::open(&operands, config(&operands, buffer_bytes))?;
-    let copied = Job::new(&mut cores, &ends, &operands).run();
+    let signals = Signals::default();
+    let hearing = signals.hear()?;
+    let (mut cores, ends) = Ends::open(&operands, config(&operands, buffer_bytes), &signals)?;
+    // Not before: an open that waits (of a named pipe) ends by the signal itself.
+    hearing.add_interrupts(&signals)?;
+    let copied = Job::new(&mut cores, &ends, &operands, &signals).run();
     drop(ends);
+    let copied = match copied {
+        Err(Halt::Interrupted) => {
+            if cores.are_idle() {
+                // There is no better moment, and nobody to tell.
+                let _ = cores.close();
+            }
+            signals.end();
+            return Err(Failure::new("dd", "EINTR", "it was interrupted"));
+        }
+        Err(Halt::Failed(failure)) => Err(failure),
+        Ok(summary) => Ok(summary),
+    };
     let closed = cores.close();
     copied.and_then(|summary| closed.map(|()| summary))
+}
+
+/// What either copy came to.
+struct Done {
+    figures: Figures,
+    stop: Option<Halt>,
+    /// Bytes that the input and the output have moved on.
+    moved: [u64; 2],
+    needs_sync: bool,
+    in_flight_max: u64,
+    parts: [Part; 2],
 }
 
 /// A copy that is open on both ends.
@@ -73,49 +109,135 @@ struct Job<'a> {
     cores: &'a mut Cores,
     ends: &'a Ends,
     operands: &'a DdOperands,
+    signals: &'a Signals,
+    meter: Meter,
     /// Pieces are cut at multiples of this.
     unit: u64,
     buffer_bytes: usize,
-    /// The copy reads what it writes: one record goes after the other, as in GNU dd.
-    overlaps: bool,
 }
 
 impl<'a> Job<'a> {
-    fn new(cores: &'a mut Cores, ends: &'a Ends, operands: &'a DdOperands) -> Job<'a> {
+    fn new(cores: &'a mut Cores, ends: &'a Ends, operands: &'a DdOperands, signals: &'a Signals) -> Job<'a> {
         let unit = BLOCK.max(ends.input.align).max(ends.output.align);
         Job {
             cores,
             ends,
             operands,
+            signals,
+            meter: Meter::start(operands.status),
             unit,
             buffer_bytes: (round_up(operands.block_size, unit) + 2 * unit) as usize,
-            overlaps: ends.overlap(count_bytes(operands)),
         }
     }
 
-    fn run(&mut self) -> Result<Summary, Failure> {
+    fn run(&mut self) -> Result<Summary, Halt> {
         let (operands, ends) = (self.operands, self.ends);
+        let loses = operands.output_flags.append && operands.truncate == Truncate::AtSeek;
+        if loses && ends.output.kind() == EndKind::File {
+            let said = "you probably want conv=notrunc with oflag=append";
+            skip::eprintln_quietly(&format!("baio: dd {}: {said}", ends.output.typed));
+        }
         ends.output.truncate(self.cores, operands.truncate)?;
-        let mut meter = Meter::start(operands.status);
+        self.meter = Meter::start(operands.status);
         let calls_before = self.cores.system_calls();
-        self.pass_over_output()?;
+        let done = match self.pass_over() {
+            Ok(()) => self.copy()?,
+            Err(halt) => Done::nothing(halt),
+        };
+        let synced = match &done.stop {
+            Some(Halt::Interrupted) => Ok(()),
+            _ => self.sync(done.needs_sync),
+        };
+        ends.input.leave_position(done.moved[0]);
+        ends.output.leave_position(done.moved[1]);
+        ends.input.drop_cached(done.moved[0]);
+        ends.output.drop_cached(done.moved[1]);
+        self.print(&done.figures);
+        match done.stop {
+            Some(halt) => Err(halt),
+            None => synced.map(|()| {
+                self.summary(
+                    done.figures,
+                    &self.meter,
+                    (calls_before, done.in_flight_max),
+                    done.parts,
+                )
+            }),
+        }
+    }
+
+    fn print(&mut self, figures: &Figures) {
+        self.meter.finish();
+        figures.print(self.operands.status, self.meter.elapsed().as_secs_f64());
+    }
+
+    fn pass_over(&mut self) -> Result<(), Halt> {
         self.pass_over_input()?;
+        self.pass_over_output()
+    }
+
+    fn copy(&mut self) -> Result<Done, Halt> {
+        let overlaps = self.ends.overlap(count_bytes(self.operands));
+        if overlaps || self.needs_order() {
+            return Ok(self.copy_in_order(overlaps));
+        }
+        let (operands, ends) = (self.operands, self.ends);
         let source = self.source();
-        let depth = if self.overlaps { 1 } else { operands.depth };
-        let copy = Copy::new(self.cores, ends, source, depth as usize, self.buffer_bytes);
-        let copied = copy.run(&mut meter)?;
-        let synced = self.sync(copied.cached_tail);
-        meter.finish();
-        let (summary, stop) = self.count(copied, &meter, calls_before);
-        ends.input.leave_position(summary.bytes);
-        ends.output.leave_position(summary.bytes);
-        summary.print(operands.status);
-        match stop {
-            Some(stop) => {
-                self.cut_behind(&stop, summary.bytes);
-                Err(stop.failure)
-            }
-            None => synced.map(|()| summary),
+        let copy = Copy::new(
+            self.cores,
+            ends,
+            operands,
+            source,
+            (operands.depth as usize, self.buffer_bytes),
+        );
+        let copied = copy.run(&mut self.meter, self.signals)?;
+        let (needs_sync, in_flight_max, parts) = (copied.needs_sync, copied.in_flight_max, copied.parts);
+        let interrupted = copied.interrupted;
+        let (figures, stop) = self.count(copied);
+        if let Some(stop) = &stop {
+            self.cut_behind(stop.position, figures.bytes);
+        } else if interrupted {
+            self.cut_behind(figures.bytes, figures.bytes);
+        }
+        Ok(Done {
+            figures,
+            stop: match (interrupted, stop) {
+                (true, _) => Some(Halt::Interrupted),
+                (false, stop) => stop.map(|Stop { failure, .. }| Halt::Failed(failure)),
+            },
+            moved: [figures.bytes; 2],
+            needs_sync,
+            in_flight_max,
+            parts,
+        })
+    }
+
+    /// Can the order of reads and writes be seen from outside?
+    fn needs_order(&self) -> bool {
+        let (operands, input, output) = (self.operands, &self.ends.input, &self.ends.output);
+        // What a pipe gives is written as it comes, on whole sectors or not.
+        let gathers = operands.output_blocks == OutputBlocks::Full || output.align > 1;
+        let streams = input.flow == Flow::InOrder || output.flow == Flow::InOrder;
+        // With such a backend signals are heard only where the copy itself waits for a stream.
+        let blocks = !self.cores.backend().1;
+        let never_waits = operands.input_flags.nonblock || operands.output_flags.nonblock;
+        operands.need_order()
+            || input.unreadable.is_some()
+            || input.flow == Flow::InOrder && !input.never_short && gathers
+            || streams && (never_waits || blocks)
+    }
+
+    fn copy_in_order(&mut self, overlaps: bool) -> Done {
+        let (operands, ends) = (self.operands, self.ends);
+        let clock = (&mut self.meter, self.signals);
+        let ended = Ordered::new(self.cores, ends, operands, clock, overlaps).run();
+        Done {
+            figures: ended.figures,
+            stop: ended.halt,
+            moved: ended.moved,
+            needs_sync: ended.needs_sync,
+            in_flight_max: 1,
+            parts: ended.parts,
         }
     }
 
@@ -138,14 +260,10 @@ impl<'a> Job<'a> {
         let (operands, input, output) = (self.operands, &self.ends.input, &self.ends.output);
         let bounds = self.bounds();
         let block = operands.block_size;
-        let whole_blocks = output.keeps_blocks() || output.align > 1;
+        let whole_blocks = output.is_segment() || output.align > 1;
         let cuts = Cuts {
-            piece: if self.overlaps {
-                block
-            } else {
-                round_up(block, self.unit)
-            },
-            unit: if self.overlaps { 1 } else { self.unit },
+            piece: round_up(block, self.unit),
+            unit: self.unit,
             seek: output.origin,
         };
         if input.flow == Flow::Anywhere {
@@ -161,11 +279,12 @@ impl<'a> Job<'a> {
         Source::InOrder(Stream::new(block, short_reads, operands.count, cuts, bounds))
     }
 
-    /// Makes durable what `conv=` asks for. The unaligned end of a direct file is synced unasked, as GNU dd does.
-    fn sync(&mut self, cached_tail: bool) -> Result<(), Failure> {
+    /// Makes durable what `conv=` asks for. What went through a cache because it did not end on whole sectors is synced unasked, as
+    /// GNU dd does: whoever asked for direct writes is not to be told of a failure by nobody.
+    fn sync(&mut self, needs_sync: bool) -> Result<(), Halt> {
         let durability = match self.operands.sync {
             Some(FinalSync::Full) => Durability::Full,
-            None if !cached_tail => return Ok(()),
+            None if !needs_sync => return Ok(()),
             Some(FinalSync::Data) | None => Durability::Data,
         };
         let output = &self.ends.output;
@@ -174,17 +293,48 @@ impl<'a> Job<'a> {
             mode: output.mode,
             ..SegmentRequest::new(output.handle, SegmentOp::Sync, Memory::None)
         };
-        let outcome = run_one(self.cores, output, request)?;
-        outcome.result.map(drop).map_err(|error| output.failed(&error))
+        let outcome = self.run_one(output, request)?;
+        outcome.result.map(drop).map_err(|error| output.failed(&error).into())
     }
 
     /// Pieces behind the one that failed may have been written: a file that was cut ends where the copy does.
-    fn cut_behind(&mut self, stop: &Stop, bytes: u64) {
+    fn cut_behind(&mut self, stopped_at: u64, bytes: u64) {
         let output = &self.ends.output;
         let cuts = output.kind() == EndKind::File && self.operands.truncate == Truncate::AtSeek;
-        if cuts && stop.position == bytes {
+        if cuts && stopped_at == bytes {
             // The failure to be told is the one that stopped the copy.
             let _ = output.cut(self.cores, output.offset(bytes));
+        }
+    }
+
+    /// Runs one request while no other is under way.
+    fn run_one(&mut self, end: &End, request: SegmentRequest) -> Result<Outcome, Halt> {
+        self.cores.start(end.way, request)?;
+        loop {
+            if let Some(outcome) = self.cores.next_outcome() {
+                return Ok(outcome);
+            }
+            while self.signals.take_asked() {
+                self.print(&Figures::default());
+            }
+            if self.signals.interrupted() {
+                while !self.cores.are_idle() && !self.cores.are_stuck()? {}
+                return Err(Halt::Interrupted);
+            }
+            self.cores.turn()?;
+        }
+    }
+}
+
+impl Done {
+    fn nothing(halt: Halt) -> Done {
+        Done {
+            figures: Figures::default(),
+            stop: Some(halt),
+            moved: [0, 0],
+            needs_sync: false,
+            in_flight_max: 0,
+            parts: Part::NONE,
         }
     }
 }
@@ -194,33 +344,20 @@ fn count_bytes(operands: &DdOperands) -> u64 {
     operands.count.map_or(u64::MAX, bytes)
 }
 
-/// Runs one request while no other is under way.
-fn run_one(cores: &mut Cores, end: &End, request: SegmentRequest) -> Result<Outcome, Failure> {
-    cores.start(end.way, request)?;
-    loop {
-        if let Some(outcome) = cores.next_outcome() {
-            return Ok(outcome);
-        }
-        cores.turn()?;
-    }
-}
-
 /// Bytes of one buffer: a piece, and a block before and behind it where both ends cut it differently.
 fn buffer_bytes(operands: &DdOperands) -> Result<u64, Failure> {
     let depth = u64::from(operands.depth);
-    let total = operands.block_size.saturating_mul(depth);
+    let block = operands.block_size.max(operands.output_block);
+    let total = block.saturating_mul(depth);
     let room = Room::here();
     if total > room.bytes {
-        let said = format!(
-            "bs={} times iodepth={depth} is {total} bytes of memory",
-            operands.block_size
-        );
+        let said = format!("bs={block} times iodepth={depth} is {total} bytes of memory");
         return Err(Failure::usage("dd", said)
             .on("bs= and iodepth=")
             .needing(room.need())
             .cured_by("choose a smaller bs= or iodepth="));
     }
-    Ok(round_up(operands.block_size, BLOCK) + 2 * BLOCK)
+    Ok(round_up(block, BLOCK) + 2 * BLOCK)
 }
 
 fn config(operands: &DdOperands, buffer_bytes: u64) -> Config {
@@ -233,6 +370,7 @@ fn config(operands: &DdOperands, buffer_bytes: u64) -> Config {
         count.div_ceil(ARENA_WORD / each)
     };
     Config {
+        backend: operands.backend,
         slots: operands.depth + SLOTS_SPARE,
         arena_bytes: (words * ARENA_WORD) as usize + ARENA_SPARE,
         ..Config::default()

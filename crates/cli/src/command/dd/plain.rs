@@ -11,8 +11,8 @@
 
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use baio_console::failure::Failure;
@@ -21,7 +21,7 @@ use baio_storage::segment::superblock::MAGIC;
 use baio_storage::{Error, Mode};
 use rustix::fs::{FileType, OFlags, SeekFrom};
 
-use crate::operands::{Creation, Direct};
+use crate::operands::{Creation, Direct, Flags};
 
 /// Bytes that a whole superblock copy lies behind the first.
 const SECOND_SUPERBLOCK_AT: u64 = 64 << 10;
@@ -48,23 +48,34 @@ pub(super) struct Plain {
     pub(super) made: bool,
     /// A read that is short only happened to be interrupted: there is always more.
     pub(super) never_short: bool,
+    /// What each read of it says: it is a directory.
+    pub(super) unreadable: Option<Errno>,
+    /// `nocache`: of what the kernel is told.
+    pub(super) advised: Option<std::fs::File>,
 }
 
 impl Plain {
-    fn of(file: File, direct: Direct) -> Plain {
+    fn of(file: File, begin: Begin<'_>) -> Plain {
         let flow = match file.kind() {
             Kind::Stream => Flow::InOrder,
             _ => Flow::Anywhere,
         };
-        let kernel = direct == Direct::No && file.gives(Caching::Kernel);
+        let kernel = begin.flags.direct == Direct::No && file.gives(Caching::Kernel);
+        let uncached = begin.mode == Some(Mode::Uncached) && flow == Flow::Anywhere;
         Plain {
             file,
-            mode: if kernel { Mode::Kernel } else { Mode::Direct },
+            mode: match (kernel, uncached) {
+                (true, true) => Mode::Uncached,
+                (true, false) => Mode::Kernel,
+                (false, _) => Mode::Direct,
+            },
             flow,
             position: 0,
             positioned: None,
             made: false,
             never_short: false,
+            unreadable: None,
+            advised: None,
         }
     }
 
@@ -84,27 +95,59 @@ pub(super) struct Begin<'a> {
     pub(super) typed: &'a str,
     /// The first byte.
     pub(super) offset: u64,
-    /// Past the kernel's cache?
-    pub(super) direct: Direct,
+    /// How it is opened.
+    pub(super) flags: &'a Flags,
+    /// Through which cache, where it has that.
+    pub(super) mode: Option<Mode>,
 }
 
 /// Opens the file of `if=`.
 pub(super) fn open_input(path: &Path, begin: Begin<'_>) -> Result<Plain, Failure> {
     let mut positioned = None;
-    let opened = if is_stream(path) && begin.direct == Direct::No {
-        adopt(OpenOptions::new().read(true).open(path), begin.typed, &mut positioned)
+    let flags = begin.flags;
+    let mut only = OpenOptions::new();
+    only.read(true).custom_flags(kernel_flags(flags));
+    if path.is_dir() {
+        let opened = only.open(path).map_err(|error| unopened(begin.typed, &error));
+        return opened
+            .map_err(|error| refused(begin.typed, error))
+            .and_then(|_| directory(begin.typed));
+    }
+    let opened = if is_stream(path) && flags.direct == Direct::No {
+        adopt(only.open(path), begin.typed, &mut positioned)
+    } else if kernel_flags(flags) != 0 {
+        if flags.direct == Direct::Yes {
+            only.custom_flags(kernel_flags(flags) | bits(OFlags::DIRECT));
+        }
+        adopt(only.open(path), begin.typed, &mut None)
     } else {
         let options = Open {
-            descriptions: Descriptions::Only(caching(begin.direct)),
+            descriptions: Descriptions::Only(caching(flags.direct)),
             ..Open::read()
         };
         File::open(path, &options)
     };
-    let mut plain = Plain::of(opened.map_err(|error| refused(begin.typed, error))?, begin.direct);
+    let mut plain = Plain::of(opened.map_err(|error| refused(begin.typed, error))?, begin);
     plain.never_short = positioned.as_ref().is_some_and(is_memory_device);
     plain.positioned = positioned;
+    plain.advised = advised(path, flags);
     check_direct(&plain, begin, ["skip=", "iflag=direct"])?;
     Ok(plain)
+}
+
+/// A directory can be opened; it is the reads of it that fail.
+fn directory(typed: &str) -> Result<Plain, Failure> {
+    let stands_in = File::open(Path::new("/dev/null"), &Open::read()).map_err(|error| refused(typed, error))?;
+    let begin = Begin {
+        typed,
+        offset: 0,
+        flags: &Flags::default(),
+        mode: None,
+    };
+    Ok(Plain {
+        unreadable: Some(Errno::EISDIR),
+        ..Plain::of(stands_in, begin)
+    })
 }
 
 /// Opens, and if it may be makes, the file of `of=`.
@@ -112,16 +155,36 @@ pub(super) fn open_output(path: &Path, begin: Begin<'_>, creation: Creation) -> 
     refuse_volume(path, begin.typed)?;
     let made = path.symlink_metadata().is_err();
     let mut positioned = None;
-    let opened = if is_stream(path) && begin.direct == Direct::No {
+    let flags = begin.flags;
+    let mut only = OpenOptions::new();
+    only.custom_flags(kernel_flags(flags));
+    match creation {
+        Creation::Exclusive => only.write(true).create_new(true),
+        Creation::IfMissing => only.write(true).create(true).truncate(false),
+        Creation::Never => only.write(true),
+    };
+    let opened = if is_stream(path) && flags.direct == Direct::No {
         let exclusive = creation == Creation::Exclusive;
-        let only = OpenOptions::new().write(true).create_new(exclusive).open(path);
-        adopt(only, begin.typed, &mut positioned)
+        adopt(
+            only.create(false).create_new(exclusive).open(path),
+            begin.typed,
+            &mut positioned,
+        )
+    } else if flags.append {
+        adopt(only.append(true).open(path), begin.typed, &mut positioned)
+    } else if kernel_flags(flags) != 0 {
+        reopen_to_write(only.open(path), begin)
     } else {
         open_to_write(path, begin, creation)
     };
-    let mut plain = Plain::of(opened.map_err(|error| refused(begin.typed, error))?, begin.direct);
+    let mut plain = Plain::of(opened.map_err(|error| refused(begin.typed, error))?, begin);
     plain.positioned = positioned;
     plain.made = made;
+    plain.advised = advised(path, flags);
+    if flags.append {
+        // The kernel appends whatever the offset says: only the order is left to us.
+        plain.flow = Flow::InOrder;
+    }
     let checked = check_direct(&plain, begin, ["seek=", "oflag=direct"]);
     if checked.is_err() && made {
         let _ = std::fs::remove_file(path);
@@ -139,23 +202,55 @@ fn open_to_write(path: &Path, begin: Begin<'_>, creation: Creation) -> Result<Fi
         Creation::IfMissing if !is_device => Create::IfMissing,
         Creation::IfMissing | Creation::Never => Create::Never,
     };
-    let options = Open {
+    match File::open(path, &write_options(begin, create)) {
+        // A file that may be written but not read is good enough, unless a block device had to be claimed.
+        Err(error) if error.errno == Errno::EACCES && begin.flags.direct == Direct::No && path.is_file() => {
+            adopt(OpenOptions::new().write(true).open(path), begin.typed, &mut None).map_err(|_| error)
+        }
+        opened => opened,
+    }
+}
+
+fn write_options(begin: Begin<'_>, create: Create) -> Open {
+    Open {
         write: true,
         // A direct copy needs the kernel-cached description for its unaligned end.
-        descriptions: match begin.direct {
+        descriptions: match begin.flags.direct {
             Direct::Yes => Descriptions::Both,
             Direct::No => Descriptions::Only(Caching::Kernel),
         },
         create,
         claim_device: true,
-    };
-    match File::open(path, &options) {
-        // A file that may be written but not read is good enough, unless a block device had to be claimed.
-        Err(error) if error.errno == Errno::EACCES && begin.direct == Direct::No && path.is_file() => {
-            adopt(OpenOptions::new().write(true).open(path), begin.typed, &mut None).map_err(|_| error)
-        }
-        opened => opened,
     }
+}
+
+/// What the kernel is told of: files and devices alone.
+fn advised(path: &Path, flags: &Flags) -> Option<std::fs::File> {
+    let has_cache = flags.nocache && !is_stream(path);
+    has_cache.then(|| std::fs::File::open(path).ok()).flatten()
+}
+
+/// What was opened as flags want it is opened once more, as requests want it: it cannot be another file by then.
+fn reopen_to_write(opened: std::io::Result<std::fs::File>, begin: Begin<'_>) -> Result<File, SetupError> {
+    let guard = opened.map_err(|error| unopened(begin.typed, &error))?;
+    let path = format!("/proc/self/fd/{}", guard.as_raw_fd());
+    File::open(Path::new(&path), &write_options(begin, Create::Never))
+}
+
+/// What `open(2)` has a flag for, but for those that requests have themselves.
+fn kernel_flags(flags: &Flags) -> i32 {
+    let wanted = [
+        (flags.directory, OFlags::DIRECTORY),
+        (flags.nonblock, OFlags::NONBLOCK),
+        (flags.noatime, OFlags::NOATIME),
+        (flags.nofollow, OFlags::NOFOLLOW),
+    ];
+    let set = wanted.into_iter().filter(|(is_set, _)| *is_set);
+    bits(set.fold(OFlags::empty(), |all, (_, flag)| all | flag))
+}
+
+fn bits(flags: OFlags) -> i32 {
+    flags.bits().cast_signed()
 }
 
 /// Takes standard input.
@@ -175,7 +270,7 @@ pub(super) fn standard_output(begin: Begin<'_>) -> Result<Plain, Failure> {
 fn standard(fd: std::io::Result<OwnedFd>, begin: Begin<'_>, flag: &str) -> Result<Plain, Failure> {
     let told = |error: std::io::Error| Failure::from_io("dd", &error).on(begin.typed);
     let fd = fd.map_err(told)?;
-    if begin.direct == Direct::Yes {
+    if begin.flags.direct == Direct::Yes {
         return Err(
             Failure::new("dd", "EINVAL", "an opened descriptor cannot be made direct")
                 .on(begin.typed)
@@ -183,17 +278,38 @@ fn standard(fd: std::io::Result<OwnedFd>, begin: Begin<'_>, flag: &str) -> Resul
                 .cured_by(format!("name it, or leave out {flag}")),
         );
     }
-    let appends = rustix::fs::fcntl_getfl(&fd).is_ok_and(|flags| flags.contains(OFlags::APPEND));
+    let kind = rustix::fs::fstat(&fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    let is_directory = kind == Ok(FileType::Directory);
+    if begin.flags.directory && !is_directory {
+        return Err(refused(
+            begin.typed,
+            SetupError::new("open", begin.typed.to_owned(), Errno::ENOTDIR),
+        ));
+    }
+    if is_directory {
+        return directory(begin.typed);
+    }
+    let mut flags = rustix::fs::fcntl_getfl(&fd).unwrap_or(OFlags::empty());
+    if begin.flags.append || begin.flags.noatime {
+        flags.set(OFlags::APPEND, begin.flags.append || flags.contains(OFlags::APPEND));
+        flags.set(OFlags::NOATIME, begin.flags.noatime || flags.contains(OFlags::NOATIME));
+        rustix::fs::fcntl_setfl(&fd, flags).map_err(|errno| told(errno.into()))?;
+    }
     let position = rustix::fs::seek(&fd, SeekFrom::Current(0));
     let kept = fd.try_clone().map_err(told)?;
     let file = File::from_fd(fd, begin.typed).map_err(|error| refused(begin.typed, error))?;
-    let mut plain = Plain::of(file, Direct::No);
+    let mut plain = Plain::of(file, begin);
     plain.never_short = is_memory_device(&kept);
+    plain.advised = begin
+        .flags
+        .nocache
+        .then(|| kept.try_clone().ok().map(Into::into))
+        .flatten();
     plain.positioned = Some(kept);
     if plain.flow == Flow::Anywhere {
         plain.position = position.unwrap_or(0);
     }
-    if appends {
+    if flags.contains(OFlags::APPEND) {
         // The kernel appends whatever the offset says: only the order is left to us.
         plain.flow = Flow::InOrder;
     }
@@ -211,20 +327,22 @@ fn adopt(
             *positioned = file.try_clone().ok().map(OwnedFd::from);
             File::from_fd(file.into(), typed)
         }
-        Err(error) => {
-            let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-            let refused = SetupError::new("open", typed.to_owned(), errno);
-            Err(match error.kind() {
-                ErrorKind::PermissionDenied => refused.cure("check the permissions"),
-                ErrorKind::NotFound => refused.cure("check the path"),
-                _ => refused,
-            })
-        }
+        Err(error) => Err(unopened(typed, &error)),
+    }
+}
+
+fn unopened(typed: &str, error: &std::io::Error) -> SetupError {
+    let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+    let refused = SetupError::new("open", typed.to_owned(), errno);
+    match error.kind() {
+        ErrorKind::PermissionDenied => refused.cure("check the permissions"),
+        ErrorKind::NotFound => refused.cure("check the path"),
+        _ => refused,
     }
 }
 
 /// Is it known, before it is opened, to be neither a file nor a block device?
-fn is_stream(path: &Path) -> bool {
+pub(super) fn is_stream(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| {
         let kind = metadata.file_type();
         !(kind.is_file() || kind.is_block_device() || kind.is_dir())
@@ -252,7 +370,7 @@ fn caching(direct: Direct) -> Caching {
 
 /// Direct I/O begins where the device can; what `bs=` says does not matter, as pieces are cut to fit.
 fn check_direct(plain: &Plain, begin: Begin<'_>, [operand, flag]: [&str; 2]) -> Result<(), Failure> {
-    if begin.direct == Direct::No {
+    if begin.flags.direct == Direct::No {
         return Ok(());
     }
     if !plain.file.gives(Caching::Direct) || plain.flow == Flow::InOrder {

@@ -5,28 +5,29 @@ use baio_storage::{SegmentOp, SegmentRequest};
 
 use super::ends::EndKind;
 use super::plain::Flow;
-use super::{Job, run_one};
+use super::{Halt, Job};
 use crate::operands::{Amount, ShortReads, Status};
 
 impl Job<'_> {
     /// `seek=` on a stream moves its position, where it has one. Everywhere else it is only a number.
-    pub(super) fn pass_over_output(&mut self) -> Result<(), Failure> {
+    pub(super) fn pass_over_output(&mut self) -> Result<(), Halt> {
         let (operands, output) = (self.operands, &self.ends.output);
-        let seek = operands.seek.bytes(operands.block_size);
+        let seek = operands.seek_bytes();
         if output.flow == Flow::Anywhere || seek == 0 || output.move_position(seek) {
             return Ok(());
         }
-        Err(Failure::new("dd", "ESPIPE", "cannot seek")
+        Err(Failure::new("dd", "ESPIPE", "cannot seek: Illegal seek")
             .on(output.typed.clone())
             .at(seek)
             .needing("an output with positions: a file, a device or a segment")
-            .cured_by("leave out seek="))
+            .cured_by("leave out seek=")
+            .into())
     }
 
     /// `skip=` on a stream moves its position, or else reads what is to be passed over.
-    pub(super) fn pass_over_input(&mut self) -> Result<(), Failure> {
+    pub(super) fn pass_over_input(&mut self) -> Result<(), Halt> {
         let (operands, input) = (self.operands, &self.ends.input);
-        let skip = operands.skip.bytes(operands.block_size);
+        let skip = operands.skip_bytes();
         let complete = match input.flow {
             Flow::Anywhere => input.kind() == EndKind::Device || input.origin <= input.size,
             Flow::InOrder => skip == 0 || input.move_position(skip) || self.read_over()?,
@@ -39,7 +40,7 @@ impl Job<'_> {
 
     /// Reads and drops; says whether that were as many bytes as were meant. As in GNU dd, a short read counts as a block,
     /// unless `iflag=fullblock`.
-    fn read_over(&mut self) -> Result<bool, Failure> {
+    fn read_over(&mut self) -> Result<bool, Halt> {
         let block = self.operands.block_size;
         let (mut full, last) = match self.operands.skip {
             Amount::Blocks(blocks) => (blocks, 0),
@@ -57,8 +58,9 @@ impl Job<'_> {
     }
 
     /// Drops a record, and says how many bytes it had.
-    fn drop_record(&mut self, len: u64) -> Result<u64, Failure> {
-        let input = &self.ends.input;
+    fn drop_record(&mut self, len: u64) -> Result<u64, Halt> {
+        let ends = self.ends;
+        let input = &ends.input;
         let mut dropped = 0;
         while dropped < len {
             let mut buffer = self.cores.buffer(self.buffer_bytes)?;
@@ -68,7 +70,7 @@ impl Job<'_> {
                 mode: input.mode,
                 ..SegmentRequest::new(input.handle, op, buffer)
             };
-            let outcome = run_one(self.cores, input, request)?;
+            let outcome = self.run_one(input, request)?;
             let read = outcome.result.map_err(|error| input.failed(&error))?;
             dropped += u64::from(read);
             if read == 0 || self.short_reads() == ShortReads::Count {
@@ -80,7 +82,7 @@ impl Job<'_> {
 }
 
 /// A message for people. That nobody reads it is no reason to fail.
-fn eprintln_quietly(message: &str) {
+pub(super) fn eprintln_quietly(message: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{message}");
 }

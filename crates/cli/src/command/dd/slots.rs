@@ -1,11 +1,10 @@
 //! The buffers of a copy, and where each one stands.
 //!
 //! ```text
-//!   Free --> Reading --> (KeepingHead) --> (KeepingTail) --> Ready --> Writing --> Free
+//!   Free --> Reading --> Ready --> Writing --> Free
 //! ```
 //!
-//! A slot has at most one request under way, so a copy with so many slots never has more requests in flight. The head
-//! and the tail are the bytes that a partial first or last block of a segment keeps: they are read before it is written.
+//! A slot has at most one request under way, so a copy with so many slots never has more requests in flight.
 //! `Ready` lasts only on outputs that take their bytes in order.
 
 use baio_engine::Buffer;
@@ -20,10 +19,6 @@ pub(super) enum State {
     Free,
     /// Its buffer is being filled from the input.
     Reading,
-    /// The block in which its piece begins is being read from the output.
-    KeepingHead,
-    /// The block in which its piece ends is being read from the output.
-    KeepingTail,
     /// It waits for its turn to be written.
     Ready,
     /// Its buffer is being written.

@@ -1,4 +1,5 @@
-//! What a copy came to: three lines on standard error, as GNU dd prints them, and one object under `--json`.
+//! What a copy came to: one object under `--json`, and the clock that runs meanwhile. The lines on
+//! standard error are in `figures.rs`.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ pub(crate) struct Summary {
     pub(super) records_in_partial: u64,
     pub(super) records_out_full: u64,
     pub(super) records_out_partial: u64,
+    pub(super) truncated_records: u64,
     pub(super) seconds: f64,
     pub(super) bytes_per_second: f64,
     pub(super) in_flight_max: u64,
@@ -25,7 +27,7 @@ pub(crate) struct Summary {
     pub(super) input: String,
     pub(super) output: String,
     pub(super) system_calls: u64,
-    pub(super) parts: [Part; 3],
+    pub(super) parts: [Part; 2],
 }
 
 /// One direction of a copy. The bytes are those that were moved, whole blocks where only such can be.
@@ -37,11 +39,10 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Reads of the input; reads of blocks of the output that stay in part; writes.
-    pub(super) const NONE: [Part; 3] = [Part::named("read"), Part::named("keep"), Part::named("write")];
+    /// Reads of the input; writes.
+    pub(super) const NONE: [Part; 2] = [Part::named("read"), Part::named("write")];
     pub(super) const READ: usize = 0;
-    pub(super) const KEEP: usize = 1;
-    pub(super) const WRITE: usize = 2;
+    pub(super) const WRITE: usize = 1;
 
     const fn named(part: &'static str) -> Part {
         Part {
@@ -59,34 +60,13 @@ impl Answer for Summary {
     }
 }
 
-impl Summary {
-    /// Prints the lines that `status=` leaves.
-    pub(super) fn print(&self, status: Status) {
-        if status == Status::Silent {
-            return;
-        }
-        let mut lines = format!(
-            "{}+{} records in\n{}+{} records out\n",
-            self.records_in_full, self.records_in_partial, self.records_out_full, self.records_out_partial
-        );
-        if status != Status::NoTransfer {
-            lines.push_str(&format!(
-                "{} copied, {} s, {}\n",
-                human::amount(self.bytes),
-                human::six_digits(self.seconds),
-                human::rate(self.bytes, self.seconds)
-            ));
-        }
-        // There is nobody to tell that nobody listens.
-        let _ = io::stderr().write_all(lines.as_bytes());
-    }
-}
-
 /// The clock of a copy, and its line of progress once a second.
 pub(super) struct Meter {
     begun: Instant,
     shown: Option<Instant>,
     shows: bool,
+    /// The cursor stands behind a line of progress.
+    has_line: bool,
 }
 
 impl Meter {
@@ -95,6 +75,7 @@ impl Meter {
             begun: Instant::now(),
             shown: None,
             shows: status == Status::Progress,
+            has_line: false,
         }
     }
 
@@ -115,7 +96,8 @@ impl Meter {
         }
     }
 
-    fn show(&self, bytes: u64) {
+    fn show(&mut self, bytes: u64) {
+        self.has_line = true;
         let seconds = self.elapsed().as_secs_f64();
         let amount = human::amount(bytes);
         let _ = write!(
@@ -125,9 +107,9 @@ impl Meter {
         );
     }
 
-    /// Ends the line of progress.
-    pub(super) fn finish(&self) {
-        if self.shown.is_some() {
+    /// Ends the line of progress, if there is one.
+    pub(super) fn finish(&mut self) {
+        if std::mem::take(&mut self.has_line) {
             let _ = writeln!(io::stderr());
         }
     }

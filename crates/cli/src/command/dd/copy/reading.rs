@@ -69,17 +69,7 @@ impl Copy<'_> {
 
     /// The output is full, and there is more to be written.
     fn out_of_room(&mut self) {
-        let room = self.output.room();
-        let end = self.output.offset(room);
-        let failure = Failure::new(
-            "dd",
-            "ENOSPC",
-            "no space left: it ends here, and its size never changes by a copy",
-        )
-        .on(self.output.typed.clone())
-        .at(end)
-        .needing("an output with room for all of the input")
-        .cured_by("copy less (count=, seek=), or make a larger segment");
+        let (room, failure) = (self.output.room(), self.output.is_full());
         self.progress.fail(room, Side::Output, failure);
         self.end_plan();
     }

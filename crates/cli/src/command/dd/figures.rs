@@ -1,0 +1,50 @@
+//! The figures of a copy: what the three lines on standard error say, at the end, at a signal, or after a read that failed.
+
+use std::io::{self, Write};
+
+use super::human;
+use super::records::Count;
+use crate::operands::Status;
+
+/// How far a copy has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Figures {
+    pub(super) records_in: Count,
+    pub(super) records_out: Count,
+    /// Lines that were longer than `cbs=`.
+    pub(super) truncated: u64,
+    pub(super) bytes: u64,
+}
+
+impl Figures {
+    /// Prints the lines that `status=` leaves, after so many seconds.
+    pub(super) fn print(&self, status: Status, seconds: f64) {
+        if status == Status::Silent {
+            return;
+        }
+        // There is nobody to tell that nobody listens.
+        let _ = io::stderr().write_all(self.lines(status, seconds).as_bytes());
+    }
+
+    fn lines(&self, status: Status, seconds: f64) -> String {
+        let (from, to) = (self.records_in, self.records_out);
+        let mut lines = format!(
+            "{}+{} records in\n{}+{} records out\n",
+            from.full, from.partial, to.full, to.partial
+        );
+        match self.truncated {
+            0 => {}
+            1 => lines.push_str("1 truncated record\n"),
+            truncated => lines.push_str(&format!("{truncated} truncated records\n")),
+        }
+        if status != Status::NoTransfer {
+            lines.push_str(&format!(
+                "{} copied, {} s, {}\n",
+                human::amount(self.bytes),
+                human::six_digits(seconds),
+                human::rate(self.bytes, seconds)
+            ));
+        }
+        lines
+    }
+}

@@ -1,0 +1,252 @@
+//! A copy in the order of GNU dd: one record is read, converted and written before the next one is read.
+//!
+//! It is for what can be seen from outside: blocks of two sizes, conversions, short reads of pipes that are gathered, reads that
+//! fail and are passed over, zeros that are not written. Whatever cannot be seen goes by `copy.rs`, with many requests in flight.
+//!
+//! ```text
+//! read a record --> (pad) --> write it as it is                        bs=, no conversion
+//!                         \-> convert --> gather a block --> write it   all else
+//! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `ordered/reader.rs` | records of the input, some of them read ahead |
+//! | `ordered/writer.rs` | blocks of the output |
+//! | `ordered/convert.rs`, `ordered/charsets.rs` | what `conv=` makes of the bytes |
+//! | `ordered/work.rs` | one request at a time, and the signals that come meanwhile |
+
+mod charsets;
+mod convert;
+mod reader;
+mod work;
+mod writer;
+
+use baio_console::failure::Failure;
+
+use super::cores::Cores;
+use super::ends::Ends;
+use super::figures::Figures;
+use super::records::Count;
+use super::signals::Signals;
+use super::summary::{Meter, Part};
+use crate::operands::{Amount, DdOperands, OutputBlocks, ShortReads, Status};
+use convert::Convert;
+use reader::Reader;
+use work::Work;
+use writer::Writer;
+
+/// Why a copy goes no further.
+pub(super) enum Halt {
+    Failed(Failure),
+    /// SIGINT.
+    Interrupted,
+}
+
+impl From<Failure> for Halt {
+    fn from(failure: Failure) -> Halt {
+        Halt::Failed(failure)
+    }
+}
+
+/// What a copy came to.
+pub(super) struct Ended {
+    pub(super) figures: Figures,
+    pub(super) halt: Option<Halt>,
+    pub(super) parts: [Part; 2],
+    /// Bytes that the input and the output have moved on.
+    pub(super) moved: [u64; 2],
+    /// Something went through a cache of which it has to be written yet.
+    pub(super) needs_sync: bool,
+}
+
+/// A copy under way.
+pub(super) struct Ordered<'a> {
+    work: Work<'a>,
+    operands: &'a DdOperands,
+    reader: Reader<'a>,
+    writer: Writer<'a>,
+    convert: Convert,
+    /// Of the output, until it is full.
+    block: Vec<u8>,
+    /// How much of a record a short read before left out.
+    partial: u64,
+}
+
+impl<'a> Ordered<'a> {
+    pub(super) fn new(
+        cores: &'a mut Cores,
+        ends: &'a Ends,
+        operands: &'a DdOperands,
+        (meter, signals): (&'a mut Meter, &'a Signals),
+        overlaps: bool,
+    ) -> Ordered<'a> {
+        Ordered {
+            work: Work::new(cores, operands.status, meter, signals),
+            operands,
+            reader: Reader::new(&ends.input, operands, overlaps),
+            writer: Writer::new(&ends.output, operands),
+            convert: Convert::new(operands.conversion),
+            block: Vec::new(),
+            partial: 0,
+        }
+    }
+
+    /// Copies until the input or the count ends, or something fails.
+    pub(super) fn run(mut self) -> Ended {
+        let copied = self.copy();
+        self.work.figures.truncated = self.convert.truncated();
+        Ended {
+            figures: self.work.figures,
+            halt: copied.err(),
+            parts: self.work.parts,
+            moved: [self.reader.moved(), self.writer.moved()],
+            needs_sync: self.writer.needs_sync(),
+        }
+    }
+
+    fn copy(&mut self) -> Result<(), Halt> {
+        let mut record = Vec::new();
+        let mut failed = None;
+        while let Some(len) = self.next_len() {
+            record.clear();
+            match self.read(len, &mut record) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(Halt::Failed(failure)) if self.operands.noerror => {
+                    if !self.pass_over(&failure)? {
+                        continue;
+                    }
+                }
+                // What was read before is written all the same.
+                Err(Halt::Failed(failure)) => {
+                    failed = Some(failure);
+                    break;
+                }
+                Err(halt) => return Err(halt),
+            }
+            self.count(&mut record);
+            self.write(&mut record)?;
+        }
+        self.finish()?;
+        failed.map_or(Ok(()), |failure| Err(Halt::Failed(failure)))
+    }
+
+    /// Bytes of the next record; `None` behind the last one.
+    fn next_len(&self) -> Option<u64> {
+        let block = self.operands.block_size;
+        let Count { full, partial } = self.work.figures.records_in;
+        let read = full + partial;
+        match self.operands.count {
+            None => Some(block),
+            Some(Amount::Blocks(count)) => (read < count).then_some(block),
+            Some(Amount::Bytes(bytes)) => {
+                let (whole, rest) = (bytes / block, bytes % block);
+                if read < whole {
+                    return Some(block);
+                }
+                (read == whole && rest > 0).then_some(rest)
+            }
+        }
+    }
+
+    /// Reads a record, or with `iflag=fullblock` as many parts of it as it takes; says how long it is.
+    fn read(&mut self, len: u64, record: &mut Vec<u8>) -> Result<u64, Halt> {
+        let mut done = 0;
+        while done < len {
+            let read = self.reader.read(&mut self.work, len - done, record)?;
+            done += read;
+            if read == 0 || self.operands.short_reads == ShortReads::Count && !self.reader.is_never_short() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// A read has failed, and `conv=noerror`: it is told, with the figures, and passed over. Says whether its place is to be filled
+    /// with zeros.
+    fn pass_over(&mut self, failure: &Failure) -> Result<bool, Halt> {
+        let status = self.operands.status;
+        if status != Status::Silent {
+            self.work.say(&failure.to_string());
+            self.work.figures.truncated = self.convert.truncated();
+            self.work.print();
+        }
+        self.work.heed()?;
+        self.reader.pass_over(self.operands.block_size - self.partial);
+        Ok(self.operands.pads && self.partial == 0)
+    }
+
+    /// Counts a record, and fills it up where `conv=sync` asks for that.
+    fn count(&mut self, record: &mut Vec<u8>) {
+        let block = self.operands.block_size;
+        let len = record.len() as u64;
+        if len == block {
+            self.work.figures.records_in.full += 1;
+            self.partial = 0;
+            return;
+        }
+        self.work.figures.records_in.partial += 1;
+        self.partial = len;
+        if self.operands.pads {
+            record.resize(block as usize, self.convert.padding());
+        }
+    }
+
+    fn write(&mut self, record: &mut Vec<u8>) -> Result<(), Halt> {
+        if self.operands.output_blocks == OutputBlocks::AsRead {
+            let is_full = record.len() as u64 == self.operands.block_size;
+            self.put(record)?;
+            let out = &mut self.work.figures.records_out;
+            *(if is_full { &mut out.full } else { &mut out.partial }) += 1;
+            return Ok(());
+        }
+        self.convert.change(record);
+        self.gather(record)
+    }
+
+    /// Converts, and writes each block as soon as it is full.
+    fn gather(&mut self, mut bytes: &[u8]) -> Result<(), Halt> {
+        let room = self.operands.output_block as usize;
+        while !bytes.is_empty() || self.convert.owes() {
+            let taken = self.convert.fill(bytes, &mut self.block, room);
+            bytes = bytes.get(taken..).unwrap_or_default();
+            if self.block.len() >= room {
+                let block = std::mem::take(&mut self.block);
+                let before = self.writer.moved();
+                if let Err(halt) = self.put(&block) {
+                    self.work.figures.records_out.partial += u64::from(self.writer.moved() > before);
+                    return Err(halt);
+                }
+                self.work.figures.records_out.full += 1;
+                // Its memory serves the next one.
+                self.block = block;
+                self.block.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// What conversions and blocks still hold.
+    fn finish(&mut self) -> Result<(), Halt> {
+        if let Some(byte) = self.convert.take_unpaired() {
+            self.gather(&[byte])?;
+        }
+        self.convert.end();
+        self.gather(&[])?;
+        if !self.block.is_empty() {
+            let block = std::mem::take(&mut self.block);
+            let before = self.writer.moved();
+            let put = self.put(&block);
+            self.work.figures.records_out.partial += u64::from(self.writer.moved() > before);
+            put?;
+        }
+        self.writer.extend(&mut self.work)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Halt> {
+        let put = self.writer.write(&mut self.work, bytes);
+        self.work.figures.truncated = self.convert.truncated();
+        self.work.tick();
+        put
+    }
+}

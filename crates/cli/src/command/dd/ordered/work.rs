@@ -1,0 +1,163 @@
+//! One request at a time, and the signals that come while it is under way.
+
+use std::io::Write;
+
+use baio_console::failure::Failure;
+use baio_engine::Durability;
+use baio_storage::{Mode, Outcome, SegmentOp, SegmentRequest};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::super::cores::Cores;
+use super::super::ends::End;
+use super::super::figures::Figures;
+use super::super::signals::Signals;
+use super::super::summary::{Meter, Part};
+use super::Halt;
+use crate::operands::Status;
+
+/// So often a copy looks for signals that came between a look and a sleep.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
+
+/// What a copy in order needs for each of its steps.
+pub(super) struct Work<'a> {
+    cores: &'a mut Cores,
+    status: Status,
+    meter: &'a mut Meter,
+    signals: &'a Signals,
+    pub(super) figures: Figures,
+    pub(super) parts: [Part; 2],
+}
+
+impl<'a> Work<'a> {
+    pub(super) fn new(cores: &'a mut Cores, status: Status, meter: &'a mut Meter, signals: &'a Signals) -> Work<'a> {
+        Work {
+            cores,
+            status,
+            meter,
+            signals,
+            figures: Figures::default(),
+            parts: Part::NONE,
+        }
+    }
+
+    pub(super) fn cores(&mut self) -> &mut Cores {
+        self.cores
+    }
+
+    /// Reads at most `len` bytes.
+    pub(super) fn read(&mut self, end: &End, offset: u64, len: u64) -> Result<Outcome, Halt> {
+        self.heed()?;
+        let mut buffer = self.cores.buffer(len as usize)?;
+        buffer.set_len(len as usize);
+        let request = SegmentRequest {
+            mode: end.mode,
+            ..SegmentRequest::new(end.handle, SegmentOp::Read { offset }, buffer)
+        };
+        let outcome = self.run(end, request)?;
+        self.count(Part::READ, &outcome);
+        Ok(outcome)
+    }
+
+    /// Writes all of `bytes`.
+    pub(super) fn write(
+        &mut self,
+        end: &End,
+        offset: u64,
+        bytes: &[u8],
+        (mode, durability): (Mode, Durability),
+    ) -> Result<Outcome, Halt> {
+        self.heed()?;
+        let mut buffer = self.cores.buffer(bytes.len())?;
+        buffer.set_len(bytes.len());
+        buffer.copy_from_slice(bytes);
+        let request = SegmentRequest {
+            mode,
+            durability,
+            ..SegmentRequest::new(end.handle, SegmentOp::Write { offset }, buffer)
+        };
+        let outcome = self.run(end, request)?;
+        self.count(Part::WRITE, &outcome);
+        Ok(outcome)
+    }
+
+    fn count(&mut self, part: usize, outcome: &Outcome) {
+        if let Some(part) = self.parts.get_mut(part) {
+            part.requests += 1;
+            part.bytes += u64::from(outcome.bytes_done);
+        }
+    }
+
+    fn run(&mut self, end: &End, request: SegmentRequest) -> Result<Outcome, Halt> {
+        self.cores.start(end.way, request)?;
+        loop {
+            if let Some(outcome) = self.cores.next_outcome() {
+                return Ok(outcome);
+            }
+            if let Err(halt) = self.heed() {
+                return self.call_off(halt);
+            }
+            self.cores.turn()?;
+        }
+    }
+
+    /// After SIGINT: what can still end does, and counts; what waits for a stream is called off.
+    fn call_off(&mut self, halt: Halt) -> Result<Outcome, Halt> {
+        while !self.cores.are_stuck()? {
+            if let Some(outcome) = self.cores.next_outcome() {
+                return if outcome.result.is_ok() { Ok(outcome) } else { Err(halt) };
+            }
+        }
+        Err(halt)
+    }
+
+    /// Waits until a stream can be read or written, where a backend would wait for it and hear no signal.
+    pub(super) fn wait_for(&mut self, end: &End, flags: PollFlags) -> Result<(), Halt> {
+        let Some(file) = end.positioned.as_ref().filter(|_| !self.cores.backend().1) else {
+            return Ok(());
+        };
+        loop {
+            self.heed()?;
+            match poll(&mut [PollFd::new(file, flags)], Some(&LOOK)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                // Whatever else there is to say, the request says it.
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Does what signals have asked for meanwhile.
+    pub(super) fn heed(&mut self) -> Result<(), Halt> {
+        while self.signals.take_asked() {
+            self.print();
+        }
+        match self.signals.interrupted() {
+            true => Err(Halt::Interrupted),
+            false => Ok(()),
+        }
+    }
+
+    /// The figures so far.
+    pub(super) fn print(&mut self) {
+        self.meter.finish();
+        self.figures.print(self.status, self.meter.elapsed().as_secs_f64());
+    }
+
+    pub(super) fn tick(&mut self) {
+        self.meter.tick(self.figures.bytes);
+    }
+
+    /// A message for people. That nobody reads it is no reason to fail.
+    pub(super) fn say(&mut self, message: &str) {
+        self.meter.finish();
+        let _ = writeln!(std::io::stderr(), "{message}");
+    }
+}
+
+/// What the system said of something that was tried beside the engine.
+pub(super) fn refused(end: &End, operation: &'static str, offset: u64, errno: baio_engine::Errno) -> Failure {
+    end.failed(&baio_storage::Error::new(operation, end.typed.clone(), errno).at(offset))
+}

@@ -1,0 +1,132 @@
+//! SIGUSR1 and SIGINT, as GNU dd takes them: the first prints the figures, and the copy goes on; the second prints them and ends the
+//! program, as by the signal.
+//!
+//! A thread hears them, notes them, and rings whatever the copy may be sleeping on; the copy looks after each turn. A second SIGINT
+//! ends the program at once: so does one while a volume is being opened.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+
+use baio_console::failure::Failure;
+use baio_engine::Doorbell;
+use signal_hook::consts::{SIGINT, SIGUSR1};
+use signal_hook::low_level::emulate_default_handler;
+
+/// What has been heard.
+#[derive(Clone, Default)]
+pub(super) struct Signals(Arc<Heard>);
+
+#[derive(Default)]
+struct Heard {
+    /// Times that the figures were asked for, and have not been printed.
+    asked: AtomicU32,
+    interrupted: Arc<AtomicBool>,
+    bells: Mutex<Vec<Bell>>,
+}
+
+/// What wakes a copy that sleeps.
+pub(super) enum Bell {
+    Core(Doorbell),
+    Links(Waker),
+}
+
+/// Stops the thread that hears.
+pub(super) struct Hearing(signal_hook::iterator::Handle);
+
+impl Signals {
+    /// SIGUSR1 is heard from here on.
+    ///
+    /// # Errors
+    /// The system has no handler or no thread for it.
+    pub(super) fn hear(&self) -> Result<Hearing, Failure> {
+        let refused = |error: std::io::Error| Failure::from_io("dd", &error).on("signals");
+        // As GNU dd, which leaves the default to whoever wants POSIX to the letter.
+        let figures = std::env::var_os("POSIXLY_CORRECT").is_none();
+        let mut signals = signal_hook::iterator::Signals::new(figures.then_some(SIGUSR1)).map_err(refused)?;
+        let handle = signals.handle();
+        let heard = self.clone();
+        let listen = move || {
+            for signal in signals.forever() {
+                heard.note(signal);
+            }
+        };
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(listen)
+            .map_err(refused)?;
+        Ok(Hearing(handle))
+    }
+
+    fn note(&self, signal: i32) {
+        if signal == SIGUSR1 {
+            self.0.asked.fetch_add(1, Ordering::Release);
+        }
+        let bells = self.0.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        for bell in bells.iter() {
+            match bell {
+                Bell::Core(doorbell) => doorbell.ring(),
+                Bell::Links(waker) => waker.wake_by_ref(),
+            }
+        }
+    }
+
+    /// Something more to be rung.
+    pub(super) fn ring(&self, bell: Bell) {
+        self.0.bells.lock().unwrap_or_else(PoisonError::into_inner).push(bell);
+    }
+
+    /// Was it asked for the figures? Once for each signal that was heard.
+    pub(super) fn take_asked(&self) -> bool {
+        // Mostly nobody has asked: no write to what the other thread writes.
+        self.0.asked.load(Ordering::Acquire) > 0
+            && self
+                .0
+                .asked
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |asked| asked.checked_sub(1))
+                .is_ok()
+    }
+
+    /// Is the copy to end?
+    pub(super) fn interrupted(&self) -> bool {
+        self.0.interrupted.load(Ordering::Acquire)
+    }
+
+    /// Ends the program as SIGINT does when nobody hears it.
+    pub(super) fn end(&self) {
+        let _ = emulate_default_handler(SIGINT);
+    }
+}
+
+impl Hearing {
+    /// SIGINT is heard from here on too, unless it was ignored when the program began: that is how a shell keeps it from what runs in
+    /// the background.
+    ///
+    /// # Errors
+    /// The system has no handler for it.
+    pub(super) fn add_interrupts(&self, signals: &Signals) -> Result<(), Failure> {
+        if is_ignored(SIGINT) {
+            return Ok(());
+        }
+        let interrupted = &signals.0.interrupted;
+        // In this order: the first one passes by a flag that is not set yet.
+        signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(interrupted))
+            .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(interrupted)))
+            .and_then(|_| self.0.add_signal(SIGINT))
+            .map_err(|error| Failure::from_io("dd", &error).on("signals"))
+    }
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Was this signal ignored when the program was started? Nothing here ignores it.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}

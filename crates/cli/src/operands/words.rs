@@ -1,0 +1,165 @@
+//! The words that operands are made of, and what is said about one that is none of them: what it is near.
+
+use std::ffi::OsStr;
+use std::fmt;
+
+/// The names of operands.
+const OPERANDS: [&str; 18] = [
+    "if", "of", "bs", "ibs", "obs", "cbs", "count", "skip", "iseek", "seek", "oseek", "iflag", "oflag", "conv",
+    "status", "iodepth", "backend", "mode",
+];
+
+/// The flags of `iflag=`.
+pub(super) const INPUT_FLAGS: [&str; 13] = [
+    "append",
+    "count_bytes",
+    "direct",
+    "directory",
+    "dsync",
+    "fullblock",
+    "noatime",
+    "nocache",
+    "noctty",
+    "nofollow",
+    "nonblock",
+    "skip_bytes",
+    "sync",
+];
+
+/// The flags of `oflag=`.
+pub(super) const OUTPUT_FLAGS: [&str; 11] = [
+    "append",
+    "direct",
+    "directory",
+    "dsync",
+    "noatime",
+    "nocache",
+    "noctty",
+    "nofollow",
+    "nonblock",
+    "seek_bytes",
+    "sync",
+];
+
+/// The words of `conv=`.
+pub(super) const CONVERSIONS: [&str; 16] = [
+    "ascii",
+    "block",
+    "ebcdic",
+    "excl",
+    "fdatasync",
+    "fsync",
+    "ibm",
+    "lcase",
+    "nocreat",
+    "noerror",
+    "notrunc",
+    "sparse",
+    "swab",
+    "sync",
+    "ucase",
+    "unblock",
+];
+
+/// The words of `status=` and `mode=`.
+pub(super) const STATUS_LEVELS: [&str; 3] = ["none", "noxfer", "progress"];
+pub(super) const MODES: [&str; 4] = ["direct", "cached", "kernel", "uncached"];
+
+/// What is wrong with the operands, in the words of GNU dd where it has some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OperandError(String);
+
+impl OperandError {
+    pub(super) fn unrecognized(operand: &OsStr) -> OperandError {
+        let operand = operand.to_string_lossy();
+        let name = operand.split('=').next().unwrap_or_default();
+        let hint = hint(name, &OPERANDS, "=");
+        OperandError(format!("unrecognized operand '{operand}'{hint}"))
+    }
+
+    pub(super) fn invalid(what: &str, word: &str, known: &[&str]) -> OperandError {
+        OperandError(format!("invalid {what}: '{word}'{}", hint(word, known, "")))
+    }
+
+    pub(super) fn invalid_number(text: &str, why: &dyn fmt::Display) -> OperandError {
+        OperandError(format!("invalid number: '{text}': {why}"))
+    }
+
+    pub(super) fn combined(several: &str) -> OperandError {
+        OperandError(format!("cannot combine {several}"))
+    }
+
+    pub(super) fn beyond(name: &str) -> OperandError {
+        OperandError(format!("{name}= points beyond the largest file offset"))
+    }
+}
+
+impl fmt::Display for OperandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OperandError {}
+
+/// `; near it is 'lcase'`, or nothing when nothing is near.
+fn hint(word: &str, known: &[&str], behind: &str) -> String {
+    let near = known.iter().map(|other| (distance(word, other), other)).min();
+    match near {
+        // More mistakes than a third of the letters make another word.
+        Some((mistakes, other)) if mistakes <= word.chars().count() / 3 => {
+            format!("; near it is '{other}{behind}'")
+        }
+        _ => String::new(),
+    }
+}
+
+/// Letters to put in, take out or change until one word is the other.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (from, letter) in one.chars().enumerate() {
+        let mut diagonal = from;
+        let mut left = from + 1;
+        for (column, also) in other.iter().enumerate() {
+            let above = row.get(column + 1).copied().unwrap_or(left);
+            let changed = diagonal + usize::from(letter != *also);
+            if let Some(cell) = row.get_mut(column) {
+                *cell = left;
+            }
+            left = changed.min(above + 1).min(left + 1);
+            diagonal = above;
+        }
+        if let Some(cell) = row.last_mut() {
+            *cell = left;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_are_counted() {
+        for (one, other, mistakes) in [
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("swab", "swab", 0),
+            ("swba", "swab", 2),
+            ("lcas", "lcase", 1),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!(distance(one, other), mistakes, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_near_is_named() {
+        assert_eq!(hint("lcas", &CONVERSIONS, ""), "; near it is 'lcase'");
+        assert_eq!(hint("ibss", &OPERANDS, "="), "; near it is 'ibs='");
+        assert_eq!(hint("elephant", &CONVERSIONS, ""), "");
+        assert_eq!(hint("", &CONVERSIONS, ""), "");
+    }
+}
