@@ -5,9 +5,11 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use baio_console::failure::Failure;
 use baio_console::output::Output;
+use baio_engine::Choice;
 use baio_measure::{LatencyArgs, ReportArgs};
 use baio_stress::{AioStressArgs, StressArgs};
 use clap::error::ErrorKind;
@@ -38,6 +40,8 @@ pub(crate) struct Invocation {
 pub(crate) enum Stop {
     /// `--help` or `--version`: a text to print, and success.
     Help(clap::Error),
+    /// Nothing but the program's name: what it can do, and wrong usage.
+    Bare(clap::Error),
     /// A command line that makes no sense.
     Refused {
         /// How to tell it.
@@ -57,6 +61,10 @@ pub(crate) fn parse(typed: impl IntoIterator<Item = OsString>) -> Result<Invocat
     let line = match CommandLine::parse_typed(&typed) {
         Ok(line) => line,
         Err(error) if is_help(&error) => return Err(Stop::Help(error)),
+        // `baio --json` gets an object.
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && typed.len() < 2 => {
+            return Err(Stop::Bare(error));
+        }
         Err(error) => return Err(refused(usage::failure(&typed, &error, is_command))),
     };
     line.check().map_err(refused)?;
@@ -66,9 +74,14 @@ pub(crate) fn parse(typed: impl IntoIterator<Item = OsString>) -> Result<Invocat
     })
 }
 
+/// The definition that parses, for whatever else is made from it.
+pub(crate) fn definition() -> clap::Command {
+    CommandLine::command()
+}
+
 /// True if `name` is one of the commands.
 fn is_command(name: &str) -> bool {
-    CommandLine::command().find_subcommand(name).is_some()
+    definition().find_subcommand(name).is_some()
 }
 
 fn is_help(error: &clap::Error) -> bool {
@@ -77,7 +90,7 @@ fn is_help(error: &clap::Error) -> bool {
 
 /// Asynchronous block I/O: volumes, their segments, and copies to and from them
 #[derive(Debug, Parser)]
-#[command(name = "baio", version, after_help = MAIN_HELP)]
+#[command(name = "baio", version, long_version = VERSION.as_str(), after_help = MAIN_HELP)]
 struct CommandLine {
     /// Print exactly one JSON object on standard output, also for a failure
     #[arg(long, global = true)]
@@ -85,6 +98,19 @@ struct CommandLine {
     #[command(subcommand)]
     command: Command,
 }
+
+/// What this program is, and by which interfaces of the kernel it can work; which of them work here, `baio doctor` tells.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let named = Choice::ALL.into_iter().rev().filter_map(|choice| match choice {
+        Choice::Auto => None,
+        Choice::Uring => Some("uring (io_uring)"),
+        Choice::Aio => Some("aio (Linux native AIO)"),
+        Choice::Threads => Some("threads (system calls by a pool of threads)"),
+        Choice::Sync => Some("sync (system calls)"),
+    });
+    let backends: Vec<_> = named.collect();
+    format!("{}\nbackends: {}", env!("CARGO_PKG_VERSION"), backends.join(", "))
+});
 
 const MAIN_HELP: &str = "\
 Targets:
@@ -173,6 +199,27 @@ pub(crate) enum Command {
     Metrics(MetricsArgs),
     /// Tell which backend works here, why not a better one, and the cure
     Doctor(DoctorArgs),
+    /// Write man pages and shell completions
+    InstallDocs(InstallDocsArgs),
+}
+
+/// `baio install-docs`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Below DIR it writes
+  share/man/man1/baio*.1
+  share/bash-completion/completions/baio
+  share/zsh/site-functions/_baio
+  share/fish/vendor_completions.d/baio.fish
+They are made when this runs, from the definition that parses the command line: run it again after an update.
+
+Examples:
+  baio install-docs ~/.local
+  sudo baio install-docs /usr/local")]
+pub(crate) struct InstallDocsArgs {
+    /// The prefix, such as /usr/local or ~/.local
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
 }
 
 /// `baio doctor`
@@ -346,14 +393,13 @@ mod tests {
 
     #[test]
     fn a_missing_command_is_a_usage_error() {
-        for line in ["baio", "baio --json"] {
-            let (_, failure) = refused(line);
-            assert_eq!(failure.exit_status(), ExitStatus::Usage);
-            assert_eq!(
-                failure.to_string(),
-                "baio: a command is missing; cure: see 'baio --help'"
-            );
-        }
+        let (_, failure) = refused("baio --json");
+        assert_eq!(failure.exit_status(), ExitStatus::Usage);
+        assert_eq!(
+            failure.to_string(),
+            "baio: a command is missing; cure: see 'baio --help'"
+        );
+        assert!(matches!(parse(words("baio")), Err(Stop::Bare(_))));
     }
 
     #[test]

@@ -52,6 +52,7 @@ fn run(Invocation { output, command }: Invocation) -> ExitCode {
         // It may never end.
         Command::Top(args) => command::top::run(&args, output),
         Command::Doctor(args) => output.tell(command::doctor::run(args)),
+        Command::InstallDocs(args) => output.tell(command::install_docs::run(args)),
     };
     status.into()
 }
@@ -62,6 +63,11 @@ fn explain(stop: Stop) -> ExitStatus {
             // A reader that closes the pipe early has read enough of a help text.
             let _ = text.print();
             ExitStatus::Success
+        }
+        Stop::Bare(text) => {
+            // It goes to standard error: nothing was asked that it would be the answer to.
+            let _ = text.print();
+            ExitStatus::Usage
         }
         Stop::Refused { output, failure } => output.tell_failure(&failure),
     }

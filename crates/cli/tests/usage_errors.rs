@@ -9,7 +9,6 @@ use support::Place;
 fn exit_status_and_object() {
     let place = Place::new();
     for (line, status) in [
-        ("", 2),
         ("nothing", 2),
         ("format", 2),
         ("format vol", 2),
@@ -38,6 +37,20 @@ fn exit_status_and_object() {
         assert_eq!(told.errors(), "", "{line}");
     }
     assert!(!place.path("vol").exists() && !place.path("y").exists());
+}
+
+#[test]
+fn the_bare_name_shows_all_commands() {
+    let place = Place::new();
+    let told = place.baio("").fails_with(2);
+    assert!(told.out().is_empty());
+    let text = told.errors();
+    for word in ["Usage: baio", "create", "stress", "doctor", "Examples:"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    // A program gets an object all the same.
+    let error = place.baio("--json").fails_with(2).json();
+    assert_eq!(error["error"]["code"], "EUSAGE");
 }
 
 #[test]

@@ -14,6 +14,7 @@
 //! | `metrics.rs` | the counters of a process that runs |
 //! | `dd/` | copies, with many requests in flight |
 //! | `doctor.rs` | tells what works here |
+//! | `install_docs.rs` | man pages and completions |
 //! | `volume_args.rs` | the arguments of those on volumes and segments |
 //! | `gauge.rs` | how far a long command has come |
 //! | `served.rs` | how commands reach what a broker serves |
@@ -30,6 +31,7 @@ pub(crate) mod doctor;
 pub(crate) mod format;
 pub(crate) mod freeze;
 mod gauge;
+pub(crate) mod install_docs;
 pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod metrics;

@@ -1,0 +1,228 @@
+//! `baio install-docs`: man pages and shell completions, laid out as distributions lay them out.
+//!
+//! They are made from the very definition that parses the command line, when this runs: a page cannot be older than its program.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use baio_console::failure::Failure;
+use baio_console::output::Answer;
+use clap::Command;
+use clap_complete::{Shell, generate};
+use clap_mangen::Man;
+use clap_mangen::roff::{Inline, Roff, bold, roman};
+use serde::Serialize;
+
+use crate::args::{InstallDocsArgs, definition};
+
+const PROGRAM: &str = "baio";
+
+/// Where each shell looks, below a prefix, and what it wants the file to be called.
+const COMPLETIONS: [(Shell, &str); 3] = [
+    (Shell::Bash, "share/bash-completion/completions/baio"),
+    (Shell::Zsh, "share/zsh/site-functions/_baio"),
+    (Shell::Fish, "share/fish/vendor_completions.d/baio.fish"),
+];
+
+/// What was written.
+#[derive(Serialize)]
+pub(crate) struct Installed {
+    files: Vec<PathBuf>,
+}
+
+/// Writes them all.
+pub(crate) fn run(args: InstallDocsArgs) -> Result<Installed, Failure> {
+    let mut files = Vec::new();
+    for (name, bytes) in pages()?.into_iter().chain(completions()) {
+        let path = args.directory.join(name);
+        write(&path, &bytes).map_err(|error| {
+            Failure::from_io("install-docs", &error)
+                .on(path.display().to_string())
+                .needing("a directory in which files can be made")
+                .cured_by("name another DIR, such as ~/.local, or install as root")
+        })?;
+        files.push(path);
+    }
+    Ok(Installed { files })
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    fs::write(path, bytes)
+}
+
+/// A page of the program and one of each command.
+fn pages() -> Result<Vec<(String, Vec<u8>)>, Failure> {
+    let mut program = definition().disable_help_subcommand(true);
+    program.build();
+    let commands = program.get_subcommands().filter(|command| !command.is_hide_set());
+    let pages = commands.map(|command| (format!("{PROGRAM}-{}", command.get_name()), command.clone()));
+    [(PROGRAM.to_owned(), program.clone())]
+        .into_iter()
+        .chain(pages)
+        .map(|(name, command)| {
+            // Writing into memory fails only if a renderer is wrong.
+            let page = page(&name, command).map_err(|error| Failure::from_io("install-docs", &error))?;
+            Ok((format!("share/man/man1/{name}.1"), page))
+        })
+        .collect()
+}
+
+fn page(name: &str, command: Command) -> io::Result<Vec<u8>> {
+    let after = command.get_after_help().map(ToString::to_string);
+    let is_program = name == PROGRAM;
+    let man = Man::new(command);
+    let mut page = Vec::new();
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    if is_program {
+        man.render_subcommands_section(&mut page)?;
+    }
+    if let Some(after) = after {
+        notes(&after).to_writer(&mut page)?;
+    }
+    let mut others = Roff::new();
+    others.control("SH", ["SEE ALSO"]);
+    others.text([if is_program {
+        roman("The page of each command: baio-COMMAND(1)")
+    } else {
+        roman("baio(1)")
+    }]);
+    others.to_writer(&mut page)?;
+    Ok(format!("{}\n{}", title(name), tidied(&String::from_utf8_lossy(&page))).into_bytes())
+}
+
+/// The head of a page: its name, its section, its date, who is its source, and the manual.
+fn title(name: &str) -> String {
+    format!(
+        ".TH \"{name}\" \"1\" \"{}\" \"{PROGRAM} {}\" \"{PROGRAM}\"",
+        today(),
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// The day on which the pages are made; a package that is to be the same wherever it is built says it (SOURCE_DATE_EPOCH).
+fn today() -> String {
+    let told = std::env::var("SOURCE_DATE_EPOCH").ok();
+    let seconds = told.and_then(|told| told.parse().ok()).unwrap_or_else(|| {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        since.map_or(0, |since| since.as_secs())
+    });
+    date_of(seconds / 86400)
+}
+
+/// A day since 1970 in the calendar: years begin in March, so that the leap day is the last of one.
+fn date_of(day: u64) -> String {
+    let day = day.min(1 << 40) + 719_468;
+    let (era, day_of_era) = (day / 146_097, day % 146_097);
+    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
+    let march = (5 * day_of_year + 2) / 153;
+    let (day, month) = (day_of_year - (153 * march + 2) / 5 + 1, (march + 2) % 12 + 1);
+    let year = era * 400 + year + u64::from(month < 3);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// Without breaks beside vertical space and paragraphs with nothing in them, of which `mandoc -T lint` rightly says that they do nothing.
+fn tidied(page: &str) -> String {
+    let mut lines: Vec<&str> = Vec::new();
+    for line in page.lines() {
+        // An empty line is vertical space too.
+        let line = if line.is_empty() { ".sp" } else { line };
+        let last = lines.last().copied().unwrap_or(".SH");
+        match line {
+            ".br" | ".sp" if last == ".sp" => {}
+            ".PP" if last == ".PP" || last.starts_with(".SH") => {}
+            ".sp" if last == ".br" => {
+                lines.pop();
+                lines.push(line);
+            }
+            line => {
+                if last == ".PP" && (line.starts_with(".SH") || line == ".nf") {
+                    lines.pop();
+                }
+                lines.push(line);
+            }
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// The text below the options: sentences are filled to the width of the page, and what is indented (examples, tables) stays as it is.
+fn notes(text: &str) -> Roff {
+    let mut roff = Roff::new();
+    let mut is_kept = false;
+    roff.control("SH", ["NOTES"]);
+    for line in text.lines() {
+        let is_indented = line.starts_with(' ');
+        if is_indented != is_kept {
+            roff.control(if is_indented { "nf" } else { "fi" }, []);
+            is_kept = is_indented;
+        }
+        match line.trim_end() {
+            "" => {
+                roff.control("PP", []);
+            }
+            // `Examples:` begins a paragraph of its own.
+            heading if !is_indented && heading.ends_with(':') => {
+                roff.control("PP", []);
+                roff.text([bold(heading)]);
+            }
+            line => {
+                roff.text([Inline::from(line)]);
+            }
+        }
+    }
+    if is_kept {
+        roff.control("fi", []);
+    }
+    roff
+}
+
+fn completions() -> impl Iterator<Item = (String, Vec<u8>)> {
+    COMPLETIONS.into_iter().map(|(shell, path)| {
+        let mut script = Vec::new();
+        generate(shell, &mut definition(), PROGRAM, &mut script);
+        (path.to_owned(), script)
+    })
+}
+
+impl Answer for Installed {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        for file in &self.files {
+            writeln!(out, "{}", file.display())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_dates() {
+        for (day, date) in [
+            (0, "1970-01-01"),
+            (11_016, "2000-02-29"),
+            (11_017, "2000-03-01"),
+            (20_453, "2025-12-31"),
+            (20_454, "2026-01-01"),
+        ] {
+            assert_eq!(date_of(day), date);
+        }
+        assert!(date_of(u64::MAX).ends_with(|c: char| c.is_ascii_digit()));
+    }
+
+    #[test]
+    fn what_does_nothing_is_left_out() {
+        let page = ".SH NAME\n.PP\na\n.br\n.sp\n.br\nb\n.PP\n.PP\n.nf\nc\n.fi\n.PP\n.SH NOTES\n";
+        assert_eq!(tidied(page), ".SH NAME\na\n.sp\nb\n.nf\nc\n.fi\n.SH NOTES\n");
+    }
+}
