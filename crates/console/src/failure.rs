@@ -1,13 +1,14 @@
 //! A failure as the user meets it: what was asked, of which object, where, what was said, what to do.
 //!
 //! Libraries return typed errors; a command turns one into a [`Failure`] and gives it back. It is printed once, by
-//! [`Output`](crate::output::Output): one sentence on standard error for people, one object on standard output under
-//! `--json`. The codes are the errno names and `EUSAGE`, `ENOTVOLUME`, `EVERSION`, `ECORRUPT`, `EBUSY`, `EVERIFY`,
+//! [`Output`](crate::output::Output): on standard error for people, in three lines where that is a terminal and in one where it is a log;
+//! as one object on standard output under `--json`. The codes are the errno names and `EUSAGE`, `ENOTVOLUME`, `EVERSION`, `ECORRUPT`, `EBUSY`, `EVERIFY`,
 //! `EPOISONED`, `EINDETERMINATE`.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 
+use anstyle::{AnsiColor, Color, Style};
 use baio_engine::Errno;
 use baio_storage::Fault;
 use serde_json::{Value, json};
@@ -15,6 +16,11 @@ use serde_json::{Value, json};
 use crate::exit_status::ExitStatus;
 use crate::json::SCHEMA_VERSION;
 use crate::printable::Printable;
+use crate::size::with_sizes;
+use crate::terminal::Terminal;
+
+/// Of the one line that says what is wrong; nothing else is loud.
+const LOUD: Style = Style::new().bold().fg_color(Some(Color::Ansi(AnsiColor::Red)));
 
 /// Why a command did not do what it was asked.
 ///
@@ -81,11 +87,22 @@ impl Failure {
         let said = match &error.fault {
             // The system's word for it tells nothing without the step that it answers.
             Fault::Io(_) => format!("cannot {}: {}", error.operation, error.fault),
+            // Each number with its unit, so that a terminal can show a size beside it.
+            Fault::NoSpace {
+                asked,
+                free: Some(free),
+                largest: Some(largest),
+            } => format!(
+                "no space: asked for {asked} bytes, of {free} bytes that are free the longest run has {largest} bytes"
+            ),
             fault => fault.to_string(),
         };
         let mut failure = Failure::new(operation, error.code(), said).on(typed);
         failure.offset = error.offset.or(offset_of(&error.fault));
-        failure.need = error.need().or_else(|| need_of(&error.fault)).map(Into::into);
+        failure.need = need_in_bytes(&error.fault)
+            .or_else(|| error.need())
+            .or_else(|| need_of(&error.fault))
+            .map(Into::into);
         failure.cure = error.cure().or_else(|| cure_of(&error.fault)).map(Into::into);
         failure
     }
@@ -112,6 +129,32 @@ impl Failure {
     pub fn cured_by(mut self, cure: impl Into<Box<str>>) -> Failure {
         self.cure = Some(cure.into());
         self
+    }
+
+    /// Tells it on standard error.
+    pub fn tell(&self) {
+        let text = match Terminal::of_stderr() {
+            Some(terminal) => self.in_lines(terminal.has_colour),
+            None => format!("{self}\n"),
+        };
+        // There is nobody left to tell when this very write fails.
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
+
+    /// For a terminal: what, needed and cure in a line each, with sizes beside bytes.
+    fn in_lines(&self, has_colour: bool) -> String {
+        let shown = |text: &str| Printable(&with_sizes(text)).to_string();
+        let what = shown(&self.message());
+        let mut text = match has_colour {
+            true => format!("{LOUD}baio: {what}{LOUD:#}\n"),
+            false => format!("baio: {what}\n"),
+        };
+        for (name, part) in [("needed", &self.need), ("cure", &self.cure)] {
+            if let Some(part) = part {
+                text.push_str(&format!("  {:<7} {}\n", format!("{name}:"), shown(part)));
+            }
+        }
+        text
     }
 
     /// The status with which the program ends.
@@ -153,7 +196,7 @@ impl Failure {
     }
 }
 
-/// One line for standard error.
+/// One line, for a log.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "baio: {}", Printable(&self.message()))?;
@@ -174,6 +217,14 @@ fn offset_of(fault: &Fault) -> Option<u64> {
     matches!(fault, Fault::NotVolume(_) | Fault::Version(_)).then_some(0)
 }
 
+/// A need whose unit stands behind its number, so that a terminal can show a size beside it.
+fn need_in_bytes(fault: &Fault) -> Option<String> {
+    match fault {
+        Fault::NoSpace { asked, .. } => Some(format!("{asked} bytes that are free in one run")),
+        _ => None,
+    }
+}
+
 /// What would have been needed, where the library leaves it open.
 fn need_of(fault: &Fault) -> Option<String> {
     let need = match fault {
@@ -184,6 +235,7 @@ fn need_of(fault: &Fault) -> Option<String> {
             Errno::EEXIST => "a file that does not exist yet",
             _ => return None,
         },
+        Fault::Io(error) if error.errno() == Errno::EFBIG => "a size that the file system can give one file",
         Fault::NotVolume(_) => "a baio volume",
         Fault::Version(_) => "a volume of a format that this program knows",
         Fault::Corrupt(_) => "a whole volume, of which every piece of metadata has a valid copy",
@@ -199,8 +251,12 @@ fn need_of(fault: &Fault) -> Option<String> {
 
 /// What to do, where the library leaves it open.
 fn cure_of(fault: &Fault) -> Option<String> {
-    let Fault::Setup(error) = fault else {
-        return None;
+    let error = match fault {
+        Fault::Setup(error) => error,
+        Fault::Io(error) if error.errno() == Errno::EFBIG => {
+            return Some("choose a smaller --size, or a file system with larger files".to_owned());
+        }
+        _ => return None,
     };
     let cure = match error.errno {
         Errno::EISDIR => "name a file in it",
@@ -240,6 +296,35 @@ mod tests {
             "baio: dd vol#a at offset 513: direct read refused; \
              needed: an offset that is a multiple of 4096; cure: leave out iflag=direct"
         );
+    }
+
+    #[test]
+    fn a_terminal_gets_three_lines_with_sizes() {
+        let failure = unaligned().needing("1048576 bytes\u{1b}");
+        assert_eq!(
+            failure.in_lines(false),
+            "baio: dd vol#a at offset 513: direct read refused\n  \
+             needed: 1048576 bytes (1 MiB)\\u{1b}\n  \
+             cure:   leave out iflag=direct\n"
+        );
+        let coloured = failure.in_lines(true);
+        let first = coloured.lines().next().unwrap();
+        assert!(first.starts_with("\u{1b}[1m\u{1b}[31mbaio: dd") && first.ends_with("\u{1b}[0m"));
+        assert_eq!(coloured.matches('\u{1b}').count(), 3, "only the first line is loud");
+    }
+
+    #[test]
+    fn a_volume_without_room_tells_bytes_thrice() {
+        let fault = Fault::NoSpace {
+            asked: 10 << 30,
+            free: Some(32 << 20),
+            largest: Some(16 << 20),
+        };
+        let error = baio_storage::Error::new("create", "a", fault);
+        let told = Failure::from_storage("create", "vol#a", &error).in_lines(false);
+        for size in ["10 GiB", "32 MiB", "16 MiB"] {
+            assert!(told.contains(&format!(" bytes ({size})")), "{told}");
+        }
     }
 
     #[test]

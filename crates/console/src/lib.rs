@@ -14,6 +14,7 @@
 //! | [`output`] | an answer as a table for people or an object for programs |
 //! | `json` | the one object that `--json` prints |
 //! | [`printable`] | text that is safe to show |
+//! | [`terminal`] | whether somebody looks at standard error, and in colour |
 //! | [`exit_status`] | what the parent process is told |
 
 pub mod device;
@@ -28,3 +29,4 @@ pub mod output;
 pub mod printable;
 pub mod size;
 pub mod target;
+pub mod terminal;

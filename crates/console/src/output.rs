@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
 
 use serde::Serialize;
+use unicode_width::UnicodeWidthStr;
 
 use crate::exit_status::ExitStatus;
 use crate::failure::Failure;
@@ -52,11 +53,11 @@ impl Output {
 
     /// Prints a failure and returns the status to end with.
     pub fn tell_failure(self, failure: &Failure) -> ExitStatus {
-        // There is nobody left to tell when this very write fails.
-        let _ = match self {
-            Output::Text => writeln!(io::stderr(), "{failure}"),
-            Output::Json => write_object(&mut io::stdout(), &failure.to_json()),
-        };
+        match self {
+            Output::Text => failure.tell(),
+            // There is nobody left to tell when this very write fails.
+            Output::Json => drop(write_object(&mut io::stdout(), &failure.to_json())),
+        }
         failure.exit_status()
     }
 
@@ -131,9 +132,11 @@ impl Table {
         for row in &self.rows {
             let mut line = String::new();
             for ((cell, width), align) in row.iter().zip(&widths).zip(&self.columns) {
+                // Padding by `{:<width$}` would count characters, and some are two columns wide or none.
+                let missing = width - cell.width().min(*width);
                 let written = match align {
-                    Align::Left => write!(line, "{cell:<width$}  "),
-                    Align::Right => write!(line, "{cell:>width$}  "),
+                    Align::Left => write!(line, "{cell}{:missing$}  ", ""),
+                    Align::Right => write!(line, "{:missing$}{cell}  ", ""),
                 };
                 written.map_err(io::Error::other)?;
             }
@@ -145,7 +148,7 @@ impl Table {
     fn widths(&self) -> Vec<usize> {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+            cells.map(|cell| cell.width()).max().unwrap_or(0)
         };
         (0..self.columns.len()).map(width).collect()
     }
@@ -212,6 +215,20 @@ mod tests {
         table.write(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "NAME     SIZE\na       4 KiB\nlonger\n");
+    }
+
+    #[test]
+    fn wide_characters_and_those_without_width_line_up() {
+        let mut table = Table::without_headings(&[Align::Left, Align::Right, Align::Left]);
+        table.row(["日本", "x", "|"]);
+        table.row(["e\u{301}", "語", "|"]);
+        table.row(["abcd", "yz", "|"]);
+        let mut out = Vec::new();
+        table.write(&mut out).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "日本   x  |\ne\u{301}     語  |\nabcd  yz  |\n"
+        );
     }
 
     #[test]

@@ -117,6 +117,34 @@ pub fn format_size(bytes: u64) -> String {
     format!("{}.{} {letter}iB", tenths / 10, tenths % 10)
 }
 
+/// The text with a size for people behind each number of bytes: `4194304 bytes` becomes `4194304 bytes (4 MiB)`.
+///
+/// What is below 10 KiB is read as easily as it stands, and what is explained already stays.
+pub fn with_sizes(text: &str) -> String {
+    const WORD: &str = " bytes";
+    let mut told = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(WORD) {
+        let (before, behind) = rest.split_at(at);
+        let behind = behind.get(WORD.len()..).unwrap_or_default();
+        told.push_str(before);
+        told.push_str(WORD);
+        let digits = before.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let (before, digits) = before.split_at(before.len() - digits);
+        // The tail of a name or of a fraction is no number.
+        let stands_alone = !before.ends_with(|c: char| c.is_alphanumeric() || c == '.' || c == '_');
+        let ends = !behind.starts_with(|c: char| c.is_alphanumeric()) && !behind.starts_with(" (");
+        match digits.parse::<u64>() {
+            Ok(bytes) if bytes >= 10 << 10 && stands_alone && ends => {
+                told.push_str(&format!(" ({})", format_size(bytes)));
+            }
+            _ => {}
+        }
+        rest = behind;
+    }
+    told + rest
+}
+
 /// How many tenths of `unit` the bytes are, rounded.
 fn tenths(bytes: u64, unit: u128) -> u128 {
     (u128::from(bytes) * 10 + unit / 2) / unit
@@ -188,6 +216,25 @@ mod tests {
         assert_eq!(format_size(4096), "4 KiB");
         assert_eq!(format_size(1 << 30), "1 GiB");
         assert_eq!(format_size(u64::MAX), "16384.0 PiB");
+    }
+
+    #[test]
+    fn numbers_of_bytes_are_explained() {
+        for (text, told) in [
+            ("asked for 10737418240 bytes", "asked for 10737418240 bytes (10 GiB)"),
+            (
+                "1048576 bytes, 4096 bytes, 20480 bytes.",
+                "1048576 bytes (1 MiB), 4096 bytes, 20480 bytes (20 KiB).",
+            ),
+            ("at byte 1048576", "at byte 1048576"),
+            ("1048576 bytes (1 MiB)", "1048576 bytes (1 MiB)"),
+            ("a1048576 bytes, 1.1048576 bytes", "a1048576 bytes, 1.1048576 bytes"),
+            ("no bytes", "no bytes"),
+            ("99999999999999999999999 bytes", "99999999999999999999999 bytes"),
+            ("ü 65536 bytes", "ü 65536 bytes (64 KiB)"),
+        ] {
+            assert_eq!(with_sizes(text), told);
+        }
     }
 
     #[test]

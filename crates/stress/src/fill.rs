@@ -77,7 +77,7 @@ fn has_room(job: &Job, want: &Want) -> Result<(), Failure> {
     if asked <= free {
         return Ok(());
     }
-    let said = format!("{asked} bytes are to be written, and {free} are free");
+    let said = format!("{asked} bytes are to be written, and {free} bytes are free");
     Err(Failure::new(job.command, "ENOSPC", said)
         .on(path.display().to_string())
         .needing(format!("{asked} bytes free on the file system"))

@@ -24,7 +24,7 @@ impl Volume {
         if layout.leaves_room_unused(size_bytes) {
             let most = layout.end_max();
             return Err(refused(Fault::BadSize(format!(
-                "asked for {size_bytes} bytes, the volume was formatted to grow to {most} at most (`baio format --max-size`)"
+                "asked for {size_bytes} bytes, the volume was formatted to grow to {most} bytes at most (`baio format --max-size`)"
             ))));
         }
         let grown = self

@@ -21,7 +21,7 @@ fn carry_out(
     let report = crate::run(job, &mut |stage| watch(job, stage))?;
     drop(claims);
     let first_error = report.first_error().map(|failure| {
-        eprintln!("{failure}");
+        failure.tell();
         failure.to_json()["error"].take()
     });
     Ok((report, first_error))

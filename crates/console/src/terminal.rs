@@ -1,0 +1,44 @@
+//! Whether somebody looks at standard error.
+//!
+//! A person at a terminal reads lines, with sizes and a colour; a log is searched line by line, and wants one for each event.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal};
+
+/// Standard error, which is a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminal {
+    /// May colours be used?
+    pub has_colour: bool,
+}
+
+impl Terminal {
+    /// `None` where standard error is none.
+    #[must_use]
+    pub fn of_stderr() -> Option<Terminal> {
+        let has_colour = wants_colour(env::var_os("NO_COLOR").as_deref(), env::var_os("TERM").as_deref());
+        io::stderr().is_terminal().then_some(Terminal { has_colour })
+    }
+}
+
+/// `NO_COLOR` that is not empty forbids it (no-color.org), and a dumb terminal has none.
+fn wants_colour(no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
+    no_color.is_none_or(OsStr::is_empty) && term.is_some_and(|term| term != "dumb")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colour_is_forbidden_by_a_variable_and_by_the_terminal() {
+        let wants =
+            |no_color: Option<&str>, term: Option<&str>| wants_colour(no_color.map(OsStr::new), term.map(OsStr::new));
+        assert!(wants(None, Some("xterm")));
+        assert!(wants(Some(""), Some("xterm")));
+        assert!(!wants(Some("1"), Some("xterm")));
+        assert!(!wants(None, Some("dumb")));
+        assert!(!wants(None, None));
+    }
+}
