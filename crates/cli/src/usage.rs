@@ -15,7 +15,7 @@
 use std::ffi::OsString;
 
 use baio_console::failure::Failure;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 
 /// The failure that a refused command line is; `typed` is all of it, the program's name first.
 pub(crate) fn failure(typed: &[OsString], error: &clap::Error, is_command: fn(&str) -> bool) -> Failure {
@@ -27,7 +27,11 @@ pub(crate) fn failure(typed: &[OsString], error: &clap::Error, is_command: fn(&s
     if is_missing_command(error) {
         return Failure::usage("", "a command is missing").cured_by(format!("see '{help}'"));
     }
-    let told = Told::read(&error.render().to_string());
+    let mut told = Told::read(&error.render().to_string());
+    if command == "dd" && error.kind() == ErrorKind::UnknownArgument {
+        let option = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+        told.tip = Some(dd_tip(&option.unwrap_or_default()));
+    }
     let cure = match told.tip {
         Some(tip) => format!("{tip}; see '{help}'"),
         None => format!("see '{help}'"),
@@ -36,6 +40,18 @@ pub(crate) fn failure(typed: &[OsString], error: &clap::Error, is_command: fn(&s
     match told.usage {
         Some(usage) => failure.needing(usage),
         None => failure,
+    }
+}
+
+/// What to write in place of an option: dd has operands.
+fn dd_tip(option: &str) -> String {
+    const OPERANDS: [&str; 14] = [
+        "if", "of", "bs", "ibs", "obs", "cbs", "count", "skip", "seek", "iflag", "oflag", "conv", "status", "iodepth",
+    ];
+    match option.trim_start_matches('-') {
+        "progress" => "write status=progress".to_owned(),
+        name if OPERANDS.contains(&name) => format!("write {name}=VALUE, without dashes"),
+        _ => "operands of dd are NAME=VALUE, without dashes, as in bs=4K".to_owned(),
     }
 }
 

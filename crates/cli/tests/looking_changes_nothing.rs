@@ -51,7 +51,9 @@ fn the_keys_are_the_documented_ones() {
     place.volume("8M", "1M");
     let keys = |value: &serde_json::Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
     let segment = [
+        "mode",
         "name",
+        "owner_gid",
         "owner_uid",
         "reserve_bytes",
         "size_bytes",

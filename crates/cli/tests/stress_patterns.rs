@@ -46,6 +46,7 @@ fn part_names(told: &Value) -> Vec<&str> {
 fn every_pattern_on_a_file_and_on_a_segment() {
     let place = Place::new();
     place.volume("16M", "2M");
+    place.write("f", &vec![1; 2 << 20]);
     for target in ["f --size 2M", "vol#a", "vol#a --service"] {
         for backend in ["auto", "sync"] {
             for (rw, parts) in [
@@ -121,6 +122,7 @@ fn people_get_a_table() {
 fn as_many_requests_are_under_way_as_asked_for() {
     let place = Place::new();
     place.volume("16M", "2M");
+    place.write("f", &vec![1; 2 << 20]);
     for target in ["f --size 2M", "vol#a"] {
         for (line, depth) in [("--depth 1", 1), ("--depth 7", 7), ("--depth 32 --batch 8", 32)] {
             let told = stress(&place, &format!("{target} --once --one-turn {line}"));
@@ -142,7 +144,7 @@ fn a_batch_is_one_submission() {
 #[test]
 fn a_missing_file_is_made_and_really_written() {
     let place = Place::new();
-    stress(&place, "f --size 2M --rw randread --once");
+    stress(&place, "f --size 2M --rw randwrite --once");
     let metadata = place.path("f").metadata().unwrap();
     assert_eq!(metadata.len(), 2 << 20);
     assert!(metadata.blocks() * 512 >= 2 << 20, "{} blocks", metadata.blocks());
@@ -231,6 +233,7 @@ fn durable_writes_and_shared_buffers() {
 #[test]
 fn thresholds_that_are_missed_exit_with_4() {
     let place = Place::new();
+    place.write("f", &vec![1; 1 << 20]);
     let met = "stress f --size 1M --once --min-iops 1 --max-p99 2m";
     place.baio(met).succeeds();
     let told = place

@@ -42,7 +42,7 @@ fn figures_too_large_to_be_multiplied() {
     }
     for line in [
         "stress f --rw write --size 8191P --threads 256",
-        "stress new --size 8191P",
+        "stress new --rw write --size 8191P",
     ] {
         let error = place.baio(&format!("{line} --json")).fails_with(1).error();
         assert_eq!(error["code"], "ENOSPC", "{line}");
@@ -96,6 +96,9 @@ fn command_lines_that_make_no_sense() {
     refusals::refuses(&[
         ("stress", 2, "EUSAGE"),
         ("stress empty", 2, "EUSAGE"),
+        ("stress new", 1, "ENOENT"),
+        ("stress new --size 64K --stages read,randread", 1, "ENOENT"),
+        ("stress f --files 2", 1, "ENOENT"),
         ("stress f --backend foo", 2, "EUSAGE"),
         ("stress f --rw sideways", 2, "EUSAGE"),
         ("stress f --runtime 5", 2, "EUSAGE"),
@@ -150,9 +153,11 @@ fn command_lines_that_make_no_sense() {
 #[test]
 fn a_file_that_cannot_be_filled_does_not_stay() {
     let place = Place::new();
-    place.baio("stress new --size 64K --request-size 5000").fails_with(1);
+    place
+        .baio("stress new --rw write --size 64K --request-size 5000")
+        .fails_with(1);
     assert!(!place.path("new").exists());
-    place.baio("stress missing/new --size 64K").fails_with(1);
+    place.baio("stress missing/new --rw write --size 64K").fails_with(1);
 }
 
 #[test]

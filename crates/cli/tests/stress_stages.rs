@@ -37,6 +37,7 @@ fn each_stage_is_a_part_and_what_was_written_is_synced() {
 #[test]
 fn stages_may_last_a_time_each() {
     let place = Place::new();
+    place.write("f", &[1; 64 << 10]);
     let told = place
         .baio("stress f --size 64K --stages read,randread --runtime 60ms --json")
         .succeeds()

@@ -117,8 +117,8 @@ impl TypedTarget {
                 Err(refused(Reason::TwoReadings { volume, name }))
             }
             (true, _) => Ok(Target::File(whole.to_owned())),
-            (false, Ok(Target::Segment { volume, name, .. })) if hides_a_volume(&volume, &exists) => {
-                Err(refused(Reason::HashInName { volume, name }))
+            (false, Ok(Target::Segment { volume, .. })) if hides_a_volume(&volume, &exists) => {
+                Err(refused(Reason::HashInName { volume }))
             }
             (false, segment) => segment.map_err(refused),
         }
@@ -235,7 +235,7 @@ enum Reason {
     /// Both the file and the volume exist.
     TwoReadings { volume: PathBuf, name: String },
     /// `PATH#NAME#NAME`, and there is no volume `PATH#NAME`.
-    HashInName { volume: PathBuf, name: String },
+    HashInName { volume: PathBuf },
     /// `#SEGMENT`.
     NoVolume,
     /// `PATH#`.
@@ -283,9 +283,9 @@ impl fmt::Display for TargetError {
                 self.typed,
                 volume.display()
             ),
-            Reason::HashInName { volume, name } => write!(
+            Reason::HashInName { volume } => write!(
                 f,
-                "this is the segment '{name}' of the volume '{}', which does not exist",
+                "a segment's name has no '#', and there is no volume '{}'",
                 volume.display()
             ),
             Reason::NoVolume => write!(f, "no volume before the '#'"),
@@ -306,7 +306,7 @@ impl Reason {
             Reason::Empty | Reason::NoVolume | Reason::NoName => Some("PATH or PATH#[UID/]SEGMENT"),
             Reason::BadOwner(_) => Some("PATH#[UID/]SEGMENT with a number as UID"),
             Reason::BadName => Some("a name in UTF-8 without '/'"),
-            Reason::HashInName { .. } => Some("a segment name without '#'"),
+            Reason::HashInName { .. } => Some("PATH#[UID/]SEGMENT, with the last '#' behind a volume that exists"),
             Reason::PathExpected => Some("the PATH of a file, a device or a volume"),
             Reason::SegmentExpected => Some("PATH#[UID/]SEGMENT"),
             Reason::Served => Some("the PATH of the volume"),
@@ -321,7 +321,8 @@ impl Reason {
                 Some("end its broker and name the volume's own path; for a file of this name write ./unix:...")
             }
             Reason::TwoReadings { .. } => Some("write PATH#UID/SEGMENT for the segment, or rename the file"),
-            Reason::HashInName { .. } | Reason::BadName => Some("choose another name"),
+            Reason::HashInName { .. } => Some("choose a name without '#', or check the volume's path"),
+            Reason::BadName => Some("choose another name"),
             Reason::Empty | Reason::NoVolume | Reason::NoName | Reason::SegmentExpected => {
                 Some("name the volume and the segment, as in vol#log")
             }

@@ -16,11 +16,11 @@ pub(crate) fn run(args: DeleteArgs) -> Result<Segment, Failure> {
             let deleted = segment.ask("delete", |link| {
                 link.delete_segment_of(segment.owner_uid(link), &segment.name).wait()
             })?;
-            return Ok(Segment::served(deleted));
+            return Ok(Segment::served(deleted).deleted());
         }
     };
     let who = Identity::effective();
     named.look_first("delete", who)?;
     let deleted = named.with_volume("delete", |core| core.delete(who, named.owner_uid(who), &named.name))?;
-    Ok(deleted.into())
+    Ok(Segment::from(deleted).deleted())
 }

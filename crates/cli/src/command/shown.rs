@@ -17,12 +17,16 @@ pub(crate) struct Segment {
     reserve_bytes: u64,
     /// Null behind a broker: where others have their blocks is nobody's affair.
     start_block: Option<u64>,
+    /// `live`, `moving` or `quarantined`; `deleted` of one that has just gone.
     state: &'static str,
-    /// Shown to people only: the keys of the object are fixed.
-    #[serde(skip)]
-    group: u32,
-    #[serde(skip)]
+    owner_gid: u32,
+    /// In octal, as `create --mode` takes it: JSON has no octal numbers.
+    #[serde(serialize_with = "in_octal")]
     mode: u32,
+}
+
+fn in_octal<S: serde::Serializer>(mode: &u32, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{mode:04o}"))
 }
 
 impl From<SegmentInfo> for Segment {
@@ -34,13 +38,21 @@ impl From<SegmentInfo> for Segment {
             reserve_bytes: info.reserve_bytes,
             start_block: Some(info.start_block),
             state: info.state,
-            group: info.owner_gid,
+            owner_gid: info.owner_gid,
             mode: info.mode,
         }
     }
 }
 
 impl Segment {
+    /// As it was, and is no more.
+    pub(crate) fn deleted(self) -> Segment {
+        Segment {
+            state: "deleted",
+            ..self
+        }
+    }
+
     /// As a broker tells it.
     pub(crate) fn served(info: SegmentInfo) -> Segment {
         Segment {
@@ -66,7 +78,7 @@ pub(crate) fn segment_table(segments: &[Segment]) -> Table {
         table.row([
             segment.name.clone(),
             segment.owner_uid.to_string(),
-            segment.group.to_string(),
+            segment.owner_gid.to_string(),
             format!("{:04o}", segment.mode),
             format_size(segment.size_bytes),
             format_size(segment.reserve_bytes),
@@ -331,7 +343,7 @@ mod tests {
             reserve_bytes: 4096,
             start_block: Some(0),
             state: "live",
-            group: 0,
+            owner_gid: 0,
             mode: 0o600,
         };
         for torn in [true, false] {

@@ -15,7 +15,8 @@ use crate::job::{Backend, Mode, Rw};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A run that writes overwrites its target: an existing file or a segment of mine without asking, a volume image or a device
-or somebody else's segment only with --force. A missing file is made, really written, and stays (--size, default 1G).
+or somebody else's segment only with --force. It makes a missing file, really written, which stays (--size, default 1G). A run that
+only reads makes none: what is not there cannot be read.
 Without --once, --io-size, --stages or --runtime a run lasts 5 seconds. With --stages each stage goes once through the whole size, and
 is followed by a sync if it writes; with --runtime it lasts that long.
 Several threads share each file out between them; each has an engine of its own. A segment has one owner: its threads share
@@ -23,7 +24,8 @@ it by --service.
 Exit status: 1 a request failed, 3 a block did not verify, 4 a threshold was missed.
 
 Examples:
-  baio stress /tmp/file --size 1G
+  baio stress /tmp/file --size 1G --rw write --once
+  baio stress /tmp/file
   baio stress /tmp/vol#log --rw randwrite --request-size 16K --durability data --json
   baio stress /tmp/file --stages write,read,randwrite,randread --size 256M --verify
   baio stress /dev/loop0 --rw randread --depth 1 --runtime 10s --max-p99 500us")]
@@ -43,7 +45,7 @@ pub struct StressArgs {
     /// Requests that are submitted at a time, after as many have ended
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch: u32,
-    /// Through which cache; segments are direct or cached
+    /// Through which cache; files know all four, segments direct and cached
     #[arg(long, value_name = "MODE", default_value = "direct")]
     pub(crate) mode: Mode,
     /// What each write has made safe when it completes
@@ -55,7 +57,7 @@ pub struct StressArgs {
     /// How long; of each stage
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) runtime: Option<Duration>,
-    /// Bytes of each file to use [default: all of it; a missing one gets 1G]
+    /// Bytes of each file to use [default: all of it; a missing one that is written gets 1G]
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<Size>,
     /// End each stage after so many bytes, over all threads, however often they go through the range

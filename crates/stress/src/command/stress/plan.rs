@@ -159,6 +159,9 @@ fn plan_files(args: &StressArgs, path: &Path) -> Result<Plan, Failure> {
     let writes = stages.iter().any(|stage| stage.rw.writes());
     let places = paths.iter().map(|path| Place::look(COMMAND, path));
     let places = places.collect::<Result<Vec<_>, _>>()?;
+    if let Some(missing) = places.iter().find(|place| place.kind == Kind::Missing && !writes) {
+        return Err(nothing_to_read(&missing.path));
+    }
     let size = common_size(args, &places, writes)?;
     let mut claims = Vec::new();
     if writes {
@@ -291,6 +294,16 @@ fn on_segment(args: &StressArgs, segment: SegmentPath, has: u64, stages: Vec<Sta
         wants: Vec::new(),
         claims: Vec::new(),
     })
+}
+
+/// A name that was mistyped shall not become a file.
+fn nothing_to_read(path: &Path) -> Failure {
+    let path = path.display().to_string();
+    let cure = format!("check the path, or make the file first: `baio stress {path} --size 1G --rw write --once`");
+    Failure::new(COMMAND, "ENOENT", "there is nothing to read")
+        .on(path)
+        .needing("a file, a device or a segment that exists, or a run that writes")
+        .cured_by(cure)
 }
 
 fn names(path: &Path, files: u32) -> Vec<PathBuf> {

@@ -1,0 +1,37 @@
+//! A program whose standard error is a terminal.
+
+#![allow(dead_code, reason = "no story needs all of it")]
+
+use std::fs::File;
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::support::{BAIO, Place};
+
+/// What `baio`, with the words of `line`, shows on the terminal, and how it ends.
+pub(crate) fn shown_on_a_terminal(place: &Place, line: &str, environment: &[(&str, &str)]) -> (String, i32) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
+    let slave = rustix::fs::open(name.as_c_str(), flags, rustix::fs::Mode::empty()).unwrap();
+    let mut child = Command::new(BAIO)
+        .args(line.split_whitespace())
+        .current_dir(place.path(""))
+        .env_remove("NO_COLOR")
+        .env("TERM", "xterm")
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(slave)
+        .spawn()
+        .unwrap();
+    // When the last slave is closed a read of the master fails with EIO, and what was written before has been read.
+    let mut shown = Vec::new();
+    let _ = File::from(master).read_to_end(&mut shown);
+    let status = child.wait().unwrap().code().unwrap_or(-1);
+    (String::from_utf8_lossy(&shown).replace("\r\n", "\n"), status)
+}
