@@ -225,10 +225,16 @@ pub(crate) struct InstallDocsArgs {
 /// `baio doctor`
 #[derive(Debug, Args)]
 #[command(after_help = "\
+The first line is the verdict; below it stands what to do, if anything. Exit status 1: every request would block its caller.
+
 Examples:
   baio doctor
+  baio doctor /mnt/disk --verbose
   baio doctor /mnt/disk --json")]
 pub(crate) struct DoctorArgs {
+    /// Show also every backend with its features, the limits of this process, and all that is known of the path
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
     /// A file, a directory or a device on which to try what works
     #[arg(value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,

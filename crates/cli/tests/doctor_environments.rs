@@ -85,13 +85,49 @@ fn a_filter_that_hides_rings_is_named() {
 #[test]
 fn people_read_the_same() {
     let _alone = alone();
-    let done = doctor(Confined::new().without(RING, libc::EPERM), &[]).succeeds();
+    let done = doctor(Confined::new().without(RING, libc::EPERM), &["--verbose"]).succeeds();
     let text = String::from_utf8_lossy(done.out()).into_owned();
     let line = text.lines().find(|line| line.starts_with("backend uring")).unwrap();
     for word in ["EPERM", "cause: ", "cure: "] {
         assert!(line.contains(word), "{line}");
     }
     assert!(text.contains("seccomp") && text.contains("RLIMIT_MEMLOCK"), "{text}");
+}
+
+/// An administrator reads the first line, and does what stands below it.
+#[test]
+fn the_verdict_comes_first_and_then_what_to_do() {
+    let _alone = alone();
+    let confined = || Confined::new().without(RING, libc::EPERM);
+    let done = doctor(confined(), &[]).succeeds();
+    let text = String::from_utf8_lossy(done.out()).into_owned();
+    let mut lines = text.lines();
+    assert!(
+        lines.next().unwrap().starts_with("Usable: requests go through "),
+        "{text}"
+    );
+    assert!(
+        lines.next().unwrap().starts_with("- io_uring does not work: "),
+        "{text}"
+    );
+    let cure = lines.next().unwrap().strip_prefix("  do: ").unwrap();
+    for detail in ["no_sqarray", "registered_lists", "RLIMIT_NPROC"] {
+        assert!(
+            !text.contains(detail),
+            "{detail} says nothing to an administrator: {text}"
+        );
+    }
+    let told = doctor(confined(), &["--json"]).succeeds().json();
+    has(&told["verdict"], &["Usable: "]);
+    assert_eq!(told["to_do"][0]["what"], cure);
+    let calls = [
+        libc::SYS_io_uring_setup,
+        libc::SYS_io_setup,
+        libc::SYS_clone,
+        libc::SYS_clone3,
+    ];
+    let bad = doctor(Confined::new().without(&calls, libc::EPERM), &[]).fails_with(1);
+    assert!(bad.out().starts_with(b"Bad: every request blocks its caller"));
 }
 
 /// Only then is there nothing asynchronous left.

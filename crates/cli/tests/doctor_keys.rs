@@ -31,6 +31,8 @@ fn fits(value: &Value, shape: &Shape) {
 
 const DIAGNOSIS: &Shape = &[
     ("schema_version", "n"),
+    ("verdict", "s"),
+    ("to_do", "a"),
     ("backend", "s"),
     ("asynchronous", "b"),
     ("rejected", "a"),

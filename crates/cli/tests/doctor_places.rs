@@ -323,7 +323,7 @@ fn on_fuse_durable_writes_are_told_to_be_made_so_by_a_sync() {
         assert_eq!(told["durable_writes"]["by"], "sync", "{path}");
         let reason = told["durable_writes"]["reason"].as_str().unwrap();
         assert!(reason.contains("`fuse") && reason.contains("RWF_DSYNC"), "{reason}");
-        let text = String::from_utf8(place.baio(&format!("doctor {path}")).succeeds().0.stdout).unwrap();
+        let text = String::from_utf8(place.baio(&format!("doctor {path} --verbose")).succeeds().0.stdout).unwrap();
         assert!(text.contains("durable writes") && text.contains(reason), "{text}");
     }
     drop(fuse);

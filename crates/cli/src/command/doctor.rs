@@ -6,6 +6,7 @@
 //!
 //! | file | tells |
 //! |---|---|
+//! | `verdict.rs` | whether it is well here, in one sentence, and what to do |
 //! | `backends.rs` | whether each backend starts here |
 //! | `system.rs` | settings and limits, and which of them is to blame |
 //! | `place.rs` | what a path is and can do |
@@ -18,6 +19,7 @@ mod extents;
 mod modes;
 mod place;
 mod system;
+mod verdict;
 
 use std::io::{self, Write};
 
@@ -30,10 +32,15 @@ use crate::args::DoctorArgs;
 use backends::{Feature, RejectedBackend, Started};
 use place::Place;
 use system::System;
+use verdict::Task;
 
 /// What `doctor` shows.
 #[derive(Serialize)]
 pub(crate) struct Diagnosis {
+    /// Is it well here? In one sentence, for people.
+    verdict: String,
+    /// What an administrator should do.
+    to_do: Vec<Task>,
     /// The one that an application gets.
     backend: &'static str,
     /// Does any backend work that does not block its caller?
@@ -48,6 +55,9 @@ pub(crate) struct Diagnosis {
     uid: u32,
     system: System,
     path: Option<Place>,
+    /// Show all of it, or what most people want to know?
+    #[serde(skip)]
+    is_verbose: bool,
 }
 
 /// Looks around.
@@ -64,7 +74,9 @@ pub(crate) fn run(args: DoctorArgs) -> Result<Diagnosis, Failure> {
         .transpose()?;
     let backends = backends::try_all(&engine, &system);
     let explained = engine.explain();
-    Ok(Diagnosis {
+    let mut diagnosis = Diagnosis {
+        verdict: String::new(),
+        to_do: Vec::new(),
         backend: explained.backend,
         asynchronous: backends.iter().any(Started::works_asynchronously),
         rejected: backends::rejected(&engine, &system),
@@ -74,13 +86,29 @@ pub(crate) fn run(args: DoctorArgs) -> Result<Diagnosis, Failure> {
         uid: rustix::process::geteuid().as_raw(),
         system,
         path,
-    })
+        is_verbose: args.verbose,
+    };
+    diagnosis.to_do = verdict::tasks(&diagnosis);
+    diagnosis.verdict = verdict::sentence(diagnosis.backend, diagnosis.asynchronous, &diagnosis.to_do);
+    Ok(diagnosis)
 }
 
 impl Answer for Diagnosis {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        verdict::write(&self.verdict, &self.to_do, out)?;
         let mut table = Table::without_headings(&[Align::Left, Align::Left]);
-        table.row(["backend", self.backend]);
+        table.row([
+            "backend",
+            &format!("{} ({})", self.backend, verdict::shown(self.backend)),
+        ]);
+        if !self.is_verbose {
+            table.row(["kernel", &self.kernel]);
+            if let Some(place) = &self.path {
+                place.add_outline(&mut table);
+            }
+            table.write(out)?;
+            return writeln!(out, "baio doctor --verbose tells more.");
+        }
         for started in &self.backends {
             started.add_rows(&mut table);
         }

@@ -8,6 +8,7 @@ use baio_engine::{Choice, Config, Engine, Explain, Rejected, SetupError};
 use serde::Serialize;
 
 use super::system::System;
+use super::verdict::{self, Task};
 
 /// The one whose requests block the caller.
 const BLOCKING: Choice = Choice::Sync;
@@ -185,6 +186,13 @@ impl Started {
 }
 
 impl RejectedBackend {
+    /// What to do to get it.
+    pub(super) fn task(&self) -> Option<Task> {
+        let because = self.refusal.cause.as_ref().or(self.refusal.reason.as_ref())?;
+        let because = format!("{} does not work: {because}", verdict::shown(self.backend));
+        Some(Task::new(because, self.refusal.cure.as_deref()?))
+    }
+
     fn of(why: &Rejected, system: &System) -> RejectedBackend {
         RejectedBackend {
             backend: why.backend,
@@ -194,6 +202,12 @@ impl RejectedBackend {
 }
 
 impl Feature {
+    /// What to do to get it, where a setting of this machine refuses it: what only another kernel has is for nobody to do.
+    pub(super) fn task(&self) -> Option<Task> {
+        let because = format!("{} is refused: {}", self.name, self.refusal.cause.as_ref()?);
+        Some(Task::new(because, self.refusal.cure.as_deref()?))
+    }
+
     fn of(name: &'static str, had: Result<(), String>, system: &System) -> Feature {
         Feature {
             name,

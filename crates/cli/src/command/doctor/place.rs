@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use super::extents;
 use super::modes::{self, DirectWrites, DurableWrites, Mode};
+use super::verdict::Task;
 
 /// `STATX_WRITE_ATOMIC` (statx(2), Linux 6.11).
 const WRITE_ATOMIC: StatxFlags = StatxFlags::from_bits_retain(0x1_0000);
@@ -312,21 +313,35 @@ impl Place {
         }));
     }
 
+    /// What to do about what was found; what has no cure is told as a note.
+    pub(super) fn tasks(&self) -> impl Iterator<Item = Task> {
+        let curable = self
+            .advice
+            .iter()
+            .filter_map(|advice| Some((advice, advice.cure.as_deref()?)));
+        curable.map(|(advice, cure)| Task::new(format!("{}: {}", self.path, advice.found), cure))
+    }
+
+    /// Shows the little that most people want to know.
+    pub(super) fn add_outline(&self, table: &mut Table) {
+        self.add_identity(table);
+        if let Some(name) = &self.file_system {
+            table.row(["file system", name]);
+        }
+        if let Some(why) = &self.untried {
+            table.row(["modes", &format!("not tried: {why}")]);
+        }
+        for tried in &self.modes {
+            tried.add_row(table);
+        }
+        for advice in self.advice.iter().filter(|advice| advice.cure.is_none()) {
+            table.row(["note", &advice.found]);
+        }
+    }
+
     /// Shows it.
     pub(super) fn add_rows(&self, table: &mut Table) {
-        table.row(["path", &self.path]);
-        let kind = match (self.stream, self.volume) {
-            (Some(stream), _) => stream.to_owned(),
-            (None, true) => format!("{}, a volume", self.kind),
-            (None, false) => self.kind.to_owned(),
-        };
-        table.row(["kind", &kind]);
-        if let Some(why) = &self.volume_problem {
-            table.row(["volume", &format!("cannot be opened: {why}")]);
-        }
-        if matches!(self.kind, "file" | "block device") {
-            table.row(["size", &format_size(self.size_bytes)]);
-        }
+        self.add_identity(table);
         if let Some(name) = &self.file_system {
             table.row(["file system", &self.mount_sentence(name)]);
         }
@@ -360,6 +375,22 @@ impl Place {
         for advice in &self.advice {
             let cure = advice.cure.as_ref().map(|cure| format!("; cure: {cure}"));
             table.row(["note", &format!("{}{}", advice.found, cure.unwrap_or_default())]);
+        }
+    }
+
+    fn add_identity(&self, table: &mut Table) {
+        table.row(["path", &self.path]);
+        let kind = match (self.stream, self.volume) {
+            (Some(stream), _) => stream.to_owned(),
+            (None, true) => format!("{}, a volume", self.kind),
+            (None, false) => self.kind.to_owned(),
+        };
+        table.row(["kind", &kind]);
+        if let Some(why) = &self.volume_problem {
+            table.row(["volume", &format!("cannot be opened: {why}")]);
+        }
+        if matches!(self.kind, "file" | "block device") {
+            table.row(["size", &format_size(self.size_bytes)]);
         }
     }
 
