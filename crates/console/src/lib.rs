@@ -6,6 +6,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`size`], [`duration`] | numbers with units, as typed and as shown |
+//! | [`date`] | when something was |
 //! | [`target`] | a file, a device, a volume or a segment, as typed and as meant |
 //! | [`named`] | a target that must be a segment |
 //! | [`memory_limit`] | how much a command may take for its buffers |
@@ -17,6 +18,7 @@
 //! | [`terminal`] | whether somebody looks at standard error, and in colour |
 //! | [`exit_status`] | what the parent process is told |
 
+pub mod date;
 pub mod device;
 pub mod duration;
 pub mod exit_status;

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use baio_console::date::date_time;
 use baio_console::failure::Failure;
 use baio_console::output::Answer;
 use clap::Command;
@@ -114,19 +115,9 @@ fn today() -> String {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         since.map_or(0, |since| since.as_secs())
     });
-    date_of(seconds / 86400)
-}
-
-/// A day since 1970 in the calendar: years begin in March, so that the leap day is the last of one.
-fn date_of(day: u64) -> String {
-    let day = day.min(1 << 40) + 719_468;
-    let (era, day_of_era) = (day / 146_097, day % 146_097);
-    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
-    let march = (5 * day_of_year + 2) / 153;
-    let (day, month) = (day_of_year - (153 * march + 2) / 5 + 1, (march + 2) % 12 + 1);
-    let year = era * 400 + year + u64::from(month < 3);
-    format!("{year:04}-{month:02}-{day:02}")
+    let mut day = date_time(seconds);
+    day.truncate("1970-01-01".len());
+    day
 }
 
 /// Without breaks beside vertical space and paragraphs with nothing in them, of which `mandoc -T lint` rightly says that they do nothing.
@@ -205,20 +196,6 @@ impl Answer for Installed {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn days_are_dates() {
-        for (day, date) in [
-            (0, "1970-01-01"),
-            (11_016, "2000-02-29"),
-            (11_017, "2000-03-01"),
-            (20_453, "2025-12-31"),
-            (20_454, "2026-01-01"),
-        ] {
-            assert_eq!(date_of(day), date);
-        }
-        assert!(date_of(u64::MAX).ends_with(|c: char| c.is_ascii_digit()));
-    }
 
     #[test]
     fn what_does_nothing_is_left_out() {

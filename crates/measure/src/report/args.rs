@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use baio_console::size::Size;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 /// `baio report`
 #[derive(Debug, Args)]
@@ -19,7 +19,8 @@ Examples:
   baio report --quick --out /tmp/report
   baio report --dir /mnt/disk --only random-read --working-set 4G
   baio report --list
-  baio report --compare yesterday.json today.json")]
+  baio report --compare yesterday.json today.json
+  baio report --show report.json --as page > report.html")]
 pub struct ReportArgs {
     /// Where to make the working files [default: the current directory]
     #[arg(long, value_name = "DIR")]
@@ -57,6 +58,26 @@ pub struct ReportArgs {
     /// Set this report beside another; of two files, these, and nothing runs
     #[arg(long, value_names = ["OTHER", "THIS"], num_args = 1..=2)]
     pub(crate) compare: Vec<PathBuf>,
+    /// Show a report that was kept, and run nothing
+    #[arg(long, value_name = "REPORT", conflicts_with_all = ["only", "compare", "resume", "list"])]
+    pub(crate) show: Option<PathBuf>,
+    /// The kept report as text, as its page (HTML), or as Markdown, on standard output
+    #[arg(
+        long = "as",
+        value_name = "FORM",
+        requires = "show",
+        default_value = "text",
+        hide_possible_values = true
+    )]
+    pub(crate) form: Form,
+}
+
+/// How a kept report is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    Text,
+    Page,
+    Markdown,
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@
 //! | `run.rs`, `save.rs`, `record.rs` | one after the other, each saved as it ends; what is kept |
 //! | `machine.rs`, `promises.rs` | on what it was taken; what the documents ask for, and what shows it |
 //! | `terminal.rs`, `summary.rs`, `progress.rs`, `beside.rs` | what is shown: a table and the verdict, how far it is, two reports side by side |
+//! | `page/`, `markdown.rs` | the same as a page, and as a chapter of these docs |
 //! | `places.rs`, `files.rs` | what experiments work on |
 //! | `work_dir.rs` | where all of it happens, and what is removed |
 //! | `loop_device.rs`, `slow_device.rs`, `ext2.rs`, `memory_cgroup.rs` | what only root can make |
@@ -38,17 +39,18 @@ use baio_engine::{Choice, Config, Engine, SetupError};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-use args::ReportArgs;
+use args::{Form, ReportArgs};
 use beside::Beside;
 use comparison::Findings;
+use record::Record;
 use run::Taken;
 use terminal::Shown;
 
 pub(crate) mod args;
 mod as_written;
-mod brokers;
-mod beside;
 mod batches;
+mod beside;
+mod brokers;
 mod buffered_writes;
 mod comparison;
 mod ext2;
@@ -59,6 +61,7 @@ mod log_window;
 mod loop_device;
 mod machine;
 mod main_job;
+mod markdown;
 mod marks;
 mod memory_cgroup;
 mod one_queue;
@@ -73,8 +76,8 @@ mod promises;
 mod record;
 mod request_size;
 mod request_traces;
-mod runtimes;
 mod run;
+mod runtimes;
 mod save;
 mod server;
 mod slow_device;
@@ -185,6 +188,11 @@ impl Setting {
 pub(crate) enum Answered {
     List,
     Beside(Beside),
+    Kept {
+        record: Box<Record>,
+        shown: Shown,
+        form: Form,
+    },
     Taken {
         taken: Box<Taken>,
         shown: Shown,
@@ -229,6 +237,11 @@ pub(crate) fn run(args: ReportArgs) -> Result<Answered, Failure> {
     let shown = Shown {
         commands: args.commands,
     };
+    if let Some(path) = &args.show {
+        let record = Box::new(save::load(path)?);
+        let form = args.form;
+        return Ok(Answered::Kept { record, shown, form });
+    }
     let taken = Box::new(run::take(args)?);
     let beside = others.first().map(|other| Beside::of(other, &taken.record));
     Ok(Answered::Taken { taken, shown, beside })
@@ -277,6 +290,7 @@ impl Serialize for Answered {
                 json!({ "experiments": experiments.collect::<Vec<_>>() }).serialize(to)
             }
             Answered::Beside(beside) => beside.serialize(to),
+            Answered::Kept { record, .. } => record.serialize(to),
             Answered::Taken { taken, beside, .. } => {
                 let verified = taken.record.experiments.iter().all(|told| told.verified);
                 let mut told = serde_json::to_value(&taken.record).map_err(serde::ser::Error::custom)?;
@@ -306,6 +320,11 @@ impl Answer for Answered {
                 table.write(out)
             }
             Answered::Beside(beside) => beside.write_text(out),
+            Answered::Kept { record, shown, form } => match form {
+                Form::Text => terminal::write_kept(record, *shown, out),
+                Form::Page => out.write_all(page::html(record).as_bytes()),
+                Form::Markdown => out.write_all(markdown::markdown(record).as_bytes()),
+            },
             Answered::Taken { taken, shown, beside } => {
                 if let Some(beside) = beside {
                     beside.write_text(out)?;
@@ -319,7 +338,7 @@ impl Answer for Answered {
     fn exit_status(&self) -> ExitStatus {
         match self {
             Answered::Taken { taken, .. } => taken.exit_status(),
-            Answered::List | Answered::Beside(_) => ExitStatus::Success,
+            Answered::List | Answered::Beside(_) | Answered::Kept { .. } => ExitStatus::Success,
         }
     }
 }

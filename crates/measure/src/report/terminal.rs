@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use baio_console::output::Align;
 
+use crate::figures::interrupt::Interrupted;
 use crate::report::record::{Experiment, Machine, Record, Row};
 use crate::report::run::{Taken, is_end};
 use crate::report::summary::{Line, lines, share};
@@ -78,14 +79,11 @@ impl Marks {
 
 pub(super) fn write(taken: &Taken, shown: Shown, out: &mut dyn Write) -> io::Result<()> {
     let record = &taken.record;
-    head(record, out)?;
-    body(record, out)?;
-    missed(record, out)?;
-    promises(record, out)?;
+    tables(record, out)?;
     if shown.commands {
         commands(record, taken.kept.is_some(), out)?;
     }
-    writeln!(out, "\n{}", verdict(taken))?;
+    writeln!(out, "\n{}", verdict(record, taken.interrupted()))?;
     let page = taken.html.as_ref();
     let page = page.map_or_else(String::new, |path| format!(", the page in {}", path.display()));
     put(out, &format!("Everything is in {}{page}.", taken.json.display()))?;
@@ -97,6 +95,22 @@ pub(super) fn write(taken: &Taken, shown: Shown, out: &mut dyn Write) -> io::Res
         ),
         None => Ok(()),
     }
+}
+
+/// A report that was kept.
+pub(super) fn write_kept(record: &Record, shown: Shown, out: &mut dyn Write) -> io::Result<()> {
+    tables(record, out)?;
+    if shown.commands {
+        commands(record, false, out)?;
+    }
+    writeln!(out, "\n{}", verdict(record, None))
+}
+
+fn tables(record: &Record, out: &mut dyn Write) -> io::Result<()> {
+    head(record, out)?;
+    body(record, out)?;
+    missed(record, out)?;
+    promises(record, out)
 }
 
 fn head(record: &Record, out: &mut dyn Write) -> io::Result<()> {
@@ -116,7 +130,7 @@ fn head(record: &Record, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// The machine, in a few lines; what is not known is left out.
-fn box_of(machine: &Machine) -> Vec<String> {
+pub(super) fn box_of(machine: &Machine) -> Vec<String> {
     let some = |parts: Vec<Option<String>>| parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
     let named = |what: &str, value: &Option<String>| value.as_ref().map(|value| format!("{what} {value}"));
     let gib = machine.memory_bytes as f64 / f64::from(1 << 30);
@@ -291,8 +305,7 @@ fn commands(record: &Record, kept: bool, out: &mut dyn Write) -> io::Result<()> 
     Ok(())
 }
 
-fn verdict(taken: &Taken) -> String {
-    let record = &taken.record;
+pub(super) fn verdict(record: &Record, interrupted: Option<Interrupted>) -> String {
     let all = || record.experiments.iter();
     let count = |of: fn(&Experiment) -> bool| all().filter(|told| of(told)).count();
     let mut said = vec![Marks::of(all().flat_map(|told| &told.rows)).sentence()];
@@ -313,7 +326,7 @@ fn verdict(taken: &Taken) -> String {
         0 => {}
         skipped => said.push(format!("{skipped} comparisons could not be made here")),
     }
-    if let Some(came) = taken.interrupted() {
+    if let Some(came) = interrupted {
         said.push(format!("{came}: --resume goes on from here"));
     }
     format!("{}.", said.join("; "))

@@ -16,12 +16,7 @@
 //!
 //! docs/decisions/0028-the-page-of-the-report.md says why it is made so.
 
-use std::fs;
-use std::path::Path;
-
-use baio_console::failure::Failure;
-
-use super::record::{FORMAT, Record};
+use super::record::Record;
 use markup::Html;
 use tally::Tally;
 
@@ -30,7 +25,7 @@ mod closing;
 mod experiment;
 mod head;
 mod markup;
-mod numbers;
+pub(super) mod numbers;
 mod ratios;
 mod tally;
 #[cfg(test)]
@@ -58,48 +53,6 @@ pub(crate) fn html(record: &Record) -> String {
         }
     }
     page.finish()
-}
-
-/// Makes the page `out` of the report that stands in `json`.
-///
-/// # Errors
-/// `json` cannot be read, is no report or one of another format, or `out` cannot be written.
-pub(crate) fn of_file(json: &Path, out: &Path) -> Result<(), Failure> {
-    let named = json.display().to_string();
-    let bytes = fs::read(json).map_err(|error| {
-        Failure::from_io("report", &error)
-            .on(named.as_str())
-            .needing("a report that `baio report` has kept")
-            .cured_by("name its `report.json`")
-    })?;
-    let no_report = |why: String| {
-        Failure::new("report", "EINVAL", format!("this is no report: {why}"))
-            .on(named.as_str())
-            .needing("a report that `baio report` has kept")
-            .cured_by("name its `report.json`")
-    };
-    let record: Record = serde_json::from_slice(&bytes).map_err(|error| no_report(error.to_string()))?;
-    if record.format == 0 {
-        return Err(no_report("it does not say its format".to_owned()));
-    }
-    if record.format != FORMAT {
-        let said = format!(
-            "this report has format {}, and this program reads {FORMAT}",
-            record.format
-        );
-        return Err(Failure::new("report", "EVERSION", said)
-            .on(named.as_str())
-            .needing(format!("format {FORMAT}"))
-            .cured_by(format!(
-                "take the page that came with the report, or make it with the program that took it: baio {}",
-                baio_console::printable::Printable(&record.version)
-            )));
-    }
-    fs::write(out, html(&record)).map_err(|error| {
-        Failure::from_io("report", &error)
-            .on(out.display().to_string())
-            .cured_by("name a file in a directory that you may write to")
-    })
 }
 
 fn page(record: &Record, room: Room) -> Html {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::report::record::{Chart, Experiment, Line, Promise, Row};
+use crate::report::save::load;
 
 const RECORDS: &[(&str, &str)] = &[
     ("none-missed", include_str!("records/none-missed.json")),
@@ -39,7 +40,7 @@ fn pages_of_the_kept_records_are_small_and_load_nothing() {
         let from = own.path().join("report.json");
         let to = dir.join(name).with_extension("html");
         fs::write(&from, json).unwrap();
-        of_file(&from, &to).unwrap();
+        fs::write(&to, html(&load(&from).unwrap())).unwrap();
         let page = fs::read_to_string(&to).unwrap();
         assert!(page.len() < BYTES_MAX, "{name}: {} bytes", page.len());
         for loads in ["<link rel=\"stylesheet\"", "@import", "<iframe", "src=\"", "url("] {
@@ -225,26 +226,4 @@ fn what_would_be_too_large_is_made_without_commands() {
     let page = html(&large);
     assert!(page.len() < BYTES_MAX, "{} bytes", page.len());
     assert!(page.contains("commands would make this page too large"));
-}
-
-#[test]
-fn a_file_that_is_no_report_is_refused_with_what_is_needed() {
-    let dir = tempfile::tempdir().unwrap();
-    let (json, out) = (dir.path().join("report.json"), dir.path().join("report.html"));
-    let said = |text: &str| {
-        fs::write(&json, text).unwrap();
-        of_file(&json, &out).unwrap_err().to_json().to_string()
-    };
-    assert!(said("[1, 2]").contains("this is no report"));
-    assert!(said("{").contains("EINVAL") && said("{}").contains("this is no report"));
-    assert!(said("{\"format\": 2, \"version\": \"9\"}").contains("EVERSION"));
-    assert!(!out.exists());
-    let gone = of_file(&dir.path().join("none"), &out)
-        .unwrap_err()
-        .to_json()
-        .to_string();
-    assert!(gone.contains("ENOENT") && gone.contains("report.json"), "{gone}");
-    fs::write(&json, "{\"format\": 1}").unwrap();
-    let there = of_file(&json, dir.path()).unwrap_err().to_json().to_string();
-    assert!(there.contains("EISDIR"), "{there}");
 }
