@@ -205,7 +205,7 @@ FLAWS = [
     ("a missing row", "<tr><th scope=rowgroup", "<tr hidden><th scope=rowgroup", "rows in its table"),
     ("a missing table of a chart", "<table class=\"values\">", "<table>", "tables of"),
     ("nothing to look at", "<figure class=strips>", "<figure class=none-such>", "nothing to look at"),
-    ("a chart that is not drawn", "const whole = plot && draw(plot);", "const whole = null;", "not drawn"),
+    ("a chart that is not drawn", "const whole = plot && tried(plot);", "const whole = null;", "not drawn"),
     ("lines that are not painted", "stroke: () => style(colour)", "stroke: () => 'transparent'", "no painted pixels"),
     ("a drawing without shapes", ".strip path {", ".strip path { display: none;", "without a shape"),
     ("soft letters that are too soft", "--soft: #57606a", "--soft: #97a0aa", "contrast"),
@@ -220,15 +220,18 @@ FLAWS = [
 class Browser:
     """A headless Chromium, spoken to by its pipe: JSON messages that end in NUL, on its descriptors 3 and 4."""
 
-    def __init__(self, program):
+    def __init__(self, program, sandbox):
         self.profile = tempfile.mkdtemp(prefix="baio-page.")
         to_browser, self.to = os.pipe()
         self.come, from_browser = os.pipe()
         words = [program, "--headless", "--remote-debugging-pipe", "--no-first-run", "--no-default-browser-check", "--disable-gpu",
                  "--disable-extensions", "--disable-background-networking", "--disable-dev-shm-usage", "--hide-scrollbars",
                  "--user-data-dir=" + self.profile, "about:blank"]
-        if os.geteuid() == 0:
+        # Root can have none, and needs none: the pages are our own.
+        if os.geteuid() == 0 or not sandbox:
             words.insert(1, "--no-sandbox")
+
+        self.said = open(os.path.join(self.profile, "said"), "w+", errors="replace")
 
         def descriptors():
             # Out of the way first: either pipe may already have one of the two numbers.
@@ -237,7 +240,7 @@ class Browser:
             os.dup2(takes, 3)
             os.dup2(gives, 4)
 
-        self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=False,
+        self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=self.said, close_fds=False,
                                         preexec_fn=descriptors, start_new_session=True)
         os.close(to_browser)
         os.close(from_browser)
@@ -245,11 +248,15 @@ class Browser:
         self.number = 0
         self.events = []
 
+    def ended(self):
+        self.said.seek(0)
+        return RuntimeError("the browser has ended; try --no-sandbox if this user may have none. It said:\n" + self.said.read()[-2000:])
+
     def receive(self):
         while b"\0" not in self.buffer:
             part = os.read(self.come, 1 << 16)
             if not part:
-                raise RuntimeError("the browser has ended")
+                raise self.ended()
             self.buffer += part
         message, self.buffer = self.buffer.split(b"\0", 1)
         return json.loads(message)
@@ -261,7 +268,10 @@ class Browser:
             message["sessionId"] = session
         data = json.dumps(message).encode() + b"\0"
         while data:
-            data = data[os.write(self.to, data):]
+            try:
+                data = data[os.write(self.to, data):]
+            except BrokenPipeError:
+                raise self.ended() from None
         while True:
             answer = self.receive()
             if answer.get("id") == self.number:
@@ -285,6 +295,7 @@ class Browser:
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+        self.said.close()
         shutil.rmtree(self.profile, ignore_errors=True)
 
 
@@ -447,6 +458,7 @@ def main():
     parser.add_argument("browser", help="a Chromium: its name or its path")
     parser.add_argument("pages", nargs="+", type=pathlib.Path)
     parser.add_argument("--screenshots", type=pathlib.Path, metavar="DIR", help="keep a picture of each page, whole and as first seen")
+    parser.add_argument("--no-sandbox", action="store_true", help="for a user who may make none, as in a container")
     parser.add_argument("--prove", action="store_true", help="put flaws into the first page, which has charts and no missed mark; each must be found")
     args = parser.parse_args()
     for path in args.pages:
@@ -461,7 +473,7 @@ def main():
         raise RuntimeError(f"the browser has not answered for {PATIENCE_S} s")
 
     signal.signal(signal.SIGALRM, stuck)
-    browser = Browser(args.browser)
+    browser = Browser(args.browser, not args.no_sandbox)
     failed = 0
     try:
         if args.prove:

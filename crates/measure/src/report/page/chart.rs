@@ -186,10 +186,14 @@ mod tests {
 
     #[test]
     fn lines_are_as_long_as_the_axis_and_places_rise() {
-        let crooked = chart(&[4.0, f64::NAN, 1.0], &[Some(40.0)], false);
+        let crooked = chart(
+            &[4.0, f64::NAN, 1.0, 2.0],
+            &[Some(40.0), None, None, Some(f64::INFINITY)],
+            false,
+        );
         let drawn = Drawn::of(&crooked);
-        assert_eq!(drawn.at, [1.0, 4.0]);
-        assert_eq!(drawn.lines[0].values, [None, Some(40.0)]);
+        assert_eq!(drawn.at, [1.0, 2.0, 4.0]);
+        assert_eq!(drawn.lines[0].values, [None, None, Some(40.0)]);
         assert!(drawn.has_points());
     }
 

@@ -153,16 +153,6 @@ fn figures(html: &mut Html, row: &Row, columns: &Columns) {
     if !unit.is_empty() {
         html.raw(" <span class=soft>").text(&unit).raw("</span>");
     }
-    if let Some(reason) = &row.skipped {
-        html.raw("<td class=open colspan=")
-            .show(columns.count())
-            .raw(">not measured");
-        if !row.peer.is_empty() {
-            html.raw(" against ").text(&row.peer);
-        }
-        html.raw(": ").text(reason);
-        return;
-    }
     // Numbers of no unit are near a mark as often as ratios are.
     let number = |value: f64| {
         if row.unit.is_empty() {
@@ -171,8 +161,26 @@ fn figures(html: &mut Html, row: &Row, columns: &Columns) {
             figure(value)
         }
     };
-    html.raw("<td class=n data-is=ours>")
-        .text(&row.ours.map_or(NONE.to_owned(), number));
+    // A reason stands for ours and all that follows, or for the comparison alone.
+    if row.ours.is_some() || row.skipped.is_none() {
+        html.raw("<td class=n data-is=ours>")
+            .text(&row.ours.map_or(NONE.to_owned(), number));
+    }
+    if let Some(reason) = &row.skipped {
+        let left = columns.count() - usize::from(row.ours.is_some());
+        html.raw("<td class=open colspan=").show(left.max(1)).raw(">");
+        html.raw(if row.ours.is_some() {
+            "not compared"
+        } else {
+            "not measured"
+        });
+        if !row.peer.is_empty() {
+            html.raw(if row.ours.is_some() { " with " } else { " against " })
+                .text(&row.peer);
+        }
+        html.raw(": ").text(reason);
+        return;
+    }
     if columns.theirs {
         html.raw("<td class=n data-is=theirs>")
             .text(&row.theirs.map_or(String::new(), number));

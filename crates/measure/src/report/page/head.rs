@@ -4,7 +4,7 @@ use super::experiment::{anchor, called, verdict};
 use super::markup::Html;
 use super::numbers::{NONE, duration, exact, figure, mark, ratio, unit};
 use super::tally::{Outcome, Tally};
-use crate::report::record::{Record, Row};
+use crate::report::record::{Experiment, Record, Row};
 
 /// The verdicts, and the way to everything below.
 pub(super) fn write(html: &mut Html, record: &Record, tally: &Tally<'_>) {
@@ -28,13 +28,13 @@ pub(super) fn write(html: &mut Html, record: &Record, tally: &Tally<'_>) {
     html.raw("<h1 id=\"verdict\">").text(&tally.said()).raw("</h1>");
     html.raw("<p id=\"missed\" class=\"summary\">")
         .text(&missed_said(tally));
-    if tally.not_measured > 0 {
-        html.raw(" ").show(tally.not_measured).raw(if tally.not_measured == 1 {
-            " more was not measured."
-        } else {
-            " more were not measured."
-        });
-    }
+    match (tally.not_measured, tally.judged()) {
+        (0, _) => html.raw(""),
+        (1, 0) => html.raw(" One was not measured."),
+        (1, _) => html.raw(" One more was not measured."),
+        (all, 0) => html.raw(" ").show(all).raw(" were not measured."),
+        (more, _) => html.raw(" ").show(more).raw(" more were not measured."),
+    };
     html.raw("</p>");
     failures(html, record);
     html.raw("</header>");
@@ -159,7 +159,7 @@ fn contents(html: &mut Html, record: &Record) {
                 Outcome::Missed
             };
             verdict(html, outcome, &format!("{} of {}", tally.held, tally.judged()));
-        } else if experiment.rows.iter().any(|row| row.skipped.is_none()) || !experiment.charts.is_empty() {
+        } else if measured_any(experiment) {
             html.raw("<span class=\"soft\">no marks</span>");
         } else {
             html.raw("<span class=\"soft\">nothing measured</span>");
@@ -168,6 +168,15 @@ fn contents(html: &mut Html, record: &Record) {
     }
     html.raw("</ul><p class=\"also\"><a href=\"#promises\">What the documents ask for</a> · <a href=\"#machine\">The machine</a> · ");
     html.raw("<a href=\"#again\">How to run it again</a></p></nav>");
+}
+
+fn measured_any(experiment: &Experiment) -> bool {
+    let mut lines = experiment.charts.iter().flat_map(|chart| &chart.lines);
+    experiment
+        .rows
+        .iter()
+        .any(|row| row.ours.is_some() || row.ratio.is_some())
+        || lines.any(|line| line.values.iter().any(Option::is_some))
 }
 
 #[cfg(test)]

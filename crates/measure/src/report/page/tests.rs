@@ -61,7 +61,66 @@ fn verdicts_stand_first_and_count_what_is_in_the_record() {
     assert_eq!(page.matches("<td data-is=in>").count(), 12);
     assert!(page.find("id=\"misses\"").unwrap() < page.find("class=\"experiment\"").unwrap());
     assert!(body(&record("empty")).contains("No mark was measured"));
-    assert!(body(&record("skipped")).contains("No mark was measured"));
+    let page = body(&record("skipped"));
+    assert!(page.contains("No mark was measured") && page.contains(" 28 were not measured."));
+    assert!(
+        !page.contains("no marks"),
+        "it says of each experiment that nothing was measured"
+    );
+}
+
+#[test]
+fn what_fails_a_report_is_said_before_the_missed_marks() {
+    let page = body(&record("hostile"));
+    let misses = page.find("id=\"misses\"").unwrap();
+    let unfinished = page.find("This report did not finish").unwrap();
+    let failed = page.find("Something did not hold").unwrap();
+    assert!(unfinished < misses && failed < misses);
+    let named: Vec<&str> = page[failed..misses]
+        .split("href=\"#")
+        .skip(1)
+        .map(|link| &link[..2])
+        .collect();
+    assert_eq!(named, ["e1", "e4"], "those two, and neither of the others");
+    let page = body(&record("twelve-missed"));
+    assert!(!page.contains("did not finish") && !page.contains("did not hold"));
+}
+
+/// Ours can be there without a peer's, and both figures of a command are one line to run.
+#[test]
+fn a_row_shows_what_there_is_and_a_command_stands_once() {
+    let row = |figure: &str, skipped: Option<&str>| Row {
+        figure: figure.into(),
+        ours: Some(1234.0),
+        peer: "fio".into(),
+        skipped: skipped.map(Into::into),
+        command: "baio stress FILE".into(),
+        ..Row::default()
+    };
+    let record = Record {
+        experiments: vec![Experiment {
+            rows: vec![row("one", None), row("other", Some("gone"))],
+            ..Experiment::default()
+        }],
+        ..Record::default()
+    };
+    let page = body(&record);
+    assert_eq!(page.matches("data-is=ours>1,234").count(), 2);
+    assert!(page.contains("not compared with fio: gone"));
+    assert_eq!(page.matches("<pre>baio stress FILE</pre>").count(), 1);
+}
+
+#[test]
+fn only_scripts_of_ours_may_run() {
+    let page = html(&record("hostile"));
+    let (_, policy) = page.split_once("script-src ").unwrap();
+    let (policy, _) = policy.split_once('"').unwrap();
+    let nonce = policy
+        .strip_prefix("'nonce-")
+        .and_then(|rest| rest.strip_suffix('\''))
+        .unwrap();
+    assert_eq!(page.matches(&format!("<script nonce=\"{nonce}\">")).count(), 2);
+    assert_ne!(nonce, super::nonce(&record("empty")), "another record has another");
 }
 
 #[test]

@@ -196,6 +196,11 @@
     };
     place.textContent = "";
     const u = new uPlot(options, data, place);
+    // What is told of the whole place is told of the drawing: the legend speaks for itself.
+    for (const name of ["role", "aria-label"]) {
+      u.root.querySelector("canvas").setAttribute(name, place.getAttribute(name));
+      place.removeAttribute(name);
+    }
     charts.push(u);
     byFinger(u);
     let width = place.clientWidth;
@@ -206,6 +211,17 @@
       }
     }).observe(place);
     return whole;
+  }
+
+  // One that fails takes none of the others with it.
+  function tried(place) {
+    try {
+      return draw(place);
+    } catch (error) {
+      console.error(error);
+      place.textContent = "This chart could not be drawn. Its table stands below.";
+      return () => {};
+    }
   }
 
   // A cell of a CSV. What a spreadsheet would calculate stays text.
@@ -277,7 +293,7 @@
   for (const figureOf of document.querySelectorAll("figure.chart")) {
     const plot = figureOf.querySelector(".plot");
     const tools = figureOf.querySelector(".tools");
-    const whole = plot && draw(plot);
+    const whole = plot && tried(plot);
     tools.hidden = false;
     tools.querySelector(".csv").addEventListener("click", () =>
       save(JSON.parse(document.getElementById(tools.dataset.of).textContent)));
