@@ -41,7 +41,8 @@ pub(crate) fn write_inputs(place: &Place) {
 }
 
 /// One case: what is read (`|bin` comes through a pipe, `<bin` is standard input), what is at the target before (`-` for nothing,
-/// `old`, `short`; `pipe` for standard output), and the operands.
+/// `old`, `short`; `pipe` for standard output; else a path), and the operands. An input that begins with `!` is read under a limit of what
+/// a file may be long.
 pub(crate) type Case<'a> = (&'a str, &'a str, &'a str);
 
 /// Runs both, and says what differs.
@@ -100,7 +101,11 @@ fn run(place: &Place, program: &str, (input, target, operands): Case<'_>) -> (Do
         "short" => place.write("out", &random_bytes(100, 78)),
         _ => {}
     }
-    let to = if target == "pipe" { "" } else { "of=out" };
+    let to = match target {
+        "pipe" => String::new(),
+        path if path.starts_with('/') => format!("of={path}"),
+        _ => "of=out".to_owned(),
+    };
     let line = |from: &str| format!("{from} {to} {operands}");
     let done = if let Some(fed) = input.strip_prefix('|') {
         let bytes = place.read(fed);
@@ -115,6 +120,14 @@ fn run(place: &Place, program: &str, (input, target, operands): Case<'_>) -> (Do
             format!("{} dd", crate::support::BAIO)
         };
         place.shell(&format!("{name} {} < {standard}", line("")))
+    } else if let Some(limited) = input.strip_prefix('!') {
+        let name = if program == "dd" {
+            "dd".to_owned()
+        } else {
+            format!("{} dd", crate::support::BAIO)
+        };
+        let from = format!("if={limited}");
+        place.shell(&format!("trap '' XFSZ; ulimit -f 4; {name} {}", line(&from)))
     } else {
         let from = format!("if={input}");
         match program {

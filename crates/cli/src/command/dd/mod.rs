@@ -133,7 +133,7 @@ impl<'a> Job<'a> {
     fn run(&mut self) -> Result<Summary, Halt> {
         let (operands, ends) = (self.operands, self.ends);
         let loses = operands.output_flags.append && operands.truncate == Truncate::AtSeek;
-        if loses && ends.output.kind() == EndKind::File {
+        if loses {
             let said = "you probably want conv=notrunc with oflag=append";
             skip::eprintln_quietly(&format!("baio: dd {}: {said}", ends.output.typed));
         }

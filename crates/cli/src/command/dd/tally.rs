@@ -35,10 +35,6 @@ fn of_stream(stream: &mut Stream, operands: &DdOperands, bytes: u64, wrote_less:
     };
     let written = match operands.output_blocks {
         OutputBlocks::AsRead => records.passed(),
-        OutputBlocks::Full if wrote_less => Count {
-            full: bytes / block,
-            partial: 0,
-        },
         OutputBlocks::Full => Count::of(bytes, block),
     };
     (read, written)
@@ -68,7 +64,12 @@ impl Job<'_> {
             full: full + u64::from(failed_is_full),
             partial: u64::from(!failed_is_full),
         };
-        (read, Count { full, partial: 0 })
+        // GNU dd counts the part of a block that went before the failure where blocks are gathered, and not where they are as read.
+        let written = match self.operands.output_blocks {
+            OutputBlocks::AsRead => Count { full, partial: 0 },
+            OutputBlocks::Full => Count::of(bytes, block),
+        };
+        (read, written)
     }
 
     /// What `--json` shows.

@@ -1,0 +1,143 @@
+//! Promise: where writes or reads fail, `baio dd` has written what GNU dd has, counts what it counts, and says the same reason: full devices,
+//! files that may not grow, inputs that cannot be read, readers that have gone.
+
+#[path = "support/gnu.rs"]
+mod gnu;
+mod support;
+
+use gnu::Case;
+use support::{BAIO, Place, random_bytes};
+
+const FULL: &[Case<'_>] = &[
+    ("bin", "/dev/full", "bs=100"),
+    ("bin", "/dev/full", ""),
+    ("bin", "/dev/full", "obs=1000"),
+    ("bin", "/dev/full", "ibs=1000 obs=100"),
+    ("bin", "/dev/full", "obs=10000"),
+    ("bin", "/dev/full", "conv=swab bs=100"),
+    ("bin", "/dev/full", "conv=block cbs=10"),
+    ("bin", "/dev/full", "conv=sync bs=10000"),
+    ("bin", "/dev/full", "conv=noerror bs=100"),
+    ("|bin", "/dev/full", "bs=100"),
+    ("|bin", "/dev/full", "obs=100"),
+    ("empty", "/dev/full", "bs=100"),
+    ("bin", "/dev/full", "count=0"),
+    ("holes", "/dev/full", "bs=1000 conv=sparse"),
+];
+
+/// A file may have 2 or 4 KiB, as the shell counts.
+const LIMITED: &[Case<'_>] = &[
+    ("!large", "-", "bs=1000"),
+    ("!large", "-", "bs=1024"),
+    ("!large", "-", ""),
+    ("!large", "-", "bs=64K"),
+    ("!large", "-", "ibs=1000 obs=700"),
+    ("!large", "-", "ibs=100 obs=10000"),
+    ("!large", "-", "ibs=1 obs=3000"),
+    ("!large", "-", "conv=swab bs=999"),
+    ("!large", "-", "conv=ucase"),
+    ("!large", "-", "bs=1000 seek=2"),
+    ("!large", "-", "ibs=1000 obs=1000"),
+    ("!large", "-", "ibs=3000 obs=3000"),
+    ("!large", "-", "bs=1000 oflag=append"),
+    ("!large", "-", "bs=1000 oflag=dsync"),
+    ("!large", "-", "bs=1000 conv=fsync"),
+    ("!large", "-", "bs=1000 status=noxfer"),
+    ("!large", "-", "bs=1000 status=none"),
+    ("!bin", "-", "bs=1000 count=1"),
+    ("!large", "old", "bs=100 conv=notrunc"),
+];
+
+#[test]
+fn outputs_that_are_full() {
+    let place = Place::new();
+    if !gnu::is_there(&place) {
+        return;
+    }
+    gnu::write_inputs(&place);
+    let cases = [FULL, LIMITED].into_iter().flatten();
+    let (mut found, mut ran) = (Vec::new(), 0);
+    for case in cases {
+        found.extend(gnu::differences(&place, *case));
+        ran += 1;
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    println!("{ran} cases agree with GNU dd");
+}
+
+/// A directory that may not be read or written is as it is with GNU dd; root may all of it.
+#[test]
+fn what_may_not_be_opened() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    if !gnu::is_there(&place) {
+        return;
+    }
+    if rustix::process::geteuid().is_root() {
+        return support::skip("root may open everything");
+    }
+    gnu::write_inputs(&place);
+    let secret = place.path("secret");
+    place.write("secret", b"x");
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o000)).unwrap();
+    let found = gnu::differences(&place, ("secret", "-", "bs=10"));
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// An input that is missing is never made, and neither is a target for it.
+#[test]
+fn what_is_only_read_is_never_made() {
+    let place = Place::new();
+    for line in [
+        "if=missing of=new",
+        "if=missing of=new ibs=10",
+        "if=missing of=new mode=direct",
+        "if=missing of=new iflag=noatime",
+        "if=missing of=new iflag=nofollow conv=sync",
+        "if=missing#a of=new",
+        "if=unix:missing#a of=new conv=swab",
+        "if=missing of=new mode=cached backend=threads",
+    ] {
+        let error = place.baio(&format!("dd --json {line}")).fails_with(1).error();
+        assert_eq!(error["code"], "ENOENT", "{line}: {error}");
+        assert_eq!(std::fs::read_dir(place.path(".")).unwrap().count(), 0, "{line}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_gone() {
+    let place = Place::new();
+    for line in ["bs=64K", "ibs=64K obs=1K", "conv=swab bs=4K"] {
+        let script = format!("{BAIO} dd if=/dev/zero {line} | head -c 100 | wc -c; echo");
+        let told = place.shell(&script).succeeds();
+        assert_eq!(told.out(), b"100\n\n", "{line}");
+        assert!(told.errors().contains("EPIPE"), "{line}: {}", told.errors());
+    }
+}
+
+/// A segment is a device: what fits is written, and the rest fails, also where records are converted.
+#[test]
+fn segments_that_are_full() {
+    let place = Place::new();
+    place.volume("8M", "64K");
+    let size = 64 << 10;
+    let bytes = random_bytes(size + 100, 1);
+    place.write("in", &bytes);
+    for (line, records) in [
+        ("bs=1000 conv=sync,noerror", ["65+1 records in", "65+0 records out"]),
+        ("ibs=1000 obs=30000", ["65+1 records in", "2+1 records out"]),
+        ("ibs=1000 obs=4096", ["65+1 records in", "16+0 records out"]),
+        (
+            "bs=1000 conv=notrunc seek=1 mode=cached",
+            ["65+0 records in", "64+0 records out"],
+        ),
+    ] {
+        let told = place.baio(&format!("dd --json if=in of=vol#a {line}")).fails_with(1);
+        assert_eq!(told.records(), records, "{line}");
+        assert_eq!(told.error()["code"], "ENOSPC", "{line}");
+        assert_eq!(told.error()["offset"], size, "{line}");
+        let back = place.baio("dd if=vol#a bs=1000").succeeds();
+        let from = if line.contains("seek") { 1000 } else { 0 };
+        assert_eq!(&back.out()[from..], &bytes[..size - from], "{line}");
+    }
+}
