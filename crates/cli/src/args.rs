@@ -259,6 +259,7 @@ Operands (numbers as in GNU dd: 2x512, b=512, K=1024, kB=1000; a B makes count, 
   iodepth=N                  requests in flight, 1 to 1024 [default: 16]
   backend=NAME               auto, sync, threads, aio, uring [default: auto]
   mode=NAME                  files: kernel, uncached, direct; segments: direct, cached
+  verify=blake3              hash what is written, and read it again
 SIGUSR1 prints the figures; SIGINT too, and ends the copy.
 A segment never changes its size: what does not fit fails with ENOSPC, as on a full device.
 Usage errors exit with 1, as those of GNU dd do.

@@ -1,4 +1,4 @@
-//! The operands of `baio dd`: all of GNU dd's, a few more (`iodepth=`, `backend=`, `mode=`), and refusals that say what is
+//! The operands of `baio dd`: all of GNU dd's, a few more (`iodepth=`, `backend=`, `mode=`, `verify=`), and refusals that say what is
 //! near.
 //!
 //! | file | what it holds |
@@ -70,6 +70,8 @@ pub(crate) struct DdOperands {
     pub(crate) backend: Choice,
     /// Through which cache they go, where the end has it; `None` is what is usual there.
     pub(crate) mode: Option<Mode>,
+    /// `verify=blake3`: what was written is read again and compared.
+    pub(crate) verifies: bool,
     /// What is told on standard error.
     pub(crate) status: Status,
 }

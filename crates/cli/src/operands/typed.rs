@@ -55,6 +55,7 @@ struct Typed {
     depth: Option<u32>,
     backend: Choice,
     mode: Option<Mode>,
+    verifies: bool,
     status: Status,
 }
 
@@ -78,6 +79,7 @@ impl Typed {
             "iodepth" => self.depth = Some(parse_depth(value)?),
             "backend" => self.backend = parse_backend(value)?,
             "mode" => self.mode = Some(parse_mode(value)?),
+            "verify" => self.verifies = parse_verify(value)?,
             "status" => self.status = parse_status(value)?,
             _ => return Err(unrecognized()),
         }
@@ -131,6 +133,10 @@ impl Typed {
                 return Err(OperandError::combined("direct and nocache"));
             }
         }
+        // What was passed over is not what was written, and where an append has gone nobody knows.
+        if self.verifies && (self.converts("sparse") || self.output_flags.append) {
+            return Err(OperandError::combined("verify=blake3 and sparse or append"));
+        }
         let block_size = self.bs.or(self.ibs).unwrap_or(BLOCK_SIZE_DEFAULT);
         let output_block = self.bs.or(self.obs).unwrap_or(BLOCK_SIZE_DEFAULT);
         let conversion = self.conversion()?;
@@ -173,6 +179,7 @@ impl Typed {
                 .unwrap_or_else(|| Room::here().buffers(block_size.max(output_block), DEPTH_DEFAULT)),
             backend: self.backend,
             mode: self.mode,
+            verifies: self.verifies,
             status: self.status,
             input: self.input.map(TypedTarget::from),
             output: self.output.map(TypedTarget::from),
@@ -303,6 +310,14 @@ fn parse_mode(value: &OsStr) -> Result<Mode, OperandError> {
         "kernel" => Ok(Mode::Kernel),
         "uncached" => Ok(Mode::Uncached),
         other => Err(OperandError::invalid("mode", other, &words::MODES)),
+    }
+}
+
+fn parse_verify(value: &OsStr) -> Result<bool, OperandError> {
+    match &*value.to_string_lossy() {
+        "blake3" => Ok(true),
+        "none" => Ok(false),
+        other => Err(OperandError::invalid("way to verify", other, &words::VERIFICATIONS)),
     }
 }
 

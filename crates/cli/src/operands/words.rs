@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 use std::fmt;
 
 /// The names of operands.
-const OPERANDS: [&str; 18] = [
+const OPERANDS: [&str; 19] = [
     "if", "of", "bs", "ibs", "obs", "cbs", "count", "skip", "iseek", "seek", "oseek", "iflag", "oflag", "conv",
-    "status", "iodepth", "backend", "mode",
+    "status", "iodepth", "backend", "mode", "verify",
 ];
 
 /// The flags of `iflag=`.
@@ -61,9 +61,10 @@ pub(super) const CONVERSIONS: [&str; 16] = [
     "unblock",
 ];
 
-/// The words of `status=` and `mode=`.
+/// The words of `status=`, `mode=` and `verify=`.
 pub(super) const STATUS_LEVELS: [&str; 3] = ["none", "noxfer", "progress"];
 pub(super) const MODES: [&str; 4] = ["direct", "cached", "kernel", "uncached"];
+pub(super) const VERIFICATIONS: [&str; 2] = ["blake3", "none"];
 
 /// What is wrong with the operands, in the words of GNU dd where it has some.
 #[derive(Clone, Debug, PartialEq, Eq)]

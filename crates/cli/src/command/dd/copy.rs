@@ -28,6 +28,7 @@ use super::slots::{Slots, State};
 use super::stream::Stream;
 use super::summary::{Meter, Part};
 use super::tally;
+use super::verify::Sums;
 use crate::operands::DdOperands;
 
 /// The tag of the one read of a stream; all other tags are indices of slots.
@@ -52,12 +53,14 @@ pub(super) struct Copy<'a> {
     buffer_bytes: usize,
     /// Pieces that wait to be written in order, by position.
     ready: BTreeMap<u64, usize>,
-    /// Where the next write of an output in order begins; `None` while one is under way.
+    /// Where the next write of an output in order begins, or the next one that is hashed; `None` while one is under way.
     next_write: Option<u64>,
     reading: usize,
     in_flight: u64,
     in_flight_max: u64,
     parts: [Part; 2],
+    /// `verify=`: of what is written, in order.
+    sums: Option<Sums>,
     progress: Progress,
     interrupted: bool,
     /// Where the input ends, once that is known.
@@ -76,6 +79,7 @@ pub(super) struct Copied {
     pub(super) needs_sync: bool,
     /// SIGINT has ended it.
     pub(super) interrupted: bool,
+    pub(super) sums: Option<Sums>,
 }
 
 impl<'a> Copy<'a> {
@@ -100,6 +104,7 @@ impl<'a> Copy<'a> {
             in_flight: 0,
             in_flight_max: 0,
             parts: Part::NONE,
+            sums: operands.verifies.then(Sums::default),
             progress: Progress::default(),
             interrupted: false,
             input_end: u64::MAX,
@@ -139,6 +144,7 @@ impl<'a> Copy<'a> {
             input_end: self.input_end,
             needs_sync: self.needs_sync,
             interrupted: self.interrupted,
+            sums: self.sums,
         })
     }
 

@@ -275,6 +275,7 @@ fn open_input(named: &Typed, operands: &DdOperands) -> Result<Option<Plain>, Fai
         offset: operands.skip_bytes(),
         flags: &flags_of(named, &operands.input_flags, operands.mode),
         mode: operands.mode,
+        verifies: operands.verifies,
     };
     match named {
         Typed::Standard(_) => plain::standard_input(begin).map(Some),
@@ -289,6 +290,7 @@ fn open_output(named: &Typed, operands: &DdOperands) -> Result<Option<Plain>, Fa
         offset: operands.seek_bytes(),
         flags: &flags_of(named, &operands.output_flags, operands.mode),
         mode: operands.mode,
+        verifies: operands.verifies,
     };
     match named {
         Typed::Standard(_) => plain::standard_output(begin).map(Some),

@@ -16,6 +16,7 @@
 //! | `progress.rs` | how far it has come, and what stopped it |
 //! | `ordered.rs`, `ordered/` | the copy where order can be seen: conversions, blocks of two sizes, reads that fail |
 //! | `records.rs`, `tally.rs`, `figures.rs`, `human.rs` | the counts, and how GNU dd prints them |
+//! | `verify.rs` | `verify=`: what was written is read again |
 //! | `summary.rs` | what `--json` shows |
 //!
 //! This file tells the story: open, pass over `skip=` and `seek=`, copy, sync, count, close.
@@ -38,13 +39,14 @@ mod slots;
 mod stream;
 mod summary;
 mod tally;
+mod verify;
 
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
 use baio_engine::{Config, Durability, Memory};
 use baio_storage::{Outcome, SegmentOp, SegmentRequest};
 
-use crate::operands::{Amount, DdOperands, FinalSync, OutputBlocks, ShortReads, Truncate};
+use crate::operands::{Amount, DdOperands, FinalSync, OutputBlocks, ShortReads, Status, Truncate};
 use copy::{Copy, Source};
 use cores::{CACHE_BYTES, Cores};
 use ends::{BLOCK, End, EndKind, Ends};
@@ -57,6 +59,7 @@ use progress::Stop;
 use signals::Signals;
 use stream::Stream;
 use summary::{Meter, Part, Summary};
+use verify::Sums;
 
 /// Beyond the buffers: what opening a volume needs, its page cache, and what a copy in order reads ahead.
 const ARENA_SPARE: usize = (16 << 20) + CACHE_BYTES;
@@ -102,6 +105,8 @@ struct Done {
     needs_sync: bool,
     in_flight_max: u64,
     parts: [Part; 2],
+    /// `verify=`: the hashes of what was written.
+    sums: Option<Sums>,
 }
 
 /// A copy that is open on both ends.
@@ -137,6 +142,14 @@ impl<'a> Job<'a> {
             let said = "you probably want conv=notrunc with oflag=append";
             skip::eprintln_quietly(&format!("baio: dd {}: {said}", ends.output.typed));
         }
+        if operands.verifies && ends.output.kind() == EndKind::Stream {
+            let refused = Failure::new("dd", "ESPIPE", "what was written there cannot be read again");
+            return Err(refused
+                .on(ends.output.typed.clone())
+                .needing("an output with positions: a file, a device or a segment")
+                .cured_by("leave out verify=")
+                .into());
+        }
         ends.output.truncate(self.cores, operands.truncate)?;
         self.meter = Meter::start(operands.status);
         let calls_before = self.cores.system_calls();
@@ -154,16 +167,19 @@ impl<'a> Job<'a> {
         ends.output.drop_cached(done.moved[1]);
         self.print(&done.figures);
         match done.stop {
-            Some(halt) => Err(halt),
-            None => synced.map(|()| {
-                self.summary(
-                    done.figures,
-                    &self.meter,
-                    (calls_before, done.in_flight_max),
-                    done.parts,
-                )
-            }),
+            Some(halt) => return Err(halt),
+            None => synced?,
         }
+        let moved = (calls_before, done.in_flight_max);
+        let mut summary = self.summary(done.figures, &self.meter, moved, done.parts);
+        if let Some(sums) = done.sums {
+            let hash = self.verify(&sums, done.figures.bytes)?;
+            if operands.status != Status::Silent {
+                skip::eprintln_quietly(&format!("blake3 {hash}, read back and the same"));
+            }
+            summary.blake3 = Some(hash);
+        }
+        Ok(summary)
     }
 
     fn print(&mut self, figures: &Figures) {
@@ -190,7 +206,8 @@ impl<'a> Job<'a> {
             source,
             (operands.depth as usize, self.buffer_bytes),
         );
-        let copied = copy.run(&mut self.meter, self.signals)?;
+        let mut copied = copy.run(&mut self.meter, self.signals)?;
+        let sums = copied.sums.take();
         let (needs_sync, in_flight_max, parts) = (copied.needs_sync, copied.in_flight_max, copied.parts);
         let interrupted = copied.interrupted;
         let (figures, stop) = self.count(copied);
@@ -209,6 +226,7 @@ impl<'a> Job<'a> {
             needs_sync,
             in_flight_max,
             parts,
+            sums,
         })
     }
 
@@ -238,6 +256,7 @@ impl<'a> Job<'a> {
             needs_sync: ended.needs_sync,
             in_flight_max: 1,
             parts: ended.parts,
+            sums: ended.sums,
         }
     }
 
@@ -335,6 +354,7 @@ impl Done {
             needs_sync: false,
             in_flight_max: 0,
             parts: Part::NONE,
+            sums: None,
         }
     }
 }

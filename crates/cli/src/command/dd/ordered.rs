@@ -29,6 +29,7 @@ use super::figures::Figures;
 use super::records::Count;
 use super::signals::Signals;
 use super::summary::{Meter, Part};
+use super::verify::Sums;
 use crate::operands::{Amount, DdOperands, OutputBlocks, ShortReads, Status};
 use convert::Convert;
 use reader::Reader;
@@ -57,6 +58,7 @@ pub(super) struct Ended {
     pub(super) moved: [u64; 2],
     /// Something went through a cache of which it has to be written yet.
     pub(super) needs_sync: bool,
+    pub(super) sums: Option<Sums>,
 }
 
 /// A copy under way.
@@ -101,6 +103,7 @@ impl<'a> Ordered<'a> {
             parts: self.work.parts,
             moved: [self.reader.moved(), self.writer.moved()],
             needs_sync: self.writer.needs_sync(),
+            sums: self.writer.take_sums(),
         }
     }
 

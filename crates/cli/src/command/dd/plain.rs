@@ -99,6 +99,8 @@ pub(super) struct Begin<'a> {
     pub(super) flags: &'a Flags,
     /// Through which cache, where it has that.
     pub(super) mode: Option<Mode>,
+    /// Is it read again, past the kernel's cache?
+    pub(super) verifies: bool,
 }
 
 /// Opens the file of `if=`.
@@ -143,6 +145,7 @@ fn directory(typed: &str) -> Result<Plain, Failure> {
         offset: 0,
         flags: &Flags::default(),
         mode: None,
+        verifies: false,
     };
     Ok(Plain {
         unreadable: Some(Errno::EISDIR),
@@ -214,10 +217,10 @@ fn open_to_write(path: &Path, begin: Begin<'_>, creation: Creation) -> Result<Fi
 fn write_options(begin: Begin<'_>, create: Create) -> Open {
     Open {
         write: true,
-        // A direct copy needs the kernel-cached description for its unaligned end.
-        descriptions: match begin.flags.direct {
-            Direct::Yes => Descriptions::Both,
-            Direct::No => Descriptions::Only(Caching::Kernel),
+        // A direct copy needs the kernel-cached description for its unaligned end; a cached one is read back by the direct one.
+        descriptions: match (begin.flags.direct, begin.verifies) {
+            (Direct::No, false) => Descriptions::Only(Caching::Kernel),
+            _ => Descriptions::Both,
         },
         create,
         claim_device: true,

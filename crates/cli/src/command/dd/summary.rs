@@ -28,6 +28,8 @@ pub(crate) struct Summary {
     pub(super) output: String,
     pub(super) system_calls: u64,
     pub(super) parts: [Part; 2],
+    /// `verify=blake3`: of what was written, and read back.
+    pub(super) blake3: Option<String>,
 }
 
 /// One direction of a copy. The bytes are those that were moved, whole blocks where only such can be.

@@ -103,6 +103,7 @@ impl Job<'_> {
             output: self.ends.output.typed.clone(),
             system_calls: self.cores.system_calls() - calls_before,
             parts,
+            blake3: None,
         }
     }
 }

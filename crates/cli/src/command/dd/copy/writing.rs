@@ -26,7 +26,7 @@ impl Copy<'_> {
 
     /// The buffer holds everything that is to be written.
     fn whole(&mut self, index: usize) -> Result<(), Failure> {
-        if self.output.flow == Flow::Anywhere {
+        if self.output.flow == Flow::Anywhere && self.sums.is_none() {
             return self.write(index);
         }
         if let Some(slot) = self.slots.get(index) {
@@ -36,16 +36,26 @@ impl Copy<'_> {
         self.write_next()
     }
 
-    /// Starts the next write of an output that takes its bytes in order.
+    /// Starts the next write of an output that takes its bytes in order; all next ones where only the hash wants order.
     fn write_next(&mut self) -> Result<(), Failure> {
-        let next = self.next_write.and_then(|position| self.ready.remove(&position));
-        match next {
-            Some(index) => {
-                self.next_write = None;
-                self.write(index)
+        while let Some(position) = self.next_write {
+            let Some(index) = self.ready.remove(&position) else {
+                break;
+            };
+            self.next_write = None;
+            if let (Some(sums), Some(slot)) = (&mut self.sums, self.slots.get(index)) {
+                let bytes = slot
+                    .buffer
+                    .as_ref()
+                    .and_then(|buffer| buffer.get(..slot.piece.len as usize));
+                sums.add(bytes.unwrap_or_default());
+                if self.output.flow == Flow::Anywhere {
+                    self.next_write = Some(position + slot.piece.len);
+                }
             }
-            None => Ok(()),
+            self.write(index)?;
         }
+        Ok(())
     }
 
     fn write(&mut self, index: usize) -> Result<(), Failure> {

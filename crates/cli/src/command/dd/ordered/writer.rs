@@ -9,6 +9,7 @@ use rustix::event::PollFlags;
 
 use super::super::ends::{End, EndKind};
 use super::super::plain::Flow;
+use super::super::verify::Sums;
 use super::Halt;
 use super::work::{Work, refused};
 use crate::operands::DdOperands;
@@ -28,6 +29,8 @@ pub(super) struct Writer<'a> {
     /// `oflag=nonblock`.
     waits: bool,
     needs_sync: bool,
+    /// `verify=`: of what is written.
+    sums: Option<Sums>,
 }
 
 impl Writer<'_> {
@@ -40,6 +43,7 @@ impl Writer<'_> {
             passed_over: false,
             waits: !operands.output_flags.nonblock,
             needs_sync: false,
+            sums: operands.verifies.then(Sums::default),
         }
     }
 
@@ -51,6 +55,11 @@ impl Writer<'_> {
     /// Has something to be synced unasked?
     pub(super) fn needs_sync(&self) -> bool {
         self.needs_sync
+    }
+
+    /// The hashes of what is written.
+    pub(super) fn take_sums(&mut self) -> Option<Sums> {
+        self.sums.take()
     }
 
     /// Writes all of `bytes`, or what there is room for.
@@ -83,6 +92,9 @@ impl Writer<'_> {
         self.needs_sync |= mode != self.end.mode;
         let outcome = work.write(self.end, offset, part, (mode, self.durability))?;
         let done = u64::from(outcome.bytes_done);
+        if let Some(sums) = &mut self.sums {
+            sums.add(part.get(..done as usize).unwrap_or_default());
+        }
         self.advance(work, done);
         let at = self.end.offset(self.position);
         match outcome.result {
