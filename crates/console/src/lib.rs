@@ -16,6 +16,7 @@
 //! | `json` | the one object that `--json` prints |
 //! | [`printable`] | text that is safe to show |
 //! | [`terminal`] | whether somebody looks at standard error, and in colour |
+//! | [`progress`] | how far a long command has come, and the time left |
 //! | [`exit_status`] | what the parent process is told |
 
 pub mod date;
@@ -29,6 +30,7 @@ pub mod mount;
 pub mod named;
 pub mod output;
 pub mod printable;
+pub mod progress;
 pub mod size;
 pub mod target;
 pub mod terminal;

@@ -7,7 +7,7 @@
 //! Where one turn submits and waits, all batches that fit are gathered for it, and the middle moment is left out.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use baio_console::failure::Failure;
@@ -30,6 +30,8 @@ pub(super) struct Signals {
     pub(super) stop: AtomicBool,
     /// Somebody has ended this stage.
     pub(super) ending: AtomicBool,
+    /// Requests that have ended in this stage, counted only where somebody looks.
+    pub(super) ended: Option<Arc<AtomicU64>>,
 }
 
 /// One place for a request.
@@ -266,8 +268,13 @@ impl<'a, T: Target> Driver<'a, T> {
     }
 
     fn reap(&mut self, round: &mut Round, now: Instant) {
+        let mut count = 0;
         while let Some(ended) = self.target.next() {
             self.settle(round, ended, now);
+            count += 1;
+        }
+        if let Some(all) = &self.signals.ended {
+            all.fetch_add(count, Ordering::Relaxed);
         }
     }
 

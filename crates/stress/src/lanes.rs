@@ -7,11 +7,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use baio_console::failure::Failure;
+use baio_console::terminal::Terminal;
 
 use super::cold;
 use super::drive::{Driver, Signals};
 use super::job::{Job, Mode, Objects, Verify};
 use super::result::{LaneReport, Report, StageReport, threads_now};
+use super::shown;
 use super::target::{OnCore, Plain, Served, Target};
 use super::verify::Ledger;
 use crate::costs;
@@ -116,7 +118,10 @@ fn lane<T: Target>(
         }
         let before = costs::own_costs();
         member.meet();
+        let shown = board.signals.ended.as_ref().filter(|_| index == 0);
+        let shown = shown.map(|ended| shown::stage(job, stage, ended));
         let report = driver.run(stage, number);
+        drop(shown);
         board.signals.ending.store(true, Ordering::Relaxed);
         board.note(report);
         member.meet();
@@ -146,7 +151,10 @@ impl Board {
     fn new(lanes: usize) -> Board {
         Board {
             meeting: Meeting::new(lanes),
-            signals: Signals::default(),
+            signals: Signals {
+                ended: Terminal::of_stderr().map(|_| Arc::default()),
+                ..Signals::default()
+            },
             reports: Mutex::new(Vec::new()),
             failure: Mutex::new(None),
             limited: Mutex::new(false),

@@ -28,6 +28,7 @@
 //! | `target.rs`, `target/` | how requests reach a file or a segment; a new kind of link is a new file here |
 //! | `drive.rs`, `round.rs` | the loop, and what it notes down |
 //! | `lanes.rs` | threads that begin and end each stage together |
+//! | `shown.rs` | how far a stage is, on a terminal |
 //! | `result.rs` | what came out |
 //! | `cache_counts.rs` | what our own cache has done |
 //! | `measurement.rs`, `costs.rs` | the shape of a result that every side of a comparison has; what a process has cost |
@@ -62,6 +63,7 @@ mod place;
 mod result;
 mod round;
 mod schedule;
+mod shown;
 mod subject;
 mod target;
 mod verify;

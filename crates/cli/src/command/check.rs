@@ -7,10 +7,10 @@ use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
 use baio_console::named::Reached;
 use baio_console::output::{Align, Answer, Table};
+use baio_console::progress::{Progress, Unit};
 use baio_storage::{CheckReport, Repair};
 use serde::Serialize;
 
-use crate::command::gauge::Gauge;
 use crate::command::served;
 use crate::command::volume_args::CheckArgs;
 
@@ -53,11 +53,11 @@ pub(crate) fn run(args: CheckArgs) -> Result<Checked, Failure> {
         return served::ask("check", &served, |link| link.check().wait()).map(Checked::from);
     }
     let path = args.path.path("check")?;
-    let mut gauge = Gauge::new();
+    let mut shown = Progress::new("check", Unit::Things("buckets"));
     let checked = baio_storage::check(&path, args.repair, &mut |progress| {
-        gauge.show(|| format!("{} of {} buckets", progress.buckets_done, progress.buckets));
+        shown.reach(progress.buckets_done, progress.buckets);
     });
-    drop(gauge);
+    drop(shown);
     let report = checked.map_err(|error| Failure::from_storage("check", args.path.to_string(), &error))?;
     Ok(Checked::from(report))
 }

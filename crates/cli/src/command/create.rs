@@ -8,6 +8,7 @@ use baio_console::failure::Failure;
 use baio_console::named::NamedSegment;
 use baio_storage::{Core, CreateOptions, Error, Fault, Identity, Zeroing};
 
+use crate::command::making;
 use crate::command::served::SegmentTarget;
 use crate::command::shown::Segment;
 use crate::command::volume_args::{CreateArgs, ZeroArg};
@@ -29,7 +30,10 @@ pub(crate) fn run(args: CreateArgs) -> Result<Segment, Failure> {
     let who = Identity::effective();
     let owner_uid = one_owner(&named.typed, named.owner, args.owner)?.unwrap_or(who.uid);
     named.told("create", look_first(&named, owner_uid, who, &args))?;
-    let created = named.with_volume("create", |core| core.create(who, owner_uid, &named.name, &options))?;
+    let created = named.with_volume("create", |core| {
+        let begun = core.begin_create(who, owner_uid, &named.name, &options)?;
+        making::ended(core, begun, &format!("create {}", named.typed))
+    })?;
     Ok(created.into())
 }
 

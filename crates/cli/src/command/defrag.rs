@@ -7,11 +7,11 @@ use baio::Link;
 use baio_console::failure::Failure;
 use baio_console::named::{Reached, with_volume};
 use baio_console::output::{Align, Answer, Table};
+use baio_console::progress::{Progress, Unit};
 use baio_console::size::format_size;
 use baio_storage::{DefragReport, Identity};
 use serde::Serialize;
 
-use crate::command::gauge::Gauge;
 use crate::command::served;
 use crate::command::volume_args::DefragArgs;
 
@@ -71,18 +71,18 @@ impl From<DefragReport> for Packed {
 }
 
 fn pack(path: &Path) -> baio_storage::Result<DefragReport> {
-    let mut gauge = Gauge::new();
+    let mut shown = Progress::new("defrag", Unit::Things("segments"));
     with_volume(path, |core| {
         core.defrag(Identity::effective(), &mut |progress| {
-            gauge.show(|| {
+            // How many passes there will be is not known before.
+            shown.say(|| {
                 format!(
-                    "pass {}: {} of {} segments, {} moved",
+                    "defrag, pass {}, {} moved",
                     progress.pass,
-                    progress.segments_done,
-                    progress.segments,
                     format_size(progress.moved_bytes)
                 )
             });
+            shown.reach(progress.segments_done, progress.segments);
         })
     })
 }

@@ -16,7 +16,7 @@
 //! | `doctor.rs` | tells what works here |
 //! | `install_docs.rs` | man pages and completions |
 //! | `volume_args.rs` | the arguments of those on volumes and segments |
-//! | `gauge.rs` | how far a long command has come |
+//! | `making.rs` | a change of a segment that takes long, and how far it has come |
 //! | `served.rs` | how commands reach what a broker serves |
 //! | `shown.rs` | how volumes and segments are shown |
 //!
@@ -30,10 +30,10 @@ pub(crate) mod delete;
 pub(crate) mod doctor;
 pub(crate) mod format;
 pub(crate) mod freeze;
-mod gauge;
 pub(crate) mod install_docs;
 pub(crate) mod list;
 pub(crate) mod log;
+mod making;
 pub(crate) mod metrics;
 pub(crate) mod quota;
 pub(crate) mod rename;

@@ -7,6 +7,7 @@ use baio_console::failure::Failure;
 use baio_console::named::{Named, Reached, with_volume};
 use baio_storage::{Core, Identity, ResizeOptions, VolumeInfo};
 
+use crate::command::making;
 use crate::command::served::SegmentTarget;
 use crate::command::shown::{Segment, Shown};
 use crate::command::volume_args::ResizeArgs;
@@ -36,7 +37,8 @@ pub(crate) fn run(args: ResizeArgs) -> Result<Shown, Failure> {
             named.look_first("resize", who)?;
             let options = options(&args);
             let resized = named.with_volume("resize", |core| {
-                core.resize(who, named.owner_uid(who), &named.name, &options)
+                let begun = core.begin_resize(who, named.owner_uid(who), &named.name, &options)?;
+                making::ended(core, begun, &format!("resize {}", named.typed))
             })?;
             Ok(Shown::Segment(resized.into()))
         }

@@ -5,6 +5,7 @@
 use baio::{Link, Remote};
 use baio_console::failure::Failure;
 use baio_console::named::{Named, NamedSegment, Reached};
+use baio_console::progress::Progress;
 use baio_console::target::{Served, TypedTarget};
 
 /// A segment, here or behind a broker.
@@ -70,7 +71,9 @@ pub(crate) fn ask<T>(
 ) -> Result<T, Failure> {
     let told = |error: baio::Error| Failure::from_storage(command, served.typed.clone(), &error);
     let link = Remote::connect(&served.socket).map_err(told)?;
+    let shown = Progress::waiting(command);
     let answer = question(&link).map_err(told)?;
+    drop(shown);
     // What was asked is done; a broker that ends now took nothing back.
     let _ = link.close();
     Ok(answer)

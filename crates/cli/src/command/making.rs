@@ -1,0 +1,26 @@
+//! A change of a segment that may take long, because blocks are zeroed or moved: run to its end, and shown meanwhile.
+
+use baio_console::progress::{Progress, Unit};
+use baio_engine::Wait;
+use baio_storage::{Answer, Core, Error, Fault, OperationId, Progress as Reached, Result, SegmentInfo};
+
+/// Turns the core until an operation that answers with its segment has ended; `what` is what the terminal calls it.
+pub(super) fn ended(core: &mut Core, operation: OperationId, what: &str) -> Result<SegmentInfo> {
+    let mut shown = Progress::new(what, Unit::Bytes);
+    loop {
+        if let Some(Reached::Bytes { done, of }) = core.operation_progress(&operation) {
+            shown.reach(done, of);
+        }
+        if let Some(answer) = core.take_answer(&operation) {
+            return match answer? {
+                Answer::Segment(info) | Answer::Opened(_, info) => Ok(info),
+                _ => Err(Error::new("run an operation on", what, Fault::NotFound)),
+            };
+        }
+        if let Err(error) = core.turn(Wait::one()) {
+            // It still ends when the core is closed.
+            core.abandon_operation(operation);
+            return Err(error);
+        }
+    }
+}
