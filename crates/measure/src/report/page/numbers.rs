@@ -145,4 +145,11 @@ mod tests {
             ["512 bytes", "1.00 MiB", "7.80 GiB"]
         );
     }
+
+    #[test]
+    fn units_and_marks_stay_short() {
+        assert_eq!([unit("requests/s", "1/s"), unit("CPU", "us")], ["", "µs"]);
+        assert_eq!(mark(">= 0.97"), "≥\u{a0}0.97");
+        assert_eq!(mark(&"ü".repeat(21)), "ü".repeat(20) + "…");
+    }
 }

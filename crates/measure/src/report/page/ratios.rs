@@ -124,7 +124,8 @@ fn compared(row: &Row) -> Option<Dot<'_>> {
 
 /// A figure that its mark judges without a peer.
 fn judged_alone(row: &Row) -> Option<Dot<'_>> {
-    if row.ratio.is_some() {
+    // Beside a peer the mark is of the ratio, which there is not.
+    if row.ratio.is_some() || !row.peer.is_empty() {
         return None;
     }
     let (ours, mark) = (row.ours.filter(|ours| !ours.is_nan())?, Mark::of(row)?);
@@ -412,6 +413,14 @@ mod tests {
         assert!(
             drawn(&[row("<= 0", None, Some(3.0))]).contains("L980 11L964 17"),
             "far off, at the right end"
+        );
+        let without_a_ratio = Row {
+            peer: "fio".into(),
+            ..row(">= 0.97", None, Some(150_000.0))
+        };
+        assert!(
+            !drawn(&[without_a_ratio]).contains("class=band"),
+            "its mark is of no figure of ours"
         );
     }
 

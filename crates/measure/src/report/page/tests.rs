@@ -86,6 +86,14 @@ fn what_fails_a_report_is_said_before_the_missed_marks() {
     assert!(!page.contains("did not finish") && !page.contains("did not hold"));
 }
 
+#[test]
+fn a_promise_leads_to_the_experiments_that_ran() {
+    let page = body(&record("none-missed"));
+    let promises = &page[page.find("id=\"promises\"").unwrap()..];
+    assert!(promises.contains(r##"<a href="#e5-streaming-figures">streaming-figures</a>, durable-writes"##));
+    assert!(page.contains(r##"id="e5-streaming-figures""##));
+}
+
 /// Ours can be there without a peer's, and both figures of a command are one line to run.
 #[test]
 fn a_row_shows_what_there_is_and_a_command_stands_once() {
