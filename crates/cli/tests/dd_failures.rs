@@ -5,8 +5,11 @@
 mod gnu;
 mod support;
 
+use std::io::{Seek, SeekFrom};
+use std::process::{Command, Stdio};
+
 use gnu::Case;
-use support::{BAIO, Place, random_bytes};
+use support::{BAIO, Done, Place, random_bytes};
 
 const FULL: &[Case<'_>] = &[
     ("bin", "/dev/full", "bs=100"),
@@ -140,4 +143,80 @@ fn segments_that_are_full() {
         let from = if line.contains("seek") { 1000 } else { 0 };
         assert_eq!(&back.out()[from..], &bytes[..size - from], "{line}");
     }
+}
+
+/// Memory of this process is a file with bytes that can be read and others that give EIO: where its first page begins, which is the
+/// program's, and where the stack ends, at whose end the environment is. Nobody writes either.
+fn edges() -> [u64; 2] {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let of = |line: &str| {
+        let (begin, end) = line.split(' ').next()?.split_once('-')?;
+        let parse = |text: &str| u64::from_str_radix(text, 16).ok();
+        Some([parse(begin)?, parse(end)?])
+    };
+    let begin = maps.lines().next().and_then(of).unwrap()[0];
+    let stack = maps.lines().find(|line| line.ends_with("[stack]"));
+    [begin, stack.and_then(of).unwrap()[1]]
+}
+
+/// A disk with a bad spot gives EIO in the middle of what can be read.
+#[test]
+fn a_bad_spot() {
+    let place = Place::new();
+    if !gnu::is_there(&place) {
+        return;
+    }
+    let [begin, end] = edges();
+    let starts = [begin - 8192, begin - 1500, end - 1500, end - 1024];
+    let (mut found, mut ran) = (Vec::new(), 0);
+    for start in starts {
+        for line in [
+            "bs=4096 count=4",
+            "bs=4096 count=4 conv=noerror",
+            "bs=4096 count=4 conv=noerror,sync",
+            "bs=1000 count=9 conv=noerror,sync",
+            "bs=1000 count=3 conv=sync",
+            "bs=1000 count=3",
+            "bs=512 count=20 conv=noerror,sync",
+            "ibs=1000 obs=3000 count=9 conv=noerror,sync",
+            "ibs=1000 obs=300 count=9 conv=noerror,sync,swab",
+            "ibs=1000 obs=300 count=2 conv=ucase",
+            "ibs=512 obs=100000 count=20",
+            "bs=64 count=100 conv=noerror,sync status=none",
+            "bs=64 count=100 conv=noerror,sync iflag=fullblock",
+            "bs=1000 count=9 conv=noerror,sync,sparse seek=2",
+            "bs=1000 count=6500B conv=noerror,sync",
+        ] {
+            // Behind the stack there is nothing for ever, and a read that fails counts only where `sync` makes a record of it, which
+            // GNU dd does not after a short one.
+            let is_short = start == end - 1500 || !(line.starts_with("bs=512") || line.starts_with("bs=64"));
+            if line.contains("noerror") && start > begin && is_short {
+                continue;
+            }
+            let [theirs, ours] = ["dd", BAIO].map(|program| from_memory(&place, program, start, line));
+            let case = format!("{line} from {start:x} ({begin:x} {end:x})");
+            found.extend(gnu::compare(("memory", "-", &case), theirs, ours));
+            ran += 1;
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    println!("{ran} cases agree with GNU dd");
+}
+
+fn from_memory(place: &Place, program: &str, start: u64, line: &str) -> (Done, Option<Vec<u8>>) {
+    let _ = std::fs::remove_file(place.path("out"));
+    let mut memory = std::fs::File::open("/proc/self/mem").unwrap();
+    memory.seek(SeekFrom::Start(start)).unwrap();
+    let mut command = Command::new(program);
+    if program == BAIO {
+        command.arg("dd");
+    }
+    let output = command
+        .args(format!("of=out {line}").split(' '))
+        .current_dir(place.path("."))
+        .env("LC_ALL", "C")
+        .stdin(Stdio::from(memory))
+        .output()
+        .unwrap();
+    (Done(output), std::fs::read(place.path("out")).ok())
 }

@@ -95,6 +95,11 @@ impl Ends {
         let input = resolve(operands.input.as_ref(), "standard input")?;
         let output = resolve(operands.output.as_ref(), "standard output")?;
         let source = open_input(&input, operands)?;
+        let errno = source.as_ref().and_then(|plain| plain.unreadable);
+        if let (Some(errno), Typed::Segment(_) | Typed::Served(..), false) = (errno, &output, operands.noerror) {
+            // Nothing would be written: that is no reason to open a volume.
+            return Err(unreadable(&input.typed(), errno));
+        }
         let target = open_output(&output, operands)?;
         let made = target.as_ref().is_some_and(|plain| plain.made);
         let mut cores = Cores::new(config, signals.clone());
@@ -253,6 +258,14 @@ impl End {
         .needing("an output with room for all of the input")
         .cured_by("copy less (count=, seek=), or make a larger segment")
     }
+}
+
+/// What each read of a directory comes to.
+pub(super) fn unreadable(typed: &str, errno: Errno) -> Failure {
+    let error = baio_storage::Error::new("read", typed.to_owned(), errno);
+    Failure::from_storage("dd", typed, &error)
+        .needing("a file or a device")
+        .cured_by("name a file in it")
 }
 
 fn resolve(typed: Option<&TypedTarget>, standard: &'static str) -> Result<Typed, Failure> {

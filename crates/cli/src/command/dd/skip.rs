@@ -29,7 +29,8 @@ impl Job<'_> {
         let (operands, input) = (self.operands, &self.ends.input);
         let skip = operands.skip_bytes();
         let complete = match input.flow {
-            Flow::Anywhere => input.kind() == EndKind::Device || input.origin <= input.size,
+            // Standard input may stand behind its end, or have a size that says nothing: only what was asked for can fail.
+            Flow::Anywhere => skip == 0 || input.kind() == EndKind::Device || input.origin <= input.size,
             Flow::InOrder => skip == 0 || input.move_position(skip) || self.read_over()?,
         };
         if !complete && operands.status != Status::Silent {

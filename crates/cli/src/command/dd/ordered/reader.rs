@@ -7,7 +7,7 @@
 use baio_engine::{Buffer, Errno};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::super::ends::End;
+use super::super::ends::{End, unreadable};
 use super::super::frame::{Range, ReadFrame};
 use super::super::plain::Flow;
 use super::Halt;
@@ -69,7 +69,7 @@ impl Reader<'_> {
     /// Appends at most `len` bytes to `record`, and says how many; none behind the end.
     pub(super) fn read(&mut self, work: &mut Work<'_>, len: u64, record: &mut Vec<u8>) -> Result<u64, Halt> {
         if let Some(errno) = self.end.unreadable {
-            return Err(refused(self.end, "read", self.position, errno).into());
+            return Err(unreadable(&self.end.typed, errno).into());
         }
         let read = match self.end.flow {
             Flow::InOrder => self.read_next(work, len, record)?,
