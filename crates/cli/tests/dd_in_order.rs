@@ -283,3 +283,41 @@ fn every_case_of_the_table() {
     println!("{ran} cases agree with GNU dd");
     assert!(ran >= 150, "{ran}");
 }
+
+/// Whoever goes on with standard input and output finds them where GNU dd leaves them, also after a failure.
+#[test]
+fn standard_streams_are_left_where_the_copy_ends() {
+    let place = Place::new();
+    if !gnu::is_there(&place) {
+        return;
+    }
+    gnu::write_inputs(&place);
+    let (mut found, ours) = (Vec::new(), format!("{} dd", support::BAIO));
+    for line in [
+        "ibs=3 obs=5 count=20",
+        "ibs=1000 obs=7 count=2",
+        "bs=100 conv=swab count=3",
+        "bs=1000 conv=sync",
+        "ibs=10 obs=30 skip=7 count=3",
+        "bs=100 count=5 seek=1",
+        "ibs=100 obs=1000 count=5 seek=1 conv=notrunc",
+        "ibs=100 obs=1000 of=/dev/full",
+        "bs=100 conv=sparse count=4",
+        "ibs=700 obs=300 oflag=append count=2",
+    ] {
+        for limit in ["", "trap '' XFSZ; ulimit -f 2;"] {
+            let told = ["dd", &ours].map(|dd| {
+                let _ = std::fs::remove_file(place.path("out"));
+                place.shell(&format!("{limit} ({dd} {line}; echo -; cat >left) < holes > out"));
+                (place.read("out"), place.read("left"))
+            });
+            if told[0] != told[1] {
+                found.push(format!(
+                    "{limit} {line}: {:?}",
+                    told.map(|(out, left)| (out.len(), left.len()))
+                ));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}

@@ -86,7 +86,7 @@ impl<'a> Ordered<'a> {
             work: Work::new(cores, operands.status, meter, signals),
             operands,
             reader: Reader::new(&ends.input, operands, overlaps),
-            writer: Writer::new(&ends.output, operands),
+            writer: Writer::new(ends, operands, overlaps),
             convert: Convert::new(operands.conversion),
             block: Vec::new(),
             partial: 0,
@@ -95,13 +95,17 @@ impl<'a> Ordered<'a> {
 
     /// Copies until the input or the count ends, or something fails.
     pub(super) fn run(mut self) -> Ended {
-        let copied = self.copy();
-        self.work.figures.truncated = self.convert.truncated();
+        let mut copied = self.copy();
+        if let Err(Halt::Interrupted) = copied {
+            // What was taken is as good as written.
+            self.work.ends();
+            copied = self.writer.flush(&mut self.work).and(copied);
+        }
         Ended {
             figures: self.work.figures,
             halt: copied.err(),
             parts: self.work.parts,
-            moved: [self.reader.moved(), self.writer.moved()],
+            moved: self.writer.moved(),
             needs_sync: self.writer.needs_sync(),
             sums: self.writer.take_sums(),
         }
@@ -215,11 +219,7 @@ impl<'a> Ordered<'a> {
             bytes = bytes.get(taken..).unwrap_or_default();
             if self.block.len() >= room {
                 let block = std::mem::take(&mut self.block);
-                let before = self.writer.moved();
-                if let Err(halt) = self.put(&block) {
-                    self.work.figures.records_out.partial += u64::from(self.writer.moved() > before);
-                    return Err(halt);
-                }
+                self.put(&block)?;
                 self.work.figures.records_out.full += 1;
                 // Its memory serves the next one.
                 self.block = block;
@@ -238,18 +238,19 @@ impl<'a> Ordered<'a> {
         self.gather(&[])?;
         if !self.block.is_empty() {
             let block = std::mem::take(&mut self.block);
-            let before = self.writer.moved();
-            let put = self.put(&block);
-            self.work.figures.records_out.partial += u64::from(self.writer.moved() > before);
-            put?;
+            self.put(&block)?;
+            self.work.figures.records_out.partial += 1;
         }
+        self.work.figures.truncated = self.convert.truncated();
+        self.writer.flush(&mut self.work)?;
+        self.writer.input_ends_at(self.reader.moved());
         self.writer.extend(&mut self.work)
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), Halt> {
-        let put = self.writer.write(&mut self.work, bytes);
         self.work.figures.truncated = self.convert.truncated();
+        self.writer.write(&mut self.work, bytes, self.reader.moved())?;
         self.work.tick();
-        put
+        Ok(())
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Work<'a> {
     status: Status,
     meter: &'a mut Meter,
     signals: &'a Signals,
+    /// Signals have been heard enough.
+    ends: bool,
     pub(super) figures: Figures,
     pub(super) parts: [Part; 2],
 }
@@ -39,6 +41,7 @@ impl<'a> Work<'a> {
             status,
             meter,
             signals,
+            ends: false,
             figures: Figures::default(),
             parts: Part::NONE,
         }
@@ -134,10 +137,15 @@ impl<'a> Work<'a> {
         while self.signals.take_asked() {
             self.print();
         }
-        match self.signals.interrupted() {
+        match self.signals.interrupted() && !self.ends {
             true => Err(Halt::Interrupted),
             false => Ok(()),
         }
+    }
+
+    /// From here on nothing is interrupted: what was begun ends.
+    pub(super) fn ends(&mut self) {
+        self.ends = true;
     }
 
     /// The figures so far.

@@ -1,26 +1,55 @@
 //! Blocks of an output, one after the other.
 //!
+//! Where neither side is a stream, nobody can see whether a block of 512 bytes is a request of its own: blocks are gathered, and written
+//! together. For each of them is remembered what the figures were before it, so that a write that fails leaves those of the block
+//! that failed.
+//!
 //! What a direct target can take goes there directly; what does not end on its sectors goes through a cache, which reads the rest of the
 //! sectors and keeps it: a segment's through the page cache, a file's through the kernel's.
+
+use std::collections::VecDeque;
 
 use baio_console::failure::Failure;
 use baio_engine::Durability;
 use rustix::event::PollFlags;
 
-use super::super::ends::{End, EndKind};
+use super::super::ends::{End, EndKind, Ends};
+use super::super::figures::Figures;
 use super::super::plain::Flow;
 use super::super::verify::Sums;
 use super::Halt;
 use super::work::{Work, refused};
-use crate::operands::DdOperands;
+use crate::operands::{DdOperands, OutputBlocks};
 
 /// No request is longer.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
 
+/// As much is gathered before it is written.
+const GATHERED_BYTES: usize = 256 << 10;
+
+/// What was so before a block was taken.
+#[derive(Clone, Copy)]
+struct Before {
+    /// Where the block begins.
+    position: u64,
+    figures: Figures,
+    /// Bytes that the input had moved on when it was read.
+    input: u64,
+}
+
 /// An output, and how far it is written.
 pub(super) struct Writer<'a> {
     end: &'a End,
+    /// Bytes that are written, or passed over.
     position: u64,
+    /// Bytes behind them that are not, and the blocks that have some of them.
+    pending: Vec<u8>,
+    blocks: VecDeque<Before>,
+    gathers: bool,
+    /// A part of a block that fails counts as a partial one.
+    counts_parts: bool,
+    /// Bytes that the input has moved on.
+    input: u64,
     durability: Durability,
     /// `conv=sparse`, as long as the output has positions.
     sparse: bool,
@@ -34,11 +63,19 @@ pub(super) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    pub(super) fn new<'a>(end: &'a End, operands: &DdOperands) -> Writer<'a> {
+    pub(super) fn new<'a>(ends: &'a Ends, operands: &DdOperands, overlaps: bool) -> Writer<'a> {
+        let end = &ends.output;
+        let durability = end.durability(operands);
+        let streams = ends.input.flow == Flow::InOrder || end.flow == Flow::InOrder;
         Writer {
             end,
             position: 0,
-            durability: end.durability(operands),
+            pending: Vec::new(),
+            blocks: VecDeque::new(),
+            gathers: !streams && !overlaps && durability == Durability::None,
+            counts_parts: operands.output_blocks == OutputBlocks::Full,
+            input: 0,
+            durability,
             sparse: operands.sparse && end.flow == Flow::Anywhere,
             passed_over: false,
             waits: !operands.output_flags.nonblock,
@@ -47,9 +84,14 @@ impl Writer<'_> {
         }
     }
 
-    /// Bytes that the output has moved on.
-    pub(super) fn moved(&self) -> u64 {
-        self.position
+    /// Bytes that the input and the output have moved on.
+    pub(super) fn moved(&self) -> [u64; 2] {
+        [self.input, self.position]
+    }
+
+    /// All is written, and so much was read.
+    pub(super) fn input_ends_at(&mut self, position: u64) {
+        self.input = position;
     }
 
     /// Has something to be synced unasked?
@@ -62,16 +104,86 @@ impl Writer<'_> {
         self.sums.take()
     }
 
-    /// Writes all of `bytes`, or what there is room for.
-    pub(super) fn write(&mut self, work: &mut Work<'_>, bytes: &[u8]) -> Result<(), Halt> {
+    /// Takes a block, read when the input had moved on by `input`.
+    pub(super) fn write(&mut self, work: &mut Work<'_>, bytes: &[u8], input: u64) -> Result<(), Halt> {
         self.passed_over = self.sparse && bytes.iter().all(|byte| *byte == 0);
         if self.passed_over {
-            self.advance(work, bytes.len() as u64);
+            self.flush(work)?;
+            self.position += bytes.len() as u64;
+            work.figures.bytes += bytes.len() as u64;
+            self.input = input;
             return Ok(());
         }
+        self.blocks.push_back(Before {
+            position: self.position + self.pending.len() as u64,
+            figures: work.figures,
+            input: self.input,
+        });
+        self.input = input;
+        self.pending.extend_from_slice(bytes);
+        work.figures.bytes += bytes.len() as u64;
+        match (self.gathers, self.pending.len() >= GATHERED_BYTES) {
+            (false, _) => self.flush(work),
+            (true, false) => Ok(()),
+            // What is left over ends on whole sectors with the next ones.
+            (true, true) => {
+                let end = self.end.offset(self.position) + self.pending.len() as u64;
+                let rest = (end % self.end.align.max(1)) as usize;
+                self.flush_first(work, self.pending.len().saturating_sub(rest))
+            }
+        }
+    }
+
+    /// Writes all that was taken, or what there is room for.
+    pub(super) fn flush(&mut self, work: &mut Work<'_>) -> Result<(), Halt> {
+        self.flush_first(work, self.pending.len())
+    }
+
+    fn flush_first(&mut self, work: &mut Work<'_>, len: usize) -> Result<(), Halt> {
+        let bytes = std::mem::take(&mut self.pending);
+        let (now, later) = bytes.split_at(len.min(bytes.len()));
+        let written = self.write_all(work, now);
+        if written.is_err() {
+            self.fail(work);
+            return written;
+        }
+        self.pending.extend_from_slice(later);
+        while self.blocks.get(1).is_some_and(|next| next.position <= self.position) {
+            self.blocks.pop_front();
+        }
+        if self.pending.is_empty() {
+            self.blocks.clear();
+        }
+        Ok(())
+    }
+
+    /// Nothing behind the block that has failed was read, as far as the figures say.
+    fn fail(&mut self, work: &mut Work<'_>) {
+        let failed = self.blocks.iter().rfind(|block| block.position <= self.position);
+        if let Some(failed) = failed {
+            let began = self.position > failed.position;
+            work.figures = failed.figures;
+            work.figures.bytes = failed.figures.bytes + (self.position - failed.position);
+            work.figures.records_out.partial += u64::from(self.counts_parts && began);
+        }
+        // Of the input what belongs to that block was read, but nothing behind it.
+        let next = self.blocks.iter().find(|block| block.position > self.position);
+        self.input = next.map_or(self.input, |next| next.input);
+        self.blocks.clear();
+    }
+
+    /// The first bytes go by themselves if they end on a sector that they do not begin, and the rest does.
+    fn write_all(&mut self, work: &mut Work<'_>, bytes: &[u8]) -> Result<(), Halt> {
+        let align = self.end.align.max(1);
         let room = usize::try_from(self.end.room().saturating_sub(self.position)).unwrap_or(usize::MAX);
         let fits = bytes.get(..room).unwrap_or(bytes);
-        for part in fits.chunks(REQUEST_BYTES_MAX) {
+        let to_sector = (align - self.end.offset(self.position) % align) % align;
+        let (first, rest) = fits.split_at((to_sector as usize).min(fits.len()));
+        for part in [first]
+            .into_iter()
+            .filter(|first| !first.is_empty())
+            .chain(rest.chunks(REQUEST_BYTES_MAX))
+        {
             self.write_part(work, part)?;
         }
         match fits.len() < bytes.len() {
@@ -95,18 +207,13 @@ impl Writer<'_> {
         if let Some(sums) = &mut self.sums {
             sums.add(part.get(..done as usize).unwrap_or_default());
         }
-        self.advance(work, done);
+        self.position += done;
         let at = self.end.offset(self.position);
         match outcome.result {
             Ok(_) if done == part.len() as u64 => Ok(()),
             Ok(_) => Err(self.end.wrote_less(at).into()),
             Err(error) => Err(self.end.failed(&error).at(at).into()),
         }
-    }
-
-    fn advance(&mut self, work: &mut Work<'_>, len: u64) {
-        self.position += len;
-        work.figures.bytes += len;
     }
 
     /// Gives a file the size that it has by what was passed over at its end.
