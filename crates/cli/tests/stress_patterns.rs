@@ -305,3 +305,25 @@ fn an_error_that_no_request_would_escape_ends_the_run() {
         "{error}"
     );
 }
+
+#[test]
+fn the_words_of_fio_are_ours() {
+    let place = Place::new();
+    place.write("f", &[1; 64 << 10]);
+    for (engine, backend) in [("psync", "sync"), ("posixaio", "threads")] {
+        let line = format!("f --rw randrw --bs 8K --iodepth 3 --ioengine {engine} --rwmixread 100 --runtime 1");
+        let told = stress(&place, &line);
+        assert_eq!(
+            (&told["backend"], &told["depth"], &told["request_size"]),
+            (&backend.into(), &3.into(), &8192.into())
+        );
+        assert!(told["seconds"].as_f64().unwrap() >= 1.0, "{told}");
+        let parts = told["parts"].as_array().unwrap();
+        assert!(parts[0]["requests"].as_u64().unwrap() > 0, "{told}");
+        assert_eq!(
+            (&parts[1]["part"], &parts[1]["requests"]),
+            (&"write".into(), &0.into()),
+            "{told}"
+        );
+    }
+}

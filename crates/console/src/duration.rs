@@ -1,6 +1,7 @@
 //! Durations as people type them: `200us`, `500ms`, `3s`, `2m`.
 //!
-//! The unit is never optional: a bare `5` would be seconds to one tool's user and milliseconds to another's.
+//! The unit is not optional: a bare `5` would be seconds to one tool's user and milliseconds to another's. Only how long a measurement runs
+//! may be a bare number ([`parse_runtime`]): everybody who knows fio types seconds there.
 
 use std::time::Duration;
 
@@ -31,6 +32,17 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| refused("is too long a duration"))
 }
 
+/// The same; a bare number is seconds.
+///
+/// # Errors
+/// As there.
+pub fn parse_runtime(text: &str) -> Result<Duration, String> {
+    match split_digits(text) {
+        (digits, "") if !digits.is_empty() => parse_duration(&format!("{digits}s")),
+        _ => parse_duration(text),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +71,15 @@ mod tests {
         ] {
             let said = parse_duration(text).unwrap_err();
             assert!(said.starts_with(&format!("'{text}' ")), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_runtime_without_a_unit_is_seconds() {
+        assert_eq!(parse_runtime("60"), Ok(Duration::from_secs(60)));
+        assert_eq!(parse_runtime("60ms"), Ok(Duration::from_millis(60)));
+        for text in ["", "s", "-1", "99999999999999999999"] {
+            assert!(parse_runtime(text).is_err(), "{text}");
         }
     }
 

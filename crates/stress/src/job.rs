@@ -39,6 +39,8 @@ pub(crate) struct Job {
     pub(crate) service: bool,
     /// Files are dropped from the kernel's page cache before each stage.
     pub(crate) cold: bool,
+    /// So many percent of the requests of a mix are reads.
+    pub(crate) read_percent: u8,
     /// So many percent of each stream, from its start, are read into our own cache before the first stage.
     pub(crate) warm_percent: Option<u8>,
     pub(crate) verify: Option<Verify>,
@@ -131,7 +133,7 @@ pub enum Rw {
     /// At random
     #[value(name = "randwrite")]
     RandomWrite,
-    /// Reads and writes at random, as many of one as of the other
+    /// Reads and writes at random, by a coin: --read-percent
     #[value(name = "randrw")]
     RandomMixed,
 }
@@ -195,12 +197,16 @@ pub enum Backend {
     /// The best that works here
     Auto,
     /// Blocking system calls
+    #[value(alias = "psync")]
     Sync,
     /// A pool of threads
+    #[value(alias = "posixaio")]
     Threads,
     /// Linux native AIO
+    #[value(alias = "libaio")]
     Aio,
     /// io_uring
+    #[value(alias = "io_uring")]
     Uring,
 }
 
@@ -275,6 +281,7 @@ impl Job {
             one_turn: false,
             service: false,
             cold: false,
+            read_percent: 50,
             warm_percent: None,
             verify: None,
             seed: 1,

@@ -45,6 +45,7 @@ struct Cursor {
 #[derive(Debug)]
 pub(super) struct Schedule<'a> {
     rw: Rw,
+    read_percent: u64,
     cursors: Vec<Cursor>,
     current: usize,
     made_in_run: u32,
@@ -86,6 +87,7 @@ impl<'a> Schedule<'a> {
         };
         Schedule {
             rw: stage.rw,
+            read_percent: job.read_percent.into(),
             cursors: lane.streams.iter().enumerate().map(cursor).collect(),
             current: 0,
             made_in_run: 0,
@@ -124,7 +126,7 @@ impl<'a> Schedule<'a> {
         let write = match self.rw {
             Rw::Write | Rw::RandomWrite => true,
             Rw::Read | Rw::RandomRead => false,
-            Rw::RandomMixed => self.coin.word() & 1 == 1,
+            Rw::RandomMixed => self.coin.word() % 100 >= self.read_percent,
         };
         let Some(cursor) = self.cursors.get_mut(stream) else {
             return Next::End;
@@ -225,11 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_is_as_many_reads_as_writes() {
-        let (job, lane) = (job(8), lane(&[4000]));
-        let mut schedule = Schedule::new(&job, &lane, &Stage::of(Rw::RandomMixed), [0, 0], &[]);
-        let writes = drain(&mut schedule).iter().filter(|piece| piece.write).count();
-        assert!((1800..2200).contains(&writes), "{writes}");
+    fn a_mix_has_as_many_reads_as_asked_for() {
+        for (read_percent, expected) in [(0, 4000..4001), (20, 3000..3400), (50, 1800..2200), (100, 0..1)] {
+            let job = Job { read_percent, ..job(8) };
+            let lane = lane(&[4000]);
+            let mut schedule = Schedule::new(&job, &lane, &Stage::of(Rw::RandomMixed), [0, 0], &[]);
+            let writes = drain(&mut schedule).iter().filter(|piece| piece.write).count();
+            assert!(expected.contains(&writes), "{read_percent}: {writes}");
+        }
     }
 
     #[test]

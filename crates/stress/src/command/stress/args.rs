@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use baio_console::duration::parse_duration;
+use baio_console::duration::{parse_duration, parse_runtime};
 use baio_console::memory_limit::Room;
 use baio_console::size::Size;
 use baio_console::target::TypedTarget;
@@ -40,7 +40,7 @@ pub struct StressArgs {
     #[arg(long, visible_alias = "bs", value_name = "SIZE", default_value = "4K", value_parser = request_size)]
     pub(crate) request_size: Size,
     /// Requests that each thread keeps in flight; 32 if it is left out, fewer where their buffers would not fit into memory
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    #[arg(long, visible_alias = "iodepth", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub(crate) depth: Option<u32>,
     /// Requests that are submitted at a time, after as many have ended
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -51,11 +51,11 @@ pub struct StressArgs {
     /// What each write has made safe when it completes
     #[arg(long, value_name = "LEVEL", default_value = "none")]
     pub(crate) durability: TypedDurability,
-    /// How requests are executed
-    #[arg(long, value_name = "NAME", default_value = "auto")]
+    /// How requests are executed; of fio's names io_uring, libaio, psync, and posixaio for the threads
+    #[arg(long, visible_alias = "ioengine", value_name = "NAME", default_value = "auto")]
     pub(crate) backend: Backend,
-    /// How long; of each stage
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    /// How long; of each stage. A bare number is seconds, as for fio
+    #[arg(long, value_name = "TIME", value_parser = parse_runtime)]
     pub(crate) runtime: Option<Duration>,
     /// Bytes of each file to use [default: all of it; a missing one that is written gets 1G]
     #[arg(long, value_name = "SIZE")]
@@ -87,6 +87,9 @@ pub struct StressArgs {
     /// Patterns that follow one another
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "rw")]
     pub(crate) stages: Vec<Rw>,
+    /// So many of a hundred requests of randrw are reads
+    #[arg(long, visible_alias = "rwmixread", value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) read_percent: u8,
     /// Read so many percent of each file, from its beginning, into our own cache before anything is measured
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub(crate) warm: Option<u8>,

@@ -434,6 +434,7 @@ fn job(args: &StressArgs, objects: Objects, size: u64, stages: Vec<Stage>) -> Re
         one_turn: args.one_turn,
         service: args.service,
         cold: args.cold,
+        read_percent: args.read_percent,
         warm_percent: args.warm,
         verify: args
             .verify
