@@ -20,6 +20,12 @@ impl Size {
     }
 }
 
+impl From<u64> for Size {
+    fn from(bytes: u64) -> Size {
+        Size(bytes)
+    }
+}
+
 impl FromStr for Size {
     /// What is wrong, and what to write.
     type Err = String;

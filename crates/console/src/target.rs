@@ -64,6 +64,11 @@ fn exists_on_disk(path: &Path) -> bool {
 }
 
 impl TypedTarget {
+    /// The text, as it was typed.
+    pub fn as_os_str(&self) -> &OsStr {
+        &self.0
+    }
+
     /// What the text means here and now, for the command `operation`.
     ///
     /// # Errors

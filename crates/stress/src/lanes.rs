@@ -34,7 +34,7 @@ pub(crate) fn run(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<Repo
 fn run_on<T: Target>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<Report, Failure> {
     let ledgers = ledgers(job);
     let shared = Arc::new(T::share(job)?);
-    let board = Board::new(job.lanes.len());
+    let board = Board::new(job.lanes.len(), job.is_shown);
     let mut stages = Vec::new();
     std::thread::scope(|scope| {
         let (board, ledgers, shared) = (&board, &ledgers[..], &shared);
@@ -148,11 +148,11 @@ struct Board {
 }
 
 impl Board {
-    fn new(lanes: usize) -> Board {
+    fn new(lanes: usize, is_shown: bool) -> Board {
         Board {
             meeting: Meeting::new(lanes),
             signals: Signals {
-                ended: Terminal::of_stderr().map(|_| Arc::default()),
+                ended: Terminal::of_stderr().filter(|_| is_shown).map(|_| Arc::default()),
                 ..Signals::default()
             },
             reports: Mutex::new(Vec::new()),

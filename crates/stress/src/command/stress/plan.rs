@@ -20,7 +20,7 @@ use crate::{
     Claim, Job, Kind, Objects, Place, STAMP_MIN, STAMPED_BLOCKS_MAX, Stage, Stream, Want, contexts, deal, shares,
 };
 
-const COMMAND: &str = "stress";
+pub(crate) const COMMAND: &str = "stress";
 
 /// Memory of our own cache if none is asked for.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -33,17 +33,17 @@ const RUNTIME_DEFAULT: Duration = Duration::from_secs(5);
 
 /// A job, and what it needs first.
 #[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) job: Job,
+pub(crate) struct Plan {
+    pub(crate) job: Job,
     /// Bytes of each object that are used.
-    pub(super) size: u64,
-    pub(super) wants: Vec<Want>,
+    pub(crate) size: u64,
+    pub(crate) wants: Vec<Want>,
     /// Held until the run has ended.
-    pub(super) claims: Vec<Claim>,
+    pub(crate) claims: Vec<Claim>,
 }
 
 /// Makes the plan.
-pub(super) fn plan(args: &StressArgs) -> Result<Plan, Failure> {
+pub(crate) fn plan(args: &StressArgs) -> Result<Plan, Failure> {
     check(args)?;
     match Reached::resolve(COMMAND, &args.target)? {
         Reached::Here(Named::File(path)) => plan_files(args, &path),
@@ -159,7 +159,10 @@ fn plan_files(args: &StressArgs, path: &Path) -> Result<Plan, Failure> {
     let writes = stages.iter().any(|stage| stage.rw.writes());
     let places = paths.iter().map(|path| Place::look(COMMAND, path));
     let places = places.collect::<Result<Vec<_>, _>>()?;
-    if let Some(missing) = places.iter().find(|place| place.kind == Kind::Missing && !writes) {
+    if let Some(missing) = places
+        .iter()
+        .find(|place| place.kind == Kind::Missing && !writes && !args.lays_out)
+    {
         return Err(nothing_to_read(&missing.path));
     }
     let size = common_size(args, &places, writes)?;
@@ -342,7 +345,7 @@ fn common_size(args: &StressArgs, places: &[Place], writes: bool) -> Result<u64,
             }
             (Kind::File | Kind::Device, None) => size = size.min(place.size),
             (Kind::File | Kind::Device, Some(asked)) if asked <= place.size => {}
-            (Kind::File, Some(_)) if writes => {}
+            (Kind::File, Some(_)) if writes || args.lays_out => {}
             (Kind::File | Kind::Device, Some(asked)) => {
                 let said = format!(
                     "it has {}, and --size asks for {}",

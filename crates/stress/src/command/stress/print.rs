@@ -97,7 +97,7 @@ impl Answer for Stressed {
     }
 }
 
-fn table(parts: &[Section]) -> Table {
+pub(crate) fn table(parts: &[Section]) -> Table {
     let right = |heading| (heading, Align::Right);
     let mut table = Table::with_headings(&[
         ("PART", Align::Left),

@@ -1,0 +1,183 @@
+//! Promise: `baio stress FILE.fio` runs the common subset of fio's job files, with fio's defaults, and refuses the rest by name and line
+//! before anything is made.
+
+mod support;
+
+use std::path::Path;
+
+use serde_json::Value;
+use support::{Place, skip};
+
+fn names(told: &Value) -> Vec<String> {
+    let jobs = told["jobs"].as_array().unwrap().iter();
+    jobs.map(|job| {
+        format!(
+            "{} {} {}",
+            job["name"].as_str().unwrap(),
+            job["group"],
+            job["part"].as_str().unwrap()
+        )
+    })
+    .collect()
+}
+
+#[test]
+fn jobs_run_in_groups_and_clones_have_files_of_their_own() {
+    let place = Place::new();
+    let jobs = "; two groups\n[global]\nbs=8k\nsize=256k\nioengine=psync\n\n[fill]\nrw=write\nfilename=data\nend_fsync=1\n\n\
+                [mix]\nstonewall\nrw=randrw\nrwmixread=100\nnumjobs=3\ngroup_reporting\n\n[again]\nrw=randread\nfilename=data\n\n\
+                [part]\nstonewall\nfilename=data\nsize=64k\n";
+    place.write("two.fio", jobs.as_bytes());
+    let told = place.baio("stress two.fio --json").succeeds().json();
+    assert_eq!(
+        names(&told),
+        [
+            "fill 0 write",
+            "mix 1 read",
+            "mix 1 write",
+            "again 1 randread",
+            "part 2 read"
+        ]
+    );
+    let requests: Vec<u64> = told["jobs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|job| job["requests"].as_u64().unwrap())
+        .collect();
+    assert_eq!(requests, [32, 96, 0, 32, 8], "each block once, of each clone");
+    for name in ["data", "mix.0.0", "mix.1.0", "mix.2.0"] {
+        assert_eq!(place.read(name).len(), 256 << 10, "{name}");
+    }
+    let fill = &told["jobs"][0];
+    assert_eq!(
+        (&fill["mode"], &fill["backend"], &fill["depth"]),
+        (&"kernel".into(), &"sync".into(), &1.into()),
+        "as fio does where nothing is said"
+    );
+    assert!(fill["sync_seconds"].as_f64().unwrap() > 0.0);
+    assert_eq!(told["jobs"][1]["clones"], 3);
+    let told = place.baio("stress two.fio --size 64K --directory .").succeeds();
+    let text = String::from_utf8_lossy(told.out()).into_owned();
+    assert!(text.contains("mix x3 read") && text.contains("8 requests, "), "{text}");
+}
+
+#[test]
+fn a_time_is_kept_and_an_end_too() {
+    let place = Place::new();
+    place.write(
+        "t.fio",
+        b"[a]\nrw=randwrite\nsize=64k\ntime_based\nruntime=900\n[b]\nrw=randread\nsize=64k\nio_size=128k\n",
+    );
+    let told = place.baio("stress --job t.fio --runtime 1 --json").succeeds().json();
+    let jobs = told["jobs"].as_array().unwrap();
+    assert!(
+        jobs[0]["seconds"].as_f64().unwrap() >= 1.0 && jobs[0]["requests"].as_u64().unwrap() > 16,
+        "{told}"
+    );
+    assert_eq!(jobs[1]["requests"], 32);
+}
+
+#[test]
+fn what_does_not_run_is_named_with_its_line_and_nothing_is_made() {
+    let place = Place::new();
+    for (text, said) in [
+        (
+            "[a]\nrw=write\nsize=1m\n[b]\nsize=1m\nbssplit=4k/100\n",
+            "line 6: the option 'bssplit'",
+        ),
+        ("[a]\nsize=1m\n\nioengine=null\n", "line 4: ioengine=null"),
+        ("[a]\nsize=1m\nrw=rw\n", "line 3: rw=rw"),
+        ("rw=read\n", "line 1: the option 'rw' stands in no section"),
+        (
+            "[a]\nfilename=${NOT_SET_ANYWHERE}\n",
+            "line 2: ${NOT_SET_ANYWHERE} is not set",
+        ),
+        ("[a]\nrw=read\n", "the job [a] of line 1 has no size"),
+        (
+            "[a]\nrw=write\nsize=1m\n[b]\nrw=read\n",
+            "the job [b] of line 4 has no size",
+        ),
+        ("[a]\nrw=write\nsize=1m\n[b]\nbs=4m\nsize=1m\n", "no room for a request"),
+        ("; nothing\n", "it has no job"),
+        ("\u{1}\u{2}\u{3}\n", "line 1: "),
+    ] {
+        place.write("x.fio", text.as_bytes());
+        let told = place.baio("stress x.fio").fails_with(2);
+        assert!(
+            told.errors().contains(said) && told.errors().contains("cure: "),
+            "{text}: {}",
+            told.errors()
+        );
+        let files = std::fs::read_dir(place.path("")).unwrap().count();
+        assert_eq!(files, 1, "{text}: something was made");
+    }
+    place.write("x.fio", b"[a]\nsize=64k\n");
+    for line in [
+        "x.fio --rw write",
+        "x.fio --depth 4",
+        "f --job x.fio",
+        "f --directory .",
+    ] {
+        let told = place.baio(&format!("stress {line}")).fails_with(2);
+        assert!(told.errors().contains("job file"), "{line}: {}", told.errors());
+    }
+    place.baio("stress missing.fio").fails_with(1);
+    assert!(!place.path("missing.fio").exists());
+}
+
+/// A device or a volume is written over by a job file no sooner than by anything else.
+#[test]
+fn nothing_precious_is_written_over_unasked() {
+    let place = Place::new();
+    place.volume("16M", "1M");
+    let watched = support::Unchanged::watch(&place.path("vol"));
+    place.write("x.fio", b"[a]\nrw=write\nfilename=vol\nsize=64k\n");
+    let error = place.baio("stress x.fio --json").fails_with(1).error();
+    assert_eq!(error["code"], "EEXIST");
+    watched.check("a job file");
+}
+
+/// Debian's package fio-examples.
+const EXAMPLES: &str = "/usr/share/doc/fio/examples";
+
+#[test]
+fn examples_of_fio_run_or_are_refused_by_name() {
+    for (name, refused) in [
+        ("aio-read", None),
+        ("fio-rand-RW", None),
+        ("fio-rand-read", None),
+        ("fio-rand-write", None),
+        ("fio-seq-read", None),
+        ("fio-seq-write", None),
+        ("ssd-test", None),
+        ("fio-seq-RW", Some("rw=rw")),
+        ("iometer-file-access-server", Some("'bssplit'")),
+        ("basic-verify", Some("'verify'")),
+        ("null", Some("ioengine=null")),
+        ("jesd219", Some("'bssplit'")),
+    ] {
+        let path = Path::new(EXAMPLES).join(format!("{name}.fio"));
+        let Ok(text) = std::fs::read(&path) else {
+            skip(&format!("{} is missing (package fio-examples)", path.display()));
+            continue;
+        };
+        let place = Place::new();
+        place.write("job.fio", &text);
+        let told = place.baio("stress job.fio --size 1M --runtime 1 --directory . --json");
+        match refused {
+            Some(option) => {
+                let error = told.fails_with(2).error();
+                let said = error["message"].as_str().unwrap();
+                assert!(said.contains("line ") && said.contains(option), "{name}: {said}");
+            }
+            None => {
+                let told = told.succeeds().json();
+                let jobs = told["jobs"].as_array().unwrap();
+                let requests: u64 = jobs.iter().map(|job| job["requests"].as_u64().unwrap()).sum();
+                assert!(requests > 0, "{name}: {told}");
+                assert!(jobs.iter().all(|job| job["errors"] == 0), "{name}: {told}");
+            }
+        }
+    }
+}
