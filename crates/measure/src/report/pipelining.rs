@@ -219,7 +219,7 @@ impl Sweep<'_> {
             Peer::new(side(name, Who::Threads(*count)), [])
         };
         let name = format!(
-            "{}, {how}, {} MiB and as large a cache, empty at first, {:.0} us of processing, {STAGES} ahead",
+            "{}, {how}, {} MiB, which the cache holds, empty at first, {:.0} us of processing, {STAGES} ahead",
             stream.name,
             bytes >> 20,
             waited / 2.0
