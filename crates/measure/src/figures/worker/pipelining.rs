@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fs::OpenOptions;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,6 +99,14 @@ fn together(stages: u32) -> u32 {
     (stages / 4).max(1)
 }
 
+/// Pages that go on where the last ones end are one read with them.
+fn join(wanted: &mut Vec<Range<u64>>, pages: &Range<u64>) {
+    match wanted.last_mut() {
+        Some(last) if last.end == pages.start => last.end = pages.end,
+        _ => wanted.push(pages.clone()),
+    }
+}
+
 /// The processing of what has been read, or is about to be written: all of it is looked at.
 fn process(bytes: &[u8], turns: u64) {
     let words = bytes.as_chunks::<8>().0.iter();
@@ -122,10 +131,16 @@ pub(crate) fn turns_a_microsecond() -> f64 {
 impl Done {
     fn process(&mut self, bytes: &[u8], turns: u64) {
         if turns > 0 {
-            let before = thread_time();
-            process(bytes, turns);
-            self.processing += thread_time().saturating_sub(before);
+            self.time(|| process(bytes, turns));
         }
+    }
+
+    /// Counts what is done there as processing.
+    fn time<T>(&mut self, processing: impl FnOnce() -> T) -> T {
+        let before = thread_time();
+        let done = processing();
+        self.processing += thread_time().saturating_sub(before);
+        done
     }
 
     fn add(&mut self, other: &Done) {
@@ -310,17 +325,19 @@ impl Job {
             return Err("pages are pinned to be read, in a cache".into());
         }
         let (mut core, file) = self.open(0)?;
-        core.read_pattern(file, Pattern::Random)?;
+        if !self.sequential {
+            core.read_pattern(file, Pattern::Random)?;
+        }
         let before = (core.cache_stats().unwrap_or_default(), core.stats().system_calls);
         let (begun, places) = (Instant::now(), self.places());
         let mut done = Done::default();
-        let (mut ahead, mut wanted) = (VecDeque::new(), Vec::new());
+        let (mut ahead, mut wanted, mut pins) = (VecDeque::new(), Vec::new(), Vec::new());
         let together = together(stages);
         loop {
             while ahead.len() < (stages + together) as usize {
                 let Some(place) = places.next() else { break };
                 let pages = place / PAGE..(place + SIZE) / PAGE;
-                wanted.push(pages.clone());
+                join(&mut wanted, &pages);
                 ahead.push_back(pages);
             }
             if ahead.is_empty() {
@@ -335,11 +352,12 @@ impl Job {
                 let Some(pages) = ahead.pop_front() else { break };
                 done.requests += 1;
                 for page in pages {
-                    let pin = core.pin_now(file, page)?;
-                    // Each page has its share.
-                    done.process(core.page(&pin)?, self.turns * PAGE / SIZE);
-                    core.unpin(pin);
+                    pins.push(core.pin_now(file, page)?);
                 }
+                // Each page has its share.
+                let look = |pin| core.page(pin).map(|page| process(page, self.turns * PAGE / SIZE));
+                done.time(|| pins.iter().try_for_each(look))?;
+                pins.drain(..).for_each(|pin| core.unpin(pin));
             }
         }
         let seconds = begun.elapsed().as_secs_f64();
@@ -458,6 +476,13 @@ mod tests {
             "the second time nothing was there: {}",
             cache.pages_read
         );
+    }
+
+    #[test]
+    fn neighbours_are_brought_in_together() {
+        let mut wanted = Vec::new();
+        [0..2, 2..4, 6..8].iter().for_each(|pages| join(&mut wanted, pages));
+        assert_eq!(wanted, [0..4, 6..8]);
     }
 
     #[test]
