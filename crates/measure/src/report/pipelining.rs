@@ -10,6 +10,7 @@ use std::time::Duration;
 use baio_console::failure::Failure;
 use baio_stress::Measurement;
 
+use crate::figures::middle;
 use crate::figures::worker::pipelining::{self, Job, SIZE, Who};
 use crate::figures::worker::{self, command_line};
 use crate::report::Setting;
@@ -173,12 +174,12 @@ impl Sweep<'_> {
             ));
         }
         let name = format!(
-            "{}, direct, {} MiB, {processing:.0} us of processing ({part} of a request), {STAGES} ahead",
+            "{}, direct, {} MiB, processing {part} of a request, {STAGES} ahead",
             stream.name,
             bytes >> 20
         );
         let turns = findings.compare(self.rounds, side(name, Who::Stages(STAGES)), peers)?;
-        judge(&turns, is_marked, findings);
+        judge(&turns, processing, is_marked, findings);
         Ok(())
     }
 
@@ -202,11 +203,11 @@ impl Sweep<'_> {
     ) -> Result<(), Failure> {
         /// A device on which so many requests take longer is not waited for.
         const LONGEST_MS: u64 = 20_000;
-        let bytes = self.site.bytes / 4;
+        let (bytes, processing) = (self.site.bytes / 4, waited * 0.5);
         let job = |who| Job {
             bytes,
             cached: true,
-            turns: (waited / 2.0 * self.turns_a_microsecond) as u64,
+            turns: (processing * self.turns_a_microsecond) as u64,
             runtime_ms: LONGEST_MS,
             requests: bytes / SIZE * 2,
             ..self.job(stream, who)
@@ -219,38 +220,35 @@ impl Sweep<'_> {
             Peer::new(side(name, Who::Threads(*count)), [])
         };
         let name = format!(
-            "{}, {how}, {} MiB, which the cache holds, empty at first, {:.0} us of processing, {STAGES} ahead",
+            "{}, {how}, {} MiB, which the cache holds, empty at first, processing 0.5 of a request, {STAGES} ahead",
             stream.name,
-            bytes >> 20,
-            waited / 2.0
+            bytes >> 20
         );
         let turns = findings.compare(self.rounds, side(name, who), threads.iter().map(kaio).collect())?;
         let is_marked = stream.name == RANDOM_READ.name;
-        judge(&turns, is_marked, findings);
+        judge(&turns, processing, is_marked, findings);
         Ok(())
     }
 }
 
 /// Against the number of threads that is best in each figure, which is known only now.
-fn judge(turns: &Turns, is_marked: bool, findings: &mut Findings) {
+fn judge(turns: &Turns, processing: f64, is_marked: bool, findings: &mut Findings) {
+    findings.count("us of processing behind each", "processing_us", processing, None);
     let kaio = || turns.peers().filter(|(name, _)| !name.starts_with(OURS));
+    let middle = |figure: Figure, runs: &[Measurement]| middle(runs, |run| figure.of(run));
     // Requests a CPU second are one by the CPU of a request.
     let each = |runs: &[Measurement]| 1.0 / ratio(Figure::Cpu, &turns.ours, runs);
-    let least = kaio().min_by(|one, other| ratio(Figure::Cpu, one.1, other.1).total_cmp(&1.0));
-    if let Some((name, runs)) = least {
+    let cpu = |runs| middle(Figure::Cpu, runs);
+    if let Some((name, runs)) = kaio().min_by(|one, other| cpu(one.1).total_cmp(&cpu(other.1))) {
         let said = format!("of the requests a CPU second of the best in them, {name}");
         let bound = is_marked.then_some(Bound::AtLeast(1.25));
         findings.count(&said, "requests_a_cpu_second", each(runs), bound);
     }
-    let most = kaio().max_by(|one, other| ratio(Figure::Requests, one.1, other.1).total_cmp(&1.0));
-    if let Some((name, runs)) = most {
-        let rate = ratio(Figure::Requests, &turns.ours, runs);
-        findings.count(
-            &format!("of the requests/s of the fastest, {name}"),
-            "requests_of_the_fastest",
-            rate,
-            None,
-        );
+    let rate = |runs| middle(Figure::Requests, runs);
+    if let Some((name, runs)) = kaio().max_by(|one, other| rate(one.1).total_cmp(&rate(other.1))) {
+        let of_theirs = ratio(Figure::Requests, &turns.ours, runs);
+        let said = format!("of the requests/s of the fastest, {name}");
+        findings.count(&said, "requests_of_the_fastest", of_theirs, None);
         let said = format!("of the requests a CPU second of the fastest, {name}");
         findings.count(&said, "requests_a_cpu_second_of_the_fastest", each(runs), None);
     }
