@@ -144,3 +144,11 @@ fn batches_of_many_sizes_are_compared() {
         assert!(calls > 0.0, "{part}");
     }
 }
+
+#[test]
+fn a_broker_is_compared_with_the_owner() {
+    let parts = report("broker");
+    assert_eq!(parts.len(), 2);
+    assert_eq!(marks(&parts), 4);
+    all_ran(&parts);
+}

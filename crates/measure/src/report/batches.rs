@@ -11,7 +11,7 @@ use crate::figures::middle;
 use crate::figures::stress::Run;
 use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
-use crate::report::marks::{cpu, rate};
+use crate::report::marks::rate;
 use crate::report::places::Site;
 
 const DEPTH: u32 = 64;
@@ -37,7 +37,7 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
         let words = format!("--bs=4096 --iodepth_batch_submit={batch} --iodepth_batch_complete_min={batch}");
         let job = fio::Job::new(Engine::IoUring, Rw::RandomRead, vec![file.path.clone()], bytes, DEPTH);
         let theirs = Side::fio(job.with(&words).timed(runtime));
-        let mut peers = vec![Peer::new(theirs, [rate(0.97), cpu(1.0)])];
+        let mut peers = vec![Peer::new(theirs, [rate(0.97)])];
         if batch > 1 {
             let single = Side::stress("ours, one at a time".into(), ours(1));
             peers.push(Peer::new(single, []));
