@@ -36,6 +36,16 @@ pub(crate) struct Job {
 }
 
 impl Engine {
+    /// As a name of a line.
+    pub(crate) fn said(self) -> &'static str {
+        match self {
+            Engine::IoUring => "fio io_uring",
+            Engine::Libaio => "fio libaio",
+            Engine::Posixaio => "fio posixaio",
+            Engine::Psync => "fio psync",
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Engine::IoUring => "io_uring",

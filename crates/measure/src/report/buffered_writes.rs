@@ -9,12 +9,12 @@ use baio_stress::{Measurement, Rw};
 
 use crate::figures::fio;
 use crate::figures::stress::Run;
-use crate::report::Setting;
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::files::settle;
 use crate::report::marks::{Bound, Figure, Mark};
 use crate::report::streaming::file_system;
 use crate::report::work_dir::done_with;
+use crate::report::{Setting, unavailable};
 
 const REQUEST: u64 = 64 << 10;
 const DEPTH: u32 = 128;
@@ -81,7 +81,7 @@ fn compare(setting: &Setting, path: &Path, work: &Work, findings: &mut Findings)
         runtime_ms,
         slowest,
     } = work;
-    let rounds = setting.either(2, 3);
+    let rounds = setting.either(1, 2);
     findings.lines.push(format!(
         "64 KiB writes through the kernel's cache at random places of {} MiB, depth {DEPTH}; {rounds} rounds of {runtime_ms} ms \
          a side, median of the ratios",
@@ -94,6 +94,10 @@ fn compare(setting: &Setting, path: &Path, work: &Work, findings: &mut Findings)
         ));
     }
     for backend in ["uring", "threads"] {
+        if let Some(reason) = unavailable(backend) {
+            findings.skip(backend, &reason);
+            continue;
+        }
         let target = path.display().to_string();
         let words = format!("--mode kernel --request-size {REQUEST} --backend {backend}");
         let run = Run::new(&target, "randwrite", DEPTH, Duration::from_millis(runtime_ms)).posting();

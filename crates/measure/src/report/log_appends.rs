@@ -8,6 +8,7 @@ use baio_console::failure::Failure;
 
 use crate::figures::appends;
 use crate::report::Setting;
+use crate::report::charts::{OURS, PEER, Sweep, linear, logarithmic};
 use crate::report::comparison::{Findings, Peer, Side, Turns};
 use crate::report::marks::{Figure, Mark, cpu, rate};
 use crate::report::places::Site;
@@ -22,7 +23,7 @@ struct Pace {
 }
 
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
-    let (runtime, rounds) = setting.either((Duration::from_millis(80), 1), (Duration::from_secs(2), 5));
+    let (runtime, rounds) = setting.either((Duration::from_millis(80), 1), (Duration::from_millis(400), 3));
     let pace = Pace { runtime, rounds };
     let file = Site::file(setting, "log-appends", setting.either(32 << 20, 256 << 20))?;
     findings.lines.push(format!(
@@ -32,7 +33,16 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
     let record_bytes: &[usize] = setting.either(&[256, 4096], &[256, 4096, 65536]);
     let mut capacity = 0.0;
     for &bytes in record_bytes {
-        for waiting in [1, 8, 64, 512] {
+        let mut sweep = Sweep::new(
+            format!("durable records of {bytes} bytes"),
+            logarithmic("records waiting", ""),
+            linear("records a second", "1/s"),
+        );
+        let loads: &[u32] = match (setting.quick, bytes) {
+            (true, 4096) => &[8, 64],
+            _ => &[1, 8, 64, 512],
+        };
+        for &waiting in loads {
             let name = format!("{bytes} bytes, {waiting} waiting");
             let load = format!("--waiting {waiting}");
             let turns = against_threads(&file, pace, (&name, &load), bytes, &[], findings)?;
@@ -41,7 +51,13 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
                 let best = turns.best().map_or(&[][..], |(_, best)| best);
                 capacity = crate::figures::middle(best, |run| run.iops);
             }
+            sweep.runs("our log", OURS, f64::from(waiting), &turns.ours, |run| run.iops);
+            for (name, runs) in turns.peers() {
+                sweep.runs(name, PEER, f64::from(waiting), runs, |run| run.iops);
+            }
         }
+        let here = "one thread keeps so many records waiting: our log beside two threads that write";
+        findings.charts.extend(sweep.chart("", here));
     }
     let threads = ("256 bytes, 8 threads", "--threads 8");
     let turns = against_threads(&file, pace, threads, 256, &[], findings)?;

@@ -22,6 +22,7 @@ use baio_stress::{Latency, Random, Recorder};
 use serde_json::json;
 
 use crate::figures::interrupt;
+use crate::report::charts::{OURS, Sweep, linear, logarithmic};
 use crate::report::comparison::Findings;
 use crate::report::{Setting, storage_failure};
 
@@ -110,12 +111,17 @@ struct Told {
 }
 
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
-    let records = setting.either(1_000, 20_000);
+    let records = setting.either(300, 3_000);
     findings.lines.push(format!(
         "simulated devices, virtual time, {records} records each; with {WINDOWS:?} batches in flight at most"
     ));
     for device in &DEVICES {
         let mut rows = Vec::new();
+        let mut sweep = Sweep::new(
+            format!("a durable append, {}", device.name),
+            linear("batches in flight at most", ""),
+            logarithmic("p50 latency", "ms"),
+        );
         for load in device.loads {
             let mut row = json!({ "row": load.said() });
             for window in WINDOWS {
@@ -123,6 +129,7 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
                 let told = device.load(load, window, records)?;
                 let ms = |us: Option<f64>| us.unwrap_or(f64::NAN) / 1000.0;
                 let what = format!("{}, {}, window {window}", device.name, load.said());
+                sweep.point(&load.said(), OURS, f64::from(window), ms(told.latency.p50));
                 findings.figure(&what, "records/s", "1/s", told.appends_per_second, None);
                 findings.figure(&what, "p50 latency", "ms", ms(told.latency.p50), None);
                 findings.figure(&what, "p99 latency", "ms", ms(told.latency.p99), None);
@@ -133,6 +140,7 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
             }
             rows.push(row);
         }
+        findings.charts.extend(sweep.chart("", "simulated, in virtual time"));
         findings.parts.push(json!({ "part": device.name, "rows": rows }));
     }
     Ok(())

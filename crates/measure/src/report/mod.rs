@@ -3,7 +3,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `args.rs` | what is typed |
-//! | `main_job.rs` | a file into a segment and back, and what is refused |
+//! | `main_job.rs`, `mixed_paths.rs` | a file into a segment and back, and what is refused; both ways on the same data |
 //! | `versus.rs` | `stress` against who does the same: random and sequential, direct and cached, plain and durable, by a service |
 //! | `runtimes.rs` | other runtimes, where their programs have been built |
 //! | `brokers.rs` | a volume that a broker serves, against one in the own process |
@@ -19,7 +19,7 @@
 //! | `one_queue.rs`, `volume_scale.rs` | disk and pipe in one queue; many segments |
 //! | `server.rs` | a server's sockets and disk in one loop |
 //! | `comparison.rs`, `marks.rs` | sides in turn, their ratios, and what these are to be |
-//! | `findings.rs` | what an experiment found: rows, sentences, drawings, raw parts |
+//! | `findings.rs`, `charts.rs` | what an experiment found: rows, sentences, raw parts; drawings of what was swept |
 //! | `run.rs`, `save.rs`, `record.rs` | one after the other, each saved as it ends; what is kept |
 //! | `machine.rs`, `promises.rs` | on what it was taken; what the documents ask for, and what shows it |
 //! | `terminal.rs`, `summary.rs`, `progress.rs`, `beside.rs` | what is shown: a table and the verdict, how far it is, two reports side by side |
@@ -52,6 +52,7 @@ mod batches;
 mod beside;
 mod brokers;
 mod buffered_writes;
+mod charts;
 mod comparison;
 mod ext2;
 mod files;
@@ -64,6 +65,7 @@ mod main_job;
 mod markdown;
 mod marks;
 mod memory_cgroup;
+mod mixed_paths;
 mod one_queue;
 mod own_policy;
 mod page;
@@ -104,6 +106,7 @@ macro_rules! experiments {
 
 const EXPERIMENTS: &[Experiment] = experiments! {
     "segments" => main_job::run: "a file goes into a segment and comes back; what the volume refuses a second user"
+    "mixed-paths" => mixed_paths::run: "direct and cached requests on the same data: whatever was written last is what either reads"
     "random-read" => versus::random_read: "4 KiB random direct reads of a file and of a segment, on each backend, against its peer"
     "runtimes" => runtimes::run: "the same reads by tokio-uring, glommio and compio, where benches/peers has been built"
     "random-write" => versus::random_write: "4 KiB random direct writes: many side by side on one file, against eight files and fio"
@@ -170,17 +173,17 @@ impl Setting {
 
     /// How long one measured run takes, and how many rounds there are.
     pub(crate) fn measuring(&self) -> (Duration, usize) {
-        self.either((Duration::from_millis(400), 2), (Duration::from_secs(3), 5))
+        self.either((Duration::from_millis(400), 2), (Duration::from_millis(1500), 3))
     }
 
     /// The same for an experiment of many lines.
     pub(crate) fn measuring_many(&self) -> (Duration, usize) {
-        self.either((Duration::from_millis(400), 1), (Duration::from_secs(2), 5))
+        self.either((Duration::from_millis(300), 1), (Duration::from_millis(800), 3))
     }
 
     /// How many bytes an experiment reads that reads each once, and how many rounds there are.
     pub(crate) fn reading_once(&self) -> (u64, usize) {
-        self.either((self.working_set / 4, 1), (self.working_set / 2, 3))
+        self.either((self.working_set / 4, 1), (self.working_set / 8, 3))
     }
 }
 

@@ -13,10 +13,11 @@ use baio_stress::{Latency, Measurement};
 
 use crate::figures::worker::bare::PostedWrites;
 use crate::figures::{median, worker};
+use crate::report::charts::{OURS, Sweep, linear, logarithmic};
 use crate::report::comparison::{Findings, Peer, Side};
 use crate::report::marks::{Figure, Mark};
 use crate::report::slow_device::{self, SlowDevice};
-use crate::report::{Setting, as_written};
+use crate::report::{Setting, as_written, unavailable};
 
 const SLOW: Duration = Duration::from_millis(30);
 
@@ -35,7 +36,7 @@ fn to_slow_device(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
         }
     };
     // Ten writes at a time get through to the delay, so the slow device takes 3 s for a thousand.
-    let (writes, per_turn, turns) = setting.either((300, 1, 3), (1000, 5, 4));
+    let (writes, per_turn, turns) = setting.either((300, 1, 2), (1000, 1, 3));
     findings.lines.push(format!(
         "{writes} direct 4 KiB writes posted at once, a call each; {turns} turns of {per_turn} rounds, median of the ratios"
     ));
@@ -44,7 +45,16 @@ fn to_slow_device(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
         SLOW.as_millis(),
         slow.commands.join(" ; ")
     ));
+    let mut sweep = Sweep::new(
+        "the submitting call, by the delay of the device",
+        linear("delay of a write", "ms"),
+        logarithmic("p99.9 of the call", "us"),
+    );
     for backend in ["uring", "threads", "aio"] {
+        if let Some(reason) = unavailable(backend) {
+            findings.skip(&format!("posting by {backend}"), &reason);
+            continue;
+        }
         let side = |device: &SlowDevice, at: String| {
             let job = worker::Job::PostedWrites(PostedWrites {
                 path: device.device.path.clone(),
@@ -67,8 +77,15 @@ fn to_slow_device(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
         let runs = findings.compare(turns, side(&slow, at(SLOW)), vec![peer])?;
         for (delay, runs) in [(SLOW, &runs.ours[..]), (Duration::ZERO, runs.peer(0))] {
             calls(&at(delay), runs, findings);
+            let p999 = |run: &Measurement| run.submit_latency_us.and_then(|at| at.p999).unwrap_or(f64::NAN);
+            sweep.runs(backend, OURS, delay.as_millis() as f64, runs, p999);
         }
     }
+    let showed = "enqueuing blocked every now and then, although the queue had room for all";
+    findings.charts.extend(sweep.chart(
+        showed,
+        "a slow device must not make posting slower than a fast one does",
+    ));
     Ok(())
 }
 

@@ -13,7 +13,30 @@ use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use crate::report::Experiment;
 
 /// What one takes, quick and in full, in seconds.
-const EXPECTED: &[(&str, f64, f64)] = &[];
+const EXPECTED: &[(&str, f64, f64)] = &[
+    ("segments", 0.6, 0.6),
+    ("mixed-paths", 0.3, 2.0),
+    ("random-read", 14.0, 340.0),
+    ("random-write", 4.0, 55.0),
+    ("cached-reads", 7.0, 60.0),
+    ("sequential-reads", 4.0, 35.0),
+    ("cache-hits", 2.6, 30.0),
+    ("durable-writes", 11.0, 330.0),
+    ("plain-writes", 3.0, 60.0),
+    ("aio-stress-table", 5.0, 150.0),
+    ("streaming-figures", 5.0, 90.0),
+    ("request-traces", 0.1, 0.1),
+    ("page-cleaners", 3.5, 110.0),
+    ("own-policy", 1.5, 12.0),
+    ("service", 4.0, 65.0),
+    ("posted-writes", 7.0, 75.0),
+    ("buffered-writes", 6.0, 40.0),
+    ("buffered-reads", 4.0, 60.0),
+    ("one-queue", 4.0, 60.0),
+    ("log-appends", 12.0, 400.0),
+    ("log-window", 6.0, 60.0),
+    ("volume-scale", 10.0, 60.0),
+];
 
 const UNKNOWN: (f64, f64) = (4.0, 25.0);
 

@@ -21,14 +21,16 @@ const FIXED: usize = 46;
 
 /// Widths of the columns; between two stands a blank.
 const MAIN: [(usize, Align); 7] = [
-    (31, Align::Left),
+    (30, Align::Left),
     (14, Align::Left),
-    (8, Align::Right),
+    (9, Align::Right),
     (20, Align::Left),
     (6, Align::Right),
     (7, Align::Right),
     (8, Align::Left),
 ];
+/// Of what was not compared, the reason.
+const SKIPPED: [(usize, Align); 2] = [(30, Align::Left), (69, Align::Left)];
 const MISSES: [(usize, Align); 6] = [
     (17, Align::Left),
     (33, Align::Left),
@@ -83,7 +85,8 @@ pub(super) fn write(taken: &Taken, shown: Shown, out: &mut dyn Write) -> io::Res
     if shown.commands {
         commands(record, taken.kept.is_some(), out)?;
     }
-    writeln!(out, "\n{}", verdict(record, taken.interrupted()))?;
+    writeln!(out)?;
+    put(out, &verdict(record, taken.interrupted()))?;
     let page = taken.html.as_ref();
     let page = page.map_or_else(String::new, |path| format!(", the page in {}", path.display()));
     put(out, &format!("Everything is in {}{page}.", taken.json.display()))?;
@@ -103,7 +106,8 @@ pub(super) fn write_kept(record: &Record, shown: Shown, out: &mut dyn Write) -> 
     if shown.commands {
         commands(record, false, out)?;
     }
-    writeln!(out, "\n{}", verdict(record, None))
+    writeln!(out)?;
+    put(out, &verdict(record, None))
 }
 
 fn tables(record: &Record, out: &mut dyn Write) -> io::Result<()> {
@@ -200,6 +204,11 @@ fn body(record: &Record, out: &mut dyn Write) -> io::Result<()> {
         row(out, &MAIN, [&experiment.name, "", "", &seconds, "", "", &state])?;
         for line in &lines[..given] {
             let what = format!("  {}", line.what);
+            if let Some(reason) = &line.skipped {
+                let said = format!("skipped: {reason}");
+                row(out, &SKIPPED, [&what, &said])?;
+                continue;
+            }
             let Line {
                 figure,
                 ours,
@@ -234,21 +243,34 @@ fn body(record: &Record, out: &mut dyn Write) -> io::Result<()> {
 
 fn missed(record: &Record, out: &mut dyn Write) -> io::Result<()> {
     let all = record.experiments.iter();
-    let misses: Vec<(&Experiment, &Row)> = all
+    let mut misses: Vec<(&Experiment, &Row)> = all
         .flat_map(|told| told.rows.iter().map(move |row| (told, row)))
         .filter(|(_, row)| row.holds == Some(false) || is_end(row))
         .collect();
     if misses.is_empty() {
         return Ok(());
     }
+    // What came to no end, then what is missed by most.
+    misses.sort_by(|(_, one), (_, other)| {
+        let by = |row: &Row| {
+            if is_end(row) {
+                f64::INFINITY
+            } else {
+                row.short_by.unwrap_or(f64::MAX)
+            }
+        };
+        by(other).total_cmp(&by(one))
+    });
     writeln!(out, "\nMissed:")?;
-    row(out, &MISSES, ["experiment", "", "figure", "is", "mark", ""])?;
+    if misses.iter().any(|(_, row)| !is_end(row)) {
+        row(out, &MISSES, ["experiment", "", "figure", "is", "mark", ""])?;
+    }
     let most = if record.quick { MISSED } else { usize::MAX };
     for (experiment, missed) in misses.iter().take(most) {
         let name = &experiment.name[..];
         if is_end(missed) {
             let why = missed.skipped.as_deref().unwrap_or_default();
-            row(out, &MISSES, [name, why, &missed.figure, "", "", ""])?;
+            put(out, &cut(&format!("{name} {}: {why}", missed.figure), 3 * WIDTH))?;
             continue;
         }
         let line = Line::of(missed);
@@ -324,6 +346,7 @@ pub(super) fn verdict(record: &Record, interrupted: Option<Interrupted>) -> Stri
         .filter(|row| row.skipped.is_some() && !is_end(row));
     match skipped.count() {
         0 => {}
+        1 => said.push("one comparison could not be made here".into()),
         skipped => said.push(format!("{skipped} comparisons could not be made here")),
     }
     if let Some(came) = interrupted {

@@ -11,7 +11,8 @@ use baio_stress::{CacheCounts, Measurement, Rw};
 use crate::figures::fio::{self, Engine};
 use crate::figures::stress::Run;
 use crate::figures::worker::{Job, bare};
-use crate::report::comparison::{Count, Findings, Peer, Side};
+use crate::report::charts::{OURS, PEER, Sweep, linear, logarithmic};
+use crate::report::comparison::{Count, Findings, Peer, Side, Turns};
 use crate::report::marks::{Figure, cpu, rate};
 use crate::report::memory_cgroup::MemoryCgroup;
 use crate::report::places::Site;
@@ -95,6 +96,20 @@ fn device_reads(most: f64) -> Count {
     Count::new("reads of the device a request", "device_reads", each).at_most(most)
 }
 
+fn by_size(title: &str) -> Sweep {
+    Sweep::new(title, logarithmic("a request", "KiB"), linear("throughput", "MB/s"))
+}
+
+/// Ours, and its peers in the order of `names`.
+fn megabytes(sweep: &mut Sweep, kib: u64, runs: &Turns, names: &[&str]) {
+    let (at, each) = (kib as f64, |run: &Measurement| run.bytes_per_second / 1e6);
+    sweep.runs("ours, cached", OURS, at, &runs.ours, each);
+    for (index, name) in names.iter().enumerate() {
+        let whose = if name.starts_with("ours") { OURS } else { PEER };
+        sweep.runs(name, whose, at, runs.peer(index), each);
+    }
+}
+
 fn working_set(setting: &Setting, made: &str, (runtime, rounds): (Duration, usize)) -> String {
     format!(
         "working set {} MiB{made} {rounds} rounds of {} ms a side, median of the ratios",
@@ -130,6 +145,11 @@ pub(super) fn random_read(setting: &Setting, findings: &mut Findings) -> Result<
     let (runtime, rounds) = setting.measuring_many();
     let places = Site::both(setting, "random-read", setting.working_set)?;
     findings.lines.push(working_set(setting, ",", (runtime, rounds)));
+    let mut sweep = Sweep::new(
+        "4 KiB random direct reads",
+        logarithmic("requests in flight", ""),
+        linear("requests a second", "1/s"),
+    );
     for (place, backend, engine, depth) in random_reads(setting.quick) {
         let work = Work::new(&places[place], Rw::RandomRead, 4, depth, Some(runtime));
         let name = format!("{}, {backend}, depth {depth}", work.place.said);
@@ -152,8 +172,16 @@ pub(super) fn random_read(setting: &Setting, findings: &mut Findings) -> Result<
             _ => {}
         }
         let run = Run::new(&work.place.target, "randread", depth, runtime).with(&format!("--backend {backend}"));
-        findings.compare(rounds, Side::stress(name, run), peers)?;
+        let runs = findings.compare(rounds, Side::stress(name, run), peers)?;
+        let at = f64::from(depth);
+        let (ours, theirs) = (format!("{backend}, {}", work.place.said), engine.said());
+        sweep.runs(&ours, OURS, at, &runs.ours, |run| run.iops);
+        if place == FILE {
+            sweep.runs(theirs, PEER, at, runs.peer(0), |run| run.iops);
+        }
     }
+    let here = "each of our backends beside the program that does the same, on a file; the best one on a segment too";
+    findings.charts.extend(sweep.chart("", here));
     Ok(())
 }
 
@@ -214,6 +242,7 @@ pub(super) fn cached_reads(setting: &Setting, findings: &mut Findings) -> Result
          median of the ratios",
         bytes / MIB
     ));
+    let mut sweep = by_size("random reads of what is nowhere cached, 64 in flight");
     // KiB of a request, of how many of libaio's requests there are to be as many, and on how many places the quick report has it.
     for (kib, least, quick) in [(4, 2.0, 2), (8, 2.0, 0), (16, 2.0, 0), (32, 1.2, 0), (64, 1.2, 1)] {
         for place in &places[..setting.either(quick, 2)] {
@@ -233,8 +262,18 @@ pub(super) fn cached_reads(setting: &Setting, findings: &mut Findings) -> Result
                 cache.iterations as f64 / run.requests as f64
             });
             findings.counted(&runs.ours, &[bytes_read(work.size), device_reads(1.02), iterations]);
+            if place.said == "file" {
+                let names = [
+                    "ours, direct",
+                    "fio libaio, the kernel's cache",
+                    "fio io_uring, the kernel's cache",
+                ];
+                megabytes(&mut sweep, kib, &runs, &names);
+            }
         }
     }
+    let here = "our cache beside our direct reads, and the kernel's cache as libaio and io_uring read it";
+    findings.charts.extend(sweep.chart("", here));
     Ok(())
 }
 
@@ -273,7 +312,7 @@ pub(super) fn sequential_reads(setting: &Setting, findings: &mut Findings) -> Re
 /// counts; the others are bare loops.
 pub(super) fn cache_hits(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let (runtime, rounds) = setting.measuring();
-    let reads = setting.either(300_000, 3_000_000);
+    let reads = setting.either(300_000, 1_000_000);
     let file = Site::file(setting, "cache-hits", SMALL)?;
     findings.lines.push(format!(
         "4 KiB reads one at a time at random places of {} MiB, all of it cached; {rounds} rounds, median of the ratios",
@@ -297,7 +336,7 @@ pub(super) fn cache_hits(setting: &Setting, findings: &mut Findings) -> Result<(
 /// Reads of what the kernel's cache holds: what the engine costs above a bare pread(2). Nothing waits here, so the engine answers
 /// in the caller's thread (`RWF_NOWAIT`), and the price is its own.
 pub(super) fn buffered_reads(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
-    let (reads, rounds) = setting.either((300_000, 3), (3_000_000, 5));
+    let (reads, rounds) = setting.either((100_000, 2), (1_000_000, 3));
     let file = Site::file(setting, "buffered-reads", SMALL)?;
     findings.lines.push(format!(
         "working set {} MiB, in the kernel's cache; {rounds} rounds of {reads} reads a side, median of the ratios",
@@ -329,6 +368,7 @@ pub(super) fn durable_writes(setting: &Setting, findings: &mut Findings) -> Resu
         setting.working_set / MIB,
         runtime.as_millis()
     ));
+    let mut sweep = by_size("durable random writes, 64 in flight");
     // What is written, in requests of how many KiB, of how many of the kernel's requests there are to be as many, and on how many
     // places the quick report has it.
     for (rw, kib, least, quick) in [
@@ -358,8 +398,18 @@ pub(super) fn durable_writes(setting: &Setting, findings: &mut Findings) -> Resu
                 cache.device_writes as f64 / run.requests as f64
             });
             findings.counted(&runs.ours, &[writes.at_most(1.0), device_reads(0.0)]);
+            if place.said == "file" && rw == Rw::RandomWrite {
+                megabytes(
+                    &mut sweep,
+                    kib,
+                    &runs,
+                    &["fio io_uring, O_DSYNC, the kernel's cache", "ours, direct"],
+                );
+            }
         }
     }
+    let here = "our cache beside our direct writes, and io_uring through the kernel's cache";
+    findings.charts.extend(sweep.chart("", here));
     Ok(())
 }
 
@@ -369,7 +419,7 @@ pub(super) fn durable_writes(setting: &Setting, findings: &mut Findings) -> Resu
 pub(super) fn plain_writes(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     /// What fio needs for itself, on top of the cache; generously, for it counts for the peer.
     const FIOS_OWN: u64 = 32 * MIB;
-    let (total, rounds) = setting.either((setting.working_set / 2, 1), (setting.working_set, 5));
+    let (total, rounds) = setting.either((setting.working_set / 2, 1), (setting.working_set / 2, 3));
     let cache = total / 4;
     let places = Site::both(setting, "plain-writes", total)?;
     let cgroup = MemoryCgroup::make(cache + FIOS_OWN);
