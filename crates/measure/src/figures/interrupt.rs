@@ -23,6 +23,11 @@ static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 pub(crate) struct Interrupted(i32);
 
 impl Interrupted {
+    #[cfg(test)]
+    pub(crate) fn by(signal: i32) -> Interrupted {
+        Interrupted(signal)
+    }
+
     pub(crate) fn is_by_terminal(self) -> bool {
         self.0 == SIGINT
     }

@@ -75,7 +75,7 @@ const ASKED: [Asked; 20] = [
         "S16",
         "many operations in one call, status words",
         "004 §4, §6",
-        &["batches", "random-read"],
+        &["batches", "segments"],
     ),
     ("S17", "on-disk structure", "004 §5", &["segments", "volume-scale"]),
     ("S18", "service thread, shared memory", "004 §5", &["service", "broker"]),

@@ -308,4 +308,36 @@ mod tests {
             .collect();
         assert_eq!(seconds, [("other", false), ("good", true)]);
     }
+
+    #[test]
+    fn the_exit_status_tells_how_it_ended() {
+        let status = |experiments: Vec<Told>, signal: Option<i32>| {
+            let record = Record {
+                experiments,
+                ..Record::default()
+            };
+            let taken = Taken {
+                record,
+                json: PathBuf::new(),
+                html: None,
+                kept: None,
+                interrupted: signal.map(Interrupted::by),
+            };
+            taken.exit_status() as u8
+        };
+        let told = |verified, figure: &str| Told {
+            verified,
+            rows: vec![Row {
+                figure: figure.into(),
+                skipped: Some("why".into()),
+                ..Row::default()
+            }],
+            ..Told::default()
+        };
+        assert_eq!(status(vec![told(true, "requests/s")], None), 0);
+        assert_eq!(status(vec![told(false, "requests/s")], None), 3);
+        assert_eq!(status(vec![told(false, FAILED), told(false, "")], None), 1);
+        assert_eq!(status(vec![told(false, FAILED)], Some(2)), 130);
+        assert_eq!(status(vec![told(true, STOPPED)], Some(15)), 143);
+    }
 }
