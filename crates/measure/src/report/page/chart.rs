@@ -74,6 +74,7 @@ impl<'a> AxisDrawn<'a> {
     fn said(&self) -> String {
         match (self.title, self.unit) {
             (title, "") => title.to_owned(),
+            (title, "1/s") if title.ends_with("a second") => title.to_owned(),
             (title, unit) if title.ends_with(unit) => title.to_owned(),
             (title, unit) => format!("{title}, {unit}"),
         }
@@ -144,7 +145,7 @@ fn table(html: &mut Html, drawn: &Drawn<'_>) {
         .raw("</th>");
     for line in &drawn.lines {
         html.raw("<th scope=\"col\" class=\"n\">").text(line.name);
-        if line.whose == "document" {
+        if line.whose == "document" && !line.name.starts_with("document") {
             html.raw(" <span class=\"soft\">(the document)</span>");
         }
         html.raw("</th>");

@@ -2,7 +2,7 @@
 
 use super::head::missed_by;
 use super::markup::Html;
-use super::numbers::{NONE, duration, figure, mark, ratio, unit};
+use super::numbers::{NONE, duration, figure, mark, plain, ratio, unit};
 use super::tally::{Outcome, Tally};
 use super::{Room, chart, ratios};
 use crate::report::record::{Experiment, Row};
@@ -115,7 +115,8 @@ impl Columns {
     }
 }
 
-/// End tags that HTML does not ask for are left out here: a report has hundreds of rows.
+/// A report has hundreds of rows: end tags that HTML does not ask for are left out, and classes are letters. `assets/page.css` says
+/// what each is.
 fn table(html: &mut Html, rows: &[Row]) {
     let columns = Columns::of(rows);
     html.raw("<table class=\"rows cards\"><thead><tr><th scope=col>what<th scope=col>figure<th scope=col class=n>ours");
@@ -138,7 +139,10 @@ fn table(html: &mut Html, rows: &[Row]) {
         for (n, row) in group.iter().enumerate() {
             html.raw("<tr>");
             if n == 0 {
-                html.raw("<th scope=rowgroup class=what rowspan=").show(group.len());
+                html.raw("<th");
+                if group.len() > 1 {
+                    html.raw(" rowspan=").show(group.len());
+                }
                 html.raw(">").text(&row.what);
             }
             figures(html, row, &columns);
@@ -148,23 +152,21 @@ fn table(html: &mut Html, rows: &[Row]) {
 }
 
 fn figures(html: &mut Html, row: &Row, columns: &Columns) {
-    html.raw("<td class=figure>").text(&row.figure);
+    html.raw("<td class=f>").text(&row.figure);
     let unit = unit(&row.figure, &row.unit);
     if !unit.is_empty() {
         html.raw(" <span class=soft>").text(&unit).raw("</span>");
     }
-    // Numbers of no unit are near a mark as often as ratios are.
     let number = |value: f64| {
         if row.unit.is_empty() {
-            ratio(value)
+            plain(value)
         } else {
             figure(value)
         }
     };
     // A reason stands for ours and all that follows, or for the comparison alone.
     if row.ours.is_some() || row.skipped.is_none() {
-        html.raw("<td class=n data-is=ours>")
-            .text(&row.ours.map_or(NONE.to_owned(), number));
+        html.raw("<td class=o>").text(&row.ours.map_or(NONE.to_owned(), number));
     }
     if let Some(reason) = &row.skipped {
         let left = columns.count() - usize::from(row.ours.is_some());
@@ -182,21 +184,19 @@ fn figures(html: &mut Html, row: &Row, columns: &Columns) {
         return;
     }
     if columns.theirs {
-        html.raw("<td class=n data-is=theirs>")
-            .text(&row.theirs.map_or(String::new(), number));
-        html.raw("<td data-is=by>").text(&row.peer);
+        html.raw("<td class=t>").text(&row.theirs.map_or(String::new(), number));
+        html.raw("<td class=w>").text(&row.peer);
     }
     if columns.ratio {
-        html.raw("<td class=n data-is=ratio>")
-            .text(&row.ratio.map_or(String::new(), ratio));
+        html.raw("<td class=r>").text(&row.ratio.map_or(String::new(), ratio));
     }
     if columns.spread {
         let from_to = |[least, most]: [f64; 2]| format!("{} to {}", ratio(least), ratio(most));
-        html.raw("<td class=n data-is=rounds>")
+        html.raw("<td class=s>")
             .text(&row.spread.map_or(String::new(), from_to));
     }
     if columns.mark {
-        html.raw("<td class=n data-is=mark>")
+        html.raw("<td class=k>")
             .text(&mark(row.mark.as_deref().unwrap_or_default()));
         let outcome = Outcome::of(row);
         html.raw("<td class=").raw(outcome.class()).raw(">");

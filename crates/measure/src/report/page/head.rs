@@ -2,7 +2,7 @@
 
 use super::experiment::{anchor, called, verdict};
 use super::markup::Html;
-use super::numbers::{NONE, duration, exact, figure, mark, ratio, unit};
+use super::numbers::{NONE, duration, exact, figure, mark, plain, ratio, unit};
 use super::tally::{Outcome, Tally};
 use crate::report::record::{Experiment, Record, Row};
 
@@ -130,7 +130,7 @@ pub(super) fn measured(row: &Row) -> String {
     match (row.ratio, row.ours) {
         (Some(of), _) => ratio(of),
         (None, Some(ours)) => match unit(&row.figure, &row.unit) {
-            unit if unit.is_empty() => ratio(ours),
+            unit if unit.is_empty() => plain(ours),
             unit => format!("{} {unit}", figure(ours)),
         },
         (None, None) => NONE.to_owned(),

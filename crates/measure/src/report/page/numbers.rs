@@ -38,6 +38,15 @@ pub(in crate::report) fn ratio(value: f64) -> String {
     }
 }
 
+/// A number without a unit: a count, or near a mark as often as ratios are.
+pub(super) fn plain(value: f64) -> String {
+    if value.fract() == 0.0 {
+        exact(value)
+    } else {
+        ratio(value)
+    }
+}
+
 /// A number that somebody chose, such as a depth: all its digits.
 pub(in crate::report) fn exact(value: f64) -> String {
     match value.abs() {
@@ -149,6 +158,7 @@ mod tests {
     #[test]
     fn units_and_marks_stay_short() {
         assert_eq!([unit("requests/s", "1/s"), unit("CPU", "us")], ["", "µs"]);
+        assert_eq!([2.0, 1.0042, 48_217.0].map(plain), ["2", "1.004", "48,217"]);
         assert_eq!(mark(">= 0.97"), "≥\u{a0}0.97");
         assert_eq!(mark(&"ü".repeat(21)), "ü".repeat(20) + "…");
     }

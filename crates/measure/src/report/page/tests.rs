@@ -113,7 +113,7 @@ fn a_row_shows_what_there_is_and_a_command_stands_once() {
         ..Record::default()
     };
     let page = body(&record);
-    assert_eq!(page.matches("data-is=ours>1,234").count(), 2);
+    assert_eq!(page.matches("class=o>1,234").count(), 2);
     assert!(page.contains("not compared with fio: gone"));
     assert_eq!(page.matches("<pre>baio stress FILE</pre>").count(), 1);
 }
@@ -164,11 +164,7 @@ fn each_experiment_has_each_row_and_each_chart_its_table() {
         let sections: Vec<&str> = page.split("<section class=\"experiment\"").skip(1).collect();
         assert_eq!(sections.len(), record.experiments.len(), "{name}");
         for (section, experiment) in sections.iter().zip(&record.experiments) {
-            assert_eq!(
-                section.matches("class=figure>").count(),
-                experiment.rows.len(),
-                "{name}"
-            );
+            assert_eq!(section.matches("class=f>").count(), experiment.rows.len(), "{name}");
             assert_eq!(
                 section.matches("<figure class=\"chart\">").count(),
                 experiment.charts.len(),

@@ -50,6 +50,7 @@
   }
 
   function named(axis) {
+    if (axis.unit === "1/s" && axis.title.endsWith("a second")) return axis.title;
     return axis.unit && !axis.title.endsWith(axis.unit) ? (axis.title ? axis.title + ", " + axis.unit : axis.unit) : axis.title;
   }
 
@@ -88,16 +89,18 @@
 
   const dashes = [[8, 4], [3, 3], [12, 4, 3, 4], [16, 5], [6, 2, 2, 2, 2, 2]];
 
-  function seriesOf(line, n, unit) {
+  // Lines differ by colour and by dashes: the first of ours is whole, ours are thick, those of a document are dotted and grey.
+  function seriesOf(line, n, unit, first, dense) {
     const colour = line.whose === "document" ? "--c-document" : "--c" + (n % 6);
     const ours = line.whose === "ours";
+    const dash = n === first ? undefined : line.whose === "document" ? [[2, 4], [2, 8], [1, 3]][n % 3] : dashes[n % dashes.length];
     return {
-      label: shown(line.name) + (line.whose === "document" ? " (the document)" : ""),
+      label: shown(line.name) + (line.whose === "document" && !line.name.startsWith("document") ? " (the document)" : ""),
       stroke: () => style(colour),
       width: ours ? 2.5 : 1.5,
-      dash: ours ? undefined : line.whose === "document" ? [2, 4] : dashes[n % dashes.length],
+      dash,
       spanGaps: false,
-      points: { show: true, size: ours ? 7 : 6, stroke: () => style(colour), fill: () => style(ours ? colour : "--paper") },
+      points: { show: dense ? undefined : true, size: ours ? 7 : 6, stroke: () => style(colour), fill: () => style(ours ? colour : "--paper") },
       value: (u, value, n, at) => at == null ? "" : figure(value) + (value != null && unit ? " " + short(unit) : ""),
     };
   }
@@ -191,7 +194,7 @@
       axes: [axisOf(chart.x, "x", data[0]), axisOf(chart.y, "y", data[0])],
       series: [
         { label: shown(chart.x.title) || "at", value: (u, value) => value == null ? "–" : exact(value) + (value != null && chart.x.unit ? " " + short(chart.x.unit) : "") },
-        ...chart.lines.map((line, n) => seriesOf(line, n, chart.y.unit)),
+        ...chart.lines.map((line, n) => seriesOf(line, n, chart.y.unit, chart.lines.findIndex((one) => one.whose === "ours"), data[0].length > 40)),
       ],
     };
     place.textContent = "";
@@ -276,7 +279,7 @@
 
   // On a narrow screen rows are laid out as cards, and some browsers forget then that they were a table.
   for (const [elements, role] of [["", "table"], [" thead, .cards tbody", "rowgroup"], [" tr", "row"], [" td", "cell"],
-    [" [scope=col]", "columnheader"], [" [scope=row], .cards [scope=rowgroup]", "rowheader"]]) {
+    [" [scope=col]", "columnheader"], [" [scope=row], .rows tbody th", "rowheader"]]) {
     for (const element of document.querySelectorAll(".cards" + elements)) element.setAttribute("role", role);
   }
 
