@@ -1,6 +1,6 @@
 //! What stands at the end of the page: what the documents ask for, the machine, and how the report is taken again.
 
-use super::experiment::{anchor, verdict};
+use super::experiment::{anchor, verdict, word};
 use super::markup::Html;
 use super::numbers::bytes;
 use super::tally::Outcome;
@@ -16,12 +16,15 @@ pub(super) fn write(html: &mut Html, record: &Record) {
     html.raw("</section><section id=\"machine\"><h2>The machine</h2><dl class=\"machine\">");
     machine(html, &record.machine);
     html.raw("</dl></section><section id=\"again\"><h2>How to run it again</h2>");
-    html.raw("<pre>baio report")
-        .raw(if record.quick { " --quick" } else { "" })
-        .raw(" --dir DIR</pre>");
-    html.raw(
-        "<p><code>DIR</code> is on the file system to be measured. Figures of another machine say little about yours. ",
-    );
+    html.raw("<pre>baio report");
+    for option in &record.options {
+        html.raw(" ").text(&word(option));
+    }
+    if record.options.is_empty() && record.quick {
+        html.raw(" --quick");
+    }
+    html.raw("</pre><p>Figures of another machine, or of another file system, say little about yours: <code>--dir</code> names a directory on ");
+    html.raw("the one to be measured. ");
     html.raw("Each experiment above has the words that run it alone. The figures of this page, with all digits and each run of ");
     html.raw("each side, are in <code>report.json</code>.</p></section>");
 }

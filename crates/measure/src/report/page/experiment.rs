@@ -243,8 +243,8 @@ fn commands(html: &mut Html, experiment: &Experiment, room: Room) {
 }
 
 /// A word of a command line, as a shell reads it.
-fn word(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+pub(super) fn word(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=".contains(&byte);
     if !name.is_empty() && name.bytes().all(plain) {
         name.to_owned()
     } else {

@@ -94,6 +94,15 @@ fn a_promise_leads_to_the_experiments_that_ran() {
     assert!(page.contains(r##"id="e5-streaming-figures""##));
 }
 
+#[test]
+fn what_was_asked_for_can_be_asked_again() {
+    let mut record = record("none-missed");
+    record.options = vec!["--quick".into(), "--dir=/mnt/my disk".into()];
+    assert!(body(&record).contains("<pre>baio report --quick &#39;--dir=/mnt/my disk&#39;</pre>"));
+    record.options.clear();
+    assert!(body(&record).contains("<pre>baio report</pre>"));
+}
+
 /// Ours can be there without a peer's, and both figures of a command are one line to run.
 #[test]
 fn a_row_shows_what_there_is_and_a_command_stands_once() {
