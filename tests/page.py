@@ -212,6 +212,9 @@ FLAWS = [
     ("a chart without zoom", "drag: { x: true, y: false }", "drag: { x: false, y: false }", "does not zoom"),
     ("a chart that stays enlarged", "u.setData(data);", "", "does not go back"),
     ("a legend without values", "legend: { live: true", "legend: { live: false", "no value under"),
+    ("on a phone: a finger that does nothing", "    byFinger(u);\n", "", "finger"),
+    ("on a phone: a finger that enlarges nothing", "if (most - least > 12)", "if (false)", "does not zoom"),
+    ("on a phone: something wide", "</main>", "<p style='width: 400px'>planted</p></main>", "wide on a screen"),
     ("a switch that does nothing", "if (theme) root.dataset.theme = theme;", "if (theme) ;", "the switch does not"),
     ("a CSV without its head", "return [head, ...rows]", "return [...rows]", "the CSV"),
 ]
@@ -442,7 +445,7 @@ def prove(browser, path):
                 continue
             flawed.write_text(text.replace(there, instead.replace("NONCE", nonce)))
             try:
-                wrong = look(browser, flawed, "desk", "light", None)
+                wrong = look(browser, flawed, "phone" if name.startswith("on a phone") else "desk", "light", None)
             except RuntimeError as error:
                 wrong = [str(error)]
             found = any(word in what for what in wrong)
