@@ -155,7 +155,7 @@ fn figures(html: &mut Html, row: &Row, columns: &Columns) {
     html.raw("<td class=f>").text(&row.figure);
     let unit = unit(&row.figure, &row.unit);
     if !unit.is_empty() {
-        html.raw(" <span class=soft>").text(&unit).raw("</span>");
+        html.raw("\u{a0}<span class=soft>").text(&unit).raw("</span>");
     }
     let number = |value: f64| {
         if row.unit.is_empty() {

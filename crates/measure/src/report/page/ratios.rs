@@ -10,7 +10,7 @@
 use super::Room;
 use super::head::measured;
 use super::markup::Html;
-use super::numbers::{exact, figure, mark, unit};
+use super::numbers::{exact, figure, mark, plain, unit};
 use super::tally::Outcome;
 use crate::report::record::Row;
 
@@ -178,7 +178,7 @@ impl Axis {
 
     fn ticks(&self) -> Vec<f64> {
         let steps: &[f64] = match self.most / self.least {
-            20.0.. => &[0.01, 0.1, 1.0, 10.0, 100.0],
+            20.0.. => &[0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0],
             3.0.. => &[0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0],
             _ => &[0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 2.5],
         };
@@ -327,20 +327,25 @@ fn bars(html: &mut Html, rows: &[Row]) {
         html.raw("</figcaption><ul>");
         for row in of_kind() {
             let peer = if row.peer.is_empty() { "theirs" } else { &row.peer };
-            bar(html, &row.what, None, row.ours, most);
+            bar(html, row, None, row.ours, most);
             if row.theirs.is_some() {
-                bar(html, &row.what, Some(peer), row.theirs, most);
+                bar(html, row, Some(peer), row.theirs, most);
             }
         }
         html.raw("</ul></figure>");
     }
 }
 
-fn bar(html: &mut Html, what: &str, peer: Option<&str>, value: Option<f64>, most: f64) {
+fn bar(html: &mut Html, row: &Row, peer: Option<&str>, value: Option<f64>, most: f64) {
     let Some(value) = value.filter(|value| value.is_finite()) else {
         return;
     };
-    html.raw("<li><span class=label>").text(what);
+    let said = if row.unit.is_empty() {
+        plain(value)
+    } else {
+        figure(value)
+    };
+    html.raw("<li><span class=label>").text(&row.what);
     if let Some(peer) = peer {
         html.raw(" <span class=soft>").text(peer).raw("</span>");
     }
@@ -352,13 +357,13 @@ fn bar(html: &mut Html, what: &str, peer: Option<&str>, value: Option<f64>, most
     begin_strip(html);
     // Nothing is still to be seen.
     let to = (part * WIDTH).round().max(4.0);
-    html.text(&figure(value))
+    html.text(&said)
         .raw("\"><path class=")
         .raw(if peer.is_some() { "theirs" } else { "ours" });
     html.raw(" d=\"M0 5V17H")
         .show(to)
         .raw("V5Z\"/></svg><span class=value aria-hidden=true>");
-    html.text(&figure(value)).raw("</span>");
+    html.text(&said).raw("</span>");
 }
 
 #[cfg(test)]
