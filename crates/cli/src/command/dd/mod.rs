@@ -213,8 +213,6 @@ impl<'a> Job<'a> {
         let (figures, stop) = self.count(copied);
         if let Some(stop) = &stop {
             self.cut_behind(stop.position, figures.bytes);
-        } else if interrupted {
-            self.cut_behind(figures.bytes, figures.bytes);
         }
         Ok(Done {
             figures,
