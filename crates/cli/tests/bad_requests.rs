@@ -38,7 +38,7 @@ fn names_that_no_segment_can_have() {
         "no segment can have this name",
     );
     refused(&place, &create("vol#a/b"), 2, "EUSAGE", "not a uid");
-    refused(&place, &create("vol#a#b"), 2, "EUSAGE", "does not exist");
+    refused(&place, &create("vol#a#b"), 2, "EUSAGE", "no volume 'vol#a'");
     refused(&place, &create("vol#a\u{7}b"), 1, "EINVAL", "control");
     refused(&place, &create("vol#a\nb"), 1, "EINVAL", "control");
     refused(&place, &create("vol#a"), 1, "EEXIST", "exists");

@@ -126,6 +126,18 @@ fn what_does_not_run_is_named_with_its_line_and_nothing_is_made() {
     assert!(!place.path("missing.fio").exists());
 }
 
+#[test]
+fn a_segment_may_have_the_ending_of_a_job_file() {
+    let place = Place::new();
+    place.volume("16M", "1M");
+    place.baio("rename vol#a a.fio").succeeds();
+    let told = place
+        .baio("stress vol#a.fio --rw write --once --json")
+        .succeeds()
+        .json();
+    assert_eq!(told["requests"], 256);
+}
+
 /// A device or a volume is written over by a job file no sooner than by anything else.
 #[test]
 fn nothing_precious_is_written_over_unasked() {

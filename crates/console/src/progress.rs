@@ -89,14 +89,15 @@ impl Progress {
 
     /// So much is done, of so much. As often as it pleases: only now and then is something drawn.
     pub fn reach(&mut self, done: u64, total: u64) {
-        if self.is_visible() {
+        if self.is_due() {
             show(&self.bar, done, total);
+            self.appear();
         }
     }
 
     /// What stands before the bar from now on.
     pub fn say(&mut self, what: impl FnOnce() -> String) {
-        if self.is_visible() {
+        if self.is_due() {
             self.bar.set_message(Printable(&what()).to_string());
         }
     }
@@ -127,10 +128,11 @@ impl Progress {
         let thread = std::thread::Builder::new().name("progress".into()).spawn(move || {
             let mut pause = from.saturating_duration_since(Instant::now());
             while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                draw(&bar);
+                // Only now: the first line that is seen is already true.
                 if bar.is_hidden() {
                     bar.set_draw_target(target());
                 }
-                draw(&bar);
                 pause = DRAWN_EACH;
             }
         });
@@ -139,12 +141,15 @@ impl Progress {
         self
     }
 
-    fn is_visible(&mut self) -> bool {
-        if self.hidden_until.is_some_and(|until| Instant::now() >= until) {
-            self.hidden_until = None;
+    /// Is it seen, or to be seen now?
+    fn is_due(&self) -> bool {
+        !self.bar.is_hidden() || self.hidden_until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    fn appear(&mut self) {
+        if self.hidden_until.take().is_some() {
             self.bar.set_draw_target(target());
         }
-        !self.bar.is_hidden()
     }
 }
 

@@ -62,7 +62,9 @@ pub(super) fn meant(args: &StressArgs) -> Option<PathBuf> {
         return Some(path.clone());
     }
     let path = PathBuf::from(args.target.as_os_str());
-    (path.extension() == Some(OsStr::new("fio"))).then_some(path)
+    // `vol#log.fio` is a segment, unless it is there as a file.
+    let is_segment = path.as_os_str().as_encoded_bytes().contains(&b'#') && !path.exists();
+    (path.extension() == Some(OsStr::new("fio")) && !is_segment).then_some(path)
 }
 
 /// Runs a job file.
