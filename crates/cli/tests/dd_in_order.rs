@@ -196,10 +196,42 @@ const FLAGS: &[Case<'_>] = &[
     ("bin", "old", "conv=nocreat ibs=10"),
     ("missing", "-", ""),
     ("missing", "old", "ibs=10"),
+    ("one", "-", "of=link oflag=nofollow"),
+    ("one", "-", "of=link conv=excl"),
+    ("one", "-", "of=dir"),
+    ("one", "-", "of=dir/new"),
+    ("one", "-", "of=missing/new oflag=nofollow"),
+    ("one", "-", "of=bin/new"),
+    ("one", "-", "oflag=directory"),
+    ("one", "old", "oflag=nofollow,directory"),
+    ("one", "old", "oflag=nofollow,nonblock conv=notrunc seek=1"),
+    ("one", "old", "oflag=nofollow conv=excl"),
+    ("one", "-", "oflag=nofollow conv=nocreat"),
+    ("one", "-", "oflag=noatime,nonblock conv=excl"),
+    ("bin/x", "-", ""),
+    ("link", "-", "iflag=nofollow,directory"),
     ("bin", "-", "conv=fsync"),
     ("bin", "-", "conv=fdatasync ibs=10"),
     ("bin", "pipe", "conv=fsync"),
     ("bin", "pipe", "conv=fdatasync ibs=10"),
+];
+
+const DIRECT: &[Case<'_>] = &[
+    ("even", "-", "oflag=direct bs=4096"),
+    ("bin", "-", "oflag=direct bs=4096"),
+    ("bin", "old", "oflag=direct bs=4096 seek=1"),
+    ("bin", "old", "oflag=direct bs=4096 conv=notrunc"),
+    ("large", "-", "iflag=direct bs=4096"),
+    ("large", "-", "iflag=direct oflag=direct bs=8192"),
+    ("large", "-", "iflag=direct oflag=direct ibs=4096 obs=8192 conv=swab"),
+    ("large", "-", "iflag=direct bs=4096 skip=3 count=5 conv=ucase"),
+    ("large", "-", "oflag=direct obs=8192 ibs=100"),
+    ("large", "-", "oflag=direct,dsync bs=4096 count=3"),
+    ("bin", "-", "oflag=direct bs=4096 conv=sync"),
+    ("holes", "-", "oflag=direct bs=4096 conv=sparse"),
+    ("large", "pipe", "iflag=direct bs=4096"),
+    ("bin", "-", "iflag=direct,nofollow bs=4096"),
+    ("bin", "-", "oflag=direct,nofollow bs=4096"),
 ];
 
 const STREAMS: &[Case<'_>] = &[
@@ -268,7 +300,7 @@ fn every_case_of_the_table() {
         return;
     }
     gnu::write_inputs(&place);
-    let tables = [BLOCKS, CONVERSIONS, PADDING, SPARSE, FLAGS, STREAMS, STATUS];
+    let tables = [BLOCKS, CONVERSIONS, PADDING, SPARSE, FLAGS, DIRECT, STREAMS, STATUS];
     let mut ran = 0;
     let mut found = Vec::new();
     for case in tables.into_iter().flatten() {

@@ -116,6 +116,8 @@ struct Job<'a> {
     operands: &'a DdOperands,
     signals: &'a Signals,
     meter: Meter,
+    /// Of the copy, once it has ended.
+    figures: Figures,
     /// Pieces are cut at multiples of this.
     unit: u64,
     buffer_bytes: usize,
@@ -130,6 +132,7 @@ impl<'a> Job<'a> {
             operands,
             signals,
             meter: Meter::start(operands.status),
+            figures: Figures::default(),
             unit,
             buffer_bytes: (round_up(operands.block_size, unit) + 2 * unit) as usize,
         }
@@ -157,6 +160,7 @@ impl<'a> Job<'a> {
             Ok(()) => self.copy()?,
             Err(halt) => Done::nothing(halt),
         };
+        self.figures = done.figures;
         let synced = match &done.stop {
             Some(Halt::Interrupted) => Ok(()),
             _ => self.sync(done.needs_sync),
@@ -165,7 +169,7 @@ impl<'a> Job<'a> {
         ends.output.leave_position(done.moved[1]);
         ends.input.drop_cached(done.moved[0]);
         ends.output.drop_cached(done.moved[1]);
-        self.print(&done.figures);
+        self.print();
         match done.stop {
             Some(halt) => return Err(halt),
             None => synced?,
@@ -182,9 +186,10 @@ impl<'a> Job<'a> {
         Ok(summary)
     }
 
-    fn print(&mut self, figures: &Figures) {
+    fn print(&mut self) {
         self.meter.finish();
-        figures.print(self.operands.status, self.meter.elapsed().as_secs_f64());
+        self.figures
+            .print(self.operands.status, self.meter.elapsed().as_secs_f64());
     }
 
     fn pass_over(&mut self) -> Result<(), Halt> {
@@ -332,7 +337,7 @@ impl<'a> Job<'a> {
                 return Ok(outcome);
             }
             while self.signals.take_asked() {
-                self.print(&Figures::default());
+                self.print();
             }
             if self.signals.interrupted() {
                 while !self.cores.are_idle() && !self.cores.are_stuck()? {}
