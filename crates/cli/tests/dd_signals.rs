@@ -11,6 +11,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStderr};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use support::{BAIO, Place, random_bytes};
 
@@ -60,6 +61,12 @@ impl Running {
         let mut lines = Vec::new();
         while lines.len() < 3 {
             let mut line = String::new();
+            // Not for ever, if it says nothing.
+            until("it prints the figures", || {
+                let now = rustix::event::Timespec::default();
+                let mut watched = [PollFd::new(self.errors.get_ref(), PollFlags::IN)];
+                !self.errors.buffer().is_empty() || poll(&mut watched, Some(&now)).unwrap() > 0
+            });
             assert!(self.errors.read_line(&mut line).unwrap() > 0, "{lines:?}");
             lines.push(line.split(", ").next().unwrap().trim().to_owned());
         }
@@ -70,6 +77,7 @@ impl Running {
     fn end(mut self) -> (String, Option<i32>) {
         drop(self.child.stdin.take());
         drop(self.child.stdout.take());
+        until("it ends", || self.child.try_wait().unwrap().is_some());
         let mut errors = String::new();
         self.errors.read_to_string(&mut errors).unwrap();
         (errors, self.child.wait().unwrap().signal())
