@@ -11,7 +11,7 @@ fn baio() -> Command {
 
 /// Runs one experiment on a few megabytes in an empty directory, which must be empty again. Gives its comparisons.
 fn report(only: &str) -> Vec<Value> {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let output = baio()
         .args([
             "report",
@@ -24,6 +24,8 @@ fn report(only: &str) -> Vec<Value> {
             "--dir",
         ])
         .arg(dir.path())
+        .arg("--out")
+        .arg(out.path())
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -34,7 +36,7 @@ fn report(only: &str) -> Vec<Value> {
     );
     let mut answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["verified"], true, "{answer}");
-    match answer["parts"][0]["parts"].take() {
+    match answer["experiments"][0]["parts"].take() {
         Value::Array(parts) => parts,
         other => panic!("no parts: {other}"),
     }
@@ -94,7 +96,7 @@ fn serve(blocks: u64, mut ended: impl FnMut(std::process::Output)) {
     for pool in [Value::Null, json!(2)] {
         let job =
             json!({ "Server": { "path": path, "blocks": blocks, "connections": 3, "runtime_ms": 50, "pool": pool } });
-        ended(baio().env("BAIO_WORKER_JOB", job.to_string()).output().unwrap());
+        ended(baio().args(["worker", &job.to_string()]).output().unwrap());
     }
 }
 
