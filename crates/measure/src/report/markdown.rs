@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::report::page::numbers;
+use crate::report::numbers;
 use crate::report::record::{Experiment, Record, Row};
 use crate::report::terminal::{box_of, verdict};
 

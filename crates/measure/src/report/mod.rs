@@ -23,6 +23,7 @@
 //! | `run.rs`, `save.rs`, `record.rs` | one after the other, each saved as it ends; what is kept |
 //! | `machine.rs`, `promises.rs` | on what it was taken; what the documents ask for, and what shows it |
 //! | `terminal.rs`, `summary.rs`, `progress.rs`, `beside.rs` | what is shown: a table and the verdict, how far it is, two reports side by side |
+//! | `tally.rs`, `numbers.rs` | which marks hold; numbers of few digits |
 //! | `page/`, `markdown.rs` | the same as a page, and as a chapter of these docs |
 //! | `places.rs`, `files.rs` | what experiments work on |
 //! | `work_dir.rs` | where all of it happens, and what is removed |
@@ -66,6 +67,7 @@ mod markdown;
 mod marks;
 mod memory_cgroup;
 mod mixed_paths;
+mod numbers;
 mod one_queue;
 mod own_policy;
 mod page;
@@ -85,6 +87,7 @@ mod server;
 mod slow_device;
 mod streaming;
 mod summary;
+mod tally;
 mod terminal;
 mod versus;
 mod volume_scale;

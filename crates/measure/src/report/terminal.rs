@@ -9,6 +9,7 @@ use crate::figures::interrupt::Interrupted;
 use crate::report::record::{Experiment, Machine, Record, Row};
 use crate::report::run::{Taken, is_end};
 use crate::report::summary::{Line, lines, share};
+use crate::report::tally::Tally;
 
 pub(super) const WIDTH: usize = 100;
 
@@ -52,31 +53,6 @@ const ASKED: [(usize, Align); 5] = [
 pub(crate) struct Shown {
     /// The command of each side too.
     pub(super) commands: bool,
-}
-
-/// Of all marks.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Marks {
-    pub(super) held: usize,
-    pub(super) all: usize,
-}
-
-impl Marks {
-    pub(super) fn of<'a>(rows: impl Iterator<Item = &'a Row>) -> Marks {
-        let none = Marks { held: 0, all: 0 };
-        rows.filter_map(|row| row.holds).fold(none, |marks, holds| Marks {
-            held: marks.held + usize::from(holds),
-            all: marks.all + 1,
-        })
-    }
-
-    fn sentence(self) -> String {
-        match self.all {
-            0 => "no marks".to_owned(),
-            all if all == self.held && all > 1 => format!("all {all} marks hold"),
-            all => format!("{} of {all} marks hold", self.held),
-        }
-    }
 }
 
 pub(super) fn write(taken: &Taken, shown: Shown, out: &mut dyn Write) -> io::Result<()> {
@@ -196,12 +172,12 @@ fn body(record: &Record, out: &mut dyn Write) -> io::Result<()> {
     let mut left_out = 0;
     for ((experiment, lines), given) in told.iter().zip(given) {
         left_out += lines.len() - given;
-        let marks = Marks::of(experiment.rows.iter());
+        let marks = Tally::of_one(experiment);
         let state = match experiment {
             told if told.has_failed() => "FAILED".to_owned(),
             told if told.has_stopped() => "interrupted".to_owned(),
             told if !told.verified => "WRONG".to_owned(),
-            _ if marks.all > 0 => format!("{} of {}", marks.held, marks.all),
+            _ if marks.judged() > 0 => format!("{} of {}", marks.held, marks.judged()),
             _ => String::new(),
         };
         let seconds = format!("{:.1} s", experiment.seconds);
@@ -334,7 +310,7 @@ fn commands(record: &Record, kept: bool, out: &mut dyn Write) -> io::Result<()> 
 pub(super) fn verdict(record: &Record, interrupted: Option<Interrupted>) -> String {
     let all = || record.experiments.iter();
     let count = |of: fn(&Experiment) -> bool| all().filter(|told| of(told)).count();
-    let mut said = vec![Marks::of(all().flat_map(|told| &told.rows)).sentence()];
+    let mut said = vec![Tally::of(record).said()];
     match count(Experiment::has_failed) {
         0 => {}
         1 => said.push("an experiment FAILED".into()),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::markup::Html;
-use super::numbers::{NONE, exact, figure};
+use crate::report::numbers::{NONE, exact, figure};
 use crate::report::record::{Axis, Chart};
 
 /// What the script draws: the chart with all lines as long as its axis, and only what can be drawn.

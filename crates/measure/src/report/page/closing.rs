@@ -2,9 +2,9 @@
 
 use super::experiment::{anchor, verdict, word};
 use super::markup::Html;
-use super::numbers::bytes;
-use super::tally::Outcome;
+use crate::report::numbers::bytes;
 use crate::report::record::{Machine, Promise, Record};
+use crate::report::tally::Outcome;
 
 pub(super) fn write(html: &mut Html, record: &Record) {
     html.raw("<section id=\"promises\"><h2>What the documents ask for</h2>");

@@ -2,10 +2,10 @@
 
 use super::head::missed_by;
 use super::markup::Html;
-use super::numbers::{NONE, duration, figure, mark, plain, ratio, unit};
-use super::tally::{Outcome, Tally};
 use super::{Room, chart, ratios};
+use crate::report::numbers::{NONE, duration, figure, mark, plain, ratio, unit};
 use crate::report::record::{Experiment, Row};
+use crate::report::tally::{Outcome, Tally};
 
 /// The place of an experiment in the page: its number keeps two of a name apart, its name makes the link readable.
 pub(super) fn anchor(at: usize, name: &str) -> String {

@@ -2,9 +2,9 @@
 
 use super::experiment::{anchor, called, verdict};
 use super::markup::Html;
-use super::numbers::{NONE, duration, exact, figure, mark, plain, ratio, unit};
-use super::tally::{Outcome, Tally};
+use crate::report::numbers::{NONE, duration, exact, figure, mark, plain, ratio, unit};
 use crate::report::record::{Experiment, Record, Row};
+use crate::report::tally::{Outcome, Tally};
 
 /// The verdicts, and the way to everything below.
 pub(super) fn write(html: &mut Html, record: &Record, tally: &Tally<'_>) {

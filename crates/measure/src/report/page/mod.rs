@@ -9,25 +9,22 @@
 //! | file | what it is |
 //! |---|---|
 //! | `markup.rs` | the one way in for text: nothing from the record can become markup |
-//! | `numbers.rs`, `tally.rs` | few digits; which marks hold |
 //! | `chart.rs`, `ratios.rs` | what a script draws, with its table; what is drawn here |
 //! | `assets/` | style, script, and uPlot, which draws the charts |
 //! | `records/` | reports that the tests make pages of; `tests/page.py` of the repository looks at those in a browser |
 //!
 //! docs/decisions/0028-the-page-of-the-report.md says why it is made so.
 
-use super::record::Record;
+use crate::report::record::Record;
+use crate::report::tally::Tally;
 use markup::Html;
-use tally::Tally;
 
 mod chart;
 mod closing;
 mod experiment;
 mod head;
 mod markup;
-pub(super) mod numbers;
 mod ratios;
-mod tally;
 #[cfg(test)]
 mod tests;
 

@@ -10,9 +10,9 @@
 use super::Room;
 use super::head::measured;
 use super::markup::Html;
-use super::numbers::{exact, figure, mark, plain, unit};
-use super::tally::Outcome;
+use crate::report::numbers::{exact, figure, mark, plain, unit};
 use crate::report::record::Row;
+use crate::report::tally::Outcome;
 
 /// Of a strip, in units of its own.
 const WIDTH: f64 = 1000.0;

@@ -1,10 +1,10 @@
 //! Numbers with few digits, for people. The exact ones are in `report.json`.
 
 /// What stands where there is no number.
-pub(in crate::report) const NONE: &str = "–";
+pub(super) const NONE: &str = "–";
 
 /// A measured value: three digits or four, with commas.
-pub(in crate::report) fn figure(value: f64) -> String {
+pub(super) fn figure(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {
         NONE.to_owned()
@@ -31,7 +31,7 @@ pub(in crate::report) fn figure(value: f64) -> String {
 }
 
 /// A ratio: always three decimals where it is about one, so that a column of them can be read, and a narrow miss be seen.
-pub(in crate::report) fn ratio(value: f64) -> String {
+pub(super) fn ratio(value: f64) -> String {
     match value.abs() {
         0.0995..9.9995 => format!("{value:.3}"),
         _ => figure(value),
@@ -48,7 +48,7 @@ pub(super) fn plain(value: f64) -> String {
 }
 
 /// A number that somebody chose, such as a depth: all its digits.
-pub(in crate::report) fn exact(value: f64) -> String {
+pub(super) fn exact(value: f64) -> String {
     match value.abs() {
         1e-4..1e15 => grouped(&value.to_string()),
         0.0 => "0".to_owned(),
@@ -58,7 +58,7 @@ pub(in crate::report) fn exact(value: f64) -> String {
 }
 
 /// Seconds, in the words that one would say.
-pub(in crate::report) fn duration(seconds: f64) -> String {
+pub(super) fn duration(seconds: f64) -> String {
     match seconds {
         7200.0.. => format!("{:.1} h", seconds / 3600.0),
         120.0.. => format!("{:.0} min", seconds / 60.0),
@@ -67,7 +67,7 @@ pub(in crate::report) fn duration(seconds: f64) -> String {
     }
 }
 
-pub(in crate::report) fn bytes(count: u64) -> String {
+pub(super) fn bytes(count: u64) -> String {
     let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match units.iter().find(|(_, shift)| count >> shift > 0) {
         Some((unit, shift)) => format!("{} {unit}", figure(count as f64 / (1u64 << shift) as f64)),
@@ -76,7 +76,7 @@ pub(in crate::report) fn bytes(count: u64) -> String {
 }
 
 /// A unit as it is printed; none for `requests/s` in `1/s`, which says it twice.
-pub(in crate::report) fn unit(figure: &str, unit: &str) -> String {
+pub(super) fn unit(figure: &str, unit: &str) -> String {
     match unit {
         "1/s" if figure.ends_with("/s") => String::new(),
         "us" => "µs".to_owned(),
@@ -85,7 +85,7 @@ pub(in crate::report) fn unit(figure: &str, unit: &str) -> String {
 }
 
 /// `>= 0.97` as it is printed, in one piece.
-pub(in crate::report) fn mark(mark: &str) -> String {
+pub(super) fn mark(mark: &str) -> String {
     cut(&mark.replace(">=", "≥").replace("<=", "≤").replace(' ', "\u{a0}"))
 }
 
