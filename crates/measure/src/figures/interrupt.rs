@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use baio_console::failure::Failure;
 use rustix::process::{Pid, Signal, kill_process_group};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// The first signal that came; 0 before. Set by the watching thread, looked at by all others: they need to see nothing but the number.
@@ -37,6 +37,8 @@ impl fmt::Display for Interrupted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
             SIGINT => "interrupted by SIGINT",
+            SIGQUIT => "ended by SIGQUIT",
+            SIGHUP => "ended by SIGHUP",
             _ => "ended by SIGTERM",
         })
     }
@@ -60,7 +62,7 @@ pub(crate) fn refuse() -> Result<(), Failure> {
 /// # Errors
 /// The kernel gives no pipe or no thread.
 pub(crate) fn watch() -> std::io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
             if CAME.swap(signal, Ordering::Relaxed) != 0 {

@@ -147,15 +147,20 @@ impl Findings {
     }
 
     fn note_missing(&mut self, ours: &Side, peer: &Peer, runs: &[Measurement], reason: &str) -> Value {
-        let row = Row {
-            skipped: Some(reason.to_owned()),
-            ..Row::of(
-                Figure::Requests.said(),
-                Figure::Requests.unit(),
-                middle(runs, |run| run.iops),
-            )
+        let row = |figure: Figure, mark: Option<String>| {
+            let row = Row {
+                skipped: Some(reason.to_owned()),
+                mark,
+                ..Row::of(figure.said(), figure.unit(), middle(runs, |run| figure.of(run)))
+            };
+            row.by(ours).beside(&peer.side)
         };
-        self.rows.push(row.by(ours).beside(&peer.side));
+        // A mark that could not be judged is not one that holds.
+        let marked = peer.marks.iter().map(|mark| row(mark.figure, Some(mark.to_string())));
+        self.rows.extend(marked);
+        if peer.marks.is_empty() {
+            self.rows.push(row(Figure::Requests, None));
+        }
         json!({ "peer": peer.side.name, "command": peer.side.command, "skipped": reason })
     }
 
@@ -303,6 +308,7 @@ mod tests {
             panic!("{:?}", findings.rows)
         };
         assert_eq!((row.skipped.as_deref(), row.holds), (Some("not here"), None));
+        assert!(row.mark.is_some(), "a mark that was not judged is told");
         assert_eq!((row.ours, &row.peer[..]), (Some(90.0), "peer"));
     }
 

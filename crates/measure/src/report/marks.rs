@@ -67,13 +67,17 @@ impl fmt::Display for Mark {
 impl Bound {
     /// By how many percent of the bound `value` misses it; `None` where it holds. No value is a miss.
     pub(super) fn shortfall(self, value: f64) -> Option<f64> {
+        if !value.is_finite() {
+            // A ratio to nothing: then nothing was measured.
+            return Some(f64::NAN);
+        }
         let by = match self {
             Bound::AtLeast(least) => (least - value) / least,
             // Of a bound of 0 any value is a miss without a measure.
             Bound::AtMost(most) if most > 0.0 => (value - most) / most,
             Bound::AtMost(most) => value - most,
         };
-        (by.is_nan() || by > 0.0).then_some(by * 100.0)
+        (by > 0.0).then_some(by * 100.0)
     }
 }
 
@@ -148,5 +152,7 @@ mod tests {
         assert_eq!(rounded(most.shortfall(1.5)), Some(100.0));
         assert!(Bound::AtMost(0.0).shortfall(0.1).is_some(), "of nothing anything is");
         assert!(least.shortfall(f64::NAN).is_some(), "nothing measured is nothing met");
+        assert!(least.shortfall(f64::INFINITY).is_some(), "nor is a ratio to nothing");
+        assert!(least.shortfall(f64::INFINITY).is_some(), "nor a ratio to nothing");
     }
 }

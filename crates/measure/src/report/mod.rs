@@ -282,7 +282,8 @@ fn choose(only: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
         };
         EXPERIMENTS.iter().find(|e| e.name == name).ok_or_else(missing)
     };
-    only.iter().map(find).collect()
+    let named = only.iter().enumerate().filter(|(at, name)| !only[..*at].contains(name));
+    named.map(|(_, name)| find(name)).collect()
 }
 
 impl Serialize for Answered {

@@ -162,6 +162,6 @@ pub(crate) struct Promise {
     pub(crate) document: String,
     /// The experiments that show it.
     pub(crate) shown_by: Vec<String>,
-    /// `shown`, `missed`, `not run` or `not built yet`; `checked` for what a live check of the report shows.
+    /// `shown`, `in part` (not all of them ran), `missed`, `not run` or `not built yet`; `checked` for what a live check of the report shows.
     pub(crate) state: String,
 }

@@ -12,7 +12,7 @@ use crate::figures::interrupt::{self, Interrupted};
 use crate::report::args::ReportArgs;
 use crate::report::comparison::Findings;
 use crate::report::progress::{Course, Progress};
-use crate::report::record::{Experiment as Told, FORMAT, Record, Row};
+use crate::report::record::{Experiment as Told, FORMAT, Machine, Record, Row};
 use crate::report::save::Shelf;
 use crate::report::work_dir::{WorkDir, remove_left_over};
 use crate::report::{EXPERIMENTS, Experiment, Setting, choose, machine, promises, working_set_of};
@@ -29,6 +29,8 @@ pub(crate) struct Taken {
     /// The working files, where they were to stay.
     pub(super) kept: Option<PathBuf>,
     interrupted: Option<Interrupted>,
+    /// Why it could not be kept.
+    pub(super) unsaved: Option<Failure>,
 }
 
 impl Told {
@@ -57,7 +59,7 @@ impl Taken {
         match self.interrupted {
             Some(came) if came.is_by_terminal() => ExitStatus::Interrupted,
             Some(_) => ExitStatus::Terminated,
-            None if experiments.iter().any(Told::has_failed) => ExitStatus::Failed,
+            None if self.unsaved.is_some() || experiments.iter().any(Told::has_failed) => ExitStatus::Failed,
             None if experiments.iter().any(|experiment| !experiment.verified) => ExitStatus::NotVerified,
             None => ExitStatus::Success,
         }
@@ -72,8 +74,12 @@ pub(super) fn take(args: ReportArgs) -> Result<Taken, Failure> {
     let parent = args.dir.as_deref().unwrap_or(Path::new("."));
     let parent = std::path::absolute(parent).map_err(|error| Failure::from_io("report", &error).on("--dir"))?;
     let shelf = Shelf::at(args.out.as_deref().unwrap_or(Path::new(".")))?;
-    let words = words(&args, working_set);
-    let before = if args.resume { resumed(&shelf, &words)? } else { None };
+    let words = words(&args, &parent, working_set);
+    let before = if args.resume {
+        resumed(&shelf, &words, &machine::look(&parent))?
+    } else {
+        None
+    };
     remove_left_over(&parent);
     let work = WorkDir::make(&parent, args.keep)?;
     let watching = interrupt::watch();
@@ -95,9 +101,11 @@ pub(super) fn take(args: ReportArgs) -> Result<Taken, Failure> {
         ..Record::default()
     };
     let record = before.unwrap_or_else(fresh);
-    let record = all(&chosen, &setting, record, &shelf)?;
+    let mut unsaved = None;
+    let record = all(&chosen, &setting, record, &shelf, &mut unsaved);
     Ok(Taken {
         record,
+        unsaved,
         json: shelf.json(),
         html: shelf.html(),
         kept: args.keep.then(|| work.path().to_owned()),
@@ -105,7 +113,13 @@ pub(super) fn take(args: ReportArgs) -> Result<Taken, Failure> {
     })
 }
 
-fn all(chosen: &[&Experiment], setting: &Setting, mut record: Record, shelf: &Shelf) -> Result<Record, Failure> {
+fn all(
+    chosen: &[&Experiment],
+    setting: &Setting,
+    mut record: Record,
+    shelf: &Shelf,
+    unsaved: &mut Option<Failure>,
+) -> Record {
     record.experiments.retain(|told| !told.has_stopped());
     let is_told = |record: &Record, name: &str| record.experiments.iter().any(|told| told.name == name);
     let left: Vec<&Experiment> = chosen
@@ -113,9 +127,9 @@ fn all(chosen: &[&Experiment], setting: &Setting, mut record: Record, shelf: &Sh
         .copied()
         .filter(|one| !is_told(&record, one.name))
         .collect();
-    record.finished = false;
+    let has_all = |record: &Record| chosen.iter().all(|one| is_told(record, one.name));
+    record.finished = has_all(&record);
     let mut course = Course::new(&left, setting.quick);
-    save(&mut record, shelf)?;
     for experiment in left {
         let progress = course.begin(experiment, setting.quick);
         record.experiments.push(one(experiment, setting, progress));
@@ -123,20 +137,23 @@ fn all(chosen: &[&Experiment], setting: &Setting, mut record: Record, shelf: &Sh
             .experiments
             .sort_by_key(|told| chosen.iter().position(|one| one.name == told.name));
         course.end();
-        record.finished = chosen.iter().all(|one| is_told(&record, one.name)) && interrupt::check().is_ok();
-        save(&mut record, shelf)?;
+        record.finished = has_all(&record) && interrupt::check().is_ok();
+        tell(&mut record);
+        // What was measured is shown all the same.
+        *unsaved = shelf.save(&record).err();
         if interrupt::check().is_err() {
             break;
         }
     }
-    Ok(record)
+    tell(&mut record);
+    record
 }
 
-fn save(record: &mut Record, shelf: &Shelf) -> Result<(), Failure> {
-    record.seconds = record.experiments.iter().map(|told| told.seconds).sum();
+/// What of it all experiments together say.
+fn tell(record: &mut Record) {
+    record.seconds = record.experiments.iter().fold(0.0, |sum, told| sum + told.seconds);
     let known = |name: &str| EXPERIMENTS.iter().any(|experiment| experiment.name == name);
     record.promises = promises::promises(&record.experiments, known);
-    shelf.save(record)
 }
 
 /// One experiment, whatever comes of it.
@@ -181,7 +198,7 @@ fn said_in(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// What a report depends on, as words of a command line: one with other words is another report.
-fn words(args: &ReportArgs, working_set: u64) -> Vec<String> {
+fn words(args: &ReportArgs, parent: &Path, working_set: u64) -> Vec<String> {
     let mut words = vec!["--working-set".to_owned(), working_set.to_string()];
     words.extend(args.quick.then(|| "--quick".to_owned()));
     let path = |path: &PathBuf| {
@@ -192,7 +209,7 @@ fn words(args: &ReportArgs, working_set: u64) -> Vec<String> {
     };
     let mut further =
         |option: &str, value: Option<String>| words.extend(value.map(|value| format!("{option}={value}")));
-    further("--dir", args.dir.as_ref().map(path));
+    further("--dir", Some(parent.display().to_string()));
     further("--input", args.input.as_ref().map(path));
     further("--segments", args.segments.map(|number| number.to_string()));
     words.extend(args.only.iter().map(|name| format!("--only={name}")));
@@ -200,7 +217,7 @@ fn words(args: &ReportArgs, working_set: u64) -> Vec<String> {
 }
 
 /// What is there to go on with; none where nothing was begun.
-fn resumed(shelf: &Shelf, words: &[String]) -> Result<Option<Record>, Failure> {
+fn resumed(shelf: &Shelf, words: &[String], machine: &Machine) -> Result<Option<Record>, Failure> {
     let Some(kept) = shelf.kept()? else {
         eprintln!(
             "report: {} is not there: beginning a new report",
@@ -208,6 +225,17 @@ fn resumed(shelf: &Shelf, words: &[String]) -> Result<Option<Record>, Failure> {
         );
         return Ok(None);
     };
+    let version = env!("CARGO_PKG_VERSION");
+    if kept.version != version || kept.machine != *machine {
+        return Err(
+            Failure::usage("report", "the report that is there is of another program or machine")
+                .on(shelf.json().display().to_string())
+                .needing(format!(
+                    "a report of baio {version} on this machine, with the peers that are here"
+                ))
+                .cured_by("leave --resume out, which begins a new report, or name another directory by --out"),
+        );
+    }
     if kept.options == words {
         return Ok(Some(kept));
     }
@@ -267,7 +295,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let shelf = Shelf::at(dir.path()).unwrap();
         let chosen = [&BAD, &PANICS, &GOOD];
-        let record = all(&chosen, &setting(dir.path()), Record::default(), &shelf).unwrap();
+        let record = all(&chosen, &setting(dir.path()), Record::default(), &shelf, &mut None);
         let [bad, panics, good] = &record.experiments[..] else {
             panic!("{record:?}");
         };
@@ -278,6 +306,17 @@ mod tests {
         assert!(!why(bad).contains('\n') && why(bad).contains("luck"), "{}", why(bad));
         assert_eq!(why(panics), "it panicked: no luck");
         assert!(record.finished);
+        let again = all(
+            &[&GOOD],
+            &setting(dir.path()),
+            Record {
+                experiments: vec![good.clone()],
+                ..Record::default()
+            },
+            &shelf,
+            &mut None,
+        );
+        assert!(again.finished, "nothing was left to be run");
     }
 
     #[test]
@@ -300,7 +339,7 @@ mod tests {
             ..Record::default()
         };
         let other = Experiment { name: "other", ..GOOD };
-        let record = all(&[&other, &GOOD], &setting(dir.path()), record, &shelf).unwrap();
+        let record = all(&[&other, &GOOD], &setting(dir.path()), record, &shelf, &mut None);
         let seconds: Vec<_> = record
             .experiments
             .iter()
@@ -322,6 +361,7 @@ mod tests {
                 html: None,
                 kept: None,
                 interrupted: signal.map(Interrupted::by),
+                unsaved: None,
             };
             taken.exit_status() as u8
         };

@@ -25,7 +25,18 @@ impl Shelf {
     pub(super) fn at(dir: &Path) -> Result<Shelf, Failure> {
         fs::create_dir_all(dir).map_err(|error| refused(dir, &error))?;
         let shelf = Shelf { dir: dir.to_owned() };
-        shelf.kept()?;
+        if shelf.kept()?.is_none() && fs::symlink_metadata(shelf.dir.join(HTML)).is_ok() {
+            return Err(
+                Failure::new("report", "EEXIST", "a page that no report of ours stands beside")
+                    .on(shelf.dir.join(HTML).display().to_string())
+                    .needing("a directory with no other report.html")
+                    .cured_by("move it away, or name another directory by --out"),
+            );
+        }
+        // Before anything is measured.
+        let (_, fresh) = shelf.places(JSON);
+        let tried = File::create(&fresh).and_then(|_| fs::remove_file(&fresh));
+        tried.map_err(|error| refused(&shelf.json(), &error))?;
         Ok(shelf)
     }
 
@@ -64,8 +75,14 @@ impl Shelf {
         self.put(HTML, page::html(record).as_bytes())
     }
 
+    /// Where a file is, and where a new one is written: no other report writes there.
+    fn places(&self, name: &str) -> (PathBuf, PathBuf) {
+        let fresh = format!(".{name}.{}.new", std::process::id());
+        (self.dir.join(name), self.dir.join(fresh))
+    }
+
     fn put(&self, name: &str, bytes: &[u8]) -> Result<(), Failure> {
-        let (path, fresh) = (self.dir.join(name), self.dir.join(format!(".{name}.new")));
+        let (path, fresh) = self.places(name);
         let written = write(&fresh, bytes).and_then(|()| fs::rename(&fresh, &path));
         // The name is as durable as the bytes.
         let synced = written.and_then(|()| File::open(&self.dir)?.sync_all());
@@ -107,6 +124,10 @@ pub(super) fn load(path: &Path) -> Result<Record, Failure> {
             .needing(format!("a report.json of `baio report`, of format {FORMAT}"))
             .cured_by("name another file")
     };
+    // A list would be taken for the fields in their order.
+    if json.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+        return Err(strange("it is no report".into()));
+    }
     let record: Record = serde_json::from_slice(&json).map_err(|error| strange(error.to_string()))?;
     match record.format {
         FORMAT => Ok(record),
@@ -147,12 +168,18 @@ mod tests {
     #[test]
     fn somebody_elses_file_is_not_written_over() {
         let dir = tempfile::tempdir().unwrap();
-        for other in ["{\"mine\": 1}", "not json", "{\"format\": 99}"] {
+        for other in ["{\"mine\": 1}", "not json", "{\"format\": 99}", "[1]"] {
             fs::write(dir.path().join(JSON), other).unwrap();
             let Err(failure) = Shelf::at(dir.path()) else {
                 panic!("{other} was taken for a report");
             };
             assert!(failure.to_string().contains("--out"), "{failure}");
         }
+        fs::remove_file(dir.path().join(JSON)).unwrap();
+        fs::write(dir.path().join(HTML), "somebody else's").unwrap();
+        assert!(
+            Shelf::at(dir.path()).is_err(),
+            "a page of somebody else's was taken for ours"
+        );
     }
 }

@@ -66,6 +66,9 @@ pub(super) fn lines(experiment: &Experiment, quick: bool) -> Vec<Line> {
             .filter(|_| !has_marks || of_it().all(|row| row.skipped.is_some()));
         match (&marked[..], plain) {
             ([], None) => {}
+            (marked, _) if marked.iter().all(|row| row.skipped.is_some()) && !marked.is_empty() => {
+                lines.push((f64::INFINITY, Line::of(marked[0])));
+            }
             ([], Some(row)) => lines.push((f64::INFINITY, first(row, &of_it().collect::<Vec<_>>()))),
             (marked, _) if quick => lines.push(merged(marked)),
             (marked, _) => lines.extend(marked.iter().map(|row| (margin(row), Line::of(row)))),

@@ -1,9 +1,11 @@
 //! A report on the terminal: on what it was taken, a table, the marks that were missed, what of the documents is shown, the verdict.
 //! At most 100 columns; with `--quick` at most 120 lines, so that it is read and not scrolled.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use baio_console::output::Align;
+use baio_console::printable::Printable;
 
 use crate::figures::interrupt::Interrupted;
 use crate::report::record::{Experiment, Machine, Record, Row};
@@ -65,7 +67,10 @@ pub(super) fn write(taken: &Taken, shown: Shown, out: &mut dyn Write) -> io::Res
     put(out, &verdict(record, taken.interrupted()))?;
     let page = taken.html.as_ref();
     let page = page.map_or_else(String::new, |path| format!(", the page in {}", path.display()));
-    put(out, &format!("Everything is in {}{page}.", taken.json.display()))?;
+    match &taken.unsaved {
+        None => put(out, &format!("Everything is in {}{page}.", taken.json.display()))?,
+        Some(failure) => put(out, &format!("NOT KEPT: {}", failure.to_string().replace('\n', " ")))?,
+    }
     match &taken.kept {
         Some(dir) => put(out, &format!("The working files are in {}.", dir.display())),
         None if shown.commands => put(
@@ -299,7 +304,8 @@ fn commands(record: &Record, kept: bool, out: &mut dyn Write) -> io::Result<()> 
             for (name, command) in [Some((&row.what, &row.command)), peer].into_iter().flatten() {
                 if !said.contains(&(&row.what, command)) {
                     said.push((&row.what, command));
-                    writeln!(out, "# {}: {name}\n{command}", experiment.name)?;
+                    let [of, name, command] = [&experiment.name, name, command].map(|text| Printable(text));
+                    writeln!(out, "# {of}: {name}\n{command}")?;
                 }
             }
         }
@@ -321,13 +327,16 @@ pub(super) fn verdict(record: &Record, interrupted: Option<Interrupted>) -> Stri
         0 => "everything that was verified is right".to_owned(),
         _ => "SOMETHING DID NOT VERIFY".to_owned(),
     });
-    let skipped = all()
-        .flat_map(|told| &told.rows)
-        .filter(|row| row.skipped.is_some() && !is_end(row));
-    match skipped.count() {
+    let rows = all().flat_map(|told| told.rows.iter().map(move |row| (&told.name, row)));
+    let skipped = rows.filter(|(_, row)| row.skipped.is_some() && !is_end(row));
+    let skipped: BTreeSet<_> = skipped.map(|(name, row)| (name, &row.what, &row.peer)).collect();
+    match skipped.len() {
         0 => {}
         1 => said.push("one comparison could not be made here".into()),
         skipped => said.push(format!("{skipped} comparisons could not be made here")),
+    }
+    if !record.finished {
+        said.push("it did NOT FINISH".into());
     }
     if let Some(came) = interrupted {
         said.push(format!("{came}: --resume goes on from here"));
@@ -350,6 +359,7 @@ fn row<const N: usize>(out: &mut dyn Write, columns: &[(usize, Align); N], cells
 
 /// A sentence, broken between words so that it fits.
 pub(super) fn put(out: &mut dyn Write, sentence: &str) -> io::Result<()> {
+    let sentence = Printable(sentence).to_string();
     let mut line = String::new();
     for word in sentence.split(' ') {
         if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH {
