@@ -150,6 +150,68 @@ fn nothing_precious_is_written_over_unasked() {
     watched.check("a job file");
 }
 
+/// What exists is as long as it is, whoever reads it: only what is missing is laid out.
+#[test]
+fn what_exists_is_not_made_longer_to_be_read() {
+    let place = Place::new();
+    place.volume("16M", "1M");
+    place.write("data", &support::random_bytes(5000, 1));
+    place.write("empty", b"");
+    place.write("a.1.0", b"short");
+    for (options, shown, said) in [
+        ("filename=data\nsize=64k", "data", "a file of at least 65536 bytes"),
+        ("filename=empty\nsize=64k", "empty", "a file of at least 65536 bytes"),
+        ("filename=vol\nsize=32m", "vol", "a volume of at least 33554432 bytes"),
+        ("numjobs=2\nsize=64k", "a.1.0", "a file of at least 65536 bytes"),
+    ] {
+        for rw in ["read", "randread"] {
+            let watched = support::Unchanged::watch(&place.path(shown));
+            let jobs = format!("[new]\nrw=write\nsize=64k\n[a]\nrw={rw}\n{options}\n");
+            place.write("x.fio", jobs.as_bytes());
+            let told = place.baio("stress x.fio").fails_with(2);
+            let errors = told.errors();
+            assert!(errors.contains(shown) && errors.contains(said), "{errors}");
+            assert!(errors.contains("cure: write a smaller size="), "{errors}");
+            watched.check(shown);
+            assert!(!place.path("new.0.0").exists(), "{shown}: something was made before");
+        }
+    }
+    place.write("x.fio", b"[a]\nrw=read\nfilename=vol\nsize=1m\n");
+    let watched = support::Unchanged::watch(&place.path("vol"));
+    place.baio("stress x.fio").succeeds();
+    watched.check("reading a part of a volume");
+}
+
+/// A file that the job file makes itself is as long as the largest job wants, and one that it writes is as long as it is written.
+#[test]
+fn a_job_may_make_longer_what_another_of_its_file_has_made() {
+    let place = Place::new();
+    let jobs = b"[a]\nrw=read\nfilename=x\nsize=12k\n[b]\nrw=read\nbs=64k\nfilename=./x\nsize=128k\n";
+    place.write("made.fio", jobs);
+    place.baio("stress made.fio").succeeds();
+    assert_eq!(place.read("x").len(), 128 << 10);
+    place.write("short", &support::random_bytes(5000, 1));
+    let jobs = b"[a]\nrw=write\nfilename=short\nsize=64k\n[b]\nstonewall\nrw=read\nfilename=short\nsize=64k\n";
+    place.write("written.fio", jobs);
+    place.baio("stress written.fio").succeeds();
+    assert_eq!(place.read("short").len(), 64 << 10);
+}
+
+/// A run that writes little keeps what it does not write: a file is filled up behind its last byte.
+#[test]
+fn filling_up_begins_behind_what_exists() {
+    let place = Place::new();
+    let before = support::random_bytes(5000, 1);
+    for mode in ["direct", "kernel"] {
+        place.write("data", &before);
+        let line = format!("stress data --rw write --size 1M --io-size 4K --mode {mode} --request-size");
+        place.baio(&format!("{line} 4K")).succeeds();
+        let after = place.read("data");
+        assert_eq!(after.len(), 1 << 20);
+        support::assert_same(&before[4096..], &after[4096..5000], "what lay behind the only request");
+    }
+}
+
 /// Debian's package fio-examples.
 const EXAMPLES: &str = "/usr/share/doc/fio/examples";
 

@@ -5,6 +5,8 @@
 //! their stamps.
 
 use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use baio_console::failure::Failure;
@@ -104,16 +106,46 @@ fn make_one(job: &Job, want: &Want, made: bool) -> Result<(), Failure> {
         format_size(want.size - want.place.size),
         path.display()
     );
-    let report = lanes::run(&filling(job, want), &mut |_| ())?;
+    let start = first_block(job, want);
+    fill_block(want, start).map_err(|error| {
+        Failure::from_io(job.command, &error)
+            .on(path.display().to_string())
+            .needing("a file that can be written, and room on its file system")
+            .cured_by("check its permissions and the free space, or choose a smaller size")
+    })?;
+    if start >= want.size {
+        return Ok(());
+    }
+    let report = lanes::run(&filling(job, want, start), &mut |_| ())?;
     match report.first_error() {
         Some(failure) => Err(failure.clone()),
         None => Ok(()),
     }
 }
 
-/// A job that writes the missing end of one file.
-fn filling(job: &Job, want: &Want) -> Job {
-    let start = want.place.size / job.request_size * job.request_size;
+/// The first whole block behind the bytes that exist: those are nobody's to write here.
+fn first_block(job: &Job, want: &Want) -> u64 {
+    want.place.size.next_multiple_of(job.request_size)
+}
+
+/// Writes from the last byte that exists to the block that begins at `start`. The loop makes whole blocks only.
+fn fill_block(want: &Want, start: u64) -> io::Result<()> {
+    let mut at = want.place.size;
+    if at >= start {
+        return Ok(());
+    }
+    let file = OpenOptions::new().write(true).open(&want.place.path)?;
+    let zeros = vec![0; (start - at).min(REQUEST_MAX) as usize];
+    while at < start {
+        let part = &zeros[..(start - at).min(REQUEST_MAX) as usize];
+        file.write_all_at(part, at)?;
+        at += part.len() as u64;
+    }
+    file.sync_all()
+}
+
+/// A job that writes the missing end of one file, from `start` on.
+fn filling(job: &Job, want: &Want, start: u64) -> Job {
     let blocks = (want.size - start) / job.request_size;
     let request_size = if job.verify.is_some() {
         job.request_size

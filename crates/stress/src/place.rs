@@ -4,7 +4,7 @@
 //! a mounted or claimed device stays refused, and so does a volume that a process serves.
 
 use std::fs::File as StdFile;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use baio_console::failure::Failure;
@@ -30,8 +30,13 @@ pub(crate) struct Place {
     pub(crate) kind: Kind,
     /// In bytes; 0 for what is missing.
     pub(crate) size: u64,
-    holds_volume: bool,
+    pub(crate) holds_volume: bool,
+    /// Device and inode of what is there: the same by every name.
+    pub(crate) inode: Option<Inode>,
 }
+
+/// The number of a device, and of an inode on it.
+pub(crate) type Inode = (u64, u64);
 
 /// Held while a device or a volume image is written over, so that nobody else takes it meanwhile.
 #[derive(Debug)]
@@ -43,21 +48,22 @@ impl Place {
     /// # Errors
     /// It is neither a file nor a block device; or what the system said.
     pub(crate) fn look(command: &'static str, path: &Path) -> Result<Place, Failure> {
-        let place = |kind, size, holds_volume| Place {
-            path: path.to_owned(),
-            kind,
-            size,
-            holds_volume,
-        };
         let metadata = match path.metadata() {
             Ok(metadata) => metadata,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(place(Kind::Missing, 0, false)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Place::missing(path)),
             Err(error) => {
                 return Err(Failure::from_io(command, &error)
                     .on(path.display().to_string())
                     .needing("a path that can be reached")
                     .cured_by("check the path and the permissions of its directories"));
             }
+        };
+        let place = |kind, size, holds_volume| Place {
+            path: path.to_owned(),
+            kind,
+            size,
+            holds_volume,
+            inode: Some((metadata.dev(), metadata.ino())),
         };
         let kind = metadata.file_type();
         if kind.is_file() {
@@ -75,6 +81,16 @@ impl Place {
         let size = open(path, &Open::read()).and_then(|file| file.size().map_err(|errno| of_size(path, errno)));
         let size = size.map_err(|error| refused(command, path, error))?;
         Ok(place(Kind::Device, size, holds_volume(path)))
+    }
+
+    fn missing(path: &Path) -> Place {
+        Place {
+            path: path.to_owned(),
+            kind: Kind::Missing,
+            size: 0,
+            holds_volume: false,
+            inode: None,
+        }
     }
 
     /// Makes sure that the path may be written over.

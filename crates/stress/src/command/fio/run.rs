@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
@@ -12,13 +13,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::meaning::{Meaning, Synced};
-use crate::command::stress::args::{StressArgs, TypedDurability};
+use crate::command::stress::args::{Own, StressArgs, TypedDurability};
 use crate::command::stress::plan::{COMMAND, Plan, plan};
 use crate::command::stress::print::table;
 use crate::costs::{self, Costs};
 use crate::job::Job;
 use crate::lanes;
 use crate::result::{Report, Section, StageReport};
+use crate::{Kind, Place};
 
 /// What a job file gave.
 #[derive(Serialize)]
@@ -74,6 +76,7 @@ pub(super) fn run(args: &StressArgs, path: &Path, meanings: &[Meaning]) -> Resul
 /// Refuses what can be refused by looking, before a file is made.
 fn look_first(args: &StressArgs, meanings: &[Meaning]) -> Result<(), Failure> {
     let mut made: HashSet<PathBuf> = HashSet::new();
+    let mut own = Arc::<Own>::default();
     for meaning in meanings {
         let path = meaning.target(0, args.directory.as_deref());
         let size = args.size.map(|size| size.bytes()).or_else(|| meaning.file_size());
@@ -84,7 +87,17 @@ fn look_first(args: &StressArgs, meanings: &[Meaning]) -> Result<(), Failure> {
                 .needing("size=, for a file that is to be made")
                 .cured_by("write it into the file, or pass --size"));
         }
-        planned(args, meaning, 0)?;
+        // Clones with files of their own may find some of them there.
+        let clones = if meaning.filename.is_some() { 1 } else { meaning.clones };
+        for clone in 0..clones {
+            let plan = planned(args, meaning, clone, &own)?;
+            let files = plan.wants.iter().filter(|want| want.place.kind == Kind::File);
+            // What is too short here and was not refused is filled up, and will be so long.
+            for (inode, want) in files.filter_map(|want| Some((want.place.inode?, want))) {
+                let until = Arc::make_mut(&mut own).entry(inode).or_default();
+                *until = want.size.max(*until);
+            }
+        }
         made.insert(path);
     }
     Ok(())
@@ -93,13 +106,18 @@ fn look_first(args: &StressArgs, meanings: &[Meaning]) -> Result<(), Failure> {
 /// The groups, with every file there. Each clone is planned when the files of those before it have been made.
 fn prepared(args: &StressArgs, meanings: &[Meaning]) -> Result<Vec<Vec<Clone>>, Failure> {
     let mut groups: Vec<Vec<Clone>> = Vec::new();
+    let mut own = Arc::<Own>::default();
     for (of, meaning) in meanings.iter().enumerate() {
         if meaning.waits || groups.is_empty() {
             groups.push(Vec::new());
         }
         for clone in 0..meaning.clones {
-            let mut plan = planned(args, meaning, clone)?;
+            let mut plan = planned(args, meaning, clone, &own)?;
             crate::make(&mut plan.job, &plan.wants)?;
+            for made in plan.wants.iter().filter(|want| want.place.kind == Kind::Missing) {
+                let inode = Place::look(COMMAND, &made.place.path)?.inode;
+                Arc::make_mut(&mut own).extend(inode.map(|inode| (inode, u64::MAX)));
+            }
             if let Some(group) = groups.last_mut() {
                 // One line of progress is enough.
                 plan.job.is_shown = group.is_empty();
@@ -110,7 +128,7 @@ fn prepared(args: &StressArgs, meanings: &[Meaning]) -> Result<Vec<Vec<Clone>>, 
     Ok(groups)
 }
 
-fn planned(args: &StressArgs, meaning: &Meaning, clone: u32) -> Result<Plan, Failure> {
+fn planned(args: &StressArgs, meaning: &Meaning, clone: u32, own: &Arc<Own>) -> Result<Plan, Failure> {
     let path = meaning.target(clone, args.directory.as_deref());
     let size = args.size.map(|size| size.bytes()).or_else(|| meaning.file_size());
     let runtime = args.runtime.or(meaning.runtime);
@@ -139,7 +157,7 @@ fn planned(args: &StressArgs, meaning: &Meaning, clone: u32) -> Result<Plan, Fai
         iterations: 1,
         seed: meaning.seed.wrapping_add(clone.into()),
         force: args.force,
-        lays_out: true,
+        lays_out: Some(Arc::clone(own)),
         ..StressArgs::on(&TypedTarget::from(path.into_os_string()))
     };
     let mut plan = plan(&own)?;

@@ -1,6 +1,8 @@
 //! `baio stress` as typed.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use baio_console::duration::{parse_duration, parse_runtime};
@@ -11,6 +13,11 @@ use baio_engine::Durability;
 use clap::{Args, Parser, ValueEnum};
 
 use crate::job::{Backend, Mode, Rw};
+use crate::place::Inode;
+
+/// How far a file may be filled up for a job that only reads: the files that earlier jobs of the same job file have made, or fill up
+/// because they write. Nothing else that exists is touched.
+pub(crate) type Own = HashMap<Inode, u64>;
 
 /// `baio stress`
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -49,9 +56,9 @@ pub struct StressArgs {
     /// Where the files of a job file are, in place of its own directories
     #[arg(long, value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
-    /// Missing files are made for runs that only read, too: a job file says what they are to be.
+    /// Of a job file: missing files are made for runs that only read, too, for it says what they are to be.
     #[arg(skip)]
-    pub(crate) lays_out: bool,
+    pub(crate) lays_out: Option<Arc<Own>>,
     /// What to do
     #[arg(long, value_name = "PATTERN", default_value = "randread")]
     pub(crate) rw: Rw,
