@@ -85,6 +85,61 @@ fn a_volume_is_only_read() {
     assert_eq!(told["volume_problem"], Value::Null);
 }
 
+/// The words of the whole answer: what people read first, and what they are to do.
+fn words(place: &Place, path: &str, status: i32) -> (String, Vec<String>) {
+    let told = place.baio(&format!("doctor {path} --json")).fails_with(status).json();
+    let of = |task: &Value| {
+        format!(
+            "{} do: {}",
+            task["because"].as_str().unwrap(),
+            task["what"].as_str().unwrap()
+        )
+    };
+    let tasks = told["to_do"].as_array().unwrap().iter().map(of).collect();
+    (told["verdict"].as_str().unwrap().to_owned(), tasks)
+}
+
+/// Whoever wrote over what a volume has preallocated would destroy it.
+#[test]
+fn a_volume_is_not_to_be_written_over() {
+    let place = Place::new();
+    place.volume("8M", "1M");
+    let file = File::options().write(true).open(place.path("vol")).unwrap();
+    // Of a volume that was never written to; not every file system preallocates.
+    let _ = fallocate(&file, FallocateFlags::empty(), 4 << 20, 4 << 20);
+    let whole = told(&place, "vol");
+    assert!(!advises(&whole, "never written"), "{whole}");
+    let (verdict, _) = words(&place, "vol", 0);
+    assert!(!verdict.starts_with("Bad"), "{verdict}");
+
+    file.set_len(3 << 20).unwrap();
+    let _ = fallocate(&file, FallocateFlags::KEEP_SIZE, 2 << 20, 4 << 20);
+    let before = Unchanged::watch(&place.path("vol"));
+    let (verdict, tasks) = words(&place, "vol", 1);
+    before.check("doctor of a broken volume");
+    assert!(verdict.starts_with("Bad: the volume cannot be opened"), "{verdict}");
+    assert!(!verdict.contains("nothing is to be done"), "{verdict}");
+    let of_volume: Vec<&String> = tasks.iter().filter(|task| task.starts_with("vol: ")).collect();
+    assert!(
+        of_volume[0].contains("cannot be opened") && of_volume[0].contains("do: `baio check`"),
+        "{tasks:?}"
+    );
+    assert!(!tasks.iter().any(|task| task.contains("write over")), "{tasks:?}");
+}
+
+/// Somebody works with it: that is no damage.
+#[test]
+fn a_volume_in_use_is_not_called_broken() {
+    let place = Place::new();
+    place.volume("8M", "1M");
+    let holder = support::Holder::start(&place);
+    let (verdict, tasks) = words(&place, "vol", 0);
+    assert!(!verdict.starts_with("Bad"), "{verdict}");
+    assert!(!tasks.iter().any(|task| task.contains("volume")), "{tasks:?}");
+    assert!(!tasks.iter().any(|task| task.contains("write over")), "{tasks:?}");
+    holder.kill();
+}
+
 /// The trials need a file: it never has a name, so the directory itself does not change.
 #[test]
 fn a_directory_is_not_written_to() {
@@ -112,7 +167,18 @@ fn a_directory_that_is_closed_is_told_and_no_failure() {
     fs::set_permissions(place.path("dir"), fs::Permissions::from_mode(0o555)).unwrap();
     let path = place.path("dir");
     let done = Done(Confined::new().run(BAIO, &["doctor", path.to_str().unwrap(), "--json"]));
-    let told = done.succeeds().json()["path"].take();
+    let mut all = done.succeeds().json();
+    let verdict = all["verdict"].as_str().unwrap();
+    assert!(!verdict.contains("nothing is to be done"), "{verdict}");
+    let tasks = all["to_do"].as_array().unwrap();
+    let task = tasks
+        .iter()
+        .find(|task| task["because"].as_str().unwrap().contains("EACCES"));
+    let what = task.unwrap_or_else(|| panic!("no task in {all}"))["what"]
+        .as_str()
+        .unwrap();
+    assert!(what.contains("permissions"), "{what}");
+    let told = all["path"].take();
     let untried = told["untried"].as_str().unwrap();
     assert!(untried.contains("name a file"), "{untried}");
     assert!(told["modes"].as_array().unwrap().is_empty());

@@ -89,8 +89,19 @@ pub(crate) fn run(args: DoctorArgs) -> Result<Diagnosis, Failure> {
         is_verbose: args.verbose,
     };
     diagnosis.to_do = verdict::tasks(&diagnosis);
-    diagnosis.verdict = verdict::sentence(diagnosis.backend, diagnosis.asynchronous, &diagnosis.to_do);
+    diagnosis.verdict = verdict::sentence(
+        diagnosis.backend,
+        diagnosis.asynchronous,
+        diagnosis.has_broken_volume(),
+        &diagnosis.to_do,
+    );
     Ok(diagnosis)
+}
+
+impl Diagnosis {
+    fn has_broken_volume(&self) -> bool {
+        self.path.as_ref().is_some_and(Place::is_broken_volume)
+    }
 }
 
 impl Answer for Diagnosis {
@@ -121,7 +132,7 @@ impl Answer for Diagnosis {
     }
 
     fn exit_status(&self) -> ExitStatus {
-        if self.asynchronous {
+        if self.asynchronous && !self.has_broken_volume() {
             ExitStatus::Success
         } else {
             ExitStatus::Failed

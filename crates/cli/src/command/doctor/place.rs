@@ -13,7 +13,7 @@ use baio_console::mount::Mount;
 use baio_console::output::Table;
 use baio_console::size::format_size;
 use baio_engine::{Caching, DurableBy, Engine, Errno, File, Kind, Open, SetupError};
-use baio_storage::{Core, Error, Identity};
+use baio_storage::{Core, Error, Fault, Identity};
 use rustix::fs::{AtFlags, FileType, Mode as FileMode, OFlags, Stat, StatxFlags};
 use serde::Serialize;
 
@@ -70,6 +70,12 @@ pub(super) struct Place {
     /// The block device below.
     device: Option<Device>,
     advice: Vec<Advice>,
+    /// What to do about a volume that is not well; none for one that somebody has in use.
+    #[serde(skip)]
+    volume_cure: Option<String>,
+    /// What to do where nothing could be tried, if it could be otherwise.
+    #[serde(skip)]
+    untried_cure: Option<&'static str>,
 }
 
 /// A write that happens whole or not at all (`RWF_ATOMIC`), in bytes.
@@ -190,7 +196,10 @@ impl Place {
                 place.modes = nameless.modes;
                 place.direct_writes = DirectWrites::known(&nameless.fd, mount.as_ref(), release);
             }
-            Err(errno) => place.untried = Some(why_no_trial(errno)),
+            Err(errno) => {
+                place.untried = Some(why_no_trial(errno));
+                place.untried_cure = Some(how_to_try(errno));
+            }
         }
         place.add_mount(held, mount);
         place
@@ -202,7 +211,7 @@ impl Place {
         let file = File::open(&via, &Open::read()).map_err(wrong)?;
         let measured = |errno| SetupError::new("measure", held.shown.clone(), errno);
         let size_bytes = file.size().map_err(measured).map_err(wrong)?;
-        let (volume, volume_problem) = look_for_volume(&via);
+        let found = look_for_volume(&via);
         let kind = if file.kind() == Kind::Block {
             "block device"
         } else {
@@ -210,8 +219,9 @@ impl Place {
         };
         let mut place = Place {
             size_bytes,
-            volume,
-            volume_problem,
+            volume: found.is_well,
+            volume_problem: found.problem,
+            volume_cure: found.cure,
             modes: modes::of_file(engine, &file),
             ..Place::outline(held, kind)
         };
@@ -288,7 +298,9 @@ impl Place {
                 Some(cure),
             );
         }
-        if let Some(bytes) = self.unwritten_bytes.filter(|&bytes| bytes > 0) {
+        // What a volume has preallocated is its owner's to write, through its segments; whoever wrote over it would destroy it.
+        let is_plain = !self.volume && self.volume_problem.is_none();
+        if let Some(bytes) = self.unwritten_bytes.filter(|&bytes| bytes > 0 && is_plain) {
             advise(
                 format!(
                     "{} are preallocated and were never written: the first durable write to each place costs about twice as much",
@@ -319,7 +331,18 @@ impl Place {
             .advice
             .iter()
             .filter_map(|advice| Some((advice, advice.cure.as_deref()?)));
-        curable.map(|(advice, cure)| Task::new(format!("{}: {}", self.path, advice.found), cure))
+        let volume = self.volume_problem.as_ref().zip(self.volume_cure.as_deref());
+        let volume = volume.map(|(why, cure)| (format!("the volume cannot be opened: {why}"), cure));
+        let untried = self.untried.as_ref().zip(self.untried_cure);
+        let untried = untried.map(|(why, cure)| (format!("no mode could be tried: {why}"), cure));
+        let advice = curable.map(|(advice, cure)| (advice.found.clone(), cure));
+        let all = volume.into_iter().chain(untried).chain(advice);
+        all.map(|(found, cure)| Task::new(format!("{}: {found}", self.path), cure))
+    }
+
+    /// Is it a volume that cannot be opened, and not because somebody else has it open?
+    pub(super) fn is_broken_volume(&self) -> bool {
+        self.volume_problem.is_some() && self.volume_cure.is_some()
     }
 
     /// Shows the little that most people want to know.
@@ -409,12 +432,32 @@ fn is_made_up(held: &Held) -> bool {
     mount.is_some_and(|mount| MADE_UP.contains(&mount.file_system.as_str()))
 }
 
+/// A look at what may be a volume; by default it is none.
+#[derive(Default)]
+struct FoundVolume {
+    is_well: bool,
+    problem: Option<String>,
+    cure: Option<String>,
+}
+
 /// Is it a volume, and if it looks like one, why can it not be read?
-fn look_for_volume(path: &Path) -> (bool, Option<String>) {
+fn look_for_volume(path: &Path) -> FoundVolume {
     match Core::inspect(path, Identity::effective()) {
-        Ok(_) => (true, None),
-        Err(error) if error.code() == "ENOTVOLUME" => (false, None),
-        Err(error) => (false, Some(error.fault.to_string())),
+        Ok(_) => FoundVolume {
+            is_well: true,
+            ..FoundVolume::default()
+        },
+        Err(error) if error.code() == "ENOTVOLUME" => FoundVolume::default(),
+        // Somebody works with it: nothing is wrong.
+        Err(error) if matches!(error.fault, Fault::Busy { .. }) => FoundVolume {
+            problem: Some(error.fault.to_string()),
+            ..FoundVolume::default()
+        },
+        Err(error) => FoundVolume {
+            problem: Some(error.fault.to_string()),
+            cure: Some(error.cure().unwrap_or_else(|| "`baio check` tells more".to_owned())),
+            ..FoundVolume::default()
+        },
     }
 }
 
@@ -429,5 +472,15 @@ fn why_no_trial(errno: Errno) -> String {
             format!("{errno}: no file may be made here; name a file in the directory instead")
         }
         errno => format!("no file can be made here: {errno}"),
+    }
+}
+
+/// What to do about that.
+fn how_to_try(errno: Errno) -> &'static str {
+    match errno {
+        Errno::EACCES | Errno::EPERM => "check the permissions of the directory, or name a file in it",
+        Errno::EROFS => "mount the file system so that it can be written to, or name a file in the directory",
+        Errno::ENOSPC | Errno::EDQUOT => "free some space on the file system, or name a file in the directory",
+        _ => "name a file in the directory",
     }
 }

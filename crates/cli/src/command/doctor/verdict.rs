@@ -25,9 +25,16 @@ impl Task {
     }
 }
 
-/// The verdict on a machine, in one sentence.
-pub(super) fn sentence(backend: &str, is_asynchronous: bool, tasks: &[Task]) -> String {
+/// The verdict on a machine, in one sentence; nothing is well of a volume that cannot be opened.
+pub(super) fn sentence(backend: &str, is_asynchronous: bool, is_broken: bool, tasks: &[Task]) -> String {
     let way = shown(backend);
+    if is_broken {
+        let rest = match tasks.len() {
+            0 | 1 => "one thing is to be done.".to_owned(),
+            several => format!("{several} things are to be done."),
+        };
+        return format!("Bad: the volume cannot be opened, by which way ever ({way} works here); {rest}");
+    }
     let rest = match tasks.len() {
         0 => "nothing is to be done.".to_owned(),
         1 => "one thing could be better.".to_owned(),
@@ -83,28 +90,38 @@ mod tests {
     #[test]
     fn the_sentence_begins_with_the_verdict() {
         let one = [Task::new("a".into(), "b")];
-        for (backend, is_asynchronous, tasks, said) in [
+        for (backend, is_asynchronous, is_broken, tasks, said) in [
             (
                 "uring",
                 true,
+                false,
                 &[][..],
                 "Good: requests go through io_uring, which is the best there is; nothing",
             ),
             (
                 "uring",
                 true,
+                true,
+                &one[..],
+                "Bad: the volume cannot be opened, by which way ever (io_uring works here); one thing is",
+            ),
+            (
+                "uring",
+                true,
+                false,
                 &one[..],
                 "Good: requests go through io_uring, which is the best there is; one thing",
             ),
             (
                 "threads",
                 true,
+                false,
                 &one[..],
                 "Usable: requests go through a pool of threads",
             ),
-            ("sync", false, &[], "Bad: every request blocks its caller"),
+            ("sync", false, false, &[], "Bad: every request blocks its caller"),
         ] {
-            let told = sentence(backend, is_asynchronous, tasks);
+            let told = sentence(backend, is_asynchronous, is_broken, tasks);
             assert!(told.starts_with(said), "{told}");
         }
     }
