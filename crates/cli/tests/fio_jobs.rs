@@ -212,6 +212,21 @@ fn filling_up_begins_behind_what_exists() {
     }
 }
 
+/// A job file comes from anywhere; nothing in it reaches a terminal as a command.
+#[test]
+fn names_of_a_job_file_cannot_steer_a_terminal() {
+    let place = Place::new();
+    place.write(
+        "x.fio",
+        b"[a\x1b[2J]\nrw=write\nsize=64k\n[b]\nfilename=c\x1b]0;x\x07\nrw=read\nsize=64k\n",
+    );
+    let told = place.baio("stress x.fio").succeeds();
+    assert!(told.errors().contains("writing "), "{}", told.errors());
+    let all = [told.out(), told.errors().as_bytes()].concat();
+    let raw = all.iter().find(|&&byte| byte < b' ' && byte != b'\n');
+    assert_eq!(raw, None, "{}", String::from_utf8_lossy(&all).escape_debug());
+}
+
 /// Debian's package fio-examples.
 const EXAMPLES: &str = "/usr/share/doc/fio/examples";
 

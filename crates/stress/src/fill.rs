@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use baio_console::failure::Failure;
+use baio_console::printable::Printable;
 use baio_console::size::format_size;
 use baio_engine::Durability;
 
@@ -104,7 +105,7 @@ fn make_one(job: &Job, want: &Want, made: bool) -> Result<(), Failure> {
         "baio: {}: writing {} of {}",
         job.command,
         format_size(want.size - want.place.size),
-        path.display()
+        Printable(&path.display().to_string())
     );
     let start = first_block(job, want);
     fill_block(want, start).map_err(|error| {
