@@ -227,6 +227,31 @@ fn names_of_a_job_file_cannot_steer_a_terminal() {
     assert_eq!(raw, None, "{}", String::from_utf8_lossy(&all).escape_debug());
 }
 
+/// Options that hold for all are kept once, however many sections there are.
+#[test]
+fn a_file_of_too_many_sections_or_options_is_refused_by_name() {
+    let place = Place::new();
+    let globals = |count: usize| format!("[global]\n{}", "thread\n".repeat(count));
+    let sections = |count: usize| (0..count).map(|number| format!("[s{number}]\n")).collect::<String>();
+    for (text, said) in [
+        (
+            globals(10) + &sections(100_000),
+            "line 1012: [s1000] is one section too many; needed: at most 1000 sections",
+        ),
+        (
+            globals(80_000) + &sections(9),
+            "line 10002: the option 'thread' is one too many; needed: at most 10000 options",
+        ),
+        // As much as there may be of both goes on to the first thing that is wrong.
+        (globals(10_000) + &sections(1000), "[s0] of line 10002 has no size"),
+    ] {
+        place.write("x.fio", text.as_bytes());
+        let told = place.shell(&format!("ulimit -v 1000000; exec {} stress x.fio", support::BAIO));
+        let told = told.fails_with(2);
+        assert!(told.errors().contains(said), "{}", told.errors());
+    }
+}
+
 /// Debian's package fio-examples.
 const EXAMPLES: &str = "/usr/share/doc/fio/examples";
 

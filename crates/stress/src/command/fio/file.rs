@@ -20,18 +20,41 @@ pub(super) struct Word {
     pub(super) value: Option<String>,
 }
 
-/// A job: its own options behind those that hold for all.
+/// A job, with its own options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) line: usize,
     pub(super) name: String,
-    pub(super) words: Vec<Word>,
+    /// So many of those that hold for all stand before it.
+    globals: usize,
+    own: Vec<Word>,
 }
 
+/// What a file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct JobFile {
+    globals: Vec<Word>,
+    pub(super) sections: Vec<Section>,
+}
+
+impl JobFile {
+    /// The options of a section: its own behind those that hold for all.
+    pub(super) fn words<'a>(&'a self, section: &'a Section) -> impl Iterator<Item = &'a Word> {
+        self.globals[..section.globals].iter().chain(&section.own)
+    }
+}
+
+/// More than anybody writes. Each section goes through all the options that hold for it, so both have an end.
+const SECTIONS_MAX: usize = 1000;
+const OPTIONS_MAX: usize = 10_000;
+
 /// Reads a file; `variable` is the environment.
-pub(super) fn read(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Section>, Refusal> {
-    let mut global: Vec<Word> = Vec::new();
-    let mut sections: Vec<Section> = Vec::new();
+pub(super) fn read(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<JobFile, Refusal> {
+    let JobFile {
+        mut globals,
+        mut sections,
+    } = JobFile::default();
+    let mut options = 0;
     // Whose options follow: nobody's, everybody's, or those of the last section.
     let mut is_global = None;
     for (line, text) in (1..).zip(text.lines()) {
@@ -45,10 +68,15 @@ pub(super) fn read(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Res
             };
             is_global = Some(name == "global");
             if name != "global" {
+                if sections.len() == SECTIONS_MAX {
+                    let said = format!("[{name}] is one section too many");
+                    return Err(Refusal::new(line, said, format!("at most {SECTIONS_MAX} sections")));
+                }
                 sections.push(Section {
                     line,
                     name: name.to_owned(),
-                    words: global.clone(),
+                    globals: globals.len(),
+                    own: Vec::new(),
                 });
             }
             continue;
@@ -60,21 +88,30 @@ pub(super) fn read(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Res
         if name.split_whitespace().count() != 1 {
             return Err(Refusal::new(line, format!("'{text}' is no option"), "NAME=VALUE"));
         }
+        options += 1;
+        if options > OPTIONS_MAX {
+            let said = format!("the option '{name}' is one too many");
+            return Err(Refusal::new(
+                line,
+                said,
+                format!("at most {OPTIONS_MAX} options in a file"),
+            ));
+        }
         let word = Word {
             line,
             name: name.to_owned(),
             value: value.map(|value| expanded(line, value, variable)).transpose()?,
         };
         match (is_global, sections.last_mut()) {
-            (Some(true), _) => global.push(word),
-            (Some(false), Some(section)) => section.words.push(word),
+            (Some(true), _) => globals.push(word),
+            (Some(false), Some(section)) => section.own.push(word),
             _ => {
                 let said = format!("the option '{name}' stands in no section");
                 return Err(Refusal::new(line, said, "[global] or the name of a job above it"));
             }
         }
     }
-    Ok(sections)
+    Ok(JobFile { globals, sections })
 }
 
 /// Puts the environment's values for `${NAME}`. What fio computes itself, as `$pagesize`, is not known here.
@@ -102,29 +139,30 @@ fn expanded(line: usize, value: &str, variable: &dyn Fn(&str) -> Option<String>)
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Vec<Section>, Refusal> {
+    fn read(text: &str) -> Result<JobFile, Refusal> {
         super::read(text, &|name| (name == "SET").then(|| "here".to_owned()))
     }
 
-    fn words(section: &Section) -> Vec<(&str, Option<&str>)> {
-        let words = section.words.iter();
+    fn words(file: &JobFile, number: usize) -> Vec<(&str, Option<&str>)> {
+        let words = file.words(&file.sections[number]);
         words.map(|word| (word.name.as_str(), word.value.as_deref())).collect()
     }
 
     #[test]
     fn what_is_global_holds_for_the_sections_behind_it() {
         let text = "; a comment\n[global]\nbs = 4k # why\n\n[one]\nrw=read\ntime_based\n[global]\nsize=1m\n[two]\nfilename=${SET}/x\n";
-        let sections = read(text).unwrap();
+        let file = read(text).unwrap();
+        let sections = &file.sections;
         assert_eq!(sections.len(), 2);
         assert_eq!(
-            words(&sections[0]),
+            words(&file, 0),
             [("bs", Some("4k")), ("rw", Some("read")), ("time_based", None)]
         );
         assert_eq!(
-            words(&sections[1]),
+            words(&file, 1),
             [("bs", Some("4k")), ("size", Some("1m")), ("filename", Some("here/x"))]
         );
-        assert_eq!((sections[1].line, sections[1].words[2].line), (10, 11));
+        assert_eq!((sections[1].line, sections[1].own[0].line), (10, 11));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Refusal;
-use super::file::{Section, Word};
+use super::file::{JobFile, Section, Word};
 use super::units::{number, size, switch, time};
 use crate::job::{Backend, Mode, Rw};
 
@@ -79,7 +79,7 @@ const BLOCK: u64 = 4096;
 
 impl Meaning {
     /// Understands a section, or names the first option that is not known.
-    pub(super) fn of(section: &Section) -> Result<Meaning, Refusal> {
+    pub(super) fn of(file: &JobFile, section: &Section) -> Result<Meaning, Refusal> {
         let mut meaning = Meaning {
             line: section.line,
             name: section.name.clone(),
@@ -106,7 +106,7 @@ impl Meaning {
             waits: false,
             seed: 1,
         };
-        for word in &section.words {
+        for word in file.words(section) {
             meaning.take(word)?;
         }
         meaning.check()?;
@@ -272,7 +272,8 @@ mod tests {
 
     fn meant(options: &str) -> Result<Meaning, Refusal> {
         let text = format!("[job]\n{}\n", options.replace(' ', "\n"));
-        Meaning::of(&file::read(&text, &|_| None).unwrap()[0])
+        let file = file::read(&text, &|_| None).unwrap();
+        Meaning::of(&file, &file.sections[0])
     }
 
     #[test]

@@ -72,7 +72,10 @@ pub(super) fn run(args: &StressArgs, path: &Path) -> Result<Jobs, Failure> {
     only_what_scales(args, path)?;
     let text = text_of(path)?;
     let meanings = file::read(&text, &|name| std::env::var(name).ok())
-        .and_then(|sections| sections.iter().map(Meaning::of).collect::<Result<Vec<_>, _>>())
+        .and_then(|file| {
+            let meanings = file.sections.iter().map(|section| Meaning::of(&file, section));
+            meanings.collect::<Result<Vec<_>, _>>()
+        })
         .map_err(|refusal| refusal.into_failure(path))?;
     if meanings.is_empty() {
         return Err(Failure::usage(COMMAND, "it has no job")
