@@ -11,6 +11,7 @@ use baio_console::exit_status::ExitStatus;
 use args::{Command, Invocation, Stop};
 
 mod args;
+mod closed;
 mod command;
 mod operands;
 mod usage;

@@ -220,3 +220,21 @@ fn from_memory(place: &Place, program: &str, start: u64, line: &str) -> (Done, O
         .unwrap();
     (Done(output), std::fs::read(place.path("out")).ok())
 }
+
+/// The program's start-up puts /dev/null in the place of a closed descriptor; what was to be copied there is not copied.
+#[test]
+fn a_closed_standard_input_or_output_is_no_target() {
+    let place = Place::new();
+    place.write("in", b"something");
+    place.write("keep", b"this");
+    for line in ["dd if=in >&-", "dd of=keep conv=notrunc <&-"] {
+        let done = place.shell(&format!("'{BAIO}' {line}"));
+        assert_eq!(done.status(), 1, "{line}: {}", done.errors());
+        assert!(
+            done.errors().contains("Bad file descriptor"),
+            "{line}: {}",
+            done.errors()
+        );
+    }
+    assert_eq!(place.read("keep"), b"this");
+}

@@ -227,3 +227,24 @@ fn what_is_not_there_any_more_is_told() {
         std::fs::remove_file(place.path("out")).unwrap();
     }
 }
+
+/// Zeros that are passed over need room too, or a copy of a device of zeros would never end.
+#[test]
+fn zeros_that_do_not_fit_are_not_passed_over() {
+    let Some(place) = prepared() else { return };
+    let done = place.baio("dd if=/dev/zero of=vol#a bs=1000 conv=sparse");
+    assert_eq!(done.status(), 1, "{}", done.errors());
+    assert!(done.errors().contains("ENOSPC"), "{}", done.errors());
+}
+
+#[test]
+fn what_a_segment_has_not_is_refused_and_changes_nothing() {
+    let Some(place) = prepared() else { return };
+    let before = place.baio("dd if=vol#a").succeeds().out().to_vec();
+    for word in ["oflag=append conv=notrunc", "oflag=directory", "conv=excl"] {
+        let done = place.baio(&format!("dd if=in of=vol#a {word}"));
+        assert_eq!(done.status(), 1, "{word}");
+        assert!(done.errors().contains("a segment has no"), "{word}: {}", done.errors());
+    }
+    assert_same(place.baio("dd if=vol#a").out(), &before, "what was refused");
+}

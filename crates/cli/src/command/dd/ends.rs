@@ -19,7 +19,7 @@ use super::cores::{Cores, Inode, Way, inode_of};
 use super::frame::is_aligned;
 use super::plain::{self, Flow, Plain};
 use super::signals::Signals;
-use crate::operands::{DdOperands, Direct, FinalSync, Flags, Truncate};
+use crate::operands::{Creation, DdOperands, Direct, FinalSync, Flags, Truncate};
 
 /// Segments are read and written in multiples of this: volumes have no smaller block.
 pub(super) const BLOCK: u64 = 4096;
@@ -94,6 +94,7 @@ impl Ends {
     pub(super) fn open(operands: &DdOperands, config: Config, signals: &Signals) -> Result<(Cores, Ends), Failure> {
         let input = resolve(operands.input.as_ref(), "standard input")?;
         let output = resolve(operands.output.as_ref(), "standard output")?;
+        refuse_what_a_segment_has_not(&output, operands)?;
         let source = open_input(&input, operands)?;
         let errno = source.as_ref().and_then(|plain| plain.unreadable);
         if let (Some(errno), Typed::Segment(_) | Typed::Served(..), false) = (errno, &output, operands.noerror) {
@@ -135,11 +136,15 @@ impl Ends {
     /// Would the copy read what it writes? Then it goes one record after the other, as GNU dd does.
     pub(super) fn overlap(&self, count: u64) -> bool {
         let (input, output) = (&self.input, &self.output);
-        if input.object != output.object || input.flow == Flow::InOrder || output.flow == Flow::InOrder {
+        if input.object != output.object {
             return false;
         }
+        if input.flow == Flow::InOrder || output.flow == Flow::InOrder {
+            // What a file is appended is read again.
+            return input.kind != EndKind::Stream && output.kind != EndKind::Stream;
+        }
         let len = count.min(input.size.saturating_sub(input.origin));
-        let grows = input.kind == EndKind::File && count > len;
+        let grows = matches!(input.kind, EndKind::File | EndKind::StandardFile) && count > len;
         let apart =
             input.origin.saturating_add(len) <= output.origin || output.origin.saturating_add(len) <= input.origin;
         grows || !apart
@@ -310,6 +315,22 @@ fn open_output(named: &Typed, operands: &DdOperands) -> Result<Option<Plain>, Fa
         Typed::File(path) => plain::open_output(path, begin, operands.creation).map(Some),
         Typed::Segment(_) | Typed::Served(..) => Ok(None),
     }
+}
+
+/// A segment is there, has its size, and is no directory: what asks for something else is refused before anything is written.
+fn refuse_what_a_segment_has_not(output: &Typed, operands: &DdOperands) -> Result<(), Failure> {
+    let asked = match output {
+        Typed::Standard(_) | Typed::File(_) => None,
+        _ if operands.output_flags.append => Some("oflag=append"),
+        _ if operands.output_flags.directory => Some("oflag=directory"),
+        _ if operands.creation == Creation::Exclusive => Some("conv=excl"),
+        _ => None,
+    };
+    let Some(asked) = asked else { return Ok(()) };
+    Err(Failure::new("dd", "EINVAL", format!("a segment has no {asked}"))
+        .on(output.typed())
+        .needing("a file")
+        .cured_by(format!("leave out {asked}; seek= says where in a segment to begin")))
 }
 
 /// `mode=direct` is the flag of each end that can have it.

@@ -371,6 +371,8 @@ fn count_bytes(operands: &DdOperands) -> u64 {
 fn buffer_bytes(operands: &DdOperands) -> Result<u64, Failure> {
     let depth = u64::from(operands.depth);
     let block = operands.block_size.max(operands.output_block);
+    // A copy in order has a record, a block, what is gathered and the request's own, and one request at a time.
+    let depth = if operands.need_order() { depth.max(4) } else { depth };
     let total = block.saturating_mul(depth);
     let room = Room::here();
     if total > room.bytes {

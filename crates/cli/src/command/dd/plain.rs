@@ -21,6 +21,7 @@ use baio_storage::segment::superblock::MAGIC;
 use baio_storage::{Error, Mode};
 use rustix::fs::{FileType, OFlags, SeekFrom};
 
+use crate::closed::was_closed;
 use crate::operands::{Creation, Direct, Flags};
 
 /// Bytes that a whole superblock copy lies behind the first.
@@ -258,20 +259,24 @@ fn bits(flags: OFlags) -> i32 {
 
 /// Takes standard input.
 pub(super) fn standard_input(begin: Begin<'_>) -> Result<Plain, Failure> {
-    standard(std::io::stdin().as_fd().try_clone_to_owned(), begin, "iflag=direct")
+    standard(0, std::io::stdin().as_fd().try_clone_to_owned(), begin, "iflag=direct")
 }
 
 /// Takes standard output.
 pub(super) fn standard_output(begin: Begin<'_>) -> Result<Plain, Failure> {
-    let plain = standard(std::io::stdout().as_fd().try_clone_to_owned(), begin, "oflag=direct")?;
+    let plain = standard(1, std::io::stdout().as_fd().try_clone_to_owned(), begin, "oflag=direct")?;
     if plain.file.kind() != Kind::Stream {
         refuse_volume(Path::new("/proc/self/fd/1"), begin.typed)?;
     }
     Ok(plain)
 }
 
-fn standard(fd: std::io::Result<OwnedFd>, begin: Begin<'_>, flag: &str) -> Result<Plain, Failure> {
+fn standard(number: u8, fd: std::io::Result<OwnedFd>, begin: Begin<'_>, flag: &str) -> Result<Plain, Failure> {
     let told = |error: std::io::Error| Failure::from_io("dd", &error).on(begin.typed);
+    if was_closed(number) {
+        // What is there now is none of the caller's.
+        return Err(told(Errno::EBADF.into()).cured_by("leave it open"));
+    }
     let fd = fd.map_err(told)?;
     if begin.flags.direct == Direct::Yes {
         return Err(
@@ -312,7 +317,7 @@ fn standard(fd: std::io::Result<OwnedFd>, begin: Begin<'_>, flag: &str) -> Resul
     if plain.flow == Flow::Anywhere {
         plain.position = position.unwrap_or(0);
     }
-    if flags.contains(OFlags::APPEND) {
+    if number == 1 && flags.contains(OFlags::APPEND) {
         // The kernel appends whatever the offset says: only the order is left to us.
         plain.flow = Flow::InOrder;
     }

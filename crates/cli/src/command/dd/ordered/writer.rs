@@ -106,7 +106,9 @@ impl Writer<'_> {
 
     /// Takes a block, read when the input had moved on by `input`.
     pub(super) fn write(&mut self, work: &mut Work<'_>, bytes: &[u8], input: u64) -> Result<(), Halt> {
-        self.passed_over = self.sparse && bytes.iter().all(|byte| *byte == 0);
+        // What has no place is written, and so refused.
+        let fits = self.position.saturating_add((self.pending.len() + bytes.len()) as u64) <= self.end.room();
+        self.passed_over = self.sparse && fits && bytes.iter().all(|byte| *byte == 0);
         if self.passed_over {
             self.flush(work)?;
             self.position += bytes.len() as u64;
