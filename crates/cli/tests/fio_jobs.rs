@@ -1,12 +1,16 @@
 //! Promise: `baio stress FILE.fio` runs the common subset of fio's job files, with fio's defaults, and refuses the rest by name and line
 //! before anything is made.
 
+#[path = "support/confined.rs"]
+mod confined;
 mod support;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use confined::Confined;
 use serde_json::Value;
-use support::{Place, skip};
+use support::{Done, Place, skip};
 
 fn names(told: &Value) -> Vec<String> {
     let jobs = told["jobs"].as_array().unwrap().iter();
@@ -249,6 +253,40 @@ fn a_file_of_too_many_sections_or_options_is_refused_by_name() {
         let told = place.shell(&format!("ulimit -v 1000000; exec {} stress x.fio", support::BAIO));
         let told = told.fails_with(2);
         assert!(told.errors().contains(said), "{}", told.errors());
+    }
+}
+
+#[test]
+fn more_clones_at_once_than_a_machine_bears_are_refused_by_name() {
+    let place = Place::new();
+    let section = |number: usize| format!("[s{number}]\nsize=4k\nfilename=x\nnumjobs=256\n");
+    let text: String = (0..40).map(section).collect();
+    place.write("x.fio", text.as_bytes());
+    let told = place.baio("stress x.fio").fails_with(2);
+    let said = "line 17: with the job [s4] 1280 clones would run at once; needed: at most 1024 of them";
+    assert!(told.errors().contains(said), "{}", told.errors());
+    assert!(!place.path("x").exists());
+}
+
+/// As where the limit of processes is reached.
+#[test]
+fn where_no_thread_can_be_had_the_run_fails_and_says_so() {
+    let place = tempfile::tempdir_in("/tmp").unwrap();
+    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let [jobs, data] = ["x.fio", "data"].map(|name| place.path().join(name).to_str().unwrap().to_owned());
+    std::fs::write(&data, [7; 65536]).unwrap();
+    std::fs::write(&jobs, format!("[a]\nfilename={data}\nnumjobs=4\n")).unwrap();
+    for words in [
+        &["stress", &jobs][..],
+        &["stress", &data, "--threads", "4", "--backend", "sync", "--once"],
+    ] {
+        let confined = Confined::new().without(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+        let told = Done(confined.run(support::BAIO, words)).fails_with(1);
+        let said = told.errors();
+        assert!(
+            said.contains("4 threads that run at once") && said.contains("ulimit -u"),
+            "{said}"
+        );
     }
 }
 

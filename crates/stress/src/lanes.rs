@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
 
 use baio_console::failure::Failure;
 use baio_console::terminal::Terminal;
@@ -38,9 +39,17 @@ fn run_on<T: Target>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<R
     let mut stages = Vec::new();
     std::thread::scope(|scope| {
         let (board, ledgers, shared) = (&board, &ledgers[..], &shared);
-        let others: Vec<_> = (1..job.lanes.len())
-            .map(|index| scope.spawn(move || lane::<T>(job, index, shared, board, ledgers, &mut |_, _| ())))
-            .collect();
+        let others = (1..job.lanes.len()).filter_map(|index| {
+            let run = move || lane::<T>(job, index, shared, board, ledgers, &mut |_, _| ());
+            let started = Builder::new().spawn_scoped(scope, run);
+            let no_thread = |error: std::io::Error| {
+                board.fail(no_thread(job.command, job.lanes.len(), &error));
+                // The others shall not wait for it.
+                drop(Member(&board.meeting));
+            };
+            started.map_err(no_thread).ok()
+        });
+        let others: Vec<_> = others.collect();
         lane::<T>(job, 0, shared, board, ledgers, &mut |number, costs| {
             let mut lanes = std::mem::take(&mut *lock(&board.reports));
             lanes.sort_by_key(|report| report.lane);
@@ -73,6 +82,14 @@ fn run_on<T: Target>(job: &Job, watch: &mut dyn FnMut(&StageReport)) -> Result<R
     // Where not every lane could have the same one, the figures are nobody's alone.
     let backend = backends.join("+");
     Ok(Report { stages, backend })
+}
+
+/// The system gives no further thread.
+pub(crate) fn no_thread(command: &'static str, wanted: usize, error: &std::io::Error) -> Failure {
+    Failure::from_io(command, error)
+        .on("a thread")
+        .needing(format!("{wanted} threads that run at once"))
+        .cured_by("take fewer threads or clones, or raise the limit of processes (ulimit -u)")
 }
 
 fn ledgers(job: &Job) -> Vec<Arc<Ledger>> {

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::Builder;
 
 use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
@@ -57,6 +58,7 @@ struct Clone {
 
 /// Makes what is missing, runs group after group, and adds up.
 pub(super) fn run(args: &StressArgs, path: &Path, meanings: &[Meaning]) -> Result<Jobs, Failure> {
+    at_once(path, meanings)?;
     look_first(args, meanings)?;
     let groups = prepared(args, meanings)?;
     let mut told = Jobs {
@@ -71,6 +73,43 @@ pub(super) fn run(args: &StressArgs, path: &Path, meanings: &[Meaning]) -> Resul
         told.add(args, meanings, number, ended, costs::own_costs() - before);
     }
     Ok(told)
+}
+
+/// Clones that run at once, each with a thread and an engine.
+const CLONES_MAX: u64 = 1024;
+
+/// Files of all clones together: each has a name and a place in the plan.
+const FILES_MAX: u64 = 65_536;
+
+/// Refuses more than a machine is to bear at once.
+fn at_once(path: &Path, meanings: &[Meaning]) -> Result<(), Failure> {
+    let (mut clones, mut files) = (0, 0);
+    for meaning in meanings {
+        if meaning.waits {
+            clones = 0;
+        }
+        clones += u64::from(meaning.clones);
+        files += u64::from(meaning.clones) * u64::from(meaning.files);
+        let (said, need) = if clones > CLONES_MAX {
+            (
+                format!("{clones} clones would run at once"),
+                format!("at most {CLONES_MAX} of them"),
+            )
+        } else if files > FILES_MAX {
+            (
+                format!("{files} files would be worked on"),
+                format!("at most {FILES_MAX} of them"),
+            )
+        } else {
+            continue;
+        };
+        let said = format!("line {}: with the job [{}] {said}", meaning.line, meaning.name);
+        return Err(Failure::usage(COMMAND, said)
+            .on(path.display().to_string())
+            .needing(need)
+            .cured_by("choose smaller numjobs= or nrfiles=, or part the jobs by stonewall"));
+    }
+    Ok(())
 }
 
 /// Refuses what can be refused by looking, before a file is made.
@@ -170,14 +209,26 @@ fn planned(args: &StressArgs, meaning: &Meaning, clone: u32, own: &Arc<Own>) -> 
 
 /// Runs all of a group at once. The first failure is told, when all have ended.
 fn run_group(group: Vec<Clone>) -> Result<Vec<(Clone, Report)>, Failure> {
+    // Nobody begins before all have a thread: where one cannot be had, nothing is done.
+    let may_go = RwLock::new(false);
     let reports = std::thread::scope(|scope| {
-        let started: Vec<_> = group
-            .iter()
-            .map(|clone| scope.spawn(|| lanes::run(&clone.plan.job, &mut |_| ())))
-            .collect();
+        let mut held = may_go.write().unwrap_or_else(PoisonError::into_inner);
+        let mut started = Vec::with_capacity(group.len());
+        for clone in &group {
+            let run = || match *may_go.read().unwrap_or_else(PoisonError::into_inner) {
+                true => Some(lanes::run(&clone.plan.job, &mut |_| ())),
+                false => None,
+            };
+            match Builder::new().spawn_scoped(scope, run) {
+                Ok(thread) => started.push(thread),
+                Err(error) => return vec![Err(lanes::no_thread(COMMAND, group.len(), &error))],
+            }
+        }
+        *held = true;
+        drop(held);
         let joined = started.into_iter().map(|thread| {
-            let badly = |_| Err(Failure::new(COMMAND, "EIO", "a thread ended badly"));
-            thread.join().unwrap_or_else(badly)
+            let badly = || Failure::new(COMMAND, "EIO", "a thread ended badly");
+            thread.join().ok().flatten().unwrap_or_else(|| Err(badly()))
         });
         joined.collect::<Vec<_>>()
     });
