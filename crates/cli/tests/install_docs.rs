@@ -64,6 +64,42 @@ fn every_command_has_a_page() {
     }
 }
 
+/// What a link points to is not the page's: the link goes, and nothing is written through it.
+#[test]
+fn a_link_in_the_way_is_replaced() {
+    let place = Place::new();
+    place.write("precious", b"precious");
+    std::fs::create_dir_all(place.path("to/share/man/man1")).unwrap();
+    let page = place.path("to/share/man/man1/baio.1");
+    std::os::unix::fs::symlink(place.path("precious"), &page).unwrap();
+    place.baio("install-docs to").succeeds();
+    assert_eq!(place.read("precious"), b"precious");
+    assert!(page.symlink_metadata().unwrap().is_file());
+    let names = std::fs::read_dir(page.parent().unwrap()).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert!(
+        names.iter().all(|name| name.to_str().unwrap().ends_with(".1")),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn what_was_written_is_told_even_if_not_all_could_be() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("to/share/fish")).unwrap();
+    place.write("to/share/fish/vendor_completions.d", b"no directory");
+    let told = place.baio("install-docs to").fails_with(1);
+    assert!(text_of(&told).lines().any(|line| line == "to/share/man/man1/baio.1"));
+    assert!(
+        told.errors().contains("baio.fish") && told.errors().contains("cure: "),
+        "{}",
+        told.errors()
+    );
+    let told = place.baio("install-docs to --json").fails_with(1).json();
+    assert_eq!(told["files"].as_array().unwrap().len(), commands(&place).len() + 1 + 2);
+    assert_eq!(told["first_error"]["code"], "EEXIST", "{told}");
+}
+
 /// Whoever reads the pages says what is wrong with them.
 #[test]
 fn the_pages_are_clean() {

@@ -8,13 +8,16 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use baio_console::date::date_time;
+use baio_console::exit_status::ExitStatus;
 use baio_console::failure::Failure;
 use baio_console::output::Answer;
+use baio_console::printable::Printable;
 use clap::Command;
 use clap_complete::{Shell, generate};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::args::{InstallDocsArgs, definition};
 
@@ -30,30 +33,54 @@ const COMPLETIONS: [(Shell, &str); 3] = [
 /// What was written.
 #[derive(Serialize)]
 pub(crate) struct Installed {
-    files: Vec<PathBuf>,
+    files: Vec<String>,
+    /// Why it ended there, if not all are; as an error object.
+    first_error: Option<Value>,
 }
 
-/// Writes them all.
+/// Writes them all, or as far as it goes: what is there is told then, too.
 pub(crate) fn run(args: InstallDocsArgs) -> Result<Installed, Failure> {
     let mut files = Vec::new();
     for (name, bytes) in pages()?.into_iter().chain(completions()) {
         let path = args.directory.join(name);
-        write(&path, &bytes).map_err(|error| {
-            Failure::from_io("install-docs", &error)
-                .on(path.display().to_string())
+        let shown = path.display().to_string();
+        if let Err(error) = write(&path, &bytes) {
+            let failure = Failure::from_io("install-docs", &error)
+                .on(shown)
                 .needing("a directory in which files can be made")
-                .cured_by("name another DIR, such as ~/.local, or install as root")
-        })?;
-        files.push(path);
+                .cured_by("name another DIR, such as ~/.local, or install as root");
+            if files.is_empty() {
+                return Err(failure);
+            }
+            failure.tell();
+            return Ok(Installed {
+                files,
+                first_error: Some(failure.to_json()["error"].take()),
+            });
+        }
+        files.push(shown);
     }
-    Ok(Installed { files })
+    Ok(Installed {
+        files,
+        first_error: None,
+    })
 }
 
+/// Writes beside it and renames: a reader sees the old page or the new one, and what a link of this name points to stays as it is.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
-    fs::write(path, bytes)
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.new", std::process::id()));
+    let beside = PathBuf::from(beside);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&beside)?;
+    let done = file.write_all(bytes).and_then(|()| fs::rename(&beside, path));
+    if done.is_err() {
+        // The failure to be told is the one that came first.
+        let _ = fs::remove_file(&beside);
+    }
+    done
 }
 
 /// A page of the program and one of each command.
@@ -187,9 +214,16 @@ fn completions() -> impl Iterator<Item = (String, Vec<u8>)> {
 impl Answer for Installed {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         for file in &self.files {
-            writeln!(out, "{}", file.display())?;
+            writeln!(out, "{}", Printable(file))?;
         }
         Ok(())
+    }
+
+    fn exit_status(&self) -> ExitStatus {
+        match self.first_error {
+            None => ExitStatus::Success,
+            Some(_) => ExitStatus::Failed,
+        }
     }
 }
 
