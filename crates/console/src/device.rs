@@ -33,11 +33,12 @@ pub struct Device {
     /// Can one write be made durable without a flush of everything?
     pub fua: Option<bool>,
     /// Requests that may wait in the scheduler.
-    requests_max: Option<u64>,
+    pub requests_max: Option<u64>,
     hardware_queues: Option<u64>,
     /// Requests that the device takes at a time, in each hardware queue.
     queue_depth: Option<u64>,
-    rotational: Option<bool>,
+    /// Does it turn?
+    pub rotational: Option<bool>,
     /// 0: not supported.
     discard_bytes_max: Option<u64>,
     /// 0: not supported.
@@ -306,7 +307,8 @@ fn name_of(place: &Path) -> String {
     place.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn text(path: &Path) -> Option<String> {
+/// What a file of sysfs tells; none where it is empty or not there.
+pub fn text(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())

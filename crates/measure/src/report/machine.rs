@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
-use baio_console::device::Device;
+use baio_console::device::{Device, text};
 use baio_console::mount::Mount;
 use baio_engine::Choice;
 
@@ -51,29 +51,21 @@ fn backend() -> (String, String) {
 fn on_disk(dir: &Path, machine: Machine) -> Machine {
     let mount = File::open(dir).ok().and_then(Mount::of);
     let device = Device::under(dir).ok().flatten();
-    let disk = device.map(|device| device.partition_of.unwrap_or(device.name));
-    let queue = |name: &str| text(&Path::new("/sys/block").join(disk.as_ref()?).join("queue").join(name));
-    let number = |name: &str| queue(name)?.parse().ok();
+    let of_device = |of: fn(&Device) -> Option<String>| device.as_ref().and_then(of);
+    let disk = of_device(|device| device.partition_of.clone().or_else(|| Some(device.name.clone())));
+    let read_ahead = |disk: &String| text(&Path::new("/sys/block").join(disk).join("queue/read_ahead_kb"));
     let of_mount = |of: fn(&Mount) -> Option<String>| mount.as_ref().and_then(of);
     Machine {
         file_system: of_mount(|mount| Some(mount.file_system.clone())).unwrap_or_default(),
         atime: of_mount(|mount| mount.options.iter().find(|option| option.ends_with("atime")).cloned()),
-        scheduler: queue("scheduler").and_then(|line| in_force(&line)),
-        nr_requests: number("nr_requests"),
-        read_ahead_kb: number("read_ahead_kb"),
-        rotational: number("rotational").map(|value| value != 0),
-        write_cache: queue("write_cache"),
-        device: disk.clone(),
+        scheduler: of_device(|device| device.scheduler.clone()),
+        nr_requests: device.as_ref().and_then(|device| device.requests_max),
+        read_ahead_kb: disk.as_ref().and_then(read_ahead).and_then(|kib| kib.parse().ok()),
+        rotational: device.as_ref().and_then(|device| device.rotational),
+        write_cache: of_device(|device| device.write_cache.clone()),
+        device: disk,
         ..machine
     }
-}
-
-/// Of `none [mq-deadline]` the one in brackets; a single word is in force without them.
-fn in_force(line: &str) -> Option<String> {
-    let words = || line.split_whitespace();
-    let inner = |word: &str| word.trim_matches(['[', ']']).to_owned();
-    let only = || words().next().filter(|_| words().count() == 1);
-    words().find(|word| word.starts_with('[')).or_else(only).map(inner)
 }
 
 fn processor(cpuinfo: &str) -> String {
@@ -112,21 +104,12 @@ fn version_in(text: &str) -> Option<String> {
     Some(word.trim_matches(['(', ')', ',', ':']).to_owned())
 }
 
-fn text(path: &Path) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    let text = text.trim();
-    (!text.is_empty()).then(|| text.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_the_kernel_tells_is_read() {
-        assert_eq!(in_force("none [mq-deadline] kyber").as_deref(), Some("mq-deadline"));
-        assert_eq!(in_force("none").as_deref(), Some("none"));
-        assert_eq!(in_force("none kyber"), None);
         assert_eq!(memory("MemFree: 1 kB\nMemTotal:       24684000 kB\n"), 24_684_000 << 10);
         assert_eq!(memory("nothing"), 0);
         let text = "processor\t: 0\nmodel name\t: A Fast One @ 2.00GHz\n";

@@ -16,6 +16,11 @@ pub(super) struct Figures {
     pub(super) bytes: u64,
 }
 
+/// A message for people beside them. That nobody reads it is no reason to fail.
+pub(super) fn say(message: &str) {
+    let _ = writeln!(io::stderr(), "{message}");
+}
+
 impl Figures {
     /// Prints the lines that `status=` leaves, after so many seconds.
     pub(super) fn print(&self, status: Status, seconds: f64) {

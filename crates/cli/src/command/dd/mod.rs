@@ -143,7 +143,7 @@ impl<'a> Job<'a> {
         let loses = operands.output_flags.append && operands.truncate == Truncate::AtSeek;
         if loses {
             let said = "you probably want conv=notrunc with oflag=append";
-            skip::eprintln_quietly(&format!("baio: dd {}: {said}", ends.output.typed));
+            figures::say(&format!("baio: dd {}: {said}", ends.output.typed));
         }
         if operands.verifies && ends.output.kind() == EndKind::Stream {
             let refused = Failure::new("dd", "ESPIPE", "what was written there cannot be read again");
@@ -179,7 +179,7 @@ impl<'a> Job<'a> {
         if let Some(sums) = done.sums {
             let hash = self.verify(&sums, done.figures.bytes)?;
             if operands.status != Status::Silent {
-                skip::eprintln_quietly(&format!("blake3 {hash}, read back and the same"));
+                figures::say(&format!("blake3 {hash}, read back and the same"));
             }
             summary.blake3 = Some(hash);
         }

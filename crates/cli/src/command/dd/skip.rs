@@ -4,6 +4,7 @@ use baio_console::failure::Failure;
 use baio_storage::{SegmentOp, SegmentRequest};
 
 use super::ends::EndKind;
+use super::figures::say;
 use super::plain::Flow;
 use super::{Halt, Job};
 use crate::operands::{Amount, ShortReads, Status};
@@ -34,7 +35,7 @@ impl Job<'_> {
             Flow::InOrder => skip == 0 || input.move_position(skip) || self.read_over()?,
         };
         if !complete && operands.status != Status::Silent {
-            eprintln_quietly(&format!("baio: dd {}: cannot skip to specified offset", input.typed));
+            say(&format!("baio: dd {}: cannot skip to specified offset", input.typed));
         }
         Ok(())
     }
@@ -80,10 +81,4 @@ impl Job<'_> {
         }
         Ok(dropped)
     }
-}
-
-/// A message for people. That nobody reads it is no reason to fail.
-pub(super) fn eprintln_quietly(message: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "{message}");
 }

@@ -1,7 +1,5 @@
 //! One request at a time, and the signals that come while it is under way.
 
-use std::io::Write;
-
 use baio_console::failure::Failure;
 use baio_engine::Durability;
 use baio_storage::{Mode, Outcome, SegmentOp, SegmentRequest};
@@ -10,7 +8,7 @@ use rustix::io::Errno;
 
 use super::super::cores::Cores;
 use super::super::ends::End;
-use super::super::figures::Figures;
+use super::super::figures::{Figures, say};
 use super::super::signals::Signals;
 use super::super::summary::{Meter, Part};
 use super::Halt;
@@ -158,10 +156,10 @@ impl<'a> Work<'a> {
         self.meter.tick(self.figures.bytes);
     }
 
-    /// A message for people. That nobody reads it is no reason to fail.
+    /// A message for people, on a line of its own.
     pub(super) fn say(&mut self, message: &str) {
         self.meter.finish();
-        let _ = writeln!(std::io::stderr(), "{message}");
+        say(message);
     }
 }
 
