@@ -17,7 +17,7 @@ use crate::report::places::Site;
 const DEPTH: u32 = 64;
 
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
-    let (runtime, rounds) = setting.either((Duration::from_millis(200), 1), (Duration::from_secs(2), 3));
+    let (runtime, rounds) = setting.either((Duration::from_millis(200), 1), (Duration::from_millis(400), 3));
     let bytes = setting
         .either(setting.working_set / 4, setting.working_set)
         .max(1 << 20);

@@ -11,6 +11,7 @@
 //! | `posted_writes.rs`, `buffered_writes.rs` | what the submitting call waits for |
 //! | `as_written.rs` | seed 003's test, on this device and on the document's, simulated |
 //! | `pipelining.rs` | seed 004's figures 3 to 5: requests with processing behind each |
+//! | `documents_disk.rs` | the disk of the documents, simulated, beside the experiments that are about one |
 //! | `request_size.rs` | seed 002: `baio dd` against GNU dd, by the size of a block |
 //! | `batches.rs` | how many requests a call submits |
 //! | `log_appends.rs` | seed 002's question: our log against threads that write |
@@ -55,6 +56,7 @@ mod brokers;
 mod buffered_writes;
 mod charts;
 mod comparison;
+mod documents_disk;
 mod ext2;
 mod files;
 mod findings;
@@ -176,12 +178,12 @@ impl Setting {
 
     /// How long one measured run takes, and how many rounds there are.
     pub(crate) fn measuring(&self) -> (Duration, usize) {
-        self.either((Duration::from_millis(400), 2), (Duration::from_millis(1500), 3))
+        self.either((Duration::from_millis(400), 2), (Duration::from_millis(500), 3))
     }
 
     /// The same for an experiment of many lines.
     pub(crate) fn measuring_many(&self) -> (Duration, usize) {
-        self.either((Duration::from_millis(300), 1), (Duration::from_millis(600), 3))
+        self.either((Duration::from_millis(300), 1), (Duration::from_millis(300), 3))
     }
 
     /// How many bytes an experiment reads that reads each once, and how many rounds there are.

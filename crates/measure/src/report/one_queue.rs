@@ -16,7 +16,7 @@ const UNDER_WAY: u32 = 16;
 const DISK_DEPTH: u32 = 8;
 
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
-    let (messages, rounds) = setting.either((8_000, 2), (40_000, 3));
+    let (messages, rounds) = setting.either((8_000, 2), (20_000, 3));
     let file = Site::file(setting, "one-queue", BYTES)?;
     findings.lines.push(format!(
         "{messages} checked messages of 4 KiB through a pipe, {UNDER_WAY} at most under way, beside {DISK_DEPTH} direct 4 KiB \

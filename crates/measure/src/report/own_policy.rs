@@ -19,7 +19,7 @@ const ITS_OWN: u64 = 4 << 20;
 const WORK: u32 = 1;
 
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
-    let (cache, rounds) = setting.either((setting.working_set / 16, 1), (setting.working_set / 8, 3));
+    let (cache, rounds) = setting.either((setting.working_set / 16, 1), (setting.working_set / 16, 3));
     let scan = cache / 4 * 5;
     let spread = cache * 4;
     let file = Site::file(setting, "own-policy", spread)?;

@@ -62,7 +62,7 @@ fn sweep(
     has_kernels_cache: bool,
     findings: &mut Findings,
 ) -> Result<(), Failure> {
-    let (runtime_ms, rounds) = setting.either((400, 1), (1500, 2));
+    let (runtime_ms, rounds) = setting.either((400, 1), (500, 3));
     let side = |name: String, cleaners: u32, through_kernel: bool| {
         let job = worker::Job::PageCleaners(Job {
             through_kernel,

@@ -14,27 +14,33 @@ use crate::report::Experiment;
 
 /// What one takes, quick and in full, in seconds.
 const EXPECTED: &[(&str, f64, f64)] = &[
-    ("segments", 0.6, 0.6),
-    ("mixed-paths", 0.3, 2.0),
-    ("random-read", 14.0, 340.0),
-    ("random-write", 4.0, 55.0),
-    ("cached-reads", 7.0, 60.0),
-    ("sequential-reads", 4.0, 35.0),
-    ("cache-hits", 2.6, 30.0),
-    ("durable-writes", 11.0, 330.0),
-    ("plain-writes", 3.0, 60.0),
-    ("aio-stress-table", 5.0, 150.0),
-    ("streaming-figures", 5.0, 90.0),
-    ("request-traces", 0.1, 0.1),
-    ("page-cleaners", 3.5, 110.0),
-    ("own-policy", 1.5, 12.0),
-    ("service", 4.0, 65.0),
-    ("posted-writes", 7.0, 75.0),
-    ("buffered-writes", 6.0, 40.0),
-    ("buffered-reads", 4.0, 60.0),
-    ("one-queue", 4.0, 60.0),
-    ("log-appends", 12.0, 400.0),
-    ("log-window", 6.0, 60.0),
+    ("segments", 0.3, 0.3),
+    ("mixed-paths", 0.1, 0.8),
+    ("random-read", 11.6, 51.3),
+    ("runtimes", 6.8, 16.3),
+    ("random-write", 3.7, 10.9),
+    ("cached-reads", 6.4, 52.7),
+    ("sequential-reads", 3.0, 8.2),
+    ("cache-hits", 2.1, 3.6),
+    ("durable-writes", 9.0, 45.9),
+    ("plain-writes", 2.6, 33.1),
+    ("aio-stress-table", 4.8, 50.0),
+    ("streaming-figures", 3.9, 36.8),
+    ("request-traces", 0.0, 0.0),
+    ("page-cleaners", 3.6, 32.9),
+    ("own-policy", 1.1, 14.0),
+    ("service", 3.7, 7.9),
+    ("broker", 3.7, 11.0),
+    ("posted-writes", 6.4, 29.4),
+    ("buffered-writes", 5.2, 46.1),
+    ("buffered-reads", 0.5, 2.2),
+    ("one-queue", 0.7, 2.9),
+    ("pipelining", 3.7, 95.2),
+    ("server", 3.0, 33.2),
+    ("request-size", 2.7, 80.0),
+    ("batches", 2.6, 35.3),
+    ("log-appends", 3.6, 33.6),
+    ("log-window", 2.3, 3.7),
     ("volume-scale", 10.0, 60.0),
 ];
 
@@ -187,6 +193,16 @@ fn bar(all: u64, plan: &Arc<Mutex<Plan>>) -> ProgressBar {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::EXPERIMENTS;
+
+    #[test]
+    fn each_experiment_has_a_time_and_each_time_one() {
+        let known = |name: &str| EXPERIMENTS.iter().any(|experiment| experiment.name == name);
+        assert!(EXPECTED.iter().all(|(name, ..)| known(name)));
+        let is_timed = |name: &str| EXPECTED.iter().any(|(timed, ..)| *timed == name);
+        let untimed = EXPERIMENTS.iter().find(|experiment| !is_timed(experiment.name));
+        assert!(untimed.is_none(), "{:?}", untimed.map(|experiment| experiment.name));
+    }
 
     #[test]
     fn the_time_that_is_left_follows_the_pace_so_far() {

@@ -23,7 +23,7 @@ const BYTES: u64 = 64 << 20;
 const MARKED: u32 = 64;
 
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
-    let (runtime, rounds) = setting.either((Duration::from_millis(300), 1), (Duration::from_secs(1), 5));
+    let (runtime, rounds) = setting.either((Duration::from_millis(300), 1), (Duration::from_millis(400), 5));
     let bytes = BYTES.min(setting.working_set);
     let file = Site::file(setting, "server", bytes)?;
     let blocks = bytes / BLOCK as u64;

@@ -87,7 +87,7 @@ const ROWS: [Stream; 11] = [
 /// cache stands where the patched kernel stood.
 pub(super) fn table(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     const BATCH: u32 = 8;
-    let (bytes, ms, rounds) = setting.either((setting.working_set / 8, 400, 1), (setting.working_set / 4, 600, 2));
+    let (bytes, ms, rounds) = setting.either((setting.working_set / 8, 400, 1), (setting.working_set / 8, 300, 2));
     findings.lines.push(format!(
         "{} MiB, records of 64 KiB, {DEPTH} in flight, {BATCH} at a time, each once; our cache has as many bytes",
         bytes >> 20

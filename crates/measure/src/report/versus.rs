@@ -312,7 +312,7 @@ pub(super) fn sequential_reads(setting: &Setting, findings: &mut Findings) -> Re
 /// counts; the others are bare loops.
 pub(super) fn cache_hits(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let (runtime, rounds) = setting.measuring();
-    let reads = setting.either(300_000, 1_000_000);
+    let reads = 300_000;
     let file = Site::file(setting, "cache-hits", SMALL)?;
     findings.lines.push(format!(
         "4 KiB reads one at a time at random places of {} MiB, all of it cached; {rounds} rounds, median of the ratios",
@@ -336,7 +336,7 @@ pub(super) fn cache_hits(setting: &Setting, findings: &mut Findings) -> Result<(
 /// Reads of what the kernel's cache holds: what the engine costs above a bare pread(2). Nothing waits here, so the engine answers
 /// in the caller's thread (`RWF_NOWAIT`), and the price is its own.
 pub(super) fn buffered_reads(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
-    let (reads, rounds) = setting.either((100_000, 2), (1_000_000, 3));
+    let (reads, rounds) = setting.either((100_000, 2), (300_000, 3));
     let file = Site::file(setting, "buffered-reads", SMALL)?;
     findings.lines.push(format!(
         "working set {} MiB, in the kernel's cache; {rounds} rounds of {reads} reads a side, median of the ratios",

@@ -2,7 +2,8 @@
 //! of ours that is one thread with so many requests ahead; by threads that each block in a call and then process ("KAIO").
 //!
 //! The processing is a fixed number of turns of a loop. What it has cost is read on each thread's own clock and taken off the
-//! processor time: what is left is the price of the requests.
+//! processor time: what is left is the price of the requests. What it takes to stand ready, before the first of them, is told beside:
+//! a cache's memory is made present once, whoever comes.
 
 use std::collections::VecDeque;
 use std::fs::OpenOptions;
@@ -17,6 +18,7 @@ use baio_storage::cache::window::Pattern;
 use baio_storage::cache::{CacheConfig, CacheStats};
 use baio_storage::{Core, Handle, Mode, SegmentOp, SegmentRequest};
 use baio_stress::{CacheCounts, Measurement, Recorder, mix};
+use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 
 use crate::program::joined;
@@ -62,6 +64,8 @@ pub(crate) struct Ran {
     measurement: Measurement,
     /// Processor time of the processing itself.
     processing_seconds: f64,
+    /// The same of all that came before the first request.
+    start_seconds: f64,
 }
 
 type Told<T> = Result<T, Box<dyn std::error::Error>>;
@@ -79,6 +83,8 @@ struct Places<'a> {
     job: &'a Job,
     begun: AtomicU64,
     deadline: Instant,
+    /// Processor time of the process when the first was about to begin.
+    start: Duration,
 }
 
 impl Places<'_> {
@@ -96,7 +102,7 @@ impl Places<'_> {
 
 /// So many requests of a pipeline are processed without a turn between: the next turn hands over as many by one call.
 fn together(stages: u32) -> u32 {
-    (stages / 4).max(1)
+    (stages / 2).max(1)
 }
 
 /// Pages that go on where the last ones end are one read with them.
@@ -152,7 +158,11 @@ impl Done {
 
 /// The processor time of this thread.
 fn thread_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    processor_time(ClockId::ThreadCPUTime)
+}
+
+fn processor_time(of: ClockId) -> Duration {
+    let time = rustix::time::clock_gettime(of);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
@@ -173,10 +183,11 @@ impl Job {
             job: self,
             begun: AtomicU64::new(0),
             deadline: Instant::now() + Duration::from_millis(self.runtime_ms),
+            start: processor_time(ClockId::ProcessCPUTime),
         }
     }
 
-    fn ran(&self, done: &Done, seconds: f64, under_way: u32, backend: &str) -> Ran {
+    fn ran(&self, done: &Done, (start, seconds): (Duration, f64), under_way: u32, backend: &str) -> Ran {
         let mode = match (self.cached, self.who) {
             (false, _) => "direct",
             (true, Who::Threads(_)) => "kernel",
@@ -191,6 +202,7 @@ impl Job {
                 ..Measurement::of(done.requests, SIZE, seconds)
             },
             processing_seconds: done.processing.as_secs_f64(),
+            start_seconds: start.as_secs_f64(),
         }
     }
 
@@ -240,7 +252,8 @@ impl Job {
         if self.write {
             file.sync_data().map_err(told)?;
         }
-        let mut ran = self.ran(&all, begun.elapsed().as_secs_f64(), threads, "blocking calls");
+        let took = (places.start, begun.elapsed().as_secs_f64());
+        let mut ran = self.ran(&all, took, threads, "blocking calls");
         ran.measurement.latency_us = latency.latency();
         Ok(ran)
     }
@@ -252,6 +265,8 @@ impl Job {
         let cache_bytes = if self.cached { room as usize } else { 0 };
         let mut core = Core::new(&Config {
             arena_bytes: cache_bytes + buffers as usize * SIZE as usize + (8 << 20),
+            // All of it will be used.
+            register_arena: true,
             ..Config::default()
         })?;
         if self.cached {
@@ -314,9 +329,9 @@ impl Job {
             let ticket = core.start(sync).map_err(|_| "every slot is taken")?;
             core.wait(ticket)?.ok_or("an outcome was lost")?.result?;
         }
-        let seconds = begun.elapsed().as_secs_f64();
+        let took = (places.start, begun.elapsed().as_secs_f64());
         drop((free, ended));
-        self.close(core, before, &done, seconds, stages)
+        self.close(core, before, &done, took, stages)
     }
 
     /// The cache is told what will be wanted, and its pages are processed where they lie, in order.
@@ -360,8 +375,8 @@ impl Job {
                 pins.drain(..).for_each(|pin| core.unpin(pin));
             }
         }
-        let seconds = begun.elapsed().as_secs_f64();
-        self.close(core, before, &done, seconds, stages)
+        let took = (places.start, begun.elapsed().as_secs_f64());
+        self.close(core, before, &done, took, stages)
     }
 
     fn close(
@@ -369,10 +384,10 @@ impl Job {
         core: Core,
         (cache, calls): (CacheStats, u64),
         done: &Done,
-        seconds: f64,
+        took: (Duration, f64),
         stages: u32,
     ) -> Told<Ran> {
-        let mut ran = self.ran(done, seconds, stages, core.engine().explain().backend);
+        let mut ran = self.ran(done, took, stages, core.engine().explain().backend);
         let calls = core.stats().system_calls - calls;
         ran.measurement.system_calls_per_request = Some(calls as f64 / done.requests.max(1) as f64);
         ran.measurement.cache = core.cache_stats().map(|after| CacheCounts::between(&cache, &after));
@@ -399,10 +414,14 @@ pub(crate) fn run(job: &Job) -> Result<Measurement, String> {
     let Ran {
         mut measurement,
         processing_seconds,
+        start_seconds,
     } = super::parse(&finished)?;
-    finished.charge(&mut measurement, None);
+    finished.charge(&mut measurement, Some(Duration::from_secs_f64(start_seconds)));
     let processing = processing_seconds * 1e6 / measurement.requests.max(1) as f64;
-    measurement.cpu_us_per_request = (measurement.cpu_us_per_request - processing).max(0.0);
+    let less_start = measurement.cpu_less_start_us_per_request.as_mut();
+    for cpu in std::iter::once(&mut measurement.cpu_us_per_request).chain(less_start) {
+        *cpu = (*cpu - processing).max(0.0);
+    }
     measurement.rss_bytes = finished.rss_bytes;
     Ok(measurement)
 }
