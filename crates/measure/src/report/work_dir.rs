@@ -1,17 +1,29 @@
 //! The directory in which a report works: its own, gone when it ends unless it is to be kept; what a killed one left goes with the next.
+//!
+//! A report holds a lock on its directory (flock(2)) as long as it lives. Its process's number alone would not do: a report in another
+//! PID namespace has one that is nobody's here. Where the file system knows no locks the number must do.
 
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use baio_console::failure::Failure;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 /// A directory of our own that goes when the report ends.
 pub(super) struct WorkDir {
     path: PathBuf,
     keeps: bool,
+    /// Locked. Processes that the report starts do not have it.
+    _lock: Option<File>,
 }
+
+/// Names that are tried: reports of other PID namespaces may have the same number.
+const NAMES: u32 = 100;
 
 /// Whether working files stay. Whoever works on one asks when it is done with it, and nobody changes this meanwhile.
 static KEEPS: AtomicBool = AtomicBool::new(false);
@@ -20,10 +32,22 @@ impl WorkDir {
     pub(super) fn make(parent: &Path, keeps: bool) -> Result<WorkDir, Failure> {
         // One that is to stay has a name that no later report takes for a left-over.
         let kept = if keeps { "kept-" } else { "" };
-        let path = parent.join(format!("baio-report-{kept}{}", std::process::id()));
-        std::fs::create_dir(&path).map_err(|error| no_place(parent, &error))?;
+        let name = format!("baio-report-{kept}{}", std::process::id());
+        // It has its name only when it is locked, or another report could find it between the two.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let fresh = parent.join(format!(".{name}-{}.new", now.as_nanos()));
+        std::fs::create_dir(&fresh).map_err(|error| no_place(parent, &error))?;
+        let lock = locked(&fresh).ok();
+        let path = named(parent, &name, &fresh).map_err(|error| {
+            let _ = std::fs::remove_dir(&fresh);
+            no_place(parent, &error)
+        })?;
         KEEPS.store(keeps, Ordering::Relaxed);
-        Ok(WorkDir { path, keeps })
+        Ok(WorkDir {
+            path,
+            keeps,
+            _lock: lock,
+        })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -36,6 +60,50 @@ pub(super) fn done_with(path: &Path) {
     if !KEEPS.load(Ordering::Relaxed) {
         let _ = std::fs::remove_file(path);
     }
+}
+
+/// Gives it the first name that is free.
+fn named(parent: &Path, name: &str, fresh: &Path) -> io::Result<PathBuf> {
+    let mut refused = io::Error::from(ErrorKind::AlreadyExists);
+    for number in 1..=NAMES {
+        let path = parent.join(if number == 1 {
+            name.to_owned()
+        } else {
+            format!("{name}.{number}")
+        });
+        // A directory that is empty would be replaced, and it may be another's that has just begun.
+        let renamed = rustix::fs::renameat_with(
+            rustix::fs::CWD,
+            fresh,
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::RenameFlags::NOREPLACE,
+        );
+        match renamed {
+            Ok(()) => return Ok(path),
+            Err(Errno::EXIST) => {}
+            // This file system cannot tell the two apart.
+            Err(Errno::INVAL) if !path.exists() => return std::fs::rename(fresh, &path).map(|()| path),
+            Err(Errno::INVAL) => {}
+            Err(error) => {
+                refused = error.into();
+                break;
+            }
+        }
+    }
+    Err(refused)
+}
+
+/// A lock that ends with what is given.
+fn locked(path: &Path) -> io::Result<File> {
+    let dir = File::open(path)?;
+    flock(&dir, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(dir)
+}
+
+/// Does a report that lives work in it, wherever its process is?
+fn is_in_use(path: &Path) -> bool {
+    locked(path).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
 }
 
 fn no_place(parent: &Path, error: &io::Error) -> Failure {
@@ -51,7 +119,7 @@ fn no_place(parent: &Path, error: &io::Error) -> Failure {
     failure.needing(need).cured_by(cure)
 }
 
-/// Removes what a report that was interrupted left behind: our own directories, whose process is no more.
+/// Removes what a report that was interrupted left behind: our own directories that nobody has locked, and whose process is no more.
 pub(super) fn remove_left_over(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else {
         return; // What is wrong with it will be told when our own directory is made.
@@ -66,6 +134,9 @@ pub(super) fn remove_left_over(parent: &Path) {
             continue;
         }
         let path = entry.path();
+        if is_in_use(&path) {
+            continue;
+        }
         match std::fs::remove_dir_all(&path) {
             Ok(()) => eprintln!("report: removed {}, left by an interrupted report", path.display()),
             Err(error) => eprintln!(
@@ -79,6 +150,13 @@ pub(super) fn remove_left_over(parent: &Path) {
 /// The process whose working directory has this name; `None` for every other name.
 pub(super) fn pid_in(name: &str) -> Option<u32> {
     let digits = name.strip_prefix("baio-report-")?;
+    let (digits, number) = digits.split_once('.').unwrap_or((digits, "2"));
+    let is_number = number
+        .parse()
+        .is_ok_and(|of: u32| of > 1 && of <= NAMES && of.to_string() == number);
+    if !is_number {
+        return None;
+    }
     let pid: u32 = digits.parse().ok()?;
     (pid > 0 && pid.to_string() == digits).then_some(pid)
 }
@@ -104,13 +182,16 @@ mod tests {
 
     #[test]
     fn only_exact_names_are_ours() {
-        assert_eq!(pid_in("baio-report-17"), Some(17));
+        assert_eq!([pid_in("baio-report-17"), pid_in("baio-report-17.2")], [Some(17); 2]);
         for name in [
             "baio-report-",
             "baio-report-017",
             "baio-report-+1",
             "baio-report-0",
             "baio-report-1x",
+            "baio-report-1.1",
+            "baio-report-1.x",
+            "baio-report-1.2.3",
             "baio-report-kept-1",
             "17",
         ] {
@@ -131,5 +212,40 @@ mod tests {
         }
         remove_left_over(parent.path());
         assert!(!dead.exists() && alive.exists() && other.exists());
+    }
+
+    #[test]
+    fn what_a_report_of_another_namespace_works_in_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        // Its number is nobody's here, and yet it lives.
+        let theirs = parent.path().join(format!("baio-report-{}", child.id()));
+        std::fs::create_dir(&theirs).unwrap();
+        let Ok(lock) = locked(&theirs) else {
+            eprintln!("SKIPPED: this file system knows no locks");
+            return;
+        };
+        remove_left_over(parent.path());
+        assert!(theirs.exists());
+        drop(lock);
+        remove_left_over(parent.path());
+        assert!(!theirs.exists());
+    }
+
+    #[test]
+    fn two_of_one_number_have_a_directory_each() {
+        let parent = tempfile::tempdir().unwrap();
+        let [one, other] = [(); 2].map(|()| WorkDir::make(parent.path(), false).unwrap());
+        assert_ne!(one.path(), other.path());
+        for dir in [&one, &other] {
+            let name = dir.path().file_name().unwrap().to_str().unwrap();
+            assert_eq!(pid_in(name), Some(std::process::id()));
+        }
+        // Neither takes the other for something that a process of its own number left.
+        remove_left_over(parent.path());
+        assert!(one.path().exists() && other.path().exists());
+        drop((one, other));
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
     }
 }
