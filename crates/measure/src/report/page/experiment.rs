@@ -37,7 +37,7 @@ pub(super) fn verdict(html: &mut Html, outcome: Outcome, word: &str) {
 pub(super) fn write(html: &mut Html, at: usize, experiment: &Experiment, room: Room) {
     html.raw("<section class=\"experiment\" id=\"")
         .text(&anchor(at, &experiment.name));
-    html.raw("\" data-rows=\"").show(experiment.rows.len());
+    html.raw("\" data-rows=\"").show(experiment.rows.len().min(room.rows()));
     html.raw("\" data-charts=\"")
         .show(experiment.charts.len())
         .raw("\"><h2>")
@@ -63,7 +63,7 @@ pub(super) fn write(html: &mut Html, at: usize, experiment: &Experiment, room: R
     if experiment.rows.is_empty() && experiment.charts.is_empty() {
         html.raw("<p class=\"none\">This experiment has no figures.</p>");
     } else if !experiment.rows.is_empty() {
-        table(html, &experiment.rows);
+        table(html, &experiment.rows, room);
     }
     commands(html, experiment, room);
     html.raw("</section>");
@@ -97,11 +97,11 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(rows: &[Row]) -> Columns {
+    fn of(rows: &[Row], room: Room) -> Columns {
         Columns {
             theirs: rows.iter().any(|row| row.theirs.is_some() || !row.peer.is_empty()),
             ratio: rows.iter().any(|row| row.ratio.is_some()),
-            spread: rows.iter().any(|row| row.spread.is_some()),
+            spread: room < Room::NoRounds && rows.iter().any(|row| row.spread.is_some()),
             mark: rows.iter().any(|row| row.mark.is_some()),
         }
     }
@@ -117,8 +117,16 @@ impl Columns {
 
 /// A report has hundreds of rows: end tags that HTML does not ask for are left out, and classes are letters. `assets/page.css` says
 /// what each is.
-fn table(html: &mut Html, rows: &[Row]) {
-    let columns = Columns::of(rows);
+fn table(html: &mut Html, rows: &[Row], room: Room) {
+    let columns = Columns::of(rows, room);
+    if !columns.spread && rows.iter().any(|row| row.spread.is_some()) {
+        html.raw("<p class=none>What single rounds gave would make this page too large; it is in <code>report.json</code>.</p>");
+    }
+    let shown = telling(rows, room.rows());
+    if shown.len() < rows.len() {
+        html.raw("<p class=none>").show(rows.len() - shown.len());
+        html.raw(" rows more would make this page too large; they are in <code>report.json</code>.</p>");
+    }
     html.raw("<table class=\"rows cards\"><thead><tr><th scope=col>what<th scope=col>figure<th scope=col class=n>ours");
     if columns.theirs {
         html.raw("<th scope=col class=n>theirs<th scope=col>who");
@@ -134,7 +142,7 @@ fn table(html: &mut Html, rows: &[Row]) {
     }
     html.raw("</thead>");
     // Rows that follow each other and are about the same stand together.
-    for group in rows.chunk_by(|a, b| a.what == b.what) {
+    for group in shown.chunk_by(|a, b| a.what == b.what) {
         html.raw("<tbody>");
         for (n, row) in group.iter().enumerate() {
             html.raw("<tr>");
@@ -149,6 +157,19 @@ fn table(html: &mut Html, rows: &[Row]) {
         }
     }
     html.raw("</table>");
+}
+
+/// At most so many rows, in their order: missed marks before all others, and then those that hold.
+fn telling(rows: &[Row], most: usize) -> Vec<&Row> {
+    let mut places: Vec<usize> = (0..rows.len()).collect();
+    places.sort_by_key(|&at| match Outcome::of(&rows[at]) {
+        Outcome::Missed => 0,
+        _ if rows[at].mark.is_some() => 1,
+        _ => 2,
+    });
+    places.truncate(most);
+    places.sort_unstable();
+    places.into_iter().map(|at| &rows[at]).collect()
 }
 
 fn figures(html: &mut Html, row: &Row, columns: &Columns) {

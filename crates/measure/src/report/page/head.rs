@@ -1,5 +1,6 @@
 //! What is seen first: whether the marks hold, which are missed, and where each experiment stands.
 
+use super::Room;
 use super::experiment::{anchor, called, verdict};
 use super::markup::Html;
 use crate::report::numbers::{NONE, duration, exact, figure, mark, plain, ratio, unit};
@@ -7,7 +8,7 @@ use crate::report::record::{Experiment, Record, Row};
 use crate::report::tally::{Outcome, Tally};
 
 /// The verdicts, and the way to everything below.
-pub(super) fn write(html: &mut Html, record: &Record, tally: &Tally<'_>) {
+pub(super) fn write(html: &mut Html, record: &Record, tally: &Tally<'_>, room: Room) {
     html.raw("<header>");
     html.raw("<p class=\"of\">baio report");
     if !record.version.is_empty() {
@@ -38,7 +39,7 @@ pub(super) fn write(html: &mut Html, record: &Record, tally: &Tally<'_>) {
     html.raw("</p>");
     failures(html, record);
     html.raw("</header>");
-    misses(html, tally);
+    misses(html, tally, room);
     contents(html, record);
 }
 
@@ -86,13 +87,13 @@ fn failures(html: &mut Html, record: &Record) {
     }
 }
 
-fn misses(html: &mut Html, tally: &Tally<'_>) {
+fn misses(html: &mut Html, tally: &Tally<'_>, room: Room) {
     if tally.missed.is_empty() {
         return;
     }
     html.raw("<section id=\"misses\"><h2>Missed marks</h2><table class=cards><thead><tr><th scope=col>what<th scope=col>figure");
     html.raw("<th scope=col class=n>measured<th scope=col class=n>mark<th scope=col>verdict<th scope=col>experiment</thead><tbody>");
-    for miss in &tally.missed {
+    for miss in tally.missed.iter().take(room.rows()) {
         html.raw("<tr><td class=what>")
             .text(&miss.row.what)
             .raw("<td>")
@@ -113,7 +114,13 @@ fn misses(html: &mut Html, tally: &Tally<'_>) {
             .text(called(miss.name))
             .raw("</a>");
     }
-    html.raw("</tbody></table></section>");
+    html.raw("</tbody></table>");
+    let more = tally.missed.len().saturating_sub(room.rows());
+    if more > 0 {
+        html.raw("<p class=none>").show(more);
+        html.raw(" more would make this page too large; they are in <code>report.json</code>.</p>");
+    }
+    html.raw("</section>");
 }
 
 /// By how much a mark is missed, with a digit more where it would be nothing without. A mark of nought is missed by no part of it.

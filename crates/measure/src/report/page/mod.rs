@@ -31,20 +31,35 @@ mod tests;
 /// A page is to be smaller than this: it goes by mail, and opens on a phone.
 const BYTES_MAX: usize = 400_000;
 
-/// How much a page can take.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// How much a page can take. Each leaves out what those before it do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Room {
     Enough,
     /// Commands, which are the longest and in `report.json` too, are left out.
     Little,
+    /// So is what single rounds gave.
+    NoRounds,
     /// So are the strips of marks that hold. Their figures are in the table.
     Least,
+    /// A table has so many rows, missed marks first; so has the list of those.
+    Rows(usize),
+}
+
+impl Room {
+    /// How many rows a table may have.
+    fn rows(self) -> usize {
+        match self {
+            Room::Rows(most) => most,
+            _ => usize::MAX,
+        }
+    }
 }
 
 /// The page of a report.
 pub(crate) fn html(record: &Record) -> String {
     let mut page = page(record, Room::Enough);
-    for room in [Room::Little, Room::Least] {
+    let fewer = [256, 128, 64, 32, 16, 8, 4, 2, 1].map(Room::Rows);
+    for room in [Room::Little, Room::NoRounds, Room::Least].into_iter().chain(fewer) {
         if page.len() >= BYTES_MAX {
             page = self::page(record, room);
         }
@@ -72,7 +87,7 @@ fn page(record: &Record, room: Room) -> Html {
     html.raw(include_str!("assets/uplot-1.6.32.min.css"))
         .raw(include_str!("assets/page.css"));
     html.raw("</style></head><body><main>");
-    head::write(&mut html, record, &tally);
+    head::write(&mut html, record, &tally, room);
     for (at, experiment) in record.experiments.iter().enumerate() {
         experiment::write(&mut html, at, experiment, room);
     }

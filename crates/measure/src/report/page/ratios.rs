@@ -87,10 +87,12 @@ pub(super) fn write(html: &mut Html, rows: &[Row], room: Room) {
     };
     let mut compared: Vec<Dot<'_>> = all.iter().filter_map(|row| compared(row)).collect();
     let mut judged: Vec<Dot<'_>> = all.iter().filter_map(|row| judged_alone(row)).collect();
-    if room == Room::Least && rows.len() > FEW {
+    if room >= Room::Least && rows.len() > FEW {
         let missed = |dots: &mut Vec<Dot<'_>>| dots.retain(|dot| Outcome::of(dot.row) == Outcome::Missed);
         missed(&mut compared);
         missed(&mut judged);
+        compared.truncate(room.rows());
+        judged.truncate(room.rows());
         html.raw("<p class=none>Too many figures for this page: only missed marks are drawn. The table has all.</p>");
     } else if compared.is_empty() && judged.is_empty() {
         bars(html, rows);

@@ -299,3 +299,53 @@ fn what_would_be_too_large_is_made_without_commands() {
     assert!(page.len() < BYTES_MAX, "{} bytes", page.len());
     assert!(page.contains("commands would make this page too large"));
 }
+
+/// A report of many rows, of which some are missed.
+fn of_rows(count: usize) -> Record {
+    let row = |n: usize| Row {
+        what: format!("line {n}"),
+        figure: "requests/s".into(),
+        unit: "1/s".into(),
+        peer: "fio io_uring".into(),
+        ours: Some(100_000.0),
+        theirs: Some(90_000.0),
+        ratio: Some(1.11),
+        spread: Some([1.0, 1.2]),
+        mark: Some(">= 0.97".into()),
+        holds: Some(n % 500 != 7),
+        ..Row::default()
+    };
+    Record {
+        experiments: vec![Experiment {
+            rows: (0..count).map(row).collect(),
+            ..Experiment::default()
+        }],
+        ..Record::default()
+    }
+}
+
+#[test]
+fn what_single_rounds_gave_is_left_out_before_rows_are() {
+    let large = of_rows(1000);
+    assert!(
+        page(&large, Room::Little).len() >= BYTES_MAX,
+        "this test shows nothing any more"
+    );
+    let page = html(&large);
+    assert!(page.len() < BYTES_MAX, "{} bytes", page.len());
+    assert!(page.contains("What single rounds gave would make this page too large"));
+    assert!(!page.contains("of the rounds</") && !page.contains("<th scope=col class=n>of the rounds"));
+    assert_eq!(page.matches("class=f>").count(), 1000, "no row is left out");
+}
+
+#[test]
+fn a_page_of_very_many_rows_has_those_that_tell_most() {
+    let page = html(&of_rows(20_000));
+    assert!(page.len() < BYTES_MAX, "{} bytes", page.len());
+    let rows = page.matches("class=f>").count();
+    assert!((40..2000).contains(&rows), "{rows}");
+    assert!(page.contains(&format!("{} rows more would make this page too large", 20_000 - rows)));
+    for missed in (7..20_000).step_by(500) {
+        assert!(page.contains(&format!("<th>line {missed}<")), "line {missed}");
+    }
+}
