@@ -84,7 +84,7 @@ fn command_lines_that_make_no_sense() {
         ("latency f --schedulers", 2, "EUSAGE"),
         ("latency new --size 4K --writes 1000", 2, "EUSAGE"),
         ("latency new --log --gather 3s", 2, "EUSAGE"),
-        ("latency new --size 8191P", 1, "ENOSPC"),
+        ("latency new --write --size 8191P", 1, "ENOSPC"),
         ("latency .", 1, "EISDIR"),
         ("latency /dev/null", 1, "EINVAL"),
         ("latency vol#a --request-size 512", 2, "EUSAGE"),

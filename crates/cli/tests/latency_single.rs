@@ -47,6 +47,21 @@ fn a_file_is_read_and_not_changed() {
 }
 
 #[test]
+fn a_mistyped_name_does_not_become_a_file() {
+    let place = Place::new();
+    for line in ["latency mistyped --count 3", "latency mistyped --size 1M"] {
+        let error = place.baio(&format!("{line} --json")).fails_with(1).error();
+        assert_eq!(
+            (&error["code"], &error["object"]),
+            (&"ENOENT".into(), &"mistyped".into()),
+            "{error}"
+        );
+        assert!(error["need"].is_string() && error["cure"].is_string(), "{error}");
+        assert!(!place.path("mistyped").exists());
+    }
+}
+
+#[test]
 fn writes_stay_within_the_target() {
     let place = Place::new();
     place.write("f", &[0; 64 << 10]);
@@ -78,9 +93,11 @@ fn a_segment_on_every_backend() {
 }
 
 #[test]
-fn a_missing_file_is_made_really_written_and_stays() {
+fn a_missing_file_that_is_to_be_written_is_made_really_written_and_stays() {
     let place = Place::new();
-    place.baio("latency new --size 128K --count 1 --json").succeeds();
+    place
+        .baio("latency new --write --size 128K --count 1 --json")
+        .succeeds();
     assert_eq!(place.read("new").len(), 128 << 10);
     assert!(place.read("new").iter().any(|byte| *byte != 0));
 }

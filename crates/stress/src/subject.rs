@@ -103,7 +103,7 @@ impl Ground {
     /// Looks at a target, and makes a file that is missing or too short, if it is to be written.
     ///
     /// # Errors
-    /// It may not be written over, does not fit what is asked, or cannot be made.
+    /// It is missing and is only to be read; it may not be written over, does not fit what is asked, or cannot be made.
     pub fn prepare(wish: &Wish<'_>) -> Result<Ground, Failure> {
         if wish.request_size == Some(0) {
             return Err(Failure::usage(wish.command, "a request has at least one byte")
@@ -284,6 +284,9 @@ pub fn may_replace(command: &'static str, path: &Path) -> Result<(), Failure> {
 
 fn of_file(wish: &Wish<'_>, path: &Path) -> Result<Ground, Failure> {
     let place = Place::look(wish.command, path)?;
+    if place.kind == Kind::Missing && !wish.write {
+        return Err(nothing_to_read(wish.command, path));
+    }
     let size = size_of(wish, &place)?;
     fits(wish, size, size, wish.request_size.unwrap_or(wish.request_size_default))?;
     let claim = wish.write.then(|| place.claim(wish.command, wish.force)).transpose()?;
@@ -314,6 +317,14 @@ fn of_file(wish: &Wish<'_>, path: &Path) -> Result<Ground, Failure> {
         made.stays();
     }
     Ok(ground)
+}
+
+/// A name that was mistyped shall not become a file.
+fn nothing_to_read(command: &'static str, path: &Path) -> Failure {
+    Failure::new(command, "ENOENT", "there is nothing to read")
+        .on(path.display().to_string())
+        .needing("a file, a device or a segment that exists, or a run that writes")
+        .cured_by("check the path, or make the file first")
 }
 
 /// A file that was made for a run that then turns out to make no sense goes again.

@@ -18,7 +18,7 @@ One request at a time, direct: 4 KiB are read at random places, 100 times. With 
 posted as fast as possible into a queue that holds all of them, each stamped when it is enqueued and when it is known complete.
 With --log or --peer NAME a third: small durable records, appended to a log.
 A run that writes overwrites its target, by the rules of `baio stress`: an existing file or a segment of mine without asking, a volume
-image or a device or somebody else's segment only with --force. A missing file is made, really written, and stays.
+image or a device or somebody else's segment only with --force. It makes a file that is missing, really written, which stays.
 Exit status: 1 a request failed.
 
 Examples:
@@ -69,7 +69,7 @@ pub struct LatencyArgs {
     /// How requests are executed
     #[arg(long, value_name = "NAME", default_value = "auto")]
     pub(super) backend: Backend,
-    /// Bytes of the target to use [default: all of it; a missing file gets 64M, or what the writes need, for appends 256M]
+    /// Bytes of the target to use [default: all of it; a file that is made gets 64M, or what the writes need, for appends 256M]
     #[arg(long, value_name = "SIZE")]
     pub(super) size: Option<Size>,
     /// Overwrite a volume image, a device or somebody else's segment
