@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use baio_console::size::Size;
+use baio_console::target::TypedTarget;
 use clap::{Args, ValueEnum};
 
 /// `baio report`
@@ -18,6 +19,7 @@ Exit status: 0 done, 1 an experiment failed, 3 something did not verify, 130 or 
 Examples:
   baio report --quick --out /tmp/report
   baio report --dir /mnt/disk --only random-read --working-set 4G
+  baio report --quick --target /dev/sdb
   baio report --list
   baio report --compare yesterday.json today.json
   baio report --show report.json --as page > report.html")]
@@ -25,6 +27,9 @@ pub struct ReportArgs {
     /// Where to make the working files [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+    /// What the report is about: a directory (as --dir), a device or a file that is only read, or unix:SOCKET#SEGMENT
+    #[arg(long, value_name = "TARGET")]
+    pub(crate) target: Option<TypedTarget>,
     /// The file to carry [default: this program's own file, repeated]
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,

@@ -21,7 +21,8 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
     let bytes = setting
         .either(setting.working_set / 4, setting.working_set)
         .max(1 << 20);
-    let file = Site::file(setting, "batches", bytes)?;
+    let file = Site::file_to_read(setting, "batches", bytes)?;
+    let bytes = file.bytes;
     findings.lines.push(format!(
         "4 KiB random direct reads of {} MiB, {DEPTH} in flight, handed over and awaited N at a time; {rounds} rounds of {} ms a side, \
          median of the ratios",
@@ -32,11 +33,11 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
     for &batch in swept {
         let ours = |batch| {
             let run = Run::new(&file.target, "randread", DEPTH, runtime);
-            run.posting().with(&format!("--batch {batch}"))
+            run.posting().with(&format!("--batch {batch}")).with(&file.words())
         };
         let words = format!("--bs=4096 --iodepth_batch_submit={batch} --iodepth_batch_complete_min={batch}");
         let job = fio::Job::new(Engine::IoUring, Rw::RandomRead, vec![file.path.clone()], bytes, DEPTH);
-        let theirs = Side::fio(job.with(&words).timed(runtime));
+        let theirs = Side::fio(job.with(&words).with(file.fios_words()).timed(runtime));
         let mut peers = vec![Peer::new(theirs, [rate(0.97)])];
         if batch > 1 {
             let single = Side::stress("ours, one at a time".into(), ours(1));

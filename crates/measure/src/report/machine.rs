@@ -1,7 +1,8 @@
-//! On what a report was taken: the machine, the file system and the device below the working files, our backend, the peers. All of it
+//! On what a report was taken: the machine, the file system and the device below the working files or of what `--target` names, our backend, the peers. All of it
 //! from /proc, /sys and the programs themselves; what is not told there stays empty.
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -10,6 +11,7 @@ use baio_console::mount::Mount;
 use baio_engine::Choice;
 
 use crate::report::record::{Machine, Program};
+use crate::report::target::Target;
 use crate::report::{small_engine, unavailable};
 
 /// Each with the words that make it tell its version.
@@ -20,7 +22,8 @@ const PEERS: [(&str, &str); 4] = [
     ("ioping", "-v"),
 ];
 
-pub(super) fn look(dir: &Path) -> Machine {
+/// `dir` is where the working files go.
+pub(super) fn look(dir: &Path, target: Option<&Target>) -> Machine {
     let (backend, backend_why) = backend();
     let machine = Machine {
         kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
@@ -31,9 +34,15 @@ pub(super) fn look(dir: &Path) -> Machine {
         backend,
         backend_why,
         peers: PEERS.map(|(name, word)| program(name, word)).into(),
+        target: target.map(Target::said),
         ..Machine::default()
     };
-    on_disk(dir, machine)
+    match target {
+        None => on_disk(dir, machine),
+        Some(Target::Read { path, .. }) => on_disk(path, machine),
+        // What lies below it the broker knows.
+        Some(Target::Served { .. }) => machine,
+    }
 }
 
 fn backend() -> (String, String) {
@@ -48,9 +57,15 @@ fn backend() -> (String, String) {
     (chosen.to_owned(), why)
 }
 
-fn on_disk(dir: &Path, machine: Machine) -> Machine {
-    let mount = File::open(dir).ok().and_then(Mount::of);
-    let device = Device::under(dir).ok().flatten();
+fn on_disk(path: &Path, machine: Machine) -> Machine {
+    // A device lies on no file system: its node does.
+    let is_device = path
+        .metadata()
+        .is_ok_and(|metadata| metadata.file_type().is_block_device());
+    let mount = (!is_device)
+        .then(|| File::open(path).ok().and_then(Mount::of))
+        .flatten();
+    let device = Device::under(path).ok().flatten();
     let of_device = |of: fn(&Device) -> Option<String>| device.as_ref().and_then(of);
     let disk = of_device(|device| device.partition_of.clone().or_else(|| Some(device.name.clone())));
     let read_ahead = |disk: &String| text(&Path::new("/sys/block").join(disk).join("queue/read_ahead_kb"));

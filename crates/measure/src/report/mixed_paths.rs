@@ -124,6 +124,7 @@ mod tests {
             quick: true,
             working_set: 1 << 20,
             segments: None,
+            target: None,
         };
         let mut findings = Findings::default();
         run(&setting, &mut findings).unwrap();

@@ -5,8 +5,10 @@
 //! | `args.rs` | what is typed |
 //! | `main_job.rs`, `mixed_paths.rs` | a file into a segment and back, and what is refused; both ways on the same data |
 //! | `versus.rs` | `stress` against who does the same: random and sequential, direct and cached, plain and durable, by a service |
+//! | `one_at_a_time.rs` | one request at a time, beside ioping |
 //! | `runtimes.rs` | other runtimes, where their programs have been built |
 //! | `brokers.rs` | a volume that a broker serves, against one in the own process |
+//! | `served.rs` | a segment that a broker serves already |
 //! | `streaming.rs` | the tables of seed 000 and of seed 001, figures 1 and 2, in four ways |
 //! | `posted_writes.rs`, `buffered_writes.rs` | what the submitting call waits for |
 //! | `as_written.rs` | seed 003's test, on this device and on the document's, simulated |
@@ -26,6 +28,7 @@
 //! | `terminal.rs`, `summary.rs`, `progress.rs`, `beside.rs` | what is shown: a table and the verdict, how far it is, two reports side by side |
 //! | `tally.rs`, `numbers.rs` | which marks hold; numbers of few digits |
 //! | `page/`, `markdown.rs` | the same as a page, and as a chapter of these docs |
+//! | `target.rs` | what `--target` names, and which experiments are for it |
 //! | `places.rs`, `files.rs` | what experiments work on |
 //! | `work_dir.rs` | where all of it happens, and what is removed |
 //! | `loop_device.rs`, `slow_device.rs`, `ext2.rs`, `memory_cgroup.rs` | what only root can make |
@@ -46,6 +49,7 @@ use beside::Beside;
 use comparison::Findings;
 use record::Record;
 use run::Taken;
+use target::Target;
 use terminal::Shown;
 
 pub(crate) mod args;
@@ -70,6 +74,7 @@ mod marks;
 mod memory_cgroup;
 mod mixed_paths;
 mod numbers;
+mod one_at_a_time;
 mod one_queue;
 mod own_policy;
 mod page;
@@ -85,11 +90,13 @@ mod request_traces;
 mod run;
 mod runtimes;
 mod save;
+mod served;
 mod server;
 mod slow_device;
 mod streaming;
 mod summary;
 mod tally;
+mod target;
 mod terminal;
 mod versus;
 mod volume_scale;
@@ -113,6 +120,7 @@ const EXPERIMENTS: &[Experiment] = experiments! {
     "segments" => main_job::run: "a file goes into a segment and comes back; what the volume refuses a second user"
     "mixed-paths" => mixed_paths::run: "direct and cached requests on the same data: whatever was written last is what either reads"
     "random-read" => versus::random_read: "4 KiB random direct reads of a file and of a segment, on each backend, against its peer"
+    "one-at-a-time" => one_at_a_time::run: "4 KiB random direct reads one at a time, against ioping"
     "runtimes" => runtimes::run: "the same reads by tokio-uring, glommio and compio, where benches/peers has been built"
     "random-write" => versus::random_write: "4 KiB random direct writes: many side by side on one file, against eight files and fio"
     "cached-reads" => versus::cached_reads:
@@ -135,6 +143,7 @@ const EXPERIMENTS: &[Experiment] = experiments! {
         "4 KiB random direct reads of a segment through a service thread, against the same in the caller's thread"
     "broker" => brokers::run:
         "4 KiB random direct reads of a segment by a broker, against the same volume in the caller's process"
+    "served" => served::run: "a segment that a running broker serves (--target unix:SOCKET#SEGMENT): reads by one more client"
     "posted-writes" => posted_writes::run: "seed 003: a thousand writes posted to a slow device: posting must not wait for it; and its test as written"
     "buffered-writes" => buffered_writes::run: "64 KiB writes through the kernel's cache: who blocks, and with how many threads"
     "buffered-reads" => versus::buffered_reads: "4 KiB reads that the kernel's cache answers, against a loop of pread"
@@ -150,8 +159,8 @@ const EXPERIMENTS: &[Experiment] = experiments! {
     "volume-scale" => volume_scale::run: "a sparse volume of 4 TiB with many segments: opens, creates, memory"
 };
 
-/// These run only when they are named: they take long, or much room.
-const ON_REQUEST: &[&str] = &["volume-scale"];
+/// These run only when they are asked for: they take long, or much room, or need a target.
+const ON_REQUEST: &[&str] = &["volume-scale", "served"];
 
 /// Working sets are cut to whole multiples of this: they divide into files and into any request.
 const WORKING_SET_STEP: u64 = 1 << 20;
@@ -168,6 +177,8 @@ pub(crate) struct Setting {
     pub(crate) working_set: u64,
     /// Segments of the experiment that makes many.
     pub(crate) segments: Option<u64>,
+    /// What is only read, instead of files of our own.
+    pub(crate) target: Option<Target>,
 }
 
 impl Setting {
@@ -320,7 +331,7 @@ impl Answer for Answered {
                 let mut table = Table::with_headings(&[("experiment", Align::Left), ("what it shows", Align::Left)]);
                 for experiment in EXPERIMENTS {
                     let when = if ON_REQUEST.contains(&experiment.name) {
-                        " (only when named)"
+                        " (only when asked for)"
                     } else {
                         ""
                     };

@@ -25,6 +25,8 @@ pub(crate) struct Record {
     /// Everything that was asked for has ended.
     pub(crate) finished: bool,
     pub(crate) machine: Machine,
+    /// Which experiments do not run on what is only read, in a sentence; empty where all do.
+    pub(crate) left_out: String,
     /// In the order in which they ran.
     pub(crate) experiments: Vec<Experiment>,
     /// What the seed documents ask for, and what shows it.
@@ -42,6 +44,8 @@ pub(crate) struct Machine {
     pub(crate) memory_bytes: u64,
     /// Of the first processor.
     pub(crate) governor: Option<String>,
+    /// What `--target` names, in a phrase, where that is what was read; then what follows is of it and not of the working files.
+    pub(crate) target: Option<String>,
     /// Where the working files are: `ext4`.
     pub(crate) file_system: String,
     /// `relatime`, `noatime`, ...

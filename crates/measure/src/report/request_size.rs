@@ -62,7 +62,8 @@ struct Reading<'a> {
 pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let bytes = (setting.working_set / 4).max(1 << 20);
     let (blocks_max, rounds) = setting.either((4096, 1), (8192, 3));
-    let site = Site::file(setting, "request-size", bytes)?;
+    let site = Site::file_to_read(setting, "request-size", bytes)?;
+    let bytes = site.bytes;
     let reading = Reading {
         path: &site.path,
         bytes,
@@ -95,7 +96,10 @@ pub(crate) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
             findings.count(&said, &format!("near_peak_kib_{name}"), size as f64 / KIB as f64, None);
         }
     }
-    with_each_scheduler(setting, findings)?;
+    // With a target of the caller's the loop device would be another one, and is written.
+    if setting.target.is_none() {
+        with_each_scheduler(setting, findings)?;
+    }
     on_the_documents_disk(findings)
 }
 

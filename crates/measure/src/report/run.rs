@@ -14,6 +14,7 @@ use crate::report::comparison::Findings;
 use crate::report::progress::{Course, Progress};
 use crate::report::record::{Experiment as Told, FORMAT, Machine, Record, Row};
 use crate::report::save::Shelf;
+use crate::report::target::{Target, refuse_without};
 use crate::report::work_dir::{WorkDir, remove_left_over};
 use crate::report::{EXPERIMENTS, Experiment, Setting, choose, machine, promises, working_set_of};
 
@@ -68,15 +69,23 @@ impl Taken {
 
 /// Runs the experiments that are asked for, or all.
 pub(super) fn take(args: ReportArgs) -> Result<Taken, Failure> {
-    let chosen = choose(&args.only)?;
     let working_set = working_set_of(args.quick, args.working_set.map(|size| size.bytes()))?;
-    // Whole, so that commands can be run again from anywhere.
-    let parent = args.dir.as_deref().unwrap_or(Path::new("."));
-    let parent = std::path::absolute(parent).map_err(|error| Failure::from_io("report", &error).on("--dir"))?;
+    let (parent, target) = Target::of(&args)?;
+    let (chosen, left_out, working_set) = match &target {
+        None => {
+            let chosen = choose(&args.only)?;
+            refuse_without(&chosen)?;
+            (chosen, String::new(), working_set)
+        }
+        Some(target) => {
+            let (chosen, left_out) = target.choose(&args.only)?;
+            (chosen, left_out, target.at_most(working_set))
+        }
+    };
     let shelf = Shelf::at(args.out.as_deref().unwrap_or(Path::new(".")))?;
-    let words = words(&args, &parent, working_set);
+    let words = words(&args, &parent, target.as_ref(), working_set);
     let before = if args.resume {
-        resumed(&shelf, &words, &machine::look(&parent))?
+        resumed(&shelf, &words, &machine::look(&parent, target.as_ref()))?
     } else {
         None
     };
@@ -90,6 +99,7 @@ pub(super) fn take(args: ReportArgs) -> Result<Taken, Failure> {
         quick: args.quick,
         working_set,
         segments: args.segments,
+        target,
     };
     let fresh = || Record {
         format: FORMAT,
@@ -97,7 +107,8 @@ pub(super) fn take(args: ReportArgs) -> Result<Taken, Failure> {
         began: now(),
         quick: setting.quick,
         options: words,
-        machine: machine::look(&setting.dir),
+        machine: machine::look(&setting.dir, setting.target.as_ref()),
+        left_out,
         ..Record::default()
     };
     let record = before.unwrap_or_else(fresh);
@@ -198,7 +209,7 @@ fn said_in(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// What a report depends on, as words of a command line: one with other words is another report.
-fn words(args: &ReportArgs, parent: &Path, working_set: u64) -> Vec<String> {
+fn words(args: &ReportArgs, parent: &Path, target: Option<&Target>, working_set: u64) -> Vec<String> {
     let mut words = vec!["--working-set".to_owned(), working_set.to_string()];
     words.extend(args.quick.then(|| "--quick".to_owned()));
     let path = |path: &PathBuf| {
@@ -210,6 +221,7 @@ fn words(args: &ReportArgs, parent: &Path, working_set: u64) -> Vec<String> {
     let mut further =
         |option: &str, value: Option<String>| words.extend(value.map(|value| format!("{option}={value}")));
     further("--dir", Some(parent.display().to_string()));
+    further("--target", target.map(Target::typed));
     further("--input", args.input.as_ref().map(path));
     further("--segments", args.segments.map(|number| number.to_string()));
     words.extend(args.only.iter().map(|name| format!("--only={name}")));
@@ -265,6 +277,7 @@ mod tests {
             quick: true,
             working_set: 1 << 20,
             segments: None,
+            target: None,
         }
     }
 

@@ -111,6 +111,9 @@ fn head(record: &Record, out: &mut dyn Write) -> io::Result<()> {
     for line in box_of(machine) {
         put(out, &line)?;
     }
+    if !record.left_out.is_empty() {
+        put(out, &record.left_out)?;
+    }
     Ok(())
 }
 
@@ -153,7 +156,12 @@ pub(super) fn box_of(machine: &Machine) -> Vec<String> {
         peers += &format!("; missing, so left out: {}", list(&missing));
     }
     let backend = format!("backend {}: {}", machine.backend, machine.backend_why);
-    vec![first, second, backend, peers]
+    let target = machine.target.as_ref().map(|target| format!("target {target}"));
+    target
+        .into_iter()
+        .chain([first, second, backend, peers])
+        .filter(|line| !line.is_empty())
+        .collect()
 }
 
 /// The table: of each experiment a heading and its comparisons, as many as there is room for.

@@ -57,7 +57,8 @@ impl<'a> Work<'a> {
             Some(runtime) => Run::new(&self.place.target, self.rw.name(), self.depth, runtime),
             None => Run::once(&self.place.target, self.rw.name(), self.depth),
         };
-        let run = run.with(&format!("--request-size {}", self.size)).with(words);
+        let run = run.with(&format!("--request-size {}", self.size));
+        let run = run.with(&self.place.words()).with(words);
         Side::stress(name.into(), run)
     }
 
@@ -71,7 +72,7 @@ impl<'a> Work<'a> {
     fn kernels(&self, engine: Engine, file: &Site) -> fio::Job {
         let files = vec![file.path.clone()];
         let job = fio::Job::new(engine, self.rw, files, self.place.bytes, self.depth);
-        let job = job.with(&format!("--bs={}", self.size));
+        let job = job.with(&format!("--bs={}", self.size)).with(file.fios_words());
         match self.runtime {
             Some(runtime) => job.timed(runtime),
             None => job,
@@ -143,7 +144,7 @@ fn random_reads(quick: bool) -> impl Iterator<Item = Read> {
 /// where the volume's own cost would show. threads have glibc's POSIX AIO and blocking threads for peers.
 pub(super) fn random_read(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let (runtime, rounds) = setting.measuring_many();
-    let places = Site::both(setting, "random-read", setting.working_set)?;
+    let places = Site::to_read(setting, "random-read", setting.working_set)?;
     findings.lines.push(working_set(setting, ",", (runtime, rounds)));
     let mut sweep = Sweep::new(
         "4 KiB random direct reads",
@@ -151,7 +152,9 @@ pub(super) fn random_read(setting: &Setting, findings: &mut Findings) -> Result<
         linear("requests a second", "1/s"),
     );
     for (place, backend, engine, depth) in random_reads(setting.quick) {
-        let work = Work::new(&places[place], Rw::RandomRead, 4, depth, Some(runtime));
+        // What is only read is one place.
+        let Some(at) = places.get(place) else { continue };
+        let work = Work::new(at, Rw::RandomRead, 4, depth, Some(runtime));
         let name = format!("{}, {backend}, depth {depth}", work.place.said);
         if let Some(reason) = unavailable(backend) {
             findings.skip(&name, &reason);
@@ -172,6 +175,7 @@ pub(super) fn random_read(setting: &Setting, findings: &mut Findings) -> Result<
             _ => {}
         }
         let run = Run::new(&work.place.target, "randread", depth, runtime).with(&format!("--backend {backend}"));
+        let run = run.with(&work.place.words());
         let runs = findings.compare(rounds, Side::stress(name, run), peers)?;
         let at = f64::from(depth);
         let (ours, theirs) = (format!("{backend}, {}", work.place.said), engine.said());
@@ -236,7 +240,7 @@ pub(super) fn random_write(setting: &Setting, findings: &mut Findings) -> Result
 /// cache that reads what nobody asked for, or waits for one request before it starts the next, shows here.
 pub(super) fn cached_reads(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let (bytes, rounds) = setting.reading_once();
-    let places = Site::both(setting, "cached-reads", bytes)?;
+    let places = Site::to_read(setting, "cached-reads", bytes)?;
     findings.lines.push(format!(
         "each block of {} MiB once, nothing of it cached; our cache has 64 MiB and is new in each run; {rounds} rounds, \
          median of the ratios",
@@ -245,7 +249,7 @@ pub(super) fn cached_reads(setting: &Setting, findings: &mut Findings) -> Result
     let mut sweep = by_size("random reads of what is nowhere cached, 64 in flight");
     // KiB of a request, of how many of libaio's requests there are to be as many, and on how many places the quick report has it.
     for (kib, least, quick) in [(4, 2.0, 2), (8, 2.0, 0), (16, 2.0, 0), (32, 1.2, 0), (64, 1.2, 1)] {
-        for place in &places[..setting.either(quick, 2)] {
+        for place in &places[..setting.either(quick, 2).min(places.len())] {
             let work = Work::new(place, Rw::RandomRead, kib, DEPTH, None);
             let kernels = |engine| through_kernel(work.kernels(engine, &places[0]), &places[0]);
             let name = format!("{}, cached, {kib} KiB, depth {DEPTH}", place.said);
@@ -262,7 +266,7 @@ pub(super) fn cached_reads(setting: &Setting, findings: &mut Findings) -> Result
                 cache.iterations as f64 / run.requests as f64
             });
             findings.counted(&runs.ours, &[bytes_read(work.size), device_reads(1.02), iterations]);
-            if place.said == "file" {
+            if place.said != "segment" {
                 let names = [
                     "ours, direct",
                     "fio libaio, the kernel's cache",
@@ -281,7 +285,7 @@ pub(super) fn cached_reads(setting: &Setting, findings: &mut Findings) -> Result
 /// device unless it is read ahead of; with many in flight a cache must not make fewer or smaller reads of them than there are.
 pub(super) fn sequential_reads(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let (bytes, rounds) = setting.reading_once();
-    let places = Site::both(setting, "sequential-reads", bytes)?;
+    let places = Site::to_read(setting, "sequential-reads", bytes)?;
     findings.lines.push(format!(
         "16 KiB reads in order of {} MiB, nothing of it cached; our cache has 64 MiB and is new in each run; {rounds} rounds, \
          median of the ratios",
@@ -301,7 +305,14 @@ pub(super) fn sequential_reads(setting: &Setting, findings: &mut Findings) -> Re
             };
             let ours = work.ours(name, "--mode cached").after(place.settled());
             let runs = findings.compare(rounds, ours, peers)?;
-            findings.counted(&runs.ours, &[bytes_read(work.size)]);
+            let bound = bytes_read(work.size).bound.filter(|_| place.is_whole());
+            findings.counted(
+                &runs.ours,
+                &[Count {
+                    bound,
+                    ..bytes_read(work.size)
+                }],
+            );
         }
     }
     Ok(())

@@ -15,6 +15,9 @@ pub(super) fn write(html: &mut Html, record: &Record) {
     }
     html.raw("</section><section id=\"machine\"><h2>The machine</h2><dl class=\"machine\">");
     machine(html, &record.machine);
+    if !record.left_out.is_empty() {
+        fact(html, "Experiments", &record.left_out);
+    }
     html.raw("</dl></section><section id=\"again\"><h2>How to run it again</h2>");
     html.raw("<pre>baio report");
     for option in &record.options {
@@ -79,6 +82,9 @@ fn shown_by(html: &mut Html, record: &Record, promise: &Promise) {
 fn machine(html: &mut Html, machine: &Machine) {
     let optional = |value: &Option<String>| value.clone().unwrap_or_default();
     let several = |count: usize| if count == 0 { String::new() } else { count.to_string() };
+    if let Some(target) = &machine.target {
+        fact(html, "Target", target);
+    }
     let facts = [
         ("Kernel", machine.kernel.clone()),
         ("Processor", machine.processor.clone()),
