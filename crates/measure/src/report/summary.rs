@@ -26,7 +26,7 @@ impl Line {
             .theirs
             .map_or_else(String::new, |value| format!(" {}", short(value, "")));
         // The name gives way: the figure is read.
-        let name = crate::report::terminal::cut(&spoken(&row.peer), 20 - theirs.chars().count());
+        let name = crate::report::terminal::cut(&spoken(&row.peer), 20_usize.saturating_sub(theirs.chars().count()));
         let verdict = match (row.holds, &row.skipped) {
             (_, Some(_)) => "skipped",
             (Some(true), _) => "holds",

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use baio_console::output::Align;
 use baio_console::printable::Printable;
+use unicode_width::UnicodeWidthStr;
 
 use crate::figures::interrupt::Interrupted;
 use crate::report::record::{Experiment, Machine, Record, Row};
@@ -357,9 +358,11 @@ fn row<const N: usize>(out: &mut dyn Write, columns: &[(usize, Align); N], cells
     let mut line = String::new();
     for (&(width, align), text) in columns.iter().zip(cells) {
         let text = cut(text, width);
+        // Padding by `{:<width$}` would count characters, and some are two columns wide or none.
+        let blanks = " ".repeat(width.saturating_sub(text.width()));
         line += &match align {
-            Align::Left => format!("{text:<width$} "),
-            Align::Right => format!("{text:>width$} "),
+            Align::Left => format!("{text}{blanks} "),
+            Align::Right => format!("{blanks}{text} "),
         };
     }
     writeln!(out, "{}", line.trim_end())
@@ -370,7 +373,7 @@ pub(super) fn put(out: &mut dyn Write, sentence: &str) -> io::Result<()> {
     let sentence = Printable(sentence).to_string();
     let mut line = String::new();
     for word in sentence.split(' ') {
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH {
+        if !line.is_empty() && line.width() + 1 + word.width() > WIDTH {
             writeln!(out, "{line}")?;
             line = "  ".into();
         } else if !line.is_empty() {
@@ -381,12 +384,48 @@ pub(super) fn put(out: &mut dyn Write, sentence: &str) -> io::Result<()> {
     writeln!(out, "{line}")
 }
 
-/// At most so many characters; what is cut off is said.
+/// At most so many columns; what is cut off is said.
 pub(super) fn cut(text: &str, width: usize) -> String {
     let printable = |c: char| if c.is_control() { ' ' } else { c };
-    if text.chars().count() <= width {
-        return text.chars().map(printable).collect();
+    let text: String = text.chars().map(printable).collect();
+    if text.width() <= width {
+        return text;
     }
-    let kept: String = text.chars().take(width.saturating_sub(1)).map(printable).collect();
+    let room = width.saturating_sub(1);
+    let mut kept = String::new();
+    for character in text.chars() {
+        kept.push(character);
+        // Of the whole and not of each: some characters change how wide others are.
+        if kept.width() > room {
+            kept.pop();
+            break;
+        }
+    }
     format!("{}…", kept.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_is_as_wide_with_wide_characters_and_those_without_width() {
+        let mut out = Vec::new();
+        let columns = [(6, Align::Left), (4, Align::Right)];
+        for cell in ["plain", "日本語", "日本語本", "e\u{301}e\u{301}", "longer text"] {
+            row(&mut out, &columns, [cell, "x"]).unwrap();
+        }
+        let shown = String::from_utf8(out).unwrap();
+        let widths: Vec<usize> = shown.lines().map(UnicodeWidthStr::width).collect();
+        assert_eq!(widths, [11; 5], "{shown}");
+        assert!(shown.contains("日本…") && shown.contains("longe…"), "{shown}");
+    }
+
+    #[test]
+    fn a_sentence_of_wide_characters_is_broken_in_time() {
+        let mut out = Vec::new();
+        put(&mut out, &"日本語 ".repeat(60)).unwrap();
+        let shown = String::from_utf8(out).unwrap();
+        assert!(shown.lines().all(|line| line.width() <= WIDTH), "{shown}");
+    }
 }
