@@ -12,7 +12,7 @@ use baio_console::failure::Failure;
 use baio_stress::Measurement;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::figures::child::own_command_line;
+use crate::figures::child::{ends_with_this, own_command_line};
 use crate::figures::interrupt::Running;
 use crate::figures::stress::Run;
 use crate::report::Setting;
@@ -116,16 +116,16 @@ struct Broker {
 impl Broker {
     fn start(volume: &Path, socket: &Path) -> Result<Broker, String> {
         let failed = |error: std::io::Error| format!("start `baio serve`: {error}");
-        let mut child = Command::new(std::env::current_exe().map_err(failed)?)
+        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        command
             .args(["serve", "--json", "--socket"])
             .arg(socket)
             .arg(volume)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .map_err(failed)?;
+            .process_group(0);
+        let mut child = ends_with_this(&mut command).spawn().map_err(failed)?;
         let mut broker = Broker {
             _running: Running::new(Pid::from_child(&child)),
             said: child.stdout.take().map(BufReader::new),
