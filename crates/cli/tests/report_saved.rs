@@ -233,3 +233,100 @@ fn two_kept_reports_are_set_side_by_side() {
     assert_eq!(error["object"], "gone.json");
     assert_eq!(names_in(&place).len(), 2, "nothing was made");
 }
+
+/// The processes that a process has started and that run.
+fn children(pid: u32) -> Vec<u32> {
+    let told = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    told.split_whitespace().map(|child| child.parse().unwrap()).collect()
+}
+
+fn command_of(pid: u32) -> String {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&words).replace('\0', " ")
+}
+
+#[test]
+fn a_report_that_is_killed_takes_its_broker_with_it() {
+    let place = Place::new();
+    let mut report = Command::new(BAIO)
+        .args("report --quick --working-set 4M --only broker --out out".split(' '))
+        .current_dir(place.path("."))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut broker = None;
+    until_so("a broker serves", || {
+        assert!(report.try_wait().unwrap().is_none(), "the report ended before");
+        let serves = |pid: &u32| command_of(*pid).contains(" serve ");
+        broker = children(report.id()).into_iter().find(serves);
+        broker.is_some()
+    });
+    report.kill().unwrap();
+    report.wait().unwrap();
+    let broker = broker.unwrap();
+    // What has ended has no command, also before somebody has taken its status.
+    until_so("its broker ends", || !command_of(broker).contains(" serve "));
+}
+
+#[track_caller]
+fn until_so(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = std::time::Instant::now();
+    while !is_so() {
+        assert!(since.elapsed().as_secs() < 60, "never: {what}");
+        std::thread::sleep(std::time::Duration::from_micros(200));
+    }
+}
+
+#[test]
+fn an_interruption_before_the_first_figure_leaves_the_older_report() {
+    let place = Place::new();
+    let older = "report --quick --working-set 4M --only segments --out out";
+    place.baio(older).succeeds();
+    let before = place.read("out/report.json");
+    // Its first experiment first writes a file, which takes longer than a signal.
+    let mut child = Command::new(BAIO)
+        .args("report --working-set 1G --only random-write --out out".split(' '))
+        .current_dir(place.path("."))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until(&mut BufReader::new(child.stderr.take().unwrap()), "1 of 1");
+    send(&child, Signal::INT);
+    let mut shown = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut shown).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{shown}");
+    assert!(shown.contains("NOT KEPT") && shown.contains("stays"), "{shown}");
+    assert_eq!(place.read("out/report.json"), before);
+
+    // One that is finished takes its place, and it stays beside it.
+    place
+        .baio("report --quick --working-set 4M --only log-window --out out")
+        .succeeds();
+    assert_eq!(place.read("out/report.json.old"), before);
+    assert_eq!(kept(&place)["experiments"][0]["name"], "log-window");
+}
+
+#[test]
+fn what_is_no_file_is_refused_and_not_waited_for() {
+    let place = Place::new();
+    assert!(
+        Command::new("mkfifo")
+            .arg(place.path("pipe"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    // Whoever waits is ended, with another exit status.
+    let waits_no_longer = |line: &str| place.shell(&format!("exec timeout 60 {BAIO} {line}"));
+    for line in ["report --show pipe --json", "report --compare pipe --json"] {
+        let error = waits_no_longer(line).fails_with(1).error();
+        assert_eq!(error["object"], "pipe", "{line}: {error}");
+    }
+    let failed = waits_no_longer("report --quick --only segments --input pipe --out out").fails_with(1);
+    let shown = String::from_utf8_lossy(failed.out()).into_owned();
+    assert!(shown.contains("no regular file"), "{shown}");
+    place.baio("report --show out/report.json --quick").fails_with(2);
+    place.baio("report --show out/report.json --keep").fails_with(2);
+}

@@ -64,7 +64,7 @@ pub struct ReportArgs {
     #[arg(long, value_names = ["OTHER", "THIS"], num_args = 1..=2)]
     pub(crate) compare: Vec<PathBuf>,
     /// Show a report that was kept, and run nothing
-    #[arg(long, value_name = "REPORT", conflicts_with_all = ["only", "compare", "resume", "list"])]
+    #[arg(long, value_name = "REPORT", conflicts_with_all = NOT_BESIDE_SHOW)]
     pub(crate) show: Option<PathBuf>,
     /// The kept report as text, as its page (HTML), or as Markdown, on standard output
     #[arg(
@@ -76,6 +76,22 @@ pub struct ReportArgs {
     )]
     pub(crate) form: Form,
 }
+
+/// What is about taking a report, so it has no meaning where one is shown.
+const NOT_BESIDE_SHOW: [&str; 12] = [
+    "only",
+    "compare",
+    "resume",
+    "list",
+    "quick",
+    "keep",
+    "dir",
+    "target",
+    "input",
+    "working_set",
+    "segments",
+    "out",
+];
 
 /// How a kept report is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -96,5 +112,30 @@ mod tests {
         let command = ReportArgs::augment_args(clap::Command::new("report"));
         let matches = command.try_get_matches_from(line.split(' ')).unwrap();
         assert_eq!(ReportArgs::from_arg_matches(&matches).unwrap().only, ["a", "b"]);
+    }
+
+    #[test]
+    fn a_report_that_is_shown_is_not_taken_too() {
+        let parsed = |line: &str| {
+            let command = ReportArgs::augment_args(clap::Command::new("report"));
+            command.try_get_matches_from(line.split(' ')).map(drop)
+        };
+        assert!(parsed("report --show r --commands --as page").is_ok());
+        for word in [
+            "--quick",
+            "--keep",
+            "--resume",
+            "--list",
+            "--only a",
+            "--compare a",
+            "--dir d",
+            "--target d",
+            "--input f",
+            "--working-set 1M",
+            "--segments 5",
+            "--out d",
+        ] {
+            assert!(parsed(&format!("report --show r {word}")).is_err(), "{word}");
+        }
     }
 }

@@ -105,6 +105,16 @@ fn input(path: Option<&Path>) -> Result<Vec<u8>, Failure> {
             return Err(failure.needing("a file to carry").cured_by("name one by --input"));
         }
     };
+    // A pipe would be waited for, a device read without end.
+    let is_strange = source
+        .metadata()
+        .is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
+    if is_strange {
+        return Err(Failure::new("report", "EINVAL", "the input is no regular file")
+            .on(source.display().to_string())
+            .needing("a regular file")
+            .cured_by("copy what it gives into a file, and name that by --input"));
+    }
     let mut bytes = std::fs::read(source).map_err(|error| unreadable(source, &error))?;
     if bytes.is_empty() {
         return Err(Failure::new("report", "EINVAL", "the input is empty")

@@ -89,6 +89,9 @@ pub(super) fn take(args: ReportArgs) -> Result<Taken, Failure> {
     } else {
         None
     };
+    if before.is_some() {
+        shelf.go_on();
+    }
     remove_left_over(&parent);
     let work = WorkDir::make(&parent, args.keep)?;
     let watching = interrupt::watch();
@@ -151,7 +154,7 @@ fn all(
         record.finished = has_all(&record) && interrupt::check().is_ok();
         tell(&mut record);
         // What was measured is shown all the same.
-        *unsaved = shelf.save(&record).err();
+        *unsaved = shelf.save(&record, interrupt::check().is_err()).err();
         if interrupt::check().is_err() {
             break;
         }

@@ -1,5 +1,7 @@
-//! `report.json` and `report.html`, which are whole at any moment: each is written beside its place, synced, and renamed into it.
+//! `report.json` and `report.html`, which are whole at any moment: each is written beside its place, synced, and renamed into it. An
+//! older report stays as `report.json.old`.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -12,9 +14,14 @@ use crate::report::record::{FORMAT, Record};
 const JSON: &str = "report.json";
 const HTML: &str = "report.html";
 
+/// The report that was there before, where a new one has been written over it.
+const OLDER: &str = "report.json.old";
+
 /// Where a report is kept.
 pub(super) struct Shelf {
     dir: PathBuf,
+    /// Of a report that is there and is another one: is it finished? None where there is none, or it has been set aside.
+    older: Cell<Option<bool>>,
 }
 
 impl Shelf {
@@ -24,8 +31,13 @@ impl Shelf {
     /// Nothing can be kept there, or a file of the same name is somebody else's.
     pub(super) fn at(dir: &Path) -> Result<Shelf, Failure> {
         fs::create_dir_all(dir).map_err(|error| refused(dir, &error))?;
-        let shelf = Shelf { dir: dir.to_owned() };
-        if shelf.kept()?.is_none() && fs::symlink_metadata(shelf.dir.join(HTML)).is_ok() {
+        let shelf = Shelf {
+            dir: dir.to_owned(),
+            older: Cell::new(None),
+        };
+        let kept = shelf.kept()?;
+        shelf.older.set(kept.as_ref().map(|record| record.finished));
+        if kept.is_none() && fs::symlink_metadata(shelf.dir.join(HTML)).is_ok() {
             return Err(
                 Failure::new("report", "EEXIST", "a page that no report of ours stands beside")
                     .on(shelf.dir.join(HTML).display().to_string())
@@ -64,15 +76,50 @@ impl Shelf {
         }
     }
 
-    /// Writes the report as it stands.
+    /// The report that is there is gone on with, and is no other one.
+    pub(super) fn go_on(&self) {
+        self.older.set(None);
+    }
+
+    /// Writes the report as it stands; an older one is set aside first. One that was interrupted before it had a figure does not
+    /// take its place.
     ///
     /// # Errors
-    /// The system refused.
-    pub(super) fn save(&self, record: &Record) -> Result<(), Failure> {
+    /// The system refused; or the older one stays.
+    pub(super) fn save(&self, record: &Record, interrupted: bool) -> Result<(), Failure> {
+        if let Some(is_finished) = self.older.get() {
+            if interrupted && !has_figures(record) {
+                return Err(Failure::new(
+                    "report",
+                    "EINTR",
+                    "nothing was measured, and the older report that is there stays",
+                )
+                .on(self.json().display().to_string())
+                .needing("an experiment that comes to a figure")
+                .cured_by("begin again"));
+            }
+            self.set_aside(is_finished)?;
+            self.older.set(None);
+        }
         let json = serde_json::to_vec_pretty(record)
             .map_err(|error| Failure::new("report", "EINVAL", error.to_string()).on(JSON))?;
         self.put(JSON, &json)?;
         self.put(HTML, page::html(record).as_bytes())
+    }
+
+    /// Keeps what is there by another name. One that did not finish is not worth one that did.
+    fn set_aside(&self, is_finished: bool) -> Result<(), Failure> {
+        let (old, fresh) = self.places(OLDER);
+        if !is_finished && load(&old).is_ok_and(|old| old.finished) {
+            return Ok(());
+        }
+        // The name stays with the report until the new one takes it.
+        let linked = fs::hard_link(self.json(), &fresh);
+        let there = linked.or_else(|_| fs::copy(self.json(), &fresh).map(drop));
+        there.and_then(|()| fs::rename(&fresh, &old)).map_err(|error| {
+            let _ = fs::remove_file(&fresh);
+            refused(&old, &error)
+        })
     }
 
     /// Where a file is, and where a new one is written: no other report writes there.
@@ -91,6 +138,11 @@ impl Shelf {
             refused(&path, &error)
         })
     }
+}
+
+fn has_figures(record: &Record) -> bool {
+    let mut rows = record.experiments.iter().flat_map(|told| &told.rows);
+    rows.any(|row| row.ours.is_some())
 }
 
 fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
@@ -112,7 +164,12 @@ fn refused(path: &Path, error: &std::io::Error) -> Failure {
 /// There is none, or it is none of ours.
 pub(super) fn load(path: &Path) -> Result<Record, Failure> {
     let on = path.display().to_string();
-    let json = fs::read(path).map_err(|error| {
+    // A pipe would be waited for, a device read without end.
+    let there = fs::metadata(path).and_then(|metadata| match metadata.is_file() || metadata.is_dir() {
+        true => fs::read(path),
+        false => Err(std::io::Error::new(ErrorKind::InvalidInput, "it is no regular file")),
+    });
+    let json = there.map_err(|error| {
         let failure = Failure::from_io("report", &error).on(on.as_str());
         failure
             .needing("a report.json that can be read")
@@ -139,6 +196,7 @@ pub(super) fn load(path: &Path) -> Result<Record, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::record::{Experiment, Row};
 
     fn record(quick: bool) -> Record {
         Record {
@@ -154,7 +212,7 @@ mod tests {
         let shelf = Shelf::at(&dir.path().join("new")).unwrap();
         assert!(shelf.kept().unwrap().is_none());
         for quick in [false, true] {
-            shelf.save(&record(quick)).unwrap();
+            shelf.save(&record(quick), false).unwrap();
             assert_eq!(shelf.kept().unwrap().unwrap().quick, quick);
         }
         let names: Vec<_> = fs::read_dir(dir.path().join("new")).unwrap().flatten().collect();
@@ -181,5 +239,62 @@ mod tests {
             Shelf::at(dir.path()).is_err(),
             "a page of somebody else's was taken for ours"
         );
+    }
+
+    /// A report of this name, finished or not, with a figure or without.
+    fn of(began: &str, finished: bool, figure: Option<f64>) -> Record {
+        let row = Row {
+            ours: figure,
+            ..Row::default()
+        };
+        let told = Experiment {
+            rows: vec![row],
+            ..Experiment::default()
+        };
+        Record {
+            format: FORMAT,
+            began: began.into(),
+            finished,
+            experiments: vec![told],
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn an_older_report_is_set_aside_when_there_is_something_to_take_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = || [JSON, OLDER].map(|name| load(&dir.path().join(name)).map(|record| record.began).ok());
+        let named = |json: &str, old: Option<&str>| [Some(json.to_owned()), old.map(str::to_owned)];
+        let take = |record: &Record, interrupted| Shelf::at(dir.path()).unwrap().save(record, interrupted);
+        take(&of("1", true, Some(1.0)), false).unwrap();
+        assert_eq!(names(), named("1", None));
+        let nothing = take(&of("2", false, None), true).unwrap_err();
+        assert!(nothing.to_string().contains("stays"), "{nothing}");
+        assert_eq!(names(), named("1", None), "it had no figure");
+        take(&of("3", false, Some(1.0)), true).unwrap();
+        assert_eq!(names(), named("3", Some("1")));
+        take(&of("4", true, Some(1.0)), false).unwrap();
+        assert_eq!(names(), named("4", Some("1")), "3 did not finish, and 1 did");
+        let shelf = Shelf::at(dir.path()).unwrap();
+        for began in ["5", "6"] {
+            shelf.save(&of(began, true, Some(1.0)), false).unwrap();
+        }
+        assert_eq!(names(), named("6", Some("4")), "once for a report");
+        let shelf = Shelf::at(dir.path()).unwrap();
+        shelf.go_on();
+        shelf.save(&of("7", true, None), true).unwrap();
+        assert_eq!(names(), named("7", Some("4")), "6 was gone on with");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "nothing else is left");
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_and_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        for path in [&pipe, Path::new("/dev/zero")] {
+            let refused = load(path).unwrap_err().to_string();
+            assert!(refused.contains("no regular file"), "{refused}");
+        }
     }
 }
