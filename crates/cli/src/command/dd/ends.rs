@@ -69,6 +69,12 @@ pub(super) struct End {
     pub(super) positioned: Option<std::fs::File>,
     /// `nocache`: of what the kernel is told.
     advised: Option<std::fs::File>,
+    /// The operand that asked for its mode, if one did.
+    pub(super) asked: Option<&'static str>,
+    /// What the system says of a position at `origin`, if it has something to say.
+    nowhere: Option<Errno>,
+    /// The path of a file that was made for this copy.
+    made: Option<PathBuf>,
 }
 
 /// What decides how an end is treated.
@@ -102,7 +108,7 @@ impl Ends {
             return Err(unreadable(&input.typed(), errno));
         }
         let target = open_output(&output, operands)?;
-        let made = target.as_ref().is_some_and(|plain| plain.made);
+        let made = target.as_ref().and_then(|plain| plain.made.clone());
         let mut cores = Cores::new(config, signals.clone());
         let ends = (|| {
             // Volumes first: the first core has the arena, and plain files are no reason for another core.
@@ -125,9 +131,7 @@ impl Ends {
             Ok(ends) => Ok((cores, ends)),
             Err(failure) => {
                 let _ = cores.close(); // The first failure is the one to tell.
-                if let (true, Typed::File(path)) = (made, &output) {
-                    let _ = std::fs::remove_file(path);
-                }
+                made.map(std::fs::remove_file);
                 Err(failure)
             }
         }
@@ -184,6 +188,18 @@ impl End {
         }
     }
 
+    /// Fails where no copy can begin at `origin`, to which it would skip or seek.
+    pub(super) fn must_reach(&self, operation: &'static str) -> Result<(), Failure> {
+        let Some(errno) = self.nowhere else {
+            return Ok(());
+        };
+        let error = baio_storage::Error::new(operation, self.typed.clone(), errno).at(self.origin);
+        Err(self
+            .failed(&error)
+            .needing("an offset within the device, or one that the file system gives a file")
+            .cured_by(format!("choose a smaller {operation}=")))
+    }
+
     /// Passes over bytes of a stream by moving its position; says whether it has one.
     pub(super) fn move_position(&self, bytes: u64) -> bool {
         let distance = i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -192,6 +208,11 @@ impl End {
             .as_ref()
             .map(|mut file| file.seek(SeekFrom::Current(distance)));
         matches!(moved, Some(Ok(_)))
+    }
+
+    /// Removes a file that was made for a copy that does not begin.
+    pub(super) fn unmake(&self) {
+        self.made.as_ref().map(std::fs::remove_file);
     }
 
     /// Cuts an output file where the copy begins to write.
@@ -292,6 +313,7 @@ fn open_input(named: &Typed, operands: &DdOperands) -> Result<Option<Plain>, Fai
         typed: &named.typed(),
         offset: operands.skip_bytes(),
         flags: &flags_of(named, &operands.input_flags, operands.mode),
+        asked: asked(&operands.input_flags, operands.mode, "iflag=direct"),
         mode: operands.mode,
         verifies: operands.verifies,
     };
@@ -307,6 +329,7 @@ fn open_output(named: &Typed, operands: &DdOperands) -> Result<Option<Plain>, Fa
         typed: &named.typed(),
         offset: operands.seek_bytes(),
         flags: &flags_of(named, &operands.output_flags, operands.mode),
+        asked: asked(&operands.output_flags, operands.mode, "oflag=direct"),
         mode: operands.mode,
         verifies: operands.verifies,
     };
@@ -342,6 +365,16 @@ fn flags_of(named: &Typed, flags: &Flags, mode: Option<Mode>) -> Flags {
             false => flags.direct,
         },
         ..*flags
+    }
+}
+
+/// The operand that asks for a way past the kernel's cache.
+fn asked(flags: &Flags, mode: Option<Mode>, flag: &'static str) -> Option<&'static str> {
+    match (flags.direct, mode) {
+        (Direct::Yes, _) => Some(flag),
+        (Direct::No, Some(Mode::Direct)) => Some("mode=direct"),
+        (Direct::No, Some(Mode::Uncached)) => Some("mode=uncached"),
+        _ => None,
     }
 }
 
@@ -425,6 +458,9 @@ fn segment_end(typed: String, segment: OpenSegment, begin: u64, mode: Option<Mod
         object: segment.object,
         positioned: None,
         advised: None,
+        asked: None,
+        nowhere: None,
+        made: None,
     }
 }
 
@@ -458,6 +494,9 @@ fn plain_end(cores: &mut Cores, named: &Typed, plain: Plain, begin: u64) -> Resu
         object,
         positioned: plain.positioned.map(std::fs::File::from),
         advised: plain.advised,
+        asked: plain.asked,
+        nowhere: plain.nowhere,
+        made: plain.made,
     })
 }
 

@@ -15,11 +15,13 @@
 //! | `slots.rs` | the buffers, and where each one stands |
 //! | `progress.rs` | how far it has come, and what stopped it |
 //! | `ordered.rs`, `ordered/` | the copy where order can be seen: conversions, blocks of two sizes, reads that fail |
+//! | `work.rs` | one request at a time, and the signals that come meanwhile |
 //! | `records.rs`, `tally.rs`, `figures.rs`, `human.rs` | the counts, and how GNU dd prints them |
+//! | `trial.rs` | what was asked of the ends is tried first |
 //! | `verify.rs` | `verify=`: what was written is read again |
 //! | `summary.rs` | what `--json` shows |
 //!
-//! This file tells the story: open, pass over `skip=` and `seek=`, copy, sync, count, close.
+//! This file tells the story: open, try, cut, pass over `skip=` and `seek=`, copy, sync, count, close.
 
 mod copy;
 mod cores;
@@ -39,7 +41,9 @@ mod slots;
 mod stream;
 mod summary;
 mod tally;
+mod trial;
 mod verify;
+mod work;
 
 use baio_console::failure::Failure;
 use baio_console::memory_limit::Room;
@@ -52,7 +56,7 @@ use cores::{CACHE_BYTES, Cores};
 use ends::{BLOCK, End, EndKind, Ends};
 use figures::Figures;
 use frame::round_up;
-use ordered::{Halt, Ordered};
+use ordered::Ordered;
 use plain::Flow;
 use plan::{Bounds, Cuts, Plan};
 use progress::Stop;
@@ -60,6 +64,7 @@ use signals::Signals;
 use stream::Stream;
 use summary::{Meter, Part, Summary};
 use verify::Sums;
+use work::{Halt, Work};
 
 /// Beyond the buffers: what opening a volume needs, its page cache, and what a copy in order reads ahead.
 const ARENA_SPARE: usize = (16 << 20) + CACHE_BYTES;
@@ -145,13 +150,9 @@ impl<'a> Job<'a> {
             let said = "you probably want conv=notrunc with oflag=append";
             figures::say(&format!("baio: dd {}: {said}", ends.output.typed));
         }
-        if operands.verifies && ends.output.kind() == EndKind::Stream {
-            let refused = Failure::new("dd", "ESPIPE", "what was written there cannot be read again");
-            return Err(refused
-                .on(ends.output.typed.clone())
-                .needing("an output with positions: a file, a device or a segment")
-                .cured_by("leave out verify=")
-                .into());
+        if let Err(halt) = self.try_ends() {
+            ends.output.unmake();
+            return Err(halt);
         }
         ends.output.truncate(self.cores, operands.truncate)?;
         self.meter = Meter::start(operands.status);
@@ -329,21 +330,15 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Runs one request while no other is under way.
+    /// Runs one request before or behind the copy.
     fn run_one(&mut self, end: &End, request: SegmentRequest) -> Result<Outcome, Halt> {
-        self.cores.start(end.way, request)?;
-        loop {
-            if let Some(outcome) = self.cores.next_outcome() {
-                return Ok(outcome);
-            }
-            while self.signals.take_asked() {
-                self.print();
-            }
-            if self.signals.interrupted() {
-                while !self.cores.are_idle() && !self.cores.are_stuck()? {}
-                return Err(Halt::Interrupted);
-            }
-            self.cores.turn()?;
+        let mut work = Work::new(self.cores, self.operands.status, &mut self.meter, self.signals);
+        work.figures = self.figures;
+        let outcome = work.run(end, request)?;
+        // What could still end has, but nothing is begun after it.
+        match self.signals.interrupted() {
+            true => Err(Halt::Interrupted),
+            false => Ok(outcome),
         }
     }
 }

@@ -13,12 +13,12 @@
 //! | `ordered/reader.rs` | records of the input, some of them read ahead |
 //! | `ordered/writer.rs` | blocks of the output |
 //! | `ordered/convert.rs`, `ordered/charsets.rs` | what `conv=` makes of the bytes |
-//! | `ordered/work.rs` | one request at a time, and the signals that come meanwhile |
+//!
+//! Each step is one request (`work.rs`).
 
 mod charsets;
 mod convert;
 mod reader;
-mod work;
 mod writer;
 
 use baio_console::failure::Failure;
@@ -30,24 +30,11 @@ use super::records::Count;
 use super::signals::Signals;
 use super::summary::{Meter, Part};
 use super::verify::Sums;
+use super::work::{Halt, Work};
 use crate::operands::{Amount, DdOperands, OutputBlocks, ShortReads, Status};
 use convert::Convert;
 use reader::Reader;
-use work::Work;
 use writer::Writer;
-
-/// Why a copy goes no further.
-pub(super) enum Halt {
-    Failed(Failure),
-    /// SIGINT.
-    Interrupted,
-}
-
-impl From<Failure> for Halt {
-    fn from(failure: Failure) -> Halt {
-        Halt::Failed(failure)
-    }
-}
 
 /// What a copy came to.
 pub(super) struct Ended {

@@ -13,7 +13,7 @@ use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use baio_console::failure::Failure;
 use baio_engine::{Caching, Create, Descriptions, Errno, File, Kind, Open, SetupError};
@@ -45,14 +45,18 @@ pub(super) struct Plain {
     pub(super) position: u64,
     /// The same description once more, to move its position: of standard input and output, and of streams.
     pub(super) positioned: Option<OwnedFd>,
-    /// Was it made here, so that it may be removed again?
-    pub(super) made: bool,
+    /// Its path if it was made here, so that it may be removed again.
+    pub(super) made: Option<PathBuf>,
     /// A read that is short only happened to be interrupted: there is always more.
     pub(super) never_short: bool,
     /// What each read of it says: it is a directory.
     pub(super) unreadable: Option<Errno>,
     /// `nocache`: of what the kernel is told.
     pub(super) advised: Option<std::fs::File>,
+    /// The operand that asked for its mode, if one did.
+    pub(super) asked: Option<&'static str>,
+    /// What the system says of a position where the copy begins: it is beyond a device, or beyond what a file may have.
+    pub(super) nowhere: Option<Errno>,
 }
 
 impl Plain {
@@ -73,10 +77,12 @@ impl Plain {
             flow,
             position: 0,
             positioned: None,
-            made: false,
+            made: None,
             never_short: false,
             unreadable: None,
             advised: None,
+            asked: begin.asked,
+            nowhere: None,
         }
     }
 
@@ -98,6 +104,8 @@ pub(super) struct Begin<'a> {
     pub(super) offset: u64,
     /// How it is opened.
     pub(super) flags: &'a Flags,
+    /// The operand that asks for a way past the kernel's cache, if one does.
+    pub(super) asked: Option<&'static str>,
     /// Through which cache, where it has that.
     pub(super) mode: Option<Mode>,
     /// Is it read again, past the kernel's cache?
@@ -130,11 +138,12 @@ pub(super) fn open_input(path: &Path, begin: Begin<'_>) -> Result<Plain, Failure
         };
         File::open(path, &options)
     };
-    let mut plain = Plain::of(opened.map_err(|error| refused(begin.typed, error))?, begin);
+    let mut plain = Plain::of(opened.map_err(|error| unopened_as(begin, error))?, begin);
     plain.never_short = positioned.as_ref().is_some_and(is_memory_device);
     plain.positioned = positioned;
+    plain.nowhere = nowhere(&plain, path, begin.offset);
     plain.advised = advised(path, flags);
-    check_direct(&plain, begin, ["skip=", "iflag=direct"])?;
+    check_direct(&plain, begin, "skip=")?;
     Ok(plain)
 }
 
@@ -145,6 +154,7 @@ fn directory(typed: &str) -> Result<Plain, Failure> {
         typed,
         offset: 0,
         flags: &Flags::default(),
+        asked: None,
         mode: None,
         verifies: false,
     };
@@ -181,15 +191,16 @@ pub(super) fn open_output(path: &Path, begin: Begin<'_>, creation: Creation) -> 
     } else {
         open_to_write(path, begin, creation)
     };
-    let mut plain = Plain::of(opened.map_err(|error| refused(begin.typed, error))?, begin);
+    let mut plain = Plain::of(opened.map_err(|error| unopened_as(begin, error))?, begin);
     plain.positioned = positioned;
-    plain.made = made;
+    plain.made = made.then(|| path.to_owned());
+    plain.nowhere = nowhere(&plain, path, begin.offset);
     plain.advised = advised(path, flags);
     if flags.append {
         // The kernel appends whatever the offset says: only the order is left to us.
         plain.flow = Flow::InOrder;
     }
-    let checked = check_direct(&plain, begin, ["seek=", "oflag=direct"]);
+    let checked = check_direct(&plain, begin, "seek=");
     if checked.is_err() && made {
         let _ = std::fs::remove_file(path);
     }
@@ -232,6 +243,15 @@ fn write_options(begin: Begin<'_>, create: Create) -> Open {
 fn advised(path: &Path, flags: &Flags) -> Option<std::fs::File> {
     let has_cache = flags.nocache && !is_stream(path);
     has_cache.then(|| std::fs::File::open(path).ok()).flatten()
+}
+
+/// Asked only where it may be so: behind the end.
+fn nowhere(plain: &Plain, path: &Path, offset: u64) -> Option<Errno> {
+    if plain.flow == Flow::InOrder || plain.file.size().is_ok_and(|size| offset <= size) {
+        return None;
+    }
+    let file = std::fs::File::open(path).ok()?;
+    rustix::fs::seek(&file, SeekFrom::Start(offset)).err().map(Errno::from)
 }
 
 /// What was opened as flags want it is opened once more, as requests want it: it cannot be another file by then.
@@ -313,10 +333,17 @@ fn standard(number: u8, fd: std::io::Result<OwnedFd>, begin: Begin<'_>, flag: &s
         .nocache
         .then(|| kept.try_clone().ok().map(Into::into))
         .flatten();
-    plain.positioned = Some(kept);
     if plain.flow == Flow::Anywhere {
         plain.position = position.unwrap_or(0);
+        let first = plain.position.saturating_add(begin.offset);
+        plain.nowhere = rustix::fs::seek(&kept, SeekFrom::Start(first)).err().map(Errno::from);
+        // As GNU dd: who cannot stand where the copy begins stands at the end.
+        let back = plain
+            .nowhere
+            .map_or(SeekFrom::Start(plain.position), |_| SeekFrom::End(0));
+        let _ = rustix::fs::seek(&kept, back);
     }
+    plain.positioned = Some(kept);
     if number == 1 && flags.contains(OFlags::APPEND) {
         // The kernel appends whatever the offset says: only the order is left to us.
         plain.flow = Flow::InOrder;
@@ -377,15 +404,12 @@ fn caching(direct: Direct) -> Caching {
 }
 
 /// Direct I/O begins where the device can; what `bs=` says does not matter, as pieces are cut to fit.
-fn check_direct(plain: &Plain, begin: Begin<'_>, [operand, flag]: [&str; 2]) -> Result<(), Failure> {
-    if begin.flags.direct == Direct::No {
+fn check_direct(plain: &Plain, begin: Begin<'_>, operand: &str) -> Result<(), Failure> {
+    let Some(asked) = begin.asked.filter(|_| begin.flags.direct == Direct::Yes) else {
         return Ok(());
-    }
+    };
     if !plain.file.gives(Caching::Direct) || plain.flow == Flow::InOrder {
-        return Err(Failure::new("dd", "EINVAL", "there is no direct I/O on it")
-            .on(begin.typed)
-            .needing("a device, or a file on a file system that supports O_DIRECT")
-            .cured_by(format!("leave out {flag}")));
+        return Err(no_direct(begin.typed, asked));
     }
     let need = plain.align();
     if begin.offset.is_multiple_of(need) {
@@ -395,7 +419,14 @@ fn check_direct(plain: &Plain, begin: Begin<'_>, [operand, flag]: [&str; 2]) -> 
         .on(begin.typed)
         .at(begin.offset)
         .needing(format!("an offset that is a multiple of {need} bytes"))
-        .cured_by(format!("change {operand}, or leave out {flag}")))
+        .cured_by(format!("change {operand}, or leave out {asked}")))
+}
+
+fn no_direct(typed: &str, asked: &str) -> Failure {
+    Failure::new("dd", "EINVAL", "there is no direct I/O on it")
+        .on(typed)
+        .needing("a device, or a file on a file system that supports O_DIRECT")
+        .cured_by(format!("leave out {asked}"))
 }
 
 /// A file that is written over would be a volume no more.
@@ -417,6 +448,14 @@ fn refuse_volume(path: &Path, typed: &str) -> Result<(), Failure> {
             .needing("a segment, written as PATH#NAME, or a file that holds no volume")
             .cured_by("copy into a segment of it, or to another file"),
     )
+}
+
+/// What the system said of an open. It says no other word of a file system without `O_DIRECT`.
+fn unopened_as(begin: Begin<'_>, error: SetupError) -> Failure {
+    match begin.asked.filter(|_| begin.flags.direct == Direct::Yes) {
+        Some(asked) if error.errno == Errno::EINVAL => no_direct(begin.typed, asked),
+        _ => refused(begin.typed, error),
+    }
 }
 
 fn refused(typed: &str, error: SetupError) -> Failure {

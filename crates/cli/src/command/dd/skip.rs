@@ -3,10 +3,11 @@
 use baio_console::failure::Failure;
 use baio_storage::{SegmentOp, SegmentRequest};
 
+use super::Job;
 use super::ends::EndKind;
 use super::figures::say;
 use super::plain::Flow;
-use super::{Halt, Job};
+use super::work::Halt;
 use crate::operands::{Amount, ShortReads, Status};
 
 impl Job<'_> {
@@ -14,6 +15,7 @@ impl Job<'_> {
     pub(super) fn pass_over_output(&mut self) -> Result<(), Halt> {
         let (operands, output) = (self.operands, &self.ends.output);
         let seek = operands.seek_bytes();
+        output.must_reach("seek")?;
         if output.flow == Flow::Anywhere || seek == 0 || output.move_position(seek) {
             return Ok(());
         }
@@ -29,6 +31,7 @@ impl Job<'_> {
     pub(super) fn pass_over_input(&mut self) -> Result<(), Halt> {
         let (operands, input) = (self.operands, &self.ends.input);
         let skip = operands.skip_bytes();
+        input.must_reach("skip")?;
         let complete = match input.flow {
             // Standard input may stand behind its end, or have a size that says nothing: only what was asked for can fail.
             Flow::Anywhere => skip == 0 || input.kind() == EndKind::Device || input.origin <= input.size,

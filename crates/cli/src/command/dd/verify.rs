@@ -7,9 +7,10 @@ use baio_engine::Caching;
 use baio_storage::{Mode, SegmentOp, SegmentRequest};
 use blake3::{Hash, Hasher};
 
+use super::Job;
 use super::ends::End;
 use super::frame::ReadFrame;
-use super::{Halt, Job};
+use super::work::Halt;
 
 /// One read of the output.
 const READ_BYTES: u64 = 1 << 20;
@@ -93,7 +94,7 @@ impl Job<'_> {
     }
 
     /// Through which cache the output is read again, and what its reads are multiples of.
-    fn way_back(&mut self, output: &End) -> Result<(Mode, u64), Halt> {
+    pub(super) fn way_back(&mut self, output: &End) -> Result<(Mode, u64), Halt> {
         if output.is_segment() {
             return Ok((output.mode, output.align));
         }

@@ -10,12 +10,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::super::ends::{End, unreadable};
 use super::super::frame::{Range, ReadFrame};
 use super::super::plain::Flow;
-use super::Halt;
-use super::work::{Work, refused};
+use super::super::work::{Halt, Work, refused};
 use crate::operands::DdOperands;
 
 /// A read takes so much, or a record where that is longer.
 const AHEAD: u64 = 256 << 10;
+
+/// No file has a byte behind this one.
+const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// Bytes that are there before anybody asks for them.
 struct Window {
@@ -98,6 +100,10 @@ impl Reader<'_> {
 
     fn read_at(&mut self, work: &mut Work<'_>, len: u64, record: &mut Vec<u8>) -> Result<u64, Halt> {
         let begin = self.end.offset(self.position);
+        if begin > OFFSET_MAX {
+            // Nothing is there, and no read there would say so: `conv=noerror` would go on for ever.
+            return Ok(0);
+        }
         if let Some(taken) = self.take(begin, len, record) {
             return Ok(taken);
         }

@@ -17,8 +17,7 @@ use super::super::ends::{End, EndKind, Ends};
 use super::super::figures::Figures;
 use super::super::plain::Flow;
 use super::super::verify::Sums;
-use super::Halt;
-use super::work::{Work, refused};
+use super::super::work::{Halt, Work, refused};
 use crate::operands::{DdOperands, OutputBlocks};
 
 /// No request is longer.

@@ -1,4 +1,5 @@
-//! One request at a time, and the signals that come while it is under way.
+//! One request at a time, and the signals that come while it is under way: for a copy in order, and for what comes before and behind
+//! any copy.
 
 use baio_console::failure::Failure;
 use baio_engine::Durability;
@@ -6,12 +7,11 @@ use baio_storage::{Mode, Outcome, SegmentOp, SegmentRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::super::cores::Cores;
-use super::super::ends::End;
-use super::super::figures::{Figures, say};
-use super::super::signals::Signals;
-use super::super::summary::{Meter, Part};
-use super::Halt;
+use super::cores::Cores;
+use super::ends::End;
+use super::figures::{Figures, say};
+use super::signals::Signals;
+use super::summary::{Meter, Part};
 use crate::operands::Status;
 
 /// So often a copy looks for signals that came between a look and a sleep.
@@ -20,7 +20,20 @@ const LOOK: Timespec = Timespec {
     tv_nsec: 50_000_000,
 };
 
-/// What a copy in order needs for each of its steps.
+/// Why a copy goes no further.
+pub(super) enum Halt {
+    Failed(Failure),
+    /// SIGINT.
+    Interrupted,
+}
+
+impl From<Failure> for Halt {
+    fn from(failure: Failure) -> Halt {
+        Halt::Failed(failure)
+    }
+}
+
+/// What each of those steps needs.
 pub(super) struct Work<'a> {
     cores: &'a mut Cores,
     status: Status,
@@ -92,7 +105,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn run(&mut self, end: &End, request: SegmentRequest) -> Result<Outcome, Halt> {
+    /// Runs one request while no other is under way.
+    pub(super) fn run(&mut self, end: &End, request: SegmentRequest) -> Result<Outcome, Halt> {
         self.cores.start(end.way, request)?;
         loop {
             if let Some(outcome) = self.cores.next_outcome() {
