@@ -145,6 +145,43 @@ fn segments_that_are_full() {
     }
 }
 
+/// Many pieces are under way when a file system has no more room, and one may find a little behind another that found none: the file
+/// ends where the figures do, whoever opened it, and no earlier than it did before.
+#[test]
+fn a_file_that_has_no_room_ends_where_the_figures_do() {
+    let place = Place::new();
+    place.write("in", &random_bytes(2 << 20, 4));
+    let script = r#"mkdir -p small && mount -t tmpfs -o size=256k none small || { echo none; exit 0; }
+        for round in 1 2 3 4 5 6 7 8; do for way in 'new of=small/new' 'new of=small/new conv=notrunc' 'standard' 'old of=small/old conv=notrunc'; do
+            rm -f small/*; set -- $way; out=small/$1; shift
+            test $out = small/old && head -c 9000 in > small/old
+            told=$($BAIO dd if=in "$@" bs=4K iodepth=64 backend=threads 2>&1 > small/standard | grep -o '^[0-9]* bytes')
+            size=$(stat -c %s $out)
+            cmp -n $size in $out > differs 2>&1 && differs= || differs=$(cat differs)
+            echo "$out:$size bytes:$told:$differs"
+        done; done"#;
+    let ended = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+        .env("BAIO", BAIO)
+        .current_dir(place.path("."))
+        .output();
+    let told = ended.map_or_else(
+        |_| "none".to_owned(),
+        |ended| String::from_utf8_lossy(&ended.stdout).into_owned(),
+    );
+    if told.starts_with("none") || told.is_empty() {
+        return support::skip("no tmpfs can be mounted here");
+    }
+    assert_eq!(told.lines().count(), 32, "{told}");
+    for line in told.lines() {
+        let parts: Vec<&str> = line.split(':').collect();
+        assert_eq!(parts[3], "", "{line}");
+        // What was there before stays there.
+        let is_old = parts[0] == "small/old" && parts[1] == "9000 bytes";
+        assert!(parts[1] == parts[2] || is_old, "{line}");
+    }
+}
+
 /// Memory of this process is a file with bytes that can be read and others that give EIO: where its first page begins, which is the
 /// program's, and where the stack ends, at whose end the environment is. Nobody writes either.
 fn edges() -> [u64; 2] {

@@ -223,6 +223,13 @@ impl End {
         self.cut(cores, self.origin)
     }
 
+    /// The size of an output file as it is now.
+    pub(super) fn size_now(&self, cores: &mut Cores) -> Result<u64, Failure> {
+        let size = cores.with(self.way, |core| core.file(self.handle).map(|file| file.size()))?;
+        size.unwrap_or(Err(Errno::EBADF))
+            .map_err(|errno| self.failed(&baio_storage::Error::new("measure", self.typed.clone(), errno)))
+    }
+
     /// Gives an output file a size.
     pub(super) fn cut(&self, cores: &mut Cores, size: u64) -> Result<(), Failure> {
         let cut = cores.with(self.way, |core| core.file(self.handle).map(|file| file.set_size(size)))?;

@@ -216,10 +216,9 @@ impl<'a> Job<'a> {
         let sums = copied.sums.take();
         let (needs_sync, in_flight_max, parts) = (copied.needs_sync, copied.in_flight_max, copied.parts);
         let interrupted = copied.interrupted;
+        let furthest = copied.progress.furthest();
         let (figures, stop) = self.count(copied);
-        if let Some(stop) = &stop {
-            self.cut_behind(stop.position, figures.bytes);
-        }
+        self.cut_behind(furthest, figures.bytes);
         Ok(Done {
             figures,
             stop: match (interrupted, stop) {
@@ -320,13 +319,21 @@ impl<'a> Job<'a> {
         outcome.result.map(drop).map_err(|error| output.failed(&error).into())
     }
 
-    /// Pieces behind the one that failed may have been written: a file that was cut ends where the copy does.
-    fn cut_behind(&mut self, stopped_at: u64, bytes: u64) {
+    /// Pieces behind the one with which the copy ended may have been written: a file that they have made longer ends where the copy
+    /// does, or where it ended before.
+    fn cut_behind(&mut self, furthest: u64, bytes: u64) {
         let output = &self.ends.output;
-        let cuts = output.kind() == EndKind::File && self.operands.truncate == Truncate::AtSeek;
-        if cuts && stopped_at == bytes {
+        if furthest <= bytes || !matches!(output.kind(), EndKind::File | EndKind::StandardFile) {
+            return;
+        }
+        let was_cut = output.kind() == EndKind::File && self.operands.truncate == Truncate::AtSeek;
+        let before = if was_cut { 0 } else { output.size };
+        let end = output.offset(bytes).max(before);
+        // Not what somebody else has put behind it meanwhile.
+        let is_ours = |now| end < now && now <= output.offset(furthest);
+        if output.size_now(self.cores).is_ok_and(is_ours) {
             // The failure to be told is the one that stopped the copy.
-            let _ = output.cut(self.cores, output.offset(bytes));
+            let _ = output.cut(self.cores, end);
         }
     }
 

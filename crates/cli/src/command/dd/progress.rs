@@ -38,6 +38,12 @@ impl Progress {
         self.written
     }
 
+    /// The end of all that was written, gaps or not.
+    pub(super) fn furthest(&self) -> u64 {
+        let ends = self.ahead.values().copied();
+        ends.fold(self.written, u64::max)
+    }
+
     /// A run was written.
     pub(super) fn add(&mut self, position: u64, len: u64) {
         self.ahead.insert(position, position.saturating_add(len));
@@ -88,8 +94,9 @@ mod tests {
         progress.add(0, 10);
         assert_eq!(progress.written(), 15);
         progress.add(15, 0);
+        assert_eq!(progress.furthest(), 15);
         progress.add(20, 1);
-        assert_eq!(progress.written(), 15);
+        assert_eq!((progress.written(), progress.furthest()), (15, 21));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::super::ends::{End, EndKind, Ends};
 use super::super::figures::Figures;
 use super::super::plain::Flow;
 use super::super::verify::Sums;
-use super::super::work::{Halt, Work, refused};
+use super::super::work::{Halt, Work};
 use crate::operands::{DdOperands, OutputBlocks};
 
 /// No request is longer.
@@ -224,13 +224,9 @@ impl Writer<'_> {
             return Ok(());
         }
         let size = self.end.offset(self.position);
-        let now = work.cores().with(self.end.way, |core| {
-            core.file(self.end.handle).map_or(Ok(size), |file| file.size())
-        })?;
-        match now {
-            Ok(now) if now < size => Ok(self.end.cut(work.cores(), size)?),
-            Ok(_) => Ok(()),
-            Err(errno) => Err(refused(self.end, "measure", size, errno).into()),
+        match self.end.size_now(work.cores())? < size {
+            true => Ok(self.end.cut(work.cores(), size)?),
+            false => Ok(()),
         }
     }
 }
