@@ -6,6 +6,7 @@ mod gnu;
 mod support;
 
 use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 
 use gnu::Case;
@@ -179,6 +180,51 @@ fn a_file_that_has_no_room_ends_where_the_figures_do() {
         // What was there before stays there.
         let is_old = parts[0] == "small/old" && parts[1] == "9000 bytes";
         assert!(parts[1] == parts[2] || is_old, "{line}");
+    }
+}
+
+/// A standard output that somebody opened with O_DIRECT takes whole sectors, and nothing else: those are there, and counted.
+#[test]
+fn a_standard_output_that_is_direct() {
+    let place = Place::new();
+    if !gnu::is_there(&place) {
+        return;
+    }
+    place.write("in", &random_bytes((96 << 10) + 100, 5));
+    for line in [
+        "ibs=512 obs=8192",
+        "ibs=512 obs=4096 conv=swab",
+        "bs=4096 conv=sync,noerror count=3",
+        "bs=64K",
+    ] {
+        let [theirs, ours] = ["dd", BAIO].map(|program| {
+            let out = std::fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .custom_flags(libc::O_DIRECT)
+                .open(place.path("out"));
+            let output = Command::new(program)
+                .args((program == BAIO).then_some("dd"))
+                .arg("if=in")
+                .args(line.split(' '))
+                .current_dir(place.path("."))
+                .env("LC_ALL", "C")
+                .stdout(Stdio::from(out.ok()?))
+                .output()
+                .unwrap();
+            Some((Done(output), place.read("out")))
+        });
+        let (Some((theirs, their_bytes)), Some((ours, our_bytes))) = (theirs, ours) else {
+            return support::skip("no O_DIRECT here");
+        };
+        if theirs.status() == 0 && !line.contains("count") {
+            return support::skip("what is direct here takes any byte");
+        }
+        assert_eq!(ours.status(), theirs.status(), "{line}: {}", ours.errors());
+        assert_eq!(ours.records(), theirs.records(), "{line}: {}", ours.errors());
+        assert!(our_bytes == their_bytes, "{line}");
     }
 }
 

@@ -173,18 +173,17 @@ impl Writer<'_> {
         self.blocks.clear();
     }
 
-    /// The first bytes go by themselves if they end on a sector that they do not begin, and the rest does.
+    /// The first bytes go by themselves if they end on a sector that they do not begin, and so do the last ones if they begin on a
+    /// sector that they do not end: what lies between goes as it was asked for.
     fn write_all(&mut self, work: &mut Work<'_>, bytes: &[u8]) -> Result<(), Halt> {
         let align = self.end.align.max(1);
         let room = usize::try_from(self.end.room().saturating_sub(self.position)).unwrap_or(usize::MAX);
         let fits = bytes.get(..room).unwrap_or(bytes);
         let to_sector = (align - self.end.offset(self.position) % align) % align;
         let (first, rest) = fits.split_at((to_sector as usize).min(fits.len()));
-        for part in [first]
-            .into_iter()
-            .filter(|first| !first.is_empty())
-            .chain(rest.chunks(REQUEST_BYTES_MAX))
-        {
+        let (whole, last) = rest.split_at(rest.len() - rest.len() % align as usize);
+        let parts = [first].into_iter().chain(whole.chunks(REQUEST_BYTES_MAX)).chain([last]);
+        for part in parts.filter(|part| !part.is_empty()) {
             self.write_part(work, part)?;
         }
         match fits.len() < bytes.len() {
