@@ -257,7 +257,7 @@ impl<'a> Job<'a> {
             stop: ended.halt,
             moved: ended.moved,
             needs_sync: ended.needs_sync,
-            in_flight_max: 1,
+            in_flight_max: ended.in_flight_max,
             parts: ended.parts,
             sums: ended.sums,
         }

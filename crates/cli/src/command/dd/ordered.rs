@@ -41,6 +41,7 @@ pub(super) struct Ended {
     pub(super) figures: Figures,
     pub(super) halt: Option<Halt>,
     pub(super) parts: [Part; 2],
+    pub(super) in_flight_max: u64,
     /// Bytes that the input and the output have moved on.
     pub(super) moved: [u64; 2],
     /// Something went through a cache of which it has to be written yet.
@@ -88,10 +89,13 @@ impl<'a> Ordered<'a> {
             self.work.ends();
             copied = self.writer.flush(&mut self.work).and(copied);
         }
+        // What comes behind the copy finds nothing under way.
+        copied = copied.and(self.work.leave_ahead());
         Ended {
             figures: self.work.figures,
             halt: copied.err(),
             parts: self.work.parts,
+            in_flight_max: self.work.in_flight_max,
             moved: self.writer.moved(),
             needs_sync: self.writer.needs_sync(),
             sums: self.writer.take_sums(),

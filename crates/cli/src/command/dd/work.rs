@@ -1,8 +1,11 @@
 //! One request at a time, and the signals that come while it is under way: for a copy in order, and for what comes before and behind
 //! any copy.
+//!
+//! Beside it one read may go on, of which nobody can see when it was made: it is begun, the others are waited for, and later its outcome
+//! is asked for.
 
 use baio_console::failure::Failure;
-use baio_engine::Durability;
+use baio_engine::{Buffer, Durability};
 use baio_storage::{Mode, Outcome, SegmentOp, SegmentRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -33,6 +36,18 @@ impl From<Failure> for Halt {
     }
 }
 
+/// The tag of the read that goes on beside the others, which have none.
+const AHEAD: u64 = 1;
+
+/// The read that goes on beside the others.
+#[derive(Default)]
+enum Ahead {
+    #[default]
+    None,
+    UnderWay,
+    Ended(Outcome),
+}
+
 /// What each of those steps needs.
 pub(super) struct Work<'a> {
     cores: &'a mut Cores,
@@ -41,6 +56,9 @@ pub(super) struct Work<'a> {
     signals: &'a Signals,
     /// Signals have been heard enough.
     ends: bool,
+    ahead: Ahead,
+    /// Requests that were under way at once.
+    pub(super) in_flight_max: u64,
     pub(super) figures: Figures,
     pub(super) parts: [Part; 2],
 }
@@ -53,6 +71,8 @@ impl<'a> Work<'a> {
             meter,
             signals,
             ends: false,
+            ahead: Ahead::None,
+            in_flight_max: 0,
             figures: Figures::default(),
             parts: Part::NONE,
         }
@@ -65,15 +85,45 @@ impl<'a> Work<'a> {
     /// Reads at most `len` bytes.
     pub(super) fn read(&mut self, end: &End, offset: u64, len: u64) -> Result<Outcome, Halt> {
         self.heed()?;
-        let mut buffer = self.cores.buffer(len as usize)?;
-        buffer.set_len(len as usize);
-        let request = SegmentRequest {
-            mode: end.mode,
-            ..SegmentRequest::new(end.handle, SegmentOp::Read { offset }, buffer)
-        };
-        let outcome = self.run(end, request)?;
+        let buffer = self.cores.buffer(len as usize)?;
+        let outcome = self.run(end, read_of(end, offset, len, buffer))?;
         self.count(Part::READ, &outcome);
         Ok(outcome)
+    }
+
+    /// Begins a read that goes on beside others; says whether there was memory for it. There is one at a time.
+    pub(super) fn begin_ahead(&mut self, end: &End, offset: u64, len: u64) -> Result<bool, Halt> {
+        let Ok(buffer) = self.cores.buffer(len as usize) else {
+            return Ok(false);
+        };
+        let request = SegmentRequest {
+            tag: AHEAD,
+            ..read_of(end, offset, len, buffer)
+        };
+        self.ahead = Ahead::UnderWay;
+        self.cores.start(end.way, request)?;
+        Ok(true)
+    }
+
+    /// The outcome of that read, once it has ended; `None` if none was begun.
+    pub(super) fn take_ahead(&mut self) -> Result<Option<Outcome>, Halt> {
+        loop {
+            // Nothing else is under way, and so nothing else can have ended.
+            let _ = self.next_outcome();
+            match std::mem::take(&mut self.ahead) {
+                Ahead::None => return Ok(None),
+                Ahead::Ended(outcome) => return Ok(Some(outcome)),
+                Ahead::UnderWay => self.ahead = Ahead::UnderWay,
+            }
+            self.heed()?;
+            self.cores.turn()?;
+        }
+    }
+
+    /// Waits until nothing is under way any more. A read of a file ends by itself.
+    pub(super) fn leave_ahead(&mut self) -> Result<(), Halt> {
+        self.ends();
+        self.take_ahead().map(drop)
     }
 
     /// Writes all of `bytes`.
@@ -105,11 +155,13 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Runs one request while no other is under way.
+    /// Runs one request, while no other is under way but a read ahead.
     pub(super) fn run(&mut self, end: &End, request: SegmentRequest) -> Result<Outcome, Halt> {
+        let beside = u64::from(matches!(self.ahead, Ahead::UnderWay));
+        self.in_flight_max = self.in_flight_max.max(1 + beside);
         self.cores.start(end.way, request)?;
         loop {
-            if let Some(outcome) = self.cores.next_outcome() {
+            if let Some(outcome) = self.next_outcome() {
                 return Ok(outcome);
             }
             if let Err(halt) = self.heed() {
@@ -119,10 +171,22 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// What has ended. The read ahead is kept until somebody asks for it.
+    fn next_outcome(&mut self) -> Option<Outcome> {
+        loop {
+            let outcome = self.cores.next_outcome()?;
+            if outcome.tag != AHEAD {
+                return Some(outcome);
+            }
+            self.count(Part::READ, &outcome);
+            self.ahead = Ahead::Ended(outcome);
+        }
+    }
+
     /// After SIGINT: what can still end does, and counts; what waits for a stream is called off.
     fn call_off(&mut self, halt: Halt) -> Result<Outcome, Halt> {
         while !self.cores.are_stuck()? {
-            if let Some(outcome) = self.cores.next_outcome() {
+            if let Some(outcome) = self.next_outcome() {
                 return if outcome.result.is_ok() { Ok(outcome) } else { Err(halt) };
             }
         }
@@ -174,6 +238,14 @@ impl<'a> Work<'a> {
     pub(super) fn say(&mut self, message: &str) {
         self.meter.finish();
         say(message);
+    }
+}
+
+fn read_of(end: &End, offset: u64, len: u64, mut buffer: Buffer) -> SegmentRequest {
+    buffer.set_len(len as usize);
+    SegmentRequest {
+        mode: end.mode,
+        ..SegmentRequest::new(end.handle, SegmentOp::Read { offset }, buffer)
     }
 }
 

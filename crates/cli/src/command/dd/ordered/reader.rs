@@ -3,10 +3,15 @@
 //! Where bytes can be reached at any offset, a read takes more than a record, and the next ones find theirs in what is there: a record
 //! of 512 bytes is no reason for a request. Nobody can see that, unless the copy reads what it writes, or a read fails. Then records
 //! are read one by one.
+//!
+//! Meanwhile the read of what comes next is under way, so that it goes on beside the writes. What it comes to counts only if the next
+//! record lies in it; if it has failed, the record is read again by itself.
 
 use baio_engine::{Buffer, Errno};
+use baio_storage::Outcome;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::super::cores::Way;
 use super::super::ends::{End, unreadable};
 use super::super::frame::{Range, ReadFrame};
 use super::super::plain::Flow;
@@ -35,6 +40,10 @@ pub(super) struct Reader<'a> {
     position: u64,
     window: Option<Window>,
     reads_ahead: bool,
+    /// What is being read beside the writes.
+    next: Option<Range>,
+    /// No record that `count=` allows begins behind this position, unless some cannot be read.
+    count: u64,
     /// `iflag=nonblock`.
     waits: bool,
 }
@@ -46,6 +55,10 @@ impl Reader<'_> {
             position: 0,
             window: None,
             reads_ahead: !overlaps && end.flow == Flow::Anywhere,
+            next: None,
+            count: operands
+                .count
+                .map_or(u64::MAX, |count| count.bytes(operands.block_size)),
             waits: !operands.input_flags.nonblock,
         }
     }
@@ -107,15 +120,11 @@ impl Reader<'_> {
         if let Some(taken) = self.take(begin, len, record) {
             return Ok(taken);
         }
-        self.window = None;
-        let ahead = if self.reads_ahead { len.max(AHEAD) } else { len };
-        let mut fetched = self.fetch(work, begin, ahead);
-        if let (Err(Halt::Failed(_)), true) = (&fetched, ahead > len) {
-            // Only what belongs to the record may make it fail.
-            self.reads_ahead = false;
-            fetched = self.fetch(work, begin, len);
-        }
-        self.window = fetched?;
+        self.window = match self.take_next(work, begin, len)? {
+            None => self.fetch_for(work, begin, len)?,
+            window => window,
+        };
+        self.begin_next(work, begin, len)?;
         let taken = self.take(begin, len, record).unwrap_or(0);
         if !self.reads_ahead {
             self.window = None;
@@ -123,17 +132,55 @@ impl Reader<'_> {
         Ok(taken)
     }
 
+    /// Reads a record and what is behind it.
+    fn fetch_for(&mut self, work: &mut Work<'_>, begin: u64, len: u64) -> Result<Option<Window>, Halt> {
+        let ahead = if self.reads_ahead { len.max(AHEAD) } else { len };
+        let fetched = self.fetch(work, begin, ahead);
+        if let (Err(Halt::Failed(_)), true) = (&fetched, ahead > len) {
+            // Only what belongs to the record may make it fail.
+            self.reads_ahead = false;
+            return self.fetch(work, begin, len);
+        }
+        fetched
+    }
+
+    /// Begins to read the first record that is not there, and what is behind it. Larger ones would take too much memory; a broker has
+    /// few buffers.
+    fn begin_next(&mut self, work: &mut Work<'_>, begin: u64, len: u64) -> Result<(), Halt> {
+        let window = self.window.as_ref().filter(|window| !window.ended);
+        let can = self.reads_ahead && len <= AHEAD && matches!(self.end.way, Way::Core(_));
+        let Some(window) = window.filter(|_| can) else {
+            return Ok(());
+        };
+        let there = (window.begin + window.len).saturating_sub(begin);
+        let next = begin + there - there % len.max(1);
+        let allowed = self.end.offset(self.count).min(OFFSET_MAX - 2 * AHEAD);
+        if next < allowed {
+            let range = ReadFrame::at(next, AHEAD, self.end.align).range;
+            self.next = work.begin_ahead(self.end, range.offset, range.len)?.then_some(range);
+        }
+        Ok(())
+    }
+
+    /// What was read beside the writes, if the record lies in it.
+    fn take_next(&mut self, work: &mut Work<'_>, begin: u64, len: u64) -> Result<Option<Window>, Halt> {
+        let Some(Range { offset, len: whole }) = self.next.take() else {
+            return Ok(None);
+        };
+        let Some(outcome) = work.take_ahead()? else {
+            return Ok(None);
+        };
+        // Not twice: who reads a record by itself is told what is wrong with it.
+        self.reads_ahead &= outcome.result.is_ok();
+        let window = window_of(offset, whole, outcome).filter(|window| window.has(begin, len).is_some());
+        Ok(window.filter(|_| self.reads_ahead))
+    }
+
     /// Takes bytes that are there; `None` if some of them are not.
     fn take(&self, begin: u64, len: u64, record: &mut Vec<u8>) -> Option<u64> {
-        let window = self.window.as_ref()?;
-        let from = begin.checked_sub(window.begin)?;
-        let left = window.len.checked_sub(from)?;
-        if left < len && (!window.ended || left == 0) {
-            return None;
-        }
-        let taken = left.min(len);
-        record.extend_from_slice(window.buffer.get(from as usize..(from + taken) as usize)?);
-        Some(taken)
+        let bytes = self.window.as_ref()?.has(begin, len)?;
+        record.extend_from_slice(bytes);
+        Some(bytes.len() as u64)
     }
 
     fn fetch(&self, work: &mut Work<'_>, begin: u64, len: u64) -> Result<Option<Window>, Halt> {
@@ -145,12 +192,30 @@ impl Reader<'_> {
         {
             return Err(self.end.failed(error).at(begin).into());
         }
-        Ok(outcome.memory.into_buffer().map(|buffer| Window {
-            begin: offset,
-            buffer,
-            len: done,
-            ended: done < whole,
-        }))
+        Ok(window_of(offset, whole, outcome))
+    }
+}
+
+/// What a read of `whole` bytes has brought.
+fn window_of(offset: u64, whole: u64, outcome: Outcome) -> Option<Window> {
+    let done = u64::from(outcome.bytes_done);
+    outcome.memory.into_buffer().map(|buffer| Window {
+        begin: offset,
+        buffer,
+        len: done,
+        ended: done < whole,
+    })
+}
+
+impl Window {
+    /// The bytes of a record, or those before the end of the input; `None` if they have to be read.
+    fn has(&self, begin: u64, len: u64) -> Option<&[u8]> {
+        let from = begin.checked_sub(self.begin)?;
+        let left = self.len.checked_sub(from)?;
+        if left < len && (!self.ended || left == 0) {
+            return None;
+        }
+        self.buffer.get(from as usize..(from + left.min(len)) as usize)
     }
 }
 
