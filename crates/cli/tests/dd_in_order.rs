@@ -353,3 +353,58 @@ fn standard_streams_are_left_where_the_copy_ends() {
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
+
+/// Reads take more than a record, and the next one is under way before it is asked for: where records end on their borders and where they do
+/// not, nobody can tell.
+#[test]
+fn what_is_read_ahead() {
+    let place = Place::new();
+    if !gnu::is_there(&place) {
+        return;
+    }
+    let mut long = support::random_bytes(1_000_003, 11);
+    long[300_000..500_000].fill(0);
+    place.write("long", &long);
+    let mut found = Vec::new();
+    for sizes in [
+        "bs=1000",
+        "bs=64K",
+        "bs=256K",
+        "bs=262145",
+        "ibs=999 obs=7000",
+        "ibs=300000 obs=4096",
+        "ibs=4096 obs=300000",
+    ] {
+        for more in [
+            "conv=swab",
+            "conv=sync,noerror",
+            "conv=sparse,notrunc seek=1",
+            "conv=ucase skip=1 count=3",
+            "conv=sync count=600001B skip=777B",
+            "conv=lcase oflag=append,dsync count=5",
+        ] {
+            for (input, target) in [("long", "old"), ("<long", "pipe")] {
+                let line = format!("{sizes} {more}");
+                found.extend(gnu::differences(&place, (input, target, &line)));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    let told = |more: &str| {
+        let line = format!("dd --json if=long of=out bs=1000 conv=swab {more}");
+        place.baio(&line).succeeds().json()
+    };
+    for (backend, under_way) in [("threads", 2), ("auto", 2), ("sync", 1)] {
+        let told = told(&format!("backend={backend}"));
+        let under_way = if told["backend"] == "sync" { 1 } else { under_way };
+        assert_eq!(told["in_flight_max"], under_way, "{told}");
+    }
+    // The last record that `count=` allows ends what is read ahead.
+    for (count, reads) in [(262, 1), (263, 2), (524, 2)] {
+        let told = told(&format!("count={count}"));
+        assert_eq!(told["parts"][0]["requests"], reads, "{told}");
+    }
+    // Where it reads what it writes, each record is read when its turn has come.
+    let told = place.baio("dd --json if=long of=long bs=1000 conv=swab,notrunc seek=1 count=900");
+    assert_eq!(told.succeeds().json()["in_flight_max"], 1);
+}
