@@ -58,7 +58,7 @@ fn direct_where_there_is_no_such_thing() {
     for (line, asked) in [
         ("if=/proc/version of=out mode=direct", "mode=direct"),
         ("if=/proc/version of=out iflag=direct", "iflag=direct"),
-        ("if=/proc/version of=out iflag=direct,noatime", "iflag=direct"),
+        ("if=/proc/version of=out iflag=direct,nofollow", "iflag=direct"),
         ("if=/proc/version of=out iflag=direct mode=direct", "iflag=direct"),
         ("if=in of=/proc/self/comm mode=direct", "mode=direct"),
         ("if=in of=/proc/self/comm oflag=direct", "oflag=direct"),
