@@ -14,10 +14,7 @@ use crate::report::target::Target;
 const DEPTHS: [u32; 3] = [1, 16, 64];
 
 /// Each pattern with the bytes of a request.
-const PATTERNS: [(Rw, &str, u64); 2] = [
-    (Rw::RandomRead, "4 KiB, random", 4096),
-    (Rw::Read, "16 KiB, in order", 16_384),
-];
+const PATTERNS: [(Rw, &str, u64); 2] = [(Rw::RandomRead, "random", 4096), (Rw::Read, "in order", 16_384)];
 
 pub(super) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Failure> {
     let Some(Target::Served { typed, .. }) = &setting.target else {
@@ -26,7 +23,7 @@ pub(super) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
     };
     let (runtime, rounds) = setting.measuring_many();
     findings.lines.push(format!(
-        "reads of the first {} MiB of a segment by one more client of its broker; {rounds} rounds of {} ms, median; the processor time is \
+        "reads of the first {} MiB of a segment, of 4 KiB at random and of 16 KiB in order, by one more client of its broker; {rounds} rounds of {} ms, median; the processor time is \
          this client's alone, and others may use the broker meanwhile",
         setting.working_set >> 20,
         runtime.as_millis()
@@ -36,7 +33,7 @@ pub(super) fn run(setting: &Setting, findings: &mut Findings) -> Result<(), Fail
             for depth in DEPTHS {
                 let words = format!("--size {} --request-size {size} --mode {mode}", setting.working_set);
                 let run = Run::new(typed, rw.name(), depth, runtime).with(&words);
-                let name = format!("{pattern}, {mode}, depth {depth}");
+                let name = format!("depth {depth}, {mode}, {pattern}");
                 let runs = findings
                     .compare(rounds, Side::stress(name.clone(), run), Vec::new())?
                     .ours;
