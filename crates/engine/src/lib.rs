@@ -57,6 +57,7 @@ mod validate;
 
 pub use address::Address;
 pub use affinity::Affinity;
+pub use backend::uring::shared;
 pub use backend::{BATCH_MAX, Backend, Doorbell, Explain, sim};
 pub use completion::{Completion, Notice};
 pub use device::{Device, DirectLimits, DurableBy, Kind};

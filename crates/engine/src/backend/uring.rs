@@ -15,6 +15,7 @@
 //! | `uring/entries.rs` | what it is told of an iteration |
 //! | `uring/registration.rs` | files and memory that it knows by a number |
 //! | `uring/beside.rs` | what this kernel's ring cannot do |
+//! | `uring/shared.rs` | a ring for shims, which many threads use at once |
 //!
 //! For outside loops an event fd is registered, because polling the ring's own fd misses completions under DEFER_TASKRUN.
 //! It is disarmed while the owner is awake.
@@ -26,6 +27,7 @@ mod entrance;
 mod entries;
 mod registration;
 mod setup;
+pub mod shared;
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

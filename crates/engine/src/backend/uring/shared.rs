@@ -1,0 +1,373 @@
+//! A ring for shims: many threads submit, wait and reap at once, and the memory and descriptors are their callers' own.
+//!
+//! An [`Engine`](crate::Engine) gives exact answers: it goes on after a short transfer, refuses what is misaligned, owns memory and files,
+//! and has one user at a time, who also sleeps in it. A shim that stands in for another interface must do none of that. It passes one
+//! call on, once, and hands back what the kernel said. So it stands one floor lower, on the ring itself: set up with the same flags and
+//! refused with the same cures as the `uring` backend, and without slots, iterations or policies.
+//!
+//! Submitting and reaping have a lock each. Nobody holds one while asleep: [`SharedRing::wait`] takes none.
+
+use std::os::fd::RawFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use io_uring::types::{self, FsyncFlags, Timespec};
+use io_uring::{EnterFlags, IoUring, opcode, squeue};
+
+use super::entrance::Entrance;
+use super::setup::{build, explain_refusal};
+use super::{IGNORED, NAME, REFUSED};
+use crate::affinity::Affinity;
+use crate::backend::Explain;
+use crate::error::{Errno, SetupError};
+
+/// One call for the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// What.
+    pub what: What,
+    /// On which descriptor; the kernel keeps its file open until the call has ended.
+    pub fd: RawFd,
+    /// The `ioprio` of a read or write; 0 for the thread's own.
+    pub priority: u16,
+    /// The caller's name for it, handed back with its result. The two highest are taken.
+    pub name: u64,
+}
+
+/// What a [`Call`] does, with the bytes and flags that the system call of this name takes.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "named as in preadv2(2) and pwritev2(2)")]
+pub enum What {
+    /// pread(2) with `RWF_*`.
+    Read {
+        pointer: *mut u8,
+        len: u32,
+        offset: u64,
+        flags: i32,
+    },
+    /// pwrite(2) with `RWF_*`.
+    Write {
+        pointer: *const u8,
+        len: u32,
+        offset: u64,
+        flags: i32,
+    },
+    /// preadv2(2).
+    ReadList {
+        list: *const libc::iovec,
+        count: u32,
+        offset: u64,
+        flags: i32,
+    },
+    /// pwritev2(2).
+    WriteList {
+        list: *const libc::iovec,
+        count: u32,
+        offset: u64,
+        flags: i32,
+    },
+    /// fsync(2), or fdatasync(2).
+    Sync { data_only: bool },
+    /// poll(2), once; the result is the ready events.
+    Poll { events: u32 },
+}
+
+impl Call {
+    fn entry(&self) -> squeue::Entry {
+        let fd = types::Fd(self.fd);
+        let priority = self.priority;
+        let entry = match self.what {
+            What::Read {
+                pointer,
+                len,
+                offset,
+                flags,
+            } => opcode::Read::new(fd, pointer, len)
+                .offset(offset)
+                .rw_flags(flags)
+                .ioprio(priority)
+                .build(),
+            What::Write {
+                pointer,
+                len,
+                offset,
+                flags,
+            } => opcode::Write::new(fd, pointer, len)
+                .offset(offset)
+                .rw_flags(flags)
+                .ioprio(priority)
+                .build(),
+            What::ReadList {
+                list,
+                count,
+                offset,
+                flags,
+            } => opcode::Readv::new(fd, list, count)
+                .offset(offset)
+                .rw_flags(flags)
+                .ioprio(priority)
+                .build(),
+            What::WriteList {
+                list,
+                count,
+                offset,
+                flags,
+            } => opcode::Writev::new(fd, list, count)
+                .offset(offset)
+                .rw_flags(flags)
+                .ioprio(priority)
+                .build(),
+            What::Sync { data_only } => {
+                let flags = match data_only {
+                    true => FsyncFlags::DATASYNC,
+                    false => FsyncFlags::empty(),
+                };
+                opcode::Fsync::new(fd).flags(flags).build()
+            }
+            What::Poll { events } => opcode::PollAdd::new(fd, events).build(),
+        };
+        entry.user_data(self.name)
+    }
+}
+
+/// `struct io_uring_getevents_arg`, include/uapi/linux/io_uring.h.
+#[repr(C)]
+struct Argument {
+    sigmask: u64,
+    sigmask_bytes: u32,
+    min_wait_us: u32,
+    limit: u64,
+}
+
+/// The kernel's signal sets have 64 bits, those of libc 1024.
+const SIGMASK_BYTES: u32 = 8;
+
+/// A ring that any thread may use, and several at once.
+pub struct SharedRing {
+    ring: IoUring,
+    submitting: Mutex<()>,
+    reaping: Mutex<()>,
+    features: Vec<(&'static str, Result<(), String>)>,
+}
+
+fn locked(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SharedRing {
+    /// A ring with room for the results of so many calls, proven by a no-op that goes round: one that can be set up may still be
+    /// blocked at its first use.
+    ///
+    /// # Errors
+    /// Why there is none, and the cure.
+    pub fn new(calls: u32) -> Result<SharedRing, SetupError> {
+        let (ring, features) = build(calls.max(1), Affinity::AnyThread)?;
+        let ring = SharedRing {
+            ring,
+            submitting: Mutex::default(),
+            reaping: Mutex::default(),
+            features,
+        };
+        ring.wake(1)
+            .and_then(|()| ring.wait(1, None, None))
+            .map_err(explain_refusal)?;
+        ring.reap(|_, _| {});
+        Ok(ring)
+    }
+
+    /// Hands calls to the kernel, in order; a list of memory need not outlive this. One system call for as many as the queue has room for.
+    ///
+    /// # Errors
+    /// How many were taken before the ring was found broken, and what the system said: the program has closed its descriptor.
+    ///
+    /// # Safety
+    /// The memory that the calls name, but for lists themselves, is valid for what they do until they have ended, wherever the ring is
+    /// by then, and nobody is harmed by the kernel's reading and writing it.
+    pub unsafe fn submit(&self, calls: &[Call]) -> Result<(), (usize, Errno)> {
+        let guard = locked(&self.submitting);
+        let mut taken = 0;
+        while taken < calls.len() {
+            // SAFETY: whoever uses this side of the queue has the lock.
+            let mut room = unsafe { self.ring.submission_shared() };
+            let before = room.len();
+            let mut put = 0;
+            for call in &calls[taken..] {
+                // SAFETY: the caller's promise.
+                if unsafe { room.push(&call.entry()) }.is_err() {
+                    break;
+                }
+                put += 1;
+            }
+            drop(room);
+            let told = self.enter(before + put);
+            taken += put;
+            if let Err((left, errno)) = told {
+                return Err((taken.saturating_sub(left), errno));
+            }
+        }
+        drop(guard);
+        Ok(())
+    }
+
+    /// Makes the kernel take what is queued, so many; the lock is the caller's. Want of memory is waited for: an entry that has been queued
+    /// cannot be taken back.
+    fn enter(&self, queued: usize) -> Result<(), (usize, Errno)> {
+        let mut left = queued;
+        while left > 0 {
+            // SAFETY: what the entries refer to is valid, by the promise of `submit`.
+            let told = unsafe { Entrance::default().enter(&self.ring, left as u32, 0, EnterFlags::empty(), NOTHING) };
+            // SAFETY: the lock is the caller's.
+            left = unsafe { self.ring.submission_shared() }.len();
+            match told {
+                Ok(()) | Err(Errno::EINTR) => {}
+                // The kernel has no memory now. Not `thread::sleep`, where a thread may be cancelled.
+                Err(Errno::EAGAIN | Errno::EBUSY | Errno::ENOMEM) => nap(REFUSED),
+                Err(errno) => return Err((left, errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks that the call of this name end early: a poll ends as `ECANCELED`.
+    ///
+    /// # Errors
+    /// The ring is broken.
+    pub fn cancel(&self, name: u64) -> Result<(), Errno> {
+        self.push(&opcode::AsyncCancel::new(name).build().user_data(IGNORED), 1)
+    }
+
+    /// Lets so many results arrive that are nobody's, for those who wait.
+    ///
+    /// # Errors
+    /// The ring is broken.
+    pub fn wake(&self, arrivals: u32) -> Result<(), Errno> {
+        self.push(&opcode::Nop::new().build().user_data(IGNORED), arrivals)
+    }
+
+    fn push(&self, entry: &squeue::Entry, times: u32) -> Result<(), Errno> {
+        let guard = locked(&self.submitting);
+        for _ in 0..times {
+            // SAFETY: whoever uses this side of the queue has the lock; the entry refers to no memory.
+            let queued = unsafe {
+                let mut room = self.ring.submission_shared();
+                let _ = room.push(entry);
+                room.len()
+            };
+            self.enter(queued).map_err(|(_, errno)| errno)?;
+        }
+        drop(guard);
+        Ok(())
+    }
+
+    /// Sleeps until so many results have arrived since the last was reaped, the time is over, or a signal is handled; with this mask
+    /// of blocked signals meanwhile.
+    ///
+    /// # Errors
+    /// `ETIME` and `EINTR`; others when the ring is broken.
+    pub fn wait(&self, arrivals: u32, limit: Option<Duration>, mask: Option<u64>) -> Result<(), Errno> {
+        let limit = limit.map(Timespec::from);
+        let argument = Argument {
+            sigmask: mask.as_ref().map_or(0, |mask| std::ptr::from_ref(mask).addr() as u64),
+            sigmask_bytes: if mask.is_some() { SIGMASK_BYTES } else { 0 },
+            min_wait_us: 0,
+            limit: limit
+                .as_ref()
+                .map_or(0, |limit| std::ptr::from_ref(limit).addr() as u64),
+        };
+        let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
+        // SAFETY: nothing is submitted; argument, mask and limit outlive the call.
+        unsafe { Entrance::default().enter(&self.ring, 0, arrivals, flags, Some(&argument)) }
+    }
+
+    /// Gives out what has arrived: name and raw result. No system call. `each` runs under the lock of those who reap.
+    pub fn reap(&self, mut each: impl FnMut(u64, i32)) {
+        let guard = locked(&self.reaping);
+        // SAFETY: whoever uses this side of the queue has the lock.
+        for entry in unsafe { self.ring.completion_shared() } {
+            if entry.user_data() != IGNORED {
+                each(entry.user_data(), entry.result());
+            }
+        }
+        drop(guard);
+    }
+
+    /// The name of the backend, and which properties of a ring could be had.
+    #[must_use]
+    pub fn explain(&self) -> Explain {
+        Explain {
+            backend: NAME,
+            features: self.features.clone(),
+        }
+    }
+}
+
+const NOTHING: Option<&Argument> = None;
+
+/// Sleeps without being a place where a thread can be cancelled, as `std::thread::sleep` is.
+fn nap(time: Duration) {
+    let time = rustix::event::Timespec::try_from(time).ok();
+    let _ = rustix::event::poll(&mut [], time.as_ref());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    fn ring(calls: u32) -> Option<SharedRing> {
+        let ring = SharedRing::new(calls);
+        ring.map_err(|why| eprintln!("skipped: {why}")).ok()
+    }
+
+    /// More than the queue holds go off in several parts, and each is answered once.
+    #[test]
+    fn threads_submit_and_reap_on_one_ring() {
+        let Some(ring) = ring(2048) else { return };
+        let zeros = std::fs::File::open("/dev/zero").unwrap();
+        let seen = Mutex::new(vec![0_u32; 2000]);
+        std::thread::scope(|scope| {
+            for part in 0..4_u64 {
+                let (ring, seen, fd) = (&ring, &seen, zeros.as_raw_fd());
+                scope.spawn(move || {
+                    let mut bytes = [1_u8; 500];
+                    let calls: Vec<Call> = (0..500)
+                        .map(|at| Call {
+                            what: What::Read {
+                                pointer: bytes.as_mut_ptr().wrapping_add(at),
+                                len: 1,
+                                offset: 0,
+                                flags: 0,
+                            },
+                            fd,
+                            priority: 0,
+                            name: part * 500 + at as u64,
+                        })
+                        .collect();
+                    // SAFETY: the thread stays until all are answered.
+                    unsafe { ring.submit(&calls) }.unwrap();
+                    while seen.lock().unwrap().iter().sum::<u32>() < 2000 {
+                        ring.reap(|name, raw| {
+                            assert_eq!(raw, 1);
+                            seen.lock().unwrap()[name as usize] += 1;
+                        });
+                    }
+                    assert_eq!(bytes, [0; 500]);
+                });
+            }
+        });
+        assert!(seen.into_inner().unwrap().iter().all(|times| *times == 1));
+    }
+
+    #[test]
+    fn a_sleeper_is_woken_and_a_limit_ends_a_sleep() {
+        let Some(ring) = ring(8) else { return };
+        assert_eq!(ring.wait(1, Some(Duration::from_millis(1)), None), Err(Errno::ETIME));
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| ring.wait(3, None, None));
+            ring.wake(3).unwrap();
+            assert_eq!(sleeper.join().unwrap(), Ok(()));
+        });
+        ring.reap(|name, _| panic!("{name} is nobody's"));
+    }
+}
