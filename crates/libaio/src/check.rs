@@ -1,0 +1,215 @@
+//! What `io_submit` refuses at once, in the order in which the kernel looks (`io_submit_one` and below, fs/aio.c), and the call that
+//! is made of what it takes.
+//!
+//! The number of the first bad request decides what a program believes to be under way. So what can be known is asked before anything
+//! is handed on: a descriptor is looked at (one short system call for each in a row of the same), lists are walked through.
+
+#![allow(unsafe_code)]
+
+use std::os::fd::RawFd;
+
+use baio_engine::Errno;
+use baio_engine::shared::What;
+
+use crate::abi::{FLAG_PRIORITY, Iocb, command};
+use crate::descriptor;
+
+/// Most bytes that one call moves (`MAX_RW_COUNT`, include/linux/fs.h).
+const TRANSFER_MAX: u64 = 0x7fff_f000;
+/// `UIO_MAXIOV`.
+const PARTS_MAX: u64 = 1024;
+
+/// `RWF_*` that this library knows; the kernel looks whether the file does.
+const RWF_ALL: i32 = RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_NOWAIT | RWF_APPEND | RWF_REST;
+/// Asks for a busy wait, which AIO never does: the kernel's forgets it too.
+const RWF_HIPRI: i32 = 1;
+const RWF_APPEND: i32 = 0x10;
+const RWF_NOAPPEND: i32 = 0x20;
+/// NOAPPEND, ATOMIC, DONTCACHE, NOSIGNAL.
+const RWF_REST: i32 = RWF_NOAPPEND | 0x40 | 0x80 | 0x100;
+
+/// The descriptor that was looked at last.
+#[derive(Default)]
+pub(crate) struct Looked(Option<(RawFd, i32)>);
+
+impl Looked {
+    /// How the file is open.
+    pub(crate) fn at(&mut self, fd: RawFd) -> Result<i32, Errno> {
+        match self.0 {
+            Some((its, flags)) if its == fd => Ok(flags),
+            _ => {
+                let flags = descriptor::flags(fd)?;
+                self.0 = Some((fd, flags));
+                Ok(flags)
+            }
+        }
+    }
+}
+
+/// What is wrong with the numbers alone, before a place is looked for.
+pub(crate) fn numbers(iocb: &Iocb) -> Result<(), Errno> {
+    let fits = iocb.reserved == 0 && isize::try_from(iocb.bytes).is_ok();
+    fits.then_some(()).ok_or(Errno::EINVAL)
+}
+
+/// A request that was found good.
+pub(crate) struct Checked {
+    pub(crate) what: What,
+    pub(crate) priority: u16,
+    /// What `what` points at, if that is a list: the program's own may go when `io_submit` returns.
+    pub(crate) list: Option<Box<[libc::iovec]>>,
+}
+
+/// What is wrong with the request on a file that is open so.
+///
+/// # Safety
+/// A list that the request names can be read.
+pub(crate) unsafe fn request(iocb: &Iocb, open: i32) -> Result<Checked, Errno> {
+    let fd = iocb.fd as RawFd;
+    match iocb.opcode {
+        command::PREAD | command::PWRITE | command::PREADV | command::PWRITEV => {
+            // SAFETY: the caller's promise.
+            unsafe { transfer(iocb, open) }
+        }
+        command::FSYNC | command::FDSYNC => {
+            let plain = iocb.buffer == 0 && iocb.offset == 0 && iocb.bytes == 0 && iocb.rw_flags == 0;
+            if !plain || matches!(descriptor::kind(fd)?, libc::S_IFIFO | libc::S_IFSOCK) {
+                return Err(Errno::EINVAL);
+            }
+            let data_only = iocb.opcode == command::FDSYNC;
+            Ok(bare(What::Sync { data_only }))
+        }
+        command::POLL => {
+            let plain = iocb.offset == 0 && iocb.bytes == 0 && iocb.rw_flags == 0;
+            let events = u16::try_from(iocb.buffer).map_err(|_| Errno::EINVAL)?;
+            // A file is always ready to be read and written, and never anything else.
+            let for_files = (libc::POLLIN | libc::POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM) as u16;
+            let never = || Ok::<_, Errno>(matches!(descriptor::kind(fd)?, libc::S_IFREG | libc::S_IFDIR));
+            if !plain || events & for_files == 0 && never()? {
+                return Err(Errno::EINVAL);
+            }
+            let always = (libc::POLLERR | libc::POLLHUP) as u32;
+            let events = u32::from(events) | always;
+            Ok(bare(What::Poll { events }))
+        }
+        // NOOP among them: the kernel has none.
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn bare(what: What) -> Checked {
+    Checked {
+        what,
+        priority: 0,
+        list: None,
+    }
+}
+
+/// # Safety
+/// As for [`request`].
+unsafe fn transfer(iocb: &Iocb, open: i32) -> Result<Checked, Errno> {
+    let reads = matches!(iocb.opcode, command::PREAD | command::PREADV);
+    let priority = priority(iocb)?;
+    if iocb.rw_flags & !RWF_ALL != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let both = RWF_APPEND | RWF_NOAPPEND;
+    if iocb.rw_flags & both == both {
+        return Err(Errno::EINVAL);
+    }
+    let refused = if reads { libc::O_WRONLY } else { libc::O_RDONLY };
+    if open & libc::O_ACCMODE == refused {
+        return Err(Errno::EBADF);
+    }
+    let flags = iocb.rw_flags & !RWF_HIPRI;
+    let vectored = matches!(iocb.opcode, command::PREADV | command::PWRITEV);
+    // SAFETY: the caller's promise.
+    let list: Box<[libc::iovec]> = if vectored { unsafe { list(iocb) }? } else { Box::new([]) };
+    let bytes = match vectored {
+        true => list
+            .iter()
+            .fold(0, |sum: u64, part| sum.saturating_add(part.iov_len as u64)),
+        false => iocb.bytes,
+    };
+    let bytes = bytes.min(TRANSFER_MAX);
+    let Ok(offset) = u64::try_from(iocb.offset) else {
+        return Err(Errno::EINVAL);
+    };
+    if offset + bytes > i64::MAX as u64 {
+        return Err(Errno::EINVAL);
+    }
+    let flat = match (vectored, &*list) {
+        (false, _) => Some(std::ptr::with_exposed_provenance_mut::<u8>(iocb.buffer as usize)),
+        // One part, or none, goes as if it were no list.
+        (true, []) => Some(std::ptr::null_mut()),
+        (true, [one]) => Some(one.iov_base.cast()),
+        (true, _) => None,
+    };
+    let (len, count) = (bytes as u32, list.len() as u32);
+    let what = match (flat, reads) {
+        (Some(pointer), true) => What::Read {
+            pointer,
+            len,
+            offset,
+            flags,
+        },
+        (Some(pointer), false) => What::Write {
+            pointer,
+            len,
+            offset,
+            flags,
+        },
+        (None, true) => What::ReadList {
+            list: list.as_ptr(),
+            count,
+            offset,
+            flags,
+        },
+        (None, false) => What::WriteList {
+            list: list.as_ptr(),
+            count,
+            offset,
+            flags,
+        },
+    };
+    Ok(Checked {
+        what,
+        priority,
+        list: flat.is_none().then_some(list),
+    })
+}
+
+/// A copy of the request's list.
+///
+/// # Safety
+/// As for [`request`].
+unsafe fn list(iocb: &Iocb) -> Result<Box<[libc::iovec]>, Errno> {
+    if iocb.bytes > PARTS_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let count = iocb.bytes as usize;
+    if count == 0 {
+        return Ok(Box::new([]));
+    }
+    let first = std::ptr::with_exposed_provenance::<libc::iovec>(iocb.buffer as usize);
+    if first.is_null() {
+        return Err(Errno::EFAULT);
+    }
+    // SAFETY: the caller's promise.
+    let list: Box<[libc::iovec]> = (0..count).map(|at| unsafe { first.add(at).read_unaligned() }).collect();
+    let bad = list.iter().any(|part| isize::try_from(part.iov_len).is_err());
+    if bad { Err(Errno::EINVAL) } else { Ok(list) }
+}
+
+/// `ioprio_check_cap`, block/ioprio.c, as far as the number alone tells; whether the thread may have it, the kernel says in the event.
+fn priority(iocb: &Iocb) -> Result<u16, Errno> {
+    if iocb.flags & FLAG_PRIORITY == 0 {
+        return Ok(0);
+    }
+    let priority = iocb.priority as u16;
+    let (class, level) = (priority >> 13, priority & 7);
+    if class > 3 || class == 0 && level != 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(priority)
+}

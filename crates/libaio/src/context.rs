@@ -1,0 +1,459 @@
+//! A context: requests in flight on a ring of the engine's, and the live ring of their events.
+//!
+//! Results travel from the engine's ring into the live ring by whoever is there. That is the thread in `io_getevents`, which sleeps in
+//! the kernel until something arrives: no other thread stands between it and the device. `io_submit` moves what has ended at once.
+//! Only when nobody calls does the helper (`helper.rs`).
+//!
+//! | lock | guards | held over |
+//! |---|---|---|
+//! | `arrivals` | moving results into the live ring, taking events from it, who waits | nothing that sleeps |
+//! | `requests` | the table of requests in flight | nothing that sleeps; the call that cancels a poll |
+//! | of the ring | its submission | `io_uring_enter`, which the kernel does one by one as well |
+//!
+//! They are taken in this order. Nobody waits for events under one.
+
+#![allow(unsafe_code)]
+
+use std::os::fd::{OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use baio_engine::shared::{Call, SharedRing};
+use baio_engine::{Errno, SetupError};
+
+use crate::abi::{FLAG_EVENT_FD, IoEvent, Iocb};
+use crate::check::{self, Looked};
+use crate::event_fd::{self, EventFds};
+use crate::helper::Helper;
+use crate::live::LiveRing;
+use crate::requests::{Ended, Request, Requests};
+
+pub(crate) struct Context {
+    ring: SharedRing,
+    live: LiveRing,
+    /// Requests in flight and events not taken, at most.
+    capacity: u32,
+    /// Let in, and not yet an event.
+    in_flight: AtomicU32,
+    /// Of these, requests that name an event fd.
+    signalling: AtomicU32,
+    requests: Mutex<Requests>,
+    event_fds: Mutex<EventFds>,
+    arrivals: Mutex<Arrivals>,
+    dead: AtomicBool,
+    pub(crate) helper: Helper,
+    me: Weak<Context>,
+}
+
+/// Who waits in `io_getevents`.
+#[derive(Default)]
+struct Arrivals {
+    waiters: u32,
+    /// The only one of them may sleep until so many results have arrived.
+    gathering: u32,
+}
+
+/// What is left to do when results have been moved, outside of locks.
+#[derive(Default)]
+struct After {
+    signals: Vec<Arc<OwnedFd>>,
+    again: Vec<Call>,
+}
+
+/// How long `io_getevents` may sleep.
+#[derive(Clone, Copy)]
+pub(crate) enum Limit {
+    Never,
+    For(Duration),
+    Ever,
+}
+
+fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Context {
+    /// A context for so many requests.
+    ///
+    /// # Errors
+    /// Why there is no io_uring or no memory for it, and the cure.
+    pub(crate) fn new(requests: u32, processors: u32, id: u32) -> Result<Arc<Context>, SetupError> {
+        let live = LiveRing::new(requests, processors, id)
+            .map_err(|errno| SetupError::new("make room for events", format!("{requests} requests"), errno))?;
+        let capacity = capacity_of(live.nr(), processors);
+        let ring = SharedRing::new(capacity)?;
+        Ok(Arc::new_cyclic(|me| Context {
+            ring,
+            live,
+            capacity,
+            in_flight: AtomicU32::new(0),
+            signalling: AtomicU32::new(0),
+            requests: Mutex::default(),
+            event_fds: Mutex::default(),
+            arrivals: Mutex::default(),
+            dead: AtomicBool::new(false),
+            helper: Helper::default(),
+            me: me.clone(),
+        }))
+    }
+
+    pub(crate) fn address(&self) -> usize {
+        self.live.address()
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight.load(Ordering::SeqCst)
+    }
+
+    /// `io_submit`: how many were taken, or what is wrong with the first.
+    ///
+    /// # Safety
+    /// The list and the requests can be read and written, and what the requests name is theirs until their events are there.
+    pub(crate) unsafe fn submit(&self, count: i64, list: *const *mut Iocb) -> Result<u32, Errno> {
+        let count = u64::try_from(count).map_err(|_| Errno::EINVAL)?;
+        let count = count.min(u64::from(self.live.nr())) as usize;
+        let mut good = Vec::with_capacity(count);
+        let mut looked = Looked::default();
+        let mut refused = None;
+        for at in 0..count {
+            // SAFETY: the caller's promise.
+            match unsafe { self.admit(list.wrapping_add(at), &mut looked) } {
+                Ok(request) => good.push(request),
+                Err(errno) => {
+                    refused = Some(errno);
+                    break;
+                }
+            }
+        }
+        let taken = good.len() as u32;
+        if taken > 0 {
+            // SAFETY: the caller's promise.
+            unsafe { self.start(good) }?;
+        }
+        match refused {
+            Some(errno) if taken == 0 => Err(errno),
+            _ => Ok(taken),
+        }
+    }
+
+    /// Looks at one request, and lets it in.
+    ///
+    /// # Safety
+    /// As for [`Context::submit`].
+    unsafe fn admit(&self, place: *const *mut Iocb, looked: &mut Looked) -> Result<Request, Errno> {
+        if place.is_null() {
+            return Err(Errno::EFAULT);
+        }
+        // SAFETY: the caller's promise.
+        let object = unsafe { place.read_unaligned() };
+        if object.is_null() {
+            return Err(Errno::EFAULT);
+        }
+        // SAFETY: the caller's promise.
+        let iocb = unsafe { object.read_unaligned() };
+        check::numbers(&iocb)?;
+        self.let_in()?;
+        // SAFETY: the caller's promise.
+        let admitted = unsafe { self.prepare(object, &iocb, looked) };
+        if admitted.is_err() {
+            self.in_flight.fetch_sub(1, Ordering::SeqCst);
+        }
+        admitted
+    }
+
+    /// # Safety
+    /// As for [`Context::submit`].
+    unsafe fn prepare(&self, object: *mut Iocb, iocb: &Iocb, looked: &mut Looked) -> Result<Request, Errno> {
+        let fd = iocb.fd as RawFd;
+        let open = looked.at(fd)?;
+        let event_fd = match iocb.flags & FLAG_EVENT_FD {
+            0 => None,
+            _ => Some(locked(&self.event_fds).of(iocb.event_fd)?),
+        };
+        // SAFETY: the caller's promise; the kernel writes it too.
+        unsafe { (&raw mut (*object).key).write_unaligned(0) };
+        // SAFETY: the caller's promise.
+        let checked = unsafe { check::request(iocb, open) }?;
+        let call = Call {
+            what: checked.what,
+            fd,
+            priority: checked.priority,
+            name: 0,
+        };
+        Ok(Request {
+            data: iocb.data,
+            object,
+            call,
+            _list: checked.list,
+            event_fd,
+            again: 0,
+            cancelled: false,
+        })
+    }
+
+    /// Counts a request in, if its event will find room in any case.
+    fn let_in(&self) -> Result<(), Errno> {
+        let mut now = self.in_flight();
+        // An event is counted twice for a moment, and never not at all: it is published before its request is counted out.
+        while now + self.live.len() < self.capacity {
+            let counted = self
+                .in_flight
+                .compare_exchange_weak(now, now + 1, Ordering::SeqCst, Ordering::SeqCst);
+            match counted {
+                Ok(_) => return Ok(()),
+                Err(other) => now = other,
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// Hands requests to the kernel.
+    ///
+    /// # Safety
+    /// As for [`Context::submit`].
+    unsafe fn start(&self, good: Vec<Request>) -> Result<(), Errno> {
+        let signalling = good.iter().filter(|request| request.event_fd.is_some()).count() as u32;
+        self.signalling.fetch_add(signalling, Ordering::SeqCst);
+        let mut requests = locked(&self.requests);
+        let calls: Vec<Call> = good.into_iter().map(|request| requests.insert(request)).collect();
+        drop(requests);
+        self.helper.be_there(&self.me, signalling > 0);
+        // SAFETY: the caller's promise; lists are in the table.
+        let told = unsafe { self.ring.submit(&calls) };
+        if let Err((taken, errno)) = told {
+            self.forget(&calls[taken..]);
+            if taken == 0 {
+                return Err(errno);
+            }
+        }
+        self.look();
+        Ok(())
+    }
+
+    /// Calls that the kernel will never see.
+    fn forget(&self, calls: &[Call]) {
+        let mut requests = locked(&self.requests);
+        for call in calls {
+            if let Some(request) = requests.remove(call.name) {
+                self.count_out(request.event_fd.is_some());
+            }
+        }
+    }
+
+    fn count_out(&self, signalled: bool) {
+        if signalled {
+            self.signalling.fetch_sub(1, Ordering::SeqCst);
+        }
+        self.in_flight.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Moves results while nobody waits; false when somebody does, who will. Those in `io_getevents` sleep until so and so many results
+    /// have arrived that nobody has moved.
+    pub(crate) fn look(&self) -> bool {
+        let arrivals = locked(&self.arrivals);
+        if arrivals.waiters > 0 {
+            return false;
+        }
+        let after = self.gather();
+        drop(arrivals);
+        self.finish(after);
+        true
+    }
+
+    /// Moves results into the live ring; the lock of arrivals is the caller's.
+    fn gather(&self) -> After {
+        let mut after = After::default();
+        let mut requests = locked(&self.requests);
+        self.ring.reap(|name, raw| match requests.ended(name, raw) {
+            Ended::Event(event, event_fd) => {
+                self.live.publish(event);
+                self.count_out(event_fd.is_some());
+                after.signals.extend(event_fd);
+            }
+            Ended::Again(call) => after.again.push(call),
+            Ended::Nobody => {}
+        });
+        after
+    }
+
+    /// Makes calls again whose thread has ended, and signals event fds, whose events are there by now.
+    fn finish(&self, after: After) {
+        if !after.again.is_empty() {
+            // SAFETY: the promise of who submitted them lasts until their events are there.
+            if let Err((taken, _)) = unsafe { self.ring.submit(&after.again) } {
+                self.forget(&after.again[taken..]);
+            }
+        }
+        for event_fd in after.signals {
+            event_fd::signal(&event_fd);
+        }
+    }
+
+    /// `io_getevents`: at least so many events, at most so many, moved to the caller's array.
+    ///
+    /// # Safety
+    /// The array has room for `most`.
+    pub(crate) unsafe fn get_events(
+        &self,
+        least: usize,
+        most: usize,
+        events: *mut IoEvent,
+        limit: Limit,
+        mask: Option<u64>,
+    ) -> Result<usize, Errno> {
+        let mut taken = 0;
+        let mut deadline = None;
+        let mut waiting = false;
+        let mut ended = None;
+        self.helper.called();
+        loop {
+            let mut arrivals = locked(&self.arrivals);
+            let after = self.gather();
+            // SAFETY: the caller's promise.
+            taken += unsafe { self.live.take(events.wrapping_add(taken), most - taken) };
+            let enough = taken >= least || matches!(limit, Limit::Never) || ended.is_some() || self.is_dead();
+            if enough {
+                let others = self.leave(&mut arrivals, waiting);
+                drop(arrivals);
+                self.finish(after);
+                if others > 0 {
+                    let _ = self.ring.wake(others);
+                }
+                if waiting && self.signalling.load(Ordering::SeqCst) > 0 {
+                    self.helper.be_there(&self.me, true);
+                }
+                break;
+            }
+            if !waiting {
+                arrivals.waiters += 1;
+                waiting = true;
+            }
+            let want = match arrivals.waiters {
+                1 => (least - taken) as u32,
+                _ => 1,
+            };
+            arrivals.gathering = arrivals.gathering.max(want);
+            drop(arrivals);
+            self.finish(after);
+            ended = self.sleep(want, limit, &mut deadline, mask).err();
+        }
+        match ended {
+            _ if self.is_dead() => Err(Errno::EINVAL),
+            Some(errno) if taken == 0 && errno != Errno::ETIME => Err(errno),
+            _ => Ok(taken),
+        }
+    }
+
+    /// Counts a waiter out; says by how many arrivals the others are to be woken, since events are left that they may not know of.
+    fn leave(&self, arrivals: &mut Arrivals, waiting: bool) -> u32 {
+        let want = arrivals.gathering.max(1);
+        if waiting {
+            arrivals.waiters -= 1;
+        }
+        if arrivals.waiters == 0 {
+            arrivals.gathering = 0;
+            return 0;
+        }
+        if self.live.len() > 0 { want } else { 0 }
+    }
+
+    fn sleep(&self, want: u32, limit: Limit, deadline: &mut Option<Instant>, mask: Option<u64>) -> Result<(), Errno> {
+        let left = match limit {
+            Limit::Never => Some(Duration::ZERO),
+            Limit::Ever => None,
+            Limit::For(time) => {
+                let now = Instant::now();
+                match *deadline {
+                    Some(at) => Some(at.saturating_duration_since(now)),
+                    // Longer than the clock goes is for ever.
+                    None => now.checked_add(time).map(|at| {
+                        *deadline = Some(at);
+                        time
+                    }),
+                }
+            }
+        };
+        match self.ring.wait(want, left, mask) {
+            Ok(()) | Err(Errno::EAGAIN | Errno::EBUSY) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Sleeps as the helper does: until something arrives.
+    pub(crate) fn sleep_for_arrivals(&self) -> Result<(), Errno> {
+        self.ring.wait(1, None, None)
+    }
+
+    /// `io_cancel`: only polls can be, and end as an event.
+    pub(crate) fn cancel(&self, object: *mut Iocb) -> Result<(), Errno> {
+        let mut requests = locked(&self.requests);
+        let found = requests.cancel_polls(|request| request.object == object);
+        let name = *found.first().ok_or(Errno::EINVAL)?;
+        // Under the lock: the name is another request's as soon as its result has been moved.
+        self.ring.cancel(name)?;
+        drop(requests);
+        self.look();
+        Err(Errno::EINPROGRESS)
+    }
+
+    /// Waits until everything but polls has ended, and at most so long: the program exits.
+    pub(crate) fn drain(&self, patience: Duration) {
+        let until = Instant::now() + patience;
+        loop {
+            let after = {
+                let _arrivals = locked(&self.arrivals);
+                self.gather()
+            };
+            self.finish(after);
+            let waits = locked(&self.requests).any_transfer() && Instant::now() < until;
+            if !waits || self.ring.wait(1, Some(MOMENT), None) == Err(Errno::EBADF) {
+                return;
+            }
+        }
+    }
+
+    /// `io_destroy`: ends what can be ended and waits for the rest, and until `is_alone` says that nobody else is in here.
+    pub(crate) fn end(&self, is_alone: impl Fn() -> bool) {
+        self.dead.store(true, Ordering::SeqCst);
+        let mut requests = locked(&self.requests);
+        for poll in requests.cancel_polls(|_| true) {
+            let _ = self.ring.cancel(poll);
+        }
+        drop(requests);
+        loop {
+            let arrivals = locked(&self.arrivals);
+            let after = self.gather();
+            let (waiters, gathering) = (arrivals.waiters, arrivals.gathering);
+            drop(arrivals);
+            self.finish(after);
+            if waiters > 0 {
+                let _ = self.ring.wake(gathering.max(1));
+            }
+            if self.in_flight() == 0 && is_alone() {
+                break;
+            }
+            match self.ring.wait(1, Some(MOMENT), None) {
+                Ok(()) | Err(Errno::ETIME | Errno::EINTR | Errno::EAGAIN | Errno::EBUSY) => {}
+                // The ring is gone, and with it whoever could end anything.
+                Err(_) if is_alone() => break,
+                Err(_) => crate::registry::pause(MOMENT),
+            }
+        }
+        self.helper.go();
+        let _ = self.ring.wake(1);
+    }
+}
+
+/// How long it takes at most until a loop that waits looks again.
+const MOMENT: Duration = Duration::from_millis(10);
+
+/// What the kernel lets in from one processor: it hands places out by fours of the processors' number (`ioctx_alloc`, fs/aio.c).
+fn capacity_of(nr: u32, processors: u32) -> u32 {
+    let batch = ((nr - 1) / processors.saturating_mul(4).max(1)).max(1);
+    (nr - 1) / batch * batch
+}

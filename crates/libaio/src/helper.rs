@@ -1,0 +1,138 @@
+//! The thread that moves results when nobody calls.
+//!
+//! A program may wait for an event fd, or look at the live ring in memory, and call nothing. Then somebody must move results. But where
+//! the program sits in `io_getevents` a second thread would only be in its way. So the helper watches, and goes on duty
+//!
+//! - at once when a request names an event fd, and nobody is in `io_getevents`,
+//! - when requests are in flight, results have arrived, and no call has come since it last looked.
+//!
+//! It goes off duty when it wakes and finds somebody in `io_getevents`. It looks after a millisecond at first, then after twice as long
+//! each time that it was not needed; with nothing in flight it sleeps until the next request. It is made with the first request.
+
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::time::Duration;
+
+use baio_engine::Errno;
+use rustix::thread::futex;
+
+use crate::context::Context;
+
+/// How long it watches before it looks: at first, and at most.
+const FIRST: Duration = Duration::from_millis(1);
+const LAST: Duration = Duration::from_millis(128);
+/// It runs only what is in this library.
+const STACK_BYTES: usize = 128 << 10;
+
+const ABSENT: u8 = 0;
+const THERE: u8 = 1;
+
+/// What others tell the helper.
+#[derive(Default)]
+pub(crate) struct Helper {
+    state: AtomicU8,
+    /// It moves results.
+    duty: AtomicBool,
+    /// It sleeps until it is told of a request.
+    asleep: AtomicBool,
+    /// Calls of `io_getevents`.
+    calls: AtomicU32,
+    /// What it sleeps on while it watches; moved to wake it.
+    word: AtomicU32,
+}
+
+impl Helper {
+    /// Requests are about to be handed to the kernel. On duty, if they name event fds.
+    pub(crate) fn be_there(&self, context: &Weak<Context>, on_duty: bool) {
+        // SeqCst, here and in `rest`: either it sees the request, which was counted before, or we see that it sleeps.
+        let wake_up = self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst);
+        let to_duty = on_duty && !self.duty.swap(true, Ordering::SeqCst);
+        if self.state.load(Ordering::Relaxed) == ABSENT {
+            self.make(context);
+        } else if wake_up || to_duty {
+            self.wake();
+        }
+    }
+
+    /// Somebody is in `io_getevents`.
+    pub(crate) fn called(&self) {
+        // Relaxed: a hint about who does the work.
+        self.calls
+            .store(self.calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// The context is gone.
+    pub(crate) fn go(&self) {
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.word.fetch_add(1, Ordering::SeqCst);
+        let _ = futex::wake(&self.word, futex::Flags::PRIVATE, 1);
+    }
+
+    fn make(&self, context: &Weak<Context>) {
+        let mine = self
+            .state
+            .compare_exchange(ABSENT, THERE, Ordering::SeqCst, Ordering::Relaxed);
+        let Some(context) = mine.ok().and_then(|_| context.upgrade()) else {
+            return;
+        };
+        let thread = std::thread::Builder::new()
+            .name("baio-libaio".into())
+            .stack_size(STACK_BYTES);
+        // The program's signals are for its own threads.
+        let made = crate::signals::all_blocked(|| thread.spawn(move || run(&context)));
+        if made.is_err() {
+            // Without it programs have to call; the next request tries again.
+            self.state.store(ABSENT, Ordering::SeqCst);
+        }
+    }
+
+    /// Sleeps for so long, or until somebody wakes it since `word` was read.
+    fn rest(&self, word: u32, time: Option<Duration>) {
+        let time = time.and_then(|time| futex::Timespec::try_from(time).ok());
+        let _ = futex::wait(&self.word, futex::Flags::PRIVATE, word, time.as_ref());
+    }
+}
+
+fn run(context: &Context) {
+    let helper = &context.helper;
+    let mut interval = FIRST;
+    let mut calls = helper.calls.load(Ordering::Relaxed);
+    while !context.is_dead() {
+        let word = helper.word.load(Ordering::SeqCst);
+        // Off duty before it looks: a thread that leaves `io_getevents` after that finds it off duty, and wakes it.
+        if helper.duty.swap(false, Ordering::SeqCst) {
+            if context.look() {
+                helper.duty.store(true, Ordering::SeqCst);
+                match context.sleep_for_arrivals() {
+                    Ok(()) | Err(Errno::EINTR | Errno::ETIME | Errno::EAGAIN | Errno::EBUSY) => {}
+                    // The program has closed the ring.
+                    Err(_) => return,
+                }
+            } else {
+                interval = (interval * 2).min(LAST);
+            }
+            continue;
+        }
+        if context.in_flight() == 0 {
+            helper.asleep.store(true, Ordering::SeqCst);
+            // SeqCst: see `be_there`.
+            if context.in_flight() == 0 && !context.is_dead() {
+                helper.rest(word, None);
+            }
+            helper.asleep.store(false, Ordering::SeqCst);
+            continue;
+        }
+        helper.rest(word, Some(interval));
+        let now = helper.calls.load(Ordering::Relaxed);
+        let before = context.in_flight();
+        if now == calls && context.look() && context.in_flight() < before {
+            helper.duty.store(true, Ordering::SeqCst);
+        } else {
+            interval = (interval * 2).min(LAST);
+        }
+        calls = now;
+    }
+}

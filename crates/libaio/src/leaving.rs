@@ -1,0 +1,25 @@
+//! What happens when the program exits with requests in flight.
+//!
+//! The kernel's AIO has done a buffered write when `io_submit` returns, and finishes a direct one when the process is gone. io_uring drops
+//! what its workers have not begun. So exit(3) waits here for everything but polls. `_exit`, a signal and exec do not pass by here:
+//! `docs/drop-ins.md` says what is lost then. The library is never unloaded (`-z nodelete`), so dlclose(3) does not either.
+
+#![allow(unsafe_code)]
+
+use std::time::Duration;
+
+use crate::registry;
+
+/// A healthy device ends its requests within milliseconds; after this long it is taken for stuck.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+extern "C" fn wait_for_all() {
+    for context in registry::all() {
+        context.drain(PATIENCE);
+    }
+}
+
+// SAFETY: the linker gathers what lies in this section, and exit(3) calls each as a function of this type.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = wait_for_all;

@@ -1,0 +1,43 @@
+//! # baio-libaio: `libaio.so.1` on baio's engine
+//!
+//! Programs that use libaio 0.3.113 run with this library in its place. What it promises and where it differs stands in
+//! `docs/drop-ins.md`; why it stands on the engine's ring and not on its `Engine`, in `docs/decisions/0030-the-floor-of-a-shim.md`.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `exports.rs` | the functions that programs call |
+//! | `abi.rs` | requests, events and the live ring, as libaio.h and the kernel lay them out |
+//! | `registry.rs` | which contexts there are, by the address that the program holds |
+//! | `context.rs` | a context: submitting, moving results, taking events |
+//! | `check.rs` | what `io_submit` refuses at once |
+//! | `requests.rs` | the requests in flight |
+//! | `live.rs` | the live ring, which programs read without a call |
+//! | `event_fd.rs`, `descriptor.rs` | event fds of requests; what is asked of a descriptor |
+//! | `helper.rs`, `signals.rs` | the thread that moves results when nobody calls |
+//! | `calls.rs` | the kernel's own calls, where there is no io_uring |
+//! | `leaving.rs` | what happens when the program exits |
+//! | `c/exports.c`, `c/libaio.map` | older forms of three functions; versions of all |
+//!
+//! # Safety
+//! As with libaio, all of it rests on the program's word: that a request, its bytes and its list are there and its own from `io_submit`
+//! until its event (a list until `io_submit` returns), that arrays have room. A program that breaks it corrupts its own memory, here as there.
+
+mod abi;
+mod calls;
+mod check;
+mod context;
+mod descriptor;
+mod event_fd;
+mod exports;
+mod helper;
+mod leaving;
+mod live;
+mod registry;
+mod requests;
+mod signals;
+
+pub use abi::{FLAG_EVENT_FD, FLAG_PRIORITY, IoEvent, Iocb, RING_MAGIC, RingHeader, command};
+pub use exports::{
+    io_cancel, io_destroy, io_getevents, io_pgetevents, io_queue_init, io_queue_release, io_queue_run, io_queue_wait,
+    io_setup, io_submit,
+};

@@ -1,0 +1,192 @@
+//! Which contexts this process has, by the address that the program holds.
+//!
+//! A program may pass any address, from any thread, also while another one destroys the context. So an address is looked up before it is
+//! used, without a lock, in a table that is never moved. Whoever finds a context counts itself in, looks once more whether it is still
+//! there, and counts itself out when done; who destroys one takes its address out first and then waits for the others to leave.
+//!
+//! The table lies in memory that the kernel wipes in a forked child (`MADV_WIPEONFORK`): contexts belong to the process that made
+//! them, as the kernel's own do, and the child, whose table is empty, touches nothing that it shares with its parent.
+
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use baio_engine::Errno;
+use baio_memory::Mapping;
+use rustix::mm::Advice;
+
+use crate::context::Context;
+
+/// Contexts at most; a power of two.
+const PLACES: usize = 8192;
+
+/// An address that was there: it ends no search.
+const GONE: usize = 1;
+/// A place that is about to get one.
+const TAKEN: usize = 2;
+/// No context lies lower.
+const LOWEST: usize = 4096;
+
+#[repr(C)]
+struct Place {
+    /// 0 if there never was one.
+    address: AtomicUsize,
+    /// Who uses it now.
+    users: AtomicU32,
+    context: AtomicPtr<Context>,
+}
+
+/// A context in use.
+pub(crate) struct Using {
+    place: &'static Place,
+    context: *const Context,
+}
+
+impl std::ops::Deref for Using {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        // SAFETY: it is not freed while we are counted in.
+        unsafe { &*self.context }
+    }
+}
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        // Release: who destroys it sees what we did with it.
+        self.place.users.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// All zeros is a table with nothing in it.
+fn table() -> Option<&'static [Place]> {
+    static TABLE: OnceLock<Option<Mapping>> = OnceLock::new();
+    let made = TABLE.get_or_init(|| {
+        let bytes = PLACES * size_of::<Place>();
+        let mapping = Mapping::anonymous(bytes).ok()?;
+        // SAFETY: the range is a mapping of our own, which nobody refers to yet.
+        unsafe { rustix::mm::madvise(mapping.at(0).cast(), mapping.len(), Advice::LinuxWipeOnFork) }.ok()?;
+        Some(mapping)
+    });
+    let mapping = made.as_ref()?;
+    // SAFETY: the mapping is never dropped, is page-aligned and as long as this, and zeros are valid atomics, before and after a wipe.
+    Some(unsafe { std::slice::from_raw_parts(mapping.at(0).cast(), PLACES) })
+}
+
+/// The places that an address may have, the likeliest first.
+fn places(address: usize) -> impl Iterator<Item = &'static Place> {
+    let table = table().unwrap_or(&[]);
+    let first = (address >> 12).wrapping_mul(0x9e37_79b1) % PLACES;
+    let (behind, before) = table.split_at(first.min(table.len()));
+    before.iter().chain(behind)
+}
+
+fn find(address: usize) -> Option<&'static Place> {
+    if address < LOWEST {
+        return None;
+    }
+    for place in places(address) {
+        // Acquire: the context is in its place before its address.
+        match place.address.load(Ordering::Acquire) {
+            0 => return None,
+            here if here == address => return Some(place),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The context of this address, if this process has it.
+pub(crate) fn enter(address: usize) -> Option<Using> {
+    let place = find(address)?;
+    // SeqCst, here and in `remove`: either we see that the address is gone, or who takes it out sees us.
+    place.users.fetch_add(1, Ordering::SeqCst);
+    let mut using = Using {
+        place,
+        context: std::ptr::null(),
+    };
+    if place.address.load(Ordering::SeqCst) != address {
+        return None;
+    }
+    // Only now: before, it might have been that of an earlier context, which is freed.
+    using.context = place.context.load(Ordering::Acquire);
+    Some(using)
+}
+
+/// Makes a context known by its address.
+pub(crate) fn insert(context: &Arc<Context>) -> Result<(), Errno> {
+    let address = context.address();
+    for place in places(address) {
+        let free = place.address.load(Ordering::Relaxed);
+        // One whose last users are yet to leave is not free: they would take this context for theirs.
+        if free > GONE || place.users.load(Ordering::SeqCst) > 0 {
+            continue;
+        }
+        // First with an address that nobody looks for, since the context has to be there before its address.
+        if place
+            .address
+            .compare_exchange(free, TAKEN, Ordering::SeqCst, Ordering::Relaxed)
+            .is_err()
+        {
+            continue;
+        }
+        place
+            .context
+            .store(Arc::into_raw(Arc::clone(context)).cast_mut(), Ordering::Release);
+        place.address.store(address, Ordering::SeqCst);
+        return Ok(());
+    }
+    Err(Errno::EAGAIN)
+}
+
+/// Takes an address out, for whoever comes first; from here on nobody finds it. The context is the caller's when `alone` says so.
+pub(crate) fn remove(address: usize) -> Option<Removed> {
+    let place = find(address)?;
+    // SeqCst: see `enter`.
+    let won = place
+        .address
+        .compare_exchange(address, GONE, Ordering::SeqCst, Ordering::SeqCst);
+    won.ok()?;
+    // SAFETY: the pointer came from `Arc::into_raw`, and only who has taken the address out takes it back.
+    let context = unsafe { Arc::from_raw(place.context.load(Ordering::Acquire)) };
+    Some(Removed { place, context })
+}
+
+/// A context that nobody finds any more. Others may still be at work in it.
+pub(crate) struct Removed {
+    place: &'static Place,
+    pub(crate) context: Arc<Context>,
+}
+
+impl Removed {
+    /// Have all others left?
+    pub(crate) fn is_alone(&self) -> bool {
+        // Acquire: what they did is done.
+        self.place.users.load(Ordering::Acquire) == 0
+    }
+}
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        // Who found the place before its address was gone may come in for a moment and look once more: `enter` reads nothing of
+        // the context before that, but a counted one may still be inside.
+        while !self.is_alone() {
+            pause(Duration::from_micros(50));
+        }
+    }
+}
+
+/// Every context there is now.
+pub(crate) fn all() -> impl Iterator<Item = Using> {
+    let addresses = places(0).map(|place| place.address.load(Ordering::Relaxed));
+    addresses.filter_map(enter)
+}
+
+/// Sleeps; not by `std::thread::sleep`, in which a thread can be cancelled.
+pub(crate) fn pause(time: Duration) {
+    let time = rustix::event::Timespec::try_from(time).ok();
+    let _ = rustix::event::poll(&mut [], time.as_ref());
+}

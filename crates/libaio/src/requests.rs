@@ -1,0 +1,128 @@
+//! The requests in flight of a context: what an event says of each, and what has to last until it ends.
+
+#![allow(unsafe_code)]
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use baio_engine::Errno;
+use baio_engine::shared::{Call, What};
+
+use crate::abi::{IoEvent, Iocb};
+
+/// How often a call that ended with its thread is made again before what the kernel says is believed.
+const AGAIN_MAX: u8 = 3;
+
+/// A request in flight.
+pub(crate) struct Request {
+    pub(crate) data: u64,
+    pub(crate) object: *mut Iocb,
+    pub(crate) call: Call,
+    /// What the call points at, if that is a list.
+    pub(crate) _list: Option<Box<[libc::iovec]>>,
+    pub(crate) event_fd: Option<Arc<OwnedFd>>,
+    pub(crate) again: u8,
+    pub(crate) cancelled: bool,
+}
+
+// SAFETY: the pointers are the program's, which has promised that any thread, and the kernel, may use them until the request ends; the list
+// is only read.
+unsafe impl Send for Request {}
+
+impl Request {
+    pub(crate) fn is_poll(&self) -> bool {
+        matches!(self.call.what, What::Poll { .. })
+    }
+
+    /// Has the kernel dropped it because the thread that had submitted it has ended? With AIO a request outlives its thread.
+    fn is_orphan(&self, raw: i32) -> bool {
+        let dropped = raw == -Errno::ECANCELED.raw() || raw == -Errno::EFAULT.raw();
+        dropped && !self.cancelled && self.again < AGAIN_MAX
+    }
+
+    fn event(&self, raw: i32) -> IoEvent {
+        // A poll that was cancelled has seen no events, as with the kernel's own.
+        let cancelled = self.cancelled && raw == -Errno::ECANCELED.raw();
+        IoEvent {
+            data: self.data,
+            object: self.object.expose_provenance() as u64,
+            result: if cancelled { 0 } else { i64::from(raw) },
+            result2: 0,
+        }
+    }
+}
+
+/// What became of a result.
+pub(crate) enum Ended {
+    /// An event, and whom to signal.
+    Event(IoEvent, Option<Arc<OwnedFd>>),
+    /// Nothing yet: the call is to be made again.
+    Again(Call),
+    /// It was nobody's.
+    Nobody,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct Requests {
+    places: Vec<Option<Request>>,
+    free: Vec<u32>,
+}
+
+impl Requests {
+    /// Takes one in, and gives the call its name.
+    pub(crate) fn insert(&mut self, mut request: Request) -> Call {
+        let at = match self.free.pop() {
+            Some(at) => at,
+            None => {
+                self.places.push(None);
+                self.places.len() as u32 - 1
+            }
+        };
+        request.call.name = u64::from(at);
+        let call = request.call;
+        self.places[at as usize] = Some(request);
+        call
+    }
+
+    /// The result of a call.
+    pub(crate) fn ended(&mut self, name: u64, raw: i32) -> Ended {
+        match self.get_mut(name) {
+            None => Ended::Nobody,
+            Some(request) if request.is_orphan(raw) => {
+                request.again += 1;
+                Ended::Again(request.call)
+            }
+            Some(_) => match self.remove(name) {
+                Some(request) => Ended::Event(request.event(raw), request.event_fd),
+                None => Ended::Nobody,
+            },
+        }
+    }
+
+    pub(crate) fn remove(&mut self, name: u64) -> Option<Request> {
+        let request = self.places.get_mut(name as usize)?.take()?;
+        self.free.push(name as u32);
+        Some(request)
+    }
+
+    fn get_mut(&mut self, name: u64) -> Option<&mut Request> {
+        self.places.get_mut(name as usize)?.as_mut()
+    }
+
+    /// Marks the polls that `wanted` picks as cancelled; gives their names.
+    pub(crate) fn cancel_polls(&mut self, wanted: impl Fn(&Request) -> bool) -> Vec<u64> {
+        let polls = self.places.iter_mut().flatten();
+        let picked = polls.filter(|request| request.is_poll() && !request.cancelled && wanted(request));
+        let cancelled = picked.map(|request| {
+            request.cancelled = true;
+            request.call.name
+        });
+        cancelled.collect()
+    }
+
+    /// Is anything but a poll under way?
+    pub(crate) fn any_transfer(&self) -> bool {
+        self.places.iter().flatten().any(|request| !request.is_poll())
+    }
+}
