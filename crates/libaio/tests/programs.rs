@@ -1,0 +1,120 @@
+//! Programs in C (`programs.c`), linked against libaio as any program is, run on our library and on the distribution's.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// The program, built once: its directory is kept as long as the tests run.
+fn program() -> &'static Path {
+    static BUILT: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    let (_, path) = BUILT.get_or_init(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("programs");
+        let told = Command::new("cc")
+            .args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"])
+            .arg(&path)
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs.c"))
+            .arg(common::ours().join("libaio.so.1"))
+            .output()
+            .unwrap();
+        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+        (dir, path)
+    });
+    path
+}
+
+fn run(story: &str, library: &Path, file: &Path) -> Output {
+    Command::new(program())
+        .arg(story)
+        .arg(file)
+        .env("LD_LIBRARY_PATH", library)
+        .env("BAIO_EXPLAIN", "1")
+        .output()
+        .unwrap()
+}
+
+/// Runs a story on both; what ours said on standard error, and the file that ours has left.
+fn story(name: &str) -> (String, Vec<u8>) {
+    let dir = tempfile::tempdir().unwrap();
+    let told = |library: &Path, file: &str| {
+        let file = dir.path().join(file);
+        let told = run(name, library, &file);
+        let said = String::from_utf8_lossy(&told.stderr).into_owned();
+        assert!(
+            told.status.success(),
+            "{name} with {library:?}: {}\n{said}",
+            told.status
+        );
+        (said, std::fs::read(file).unwrap())
+    };
+    match common::original() {
+        Some(original) => {
+            let (_, left) = told(original.parent().unwrap(), "theirs");
+            let (said, ours) = told(common::ours(), "ours");
+            assert!(left == ours, "{name}: the files differ");
+            (said, ours)
+        }
+        None => {
+            common::skipped(&format!("programs::{name}: the comparison"), "libaio.so.1");
+            told(common::ours(), "ours")
+        }
+    }
+}
+
+#[test]
+fn a_child_has_no_contexts_and_makes_its_own() {
+    story("fork");
+}
+
+#[test]
+fn exit_loses_nothing_that_was_submitted() {
+    let (_, left) = story("exit");
+    assert!(left.len() == 64 * 4096 && left.iter().all(|&byte| byte == b'e'));
+}
+
+#[test]
+fn exec_leaves_nothing_behind() {
+    story("exec");
+}
+
+#[test]
+fn a_descriptor_may_be_closed_in_flight() {
+    let (_, left) = story("close");
+    assert!(left.iter().all(|&byte| byte == b'c'));
+}
+
+#[test]
+fn few_descriptors_and_little_memory_do() {
+    let (said, _) = story("little");
+    assert!(
+        said.contains("io_uring\n") || said.contains("the kernel's own"),
+        "{said}"
+    );
+}
+
+#[test]
+fn without_io_uring_the_kernels_own_calls_do_it() {
+    let (said, _) = story("seccomp");
+    assert!(
+        said.contains("a context for 8 requests: the kernel's own io_* calls; start the uring backend"),
+        "{said}"
+    );
+    assert!(said.contains("cure:"), "{said}");
+}
+
+#[test]
+fn signals_end_a_wait_as_the_mask_says() {
+    story("signals");
+}
+
+#[test]
+fn an_outside_loop_takes_events_without_a_call() {
+    story("loop");
+}
+
+#[test]
+fn a_thread_that_waits_may_be_cancelled() {
+    story("cancel");
+}
