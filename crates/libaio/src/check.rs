@@ -2,7 +2,8 @@
 //! is made of what it takes.
 //!
 //! The number of the first bad request decides what a program believes to be under way. So what can be known is asked before anything
-//! is handed on: a descriptor is looked at (one short system call for each in a row of the same), lists are walked through.
+//! is handed on: a descriptor is looked at (one short system call for each in a row of the same), lists are walked through. Only a
+//! read or write that is alone is left to the kernel, whose word about its descriptor is there before `io_submit` returns.
 
 #![allow(unsafe_code)]
 
@@ -52,6 +53,14 @@ pub(crate) fn numbers(iocb: &Iocb) -> Result<(), Errno> {
     fits.then_some(()).ok_or(Errno::EINVAL)
 }
 
+/// Does it read or write?
+pub(crate) fn is_transfer(iocb: &Iocb) -> bool {
+    matches!(
+        iocb.opcode,
+        command::PREAD | command::PWRITE | command::PREADV | command::PWRITEV
+    )
+}
+
 /// A request that was found good.
 pub(crate) struct Checked {
     pub(crate) what: What,
@@ -67,10 +76,8 @@ pub(crate) struct Checked {
 pub(crate) unsafe fn request(iocb: &Iocb, open: i32) -> Result<Checked, Errno> {
     let fd = iocb.fd as RawFd;
     match iocb.opcode {
-        command::PREAD | command::PWRITE | command::PREADV | command::PWRITEV => {
-            // SAFETY: the caller's promise.
-            unsafe { transfer(iocb, open) }
-        }
+        // SAFETY: the caller's promise.
+        _ if is_transfer(iocb) => unsafe { transfer(iocb, open) },
         command::FSYNC | command::FDSYNC => {
             let plain = iocb.buffer == 0 && iocb.offset == 0 && iocb.bytes == 0 && iocb.rw_flags == 0;
             if !plain || matches!(descriptor::kind(fd)?, libc::S_IFIFO | libc::S_IFSOCK) {

@@ -23,11 +23,11 @@ use baio_engine::shared::{Call, SharedRing};
 use baio_engine::{Errno, SetupError};
 
 use crate::abi::{FLAG_EVENT_FD, IoEvent, Iocb};
-use crate::check::{self, Looked};
+use crate::check::{self, Checked, Looked};
 use crate::event_fd::{self, EventFds};
 use crate::helper::Helper;
 use crate::live::LiveRing;
-use crate::requests::{Ended, Request, Requests};
+use crate::requests::{Ended, Request, Requests, Trial};
 
 pub(crate) struct Context {
     ring: SharedRing,
@@ -117,12 +117,16 @@ impl Context {
     pub(crate) unsafe fn submit(&self, count: i64, list: *const *mut Iocb) -> Result<u32, Errno> {
         let count = u64::try_from(count).map_err(|_| Errno::EINVAL)?;
         let count = count.min(u64::from(self.live.nr())) as usize;
+        if count == 1 {
+            // SAFETY: the caller's promise.
+            return unsafe { self.submit_one(list) };
+        }
         let mut good = Vec::with_capacity(count);
         let mut looked = Looked::default();
         let mut refused = None;
         for at in 0..count {
             // SAFETY: the caller's promise.
-            match unsafe { self.admit(list.wrapping_add(at), &mut looked) } {
+            match unsafe { self.admit(list.wrapping_add(at), Some(&mut looked)) } {
                 Ok(request) => good.push(request),
                 Err(errno) => {
                     refused = Some(errno);
@@ -141,11 +145,34 @@ impl Context {
         }
     }
 
-    /// Looks at one request, and lets it in.
+    /// A request alone. Nothing stands behind it, so the kernel may look at the descriptor when it takes the call: its word comes before
+    /// `io_submit` returns.
     ///
     /// # Safety
     /// As for [`Context::submit`].
-    unsafe fn admit(&self, place: *const *mut Iocb, looked: &mut Looked) -> Result<Request, Errno> {
+    unsafe fn submit_one(&self, list: *const *mut Iocb) -> Result<u32, Errno> {
+        // SAFETY: the caller's promise.
+        let request = unsafe { self.admit(list, None) }?;
+        let (signals, on_trial) = (request.event_fd.is_some(), request.trial == Trial::On);
+        self.signalling.fetch_add(u32::from(signals), Ordering::SeqCst);
+        let call = locked(&self.requests).insert(request);
+        // SAFETY: the caller's promise; a list is in the table.
+        unsafe { self.hand_over(&[call], signals) }?;
+        if on_trial {
+            let told = locked(&self.requests).end_trial(call.name);
+            if let Err((errno, request)) = told {
+                self.count_out(request.event_fd.is_some());
+                return Err(errno);
+            }
+        }
+        Ok(1)
+    }
+
+    /// Looks at one request, and lets it in. Without `looked` the kernel may look at the descriptor.
+    ///
+    /// # Safety
+    /// As for [`Context::submit`].
+    unsafe fn admit(&self, place: *const *mut Iocb, looked: Option<&mut Looked>) -> Result<Request, Errno> {
         if place.is_null() {
             return Err(Errno::EFAULT);
         }
@@ -168,9 +195,18 @@ impl Context {
 
     /// # Safety
     /// As for [`Context::submit`].
-    unsafe fn prepare(&self, object: *mut Iocb, iocb: &Iocb, looked: &mut Looked) -> Result<Request, Errno> {
+    unsafe fn prepare(&self, object: *mut Iocb, iocb: &Iocb, looked: Option<&mut Looked>) -> Result<Request, Errno> {
         let fd = iocb.fd as RawFd;
-        let open = looked.at(fd)?;
+        if looked.is_none() && iocb.flags & FLAG_EVENT_FD == 0 && check::is_transfer(iocb) {
+            // SAFETY: the caller's promise. What is wrong with anything but the descriptor is told in order, below.
+            if let Ok(checked) = unsafe { check::request(iocb, libc::O_RDWR) } {
+                // SAFETY: as below.
+                unsafe { (&raw mut (*object).key).write_unaligned(0) };
+                return Ok(made(object, iocb, checked, None, Trial::On));
+            }
+        }
+        let mut own = Looked::default();
+        let open = looked.unwrap_or(&mut own).at(fd)?;
         let event_fd = match iocb.flags & FLAG_EVENT_FD {
             0 => None,
             _ => Some(locked(&self.event_fds).of(iocb.event_fd)?),
@@ -179,21 +215,7 @@ impl Context {
         unsafe { (&raw mut (*object).key).write_unaligned(0) };
         // SAFETY: the caller's promise.
         let checked = unsafe { check::request(iocb, open) }?;
-        let call = Call {
-            what: checked.what,
-            fd,
-            priority: checked.priority,
-            name: 0,
-        };
-        Ok(Request {
-            data: iocb.data,
-            object,
-            call,
-            _list: checked.list,
-            event_fd,
-            again: 0,
-            cancelled: false,
-        })
+        Ok(made(object, iocb, checked, event_fd, Trial::Over))
     }
 
     /// Counts a request in, if its event will find room in any case.
@@ -222,9 +244,16 @@ impl Context {
         let mut requests = locked(&self.requests);
         let calls: Vec<Call> = good.into_iter().map(|request| requests.insert(request)).collect();
         drop(requests);
-        self.helper.be_there(&self.me, signalling > 0);
         // SAFETY: the caller's promise; lists are in the table.
-        let told = unsafe { self.ring.submit(&calls) };
+        unsafe { self.hand_over(&calls, signalling > 0) }
+    }
+
+    /// # Safety
+    /// As for [`Context::submit`].
+    unsafe fn hand_over(&self, calls: &[Call], signalling: bool) -> Result<(), Errno> {
+        self.helper.be_there(&self.me, signalling);
+        // SAFETY: the caller's promise.
+        let told = unsafe { self.ring.submit(calls) };
         if let Err((taken, errno)) = told {
             self.forget(&calls[taken..]);
             if taken == 0 {
@@ -446,6 +475,25 @@ impl Context {
         }
         self.helper.go();
         let _ = self.ring.wake(1);
+    }
+}
+
+fn made(object: *mut Iocb, iocb: &Iocb, checked: Checked, event_fd: Option<Arc<OwnedFd>>, trial: Trial) -> Request {
+    let call = Call {
+        what: checked.what,
+        fd: iocb.fd as RawFd,
+        priority: checked.priority,
+        name: 0,
+    };
+    Request {
+        data: iocb.data,
+        object,
+        call,
+        _list: checked.list,
+        event_fd,
+        again: 0,
+        cancelled: false,
+        trial,
     }
 }
 

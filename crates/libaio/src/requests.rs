@@ -23,6 +23,18 @@ pub(crate) struct Request {
     pub(crate) event_fd: Option<Arc<OwnedFd>>,
     pub(crate) again: u8,
     pub(crate) cancelled: bool,
+    pub(crate) trial: Trial,
+}
+
+/// Does the kernel still look whether the descriptor is good, in place of `io_submit`?
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trial {
+    /// No: `io_submit` has looked, or it has returned.
+    Over,
+    /// Yes: an error about the descriptor is one of `io_submit`, and no event.
+    On,
+    /// It has, and this is the error; whoever submitted it takes it out.
+    Refused(Errno),
 }
 
 // SAFETY: the pointers are the program's, which has promised that any thread, and the kernel, may use them until the request ends; the list
@@ -38,6 +50,19 @@ impl Request {
     fn is_orphan(&self, raw: i32) -> bool {
         let dropped = raw == -Errno::ECANCELED.raw() || raw == -Errno::EFAULT.raw();
         dropped && !self.cancelled && self.again < AGAIN_MAX
+    }
+
+    /// Is this a word about the descriptor, in time for `io_submit` to say it?
+    fn is_refusal(&self, raw: i32) -> bool {
+        let flags = match self.call.what {
+            What::Read { flags, .. }
+            | What::Write { flags, .. }
+            | What::ReadList { flags, .. }
+            | What::WriteList { flags, .. } => flags,
+            What::Sync { .. } | What::Poll { .. } => 0,
+        };
+        let about = raw == -Errno::EBADF.raw() || raw == -Errno::EOPNOTSUPP.raw() && flags != 0;
+        about && self.trial == Trial::On
     }
 
     fn event(&self, raw: i32) -> IoEvent {
@@ -65,8 +90,15 @@ pub(crate) enum Ended {
 /// All of them.
 #[derive(Default)]
 pub(crate) struct Requests {
-    places: Vec<Option<Request>>,
+    places: Vec<Place>,
     free: Vec<u32>,
+}
+
+/// A request, if there is one, and how often the place has been used: a name is never another request's.
+#[derive(Default)]
+struct Place {
+    uses: u32,
+    request: Option<Request>,
 }
 
 impl Requests {
@@ -75,13 +107,16 @@ impl Requests {
         let at = match self.free.pop() {
             Some(at) => at,
             None => {
-                self.places.push(None);
+                self.places.push(Place::default());
                 self.places.len() as u32 - 1
             }
         };
-        request.call.name = u64::from(at);
+        let place = &mut self.places[at as usize];
+        // 31 bits: the highest names are the ring's.
+        place.uses = (place.uses + 1) & (u32::MAX >> 1);
+        request.call.name = u64::from(place.uses) << 32 | u64::from(at);
         let call = request.call;
-        self.places[at as usize] = Some(request);
+        place.request = Some(request);
         call
     }
 
@@ -93,6 +128,10 @@ impl Requests {
                 request.again += 1;
                 Ended::Again(request.call)
             }
+            Some(request) if request.is_refusal(raw) => {
+                request.trial = Trial::Refused(Errno::from_raw(-raw));
+                Ended::Nobody
+            }
             Some(_) => match self.remove(name) {
                 Some(request) => Ended::Event(request.event(raw), request.event_fd),
                 None => Ended::Nobody,
@@ -101,18 +140,34 @@ impl Requests {
     }
 
     pub(crate) fn remove(&mut self, name: u64) -> Option<Request> {
-        let request = self.places.get_mut(name as usize)?.take()?;
+        let request = self.place(name)?.request.take()?;
         self.free.push(name as u32);
         Some(request)
     }
 
     fn get_mut(&mut self, name: u64) -> Option<&mut Request> {
-        self.places.get_mut(name as usize)?.as_mut()
+        self.place(name)?.request.as_mut()
+    }
+
+    fn place(&mut self, name: u64) -> Option<&mut Place> {
+        let place = self.places.get_mut(name as u32 as usize)?;
+        (u64::from(place.uses) == name >> 32).then_some(place)
+    }
+
+    /// `io_submit` is about to return: the request goes on as any, or goes, if the kernel refused its descriptor.
+    pub(crate) fn end_trial(&mut self, name: u64) -> Result<(), (Errno, Request)> {
+        let Some(request) = self.get_mut(name) else {
+            return Ok(());
+        };
+        match std::mem::replace(&mut request.trial, Trial::Over) {
+            Trial::Refused(errno) => self.remove(name).map_or(Ok(()), |request| Err((errno, request))),
+            Trial::On | Trial::Over => Ok(()),
+        }
     }
 
     /// Marks the polls that `wanted` picks as cancelled; gives their names.
     pub(crate) fn cancel_polls(&mut self, wanted: impl Fn(&Request) -> bool) -> Vec<u64> {
-        let polls = self.places.iter_mut().flatten();
+        let polls = self.places.iter_mut().filter_map(|place| place.request.as_mut());
         let picked = polls.filter(|request| request.is_poll() && !request.cancelled && wanted(request));
         let cancelled = picked.map(|request| {
             request.cancelled = true;
@@ -123,6 +178,7 @@ impl Requests {
 
     /// Is anything but a poll under way?
     pub(crate) fn any_transfer(&self) -> bool {
-        self.places.iter().flatten().any(|request| !request.is_poll())
+        let mut all = self.places.iter().filter_map(|place| place.request.as_ref());
+        all.any(|request| !request.is_poll())
     }
 }

@@ -111,21 +111,24 @@ impl Library {
         unsafe { (self.submit)(context, 1, list.as_mut_ptr()) }
     }
 
-    /// Waits for so many events, at most so long.
+    /// Waits for so many events, at most so long. In parts: io_uring at work in the same thread, for the
+    /// other library, ends the kernel's own call early.
     pub fn events(&self, context: Context, count: usize) -> Vec<IoEvent> {
         let mut events = vec![NO_EVENT; count];
-        let mut limit = libc::timespec { tv_sec: 20, tv_nsec: 0 };
-        // SAFETY: there is room for so many.
-        let told = unsafe {
-            (self.get_events)(
-                context,
-                count as c_long,
-                count as c_long,
-                events.as_mut_ptr(),
-                &raw mut limit,
-            )
-        };
-        assert_eq!(told, count as c_int, "{}", self.name);
+        let mut taken = 0;
+        while taken < count {
+            let left = (count - taken) as c_long;
+            let mut limit = libc::timespec { tv_sec: 20, tv_nsec: 0 };
+            let into = events[taken..].as_mut_ptr();
+            // SAFETY: there is room for so many.
+            let told = unsafe { (self.get_events)(context, left, left, into, &raw mut limit) };
+            assert!(
+                told > 0 || told == -libc::EINTR,
+                "{}: {told} of {left} events",
+                self.name
+            );
+            taken += told.max(0) as usize;
+        }
         events
     }
 
