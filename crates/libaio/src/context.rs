@@ -59,6 +59,8 @@ struct Arrivals {
 struct After {
     signals: Vec<Arc<OwnedFd>>,
     again: Vec<Call>,
+    /// Syncs wait for what is in flight.
+    holds: bool,
 }
 
 /// How long `io_getevents` may sleep.
@@ -155,7 +157,11 @@ impl Context {
         let request = unsafe { self.admit(list, None) }?;
         let (signals, on_trial) = (request.event_fd.is_some(), request.trial == Trial::On);
         self.signalling.fetch_add(u32::from(signals), Ordering::SeqCst);
-        let call = locked(&self.requests).insert(request);
+        let Some(call) = locked(&self.requests).insert(request) else {
+            self.helper.be_there(&self.me, signals);
+            self.look();
+            return Ok(1);
+        };
         // SAFETY: the caller's promise; a list is in the table.
         unsafe { self.hand_over(&[call], signals) }?;
         if on_trial {
@@ -242,7 +248,10 @@ impl Context {
         let signalling = good.iter().filter(|request| request.event_fd.is_some()).count() as u32;
         self.signalling.fetch_add(signalling, Ordering::SeqCst);
         let mut requests = locked(&self.requests);
-        let calls: Vec<Call> = good.into_iter().map(|request| requests.insert(request)).collect();
+        let calls: Vec<Call> = good
+            .into_iter()
+            .filter_map(|request| requests.insert(request))
+            .collect();
         drop(requests);
         // SAFETY: the caller's promise; lists are in the table.
         unsafe { self.hand_over(&calls, signalling > 0) }
@@ -286,6 +295,12 @@ impl Context {
     pub(crate) fn look(&self) -> bool {
         let arrivals = locked(&self.arrivals);
         if arrivals.waiters > 0 {
+            let (held, gathering) = (locked(&self.requests).any_held(), arrivals.gathering);
+            drop(arrivals);
+            if held {
+                // They may sleep until more have arrived than will before the sync is begun, which they do.
+                let _ = self.ring.wake(gathering.max(1));
+            }
             return false;
         }
         let after = self.gather();
@@ -307,10 +322,14 @@ impl Context {
             Ended::Again(call) => after.again.push(call),
             Ended::Nobody => {}
         });
+        if requests.any_held() {
+            after.again.extend(requests.release());
+            after.holds = requests.any_held();
+        }
         after
     }
 
-    /// Makes calls again whose thread has ended, and signals event fds, whose events are there by now.
+    /// Makes calls again whose thread has ended, and those that have waited, and signals event fds, whose events are there by now.
     fn finish(&self, after: After) {
         if !after.again.is_empty() {
             // SAFETY: the promise of who submitted them lasts until their events are there.
@@ -363,7 +382,7 @@ impl Context {
                 waiting = true;
             }
             let want = match arrivals.waiters {
-                1 => (least - taken) as u32,
+                1 if !after.holds => (least - taken) as u32,
                 _ => 1,
             };
             arrivals.gathering = arrivals.gathering.max(want);
@@ -494,6 +513,7 @@ fn made(object: *mut Iocb, iocb: &Iocb, checked: Checked, event_fd: Option<Arc<O
         again: 0,
         cancelled: false,
         trial,
+        sequence: 0,
     }
 }
 

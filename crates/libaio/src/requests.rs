@@ -1,4 +1,7 @@
 //! The requests in flight of a context: what an event says of each, and what has to last until it ends.
+//!
+//! A sync waits here for the writes that were submitted before it by the same descriptor. The kernel's AIO has done a buffered write when
+//! `io_submit` returns, so its programs submit a write and a sync together and are safe. io_uring begins both at once.
 
 #![allow(unsafe_code)]
 
@@ -24,6 +27,8 @@ pub(crate) struct Request {
     pub(crate) again: u8,
     pub(crate) cancelled: bool,
     pub(crate) trial: Trial,
+    /// Its place in the order of submission.
+    pub(crate) sequence: u64,
 }
 
 /// Does the kernel still look whether the descriptor is good, in place of `io_submit`?
@@ -44,6 +49,14 @@ unsafe impl Send for Request {}
 impl Request {
     pub(crate) fn is_poll(&self) -> bool {
         matches!(self.call.what, What::Poll { .. })
+    }
+
+    fn is_sync(&self) -> bool {
+        matches!(self.call.what, What::Sync { .. })
+    }
+
+    fn is_write(&self) -> bool {
+        matches!(self.call.what, What::Write { .. } | What::WriteList { .. })
     }
 
     /// Has the kernel dropped it because the thread that had submitted it has ended? With AIO a request outlives its thread.
@@ -92,6 +105,10 @@ pub(crate) enum Ended {
 pub(crate) struct Requests {
     places: Vec<Place>,
     free: Vec<u32>,
+    /// How many there have been.
+    sequence: u64,
+    /// Syncs that the kernel has not been given yet.
+    held: Vec<u64>,
 }
 
 /// A request, if there is one, and how often the place has been used: a name is never another request's.
@@ -102,8 +119,11 @@ struct Place {
 }
 
 impl Requests {
-    /// Takes one in, and gives the call its name.
-    pub(crate) fn insert(&mut self, mut request: Request) -> Call {
+    /// Takes one in, and gives the call its name; no call yet for a sync that has to wait.
+    pub(crate) fn insert(&mut self, mut request: Request) -> Option<Call> {
+        self.sequence += 1;
+        request.sequence = self.sequence;
+        let waits = request.is_sync() && self.has_writes_before(&request);
         let at = match self.free.pop() {
             Some(at) => at,
             None => {
@@ -117,7 +137,37 @@ impl Requests {
         request.call.name = u64::from(place.uses) << 32 | u64::from(at);
         let call = request.call;
         place.request = Some(request);
-        call
+        if waits {
+            self.held.push(call.name);
+            return None;
+        }
+        Some(call)
+    }
+
+    fn has_writes_before(&self, sync: &Request) -> bool {
+        let mut all = self.places.iter().filter_map(|place| place.request.as_ref());
+        all.any(|it| it.is_write() && it.call.fd == sync.call.fd && it.sequence < sync.sequence)
+    }
+
+    /// Is there a sync that waits?
+    pub(crate) fn any_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// The syncs that need not wait any longer.
+    pub(crate) fn release(&mut self) -> Vec<Call> {
+        let mut free = Vec::new();
+        let mut held = std::mem::take(&mut self.held);
+        held.retain(|&name| match self.get(name) {
+            Some(sync) if self.has_writes_before(sync) => true,
+            Some(sync) => {
+                free.push(sync.call);
+                false
+            }
+            None => false,
+        });
+        self.held = held;
+        free
     }
 
     /// The result of a call.
@@ -147,6 +197,11 @@ impl Requests {
 
     fn get_mut(&mut self, name: u64) -> Option<&mut Request> {
         self.place(name)?.request.as_mut()
+    }
+
+    fn get(&self, name: u64) -> Option<&Request> {
+        let place = self.places.get(name as u32 as usize)?;
+        place.request.as_ref().filter(|_| u64::from(place.uses) == name >> 32)
     }
 
     fn place(&mut self, name: u64) -> Option<&mut Place> {

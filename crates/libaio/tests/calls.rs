@@ -142,6 +142,36 @@ fn the_first_bad_request_ends_a_submission() {
     });
 }
 
+/// Programs submit buffered writes and a sync together: the sync is to cover them.
+#[test]
+fn a_sync_comes_after_the_writes_before_it() {
+    both(|library| {
+        let file = tempfile::tempfile().unwrap();
+        let context = library.context(64);
+        let mut bytes = vec![5_u8; 1 << 20];
+        let base = bytes.as_mut_ptr();
+        for round in 0..20 {
+            let mut requests: Vec<Iocb> = (0..8)
+                .map(|at| request(command::PWRITE, file.as_raw_fd(), base, 1 << 20, at << 20))
+                .collect();
+            requests.push(request(command::FDSYNC, file.as_raw_fd(), std::ptr::null_mut(), 0, 0));
+            let sync = std::ptr::from_ref(&requests[8]).addr() as u64;
+            let mut list: Vec<*mut Iocb> = requests.iter_mut().map(std::ptr::from_mut).collect();
+            // Together, and one by one.
+            let parts = if round % 2 == 0 { 9 } else { 1 };
+            for part in list.chunks_mut(parts) {
+                // SAFETY: the requests stay.
+                let told = unsafe { (library.submit)(context, part.len() as c_long, part.as_mut_ptr()) };
+                assert_eq!(told, part.len() as i32);
+            }
+            let events = library.events(context, 9);
+            let at = events.iter().position(|event| event.object == sync);
+            assert_eq!(at, Some(8), "{}: the sync ended before a write", library.name);
+        }
+        library.end(context);
+    });
+}
+
 #[test]
 fn modes_and_pipes_are_refused_as_the_kernel_does() {
     both(|library| {
