@@ -127,13 +127,17 @@ static void story_fork(int fd)
 static void story_exit(int fd)
 {
 	io_context_t context = 0;
+	static char large[1 << 20];
 	struct iocb iocbs[64], *list[64];
 	int at;
 
 	MUST(io_setup(64, &context) == 0);
-	memset(bytes, 'e', sizeof(bytes));
+	memset(large, 'e', sizeof(large));
 	for (at = 0; at < 64; at++) {
 		prepare(&iocbs[at], 1, fd, at);
+		iocbs[at].buf = large;
+		iocbs[at].nbytes = sizeof(large);
+		iocbs[at].offset = at * (long long)sizeof(large);
 		list[at] = &iocbs[at];
 	}
 	MUST(io_submit(context, 64, list) == 64);
