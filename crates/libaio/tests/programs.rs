@@ -86,6 +86,13 @@ fn a_descriptor_may_be_closed_in_flight() {
 }
 
 #[test]
+fn closing_what_it_has_not_opened_costs_a_program_the_context_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = run("closed", common::ours(), &dir.path().join("file"));
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+}
+
+#[test]
 fn few_descriptors_and_little_memory_do() {
     let (said, _) = story("little");
     assert!(

@@ -214,11 +214,14 @@ impl SharedRing {
     fn enter(&self, queued: usize) -> Result<(), (usize, Errno)> {
         let mut left = queued;
         while left > 0 {
+            let before = left;
             // SAFETY: what the entries refer to is valid, by the promise of `submit`.
             let told = unsafe { Entrance::default().enter(&self.ring, left as u32, 0, EnterFlags::empty(), NOTHING) };
             // SAFETY: the lock is the caller's.
             left = unsafe { self.ring.submission_shared() }.len();
             match told {
+                // It took nothing and is content: the program has closed our descriptor, and its number is another ring's.
+                Ok(()) if left == before => return Err((left, Errno::EBADF)),
                 Ok(()) | Err(Errno::EINTR) => {}
                 // The kernel has no memory now. Not `thread::sleep`, where a thread may be cancelled.
                 Err(Errno::EAGAIN | Errno::EBUSY | Errno::ENOMEM) => nap(REFUSED),
