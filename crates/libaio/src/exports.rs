@@ -257,7 +257,8 @@ type Callback = unsafe extern "C" fn(usize, *mut Iocb, c_long, c_long);
 /// Takes events that are there, and calls for each what its request names.
 ///
 /// # Safety
-/// The `data` of every request of the context is a [`Callback`].
+/// The `data` of every request of the context is null or a function that takes context,
+/// request and both results.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn io_queue_run(context: usize) -> c_int {
     loop {

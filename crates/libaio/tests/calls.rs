@@ -19,7 +19,11 @@ fn both(claim: impl Fn(&Library)) {
     claim(&Library::ours());
     match Library::original() {
         Some(original) => claim(&original),
-        None => common::skipped("calls", "libaio.so.1 (`apt install libaio1`)"),
+        None => {
+            let thread = std::thread::current();
+            let test = format!("calls::{}: the comparison", thread.name().unwrap_or_default());
+            common::skipped(&test, "libaio.so.1 (`apt install libaio1`)");
+        }
     }
 }
 
